@@ -213,7 +213,7 @@ pub(crate) const fn filter_visits(filter: &str) -> u32 {
     FILTER_VISITS + (filter.len() / VISIT_BYTES) as u32
 }
 
-/// Whether there may be rooms among the filters of a SUBSCRIBE: cheaper than to read them once more.
+/// Whether there may be rooms among the filters of a SUBSCRIBE: cheaper than to read them again.
 fn may_name_rooms(subscribe: &Subscribe<'_>) -> bool {
     subscribe.filters.iter().rest().contains(&b'$')
 }

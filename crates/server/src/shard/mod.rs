@@ -205,6 +205,11 @@ fn hub(number: u8, shared: Shared, policy: &Policy, backplane: &Backplane) -> Hu
     Hub::new(ShardId(number), shards, hasher, shared, settings)
 }
 
+fn outbox(backplane: &Backplane) -> Outbox {
+    let slots = backplane.shards.iter().map(|way| way.slot.clone());
+    Outbox::new(slots.collect())
+}
+
 impl Shard {
     /// A shard that serves nothing yet. To be called on its own thread, in its own descriptor
     /// table.
@@ -223,23 +228,20 @@ impl Shard {
             policy,
             backplane,
         } = equipment;
-        let arrivals = Arrivals::new(inbox);
         bell.register(poll.registry(), BELL)?;
-        let registry = poll.registry();
+        let arrivals = Arrivals::new(inbox);
         let inbox = arrivals.as_raw_fd();
-        registry.register(&mut SourceFd(&inbox), INBOX, Interest::READABLE)?;
-        let slots = backplane.shards.iter().map(|way| way.slot.clone());
-        let slots = slots.collect();
+        let mut inbox = SourceFd(&inbox);
+        poll.registry()
+            .register(&mut inbox, INBOX, Interest::READABLE)?;
         let count = backplane.shards.len();
         // There are at most 64 shards.
         let number = u8::try_from(id).unwrap_or(u8::MAX);
-        let hub = hub(number, shared, &policy, &backplane);
         let mut shard = Self {
             id,
-            policy,
             poll,
             bell,
-            hub,
+            hub: hub(number, shared, &policy, &backplane),
             mesh,
             links: Slab::new(),
             serials: 0,
@@ -248,7 +250,7 @@ impl Shard {
             accepting: Vec::new(),
             patience: Patience::None,
             arrivals,
-            outbox: Outbox::new(slots),
+            outbox: outbox(&backplane),
             tickets: Tickets::of(number),
             timers: Wheel::new(backplane.clock.now()),
             due: VecDeque::new(),
@@ -274,6 +276,7 @@ impl Shard {
             figures: Figures::default(),
             watch: Watch::new(),
             crowd: Crowd::new(),
+            policy,
             backplane,
         };
         for (port, socket) in listeners {
