@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use stentor_hub::Identity;
 use stentor_topic::Zone;
@@ -157,7 +157,13 @@ pub struct Answer {
     take: Option<Box<dyn FnOnce(Decision) + Send>>,
     /// What is answered if nothing else is.
     otherwise: Refusal,
+    /// Who waits for it, if that may go away.
+    asker: Option<Weak<()>>,
 }
+
+/// Who waits for an [`Answer`]. Dropping it says that nobody does any more.
+#[derive(Debug, Default)]
+pub struct Asker(Arc<()>);
 
 impl Answer {
     /// An answer that is taken by this.
@@ -166,7 +172,31 @@ impl Answer {
         Self {
             take: Some(Box::new(take)),
             otherwise: Refusal::Unavailable,
+            asker: None,
         }
+    }
+
+    /// Need not be found once this asker is gone.
+    #[must_use]
+    pub fn asked_by(mut self, asker: &Asker) -> Self {
+        self.asker = Some(Arc::downgrade(&asker.0));
+        self
+    }
+
+    /// Whether somebody waits for it: what takes long is not begun for nobody.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        let asker = self.asker.as_ref();
+        asker.is_none_or(|asker| asker.strong_count() > 0)
+    }
+
+    /// An answer that passes through this on its way, for the same asker.
+    #[must_use]
+    pub fn through(self, then: impl FnOnce(Self, Decision) + Send + 'static) -> Self {
+        let asker = self.asker.clone();
+        let mut answer = Self::new(move |decision| then(self, decision));
+        answer.asker = asker;
+        answer
     }
 
     /// Answers this if it is dropped from now on.
@@ -349,6 +379,16 @@ mod tests {
             Begun::Decided(Decision::Refused(Refusal::Method))
         ));
         assert!(answers.try_recv().is_err());
+    }
+
+    #[test]
+    fn an_answer_knows_whether_somebody_waits_for_it() {
+        let asker = Asker::default();
+        let answer = Answer::new(drop).asked_by(&asker).through(Answer::give);
+        assert!(answer.is_awaited());
+        drop(asker);
+        assert!(!answer.is_awaited());
+        assert!(Answer::new(drop).is_awaited());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod authenticate;
 mod certificates;
 mod clients;
+mod gone;
 mod hashes;
 mod jwt;
 mod keys;

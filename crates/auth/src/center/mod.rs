@@ -482,7 +482,7 @@ impl Shared {
     fn explaining(self: &Arc<Self>, visitor: &Visitor, shown: &Shown, answer: Answer) -> Answer {
         let is_bare = matches!(shown, Shown::Password(password) if password.reveal().is_empty());
         let (shared, key) = (Arc::clone(self), visitor.key.clone());
-        Answer::new(move |decision| {
+        answer.through(move |answer, decision| {
             answer.give(match decision {
                 Decision::Refused(Refusal::Credentials) => {
                     Decision::Refused(zones::explain(&*shared.grants, &key, is_bare))

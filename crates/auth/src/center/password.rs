@@ -51,6 +51,12 @@ impl Attempt {
         answer.take()
     }
 
+    /// Whether its client waits still, and no other thread has answered it.
+    fn is_awaited(&self) -> bool {
+        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        answer.as_ref().is_some_and(Answer::is_awaited)
+    }
+
     /// Takes its turn; false if it had.
     fn take_turn(&self) -> bool {
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,7 +201,8 @@ impl Shared {
 
     /// Compares a password, and answers unless another thread was quicker: on a hash thread.
     fn attempt(self: &Arc<Self>, attempt: &Arc<Attempt>) {
-        if !self.is_due(attempt) {
+        // A client that has hung up learns nothing, so no turn of it counts either.
+        if !attempt.is_awaited() || !self.is_due(attempt) {
             return;
         }
         // Until nobody waits any more.

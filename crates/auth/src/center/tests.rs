@@ -631,6 +631,31 @@ fn a_wrong_name_takes_the_work_of_a_wrong_password() {
 }
 
 #[test]
+fn no_password_is_hashed_for_a_client_that_has_gone() {
+    let world = world(vec![user("ann", &[cheap("pencil")])]);
+    let guess = |name: &str, guess: &str| {
+        let (sender, receiver) = mpsc::channel();
+        let asker = crate::Asker::default();
+        let answer = Answer::new(move |decision| sender.send(decision).unwrap());
+        let answer = answer.asked_by(&asker);
+        drop(asker);
+        let request = with_password(name, guess);
+        assert!(matches!(
+            world.center.begin(request, answer),
+            Begun::Pending
+        ));
+        // Nobody hears it; that it comes says that the attempt is over.
+        outcome(&receiver.recv().unwrap())
+    };
+    for name in ["ann", "nobody"] {
+        let text = format!("a guess of {name} in vain");
+        assert_eq!(guess(name, &text), Outcome::Out(Refusal::Busy));
+        assert!(work::of(&text).is_empty());
+    }
+    assert_eq!(world.password("ann", "pencil"), named("ann"));
+}
+
+#[test]
 fn an_outdated_hash_is_replaced_at_the_next_login() {
     let old = hash("pencil", Cost::Bcrypt { log_rounds: 4 });
     let world = world(vec![

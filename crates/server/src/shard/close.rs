@@ -122,7 +122,9 @@ impl Shard {
                 self.figures.draining -= farewell.as_deref().map_or(0, bytes_of);
             }
             let serial = link.serial;
-            self.exchanges.remove(&LinkKey { index, serial });
+            let key = LinkKey { index, serial };
+            self.exchanges.remove(&key);
+            self.askers.remove(&key);
             link.phase = Phase::Gone;
             link.tail.clear();
             self.gone.push(index);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use stentor_auth::credential::certificate::{CertificateError, user_name};
 use stentor_auth::rights::Unrestricted;
-use stentor_auth::{Answer, Begun, Decision, LoginRequest, Method, Refusal, Secret};
+use stentor_auth::{Answer, Asker, Begun, Decision, LoginRequest, Method, Refusal, Secret};
 use stentor_hub::{Identity, LinkId, home_shard};
 use stentor_mqtt::{ConnAck, Packet, Property, PropertyBuf, ReasonCode, Version, encode};
 use stentor_session::{
-    CloseReason, ConnectRequest, Denied, Limit, Local, Output, Tick, Violation, read_connect,
-    refusal,
+    CloseReason, ConnectRequest, Denied, Limit, Local, Output, Remote, Tick, Violation,
+    read_connect, refusal,
 };
 
 use super::letter::{Letter, Purpose};
@@ -139,10 +139,12 @@ impl Shard {
         };
         login.name_by_token();
         let key = self.link_key(index);
-        let begun = self
-            .backplane
-            .authenticator
-            .begin(login, self.answer_to(key));
+        let asker = Asker::default();
+        let answer = self.answer_to(key).asked_by(&asker);
+        let begun = self.backplane.authenticator.begin(login, answer);
+        if let Begun::Pending = begun {
+            self.askers.insert(key, asker);
+        }
         self.go_on(index, request, begun);
     }
 
@@ -217,6 +219,11 @@ impl Shard {
         }
         if !matches!(link.phase, Phase::Authenticating(_)) {
             return;
+        }
+        self.askers.remove(&key);
+        if link.is_absent() {
+            // Nobody is left to be let in, and no earlier connection has to make room.
+            return self.lost(key.index, Remote::Closed);
         }
         let expect = Phase::ExpectConnect(Entrance::Login);
         let Phase::Authenticating(request) = std::mem::replace(&mut link.phase, expect) else {

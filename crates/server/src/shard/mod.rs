@@ -12,6 +12,7 @@
 //! Before the bytes of a read are applied, the lane is looked at: what another shard announced
 //! before a client could know of it is then known here too.
 
+mod absent;
 mod accept;
 mod close;
 mod exchange;
@@ -44,8 +45,8 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
-use stentor_auth::Exchange;
 use stentor_auth::model::login_name;
+use stentor_auth::{Asker, Exchange};
 use stentor_hub::{Holding, Hub, MeshItem, SessionKey, ShardId, Shared};
 use stentor_session::{Batch, CloseReason, Tick, Wheel};
 use stentor_topic::Zone;
@@ -119,6 +120,8 @@ pub(crate) struct Shard {
     due: VecDeque<LinkKey>,
     /// Enhanced authentications of connected clients that wait for them, and until when.
     exchanges: HashMap<LinkKey, (Exchange, Tick)>,
+    /// Clients whose log-ins wait for the authenticator: it drops those of the ones that are gone.
+    askers: HashMap<LinkKey, Asker>,
     /// Links with bytes to read.
     readable: Vec<u32>,
     /// Links with bytes to read that are steps of TLS handshakes: few of them are taken in a turn.
@@ -210,6 +213,14 @@ fn outbox(backplane: &Backplane) -> Outbox {
     Outbox::new(slots.collect())
 }
 
+/// Has the poll watch what is the shard's own: its bell and its inbox.
+fn watch_own(poll: &Poll, bell: &Bell, arrivals: &Arrivals<Incoming>) -> std::io::Result<()> {
+    let registry = poll.registry();
+    bell.register(registry, BELL)?;
+    let inbox = arrivals.as_raw_fd();
+    registry.register(&mut SourceFd(&inbox), INBOX, Interest::READABLE)
+}
+
 impl Shard {
     /// A shard that serves nothing yet. To be called on its own thread, in its own descriptor
     /// table.
@@ -228,12 +239,8 @@ impl Shard {
             policy,
             backplane,
         } = equipment;
-        bell.register(poll.registry(), BELL)?;
         let arrivals = Arrivals::new(inbox);
-        let inbox = arrivals.as_raw_fd();
-        let mut inbox = SourceFd(&inbox);
-        poll.registry()
-            .register(&mut inbox, INBOX, Interest::READABLE)?;
+        watch_own(&poll, &bell, &arrivals)?;
         let count = backplane.shards.len();
         // There are at most 64 shards.
         let number = u8::try_from(id).unwrap_or(u8::MAX);
@@ -255,6 +262,7 @@ impl Shard {
             timers: Wheel::new(backplane.clock.now()),
             due: VecDeque::new(),
             exchanges: HashMap::new(),
+            askers: HashMap::new(),
             readable: Vec::new(),
             shaking: VecDeque::new(),
             stalled: vec![Vec::new(); count],

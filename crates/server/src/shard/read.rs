@@ -104,7 +104,7 @@ impl Shard {
         link.reading = Reading::Waiting;
         if !link.phase.reads() {
             link.reading = Reading::Missed;
-            return;
+            return self.part_if_absent(index);
         }
         let space = self.scratch.space();
         let capacity = space.len();

@@ -79,6 +79,11 @@ impl Transport {
         matches!(self, Self::Plain)
     }
 
+    /// Whether the socket carries TLS.
+    pub(crate) const fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Tls(_) | Self::SecureWebSocket(_))
+    }
+
     /// Whether what is received next may be a step of a TLS handshake: one of them signs, which
     /// takes up to a millisecond.
     #[inline]
@@ -196,6 +201,20 @@ impl Transport {
     }
 }
 
+/// Whether these bytes are one TLS record that can be the alert by which a peer closes: of this
+/// type, or, since TLS 1.3 hides the type, so short that no more than two bytes are in it.
+pub(crate) fn is_closing_alert(bytes: &[u8]) -> bool {
+    const ALERT: u8 = 21;
+    const HIDDEN: u8 = 23;
+    /// Two bytes of an alert, their type, and the tag.
+    const HIDDEN_BYTES: usize = 2 + 1 + 16;
+    let &[kind, _, _, high, low, ref record @ ..] = bytes else {
+        return false;
+    };
+    let len = usize::from(u16::from_be_bytes([high, low]));
+    record.len() == len && (kind == ALERT || (kind == HIDDEN && len == HIDDEN_BYTES))
+}
+
 /// What was wrong that the reason of a refusal does not say, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -266,6 +285,23 @@ mod tests {
         pending.forget(6);
         assert!(pending.as_slice().is_empty());
         assert_eq!(pending.bytes.capacity(), 0);
+    }
+
+    #[test]
+    fn the_goodbye_of_tls_is_told_from_data() {
+        let record = |kind: u8, len: u8| [&[kind, 3, 3, 0, len][..], &vec![0; len.into()]].concat();
+        for (bytes, is_goodbye) in [
+            (record(21, 2), true),
+            (record(21, 26), true),
+            (record(23, 19), true),
+            (record(23, 20), false),
+            (record(22, 19), false),
+            ([record(23, 19), record(23, 19)].concat(), false),
+            (record(23, 19)[..10].to_vec(), false),
+            (vec![21, 3], false),
+        ] {
+            assert_eq!(is_closing_alert(&bytes), is_goodbye, "{bytes:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,50 @@
+//! Clients that hang up while their log-in waits for the authenticator.
+//!
+//! A client may send more behind its CONNECT, and close without waiting for the CONNACK: what it
+//! has sent counts then. One that has sent nothing more and is gone wants nothing: its password
+//! need not be hashed, and its log-in takes no earlier connection over.
+
+use std::os::fd::AsRawFd;
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
+use stentor_session::Remote;
+
+use super::Shard;
+use super::link::{Link, Phase, Stream};
+use crate::transport::is_closing_alert;
+
+/// Bytes that are looked at: more than the alert by which TLS says goodbye.
+const LOOK_BYTES: usize = 64;
+
+impl Link {
+    /// Whether the client has hung up and has sent nothing that was not read, but for the goodbye
+    /// of TLS. A look at the socket, which takes nothing from it.
+    pub(super) fn is_absent(&self) -> bool {
+        if !self.tail.is_empty() {
+            return false;
+        }
+        let mut seen = [0; LOOK_BYTES];
+        match recv(self.fd.as_raw_fd(), &mut seen, MsgFlags::MSG_PEEK) {
+            Ok(0) => true,
+            Ok(len) => {
+                let is_goodbye = self.transport.is_encrypted() && is_closing_alert(&seen[..len]);
+                is_goodbye && self.stream == Stream::Ended
+            }
+            Err(error) => !matches!(error, Errno::EAGAIN | Errno::EINTR),
+        }
+    }
+}
+
+impl Shard {
+    /// Parts with a connection whose log-in waits, if its client has hung up.
+    pub(super) fn part_if_absent(&mut self, index: u32) {
+        let Some(link) = self.links.get(index as usize) else {
+            return;
+        };
+        let is_over = link.stream == Stream::Ended;
+        if is_over && matches!(link.phase, Phase::Authenticating(_)) && link.is_absent() {
+            self.lost(index, Remote::Closed);
+        }
+    }
+}
