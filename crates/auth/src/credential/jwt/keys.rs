@@ -10,6 +10,7 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicK
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, Header};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
+use x509_parser::asn1_rs::{Any, Tag};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::FromDer;
@@ -34,6 +35,10 @@ const RSA_BITS: RangeInclusive<usize> = 2_048..=8_192;
 
 /// How long every Ed25519 key is.
 const ED_BYTES: usize = 32;
+
+/// Why no other key of EdDSA is taken.
+const ED25519_ONLY: &str =
+    "of EdDSA, only keys of Ed25519 can be used; have tokens signed by such a one";
 
 /// The keys of one issuer.
 #[derive(Clone)]
@@ -201,6 +206,7 @@ fn single(bytes: &[u8], algorithms: &[Algorithm]) -> Result<Key, &'static str> {
         DecodingKey::from_secret(bytes.trim_ascii_end())
     } else if is_pem {
         check_pem(bytes)?;
+        check_kind(bytes)?;
         DecodingKey::from_rsa_pem(bytes)
             .or_else(|_| DecodingKey::from_ec_pem(bytes))
             .or_else(|_| DecodingKey::from_ed_pem(bytes))
@@ -240,6 +246,45 @@ fn check_pem(bytes: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Refuses keys that are well made, and of a kind that cannot be used here.
+fn check_kind(bytes: &[u8]) -> Result<(), &'static str> {
+    const EC: &str = "1.2.840.10045.2.1";
+    const X25519: &str = "1.3.101.110";
+    const X448: &str = "1.3.101.111";
+    const ED448: &str = "1.3.101.113";
+    let names_curve = |parameters: Option<&Any<'_>>| {
+        // What is written out is a sequence.
+        parameters.is_some_and(|parameters| parameters.tag() == Tag::Oid)
+    };
+    let check = |key: &SubjectPublicKeyInfo<'_>| {
+        let algorithm = &key.algorithm;
+        match algorithm.algorithm.to_id_string().as_str() {
+            ED448 => Err(ED25519_ONLY),
+            X25519 | X448 => Err(
+                "it is a key for agreeing on secrets, by which nothing is signed; give the public \
+                 key of the one that signs the tokens",
+            ),
+            EC if !names_curve(algorithm.parameters.as_ref()) => Err(
+                "it writes its curve out instead of naming it; write the key anew with `openssl ec \
+                 -pubin -in FILE -pubout -param_enc named_curve`",
+            ),
+            _ => Ok(()),
+        }
+    };
+    with_public_key(bytes, check).unwrap_or(Ok(()))
+}
+
+/// Reads the public key of a PEM file or of the certificate in it; `None` if there is none.
+fn with_public_key<T>(bytes: &[u8], f: impl FnOnce(&SubjectPublicKeyInfo<'_>) -> T) -> Option<T> {
+    let (_, pem) = parse_x509_pem(bytes).ok()?;
+    if pem.label == "CERTIFICATE" {
+        let (_, certificate) = X509Certificate::from_der(&pem.contents).ok()?;
+        return Some(f(&certificate.tbs_certificate.subject_pki));
+    }
+    let (_, key) = SubjectPublicKeyInfo::from_der(&pem.contents).ok()?;
+    Some(f(&key))
+}
+
 /// The curves of ECDSA that can be used.
 #[derive(Clone, Copy)]
 enum Curve {
@@ -251,20 +296,15 @@ impl Curve {
     /// The curve that a public key or certificate names; `None` if it is another one. The point
     /// alone does not tell: on secp256k1 it is as long as on P-256.
     fn of_pem(bytes: &[u8]) -> Option<Self> {
-        let (_, pem) = parse_x509_pem(bytes).ok()?;
-        let key = match pem.label.as_str() {
-            "CERTIFICATE" => {
-                let (_, certificate) = X509Certificate::from_der(&pem.contents).ok()?;
-                certificate.tbs_certificate.subject_pki
+        let named = with_public_key(bytes, |key| {
+            let name = key.algorithm.parameters.as_ref()?.as_oid().ok()?;
+            match name.to_id_string().as_str() {
+                "1.2.840.10045.3.1.7" => Some(Self::P256),
+                "1.3.132.0.34" => Some(Self::P384),
+                _ => None,
             }
-            _ => SubjectPublicKeyInfo::from_der(&pem.contents).ok()?.1,
-        };
-        let name = key.algorithm.parameters.as_ref()?.as_oid().ok()?;
-        match name.to_id_string().as_str() {
-            "1.2.840.10045.3.1.7" => Some(Self::P256),
-            "1.3.132.0.34" => Some(Self::P384),
-            _ => None,
-        }
+        });
+        named.flatten()
     }
 
     const fn of_jwk(parameters: &AlgorithmParameters) -> Option<Self> {
@@ -316,9 +356,7 @@ fn judge(key: &DecodingKey, curve: Option<Curve>) -> Result<Option<Algorithm>, &
             )?;
             Ok(Some(curve.algorithm()))
         }
-        AlgorithmFamily::Ed if bytes != ED_BYTES => {
-            Err("of EdDSA, only keys of Ed25519 can be used; have tokens signed by such a one")
-        }
+        AlgorithmFamily::Ed if bytes != ED_BYTES => Err(ED25519_ONLY),
         AlgorithmFamily::Hmac | AlgorithmFamily::Rsa | AlgorithmFamily::Ed => Ok(None),
     }
 }

@@ -445,6 +445,29 @@ mYac/zNcEd7YP8k=
 -----END PUBLIC KEY-----
 ";
 
+/// Its curve is P-256, and is written out.
+const EC_P256_EXPLICIT: &[u8] = b"-----BEGIN PUBLIC KEY-----
+MIIBSzCCAQMGByqGSM49AgEwgfcCAQEwLAYHKoZIzj0BAQIhAP////8AAAABAAAA
+AAAAAAAAAAAA////////////////MFsEIP////8AAAABAAAAAAAAAAAAAAAA////
+///////////8BCBaxjXYqjqT57PrvVV2mIa8ZR0GsMxTsPY7zjw+J9JgSwMVAMSd
+NgiG5wSTamZ44ROdJreBn36QBEEEaxfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5
+RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9QIhAP////8AAAAA
+//////////+85vqtpxeehPO5ysL8YyVRAgEBA0IABOWB/e0Nub0/o14gtaqOpu3h
+C76vD5pz3kf/mss3Q6Niomv/OfIlWbQ/yOUMIQIU5N87cuRRiPoJ0ZFboPmlfV0=
+-----END PUBLIC KEY-----
+";
+
+const ED448: &[u8] = b"-----BEGIN PUBLIC KEY-----
+MEMwBQYDK2VxAzoA8kitV0H8J8Qe8NYIke+BiV0SMN1RUqn0viXxTTKwA643kZXe
+6+3lfEaKUqlMz024LMP/BzWKAd6A
+-----END PUBLIC KEY-----
+";
+
+const X25519: &[u8] = b"-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VuAyEAWW6ryyyP5T5cwXBf3e1SPPS8XQh3HR2lYfDiOVqOFjw=
+-----END PUBLIC KEY-----
+";
+
 #[test]
 fn files_that_hold_no_key_are_refused_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
@@ -482,6 +505,10 @@ fn files_that_hold_no_key_are_refused_with_a_remedy() {
         (file(RSA_2040, &[]), "at least 2,048 bits"),
         (file(EC_P521, &[]), "P-256 and P-384"),
         (file(EC_SECP256K1, &[]), "P-256 and P-384"),
+        (file(EC_P256_EXPLICIT, &[]), "-param_enc named_curve"),
+        (file(ED448, &[]), "only keys of Ed25519"),
+        (file(ED448, &[Algorithm::EdDSA]), "only keys of Ed25519"),
+        (file(X25519, &[]), "nothing is signed"),
         (file(EC_SECP256K1, &[Algorithm::ES256]), "ES256"),
         (file(EC_P384, &[Algorithm::ES256]), "ES384 with P-384"),
         (file(&vec![b'x'; 2 << 20], &[]), "larger than 1 MiB"),
