@@ -155,6 +155,64 @@ fn a_session_keeps_what_it_has_when_limits_are_lowered() {
     }
 }
 
+/// A SUBACK tells why, where the client wants to know [MQTT-3.1.2-29].
+#[test]
+fn a_refused_filter_is_explained() {
+    let settings = Settings {
+        subscriptions_max: 1,
+        topic_levels_max: 4,
+        ..narrow()
+    };
+    let denied = ConnectOptions {
+        denied: &["secret"],
+        ..clean()
+    };
+    for wants in [true, false] {
+        let mut w = World::with_settings(1, settings.clone());
+        let (mut request, identity) = world::request(Version::V5, "c", &denied);
+        request.request_problem_information = wants;
+        let c = w.enter(request, identity.into());
+        assert_eq!(w.subscribe(c, "a", Q0), 0);
+        for (filter, reason, text) in [
+            (
+                "a/b#",
+                0x8F,
+                "`#` in a topic filter must occupy a whole level",
+            ),
+            (
+                "$share/g",
+                0x8F,
+                "a shared subscription lacks its topic filter",
+            ),
+            (
+                "a/b/c/d/e",
+                0x8F,
+                "this filter is longer, or has more levels",
+            ),
+            (
+                "secret/b",
+                0x87,
+                "the right to receive what this filter matches",
+            ),
+            ("b", 0x97, "as many subscriptions as it may have"),
+        ] {
+            let suback = w.subscribe_asking(c, filter, Q0, &[]);
+            assert_eq!(suback.last(), Some(&reason), "{filter}");
+            let told = explanation(&suback).contains(text);
+            assert_eq!(told, wants, "{filter}: {}", explanation(&suback));
+        }
+        let all = ["a".to_owned(), "a".to_owned()];
+        w.subscribe_all_only(c, &all);
+        let suback = explanation(&w.take_packet(c, 0x90).unwrap());
+        assert_eq!(suback.contains("as many subscriptions"), wants, "{suback}");
+    }
+    // 3.x has no place for it.
+    let mut w = World::with_settings(1, settings);
+    let c = w.connect(Version::V311, "c", &denied);
+    let suback = w.subscribe_asking(c, "secret/b", Q0, &[]);
+    assert_eq!(suback[1..], [3, 0, 9, 0x80]);
+}
+
 /// Audit B8: members of a group come and go in any order, and each has its turn.
 #[test]
 fn members_come_and_go_and_each_has_its_turn() {

@@ -26,34 +26,46 @@ pub enum NameError {
 
 /// Why a topic filter is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{}", self.text())]
 pub enum FilterError {
     /// The filter has no character [MQTT-4.7.3-1].
-    #[error("the topic filter is empty")]
     Empty,
     /// The filter is longer than [`TOPIC_BYTES_MAX`] [MQTT-4.7.3-3].
-    #[error("the topic filter is longer than 65,535 bytes")]
     TooLong,
     /// The filter contains U+0000 [MQTT-4.7.3-2].
-    #[error("the topic filter contains a NUL character")]
     Nul,
     /// `+` does not occupy a whole level [MQTT-4.7.1-2] (3.1.1: [MQTT-4.7.1-3]).
-    #[error("`+` in a topic filter must occupy a whole level")]
     PartialLevelPlus,
     /// `#` does not occupy a whole level [MQTT-4.7.1-1] (3.1.1: [MQTT-4.7.1-2]).
-    #[error("`#` in a topic filter must occupy a whole level")]
     PartialLevelHash,
     /// `#` is not the last character [MQTT-4.7.1-1] (3.1.1: [MQTT-4.7.1-2]).
-    #[error("`#` in a topic filter must be the last level")]
     HashNotLast,
     /// `$share/` is not followed by a share name of at least one character [MQTT-4.8.2-1].
-    #[error("the share name of a shared subscription is empty")]
     ShareNameEmpty,
     /// The share name contains `+` or `#` [MQTT-4.8.2-2].
-    #[error("the share name of a shared subscription contains a wildcard")]
     ShareNameWildcard,
     /// The share name is not followed by `/` and a topic filter [MQTT-4.8.2-2].
-    #[error("a shared subscription lacks its topic filter")]
     ShareFilterMissing,
+}
+
+impl FilterError {
+    /// What is wrong, in words.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Empty => "the topic filter is empty",
+            Self::TooLong => "the topic filter is longer than 65,535 bytes",
+            Self::Nul => "the topic filter contains a NUL character",
+            Self::PartialLevelPlus => "`+` in a topic filter must occupy a whole level",
+            Self::PartialLevelHash => "`#` in a topic filter must occupy a whole level",
+            Self::HashNotLast => "`#` in a topic filter must be the last level",
+            Self::ShareNameEmpty => "the share name of a shared subscription is empty",
+            Self::ShareNameWildcard => {
+                "the share name of a shared subscription contains a wildcard"
+            }
+            Self::ShareFilterMissing => "a shared subscription lacks its topic filter",
+        }
+    }
 }
 
 /// What neither a name nor a plain filter contains.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use stentor_session::Tick;
 
 use crate::effect::Effect;
+use crate::name::check_name;
 use crate::room::{Actor, Bounds, Change, Condition, Refusal, Role, Room, RoomOptions, Summary};
 use crate::rooms::{Rooms, Wish};
 use crate::topic;
@@ -451,6 +452,12 @@ impl<'a, R: RoomRights> Command<'a, R> {
         room: &str,
         made_with: (RoomOptions, Map<String, Value>),
     ) -> Result<(), Failed> {
+        let blame = |why: Refusal| {
+            let text = format!("{field} is {}: {}", quoted(room), why.text());
+            Failed::Part(why, BadWord::other(field, text))
+        };
+        // No right gives a room a name that none can have.
+        check_name(room).map_err(|_| blame(Refusal::Name))?;
         // By joining it observers make no room either.
         if !self.is_administrator(room) && !self.rights.may_join(room) {
             return Err(Refusal::NoRight.into());
@@ -461,10 +468,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
             .rooms
             .create_with(now, actor, room, made_with, self.out);
         made.map_err(|unmade| match unmade.property {
-            None if matches!(unmade.why, Refusal::Name | Refusal::Exists) => {
-                let text = format!("{field} is {}: {}", quoted(room), unmade.why.text());
-                Failed::Part(unmade.why, BadWord::other(field, text))
-            }
+            None if matches!(unmade.why, Refusal::Name | Refusal::Exists) => blame(unmade.why),
             None if unmade.why == Refusal::Permanent => {
                 let text = format!("permanent is true: {}", unmade.why.text());
                 Failed::Part(unmade.why, BadWord::other("permanent", text))

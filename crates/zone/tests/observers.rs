@@ -89,19 +89,22 @@ impl RoomRights for Watcher {
     }
 }
 
+/// A name that no room can have is told as that, whatever the rights are.
 #[test]
 fn an_observer_makes_no_rooms() {
     let mut rooms = Rooms::default();
-    for (command, words) in [
-        ("room.create", r#"{"room":"tea"}"#),
-        ("room.match", r#"{"create":"tea"}"#),
+    for (command, words, error) in [
+        ("room.create", r#"{"room":"tea"}"#, "not-allowed"),
+        ("room.match", r#"{"create":"tea"}"#, "not-allowed"),
+        ("room.create", r#"{"room":"tea/x"}"#, "bad-name"),
+        ("room.match", r##"{"create":"#"}"##, "bad-name"),
     ] {
         let mut out = Vec::new();
         let asks = (Tick::ZERO, "eve");
         let command = (command, words.as_bytes());
         let Ran { answer, .. } = run_command(&mut rooms, asks, &Watcher, command, &mut out);
         let answer: Value = serde_json::from_slice(&answer).unwrap();
-        assert_eq!(answer["error"], json!("not-allowed"), "{answer}");
+        assert_eq!(answer["error"], json!(error), "{answer}");
         assert!(rooms.is_empty() && out.is_empty());
     }
 }

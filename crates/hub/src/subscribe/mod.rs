@@ -17,7 +17,7 @@ use stentor_mqtt::{
 use stentor_session::{CloseReason, Tick, Violation};
 use stentor_topic::{FilterId, Subscription};
 
-use self::permit::no_right;
+use self::permit::{TOO_MANY, no_right};
 pub(crate) use self::slice::Slices;
 use self::slice::{Source, Subscribing};
 use crate::acknowledge::explanation;
@@ -451,6 +451,9 @@ impl Hub {
             };
             let all = tally.reasons.len() + surplus;
             tally.reasons.resize(all, refused);
+            if surplus > 0 && tally.text.is_empty() {
+                tally.text = TOO_MANY;
+            }
             self.send_suback(key, packet_id, &tally.reasons, tally.text);
         }
         if tally.explains {
@@ -478,8 +481,9 @@ impl Hub {
             denial,
             refused,
         } = wanting;
-        let Ok(subscription) = Subscription::parse(text) else {
-            return Ok((ReasonCode::TopicFilterInvalid, ""));
+        let subscription = match Subscription::parse(text) {
+            Ok(subscription) => subscription,
+            Err(error) => return Ok((ReasonCode::TopicFilterInvalid, error.text())),
         };
         let Subscription { share, filter } = subscription;
         if share.is_some() && options.no_local {

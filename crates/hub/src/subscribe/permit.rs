@@ -28,6 +28,15 @@ pub(super) struct Permitted {
 /// What a client is told that may not be in a room.
 const NO_RIGHT: &str = "the right to be in this room is missing";
 
+/// The same of a filter of no room.
+const NO_RIGHT_TO_READ: &str = "the right to receive what this filter matches is missing";
+
+/// What a client is told whose filter is longer, or has more levels, than this server takes.
+const TOO_LONG: &str = "this filter is longer, or has more levels, than this server takes";
+
+/// What a client is told that has no place for another subscription.
+pub(super) const TOO_MANY: &str = "this session has as many subscriptions as it may have";
+
 /// What a client is told whose filter has too many wildcards.
 const TOO_MANY_WILDCARDS: &str = "this filter has more wildcards than one may have";
 
@@ -81,7 +90,10 @@ pub(super) fn no_right(filter: &str) -> (ReasonCode, &'static str) {
     let is_room = filter.starts_with(ROOMS);
     (
         ReasonCode::NotAuthorized,
-        if is_room { NO_RIGHT } else { "" },
+        match is_room {
+            true => NO_RIGHT,
+            false => NO_RIGHT_TO_READ,
+        },
     )
 }
 
@@ -99,7 +111,7 @@ impl Hub {
             known.is_some()
         };
         if !self.settings.takes_topic(filter) && !is_known() {
-            return Err((ReasonCode::TopicFilterInvalid, ""));
+            return Err((ReasonCode::TopicFilterInvalid, TOO_LONG));
         }
         check_zone_filter(&session.identity, share, filter)?;
         let access = session.identity.rights.may_subscribe(filter);
@@ -141,7 +153,7 @@ impl Hub {
         let known = || self.find_subscription(key, zone, share, filter);
         let bytes = self.subscription_cost(share, filter);
         if self.is_full(session, bytes) && known().is_none() {
-            return Err((ReasonCode::QuotaExceeded, ""));
+            return Err((ReasonCode::QuotaExceeded, TOO_MANY));
         }
         let has_rate = share.is_none() && wishes.interval.is_some();
         if has_rate

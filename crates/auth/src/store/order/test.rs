@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 use stentor_hub::Access;
-use stentor_topic::{validate_filter, validate_name};
+use stentor_topic::{Subscription, validate_name};
 use stentor_zone::{Address, Interest, NotAddress};
 
 use super::{OrderError, Outcome};
 use crate::model::{Action, User, UserKey};
 use crate::rights::{Explanation, Holder, Login, RuleRef, compile};
 use crate::store::directory::Worker;
-
-/// What may precede a filter that several share.
-const SHARE: &str = "$share/";
 
 /// Answers what a user may do, as the server decides it when this user is logged in.
 pub(super) async fn test(
@@ -92,14 +89,9 @@ fn explain(holder: &Holder, action: Action, topic: &str) -> Result<Told, OrderEr
             Ok(Told::Ruled(holder.explain_publish(&asked)))
         }
         Action::Subscribe => {
-            let shared = topic.strip_prefix(SHARE);
-            let filter = match shared.map(|rest| rest.split_once('/')) {
-                Some(Some((_, filter))) => filter,
-                Some(None) => "",
-                None => topic,
-            };
-            validate_filter(filter).map_err(|error| bad(&error))?;
-            Ok(match Interest::parse(filter).never(shared.is_some()) {
+            let Subscription { share, filter } =
+                Subscription::parse(topic).map_err(|error| bad(&error))?;
+            Ok(match Interest::parse(filter).never(share.is_some()) {
                 Some(never) => Told::Never(never),
                 None => Told::Ruled(holder.explain_subscribe(filter)),
             })
@@ -213,6 +205,26 @@ mod tests {
             (Action::Both, "a"),
         ] {
             assert!(access(action, topic).is_err(), "{topic}");
+        }
+        for (filter, reason) in [
+            ("$share/g", "lacks its topic filter"),
+            ("$share/g/", "lacks its topic filter"),
+            (
+                "$share//a",
+                "the share name of a shared subscription is empty",
+            ),
+            (
+                "$share/a+/b",
+                "the share name of a shared subscription contains",
+            ),
+            ("$share/g/a#", "`#` in a topic filter must occupy"),
+        ] {
+            let error = access(Action::Subscribe, filter).unwrap_err();
+            assert!(
+                error.message.contains(reason),
+                "{filter}: {}",
+                error.message
+            );
         }
     }
 }
