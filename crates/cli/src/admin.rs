@@ -44,6 +44,7 @@ fn status_text(status: &Value) -> String {
     text += &format!("\n{}", memory(&status["memory"]));
     text += &format!("\n{}", losses(status));
     text += &troubles(&status["retained"]["troubles"], now_secs());
+    text += &audit_trouble(&status["audit_trouble"], now_secs());
     if !status["reload"].is_null() {
         text += &format!("\n{}\n", last_reload(&status["reload"], now_secs()));
     }
@@ -92,12 +93,28 @@ fn memory(memory: &Value) -> String {
 /// What is wrong with the disk of the retained messages.
 fn troubles(troubles: &Value, now_secs: u64) -> String {
     let told = troubles.as_array().into_iter().flatten().map(|trouble| {
-        let since = trouble["since"].as_u64().unwrap_or(now_secs);
-        let time = duration(now_secs.saturating_sub(since));
-        let text = plain(&trouble["text"]);
-        format!("the store of retained messages cannot write since {time} ago: {text}\n")
+        let what = "the store of retained messages cannot write";
+        format!("{what} {}\n", since(trouble, now_secs))
     });
     told.collect()
+}
+
+/// What is wrong with the audit log.
+fn audit_trouble(trouble: &Value, now_secs: u64) -> String {
+    match trouble.is_null() {
+        true => String::new(),
+        false => format!(
+            "the audit log cannot be written {}\n",
+            since(trouble, now_secs)
+        ),
+    }
+}
+
+/// Since when something is wrong, and why.
+fn since(trouble: &Value, now_secs: u64) -> String {
+    let since = trouble["since"].as_u64().unwrap_or(now_secs);
+    let time = duration(now_secs.saturating_sub(since));
+    format!("since {time} ago: {}", plain(&trouble["text"]))
 }
 
 /// What became of messages that did not arrive: lost by policy, by client and topic, or withheld,

@@ -14,7 +14,7 @@ use stentor_auth::store::{
 use tracing::warn;
 
 use crate::config::{Config, Secret, Subscribing};
-use crate::data_dir::{self, DataDir};
+use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::log;
 use crate::logins;
@@ -71,16 +71,23 @@ impl Accounts {
         if !is_missing(&path) || (adds && !(was_used && config.auth.database.is_none())) {
             return None;
         }
-        let path = path.display();
-        Some(match was_used {
-            true => format!(
-                "a server ran on {} before, and its user database {path} is not there; put it \
-                 back, or make a new one, with a new administrator, by starting the server",
-                folder.display()
+        let (path, folder) = (path.display(), folder.display());
+        Some(match (was_used, &config.auth.database) {
+            // Only the configuration tells where the users of that server were.
+            (true, None) => format!(
+                "a server ran on {folder} before, and there is no user database {path}; if its \
+                 configuration names another one (`auth.database`), name that file by --config \
+                 or STENTOR_CONFIG; else put it back, or make a new one, with a new administrator, \
+                 by starting the server"
             ),
-            false => format!(
+            (true, Some(_)) => format!(
+                "a server ran on {folder} before, and its user database {path} is not there; put \
+                 it back, or make a new one, with a new administrator, by starting the server"
+            ),
+            (false, _) => format!(
                 "there is no user database {path} yet; `stentor serve` makes it, and so does \
-                 `stentor user add`; name another data folder by --data-dir or --config"
+                 `stentor user add`; if there is a server already, name its configuration by \
+                 --config or its data folder by --data-dir"
             ),
         })
     }
@@ -134,8 +141,15 @@ pub(crate) fn open(
     is_server: bool,
 ) -> Result<Directory, ServerError> {
     let folder = data_dir.path();
-    let audit = folder.join(AUDIT_LOG);
-    let audit = AuditLog::open(&audit).map_err(|error| data_dir::failure(&audit, error))?;
+    let audit = AuditLog::open(&folder.join(AUDIT_LOG));
+    if let Some(trouble) = audit.trouble() {
+        warn!(
+            "the audit log cannot be written: {}; changes of rights are made all the same, and are \
+             not written down; make it a file that the server's user may write (a command that \
+             root ran may have made it)",
+            trouble.text
+        );
+    }
     let auth = &config.auth;
     let options = DirectoryOptions {
         refresh: auth.refresh,

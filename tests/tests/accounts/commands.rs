@@ -643,6 +643,7 @@ fn only_what_adds_something_makes_a_data_folder() {
     ] {
         let refusal = place.run(args).refusal();
         assert!(refusal.contains("there is no data folder"), "{refusal}");
+        assert!(refusal.contains("configuration by --config"), "{refusal}");
         assert!(!place.data_dir().exists(), "{args:?}");
     }
     place.run(&["zone", "add", "shop"]).success();
@@ -689,6 +690,8 @@ fn only_what_adds_something_makes_a_database() {
             command.args(*args).arg("--data-dir").arg(plan.data_dir());
             let refusal = process::run(&mut command).refusal();
             assert!(refusal.contains("put it back"), "{refusal}");
+            // Its users may have been in another database, which its configuration names.
+            assert!(refusal.contains("by --config"), "{refusal}");
             let len = fs::metadata(&path).ok().map(|file| file.len());
             assert_eq!(len, is_empty.then_some(0), "{args:?}");
         }

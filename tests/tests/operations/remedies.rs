@@ -1,5 +1,7 @@
 //! What the log says when somebody is refused: the cause, and what helps.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use stentor_tests::raw::{connect, connect_as};
@@ -170,4 +172,40 @@ fn a_keep_alive_above_the_maximum_is_refused_or_replaced() {
         &server,
         &["limits.keep_alive_max", "reason=\"keep-alive\"", "MQTT 5"],
     );
+}
+
+/// Whoever cannot write down who changes rights serves all the same, and says so until it can. A
+/// command that root ran leaves such a file, for example; a folder is none for root either.
+#[test]
+fn an_audit_log_that_cannot_be_written_is_told() {
+    let plan = Plan::new().tcp();
+    let path = plan.data_dir().join("audit.log");
+    fs::create_dir_all(&path).expect("a folder can be made");
+    let folder = Permissions::from_mode(0o700);
+    fs::set_permissions(plan.data_dir(), folder).expect("it is ours");
+    let server = plan.start();
+    let shown = path.to_str().expect("plain names");
+    let words = [
+        "the audit log cannot be written",
+        "WARN",
+        shown,
+        "all the same",
+    ];
+    line(&server, &words);
+    let told = "the audit log cannot be written since ";
+    assert!(server.control(&["status"]).success().contains(told));
+    let text = server.json(&["status"])["audit_trouble"]["text"].to_string();
+    assert!(text.contains("audit.log: "), "{text}");
+    let add = |name: &str| {
+        let add = ["user", "add", name, "--no-password"];
+        server.control(&add).success();
+    };
+    add("ann");
+    line(&server, &["user.add", "WARN", "ann", "audit log cannot"]);
+    fs::remove_dir(&path).expect("it is empty");
+    add("bob");
+    assert!(server.json(&["status"])["audit_trouble"].is_null());
+    assert!(!server.control(&["status"]).success().contains(told));
+    let log = fs::read_to_string(&path).expect("it is written again");
+    assert!(log.contains("bob") && !log.contains("ann"), "{log}");
 }

@@ -104,7 +104,7 @@ fn audited(source: &Arc<Stubborn>) -> (Directory, PathBuf, tempfile::TempDir) {
     source.permits.add_permits(100_000);
     let audit = folder.path().join("audit.log");
     let options = DirectoryOptions {
-        audit: AuditLog::open(&audit).unwrap(),
+        audit: AuditLog::open(&audit),
         ..DirectoryOptions::default()
     };
     (Directory::start(books, options).unwrap(), audit, folder)
@@ -624,7 +624,7 @@ fn the_first_start_makes_an_administrator_whose_password_is_in_a_file() {
     let start = || {
         let options = DirectoryOptions {
             admin_password: Some(file.clone()),
-            audit: AuditLog::open(&audit).unwrap(),
+            audit: AuditLog::open(&audit),
             ..DirectoryOptions::default()
         };
         Directory::start(bench.books.clone(), options).unwrap()

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -15,10 +15,28 @@ use crate::calendar::Utc;
 /// `DATA_DIR/audit.log`: one JSON object per line, `{"at":…,"who":…,"what":…,"target":…}` and what
 /// else the change says, never a secret. Only the server's user may read it. It may be renamed away
 /// at any time (by logrotate, for example, whether it makes a new one or not) and begins anew then.
+///
+/// One that cannot be written keeps no change from being made: its trouble is told, and it is tried
+/// again for each line.
 #[derive(Debug)]
 pub struct AuditLog {
     path: Option<std::path::PathBuf>,
-    file: Mutex<Option<File>>,
+    file: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    file: Option<File>,
+    trouble: Option<AuditTrouble>,
+}
+
+/// What keeps the audit log from being written.
+#[derive(Clone, Debug)]
+pub struct AuditTrouble {
+    /// What the system says, with the file.
+    pub text: String,
+    /// When that was found first.
+    pub since: SystemTime,
 }
 
 impl AuditLog {
@@ -27,19 +45,32 @@ impl AuditLog {
     pub fn nowhere() -> Self {
         Self {
             path: None,
-            file: Mutex::new(None),
+            file: Mutex::default(),
         }
     }
 
-    /// The log in a file, which is made if it is missing.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            file: Mutex::new(Some(append(path)?)),
+    /// The log in a file, which is made if it is missing. If that does not succeed, there is a
+    /// [`AuditLog::trouble`].
+    #[must_use]
+    pub fn open(path: &Path) -> Self {
+        let mut state = State::default();
+        let opened = append(path).map(|file| state.file = Some(file));
+        state.judge(path, &opened);
+        Self {
+            file: Mutex::new(state),
             path: Some(path.to_owned()),
-        })
+        }
+    }
+
+    /// Why what was to be written last was not, if so.
+    #[must_use]
+    pub fn trouble(&self) -> Option<AuditTrouble> {
+        self.lock().trouble.clone()
+    }
+
+    /// A file is whole after any panic.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a line down, before whoever asked hears that it is done.
@@ -54,15 +85,30 @@ impl AuditLog {
         if let (Value::Object(line), Value::Object(detail)) = (&mut line, detail) {
             line.extend(detail);
         }
-        // A file is whole after any panic.
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if !file.as_ref().is_some_and(|file| is_at(file, path)) {
-            *file = Some(append(path)?);
-        }
-        match &mut *file {
-            Some(file) => write_whole(file, &format!("{line}\n")),
-            None => Ok(()),
-        }
+        let mut state = self.lock();
+        let written = state.write(path, &format!("{line}\n"));
+        state.judge(path, &written);
+        written
+    }
+}
+
+impl State {
+    fn write(&mut self, path: &Path, line: &str) -> io::Result<()> {
+        let open = self.file.take().filter(|file| is_at(file, path));
+        let file = match open {
+            Some(file) => file,
+            None => append(path)?,
+        };
+        write_whole(self.file.insert(file), line)
+    }
+
+    /// Remembers whether there is a trouble, and since when.
+    fn judge(&mut self, path: &Path, result: &io::Result<()>) {
+        let before = self.trouble.take();
+        self.trouble = result.as_ref().err().map(|error| AuditTrouble {
+            text: format!("{}: {error}", path.display()),
+            since: before.map_or_else(SystemTime::now, |before| before.since),
+        });
     }
 }
 
@@ -116,7 +162,7 @@ mod tests {
     fn a_line_is_kept_for_the_owner_alone_and_survives_rotation() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
-        let log = AuditLog::open(&path).unwrap();
+        let log = AuditLog::open(&path);
         log.note("uid 0", "user.add", "ann", json!({ "roles": ["member"] }))
             .unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -148,11 +194,28 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_cannot_be_written_says_so_until_it_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        fs::create_dir(&path).unwrap();
+        let log = AuditLog::open(&path);
+        let found = log.trouble().unwrap();
+        assert!(found.text.contains("audit.log: "), "{}", found.text);
+        log.note("uid 0", "user.add", "ann", Value::Null)
+            .unwrap_err();
+        assert_eq!(log.trouble().unwrap().since, found.since);
+        fs::remove_dir(&path).unwrap();
+        log.note("uid 0", "user.add", "bob", Value::Null).unwrap();
+        assert!(log.trouble().is_none());
+        assert!(fs::read_to_string(&path).unwrap().contains("bob"));
+    }
+
+    #[test]
     fn half_a_line_spoils_no_other_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
         fs::write(&path, "{\"at\":\"2026\"}\n{\"at\":\"20").unwrap();
-        let log = AuditLog::open(&path).unwrap();
+        let log = AuditLog::open(&path);
         for name in ["ann", "bob"] {
             log.note("uid 0", "user.add", name, Value::Null).unwrap();
         }

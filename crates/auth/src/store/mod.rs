@@ -27,7 +27,7 @@ use std::pin::Pin;
 
 use crate::model::{Role, User, UserKey, ZoneRecord};
 
-pub use audit::AuditLog;
+pub use audit::{AuditLog, AuditTrouble};
 pub use books::Books;
 pub(crate) use books::stands_alone;
 pub use directory::{

@@ -96,7 +96,8 @@ impl Stopped {
         let data_dir = &self.config.general.data_dir;
         if !adds && !data_dir.exists() {
             return Err(Failure::new(format!(
-                "there is no data folder {}; name the server's by --data-dir or --config",
+                "there is no data folder {}; name the server's configuration by --config, or its \
+                 data folder by --data-dir",
                 data_dir.display()
             )));
         }

@@ -57,6 +57,7 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
         "connections_per_shard_max": backplane.capacity.connections,
         "logins_waiting": backplane.authenticator.waiting(),
         "user_queries": desk.directory.queries(),
+        "audit_trouble": desk.directory.audit_trouble().map(|it| trouble(&(it.text, it.since))),
         "password_hash": password_hash,
         "log_lines_dropped": backplane.journal.dropped(),
         "retained": retained(backplane),
@@ -75,6 +76,12 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
     extend(figures(&sum), more)
 }
 
+/// What is wrong, and since when, in seconds since 1970.
+fn trouble((text, since): &(String, SystemTime)) -> Value {
+    let since = since.duration_since(SystemTime::UNIX_EPOCH);
+    json!({ "text": text, "since": since.map_or(0, |since| since.as_secs()) })
+}
+
 /// The retained messages, and how many of them are the server's own; how many were refused, and
 /// what is wrong with the disk since when, in seconds since 1970.
 fn retained(backplane: &Backplane) -> Value {
@@ -82,10 +89,6 @@ fn retained(backplane: &Backplane) -> Value {
     let of_server = store.volatile_count();
     let (by_bound, by_disk) = store.refused();
     let troubles = store.troubles();
-    let trouble = |(text, since): &(String, SystemTime)| {
-        let since = since.duration_since(SystemTime::UNIX_EPOCH);
-        json!({ "text": text, "since": since.map_or(0, |since| since.as_secs()) })
-    };
     json!({
         "messages": store.count(),
         // They are among these.

@@ -24,7 +24,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::{AuditLog, Books, Order, OrderError, StoreError, Who};
+use super::{AuditLog, AuditTrouble, Books, Order, OrderError, StoreError, Who};
 use crate::model::{User, UserKey, ZoneRecord};
 use cache::Cache;
 pub use cache::Watch;
@@ -386,6 +386,12 @@ impl Directory {
     #[must_use]
     pub fn is_available(&self) -> bool {
         self.shared.health.is_up()
+    }
+
+    /// What keeps the audit log from being written, if anything does.
+    #[must_use]
+    pub fn audit_trouble(&self) -> Option<AuditTrouble> {
+        self.shared.audit.trouble()
     }
 
     /// Look-ups that wait for their answer.
