@@ -1,5 +1,7 @@
 //! The command line.
 
+mod old;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::iter::Peekable;
@@ -127,6 +129,7 @@ struct Given {
     token_file: Option<PathBuf>,
     procedure: Option<String>,
     arguments: Vec<(String, Vec<u8>)>,
+    old: old::Words,
     file: Option<OsString>,
     format: Option<Format>,
     profile: Option<Profile>,
@@ -188,7 +191,7 @@ impl Given {
             let read = self.word(word, &mut rest);
             result = result.and(read);
         }
-        result
+        result.and(self.understand_old())
     }
 
     fn word(&mut self, word: &OsStr, rest: &mut Rest<'_>) -> Result<(), String> {
@@ -210,10 +213,12 @@ impl Given {
             _ if self.procedure.is_some() => {
                 // Whatever it is: it may come from a stranger.
                 let value = rest.next().cloned().ok_or_else(|| missing(name))?;
+                self.old.add(name, &value);
                 self.argument(name, value)?;
             }
-            "-s" => self.option("--server", rest)?,
-            "-p" => self.option("--port", rest)?,
+            "-s" | "-server" => self.option("--server", rest)?,
+            "-p" | "-port" => self.option("--port", rest)?,
+            "-file" => self.option("--file", rest)?,
             _ if name.starts_with('/') => {
                 self.procedure = Some(name.trim_start_matches('/').to_owned());
             }
@@ -277,11 +282,7 @@ impl Given {
         match name {
             "--server" => self.host = Some(value),
             "--port" => {
-                let port = text()?.parse().ok().filter(|port| *port != 0);
-                let Some(port) = port else {
-                    return Err(format!("--port {}: a port is 1 to 65535", text()?));
-                };
-                self.port = Some(port);
+                self.port = Some(port(text()?)?);
             }
             "--token-file" => self.token_file = Some(value.into()),
             "--file" => self.file = Some(value),
@@ -407,6 +408,11 @@ impl Given {
             )),
         }
     }
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    let port = text.parse().ok().filter(|port| *port != 0);
+    port.ok_or_else(|| format!("--port {text}: a port is 1 to 65535"))
 }
 
 fn missing(name: &str) -> String {

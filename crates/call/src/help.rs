@@ -16,6 +16,9 @@ what is asked
                       keys from, rcpt (once for each), client, helo, user, queue-id; with
                       --profile exim by SENDER, RECIPIENT and MESSAGE_ID, as Exim sets them
   --file FILE         the message; `-` or --stdin takes standard input
+                      -file FILE, -server HOST and -port PORT behind the name are the old
+                      spelling of these options, and -rrcpt and -rfrom of -rcpt and -from:
+                      understood where the new one does not stand as well
   --format FORMAT     message, or xmail for an XMail spool file (as the xmail profiles do)
 
 where
@@ -26,7 +29,8 @@ where
                       On a Unix socket your user id says it
 
 what the exit code means
-  --profile PROFILE   whose exit codes to use [default: plain]
+  --profile PROFILE   whose exit codes to use [default: plain; for an XMail spool file that
+                      -file names: those of the XMail that wrote it]
 
                     accept  modified  reject  tempfail  discard  quarantine
     xmail-queue          0         7       6         0        4           5

@@ -188,6 +188,37 @@ fn filters_of_2002_have_their_own_codes() {
     }
 }
 
+/// Lines that were written for the client of 2002 are understood, whatever XMail runs them.
+#[test]
+fn an_old_line_lets_nothing_too_large_pass() {
+    let calls = Calls::start(&[]);
+    let socket = calls.server.folder().join("call.sock");
+    let program = client().get_program().to_owned();
+    let program = program.to_str().unwrap();
+    let whole = spool(MESSAGE);
+    let (_, of_2002) = whole.split_once("\r\n").unwrap();
+    for (max, in_queue, at_smtp) in [
+        ("1000", Fate::Delivered, Fate::Delivered),
+        (
+            "10",
+            Fate::Bounced,
+            Fate::Refused("552 5.3.4 the message has 41 bytes, at most 10 are taken".to_owned()),
+        ),
+    ] {
+        let line = [
+            &[program, "-s", word(&socket), "/sizecheck"][..],
+            &["-file", "@@FILE", "-rrcpt", "@@RRCPT", "-max", max],
+        ]
+        .concat();
+        let file = calls.file("S2", whole.as_bytes());
+        assert_eq!(queue(filter(&line, &file), &whole, &file), in_queue);
+        let file = calls.file("S1", of_2002.as_bytes());
+        assert_eq!(in_2002(filter(&line, &file)), in_queue);
+        let file = calls.file("8a41.xtmp", whole.as_bytes());
+        assert_eq!(smtp(filter(&line, &file), &file), at_smtp);
+    }
+}
+
 /// Without room for the reply there is none: an empty one would be what the sender is told.
 #[test]
 fn half_a_reply_is_no_reply() {

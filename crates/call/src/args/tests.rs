@@ -49,6 +49,58 @@ fn a_call_is_written_with_single_dashes() {
     assert_eq!(options.source, Source::File("m".into()));
 }
 
+/// Lines that were written for the client of 2002 do what they did.
+#[test]
+fn the_old_spelling_is_understood() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let spool = "x.test\r\nS2\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\n<<MAIL-DATA>>\r\nT: u\r\n";
+    let with_line = format!("[192.0.2.1]:1;[192.0.2.2]:25;now\r\n{spool}");
+    for (path, profile) in [
+        (file("2002", spool), Profile::Xmail2002),
+        (file("queue", &with_line), Profile::XmailQueue),
+        (file("a.xtmp", &with_line), Profile::XmailSmtp),
+        (file("plain", "T: u\r\n\r\nbody"), Profile::Plain),
+        (folder.path().join("none"), Profile::Plain),
+    ] {
+        let name = path.to_str().unwrap();
+        let line = ["/sizecheck", "-file", name, "-rrcpt", "c@d"];
+        let options = options(&line);
+        assert_eq!(options.profile, profile, "{name}");
+        assert_eq!(options.source, Source::File(path.clone()));
+        let arguments = [("rcpt".to_owned(), b"c@d".to_vec())];
+        assert_eq!(options.arguments, arguments);
+    }
+    let host = IpAddr::from([192, 0, 2, 7]);
+    for line in [
+        ["-server", "192.0.2.7", "-port", "2000", "-file", "m", "/p"],
+        ["/p", "-server", "192.0.2.7", "-port", "2000", "-file", "m"],
+        ["-s", "192.0.2.7", "/p", "-port", "2000", "-file", "m"],
+    ] {
+        let options = options(&line);
+        assert_eq!(options.server, Server::Tcp(host, 2000));
+        assert_eq!(options.source, Source::File("m".into()));
+        assert!(options.arguments.is_empty());
+    }
+}
+
+/// A procedure may have arguments of these names.
+#[test]
+fn the_new_spelling_goes_before_the_old_one() {
+    let options = options(&[
+        "--file", "m", "-p", "2000", "--server", "::1", "/p", "-file", "x", "-port", "y",
+        "-server", "z", "-rcpt", "r", "-rrcpt", "rr",
+    ]);
+    assert_eq!(options.source, Source::File("m".into()));
+    let names = options.arguments.iter().map(|(name, _)| name.as_str());
+    let names: Vec<&str> = names.collect();
+    assert_eq!(names, ["file", "port", "server", "rcpt", "rrcpt"]);
+}
+
 #[test]
 fn servers_are_addresses_or_sockets() {
     for (host, server) in [
@@ -91,6 +143,8 @@ fn mistakes_are_explained() {
         (&["-s", "/a", "-p", "1", "/p"], "no port"),
         (&["-p", "0", "/p"], "1 to 65535"),
         (&["-p", "65536", "/p"], "1 to 65535"),
+        (&["/p", "-port", "x"], "1 to 65535"),
+        (&["/p", "-file", ""], "--file is empty"),
         (&["--profile", "sendmail", "/p"], "xmail-queue"),
         (
             &["--on-error", "discard", "/p"],

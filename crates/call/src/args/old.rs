@@ -1,0 +1,107 @@
+//! The old spelling: `scope -s HOST -p PORT /sizecheck -file @@FILE -rrcpt @@RRCPT`.
+//!
+//! The client of 2002 had the message behind the procedure's name, among the arguments. Lines of
+//! filter files that were written for it are understood: a message that nobody looks at would pass
+//! whatever it is. What is said in the new spelling goes before; then the old words are arguments
+//! like others.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::path::Path;
+
+use stentor_call_protocol::limits::HEAD_BYTES_MAX;
+
+use super::{Given, port};
+use crate::file::regular;
+use crate::profile::Profile;
+
+/// What parts the envelope of a spool file from its message.
+const MARKER: &[u8] = b"<<MAIL-DATA>>";
+
+/// How XMail names the files that filters get while the SMTP client waits.
+const SMTP_ENDING: &str = ".xtmp";
+
+/// Options of today that stand among the arguments: the first of each.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    file: Option<OsString>,
+    server: Option<OsString>,
+    port: Option<OsString>,
+}
+
+impl Words {
+    /// Notes an argument that may be such an option.
+    pub(super) fn add(&mut self, name: &str, value: &OsStr) {
+        let word = match name {
+            "-file" => &mut self.file,
+            "-server" => &mut self.server,
+            "-port" => &mut self.port,
+            _ => return,
+        };
+        word.get_or_insert_with(|| value.to_owned());
+    }
+}
+
+impl Given {
+    /// Takes what the old spelling says out of the arguments.
+    ///
+    /// # Errors
+    /// When its port is none.
+    pub(super) fn understand_old(&mut self) -> Result<(), String> {
+        let old = std::mem::take(&mut self.old);
+        if let (None, Some(file)) = (&self.file, old.file) {
+            if self.profile.is_none() {
+                self.profile = profile_of(Path::new(&file));
+            }
+            self.file = Some(file);
+            self.remove("file");
+        }
+        if let (None, Some(host)) = (&self.host, old.server) {
+            self.host = Some(host);
+            self.remove("server");
+        }
+        // XMail's names of the envelope as it is after aliases.
+        for (old, key) in [("rrcpt", "rcpt"), ("rfrom", "from")] {
+            if self.arguments.iter().all(|(name, _)| name != key) {
+                let named = self.arguments.iter_mut().filter(|(name, _)| name == old);
+                named.for_each(|(name, _)| key.clone_into(name));
+            }
+        }
+        if let (None, Some(text)) = (self.port, old.port) {
+            self.port = Some(port(&text.to_string_lossy())?);
+            self.remove("port");
+        }
+        Ok(())
+    }
+
+    /// Takes the first argument of this name away.
+    fn remove(&mut self, key: &str) {
+        if let Some(at) = self.arguments.iter().position(|(name, _)| name == key) {
+            self.arguments.remove(at);
+        }
+    }
+}
+
+/// The version of XMail that has written a spool file, which says how it reads exit codes; `None`
+/// if it is no such file. Since 1.14 spool files begin with a line about the connection.
+fn profile_of(path: &Path) -> Option<Profile> {
+    let mut head = Vec::new();
+    let file = regular(path).and_then(std::fs::File::open).ok()?;
+    file.take(HEAD_BYTES_MAX as u64)
+        .read_to_end(&mut head)
+        .ok()?;
+    let mut lines = head
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii_end);
+    if !lines.any(|line| line == MARKER) {
+        return None;
+    }
+    let name = path.file_name().unwrap_or_default();
+    Some(if !head.starts_with(b"[") {
+        Profile::Xmail2002
+    } else if name.as_encoded_bytes().ends_with(SMTP_ENDING.as_bytes()) {
+        Profile::XmailSmtp
+    } else {
+        Profile::XmailQueue
+    })
+}
