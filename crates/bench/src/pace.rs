@@ -46,11 +46,14 @@ impl Pace<'_> {
     pub(crate) fn behind(&self) -> Option<String> {
         let edges = (self.due * (1.0 - SHARE_MIN)).max(self.edge);
         let is_behind = self.due - self.came > edges && self.limited().is_none();
+        is_behind.then(|| self.in_time())
+    }
+
+    /// How much came out in time, in words.
+    pub(crate) fn in_time(&self) -> String {
         let share = self.came / self.due * 100.0;
-        is_behind.then(|| {
-            let unsent = self.never_left();
-            format!("{share:.0} % of what was due came out in time{unsent}")
-        })
+        let unsent = self.never_left();
+        format!("{share:.0} % of what was due came out in time{unsent}")
     }
 
     fn never_left(&self) -> String {

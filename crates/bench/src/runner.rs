@@ -9,6 +9,7 @@ use crate::error::BenchError;
 use crate::measure::{Leg, Verdict};
 use crate::progress::Progress;
 use crate::sampler::Sampler;
+use crate::sequence::Faults;
 use crate::stats::Spread;
 use crate::target::{Running, Subject};
 use crate::workload::{Sheet, Workload};
@@ -88,6 +89,19 @@ impl Outcome {
         self.sound_legs()
             .filter(|leg| !leg.figures.is_empty())
             .count()
+    }
+
+    /// What was lost and what failed, in all pairs. Unknown where nothing was counted and a pair
+    /// was not measured to the end: a server that was killed has lost what nobody has counted.
+    pub(crate) fn loss(&self) -> Option<(Faults, u64)> {
+        let mut faults = Faults::default();
+        let mut failed = 0;
+        for leg in self.sound_legs() {
+            faults += leg.faults;
+            failed += leg.failed;
+        }
+        let has_any = failed > 0 || faults.told().next().is_some();
+        (has_any || self.measured() == self.legs.len()).then_some((faults, failed))
     }
 
     /// In how many pairs it failed.

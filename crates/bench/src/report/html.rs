@@ -107,7 +107,18 @@ fn section(index: usize, object: &Value, objects: &[Value]) -> String {
     )
 }
 
-/// Text that HTML takes for nothing else.
+/// Whether a character cannot be seen itself: a control character, or one that turns the direction
+/// of the text around it.
+fn is_hidden(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' => true,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        c => c.is_control(),
+    }
+}
+
+/// Text that HTML takes for nothing else. What cannot be seen is spelled out.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -117,6 +128,7 @@ fn escaped(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
+            c if is_hidden(c) => safe.extend(c.escape_unicode()),
             c => safe.push(c),
         }
     }
@@ -168,6 +180,33 @@ mod tests {
         ] {
             assert!(print.contains(rule), "{rule}");
         }
+    }
+
+    /// A name in a file cannot turn what stands beside it around.
+    #[test]
+    fn what_cannot_be_seen_is_spelled_out() {
+        assert_eq!(
+            escaped("a\u{202e}b\u{2066}\u{7}"),
+            "a\\u{202e}b\\u{2066}\\u{7}"
+        );
+        let object = json!({
+            "workload": "fanout",
+            "title": "ice-1: \u{202e}evil\u{200f}",
+            "command": "stentor bench \u{202b}x",
+            "server": "\u{2067}s",
+            "metrics": [{ "key": "a_us", "label": "\u{202d}a", "unit": "us" }],
+            "measured": { "a_us": { "median": 1.0, "low": 1.0, "high": 1.0 } },
+            "floors": { "\u{2068}f": { "a_us": { "median": 1.0, "low": 1.0, "high": 1.0 } } },
+            "machine": { "processor": "\u{61c}p", "processors": 1, "kernel": "\u{2069}" },
+            "rivals": [{ "name": "\u{202c}r", "system": { "program": "\u{202a}" } }],
+            "notes": ["\u{200e}n"],
+            "verdict": { "result": "failed", "why": "\u{202e}w" },
+            "ramp": { "what": "\u{202e}c", "steps": [], "sentence": "\u{202e}s" },
+        });
+        let page = page(&[object]);
+        let hidden: Vec<char> = page.chars().filter(|c| is_hidden(*c)).collect();
+        assert!(hidden.is_empty(), "{hidden:?}");
+        assert!(page.contains("\\u{202e}evil"), "{page}");
     }
 
     #[test]

@@ -140,20 +140,18 @@ fn ratio(outcome: &Outcome, floor: &Outcome, metrics: &[Metric]) -> Value {
     Value::Object(each.collect())
 }
 
+/// Null where it is not known.
 fn loss(outcome: &Outcome) -> Value {
-    let mut faults = Faults::default();
-    let mut failed = 0;
-    for leg in outcome.sound_legs() {
-        faults += leg.faults;
-        failed += leg.failed;
-    }
-    json!({
-        "lost": faults.lost,
-        "duplicated": faults.duplicated,
-        "reordered": faults.reordered,
-        "corrupt": faults.corrupt,
-        "failed": failed,
-    })
+    let told = |(faults, failed): (Faults, u64)| {
+        json!({
+            "lost": faults.lost,
+            "duplicated": faults.duplicated,
+            "reordered": faults.reordered,
+            "corrupt": faults.corrupt,
+            "failed": failed,
+        })
+    };
+    outcome.loss().map_or(Value::Null, told)
 }
 
 /// The steps of the last pair.

@@ -31,6 +31,15 @@ pub(crate) fn figure(value: f64, unit: Unit) -> String {
     }
 }
 
+/// What was lost and what failed, of a server's `loss`; a dash where it is not known.
+pub(crate) fn lost(loss: &Value) -> String {
+    let count = |key: &str| loss[key].as_u64().unwrap_or(0);
+    match loss.is_object() {
+        true => (count("lost") + count("failed")).to_string(),
+        false => "–".into(),
+    }
+}
+
 /// A short name for one workload's object, with what tells it from others of the same name.
 pub(crate) fn titled(object: &Value) -> String {
     let title = object["title"].as_str().unwrap_or_default();

@@ -119,11 +119,8 @@ fn rows(sheet: &Sheet, results: &Results) -> Vec<Vec<String>> {
             let spread = outcome.spread(metric.key);
             spread.map_or_else(|| "–".into(), |spread| figure(spread.median, metric.unit))
         }));
-        let lost: u64 = outcome
-            .sound_legs()
-            .map(|leg| leg.faults.lost + leg.failed)
-            .sum();
-        row.push(grouped(lost as f64));
+        let lost = outcome.loss().map(|(faults, failed)| faults.lost + failed);
+        row.push(lost.map_or_else(|| "–".into(), |lost| grouped(lost as f64)));
         rows.push(row);
     }
     rows
@@ -252,6 +249,8 @@ fn series(series: &Series) -> String {
 mod tests {
     use super::*;
     use crate::measure::{Leg, Unit};
+    use crate::target::Needs;
+    use crate::wire::Version;
 
     /// Medians are of what was measured, not of what was asked for.
     #[test]
@@ -294,6 +293,49 @@ mod tests {
                 }],
             };
             assert_eq!(repetitions(&results, pairs), expected);
+        }
+    }
+
+    /// Nobody has counted what a server lost that was killed.
+    #[test]
+    fn what_is_not_known_to_be_lost_is_not_told_as_nothing() {
+        let measured = |lost| {
+            let mut leg = Leg::default();
+            leg.push(Metric::new("each_us", "each", Unit::Micros), 1.0);
+            leg.faults.lost = lost;
+            Ok(leg)
+        };
+        let gone = || Err(Verdict::Failed("the server is gone".into()));
+        for (legs, expected) in [
+            (vec![measured(0), measured(0)], "0"),
+            (vec![measured(0), measured(3)], "3"),
+            (vec![measured(0), gone()], "–"),
+            (vec![gone(), measured(3)], "3"),
+            (vec![gone()], "–"),
+            (vec![Ok(Leg::default())], "–"),
+        ] {
+            let outcome = Outcome {
+                name: "one".into(),
+                identity: serde_json::Value::Null,
+                floor: None,
+                legs,
+            };
+            let results = Results {
+                floors: Vec::new(),
+                servers: vec![outcome],
+            };
+            let sheet = Sheet {
+                name: "one",
+                title: "one".into(),
+                parameters: serde_json::Map::new(),
+                floors: Vec::new(),
+                needs: Needs::new(1, 1, Version::V311),
+                pairs: 1,
+                plan: Vec::new(),
+                published: None,
+            };
+            let rows = rows(&sheet, &results);
+            assert_eq!(rows[1].last().unwrap(), expected);
         }
     }
 

@@ -30,6 +30,7 @@ const MAX: Metric = Metric::new("age_max_us", "max", Unit::Micros);
 const BACKLOG: Metric = Metric::new("age_at_end_us", "age at the end", Unit::Micros);
 const READ: Metric = Metric::new("messages_read", "read", Unit::Count);
 const SENT: Metric = Metric::new("messages_published", "published", Unit::Count);
+const IN_TIME: Metric = Metric::new("in_time_percent", "of what was due", Unit::Percent);
 const LEAST: Metric = Metric::new("turn_us", "one turn of all topics", Unit::Micros);
 
 /// A client that reads a smaller share of what it may is told.
@@ -213,6 +214,7 @@ impl Slow {
         push_link(&mut leg, seen.measured as f64 / seconds, self.payload);
         leg.notes.extend(self.unread(seen.bytes));
         leg.push(SENT, sent.messages as f64);
+        leg.push(IN_TIME, sent.in_time as f64 / sent.due as f64 * 100.0);
         sent.generator.push(&mut leg, sent.server_cpu_s);
         let late = sent.due.saturating_sub(sent.in_time);
         let pace = Pace {
@@ -223,6 +225,14 @@ impl Slow {
             after_end: late as f64,
             unsent: sent.unsent,
         };
+        if let Some(why) = seen.broken.as_ref().or(sent.broken.as_ref()) {
+            // No figures: what was lost with it, and how much of what was due came out.
+            return Leg {
+                faults: leg.faults,
+                behind: Some(format!("{}, {why}", pace.in_time())),
+                ..Leg::default()
+            };
+        }
         pace.judge(&mut leg);
         leg
     }
@@ -259,6 +269,7 @@ mod tests {
             older_after_newer: 0,
             duplicated: 0,
             foreign: 0,
+            broken: None,
         }
     }
 
@@ -279,7 +290,28 @@ mod tests {
                 busiest_thread: 0.1,
                 rss: None,
             },
+            broken: None,
         }
+    }
+
+    /// A server that dies has its share of what was due told as well.
+    #[test]
+    fn what_came_out_before_the_end_is_told() {
+        let broken = Some("connection reset".to_owned());
+        let seen = Seen {
+            broken: Some("disconnected".into()),
+            ..seen(6)
+        };
+        let leg = slow().evaluate(
+            seen,
+            &Sent {
+                broken,
+                ..sent(5, 1)
+            },
+        );
+        let why = "1 lost, 25 % of what was due came out in time, disconnected";
+        assert_eq!(leg.verdict(), Verdict::Failed(why.into()));
+        assert!(leg.figures.is_empty());
     }
 
     #[test]
@@ -316,6 +348,7 @@ mod tests {
             assert_eq!(verdict.word(), expected, "{last} {in_time} {late_ms}");
         }
         let leg = slow().evaluate(seen(7), &sent(10, 1));
+        assert_eq!(leg.figure("in_time_percent"), Some(50.0));
         let why = "50 % of what was due came out in time";
         assert_eq!(leg.verdict(), Verdict::Failed(why.into()));
     }

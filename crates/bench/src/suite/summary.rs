@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::measure::Unit;
-use crate::report::number::{figure, titled};
+use crate::report::number::{figure, lost, titled};
 use crate::report::table::align;
 
 /// One row per workload and figure that has a floor or was published, else the first figure.
@@ -33,9 +33,7 @@ pub(super) fn table(objects: &[Value]) -> String {
             rows.extend(first.and_then(|metric| row(object, metric)));
         }
         if let Some(first) = rows.get_mut(before) {
-            let loss = &object["loss"];
-            let lost = loss["lost"].as_u64().unwrap_or(0) + loss["failed"].as_u64().unwrap_or(0);
-            first[5] = lost.to_string();
+            first[5] = lost(&object["loss"]);
             first[6] = object["verdict"]["result"]
                 .as_str()
                 .unwrap_or("")

@@ -1,5 +1,7 @@
 //! Plots as inline SVG: curves over two axes. Colours come from the page's style.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt::Write;
 
 /// Pixels of the drawing and of its margins.
@@ -9,6 +11,9 @@ const LEFT: f64 = 72.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 34.0;
+
+/// Pieces of a long curve: about one for each pixel of the drawing's width.
+const PIECES: usize = 480;
 
 /// Colours of server, floor and rivals, as classes of the page.
 pub(super) const OWN: &str = "own-c";
@@ -141,7 +146,8 @@ pub(super) fn figure(caption: &str, unit: &str, x: &Axis, y: &Axis, curves: &[Cu
         );
     }
     for curve in curves {
-        svg.push_str(&drawn(curve, &px, &py, py(y.low)));
+        let points = thinned(&curve.points);
+        svg.push_str(&drawn(curve, &points, &px, &py, py(y.low)));
     }
     svg.push_str("</svg>\n");
     format!(
@@ -152,10 +158,42 @@ pub(super) fn figure(caption: &str, unit: &str, x: &Axis, y: &Axis, curves: &[Cu
     )
 }
 
-fn drawn(curve: &Curve, px: &dyn Fn(f64) -> f64, py: &dyn Fn(f64) -> f64, base: f64) -> String {
+/// As many points as can be seen: a long curve has a piece for each pixel, and of each piece its
+/// ends, its lowest and its highest point are left. A gap stays one where it lies.
+fn thinned(points: &[(f64, f64)]) -> Cow<'_, [(f64, f64)]> {
+    if points.len() <= 4 * PIECES {
+        return points.into();
+    }
+    let mut left = Vec::new();
+    for piece in points.chunks(points.len().div_ceil(PIECES)) {
+        let place = |pick: fn(&f64, &f64) -> Ordering| {
+            let values = piece.iter().enumerate().filter(|(_, (_, y))| !y.is_nan());
+            values.max_by(|(_, (_, a)), (_, (_, b))| pick(a, b))
+        };
+        let highest = place(f64::total_cmp).map(|(at, _)| at);
+        let lowest = place(|a, b| b.total_cmp(a)).map(|(at, _)| at);
+        let gap = piece.iter().position(|(_, y)| y.is_nan());
+        let mut kept = [Some(0), lowest, highest, gap, Some(piece.len() - 1)];
+        kept.sort_unstable();
+        let mut last = None;
+        for at in kept.into_iter().flatten() {
+            if last.replace(at) != Some(at) {
+                left.push(piece[at]);
+            }
+        }
+    }
+    left.into()
+}
+
+fn drawn(
+    curve: &Curve,
+    points: &[(f64, f64)],
+    px: &dyn Fn(f64) -> f64,
+    py: &dyn Fn(f64) -> f64,
+    base: f64,
+) -> String {
     let mut text = String::new();
-    for run in curve
-        .points
+    for run in points
         .split(|(_, y)| y.is_nan())
         .filter(|run| !run.is_empty())
     {
@@ -195,6 +233,24 @@ fn legend(curves: &[Curve]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A series of hours has hundreds of thousands of steps; the page has a few for each pixel, and
+    /// the highest, the lowest and the gaps among them.
+    #[test]
+    fn a_long_curve_is_drawn_with_as_many_points_as_can_be_seen() {
+        let mut points: Vec<_> = (0..1_000_000).map(|x| (f64::from(x), 10.0)).collect();
+        points[333_333].1 = 99.0;
+        points[666_666].1 = 1.0;
+        points[500_001].1 = f64::NAN;
+        let left = thinned(&points);
+        assert!(left.len() <= 5 * PIECES, "{}", left.len());
+        assert!(left.is_sorted_by(|a, b| a.0 < b.0));
+        for at in [0, 333_333, 666_666, 999_999] {
+            assert!(left.contains(&points[at]), "{at}");
+        }
+        assert!(left.iter().any(|(_, y)| y.is_nan()));
+        assert_eq!(*thinned(&points[..500]), points[..500]);
+    }
 
     #[test]
     fn axes_are_round_and_reach_their_ends() {

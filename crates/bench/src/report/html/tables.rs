@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::escaped;
 use super::plot::{FLOOR, OWN, rival};
 use crate::measure::Unit;
-use crate::report::number::{figure, titled};
+use crate::report::number::{figure, lost, titled};
 
 /// One row per workload, with the figures that were published about it.
 pub(super) fn overview(objects: &[Value]) -> String {
@@ -41,14 +41,13 @@ fn headline(object: &Value) -> String {
             .as_f64()
             .map_or_else(|| "–".into(), |v| figure(v, unit))
     };
-    let loss = &object["loss"];
-    let lost = loss["lost"].as_u64().unwrap_or(0) + loss["failed"].as_u64().unwrap_or(0);
     format!(
-        "<td>{}</td><td><b>{}</b></td><td>{}</td><td>{}</td><td>{lost}</td>",
+        "<td>{}</td><td><b>{}</b></td><td>{}</td><td>{}</td><td>{}</td>",
         escaped(metric["label"].as_str().unwrap_or_default()),
         shown(&object["measured"][key(metric)]["median"]),
         shown(&object["published"]["figures"][key(metric)]),
         ratio(object, metrics, metric),
+        lost(&object["loss"]),
     )
 }
 
@@ -146,11 +145,9 @@ impl Columns<'_> {
 
     /// The cells of a row; without `loss` where nothing can be lost.
     fn cells(&self, cell: impl Fn(&Value) -> String, loss: Option<&Value>) -> String {
-        let lost = self.has_loss.then(|| {
-            let count = |loss: &Value, key: &str| loss[key].as_u64().unwrap_or(0);
-            let lost = loss.map(|loss| (count(loss, "lost") + count(loss, "failed")).to_string());
-            format!("<td>{}</td>", lost.unwrap_or_default())
-        });
+        let lost = self
+            .has_loss
+            .then(|| format!("<td>{}</td>", loss.map(lost).unwrap_or_default()));
         self.metrics.iter().map(cell).chain(lost).collect()
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct Sent {
     pub(super) unsent: u64,
     pub(super) server_cpu_s: Option<f64>,
     pub(super) generator: GeneratorUse,
+    /// How its connection broke before the end, if it did.
+    pub(super) broken: Option<String>,
 }
 
 /// What the reader has seen.
@@ -82,6 +84,17 @@ pub(super) struct Seen {
     pub(super) older_after_newer: u64,
     pub(super) duplicated: u64,
     pub(super) foreign: u64,
+    /// How its connection broke before the end, if it did.
+    pub(super) broken: Option<String>,
+}
+
+/// A connection that breaks in the middle is a result; other errors stay errors.
+fn breaking(result: Result<(), BenchError>) -> Result<Option<String>, BenchError> {
+    match result {
+        Ok(()) => Ok(None),
+        Err(BenchError::Broken(why)) => Ok(Some(why)),
+        Err(other) => Err(other),
+    }
 }
 
 impl Slow {
@@ -147,15 +160,19 @@ impl Job {
         };
         let Range { start, end } = self.measured_ns;
         sleep_exactly();
-        press.run_until(start)?;
+        let mut broken = breaking(press.run_until(start))?;
         let (meter, generator) = (CpuMeter::start(self.pid), GeneratorMeter::start());
-        press.run_until(end)?;
+        if broken.is_none() {
+            broken = breaking(press.run_until(end))?;
+        }
         let (generator, server_cpu_s) = (generator.stop(), meter.used_s());
         let in_time = press.left();
         let total = self.due_before(end);
-        while (press.number < total || !press.unsent.is_empty()) && now_ns() < end + as_ns(PATIENCE)
+        while broken.is_none()
+            && (press.number < total || !press.unsent.is_empty())
+            && now_ns() < end + as_ns(PATIENCE)
         {
-            press.step()?;
+            broken = breaking(press.step())?;
             sleep_until_ns(now_ns() + PAUSE_NS);
         }
         press.link.linger();
@@ -169,6 +186,7 @@ impl Job {
             unsent: total - left,
             server_cpu_s,
             generator,
+            broken,
         })
     }
 
@@ -200,7 +218,19 @@ impl Job {
             older_after_newer: 0,
             duplicated: 0,
             foreign: 0,
+            broken: None,
         };
+        seen.broken = breaking(self.read_all(&mut client, &mut poll, is_silent, &mut seen))?;
+        Ok(seen)
+    }
+
+    fn read_all(
+        &self,
+        client: &mut Client,
+        poll: &mut Poll,
+        is_silent: &AtomicBool,
+        seen: &mut Seen,
+    ) -> Result<(), BenchError> {
         let each = self.load.each_tick();
         let mut events = Events::with_capacity(8);
         let mut scratch = vec![0; READ_BYTES.max(each)];
@@ -211,7 +241,7 @@ impl Job {
             sleep_until_ns(due_ns);
             let mut left = each;
             while left > 0 {
-                match self.take(&mut client, &mut scratch[..left], &mut seen, true)? {
+                match self.take(client, &mut scratch[..left], seen, true)? {
                     0 => break,
                     read => left -= read,
                 }
@@ -220,7 +250,7 @@ impl Job {
         // Whoever reads everything now finds the last of each topic.
         let mut last_ns = now_ns();
         while now_ns() - last_ns < as_ns(SILENCE) {
-            if self.take(&mut client, &mut scratch, &mut seen, false)? > 0 {
+            if self.take(client, &mut scratch, seen, false)? > 0 {
                 last_ns = now_ns();
                 continue;
             }
@@ -229,7 +259,7 @@ impl Job {
                 result => result.doing("wait for messages")?,
             }
         }
-        Ok(seen)
+        Ok(())
     }
 
     /// Reads once, and looks at the messages that are complete; how many bytes there were. If they
