@@ -9,6 +9,44 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{Signal, killpg};
 use stentor_tests::{DEADLINE, process, server, tools};
 
+/// The mark of what is typed in the second terminal.
+const TYPED: &str = "<!-- tour -->";
+/// The mark of the server in the first one.
+const SERVER: &str = "<!-- not run: terminal 1, a server that the tour starts by itself -->";
+
+/// What the reader's machine has and the test's has not: free standard ports.
+const MACHINE: &str = r#"
+stentor() {
+    if [ "$1" = serve ]; then
+        shift
+        set -- serve --listen "mqtt://127.0.0.1:$PORT" "$@"
+    fi
+    command stentor "$@"
+}
+mosquitto_pub() { command mosquitto_pub -p "$PORT" "$@"; }
+mosquitto_sub() { command mosquitto_sub -p "$PORT" "$@"; }
+"#;
+
+/// Both terminals as one script: a server runs from its block to `stentor stop`.
+fn script(blocks: Vec<Block>, port: u16) -> String {
+    let mut script = MACHINE.to_owned();
+    for Block { mark, code, .. } in blocks {
+        let code = code.replace("port=1883", &format!("port={port}"));
+        if mark == SERVER {
+            script += &format!(
+                "\n{code} > serve.out & server=$!\n\
+                 until grep -q listening serve.out; do kill -0 $server; done\n"
+            );
+        } else if mark == TYPED {
+            script += &format!("\n{code}\n");
+            if code.contains("stentor stop") {
+                script += "wait $server\nrm serve.out\n";
+            }
+        }
+    }
+    script
+}
+
 /// A fenced block of shell code, with the comment on the line before it.
 struct Block {
     line: usize,
@@ -50,22 +88,15 @@ fn readme() -> Vec<Block> {
 fn every_command_of_the_readme_is_run_or_says_why_not() {
     for Block { line, mark, .. } in readme() {
         assert!(
-            mark == "<!-- tour -->" || mark.starts_with("<!-- not run: "),
-            "the commands in line {line} of the README need `<!-- tour -->`, or a reason not to be \
-             run, on the line before"
+            mark == TYPED || mark == SERVER || mark.starts_with("<!-- not run: "),
+            "the commands in line {line} of the README need `{TYPED}` or `{SERVER}`, or a reason \
+             not to be run, on the line before"
         );
     }
 }
 
 #[test]
 fn the_tour_works_as_it_stands() {
-    let code: Vec<String> = readme()
-        .into_iter()
-        .filter(|block| block.mark == "<!-- tour -->")
-        .map(|block| block.code)
-        .collect();
-    assert!(!code.is_empty(), "the README has no tour");
-
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     // The reader's folder is that of the project, which the tour must not write to.
     let deploy = tools::project().join("deploy");
@@ -81,14 +112,13 @@ fn the_tour_works_as_it_stands() {
 
     let mut shell = Command::new("sh");
     shell
-        .args(["-eu", "-c", &code.join("\n")])
+        .args(["-eu", "-c", &script(readme(), port)])
         .current_dir(folder.path())
         .env(
             "PATH",
             env::join_paths(path).expect("folders have no colons"),
         )
         .env("PORT", port.to_string())
-        .env("DATA", folder.path().join("data"))
         // A group of its own, so that nothing that the tour started outlives a failure.
         .process_group(0);
     // Files and no pipes: a pipe ends only with the last program that holds it.

@@ -13,6 +13,7 @@ use crate::report::html::ReportArgs;
 use crate::scenario::Scenario;
 use crate::scenario::connect::ConnectArgs;
 use crate::scenario::fanout::FanoutArgs;
+use crate::scenario::fanout::mine::MineArgs;
 use crate::scenario::idle::IdleArgs;
 use crate::scenario::login::LoginArgs;
 use crate::scenario::pingpong::PingPongArgs;
@@ -35,7 +36,7 @@ pub struct Args {
 pub(crate) enum Command {
     /// Show the workloads and their presets
     List,
-    /// Run all workloads but slow and connect one after the other, with one table at the end
+    /// Run all workloads but mine, slow and connect one after the other, with one table at the end
     Suite(SuiteArgs),
     /// Say what got better or worse between two files of --json
     Compare(CompareArgs),
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// A few publishers, thousands of subscribers (A3)
     Fanout(FanoutArgs),
+    /// A load of your own, and whether the server carries it
+    Mine(MineArgs),
     /// Many users fire many subscriptions at once (A2)
     Subscribe(SubscribeArgs),
     /// Many users subscribe at once to topics that hold a message; also after a restart (A4)
@@ -121,6 +124,7 @@ impl Command {
             | Self::Canned { .. }
             | Self::Floor { .. } => None,
             Self::Fanout(args) => Some(args),
+            Self::Mine(args) => Some(args),
             Self::Subscribe(args) => Some(args),
             Self::Recover(args) => Some(args),
             Self::Slow(args) => Some(args),
@@ -381,6 +385,8 @@ fanout      a few publishers, thousands of subscribers
               ice-2  5 publishers × 35 msg/s ×   100 B, 3,000 subscribers: 105,000 deliveries/s
               --rate max  the most that is delivered without loss
               --ramp 10   10 messages a second more, again and again, to the breaking point
+mine        your own load: does this machine carry it? A verdict in a sentence
+              --topics 2000 --publishers 5 --subscribers 50 --rate 10000 --payload 100
 subscribe   100 users fire 1,000 subscriptions each at once
               ice-subscribe  as published (A2); --topics distinct|shared|both
 recover     100 users subscribe to 1,000 topics each that hold a message; warm, then after
@@ -406,12 +412,14 @@ call        stentor-call asks /sizecheck about a file, beside static C programs 
             bare round trip and do nothing, and beside spamc (B)
               scope-2002  100, 1,000 and 10,000 calls, one after the other
               --callers 64 for many at once
-suite       all of them but slow and connect, with one table at the end; --quick for a short one
+suite       all of them but mine, slow and connect, with one table and what was found at the
+            end; --quick for a short one
 compare     what got better or worse between two files of --json
 report      a page of HTML from files of --json
 
-Each runs against its floor, a bare program that makes the same system calls; but not slow, rooms,
-private with --ramp, and more than 19,900 clients of idle and private. Examples:
+Each runs against its floor, a bare program that makes the same system calls; but not mine, slow,
+rooms, private with --ramp, and more than 19,900 clients of idle and private. Examples:
+  stentor bench mine --topics 2000 --rate 10000 --subscribers 50
   stentor bench fanout ice-2
   stentor bench fanout ice-2 --rate max --against mosquitto --against rumqttd
   stentor bench recover ice-last-tick --against mosquitto

@@ -79,13 +79,22 @@ pub(crate) fn run(
                     )
                 }
             };
-            output.show(&format!("{text}  again: {}\n", context.command))?;
+            let whole = progress.step();
+            output.show(&format!("{whole}{text}  again: {}\n", context.command))?;
             object["processors"] = placement.allot()?.describe();
             output.take(object)?;
             worst = worst.max(verdict);
         }
     }
     Ok(worst)
+}
+
+/// How many workloads a command is; `None` if its options make no sense.
+pub(crate) fn count(scenario: &dyn Scenario) -> Option<usize> {
+    let common = scenario.common();
+    let placements = common.placements(scenario.placements());
+    let workloads = scenario.workloads().ok()?.len();
+    Some(workloads * places(common, &placements).len())
 }
 
 /// The verdict of the measured server; of the floor, if nothing else was measured.

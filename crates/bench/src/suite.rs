@@ -14,6 +14,7 @@ use crate::process;
 use crate::progress::Progress;
 use crate::report::json::Context;
 use crate::report::{self, command};
+use crate::session;
 use crate::target::Needs;
 use crate::wire::Version;
 use crate::workload::Sheet;
@@ -153,13 +154,15 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
         files.and_then(|files| files.html.as_deref()),
         &common.inputs(),
     )?;
-    let mut progress = Progress::new();
+    let mut progress = Progress::of(lines.iter().map(|words| workloads(words)).sum());
     let mut worst = Verdict::Sound;
-    for (number, words) in lines.iter().enumerate() {
+    for words in &lines {
         let again = command::line(words);
-        progress.part(format!("[{}/{}] ", number + 1, lines.len()));
         let measured = parse(words).and_then(|line| {
             let command = &line.args.command;
+            if command.scenario().is_none() && !explain {
+                output.show(&progress.step())?;
+            }
             measure(command, again.clone(), &mut output, &mut progress)
         });
         let verdict = match measured {
@@ -169,6 +172,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
                 let why = error.to_string();
                 output.show(&report::table::not_run(&again, &why))?;
                 if !explain {
+                    progress.count(workloads(words));
                     output.take(not_run(words, again, &why))?;
                 }
                 Verdict::NotRun(why)
@@ -180,11 +184,19 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
         return Ok(worst);
     }
     output.show(&summary::table(output.objects()))?;
+    let found = report::found::sentence(output.objects());
+    output.show(&format!("\n{found}\n"))?;
     output.finish()?;
     Ok(match (worst, missing(output.objects())) {
         (Verdict::NotRun(_), missing) => Verdict::NotRun(missing),
         (worst, _) => worst,
     })
+}
+
+/// How many workloads a line is; one if it makes no sense, which shows when it is run.
+fn workloads(words: &[String]) -> usize {
+    let count = |line: Line| session::count(line.args.command.scenario()?);
+    parse(words).ok().and_then(count).unwrap_or(1)
 }
 
 /// How many workloads could not be run, and which.
@@ -332,7 +344,10 @@ mod tests {
         };
         let names = LIST.lines().filter_map(|line| line.split(' ').next());
         let left_out: Vec<&str> = names.filter(is_left_out).collect();
-        let told = format!("all of them but {},", left_out.join(" and "));
+        let [first @ .., last] = left_out.as_slice() else {
+            panic!("something is left out");
+        };
+        let told = format!("all of them but {} and {last},", first.join(", "));
         assert!(LIST.contains(&told), "{told}");
     }
 

@@ -19,6 +19,9 @@ pub(crate) struct Status {
     #[arg(long, value_name = "MS", default_value_t = 500)]
     #[arg(value_parser = value_parser!(u64).range(..=10_000))]
     sample_ms: u64,
+    /// Show how shards work as well: turns, and queues between them
+    #[arg(long, short)]
+    verbose: bool,
     #[command(flatten)]
     which: Which,
 }
@@ -27,11 +30,11 @@ impl Status {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let request = json!({ "verb": "status", "sample_ms": self.sample_ms });
         let status = self.which.ask(request)?;
-        show(&self.which, &status, || status_text(&status))
+        show(&self.which, &status, || status_text(&status, self.verbose))
     }
 }
 
-fn status_text(status: &Value) -> String {
+fn status_text(status: &Value, is_verbose: bool) -> String {
     let mut text = format!(
         "stentor {}, process {}, up {}\n\n{}\n{}\n{}",
         plain(&status["version"]),
@@ -39,7 +42,7 @@ fn status_text(status: &Value) -> String {
         duration(status["uptime_secs"].as_u64().unwrap_or(0)),
         listeners(status),
         counters(status),
-        shards(status)
+        shards(status, is_verbose)
     );
     text += &format!("\n{}", memory(&status["memory"]));
     text += &format!("\n{}", losses(status));
@@ -293,7 +296,8 @@ fn counters(status: &Value) -> String {
     format!("{}\n{}", levels.render(), flows.render())
 }
 
-fn shards(status: &Value) -> String {
+/// How long messages take in each shard; with how shards work, if somebody asks for that.
+fn shards(status: &Value, is_verbose: bool) -> String {
     let heads = [
         "SHARD",
         "CONNECTIONS",
@@ -305,7 +309,8 @@ fn shards(status: &Value) -> String {
         "MESH QUEUE",
         "STALLED",
     ];
-    let mut table = Table::new(&heads);
+    let shown = if is_verbose { heads.len() } else { 5 };
+    let mut table = Table::new(&heads[..shown]);
     for shard in status["shards"].as_array().into_iter().flatten() {
         let (latency, queues) = (&shard["latency"], &shard["queues"]);
         let is_measured = latency["samples"]
@@ -318,7 +323,7 @@ fn shards(status: &Value) -> String {
                 "–".to_owned()
             }
         };
-        table.row([
+        let cells = [
             plain(&shard["shard"]),
             plain(&shard["connections"]),
             quantile("p50_micros"),
@@ -328,9 +333,19 @@ fn shards(status: &Value) -> String {
             plain(&shard["long_turns"]["count"]),
             plain(&queues["mesh_inward"]),
             plain(&queues["connections_stalled"]),
-        ]);
+        ];
+        table.cells(cells.into_iter().take(shown).collect());
     }
-    table.render()
+    let long = status["long_turns"]["count"].as_u64().unwrap_or(0);
+    let long = match long {
+        0 => String::new(),
+        _ => format!("turns that took too long: {long}; --verbose and docs/turns.md tell more\n"),
+    };
+    format!(
+        "{}{}",
+        table.render(),
+        if is_verbose { String::new() } else { long }
+    )
 }
 
 /// The clients of the running server.
@@ -355,6 +370,9 @@ enum ClientsCommand {
 struct Ls {
     /// Only ids that contain this
     containing: Option<String>,
+    /// Only clients of this zone
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
     #[command(flatten)]
     page: Page,
     #[command(flatten)]
@@ -397,6 +415,7 @@ impl Clients {
             ClientsCommand::Ls(ls) => {
                 let answer = ls.which.ask(json!({
                     "verb": "clients.ls",
+                    "zone": ls.zone,
                     "containing": ls.containing.unwrap_or_default(),
                     "limit": ls.page.limit,
                     "offset": ls.page.offset,
@@ -480,6 +499,9 @@ fn client_text(client: &Value) -> String {
     row("session ends", expiry);
     row("in flight", plain(&client["in_flight"]));
     row("waiting", plain(&client["waiting"]));
+    for (name, told) in happened(client) {
+        row(name, told);
+    }
     let mut text = table.render();
     let mut filters = Table::new(&["SUBSCRIBED TO", "QOS"]);
     let granted = client["granted"].as_array();
@@ -492,6 +514,36 @@ fn client_text(client: &Value) -> String {
     text
 }
 
+/// What has happened to a client that happens to few.
+fn happened(client: &Value) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    for (name, key, more) in [
+        ("withheld", "withheld", ", for want of rights".to_owned()),
+        (
+            "lost",
+            "lost",
+            format!(", the last by {}", plain(&client["lost_by"])),
+        ),
+        ("conflated", "conflated", ", as was asked for".to_owned()),
+        (
+            "publishes refused",
+            "publishes_refused",
+            ", for want of rights".to_owned(),
+        ),
+        (
+            "pauses",
+            "pauses",
+            format!(", the last by {}", plain(&client["paused_by"])),
+        ),
+    ] {
+        if let Some(total) = client[key]["total"].as_u64() {
+            let lately = plain(&client[key]["last_minute"]);
+            rows.push((name, format!("{total}, {lately} in the last minute{more}")));
+        }
+    }
+    rows
+}
+
 fn clients_text(answer: &Value) -> String {
     let heads = [
         "CLIENT",
@@ -502,6 +554,7 @@ fn clients_text(answer: &Value) -> String {
         "CONNECTED",
         "SUBSCRIPTIONS",
         "WAITING",
+        "STATE",
     ];
     let mut table = Table::new(&heads);
     for client in answer["clients"].as_array().into_iter().flatten() {
@@ -519,6 +572,7 @@ fn clients_text(answer: &Value) -> String {
             connected,
             plain(&client["subscriptions"]),
             plain(&client["waiting"]),
+            state(client),
         ]);
     }
     let mut text = table.render();
@@ -529,11 +583,28 @@ fn clients_text(answer: &Value) -> String {
     text
 }
 
+/// What is in the way of a client's messages now or was in the last minute.
+fn state(client: &Value) -> String {
+    let paused = client["connection"]["paused"]["by"].as_str();
+    let paused = paused.map(|by| format!("paused by {by}"));
+    let full = client["connection"]["blocked"] == true;
+    let full = full.then(|| "reads too slowly".to_owned());
+    let lately = ["withheld", "lost"].map(|key| {
+        let count = client[key]["last_minute"].as_u64();
+        count
+            .filter(|count| *count > 0)
+            .map(|count| format!("{key} {count}"))
+    });
+    let all: Vec<String> = [paused, full].into_iter().chain(lately).flatten().collect();
+    all.join(", ")
+}
+
 /// Lists topic filters with their subscribers, and retained topics.
 #[derive(Debug, Args)]
 pub(crate) struct Topics {
-    /// Only those that contain this
-    containing: Option<String>,
+    /// Only those that contain this; `ls` or `list` before it says nothing more
+    #[arg(num_args = 0..=2, value_name = "CONTAINING")]
+    containing: Vec<String>,
     /// Of this zone [default: filters of all zones, retained topics of the default one]
     #[arg(long, value_name = "NAME")]
     zone: Option<String>,
@@ -544,11 +615,26 @@ pub(crate) struct Topics {
 }
 
 impl Topics {
+    /// What topics are to contain: everything does that is not given.
+    fn containing(&self) -> Result<&str, Failure> {
+        match self
+            .containing
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()[..]
+        {
+            [] | ["ls" | "list"] => Ok(""),
+            ["ls" | "list", text] | [text] => Ok(text),
+            _ => Err(Failure::usage("one text is enough")),
+        }
+    }
+
     pub(crate) fn run(self) -> Result<(), Failure> {
+        let containing = self.containing()?.to_owned();
         let answer = self.which.ask(json!({
             "verb": "topics",
             "zone": self.zone,
-            "containing": self.containing.unwrap_or_default(),
+            "containing": containing,
             "limit": self.page.limit,
             "offset": self.page.offset,
         }))?;

@@ -35,6 +35,7 @@ mod subscribe;
 mod time;
 mod tips;
 mod which;
+mod why;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ Examples:
   stentor rr -t sum -e sum/answer -m '1 2'     ask, and wait for the answer
   stentor send -u alice bob 'hello'            a private message, for stentor inbox -u bob
   stentor status                               how the server is doing
+  stentor why display sensors/attic            why `display` does not get this topic
   stentor user add alice                       let alice in; asks for her password
   stentor hash-password                        make a password_hash for a user
 
@@ -117,6 +119,9 @@ enum Command {
     Status(admin::Status),
     /// List, show or disconnect the clients of the running server
     Clients(admin::Clients),
+    /// Tell why a client does or does not get messages of a topic, and what to do
+    #[command(after_help = why::HELP)]
+    Why(why::Why),
     /// List topic filters and retained topics of the running server
     Topics(admin::Topics),
     /// List, change, copy and check retained messages, of a running server or of files
@@ -153,9 +158,9 @@ enum Command {
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
 /// goes wrong. Others have it as a word of a message, or as a form of messages.
-const FAIL_AS_JSON: [&str; 12] = [
-    "status", "clients", "topics", "reload", "user", "role", "grant", "revoke", "token", "zone",
-    "import", "auth",
+const FAIL_AS_JSON: [&str; 13] = [
+    "status", "clients", "why", "topics", "reload", "user", "role", "grant", "revoke", "token",
+    "zone", "import", "auth",
 ];
 
 /// Whether a program reads what goes wrong.
@@ -201,6 +206,7 @@ fn main() -> ExitCode {
         Command::Procedure(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Clients(command) => command.run(),
+        Command::Why(command) => command.run(),
         Command::Topics(command) => command.run(),
         Command::Retained(command) => command.run(),
         Command::Reload(command) => command.run(),

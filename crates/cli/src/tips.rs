@@ -7,7 +7,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags that somebody may look for, and what there is instead.
 const ELSEWHERE: [(&str, &str); 2] = [
-    ("--zone", "a user's name says its zone, as in game/bob"),
+    (
+        "--zone",
+        "this command is about no zone, or about all; --help shows what it takes",
+    ),
     (
         "--quota",
         "each quota is a flag of its own, such as --messages-per-sec; --help lists them",
@@ -64,7 +67,7 @@ mod tests {
     #[test]
     fn an_unknown_flag_is_not_said_to_be_a_value() {
         for (words, tip) in [
-            ("stentor user add bob --zone game", "game/bob"),
+            ("stentor reload --zone game", "about no zone"),
             ("stentor role add r --quota 5", "--messages-per-sec"),
             ("stentor token create bob --expires 5d", ""),
             ("stentor user list --limt 1", "--limit"),

@@ -192,7 +192,7 @@ impl Hub {
         };
         let to = topic::call(procedure);
         let refused = if !identity.rights.may_publish(&to) {
-            self.deny_publish(key, &to);
+            self.deny_publish(now, key, &to);
             return_to.place = place.unwrap_or(Place::Nowhere);
             NOT_ALLOWED
         } else if let Some(place) = place {

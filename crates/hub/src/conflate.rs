@@ -213,7 +213,7 @@ pub(crate) fn hold_back(
         session.conflating()?;
         if let (false, Some(known)) = (terms.stored, session.conflating_mut()) {
             known.queue.withdraw(topic)?;
-            till.count_conflated();
+            till.count_conflated(session);
         }
         return None;
     }
@@ -298,7 +298,7 @@ fn wait(
     let offered = held.queue.offer(till.now, delivery.clone(), interval);
     held.arm(till.outbox, key);
     if offered == Offered::Replaced {
-        till.count_conflated();
+        till.count_conflated(session);
     }
     Verdict::Taken
 }
@@ -477,6 +477,9 @@ impl Hub {
         if message.is_expired(now) {
             self.stats.publishes_dropped += 1;
             self.losses.record_many(LossCause::Expired, 1);
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.tally().lose(now, LossCause::Expired, 1);
+            }
             return;
         }
         let terms = Terms {

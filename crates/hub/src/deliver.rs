@@ -155,9 +155,10 @@ impl Till<'_> {
     }
 
     /// A newer message has taken the place of one that waited.
-    pub(crate) fn count_conflated(&mut self) {
+    pub(crate) fn count_conflated(&mut self, session: &mut Session) {
         // Neither a line in the log nor a place among the losers: it is what was asked for.
         self.losses.record_many(LossCause::Conflated, 1);
+        session.tally().conflated.add(self.now, 1);
     }
 }
 
@@ -182,7 +183,7 @@ impl Counter<'_> {
             return;
         };
         if course != Course::Answer && !session.may_receive(parcel.message.topic()) {
-            self.stats.publishes_withheld += 1;
+            self.withhold(slot);
             return;
         }
         let key = SessionKey {
@@ -252,11 +253,22 @@ impl Counter<'_> {
         }
     }
 
+    /// A message is not for the session in `slot`, though it has subscribed to it.
+    #[cold]
+    fn withhold(&mut self, slot: u32) {
+        self.stats.publishes_withheld += 1;
+        // The first time, what the session takes changes without any output: it is to be marked.
+        if let Some(session) = self.sessions.at_mut(slot, QoS::AtLeastOnce) {
+            session.tally().withheld.add(self.now, 1);
+        }
+    }
+
     fn lose(&mut self, slot: u32, topic: &str, cause: LossCause, messages: u64) {
         self.stats.publishes_dropped += messages;
-        let Some(session) = self.sessions.at_mut(slot, QoS::AtMostOnce) else {
+        let Some(session) = self.sessions.at_mut(slot, QoS::AtLeastOnce) else {
             return;
         };
+        session.tally().lose(self.now, cause, messages);
         if let Some(snapshots) = session.live_mut().and_then(Live::snapshots) {
             match cause {
                 LossCause::DropNewest => snapshots.lose_live(),
@@ -439,9 +451,11 @@ impl Hub {
         let zone = session.identity.zone;
         let (uses, settings, store) = (self.uses, &self.settings, &*self.retained);
         let epoch = |message: &Message| crate::keep::epoch(uses, settings, store, message);
+        let (mut lost, mut lost_by) = (0, LossCause::Expired);
         let mut lose = |cause| {
             self.stats.publishes_dropped += 1;
             self.losses.record_many(cause, 1);
+            (lost, lost_by) = (lost + 1, cause);
         };
         while let Some(resend) = outbound.resend(live.window(queue_bytes_max)) {
             match resend {
@@ -484,6 +498,9 @@ impl Hub {
             };
             outbound.discard(packet_id);
             lose(cause);
+        }
+        if lost > 0 {
+            session.tally().lose(now, lost_by, lost);
         }
         session.shrink_outbound();
     }

@@ -15,6 +15,7 @@ use crate::call::Answer;
 use crate::key::{LinkId, SessionKey, ShardId};
 use crate::private::PrivateMessage;
 use crate::renewal::Renewal;
+use crate::rights::Identity;
 use crate::room::RoomItem;
 use crate::serve::Ask;
 use crate::share::{Search, ShareName};
@@ -267,8 +268,8 @@ pub enum Event {
     PublishDenied {
         /// Whose.
         client_id: Box<str>,
-        /// Who it is; `None` for anonymous.
-        user: Option<Arc<str>>,
+        /// Who it is, and what it may do.
+        identity: Arc<Identity>,
         /// Where to.
         topic: Box<str>,
     },
@@ -276,8 +277,8 @@ pub enum Event {
     SubscribeDenied {
         /// Whose.
         client_id: Box<str>,
-        /// Who it is; `None` for anonymous.
-        user: Option<Arc<str>>,
+        /// Who it is, and what it may do.
+        identity: Arc<Identity>,
         /// What for.
         filter: Box<str>,
     },

@@ -12,9 +12,12 @@ use stentor_topic::Zone;
 use crate::hub::Hub;
 use crate::key::{LinkId, SessionKey};
 use crate::memory::Account;
+use crate::rights::Rights;
 use crate::sessions::{Flushing, Link, Session};
+use crate::settings::TopicPolicy;
 use crate::snapshot::Snapshots;
 use crate::stats::ZoneTraffic;
+use crate::tally::{PauseCause, Tally};
 
 /// A session as `stentor clients` shows it.
 #[derive(Clone, Debug)]
@@ -42,6 +45,34 @@ pub struct ClientInfo {
     /// How many of them are for retained messages that it still has to be sent: its subscriptions,
     /// and the topics up to which some of them have come.
     pub snapshot_bytes: usize,
+    /// What has happened to it that happens to few.
+    pub tally: Tally,
+}
+
+/// What decides whether a session gets a message of a topic, besides its subscriptions.
+#[derive(Clone)]
+pub struct Delivering {
+    /// What it may do.
+    pub rights: Arc<dyn Rights>,
+    /// Whether each delivery is checked, because a part of its subscriptions is not permitted.
+    pub is_filtered: bool,
+    /// The policy of the topic; `None`: none matches.
+    pub policy: Option<TopicPolicy>,
+    /// Messages of this topic that it has lost, where they are counted by topic.
+    pub lost: u64,
+    /// Bytes that wait for it, as they are charged, and how many may.
+    pub queued_bytes: (usize, usize),
+    /// Messages that wait for it, and how many may.
+    pub queued_messages: (usize, usize),
+}
+
+impl core::fmt::Debug for Delivering {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Delivering")
+            .field("is_filtered", &self.is_filtered)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What there is of a zone on one shard; rooms and users stand at its home only.
@@ -82,6 +113,8 @@ pub struct ConnectionInfo {
     pub queued_bytes: usize,
     /// Whether its socket is full.
     pub is_blocked: bool,
+    /// Until when nothing is or was read from it, and why.
+    pub paused_until: Option<(Tick, PauseCause)>,
 }
 
 impl Hub {
@@ -136,6 +169,21 @@ impl Hub {
         let key = self.sessions.main(zone, client_id)?;
         self.sessions.get(key).map(|session| info(key, session))
     }
+
+    /// What decides whether a session gets a message of a topic. As quick as finding its policy.
+    #[must_use]
+    pub fn delivering(&self, key: SessionKey, topic: &str) -> Option<Delivering> {
+        let session = self.sessions.get(key)?;
+        let charge = session.charge();
+        Some(Delivering {
+            rights: Arc::clone(&session.identity.rights),
+            is_filtered: session.filtered > 0,
+            policy: self.settings.policy(topic).cloned(),
+            lost: self.losses.of(&session.client_id, topic),
+            queued_bytes: (charge.bytes, session.queue_bytes_max(&self.settings)),
+            queued_messages: (charge.messages, self.settings.queue_messages_max),
+        })
+    }
 }
 
 fn info(key: SessionKey, session: &Session) -> ClientInfo {
@@ -149,6 +197,7 @@ fn info(key: SessionKey, session: &Session) -> ClientInfo {
             last_seen: live.last_seen,
             queued_bytes: live.queued_bytes(),
             is_blocked: live.flushing == Flushing::Blocked,
+            paused_until: live.paused_until(Tick::ZERO),
         }),
     };
     ClientInfo {
@@ -170,5 +219,6 @@ fn info(key: SessionKey, session: &Session) -> ClientInfo {
             + session.held_back(),
         held_bytes: Account::of(session).bytes(),
         snapshot_bytes: session.snapshots().map_or(0, Snapshots::bytes),
+        tally: session.tallied().copied().unwrap_or_default(),
     }
 }

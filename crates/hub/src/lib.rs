@@ -53,6 +53,7 @@ mod snapshot;
 mod stats;
 mod stored;
 mod subscribe;
+mod tally;
 mod transmit;
 mod work;
 
@@ -62,7 +63,7 @@ pub use call::{Answer, Call, Callees, ReturnAddress};
 pub use connect::Admitted;
 pub use effects::{Closing, ControlItem, Effects, Event, KeepItem, MeshItem, Sender};
 pub use hub::{Hub, Shared};
-pub use inspect::{ClientInfo, ConnectionInfo, ZoneFigures};
+pub use inspect::{ClientInfo, ConnectionInfo, Delivering, ZoneFigures};
 pub use interest::InterestTable;
 pub use key::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_shard};
 pub use memory::{Holder, Holding, Ledger, Pressure, Tenant, TenantKind, Tenants};
@@ -82,4 +83,5 @@ pub use settings::{
 };
 pub use share::{Search, ShareName};
 pub use stats::{LossCause, Losses, Stats, ZoneTraffic};
+pub use tally::{Count, PauseCause, Tally};
 pub use work::{OWN_PACKETS, TurnFigures};

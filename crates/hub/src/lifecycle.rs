@@ -18,9 +18,9 @@ use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey};
 use crate::publish::may_publish;
 use crate::rights::Identity;
-use crate::sessions::{Away, Link, Session};
+use crate::sessions::{Away, Extras, Left, Link, Session};
 use crate::stats::{LossCause, ZoneTraffic};
-use crate::work::{CLOSE_VISITS, DROP_VISITS, Debt, FILTER_VISITS, OWN_HANDED, TIMER_VISITS};
+use crate::work::{CLOSE_VISITS, DROP_VISITS, FILTER_VISITS, OWN_HANDED, TIMER_VISITS};
 
 /// Sessions of one client id: one for each user who has come with it. Looking for one walks over
 /// them all, and guests get a new name each time.
@@ -193,7 +193,7 @@ impl Hub {
             let session = self.sessions.get(key);
             // It may have gone by itself, and come back.
             if session.is_some_and(Session::is_given_up) {
-                self.count_abandoned(key);
+                self.count_abandoned(now, key);
                 let limit = stentor_session::Limit::QueueBytes;
                 self.close(now, key, CloseReason::Limit(limit));
             }
@@ -202,7 +202,7 @@ impl Hub {
 
     /// What waits in the socket's queue at QoS 0 is lost with its connection, and what is owed with
     /// its session, if that ends too.
-    fn count_abandoned(&mut self, key: SessionKey) {
+    fn count_abandoned(&mut self, now: Tick, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -229,6 +229,9 @@ impl Hub {
             let owed = (outbound.in_flight_len() + outbound.waiting_len()) as u64;
             losses.record_many(cause, owed);
             lost += owed;
+        }
+        if lost > 0 {
+            session.tally().lose(now, cause, lost);
         }
         self.stats.publishes_dropped += lost;
         self.traffic.of(zone).dropped += lost;
@@ -280,10 +283,11 @@ impl Hub {
         let delay = session.will.as_ref().map(|will| will.delay_secs);
         let will_at = delay.map_or(Tick::NEVER, |secs| now.after_secs(secs).min(until));
         session.epoch = session.epoch.wrapping_add(1);
-        let (mut snapshots, conflating, debt) = match live.extras.take() {
-            Some(extras) => (extras.snapshots, extras.conflating, extras.debt),
-            None => (None, None, Debt::default()),
-        };
+        let extras = live
+            .extras
+            .take()
+            .map_or_else(Extras::default, |extras| *extras);
+        let (mut snapshots, conflating, debt) = (extras.snapshots, extras.conflating, extras.debt);
         if let Some(snapshots) = &mut snapshots {
             snapshots.disconnected();
         }
@@ -294,7 +298,7 @@ impl Hub {
             will_at,
             snapshots,
             conflating: conflating.and_then(Conflating::disconnected),
-            rooms: rooms.into_boxed_slice(),
+            left: Left::of(rooms, extras.tally),
         });
         if let Some(output) = output {
             self.discard(output);

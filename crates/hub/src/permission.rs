@@ -189,7 +189,13 @@ impl Hub {
         let each = weigh_visits(&*identity.rights);
         self.turn.spend((waiting as u32).saturating_mul(each));
         let withdrawn = outbound.withdraw(|message| identity.rights.may_receive(message.topic()));
-        self.stats.publishes_withheld += withdrawn.len() as u64;
+        let count = withdrawn.len() as u64;
+        self.stats.publishes_withheld += count;
+        if count > 0
+            && let Some(session) = self.sessions.get_mut(key)
+        {
+            session.tally().withheld.add(now, count);
+        }
         self.hand_on(now, withdrawn);
     }
 }

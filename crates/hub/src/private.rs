@@ -134,7 +134,7 @@ impl Hub {
         };
         let to = topic::private_to_as(user, publish.topic);
         if !session.identity.rights.may_publish(&to) {
-            self.deny_publish(key, &to);
+            self.deny_publish(now, key, &to);
             return Sent::Known(Response::Denied);
         }
         let Some(sender) = session.identity.user.as_deref() else {

@@ -205,7 +205,7 @@ impl Hub {
                 Ok(Address::Answer { number }) => return self.take_answer(key, publish, number),
                 Err(NotAddress::Elsewhere) => {}
                 Err(NotAddress::ServerOnly) => {
-                    self.deny_publish(key, topic);
+                    self.deny_publish(now, key, topic);
                     return Taken::Done(SERVER_ONLY);
                 }
                 Err(why) => {
@@ -214,7 +214,7 @@ impl Hub {
             }
         }
         if !session.identity.rights.may_publish(topic) {
-            self.deny_publish(key, topic);
+            self.deny_publish(now, key, topic);
             return Taken::Done(NO_RIGHT);
         }
         let mut properties = Vec::new();
@@ -246,7 +246,7 @@ impl Hub {
         Taken::SUCCESS
     }
 
-    pub(crate) fn deny_publish(&mut self, key: SessionKey, topic: &str) {
+    pub(crate) fn deny_publish(&mut self, now: Tick, key: SessionKey, topic: &str) {
         self.stats.denied += 1;
         let Some(session) = self.sessions.get_mut(key) else {
             return;
@@ -255,15 +255,16 @@ impl Hub {
         let Link::Live(live) = &mut session.link else {
             return;
         };
+        live.tally().refused.add(now, 1);
         if live
             .extras()
             .remember_refusal(self.hasher.hash(zone, topic))
         {
             let client_id = session.client_id.clone();
-            let user = session.identity.user.clone();
+            let identity = Arc::clone(&session.identity);
             self.effects.events.push(Event::PublishDenied {
                 client_id,
-                user,
+                identity,
                 topic: topic.into(),
             });
         }

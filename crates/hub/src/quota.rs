@@ -5,6 +5,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use stentor_session::{Limit, Tick};
 
+use crate::tally::PauseCause;
+
 /// Bounds for one session; what is `None` is bounded by the settings only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
@@ -262,10 +264,13 @@ impl Meter {
         }
     }
 
-    /// From when on more is read.
-    pub(crate) fn paid_at(&self) -> Tick {
-        let nanos = self.messages_paid.max(self.bytes_paid);
-        Tick::from_micros(nanos.div_ceil(1_000))
+    /// From when on more is read, and which quota says so.
+    pub(crate) fn paid_at(&self) -> (Tick, PauseCause) {
+        let (nanos, cause) = match self.messages_paid >= self.bytes_paid {
+            true => (self.messages_paid, PauseCause::MessagesPerSec),
+            false => (self.bytes_paid, PauseCause::BytesPerSec),
+        };
+        (Tick::from_micros(nanos.div_ceil(1_000)), cause)
     }
 }
 
@@ -298,17 +303,17 @@ mod tests {
         let start = Tick::from_secs(100);
         for _ in 0..10 {
             meter.count(start, 1_000);
-            assert!(meter.paid_at() <= start);
+            assert!(meter.paid_at().0 <= start);
         }
         meter.count(start, 0);
-        assert_eq!(meter.paid_at().since(start).as_millis(), 100);
+        assert_eq!(meter.paid_at().0.since(start).as_millis(), 100);
         let mut now = start;
         for _ in 0..50 {
-            now = now.max(meter.paid_at());
+            now = now.max(meter.paid_at().0);
             meter.count(now, 0);
         }
         // Sixty-one messages, ten of them at once, at ten per second.
-        assert_eq!(meter.paid_at().since(start).as_millis(), 5_100);
+        assert_eq!(meter.paid_at().0.since(start).as_millis(), 5_100);
     }
 
     #[test]
@@ -316,9 +321,10 @@ mod tests {
         let start = Tick::from_secs(100);
         let mut bytes = meter(None, Some(1_000));
         bytes.count(start, 11_000);
-        assert_eq!(bytes.paid_at().since(start).as_secs(), 10);
+        assert_eq!(bytes.paid_at().1, PauseCause::BytesPerSec);
+        assert_eq!(bytes.paid_at().0.since(start).as_secs(), 10);
         bytes.count(start, usize::MAX);
-        assert_eq!(bytes.paid_at().since(start).as_secs(), PAUSE_SECS_MAX);
+        assert_eq!(bytes.paid_at().0.since(start).as_secs(), PAUSE_SECS_MAX);
         assert!(Meter::new(Quotas::default()).is_none());
     }
 

@@ -144,9 +144,10 @@ impl Hub {
             self.effects.paused.push(paused);
             return Gate::Shut;
         }
-        if let Some(until) = live.paused_until(now) {
+        if let Some((until, cause)) = live.paused_until(now) {
             // It is not asked for anything meanwhile, not even for a sign of life.
             live.last_seen = until;
+            live.tally().pause(now, cause);
             let paused = (live.link, until);
             self.effects.paused.push(paused);
             return Gate::Shut;

@@ -347,7 +347,8 @@ impl Settings {
     }
 
     /// The first policy that matches a topic. O(policies that match), where there are many.
-    pub(crate) fn policy(&self, topic: &str) -> Option<&TopicPolicy> {
+    #[must_use]
+    pub fn policy(&self, topic: &str) -> Option<&TopicPolicy> {
         let Some(index) = &self.finder.0 else {
             return self.policies.iter().find(|p| matches(&p.filter, topic));
         };

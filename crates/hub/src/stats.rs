@@ -157,6 +157,12 @@ impl Equivalent<(Box<str>, Box<str>)> for Pair<'_> {
 /// Bounds the memory that naming the losers can take.
 const PAIRS_MAX: usize = 1_000;
 
+/// A name as it is kept: longer ones are cut, since clients choose them.
+fn cut(name: &str) -> &str {
+    const NAME_BYTES_MAX: usize = 256;
+    &name[..name.floor_char_boundary(NAME_BYTES_MAX)]
+}
+
 impl Losses {
     /// Counts one. Returns whether it is the first of this client and topic that is named.
     pub fn record(&mut self, cause: LossCause, client_id: &str, topic: &str) -> bool {
@@ -172,11 +178,8 @@ impl Losses {
         topic: &str,
         messages: u64,
     ) -> bool {
-        /// Longer names are cut: clients choose them.
-        const NAME_BYTES_MAX: usize = 256;
         self.by_cause[cause as usize] += messages;
-        let client_id = &client_id[..client_id.floor_char_boundary(NAME_BYTES_MAX)];
-        let topic = &topic[..topic.floor_char_boundary(NAME_BYTES_MAX)];
+        let (client_id, topic) = (cut(client_id), cut(topic));
         if let Some(count) = self.by_client_topic.get_mut(&Pair(client_id, topic)) {
             *count += messages;
             return false;
@@ -198,6 +201,13 @@ impl Losses {
     #[must_use]
     pub const fn by_cause(&self, cause: LossCause) -> u64 {
         self.by_cause[cause as usize]
+    }
+
+    /// Messages of one topic that a client has lost, where the two are named.
+    #[must_use]
+    pub fn of(&self, client_id: &str, topic: &str) -> u64 {
+        let pair = Pair(cut(client_id), cut(topic));
+        self.by_client_topic.get(&pair).copied().unwrap_or(0)
     }
 
     /// `(client id, topic, messages)`, most lost first.

@@ -119,6 +119,9 @@ impl Hub {
                 outbound.discard(packet_id);
             }
         }
+        if messages > 0 {
+            session.tally().lose(now, LossCause::Expired, messages);
+        }
         self.stats.publishes_dropped += messages;
         self.losses.record_many(LossCause::Expired, messages);
         self.pump(now, key);

@@ -74,7 +74,7 @@ impl Admission {
         count_up(&self.connections, max).ok_or(Limit::Connections)?;
         if count_up(&port.connections, port.rules.load().connections_max).is_none() {
             self.connections.fetch_sub(1, Ordering::Relaxed);
-            return Err(Limit::Connections);
+            return Err(Limit::ConnectionsOfListener);
         }
         let (admission, port) = (Arc::clone(self), Arc::clone(port));
         let mut permit = Permit {
@@ -187,7 +187,7 @@ mod tests {
         let narrow = Arc::new(Port::for_tests(1));
         let _held = admission.admit(Tick::ZERO, &narrow, from(1)).unwrap();
         let refused = admission.admit(Tick::ZERO, &narrow, from(2));
-        assert!(matches!(refused, Err(Limit::Connections)));
+        assert!(matches!(refused, Err(Limit::ConnectionsOfListener)));
         assert_eq!(narrow.connections.load(Ordering::Relaxed), 1);
         assert_eq!(admission.connections(), 1);
     }

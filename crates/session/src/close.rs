@@ -112,6 +112,10 @@ pub enum Limit {
     Memory,
     /// The server holds as many connections as it may.
     Connections,
+    /// This listener holds as many connections as it may.
+    ConnectionsOfListener,
+    /// This shard has no file descriptor for one more connection.
+    ConnectionsPerShard,
     /// This user holds as many connections as its roles let it.
     ConnectionsPerUser,
     /// This user is connected already, and its zone lets each in once.
@@ -363,7 +367,9 @@ impl Limit {
             }
             Self::ConnectionsPerZone => "the zone has as many connections as it may have",
             Self::ConnectionsPerAddress => "this address has as many connections as it may have",
-            Self::Connections => "the server has as many connections as it may have",
+            Self::Connections | Self::ConnectionsOfListener | Self::ConnectionsPerShard => {
+                "the server has as many connections as it may have"
+            }
             Self::Sessions => "the server keeps as many sessions as it may",
             Self::Memory => "the server is short of memory: try again later",
             Self::SessionsPerUser => "the server keeps as many sessions of this user as it may",
@@ -396,6 +402,8 @@ impl Limit {
             | Self::SessionsPerZone
             | Self::Memory
             | Self::Connections
+            | Self::ConnectionsOfListener
+            | Self::ConnectionsPerShard
             | Self::ConnectionsPerAddress
             | Self::Retained => ReasonCode::QuotaExceeded,
             Self::ConnectionRate
@@ -421,6 +429,8 @@ impl Limit {
             Self::SessionsPerZone => "too-many-sessions-in-zone",
             Self::Memory => "memory",
             Self::Connections => "too-many-connections",
+            Self::ConnectionsOfListener => "too-many-connections-of-listener",
+            Self::ConnectionsPerShard => "too-many-open-files",
             Self::ConnectionsPerUser => "too-many-connections-of-user",
             Self::SecondLogin => "second-login",
             Self::ConnectionsPerUserOfZone => "too-many-connections-of-user-in-zone",

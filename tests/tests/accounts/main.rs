@@ -4,8 +4,10 @@
 mod changes;
 mod client_ids;
 mod commands;
+mod grammar;
 mod imports;
 mod mosquitto;
 mod place;
 mod quotas;
 mod rights;
+mod why;

@@ -1,7 +1,7 @@
 //! What roles allow and deny, as clients meet it.
 
-use stentor_tests::raw::{publish, subscribe};
-use stentor_tests::{Raw, Version};
+use stentor_tests::raw::{self, publish, subscribe};
+use stentor_tests::{Raw, Version, process, tools};
 
 use crate::place::Place;
 
@@ -308,7 +308,7 @@ fn a_command_answers_what_a_user_may_and_which_rule_decides() {
             .collect();
         let mut command = stentor_tests::server::stentor();
         command.args(&args).arg("--json");
-        let finished = stentor_tests::process::run(command.arg("--data-dir").arg(place.data_dir()));
+        let finished = process::run(command.arg("--data-dir").arg(place.data_dir()));
         let text = finished.stdout.clone();
         let answer: serde_json::Value =
             serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {finished}"));
@@ -347,4 +347,58 @@ fn a_command_answers_what_a_user_may_and_which_rule_decides() {
     place
         .run(&["user", "test", "nobody", "publish", "a"])
         .refusal();
+}
+
+/// What `docs/conformance` says of acknowledgements: a reason string where there is more to say
+/// than the code does, to clients that want it, and never a user property.
+#[test]
+fn acknowledgements_carry_reason_strings_and_no_user_properties() {
+    const REASON_STRING: u8 = 0x1F;
+    let place = Place::running();
+    place
+        .run(&["role", "add", "open", "--rule", "allow both open/#"])
+        .success();
+    place.add("ann", &["open"]);
+    // Request Problem Information: asked for, not said, not wanted [MQTT-3.1.2.11.7].
+    for (properties, is_told) in [(&[0x17, 1][..], true), (&[], true), (&[0x17, 0], false)] {
+        let mut body = raw::string("MQTT");
+        body.extend([5, 0xC2, 0, 0]);
+        body.push(u8::try_from(properties.len()).expect("two bytes at most"));
+        body.extend(properties);
+        for text in ["c", "ann", "ann"] {
+            body.extend(raw::string(text));
+        }
+        let mut client = place.server().dial();
+        client.send(&raw::packet(0x10, &body));
+        client.speaks(Version::V5);
+        assert_eq!(client.expect(2).body[1], 0);
+        client.send(&publish(Version::V5, "closed", b"x", 1, false));
+        // Packet identifier, reason code, and then, if there are any, properties.
+        let body = client.expect(4).body;
+        let told = body.get(3..).unwrap_or_default();
+        assert_eq!(body[2], 0x87, "{body:?}");
+        assert_eq!(!told.is_empty(), is_told, "{body:?}");
+        if is_told {
+            let text = "the right to publish to this topic is missing";
+            let expected = [&[REASON_STRING][..], &raw::string(text)].concat();
+            assert_eq!(told[1..], expected, "it alone: {body:?}");
+        }
+    }
+}
+
+/// The same as a client shows it that nobody here wrote.
+#[test]
+fn mosquitto_shows_why_a_publish_is_refused() {
+    let place = Place::running();
+    place
+        .run(&["role", "add", "open", "--rule", "allow both open/#"])
+        .success();
+    place.add("ann", &["open"]);
+    let mut command = tools::mosquitto("mosquitto_pub");
+    command.args(["-V", "5", "-q", "1", "-u", "ann", "-P", "ann"]);
+    command.args(["-h", "127.0.0.1", "-p", &place.server().port("mqtt")]);
+    command.args(["-t", "closed", "-m", "x"]);
+    let told = process::run(&mut command);
+    let told = format!("{}{}", told.stdout, told.stderr);
+    assert!(told.contains("the right to publish"), "{told}");
 }

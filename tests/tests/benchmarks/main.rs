@@ -6,6 +6,7 @@
 mod ends;
 mod faulty;
 mod foreign;
+mod mine;
 mod private;
 mod reports;
 mod retained;

@@ -65,6 +65,14 @@ fn a_suite_measures_and_reports() {
         shown.contains("again: stentor bench pingpong --pairs 1"),
         "{shown}"
     );
+    for place in ["\n1 of 2\n", "\n2 of 2, about "] {
+        assert!(shown.contains(place), "{place:?}: {shown}");
+    }
+    let found = shown.trim_end().lines().last().unwrap_or_default();
+    assert!(
+        found.contains("2 workloads are") && found.contains("noisy"),
+        "{found}"
+    );
     let text = fs::read_to_string(&json).unwrap();
     let results: Vec<Value> = text
         .lines()
@@ -91,6 +99,12 @@ fn a_suite_measures_and_reports() {
         page.starts_with("<!DOCTYPE html>") && page.contains("<svg"),
         "{page}"
     );
+    let (header, _) = page.split_once("<main>").unwrap();
+    assert!(
+        header.contains("<p class=\"found\">") && header.contains("noisy"),
+        "{header}"
+    );
+    assert!(page.contains("how long does a round trip take?"), "{page}");
     // One file: nothing is fetched.
     for foreign in ["<script", "src=", "url(", "@import", "<link", "http:"] {
         assert!(!page.contains(foreign), "{foreign}");

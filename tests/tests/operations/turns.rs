@@ -48,7 +48,14 @@ fn a_long_turn_is_in_the_log_and_in_status_with_what_it_did() {
         }
     }
     let text = server.control(&["status", "--sample-ms", "0"]).success();
-    assert!(text.contains("LONG TURNS"), "{text}");
+    assert!(text.contains("turns that took too long: "), "{text}");
+    assert!(!text.contains("MESH QUEUE"), "no inner words: {text}");
+    let more = ["status", "--sample-ms", "0", "--verbose"];
+    let text = server.control(&more).success();
+    assert!(
+        text.contains("LONG TURNS") && text.contains("MESH QUEUE"),
+        "{text}"
+    );
 }
 
 #[test]

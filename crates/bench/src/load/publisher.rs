@@ -61,10 +61,21 @@ impl Schedule {
     }
 }
 
+/// Which of its topics a publisher's message goes to.
+#[inline]
+pub(crate) fn turn(sequence: u64, topics: usize) -> usize {
+    match topics {
+        // Most have one, and a division costs.
+        0 | 1 => 0,
+        topics => (sequence % topics as u64) as usize,
+    }
+}
+
 struct Publisher {
     /// `None` once the server has closed it.
     link: Option<Link>,
-    template: PublishTemplate,
+    /// Of its topics, which take turns.
+    templates: Vec<PublishTemplate>,
     /// Number of the next message.
     sequence: u64,
     /// Sent and not yet acknowledged (QoS 1 and 2).
@@ -92,7 +103,7 @@ impl Press {
         shared: Arc<Shared>,
         clients: Vec<Client>,
         qos: u8,
-        template: impl Fn(usize) -> PublishTemplate,
+        templates: impl Fn(usize) -> Vec<PublishTemplate>,
     ) -> Self {
         shared.register_publisher();
         let publishers = clients
@@ -100,7 +111,7 @@ impl Press {
             .enumerate()
             .map(|(index, client)| Publisher {
                 link: Some(client.link),
-                template: template(index),
+                templates: templates(index),
                 sequence: 0,
                 in_flight: 0,
                 receive_maximum: u64::from(client.receive_maximum),
@@ -282,10 +293,10 @@ impl Publisher {
             sequence: self.sequence,
             intended_ns,
         };
-        self.template
-            .push(&mut self.unsent, self.packet_id, |payload| {
-                stamp.write(payload)
-            });
+        let turn = turn(self.sequence, self.templates.len());
+        self.templates[turn].push(&mut self.unsent, self.packet_id, |payload| {
+            stamp.write(payload)
+        });
         self.sequence += 1;
         self.in_flight += u64::from(qos > 0);
     }

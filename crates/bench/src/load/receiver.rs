@@ -1,6 +1,7 @@
 //! A thread full of subscribers: reads much per wake-up, checks every message.
 
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use mio::{Events, Poll};
 
 use super::crowd::Client;
 use super::histogram;
+use super::publisher::turn;
 use super::shared::Shared;
 use super::watermark::Watermark;
 use crate::clock::{as_ns, now_ns};
@@ -42,8 +44,11 @@ pub(crate) struct Orders {
     pub(crate) payload: usize,
     /// The quality of service that messages are published with and were subscribed to.
     pub(crate) qos: u8,
-    /// Of each publisher.
-    pub(crate) topics: Vec<String>,
+    /// Of each publisher, in turn.
+    pub(crate) topics: Vec<Vec<String>>,
+    /// Whether each subscriber listens to all publishers. Then nobody needs to know how far the
+    /// slowest is.
+    pub(crate) all: bool,
     /// What is still on its way is waited for as long as something arrives, and this long after.
     pub(crate) grace: Duration,
 }
@@ -63,6 +68,8 @@ struct Subscriber {
     /// `None` once the server has closed it.
     link: Option<Link>,
     checker: Checker,
+    /// Those of the publishers behind the first, where it listens to all.
+    others: Vec<Checker>,
     publisher: usize,
     /// The front of an unfinished packet.
     carry: Vec<u8>,
@@ -125,12 +132,32 @@ struct Tally {
 /// Who receives, and from whom.
 #[derive(Clone, Copy)]
 struct Line<'a> {
-    topic: &'a [u8],
+    /// Of its publisher, or of all where it listens to all, in turn.
+    topics: &'a [Vec<String>],
     /// The subscriber's number among those of its publisher.
     subscriber: usize,
+    /// The first that it listens to.
     publisher: usize,
-    /// Higher numbers have not been published yet.
-    published: u64,
+    /// Of each: higher numbers have not been published yet.
+    published: &'a [u64],
+}
+
+/// What has come from each publisher that one subscriber listens to: from the first, and from the
+/// others. Nearly all listen to one.
+struct Seen<'a> {
+    first: &'a mut Checker,
+    others: &'a mut [Checker],
+}
+
+impl Seen<'_> {
+    #[inline]
+    fn of(&mut self, index: usize) -> &mut Checker {
+        match index {
+            0 => self.first,
+            // There are as many as there are bounds of what was published.
+            index => &mut self.others[index - 1],
+        }
+    }
 }
 
 struct Receiver {
@@ -143,6 +170,8 @@ struct Receiver {
     tally: Tally,
     scratch: Vec<u8>,
     answers: Vec<u8>,
+    /// What the publishers of the subscriber that is read have published.
+    published: Vec<u64>,
 }
 
 impl Receiver {
@@ -153,11 +182,18 @@ impl Receiver {
             .into_iter()
             .enumerate()
             .map(|(index, client)| {
-                let publisher = (orders.first + index) % publishers;
+                let publisher = match orders.all {
+                    true => 0,
+                    false => (orders.first + index) % publishers,
+                };
                 listeners[publisher] += 1;
+                let others = if orders.all { publishers - 1 } else { 0 };
                 Subscriber {
                     link: Some(client.link),
                     checker: Checker::default(),
+                    others: std::iter::repeat_with(Checker::default)
+                        .take(others)
+                        .collect(),
                     publisher,
                     carry: client.carry,
                     unsent: Vec::new(),
@@ -191,6 +227,7 @@ impl Receiver {
             ),
             scratch: vec![0; READ_BYTES],
             answers: Vec::new(),
+            published: Vec::new(),
             orders,
         }
     }
@@ -258,19 +295,22 @@ impl Receiver {
             let filled = kept + read;
             let input = &self.scratch[..filled];
             // Fresh for each read: nothing that is in `input` was sent later than this bound.
+            let heard = subscriber.publishers();
+            let bounds = heard.clone().map(|one| self.orders.shared.published(one));
+            self.published.clear();
+            self.published.extend(bounds);
             let line = Line {
-                topic: self.orders.topics[subscriber.publisher].as_bytes(),
+                topics: &self.orders.topics[heard],
                 subscriber: (self.orders.first + index) / self.orders.publishers,
                 publisher: subscriber.publisher,
-                published: self.orders.shared.published(subscriber.publisher),
+                published: &self.published,
             };
-            let used = self.tally.apply(
-                input,
-                line,
-                &mut subscriber.checker,
-                self.orders.version,
-                &mut self.answers,
-            );
+            let seen = Seen {
+                first: &mut subscriber.checker,
+                others: &mut subscriber.others,
+            };
+            let (version, answers) = (self.orders.version, &mut self.answers);
+            let used = self.tally.apply(input, line, seen, version, answers);
             let Some(used) = used else {
                 return self.hang_up(index, before);
             };
@@ -307,16 +347,20 @@ impl Receiver {
     fn is_complete(&self) -> bool {
         let shared = &self.orders.shared;
         self.subscribers.iter().all(|subscriber| {
-            subscriber.link.is_none()
-                || (subscriber.checker.next() >= shared.published(subscriber.publisher)
-                    && !subscriber.checker.has_gaps())
+            let mut heard = subscriber.heard();
+            let is_whole = |(publisher, checker): (usize, &Checker)| {
+                checker.next() >= shared.published(publisher) && !checker.has_gaps()
+            };
+            subscriber.link.is_none() || heard.all(is_whole)
         })
     }
 
     fn finish(mut self) -> Received {
         for subscriber in &self.subscribers {
-            let published = self.orders.shared.published(subscriber.publisher);
-            self.tally.faults.lost += subscriber.checker.missing(published);
+            for (publisher, checker) in subscriber.heard() {
+                let published = self.orders.shared.published(publisher);
+                self.tally.faults.lost += checker.missing(published);
+            }
         }
         Received {
             latency: self.tally.latency,
@@ -359,7 +403,7 @@ impl Tally {
         &mut self,
         input: &[u8],
         line: Line<'_>,
-        checker: &mut Checker,
+        mut seen: Seen<'_>,
         version: Version,
         answers: &mut Vec<u8>,
     ) -> Option<usize> {
@@ -384,7 +428,7 @@ impl Tally {
                         _ => wire::push_ack(answers, wire::PUBREC, publish.packet_id),
                     }
                     self.delivered += 1;
-                    self.check(&publish, line, checker, now);
+                    self.check(&publish, line, &mut seen, now);
                 }
                 wire::PUBREL => {
                     wire::push_ack(answers, wire::PUBCOMP, wire::u16_at(body, 0)?);
@@ -395,24 +439,31 @@ impl Tally {
     }
 
     #[inline]
-    fn check(&mut self, publish: &Publish<'_>, line: Line<'_>, checker: &mut Checker, now: u64) {
+    fn check(&mut self, publish: &Publish<'_>, line: Line<'_>, seen: &mut Seen<'_>, now: u64) {
         let payload = publish.payload;
-        let stamp = Stamp::read(payload)
-            .filter(|s| s.publisher as usize == line.publisher && s.sequence < line.published);
-        let Some(stamp) = stamp else {
+        let stamp = Stamp::read(payload).and_then(|stamp| {
+            let index = (stamp.publisher as usize).checked_sub(line.publisher)?;
+            let is_out = stamp.sequence < *line.published.get(index)?;
+            is_out.then_some((stamp, index))
+        });
+        let Some((stamp, index)) = stamp else {
             self.faults.corrupt += 1;
             return;
         };
-        let turn = stamp.sequence + line.subscriber as u64;
-        let is_intact = match turn & self.whole_mask {
-            0 => stamp.fits(payload, self.payload) && publish.topic == line.topic,
+        let number = stamp.sequence + line.subscriber as u64;
+        let is_intact = match number & self.whole_mask {
+            0 => {
+                let topics = &line.topics[index];
+                let topic = &topics[turn(stamp.sequence, topics.len())];
+                stamp.fits(payload, self.payload) && publish.topic == topic.as_bytes()
+            }
             _ => payload.len() == self.payload,
         };
         if !is_intact || publish.qos != self.qos {
             // It has arrived all the same, once and in its place or not.
             self.faults.corrupt += 1;
         }
-        match checker.arrive(stamp.sequence) {
+        match seen.of(index).arrive(stamp.sequence) {
             Arrival::InOrder => {}
             Arrival::Ahead => self.ahead += 1,
             Arrival::Late => self.faults.reordered += 1,
@@ -427,6 +478,17 @@ impl Tally {
 }
 
 impl Subscriber {
+    /// Those that it listens to.
+    fn publishers(&self) -> Range<usize> {
+        self.publisher..self.publisher + 1 + self.others.len()
+    }
+
+    /// The same, with what has come from each.
+    fn heard(&self) -> impl Iterator<Item = (usize, &Checker)> {
+        let checkers = std::iter::once(&self.checker).chain(&self.others);
+        self.publishers().zip(checkers)
+    }
+
     /// Sends what is waiting, then `bytes`; keeps what the kernel does not take.
     fn send(&mut self, bytes: &[u8]) {
         let Some(link) = &mut self.link else { return };
@@ -445,24 +507,27 @@ mod tests {
         for (whole_mask, expected) in [(WHOLE_MASK, 1), (0, 0)] {
             let mut tally = Tally::new((64, 0), whole_mask);
             let line = Line {
-                topic: b"t",
+                topics: &[vec!["t".into()]],
                 subscriber: 0,
                 publisher: 0,
-                published: 4,
+                published: &[4],
             };
-            let mut checker = Checker::default();
+            let mut seen = Seen {
+                first: &mut Checker::default(),
+                others: &mut [],
+            };
             for sequence in [0, 1, 3] {
-                let payload = payload(sequence);
-                tally.check(&message(0, b"t", &payload), line, &mut checker, 2);
+                let payload = payload(0, sequence);
+                tally.check(&message(0, b"t", &payload), line, &mut seen, 2);
             }
             assert_eq!(tally.bad(), expected);
         }
     }
 
-    fn payload(sequence: u64) -> Vec<u8> {
+    fn payload(publisher: u32, sequence: u64) -> Vec<u8> {
         let mut payload = vec![0; 64];
         let stamp = Stamp {
-            publisher: 0,
+            publisher,
             sequence,
             intended_ns: 1,
         };
@@ -486,14 +551,17 @@ mod tests {
         {
             let mut tally = Tally::new((64, 1), 0);
             let line = Line {
-                topic: b"t",
+                topics: &[vec!["t".into()]],
                 subscriber: 0,
                 publisher: 0,
-                published: 1,
+                published: &[1],
             };
-            let payload = payload(0);
-            let mut checker = Checker::default();
-            tally.check(&message(qos, topic, &payload), line, &mut checker, 2);
+            let payload = payload(0, 0);
+            let mut seen = Seen {
+                first: &mut Checker::default(),
+                others: &mut [],
+            };
+            tally.check(&message(qos, topic, &payload), line, &mut seen, 2);
             let faults = tally.faults;
             assert_eq!(
                 (faults.corrupt, faults.lost),
@@ -501,5 +569,35 @@ mod tests {
                 "{qos} {topic:?}"
             );
         }
+    }
+
+    /// Two publishers with two topics each, both heard by one subscriber.
+    #[test]
+    fn who_listens_to_all_checks_each_publisher_and_topic() {
+        let topics = ["a", "b"].map(|one| ["0", "1"].map(|turn| format!("{one}{turn}")).to_vec());
+        let mut tally = Tally::new((64, 0), 0);
+        let line = Line {
+            topics: &topics,
+            subscriber: 0,
+            publisher: 0,
+            published: &[2, 1],
+        };
+        let mut seen = Seen {
+            first: &mut Checker::default(),
+            others: &mut [Checker::default()],
+        };
+        for (publisher, sequence, topic, corrupt) in [
+            (0, 0, &b"a0"[..], 0),
+            (1, 0, b"b0", 0),
+            (0, 1, b"a0", 1),
+            // Not published yet, and of nobody.
+            (1, 1, b"b1", 2),
+            (2, 0, b"c0", 3),
+        ] {
+            let payload = payload(publisher, sequence);
+            tally.check(&message(0, topic, &payload), line, &mut seen, 2);
+            assert_eq!(tally.faults.corrupt, corrupt, "{publisher} {sequence}");
+        }
+        assert_eq!((seen.of(0).next(), seen.of(1).next()), (2, 1));
     }
 }

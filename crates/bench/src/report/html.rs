@@ -12,6 +12,7 @@ use clap::Args as ClapArgs;
 use serde_json::Value;
 
 use crate::error::BenchError;
+use crate::report::{found, plain};
 use crate::{output, saved};
 
 /// Files of `--json`, and the page.
@@ -50,10 +51,11 @@ pub(crate) fn page(objects: &[Value]) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>Stentor: benchmark report</title>\n<style>\n{css}</style>\n</head>\n<body>\n\
          <header>\n<p class=\"brand\">Stentor</p>\n<h1>Benchmark report</h1>\n\
-         <p class=\"lead\">{lead}</p>\n{origin}</header>\n<main>\n\
+         {found}<p class=\"lead\">{lead}</p>\n{origin}</header>\n<main>\n\
          {overview}{sections}{place}</main>\n\
          <footer>{footer}</footer>\n</body>\n</html>\n",
         css = include_str!("html/page.css"),
+        found = found(objects),
         lead = place::lead(objects),
         origin = place::origin(objects),
         overview = overview(objects),
@@ -66,6 +68,14 @@ const FOOTER: &str = "Medians of interleaved pairs, with the lowest and the high
     Latency counts from the intended send time. The floor is a bare program that makes the same \
     system calls without a protocol; “× floor” holds on other machines better than any absolute \
     figure. Loss, duplicates and order were checked for every message.";
+
+/// What was found, before everything else.
+fn found(objects: &[Value]) -> String {
+    match found::sentence(objects) {
+        text if text.is_empty() => text,
+        text => format!("<p class=\"found\">{}</p>\n", escaped(&text)),
+    }
+}
 
 fn overview(objects: &[Value]) -> String {
     format!(
@@ -93,11 +103,13 @@ fn section(index: usize, object: &Value, objects: &[Value]) -> String {
     };
     format!(
         "<section id=\"w{index}\">\n<h2>{name} {verdict}</h2>\n<p class=\"what\">{rest}</p>\n\
-         {machine}{table}{ramp}{plots}{notes}<p class=\"again\">Again: <code>{command}</code></p>\n\
+         {plain}{machine}{table}{ramp}{plots}{notes}\
+         <p class=\"again\">Again: <code>{command}</code></p>\n\
          {systems}</section>\n",
         name = escaped(name),
         verdict = tables::verdict(&object["verdict"]),
         rest = escaped(rest),
+        plain = plain(object),
         machine = place::machine(object, objects),
         table = tables::figures(object),
         ramp = tables::ramp(object),
@@ -105,6 +117,14 @@ fn section(index: usize, object: &Value, objects: &[Value]) -> String {
         command = escaped(object["command"].as_str().unwrap_or_default()),
         systems = place::systems(object),
     )
+}
+
+/// What a workload is, for a stranger.
+fn plain(object: &Value) -> String {
+    match plain::sentence(object) {
+        text if text.is_empty() => text,
+        text => format!("<p class=\"plain\">{}</p>\n", escaped(&text)),
+    }
 }
 
 /// Whether a character cannot be seen itself: a control character, or one that turns the direction
@@ -175,11 +195,36 @@ mod tests {
         let (_, print) = page.split_once("@media print").expect("rules for print");
         for rule in [
             "table.long, figure.wide { break-inside: auto; }",
-            "h1, h2, h3, .lead, .what, summary { break-after: avoid; }",
+            "h1, h2, h3, .lead, .what, .plain, summary { break-after: avoid; }",
             "details::details-content { display: block; content-visibility: visible; }",
         ] {
             assert!(print.contains(rule), "{rule}");
         }
+    }
+
+    /// A stranger reads what was found, what each row is, and that few measurements are noisy; on
+    /// a telephone each row is a block of its own, whose cells say what they are.
+    #[test]
+    fn a_page_begins_with_what_was_found_and_fits_a_telephone() {
+        let object = json!({
+            "workload": "login",
+            "title": "ice-login: <many> words",
+            "pairs": 1,
+            "parameters": { "connections": 3_000 },
+            "metrics": [{ "key": "a_us", "label": "A", "unit": "us" }],
+            "measured": { "a_us": { "median": 1.0 } },
+            "verdict": { "result": "sound" },
+        });
+        let page = page(&[object.clone(), object]);
+        let (header, main) = page.split_once("<main>").expect("a header and more");
+        assert!(header.contains("All 2 workloads are sound"), "{header}");
+        assert!(header.contains("noisy"), "{header}");
+        let plain = "3,000 accounts that nobody has used before log in at the same moment.";
+        // In the row and in the section, of each.
+        assert_eq!(main.matches(plain).count(), 4, "{main}");
+        assert!(main.contains("<td data-label=\"measured\">"), "{main}");
+        let (_, phone) = page.split_once("@media (max-width: 40rem)").expect("rules");
+        assert!(phone.contains("content: attr(data-label)"), "{phone}");
     }
 
     /// A name in a file cannot turn what stands beside it around.

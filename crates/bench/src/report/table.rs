@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::number::{figure, grouped};
 use crate::measure::{Metric, Series, Verdict};
 use crate::runner::{Outcome, Results};
+use crate::scenario::fanout::mine;
 use crate::stats::Spread;
 use crate::workload::Sheet;
 
@@ -37,6 +38,11 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
         if let Some(climb) = climb {
             let _ = writeln!(text, "\n  {}, step by step", server.name);
             text.push_str(&climb.table());
+        }
+    }
+    if sheet.name == "mine" {
+        for server in &results.servers {
+            let _ = writeln!(text, "\n{}", mine::verdict(sheet, server));
         }
     }
     for outcome in results.floors.iter().chain(&results.servers) {

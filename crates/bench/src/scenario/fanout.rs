@@ -1,6 +1,7 @@
 //! A3, massive-connection messaging: a few publishers, thousands of subscribers.
 
 mod load;
+pub(crate) mod mine;
 #[cfg(test)]
 mod tests;
 
@@ -165,6 +166,8 @@ impl FanoutArgs {
             payload,
             qos: self.qos,
             retain: self.retain,
+            topics: 1,
+            all: false,
             version: self.common.version,
             warmup: Duration::from_secs_f64(self.warmup),
             seconds: Duration::from_secs_f64(self.seconds),
@@ -197,6 +200,8 @@ impl Beside {
             payload: 1_000,
             qos: 0,
             retain: false,
+            topics: 1,
+            all: false,
             version,
             warmup: Duration::from_secs(2),
             seconds,
@@ -239,6 +244,10 @@ struct Fanout {
     payload: usize,
     qos: u8,
     retain: bool,
+    /// Topics of each publisher, which take turns.
+    topics: usize,
+    /// Whether each subscriber gets everything, and not one publisher's messages.
+    all: bool,
     version: Version,
     warmup: Duration,
     seconds: Duration,
@@ -315,13 +324,25 @@ impl Fanout {
     }
 
     fn subscribers_per_topic(&self) -> f64 {
-        self.subscribers as f64 / self.publishers as f64
+        match self.all {
+            true => self.subscribers as f64,
+            false => self.subscribers as f64 / self.publishers as f64,
+        }
+    }
+
+    /// Publishers that each subscriber hears.
+    fn heard(&self) -> f64 {
+        if self.all {
+            self.publishers as f64
+        } else {
+            1.0
+        }
     }
 
     /// Deliveries per second that the schedule demands.
     fn offered(&self) -> Option<f64> {
         match self.rate {
-            Rate::Paced(rate) => Some(rate * self.subscribers as f64),
+            Rate::Paced(rate) => Some(rate * self.subscribers as f64 * self.heard()),
             Rate::Max => None,
         }
     }
@@ -362,7 +383,7 @@ impl Fanout {
                 lateness: &outcome.lateness,
                 due: offered * outcome.seconds,
                 came: outcome.deliveries as f64,
-                edge: self.subscribers as f64,
+                edge: self.subscribers as f64 * self.heard(),
                 after_end: outcome.after_end as f64 + unsent,
                 unsent: outcome.unsent,
             };

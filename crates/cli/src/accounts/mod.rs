@@ -4,6 +4,7 @@
 mod desk;
 mod export;
 mod import;
+mod login;
 mod mosquitto;
 mod role;
 mod secret;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use stentor_auth::model::{Quotas, Rule};
 use stentor_auth::store::Order;
 
+use super::login::Login;
 use super::{WHERE, show};
 use crate::admin::table::{Table, plain};
 use crate::failure::Failure;
@@ -39,6 +40,7 @@ enum Command {
     /// Show a role with its rules
     Show(One),
     /// Delete a role
+    #[command(visible_aliases = ["remove", "rm"])]
     Delete(Delete),
 }
 
@@ -263,8 +265,8 @@ fn list_text(answer: &Value) -> String {
 #[derive(Debug, Args)]
 #[command(after_help = WHERE)]
 pub(crate) struct Grant {
-    /// Login name: NAME or ZONE/NAME
-    name: String,
+    #[command(flatten)]
+    login: Login,
     /// Roles
     #[arg(required = true)]
     roles: Vec<String>,
@@ -276,8 +278,8 @@ pub(crate) struct Grant {
 #[derive(Debug, Args)]
 #[command(after_help = WHERE)]
 pub(crate) struct Revoke {
-    /// Login name: NAME or ZONE/NAME
-    name: String,
+    #[command(flatten)]
+    login: Login,
     /// Roles
     #[arg(required = true)]
     roles: Vec<String>,
@@ -292,14 +294,14 @@ fn names(given: &[String]) -> Vec<Arc<str>> {
 
 impl Grant {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let (name, roles) = (self.name, names(&self.roles));
+        let (name, roles) = (self.login.full()?, names(&self.roles));
         show_roles(&self.which, &Order::Grant { name, roles })
     }
 }
 
 impl Revoke {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let (name, roles) = (self.name, names(&self.roles));
+        let (name, roles) = (self.login.full()?, names(&self.roles));
         show_roles(&self.which, &Order::Revoke { name, roles })
     }
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use stentor_auth::credential::Token as Secret;
 use stentor_auth::store::Order;
 
+use super::login::Login;
 use super::secret::dated;
 use super::user::done;
 use super::{WHERE, show};
@@ -24,19 +25,21 @@ pub(crate) struct Token {
 enum Command {
     /// Make a token for a user and print it, for the only time; it is used as password, and names
     /// the user and its zone where the login does not
+    #[command(visible_alias = "add")]
     Create(Create),
     /// List the tokens of a user
     #[command(visible_alias = "ls")]
     List {
-        /// Login name: NAME or ZONE/NAME
-        name: String,
+        #[command(flatten)]
+        login: Login,
         #[command(flatten)]
         which: Which,
     },
     /// Take a token away
+    #[command(visible_aliases = ["delete", "remove", "rm"])]
     Revoke {
-        /// Login name: NAME or ZONE/NAME
-        name: String,
+        #[command(flatten)]
+        login: Login,
         /// Id of the token, as the list shows it, or its label
         id: String,
         #[command(flatten)]
@@ -46,8 +49,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Create {
-    /// Login name: NAME or ZONE/NAME
-    name: String,
+    #[command(flatten)]
+    login: Login,
     /// What the token is for
     #[arg(long, default_value = "")]
     label: String,
@@ -62,13 +65,14 @@ impl Token {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
             Command::Create(create) => create.run(),
-            Command::List { name, which } => {
+            Command::List { login, which } => {
+                let name = login.full()?;
                 let answer = which.open()?.order(&Order::TokenList { name })?;
                 show(which.json, &answer, || list_text(&answer))
             }
-            Command::Revoke { name, id, which } => {
+            Command::Revoke { login, id, which } => {
                 let order = Order::TokenRevoke {
-                    name,
+                    name: login.full()?,
                     id: id.clone(),
                 };
                 done(&which, order, &id, "is revoked")
@@ -79,16 +83,14 @@ impl Token {
 
 impl Create {
     fn run(self) -> Result<(), Failure> {
-        let token = Secret::generate_for(&self.name)
+        let name = self.login.full()?;
+        let token = Secret::generate_for(&name)
             .map_err(|error| Failure::new(format!("cannot make a token: {error}")))?;
         let mut credential = dated(&token.hash().to_string());
         credential.label = self.label.as_str().into();
         let days = self.days.map(|days| u64::from(days) * 86_400);
         credential.expires_at_secs = days.map(|secs| credential.created_at_secs + secs);
-        let order = Order::TokenCreate {
-            name: self.name,
-            credential,
-        };
+        let order = Order::TokenCreate { name, credential };
         let mut answer = self.which.open()?.order(&order)?;
         answer["token"] = token.reveal().into();
         show(self.which.json, &answer, || format!("{}\n", token.reveal()))

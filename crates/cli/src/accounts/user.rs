@@ -10,6 +10,7 @@ use stentor_auth::store::Order;
 
 use super::export::export;
 use super::import::Import;
+use super::login::Login;
 use super::secret::Password;
 use super::{WHERE, show};
 use crate::admin::table::{Table, paragraphs, plain};
@@ -53,8 +54,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Add {
-    /// Login name: NAME or ZONE/NAME
-    name: String,
+    #[command(flatten)]
+    login: Login,
     #[command(flatten)]
     password: Password,
     /// A role of the user; may be given several times. Not given, member
@@ -72,8 +73,8 @@ struct Add {
 
 #[derive(Debug, Args)]
 struct SetPassword {
-    /// Login name: NAME or ZONE/NAME
-    name: String,
+    #[command(flatten)]
+    login: Login,
     #[command(flatten)]
     password: Password,
     #[command(flatten)]
@@ -82,8 +83,8 @@ struct SetPassword {
 
 #[derive(Debug, Args)]
 struct One {
-    /// Login name: NAME or ZONE/NAME
-    name: String,
+    #[command(flatten)]
+    login: Login,
     #[command(flatten)]
     which: Which,
 }
@@ -106,8 +107,8 @@ const EXIT_NO_ANSWER: u8 = 3;
 
 #[derive(Debug, Args)]
 struct Test {
-    /// Login name: NAME or ZONE/NAME
-    name: String,
+    #[command(flatten)]
+    login: Login,
     /// What to do with the topic
     #[arg(value_enum)]
     action: Question,
@@ -190,29 +191,14 @@ impl User {
             Command::Add(add) => add.run(),
             Command::List(list) => list.run(),
             Command::Show(one) => {
-                let order = Order::UserShow { name: one.name };
-                let answer = one.which.open()?.order(&order)?;
+                let name = one.login.full()?;
+                let answer = one.which.open()?.order(&Order::UserShow { name })?;
                 show(one.which.json, &answer, || paragraphs(&answer))
             }
             Command::SetPassword(command) => command.run(),
-            Command::Disable(One { name, which }) => done(
-                &which,
-                Order::UserDisable { name: name.clone() },
-                &name,
-                "is disabled",
-            ),
-            Command::Enable(One { name, which }) => done(
-                &which,
-                Order::UserEnable { name: name.clone() },
-                &name,
-                "is enabled",
-            ),
-            Command::Delete(One { name, which }) => done(
-                &which,
-                Order::UserDelete { name: name.clone() },
-                &name,
-                "is deleted",
-            ),
+            Command::Disable(one) => one.done(|name| Order::UserDisable { name }, "is disabled"),
+            Command::Enable(one) => one.done(|name| Order::UserEnable { name }, "is enabled"),
+            Command::Delete(one) => one.done(|name| Order::UserDelete { name }, "is deleted"),
             Command::Test(test) => test.run(),
             Command::Import(import) => import.run(),
             Command::Export(export) => export.run(),
@@ -226,8 +212,16 @@ pub(super) fn done(which: &Which, order: Order, name: &str, what: &str) -> Resul
     show(which.json, &answer, || format!("{name} {what}\n"))
 }
 
+impl One {
+    fn done(self, order: impl FnOnce(String) -> Order, what: &str) -> Result<(), Failure> {
+        let name = self.login.full()?;
+        done(&self.which, order(name.clone()), &name, what)
+    }
+}
+
 impl Add {
     fn run(self) -> Result<(), Failure> {
+        let name = self.login.full()?;
         // Nobody types a password for a configuration that is wrong.
         let config = self.which.load()?;
         let given = match self.no_password {
@@ -241,7 +235,7 @@ impl Add {
         };
         let roles = self.roles.iter().map(|role| Arc::from(role.as_str()));
         let order = Order::UserAdd {
-            name: self.name.clone(),
+            name: name.clone(),
             credentials,
             roles: (!self.roles.is_empty()).then(|| roles.collect()),
             disabled: self.disabled,
@@ -249,16 +243,14 @@ impl Add {
         let answer = desk.order(&order)?;
         show(self.which.json, &answer, || {
             format!(
-                "{} is added, with the role {}\n",
-                self.name,
+                "{name} is added, with the role {}\n",
                 plain(&answer["roles"])
             )
         })?;
-        if is_guests(&self.name) {
+        if is_guests(&name) {
             eprintln!(
-                "stentor: where the [[zone]] has `guests = true`, who says {} without a password \
-                 becomes a guest; this user logs in by its password, token or certificate",
-                self.name
+                "stentor: where the [[zone]] has `guests = true`, who says {name} without a \
+                 password becomes a guest; this user logs in by its password, token or certificate"
             );
         }
         Ok(())
@@ -291,8 +283,9 @@ impl Test {
             Question::Publish => (Action::Publish, "publish"),
             Question::Subscribe => (Action::Subscribe, "subscribe to"),
         };
+        let name = self.login.full()?;
         let order = Order::UserTest {
-            name: self.name.clone(),
+            name: name.clone(),
             action,
             topic: self.topic.clone(),
             client_id: self.client_id,
@@ -303,7 +296,7 @@ impl Test {
         show(self.which.json, &answer, || {
             let word = if is_allowed { "may" } else { "may not" };
             let reason = plain(&answer["reason"]);
-            format!("{} {word} {verb} {}: {reason}\n", self.name, self.topic)
+            format!("{name} {word} {verb} {}: {reason}\n", self.topic)
         })?;
         match is_allowed {
             true => Ok(()),
@@ -314,19 +307,22 @@ impl Test {
 
 impl SetPassword {
     fn run(self) -> Result<(), Failure> {
+        let name = self.login.full()?;
         let config = self.which.load()?;
         let given = self.password.read()?;
         let mut desk = Which::open_config(config)?;
         let mut maker = desk.maker(self.password.scram)?;
-        let name = self.name.clone();
         let user = desk.order(&Order::UserShow { name: name.clone() })?;
         let credentials = user["credentials"].as_array().into_iter().flatten();
         maker.keep(credentials.filter_map(|one| one["kind"].as_str()));
         let credentials = maker.credentials(given)?;
-        let order = Order::UserSetPassword { name, credentials };
+        let order = Order::UserSetPassword {
+            name: name.clone(),
+            credentials,
+        };
         let answer = desk.order(&order)?;
         show(self.which.json, &answer, || {
-            format!("{} has a new password\n", self.name)
+            format!("{name} has a new password\n")
         })
     }
 }
@@ -344,12 +340,21 @@ impl List {
     }
 }
 
+/// What a user proves itself by, for people: mosquitto's hashes have numbers for names.
+fn proof(kind: &Value) -> String {
+    match kind.as_str() {
+        Some("6") => "sha512 (mosquitto)".to_owned(),
+        Some("7") => "sha512-pbkdf2 (mosquitto)".to_owned(),
+        _ => plain(kind),
+    }
+}
+
 fn list_text(answer: &Value) -> String {
     let mut table = Table::new(&["USER", "ROLES", "CREDENTIALS", "STATE", "KEPT BY"]);
     let lists = ["configured", "users"].map(|list| answer[list].as_array());
     for user in lists.into_iter().flatten().flatten() {
         let kinds = user["credentials"].as_array().into_iter().flatten();
-        let kinds: Vec<String> = kinds.map(|one| plain(&one["kind"])).collect();
+        let kinds: Vec<String> = kinds.map(|one| proof(&one["kind"])).collect();
         let state = if user["disabled"] == true {
             "disabled"
         } else {

@@ -47,7 +47,7 @@ enum Command {
     },
     /// Remove a zone that has no users, with all that a running server has of it: connections,
     /// rooms, retained messages
-    #[command(visible_alias = "rm")]
+    #[command(visible_aliases = ["delete", "rm"])]
     Remove {
         /// Name of the zone
         name: String,

@@ -22,8 +22,13 @@ impl Table {
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        debug_assert_eq!(N, self.heads.len(), "a cell for each head");
-        self.rows.push(cells.into());
+        self.cells(cells.into());
+    }
+
+    /// A row of as many cells as there are heads.
+    pub(crate) fn cells(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.heads.len(), "a cell for each head");
+        self.rows.push(cells);
     }
 
     /// The text; its heads are bold where somebody looks at a terminal.

@@ -5,6 +5,7 @@ use stentor_session::{Outbound, WillRequest};
 use crate::rights::Identity;
 use crate::sessions::{Extras, Link, Session};
 use crate::snapshot::Snapshots;
+use crate::tally::Tally;
 
 /// The place of a session in the tables of its shard.
 const PLACE_BYTES: usize = 16;
@@ -35,7 +36,10 @@ impl Account {
             + size_of::<Identity>()
             + session.filter_bytes as usize
             + session.will.as_deref().map_or(0, WillRequest::bytes)
-            + in_link;
+            + in_link
+            + session
+                .tallied()
+                .map_or(0, |_| size_of::<Tally>() + BOX_BYTES);
         let outbound = session.outbound.as_ref();
         let queued = session.charge().bytes
             + outbound.map_or(0, |_| size_of::<Outbound>())

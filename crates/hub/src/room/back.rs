@@ -153,7 +153,11 @@ impl Hub {
             return;
         };
         match &mut session.link {
-            Link::Away(away) => expel(&mut away.rooms),
+            Link::Away(away) => {
+                if let Some(left) = &mut away.left {
+                    expel(&mut left.rooms);
+                }
+            }
             Link::Live(live) if live.is_held() => self.coming_back(key).for_each(expel),
             Link::Live(_) => {}
         }

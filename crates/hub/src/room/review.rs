@@ -210,7 +210,8 @@ impl Hub {
         };
         match &session.link {
             Link::Away(away) => {
-                let filters = away.rooms.iter().map(|element| &*element.filter);
+                let rooms = away.left.iter().flat_map(|left| &left.rooms);
+                let filters = rooms.map(|element| &*element.filter);
                 filters.for_each(&mut add);
             }
             Link::Live(_) => {

@@ -65,7 +65,7 @@ impl Hub {
             }
         };
         if !who.identity.rights.may_publish(&to) {
-            self.deny_publish(key, &to);
+            self.deny_publish(now, key, &to);
             return told(MUTE);
         }
         let Some(user) = who.identity.user.as_deref() else {

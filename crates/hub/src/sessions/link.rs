@@ -13,6 +13,7 @@ use crate::key::LinkId;
 use crate::quota::{Meter, Seat};
 use crate::room::{Element, Purse};
 use crate::snapshot::Snapshots;
+use crate::tally::{PauseCause, Tally};
 use crate::work::Debt;
 
 /// Whether the client of a session is there.
@@ -30,7 +31,7 @@ impl Link {
             will_at: Tick::NEVER,
             snapshots: None,
             conflating: None,
-            rooms: Box::default(),
+            left: None,
         })
     }
 }
@@ -96,6 +97,8 @@ pub(crate) struct Extras {
     is_given_up: bool,
     /// How many things that it has asked for have to be decided before more is read.
     pub(crate) held: u32,
+    /// What has happened to its session that happens to few.
+    pub(crate) tally: Option<Box<Tally>>,
     /// The rooms that it is in, with the number of its subscriptions below each.
     pub(super) rooms: BTreeMap<Box<str>, u32>,
     /// Hashes of the topics and filters whose refusal was logged already.
@@ -149,8 +152,26 @@ pub(crate) struct Away {
     pub(crate) snapshots: Option<Box<Snapshots>>,
     /// What waits for it under policy `conflate`, and the rates of its subscriptions.
     pub(crate) conflating: Option<Box<Conflating>>,
+    /// What few have left. Apart, so that an absent session takes no more than one that is there.
+    pub(crate) left: Option<Box<Left>>,
+}
+
+/// What few absent sessions have.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
     /// What it subscribed to in rooms.
     pub(crate) rooms: Box<[Element]>,
+    /// What has happened to it that happens to few.
+    pub(crate) tally: Option<Box<Tally>>,
+}
+
+impl Left {
+    /// `None` where that is nothing.
+    pub(crate) fn of(rooms: Vec<Element>, tally: Option<Box<Tally>>) -> Option<Box<Self>> {
+        let is_any = !rooms.is_empty() || tally.is_some();
+        let rooms = rooms.into_boxed_slice();
+        is_any.then(|| Box::new(Self { rooms, tally }))
+    }
 }
 
 impl Live {
@@ -204,13 +225,23 @@ impl Live {
     /// Until when nothing is taken from the client, because it publishes faster than it may, or has
     /// given commands about rooms or caused work that is not paid for.
     #[inline]
-    pub(crate) fn paused_until(&self, now: Tick) -> Option<Tick> {
+    pub(crate) fn paused_until(&self, now: Tick) -> Option<(Tick, PauseCause)> {
         let extras = self.extras.as_ref()?;
         let published = extras.meter.as_ref().map(Meter::paid_at);
         let commanded = extras.purse.as_ref().map(Purse::paid_at);
-        let worked = Some(extras.debt.paid_at());
-        let until = published.max(commanded).max(worked);
-        until.filter(|until| *until > now)
+        let mut until = (extras.debt.paid_at(), PauseCause::Work);
+        let commanded = commanded.map(|at| (at, PauseCause::RoomCommands));
+        for other in published.into_iter().chain(commanded) {
+            if other.0 > until.0 {
+                until = other;
+            }
+        }
+        (until.0 > now).then_some(until)
+    }
+
+    /// What has happened to its session that happens to few.
+    pub(crate) fn tally(&mut self) -> &mut Tally {
+        self.extras().tally.get_or_insert_default()
     }
 
     /// Whether work that the client has caused is not paid for yet.

@@ -4,7 +4,7 @@ mod accounts;
 mod link;
 mod session;
 
-pub(crate) use link::{Announced, Away, Backlog, Extras, Flushing, Link, Live};
+pub(crate) use link::{Announced, Away, Backlog, Extras, Flushing, Left, Link, Live};
 use session::RETIRED;
 pub(crate) use session::Session;
 

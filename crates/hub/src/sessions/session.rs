@@ -17,6 +17,7 @@ use crate::room::Element;
 use crate::settings::Settings;
 use crate::snapshot::Snapshots;
 use crate::subscribe::SubscriptionRef;
+use crate::tally::Tally;
 
 /// The generation of sessions that have ended. No other has it.
 pub(super) const RETIRED: u32 = 0;
@@ -244,11 +245,35 @@ impl Session {
             if let Some(conflating) = away.conflating.take() {
                 live.extras().conflating = Some(conflating);
             }
-            rooms = core::mem::take(&mut away.rooms).into_vec();
+            if let Some(left) = away.left.take() {
+                if left.tally.is_some() {
+                    live.extras().tally = left.tally;
+                }
+                rooms = left.rooms.into_vec();
+            }
         }
         self.link = Link::Live(live);
         self.epoch = self.epoch.wrapping_add(1);
         rooms
+    }
+
+    /// What has happened to it that happens to few, to be counted there.
+    pub(crate) fn tally(&mut self) -> &mut Tally {
+        match &mut self.link {
+            Link::Live(live) => live.tally(),
+            Link::Away(away) => {
+                let left = away.left.get_or_insert_default();
+                left.tally.get_or_insert_default()
+            }
+        }
+    }
+
+    /// What has happened to it that happens to few, if anything has.
+    pub(crate) fn tallied(&self) -> Option<&Tally> {
+        match &self.link {
+            Link::Live(live) => live.extras.as_ref()?.tally.as_deref(),
+            Link::Away(away) => away.left.as_ref()?.tally.as_deref(),
+        }
     }
 
     /// Its client's retained messages that are still to be sent, while it is there.

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::QoS;
-use stentor_topic::{Inserted, Subscriber, Zone};
+use stentor_topic::{Inserted, Subscriber, Zone, matches};
 use stentor_zone::inbox;
 
 use super::{INBOXES, SubscriptionRef};
@@ -125,22 +125,47 @@ impl Hub {
     /// The filters of a session, as it wrote them, with the QoS granted; for inspection.
     #[must_use]
     pub fn granted(&self, key: SessionKey) -> Vec<(Arc<str>, QoS)> {
-        let Some(session) = self.sessions.get(key) else {
-            return Vec::new();
-        };
-        let granted = |subscription: &SubscriptionRef| match subscription {
+        let session = self.sessions.get(key);
+        let all = session.into_iter().flat_map(|one| &one.subscriptions);
+        all.map(|subscription| self.grant_of(key, *subscription))
+            .collect()
+    }
+
+    fn grant_of(&self, key: SessionKey, subscription: SubscriptionRef) -> (Arc<str>, QoS) {
+        let (filter, options) = match subscription {
             SubscriptionRef::Filter(id) => {
-                let options = self.index.options(*id, key.slot).map(Options::from_bits);
-                (Arc::from(self.filter_of(*subscription)), options)
+                let options = self.index.options(id, key.slot).map(Options::from_bits);
+                (Arc::from(self.filter_of(subscription)), options)
             }
             SubscriptionRef::Share(slot) => {
-                let options = self.shares.options(*slot, key.slot);
-                (Arc::from(self.shares.text(*slot).as_str()), options)
+                let options = self.shares.options(slot, key.slot);
+                (Arc::from(self.shares.text(slot).as_str()), options)
             }
         };
-        let all = session.subscriptions.iter().map(granted);
-        all.map(|(filter, options)| (filter, options.map_or(QoS::AtMostOnce, Options::qos)))
-            .collect()
+        (filter, options.map_or(QoS::AtMostOnce, Options::qos))
+    }
+
+    /// The filters of a session that match a topic, as it wrote them, with the QoS granted: of its
+    /// subscriptions from a number on, so many; and with which to go on, if there are more.
+    /// O(`at_most`).
+    #[must_use]
+    pub fn matching(
+        &self,
+        key: SessionKey,
+        topic: &str,
+        from: usize,
+        at_most: usize,
+    ) -> (Vec<(Arc<str>, QoS)>, Option<usize>) {
+        let session = self.sessions.get(key);
+        let all = session.map_or(&[][..], |session| &session.subscriptions);
+        let until = from.saturating_add(at_most).min(all.len());
+        let some = all.get(from..until).unwrap_or_default();
+        let found = some
+            .iter()
+            .filter(|subscription| matches(&self.filter_of(**subscription), topic))
+            .map(|subscription| self.grant_of(key, *subscription))
+            .collect();
+        (found, (until < all.len()).then_some(until))
     }
 
     /// The filters of a session, as it wrote them, for inspection.

@@ -1,5 +1,7 @@
 //! Whether a session may have a subscription.
 
+use alloc::sync::Arc;
+
 use stentor_mqtt::ReasonCode;
 use stentor_topic::{Subscription, Zone, filter_cost, has_wildcard, wildcards};
 use stentor_zone::Interest;
@@ -219,7 +221,7 @@ impl Hub {
             let client_id = session.client_id.clone();
             let event = Event::SubscribeDenied {
                 client_id,
-                user: session.identity.user.clone(),
+                identity: Arc::clone(&session.identity),
                 filter: text.into(),
             };
             self.effects.events.push(event);

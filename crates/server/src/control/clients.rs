@@ -1,9 +1,7 @@
 //! The verbs `clients.ls`, `clients.show` and `clients.kick`.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
-use stentor_hub::home_shard;
+use stentor_hub::{Count, LossCause, PauseCause, home_shard};
 use stentor_mqtt::Version;
 use stentor_session::Tick;
 use stentor_topic::Zone;
@@ -14,10 +12,15 @@ use crate::backplane::Backplane;
 use crate::shard::{ClientEntry, Found, Inquiry};
 use crate::telemetry::collect::{ask_all, ask_one};
 
+/// Zones that a shard looks into in one turn.
+const ZONES_AT_ONCE: u32 = 1_000;
+
 /// Sessions whose client id contains a text, by client id.
-pub(super) fn list(backplane: &Backplane, request: &Request) -> Value {
+pub(super) fn list(backplane: &Backplane, request: &Request) -> Answer {
+    let zone = zones::named(backplane, request)?;
     let (from, to) = request.page();
     let pages = ask_all(backplane, |answer| Inquiry::Clients {
+        zone,
         containing: request.containing.clone(),
         at_most: to,
         answer,
@@ -32,7 +35,7 @@ pub(super) fn list(backplane: &Backplane, request: &Request) -> Value {
         .skip(from)
         .map(|entry| describe(backplane, entry, now))
         .collect();
-    json!({ "clients": clients, "total": total, "truncated": total > to })
+    Ok(json!({ "clients": clients, "total": total, "truncated": total > to }))
 }
 
 /// One session, with its subscriptions.
@@ -49,60 +52,69 @@ pub(super) fn show(backplane: &Backplane, request: &Request) -> Answer {
     Ok(client)
 }
 
-/// The session that a request is about, and its zone: the one that the request names, else the
-/// default one, else the only other one that has such a client.
+/// The session that a request is about, and its zone.
 fn find(backplane: &Backplane, request: &Request) -> Result<(Zone, Found), Failure> {
     let Some(client_id) = &request.client_id else {
         let message = "this verb needs a \"client_id\"";
         return Err(Failure::new("bad-request", message));
     };
-    let zone = zones::named(backplane, request)?;
-    let first = zone.unwrap_or(Zone::DEFAULT);
-    if let Some(found) = find_in(backplane, first, client_id)? {
-        return Ok((first, found));
-    }
-    let mut all = Vec::new();
-    for other in zones_with_sessions(backplane) {
-        if zone.is_none()
-            && other != first
-            && let Some(found) = find_in(backplane, other, client_id)?
-        {
-            all.push((other, found));
-        }
-    }
-    match all.len() {
-        0 => Err(missing(backplane, zone, client_id)),
-        1 => Ok(all.remove(0)),
-        _ => {
-            let names: Vec<String> = all
-                .iter()
-                .map(|(zone, _)| backplane.zone_name(*zone))
-                .collect();
-            let message = format!(
-                "the zones {} have a client {client_id:?}; say which one you mean: --zone NAME",
-                names.join(", ")
-            );
-            Err(Failure::new("ambiguous", message))
-        }
-    }
-}
-
-fn find_in(backplane: &Backplane, zone: Zone, client_id: &str) -> Result<Option<Found>, Failure> {
+    let said = zones::named(backplane, request)?;
+    let zone = zone_of(backplane, said, client_id)?;
     let question = |answer| Inquiry::Client {
         zone,
-        client_id: client_id.to_owned(),
+        client_id: client_id.clone(),
         answer,
     };
-    let found = ask_one(backplane, home(backplane, zone, client_id), question);
-    found.ok_or_else(silent)
+    match ask_one(backplane, home(backplane, zone, client_id), question) {
+        Some(Some(found)) => Ok((zone, found)),
+        Some(None) => Err(missing(backplane, said, client_id)),
+        None => Err(silent()),
+    }
 }
 
-/// The zones that have sessions now, each once.
-fn zones_with_sessions(backplane: &Backplane) -> Vec<Zone> {
-    let of_shards = ask_all(backplane, Inquiry::Zones).into_iter().flatten();
-    let with_sessions = of_shards.filter(|(_, figures)| figures.sessions > 0);
-    let zones: BTreeSet<u32> = with_sessions.map(|(zone, _)| zone.get()).collect();
-    zones.into_iter().map(Zone).collect()
+/// The zone that a client is in: the one that is said, else the default one, else the only other
+/// one that has such a client. Where there is no such client at all, the first of these.
+pub(super) fn zone_of(
+    backplane: &Backplane,
+    said: Option<Zone>,
+    client_id: &str,
+) -> Result<Zone, Failure> {
+    if let Some(zone) = said {
+        return Ok(zone);
+    }
+    let mut all = zones_with(backplane, client_id);
+    if all.len() < 2 || all.contains(&Zone::DEFAULT) {
+        let is_default = all.contains(&Zone::DEFAULT);
+        let other = all.pop().filter(|_| !is_default);
+        return Ok(other.unwrap_or(Zone::DEFAULT));
+    }
+    all.sort_unstable_by_key(|zone| zone.get());
+    let names: Vec<String> = all.iter().map(|zone| backplane.zone_name(*zone)).collect();
+    let message = format!(
+        "the zones {} have a client {client_id:?}; say which one you mean: --zone NAME",
+        names.join(", ")
+    );
+    Err(Failure::new("ambiguous", message))
+}
+
+/// The zones that have a session of this client id. Each shard looks at some zones in a turn.
+fn zones_with(backplane: &Backplane, client_id: &str) -> Vec<Zone> {
+    let mut found = Vec::new();
+    for first in (0..).step_by(ZONES_AT_ONCE as usize) {
+        let zones = first..first + ZONES_AT_ONCE;
+        // They are numbered one after the other, and one that was removed keeps its number.
+        let is_known = |zone: u32| backplane.authenticator.zone_name(Zone(zone)).is_some();
+        if first > 0 && !zones.clone().any(is_known) {
+            break;
+        }
+        let of_shards = ask_all(backplane, |answer| Inquiry::ZonesOf {
+            client_id: client_id.to_owned(),
+            zones: zones.clone(),
+            answer,
+        });
+        found.extend(of_shards.into_iter().flatten());
+    }
+    found
 }
 
 /// Closes a client's connection.
@@ -135,12 +147,12 @@ pub(super) fn kick(backplane: &Backplane, request: &Request) -> Answer {
     }
 }
 
-fn home(backplane: &Backplane, zone: Zone, client_id: &str) -> usize {
+pub(super) fn home(backplane: &Backplane, zone: Zone, client_id: &str) -> usize {
     let shards = backplane.shard_count();
     usize::from(home_shard(&backplane.hasher, zone, client_id, shards).0)
 }
 
-fn missing(backplane: &Backplane, zone: Option<Zone>, client_id: &str) -> Failure {
+pub(super) fn missing(backplane: &Backplane, zone: Option<Zone>, client_id: &str) -> Failure {
     let place = zone.map_or_else(String::new, |zone| {
         format!(" in the zone {:?}", backplane.zone_name(zone))
     });
@@ -151,14 +163,14 @@ fn missing(backplane: &Backplane, zone: Option<Zone>, client_id: &str) -> Failur
     Failure::new("not-found", message)
 }
 
-fn silent() -> Failure {
+pub(super) fn silent() -> Failure {
     Failure::new(
         "unavailable",
         "the shard of this client does not answer; see the server's log",
     )
 }
 
-fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) -> Value {
+pub(super) fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) -> Value {
     let info = &entry.info;
     let connection = info.connection.map(|connection| {
         json!({
@@ -170,6 +182,7 @@ fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) -> Value {
             "silent_secs": now.since(connection.last_seen).as_secs(),
             "queued_bytes": connection.queued_bytes,
             "blocked": connection.is_blocked,
+            "paused": connection.paused_until.and_then(|pause| paused(pause, now)),
         })
     });
     json!({
@@ -184,7 +197,30 @@ fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) -> Value {
         "waiting": info.waiting,
         "held_bytes": info.held_bytes,
         "snapshot_bytes": info.snapshot_bytes,
+        "withheld": count(&info.tally.withheld, now),
+        "lost": count(&info.tally.lost, now),
+        "lost_by": info.tally.lost_by.map(LossCause::label),
+        "conflated": count(&info.tally.conflated, now),
+        "pauses": count(&info.tally.paused, now),
+        "paused_by": info.tally.paused_by.map(PauseCause::label),
+        "publishes_refused": count(&info.tally.refused, now),
     })
+}
+
+/// For how long nothing is read from a connection, and why; `None` if it is read.
+fn paused((until, cause): (Tick, PauseCause), now: Tick) -> Option<Value> {
+    let millis = until.since(now).as_millis() as u64;
+    (millis > 0).then(|| json!({ "millis": millis, "by": cause.label() }))
+}
+
+/// How often something has happened; `None` if it never has.
+fn count(count: &Count, now: Tick) -> Option<Value> {
+    let last = count.last()?;
+    Some(json!({
+        "total": count.total(),
+        "last_minute": count.lately(now),
+        "last_secs_ago": now.since(last).as_secs(),
+    }))
 }
 
 /// The name of a protocol version.

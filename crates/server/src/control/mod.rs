@@ -8,9 +8,10 @@
 //! | verb | takes | answers |
 //! |---|---|---|
 //! | `status` | `sample_ms`: time to measure rates | counters, latencies, losses, listeners |
-//! | `clients.ls` | `containing`, `limit`, `offset` | `clients`, `total`, `truncated` |
+//! | `clients.ls` | `containing`, `zone`, `limit`, `offset` | `clients`, `total`, `truncated` |
 //! | `clients.show` | `client_id`, `zone` | one client with its `filters` |
 //! | `clients.kick` | `client_id`, `zone`, `end_session` | nothing; the session may stay |
+//! | `why` | `client_id`, `topic`, `to`, `zone` | what keeps a message from a client |
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `zones` | | what there is of each zone: connections, users, rooms, retained messages |
 //! | `adaptor.ls` | | `adaptors`: files, scopes, hooks, figures, and what of a file is refused |
@@ -38,6 +39,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod why;
 mod zones;
 
 use std::fs;

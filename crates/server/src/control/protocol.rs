@@ -11,16 +11,22 @@ pub(super) const VERSION: u32 = 1;
 pub(super) struct Request {
     /// What is asked for.
     pub(super) verb: String,
-    /// For `clients.show` and `clients.kick`.
+    /// For `clients.show`, `clients.kick` and `why`.
     #[serde(default)]
     pub(super) client_id: Option<String>,
-    /// A zone: the default one if it is not given; for `clients.show` and `clients.kick`, the only
-    /// one that has such a client.
+    /// A zone: the default one if it is not given; for verbs about a client, the only one that has
+    /// it.
     #[serde(default)]
     pub(super) zone: Option<ZoneWord>,
     /// For `clients.kick`: whether the session ends too.
     #[serde(default)]
     pub(super) end_session: bool,
+    /// For `why`: a topic.
+    #[serde(default)]
+    pub(super) topic: Option<String>,
+    /// For `why`: the client that is to get what `client_id` publishes.
+    #[serde(default)]
+    pub(super) to: Option<String>,
     /// For `adaptor.reload`: whether what the running versions have kept is left behind.
     #[serde(default)]
     pub(super) fresh: bool,

@@ -17,7 +17,7 @@ use tracing::warn;
 
 use super::protocol::{Answer, Failure, Request, head, line, parse};
 use super::{Desk, lock};
-use super::{clients, retained, status, topics, zones};
+use super::{clients, retained, status, topics, why, zones};
 use crate::lifecycle::Command;
 use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
@@ -171,9 +171,10 @@ impl Desk {
                 Err(failure) => Err(failure),
             },
             "status" => Ok(status::status(self, &request)),
-            "clients.ls" => Ok(clients::list(&self.backplane, &request)),
+            "clients.ls" => clients::list(&self.backplane, &request),
             "clients.show" => clients::show(&self.backplane, &request),
             "clients.kick" => clients::kick(&self.backplane, &request),
+            "why" => why::why(&self.backplane, &request),
             "topics" => topics::topics(&self.backplane, &request),
             "zones" => self.zones(who),
             "reload" => self.reload(),
@@ -326,7 +327,7 @@ impl Desk {
 fn unknown(verb: &str) -> Failure {
     let message = format!(
         "there is no verb \"{verb}\"; there are status, clients.ls, clients.show, clients.kick, \
-         topics, zones, adaptor.ls, adaptor.reload, retained.…, reload, stop and mqtt, and \
+         why, topics, zones, adaptor.ls, adaptor.reload, retained.…, reload, stop and mqtt, and \
          user.…, role.…, grant, revoke, token.…, zone.… and auth.refresh"
     );
     Failure::new("unknown-verb", message)

@@ -12,7 +12,6 @@ use crate::backplane::Backplane;
 use crate::call::CallServer;
 use crate::config::Config;
 use crate::data_dir::DataDir;
-use crate::fdtable::Table;
 use crate::listener::Port;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_all;
@@ -25,15 +24,10 @@ pub(super) fn started(
     doors: &Doors,
     (shards, directory): (&Shards, &Directory),
 ) {
-    let tables = match shards.table {
-        Table::Private => "private",
-        Table::Shared => "shared",
-    };
     info!(
         version = env!("CARGO_PKG_VERSION"),
         shards = shards.len(),
         connections_per_shard = shards.capacity.connections,
-        descriptor_tables = tables,
         data_dir = %data_dir.path().display(),
         "started"
     );

@@ -199,7 +199,7 @@ impl Shard {
             return;
         }
         let admitted = if is_full {
-            Err(Limit::Connections)
+            Err(Limit::ConnectionsPerShard)
         } else {
             self.backplane.admission.admit(self.now, &port, peer)
         };

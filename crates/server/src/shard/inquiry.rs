@@ -3,43 +3,54 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use stentor_hub::{ClientInfo, LossCause};
+use stentor_hub::{ClientInfo, Kept, LossCause, NotKept};
 use stentor_topic::Zone;
 
 use super::Shard;
-use super::letter::{ClientEntry, Inquiry, Page};
+use super::letter::{ClientEntry, Found, Inquiry, Page, Reasons, Received};
 use crate::telemetry::{LossReport, ShardReport};
 
 /// Losses named by client and topic in a report.
 const WORST: usize = 20;
 
+/// Subscriptions of a session that are compared with a topic in one turn.
+const LOOKED_AT: usize = 1_000;
+
 impl Shard {
     /// Answers; whoever asked may have given up waiting, which is no error.
     pub(super) fn answer(&mut self, inquiry: Inquiry) {
         match inquiry {
-            Inquiry::Report(answer) => {
-                let _ = answer.send(self.report());
-            }
+            Inquiry::Report(answer) => drop(answer.send(self.report())),
             Inquiry::Clients {
+                zone,
                 containing,
                 at_most,
                 answer,
-            } => {
-                let _ = answer.send(self.clients(&containing, at_most));
-            }
-            Inquiry::Zones(answer) => {
-                let _ = answer.send(self.hub.zone_figures());
-            }
+            } => drop(answer.send(self.clients(zone, &containing, at_most))),
+            Inquiry::Zones(answer) => drop(answer.send(self.hub.zone_figures())),
             Inquiry::Client {
                 zone,
                 client_id,
                 answer,
             } => {
-                let found = self.hub.client(zone, &client_id).map(|client| {
-                    let subscriptions = self.hub.granted(client.key);
-                    (self.entry(client), subscriptions)
-                });
-                let _ = answer.send(found);
+                let _ = answer.send(self.client(zone, &client_id));
+            }
+            Inquiry::Why {
+                zone,
+                client_id,
+                topic,
+                from,
+                answer,
+            } => {
+                let _ = answer.send(self.why((zone, &client_id), &topic, from));
+            }
+            Inquiry::ZonesOf {
+                client_id,
+                zones,
+                answer,
+            } => {
+                let has = |zone: &Zone| self.hub.client(*zone, &client_id).is_some();
+                let _ = answer.send(zones.map(Zone).filter(has).collect());
             }
             Inquiry::Kick {
                 zone,
@@ -62,25 +73,33 @@ impl Shard {
                 let _ = answer.send(self.filters(&containing, at_most));
             }
             Inquiry::Keep { messages, answer } => {
-                let mut outcomes = Vec::with_capacity(messages.len());
-                for (message, received_ms) in messages {
-                    let store = &self.backplane.retained;
-                    let put = |message: &_| store.restore(message, received_ms);
-                    outcomes.push(self.hub.keep_by(self.now, message, put));
-                }
-                self.forward();
-                let _ = answer.send(outcomes);
+                let _ = answer.send(self.keep(messages));
             }
             Inquiry::Holders { at_most, answer } => {
                 let _ = answer.send(self.hub.holders(at_most));
             }
-            Inquiry::Left(answer) => {
-                let _ = answer.send(self.left());
-            }
-            Inquiry::Pulse(answer) => {
-                let _ = answer.send(());
-            }
+            Inquiry::Left(answer) => drop(answer.send(self.left())),
+            Inquiry::Pulse(answer) => drop(answer.send(())),
         }
+    }
+
+    /// One session, with its subscriptions.
+    fn client(&self, zone: Zone, client_id: &str) -> Option<Found> {
+        let client = self.hub.client(zone, client_id)?;
+        let subscriptions = self.hub.granted(client.key);
+        Some((self.entry(client), subscriptions))
+    }
+
+    /// Keeps messages as received at their times, and sends them to those who are subscribed.
+    fn keep(&mut self, messages: Vec<Received>) -> Vec<Result<Kept, NotKept>> {
+        let mut outcomes = Vec::with_capacity(messages.len());
+        for (message, received_ms) in messages {
+            let store = &self.backplane.retained;
+            let put = |message: &_| store.restore(message, received_ms);
+            outcomes.push(self.hub.keep_by(self.now, message, put));
+        }
+        self.forward();
+        outcomes
     }
 
     /// Closes a client's connection; whether it had one, or `None` without a session.
@@ -89,6 +108,19 @@ impl Shard {
         self.hub.kick(self.now, zone, client_id, end_session);
         self.forward();
         Some(client.connection.is_some())
+    }
+
+    /// What decides about a topic and a client. O([`LOOKED_AT`]) subscriptions.
+    fn why(&self, (zone, client_id): (Zone, &str), topic: &str, from: usize) -> Option<Reasons> {
+        let client = self.hub.client(zone, client_id)?;
+        let delivering = self.hub.delivering(client.key, topic)?;
+        let (matching, next) = self.hub.matching(client.key, topic, from, LOOKED_AT);
+        Some(Reasons {
+            entry: self.entry(client),
+            delivering,
+            matching,
+            next,
+        })
     }
 
     /// Sessions that would outlive their connections, and the messages that they owe.
@@ -100,11 +132,12 @@ impl Shard {
         })
     }
 
-    fn clients(&self, containing: &str, at_most: usize) -> Page<ClientEntry> {
+    fn clients(&self, zone: Option<Zone>, text: &str, at_most: usize) -> Page<ClientEntry> {
         let mut found: Vec<ClientInfo> = self
             .hub
             .clients()
-            .filter(|client| client.client_id.contains(containing))
+            .filter(|client| zone.is_none_or(|zone| client.zone == zone))
+            .filter(|client| client.client_id.contains(text))
             .collect();
         let total = found.len();
         keep_first(&mut found, at_most, |a, b| a.client_id.cmp(&b.client_id));

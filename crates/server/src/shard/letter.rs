@@ -1,12 +1,13 @@
 //! What a shard's lane carries.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use stentor_auth::Decision;
 use stentor_hub::{
-    Adaptors, ClientInfo, ControlItem, Holder, Identity, Kept, NotKept, ZoneFigures,
+    Adaptors, ClientInfo, ControlItem, Delivering, Holder, Identity, Kept, NotKept, ZoneFigures,
 };
 use stentor_mqtt::QoS;
 use stentor_session::{ConnectRequest, Message, Tick};
@@ -75,6 +76,8 @@ pub(crate) enum Inquiry {
     Report(Sender<ShardReport>),
     /// The first sessions by client id whose client id contains a text, at most so many.
     Clients {
+        /// Of this zone; of all if it is not given.
+        zone: Option<Zone>,
         containing: String,
         at_most: usize,
         answer: Sender<Page<ClientEntry>>,
@@ -86,6 +89,21 @@ pub(crate) enum Inquiry {
         zone: Zone,
         client_id: String,
         answer: Sender<Option<Found>>,
+    },
+    /// What decides whether a client gets a message of a topic, or may publish it; of its
+    /// subscriptions, some from a number on are looked at.
+    Why {
+        zone: Zone,
+        client_id: String,
+        topic: String,
+        from: usize,
+        answer: Sender<Option<Reasons>>,
+    },
+    /// Those of some zones, by number, in which a client id has a session here.
+    ZonesOf {
+        client_id: String,
+        zones: Range<u32>,
+        answer: Sender<Vec<Zone>>,
     },
     /// Close a client's connection, and its session too if asked; answers whether it was connected,
     /// or `None` without a session.
@@ -108,7 +126,7 @@ pub(crate) enum Inquiry {
     /// Keep messages whose topics this shard orders, each as received at a time in milliseconds
     /// since 1970, and send them to those who are subscribed.
     Keep {
-        messages: Vec<(Arc<Message>, Option<u64>)>,
+        messages: Vec<Received>,
         answer: Sender<Vec<Result<Kept, NotKept>>>,
     },
     /// The sessions that hold most, at most so many.
@@ -123,6 +141,9 @@ pub(crate) enum Inquiry {
     Pulse(Sender<()>),
 }
 
+/// A message, and when it was received, in milliseconds since 1970.
+pub(super) type Received = (Arc<Message>, Option<u64>);
+
 /// The first entries of a list in order, and how many there are in all.
 pub(crate) struct Page<T> {
     pub(crate) entries: Vec<T>,
@@ -131,6 +152,16 @@ pub(crate) struct Page<T> {
 
 /// A session, and its filters with the QoS granted.
 pub(crate) type Found = (ClientEntry, Vec<(Arc<str>, QoS)>);
+
+/// What decides whether a client gets a message of a topic.
+pub(crate) struct Reasons {
+    pub(crate) entry: ClientEntry,
+    pub(crate) delivering: Delivering,
+    /// Filters that match, with the QoS granted, of the subscriptions that were looked at.
+    pub(crate) matching: Vec<(Arc<str>, QoS)>,
+    /// With which subscription to go on.
+    pub(crate) next: Option<usize>,
+}
 
 /// A session as a shard sees it.
 pub(crate) struct ClientEntry {

@@ -263,7 +263,7 @@ impl Shard {
         };
         if home != self.id {
             if !self.has_room(home) {
-                let limit = CloseReason::Limit(Limit::Connections);
+                let limit = CloseReason::Limit(Limit::ConnectionsPerShard);
                 return self.refuse(index, &request, limit);
             }
             return self.send_home(index, home, Purpose::Connect(request, identity));
@@ -335,6 +335,8 @@ impl Shard {
             reason,
             CloseReason::Limit(
                 Limit::Connections
+                    | Limit::ConnectionsOfListener
+                    | Limit::ConnectionsPerShard
                     | Limit::ConnectionsPerAddress
                     | Limit::ConnectionRate
                     | Limit::ConnectionRatePerAddress

@@ -20,6 +20,7 @@ use stentor_session::CloseReason;
 use tracing::{info, warn};
 
 use super::LongTurn;
+use super::denied::write_denied;
 use super::remedy::{Scene, remedy};
 use crate::listener::Port;
 use crate::log::{Admission, RateLimit};
@@ -192,7 +193,7 @@ impl Journal {
 
 /// Limits the lines about refusals, for each reason apart.
 #[derive(Debug, Default)]
-struct Pace(HashMap<&'static str, RateLimit>);
+pub(super) struct Pace(HashMap<&'static str, RateLimit>);
 
 impl Pace {
     /// Whether a line about missing entries is written now.
@@ -203,7 +204,7 @@ impl Pace {
     }
 
     /// Whether a line for this reason is written now, and how many were not since the last one.
-    fn admit(&mut self, label: &'static str) -> Option<u64> {
+    pub(super) fn admit(&mut self, label: &'static str) -> Option<u64> {
         let limit = RateLimit::new(REFUSALS_MAX, REFUSALS_PERIOD);
         match self.0.entry(label).or_insert(limit).admit(Instant::now()) {
             Admission::Write { held_back } => Some(held_back),
@@ -390,49 +391,6 @@ fn losing(cause: &str) -> &'static str {
         "packet-too-large" => ": they are larger than the maximum packet size that it asked for",
         "expired" => ": they expired while they waited",
         _ => "",
-    }
-}
-
-/// What a client's rights do not permit.
-fn write_denied(event: &Event, pace: &mut Pace) {
-    match event {
-        Event::PublishDenied {
-            client_id,
-            user,
-            topic,
-        } => {
-            if let Some(held_back) = pace.admit("publish-denied") {
-                let (client, topic) = (&*shown(client_id), &*shown(topic));
-                let user = &*shown(user.as_deref().unwrap_or(""));
-                warn!(
-                    client,
-                    user,
-                    topic,
-                    held_back,
-                    "publish not permitted: `stentor user test USER publish TOPIC` says which rule \
-                     decides"
-                );
-            }
-        }
-        Event::SubscribeDenied {
-            client_id,
-            user,
-            filter,
-        } => {
-            if let Some(held_back) = pace.admit("subscribe-denied") {
-                let (client, filter) = (&*shown(client_id), &*shown(filter));
-                let user = &*shown(user.as_deref().unwrap_or(""));
-                warn!(
-                    client,
-                    user,
-                    filter,
-                    held_back,
-                    "subscribe not permitted: `stentor user test USER subscribe FILTER` says which \
-                     rule decides"
-                );
-            }
-        }
-        _ => {}
     }
 }
 

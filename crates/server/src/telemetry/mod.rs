@@ -1,6 +1,7 @@
 //! What the server tells about itself: the log, `$SYS` topics, and reports for the control plane.
 
 pub(crate) mod collect;
+mod denied;
 mod histogram;
 mod journal;
 mod load;

@@ -235,9 +235,11 @@ fn refused_origin(scene: &Scene<'_>) -> Cow<'static, str> {
 
 const fn limit_reached(limit: Limit) -> &'static str {
     match limit {
-        Limit::Connections => {
-            "too many connections are open; raise `limits.connections`, `max_connections` of the \
-             listener, the limit on open files (LimitNOFILE), or --shards"
+        Limit::Connections => "raise `limits.connections`",
+        Limit::ConnectionsOfListener => "raise `max_connections` of its [[listener]]",
+        Limit::ConnectionsPerShard => {
+            "too many connections are open for the files that one shard may open; raise the limit \
+             on open files (LimitNOFILE), or --shards"
         }
         Limit::ConnectionsPerAddress => "raise `limits.connections_per_address`",
         Limit::ConnectionRate => "raise `limits.connection_rate`",
@@ -314,7 +316,7 @@ fn violated(violation: Violation, scene: &Scene<'_>) -> Cow<'static, str> {
 
 /// A word of a command that can be pasted into a shell. What holds control characters is shown
 /// instead: nobody should paste it.
-fn word(text: &str) -> Cow<'_, str> {
+pub(super) fn word(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./@:+,%=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         Cow::Borrowed(text)

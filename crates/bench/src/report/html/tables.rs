@@ -6,6 +6,7 @@ use super::escaped;
 use super::plot::{FLOOR, OWN, rival};
 use crate::measure::Unit;
 use crate::report::number::{figure, lost, titled};
+use crate::report::plain;
 
 /// One row per workload, with the figures that were published about it.
 pub(super) fn overview(objects: &[Value]) -> String {
@@ -13,9 +14,10 @@ pub(super) fn overview(objects: &[Value]) -> String {
     for (index, object) in objects.iter().enumerate() {
         let cells = headline(object);
         rows.push_str(&format!(
-            "<tr><td><a href=\"#w{index}\">{}</a> {}</td>{cells}</tr>\n",
+            "<tr><td><a href=\"#w{index}\">{}</a> {}{}</td>{cells}</tr>\n",
             escaped(&titled(object)),
             verdict(&object["verdict"]),
+            plainly(object),
         ));
     }
     format!(
@@ -23,6 +25,14 @@ pub(super) fn overview(objects: &[Value]) -> String {
          <th>measured</th><th>published</th><th>× floor</th><th>lost</th></tr></thead>\n\
          <tbody>\n{rows}</tbody></table></div>\n"
     )
+}
+
+/// The row's sentence for a stranger.
+fn plainly(object: &Value) -> String {
+    match plain::sentence(object) {
+        text if text.is_empty() => text,
+        text => format!("<span class=\"plain\">{}</span>", escaped(&text)),
+    }
 }
 
 /// The figure that says most: the first that was published, else the one that tells most of the
@@ -33,7 +43,7 @@ fn headline(object: &Value) -> String {
     let floored = telling(metrics, |metric| metric["against_floor"] == true);
     let chosen = metrics.iter().find(published).or(floored);
     let Some(metric) = chosen.or_else(|| metrics.first()) else {
-        return "<td></td><td></td><td></td><td></td><td></td>".into();
+        return String::from("<td></td>").repeat(5);
     };
     let unit = unit(metric);
     let shown = |value: &Value| {
@@ -42,7 +52,9 @@ fn headline(object: &Value) -> String {
             .map_or_else(|| "–".into(), |v| figure(v, unit))
     };
     format!(
-        "<td>{}</td><td><b>{}</b></td><td>{}</td><td>{}</td><td>{}</td>",
+        "<td data-label=\"figure\">{}</td><td data-label=\"measured\"><b>{}</b></td>\
+         <td data-label=\"published\">{}</td><td data-label=\"× floor\">{}</td>\
+         <td data-label=\"lost\">{}</td>",
         escaped(metric["label"].as_str().unwrap_or_default()),
         shown(&object["measured"][key(metric)]["median"]),
         shown(&object["published"]["figures"][key(metric)]),
@@ -367,21 +379,21 @@ mod tests {
             },
             "published": { "figures": { "in_per_s": 10_000.0 } },
         });
-        let cpu = "<td>1.23<small>1.19–1.31</small><small>CPU/message in</small></td>";
+        let cpu = ">1.23<small>1.19–1.31</small><small>CPU/message in</small></td>";
         let page = overview(&[object.clone()]);
         assert!(
-            page.contains("<td>in/s</td><td><b>10,000</b></td>"),
+            page.contains(">in/s</td><td data-label=\"measured\"><b>10,000</b></td>"),
             "{page}"
         );
         assert!(page.contains(cpu), "{page}");
         object["published"] = Value::Null;
         let page = overview(&[object.clone()]);
         assert!(
-            page.contains("<td>CPU/message in</td><td><b>12.0 µs</b></td>"),
+            page.contains(">CPU/message in</td><td data-label=\"measured\"><b>12.0 µs</b></td>"),
             "{page}"
         );
         assert!(
-            page.contains("<td>1.23<small>1.19–1.31</small></td>"),
+            page.contains(">1.23<small>1.19–1.31</small></td>"),
             "{page}"
         );
         // A tail is better than nothing.

@@ -156,7 +156,8 @@ impl Load<'_> {
 
     /// Publishes an empty message to each topic.
     fn clear(&self, running: &Running, run: &str, progress: &Progress) -> Result<(), BenchError> {
-        let (version, count) = (self.plan.version, self.plan.publishers as u64);
+        let (version, each) = (self.plan.version, self.plan.topics as u64);
+        let count = self.plan.publishers as u64 * each;
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
         let run = run.to_owned();
         let now = || "clearing the retained messages".into();
@@ -170,7 +171,7 @@ impl Load<'_> {
                 round: Round::New,
                 payload: 0,
                 count,
-                topic: &|publisher| topic(&run, publisher),
+                topic: &|number| topic_of(&run, number / each, number % each, each),
             };
             fill.run()
         })?;
@@ -246,7 +247,8 @@ impl Load<'_> {
                     window_max,
                     payload: job.plan.payload,
                     qos: job.plan.qos,
-                    topics: (0..job.plan.publishers).map(|it| job.topic(it)).collect(),
+                    topics: (0..job.plan.publishers).map(|it| job.topics(it)).collect(),
+                    all: job.plan.all,
                     grace: job.plan.grace,
                 };
                 Ok(receiver::run(poll, clients, orders))
@@ -287,6 +289,22 @@ fn topic(run: &str, publisher: u64) -> String {
     format!("bench/{run}/{publisher}")
 }
 
+/// The topics of a publisher, in turn.
+fn topics(run: &str, publisher: u64, count: usize) -> Vec<String> {
+    let count = count as u64;
+    let one = |number| topic_of(run, publisher, number, count);
+    (0..count).map(one).collect()
+}
+
+/// One of the `count` topics of a publisher.
+fn topic_of(run: &str, publisher: u64, number: u64, count: u64) -> String {
+    let first = topic(run, publisher);
+    match count {
+        1 => first,
+        _ => format!("{first}/{number}"),
+    }
+}
+
 /// What a load thread needs to open its clients.
 struct Opening {
     plan: Fanout,
@@ -298,15 +316,22 @@ struct Opening {
 }
 
 impl Opening {
-    fn topic(&self, publisher: usize) -> String {
-        topic(&self.run, publisher as u64)
+    fn topics(&self, publisher: usize) -> Vec<String> {
+        topics(&self.run, publisher as u64, self.plan.topics)
+    }
+
+    /// What a subscriber subscribes to.
+    fn filter(&self, subscriber: usize) -> String {
+        let publisher = (self.first + subscriber) % self.plan.publishers;
+        match (self.plan.all, self.plan.topics) {
+            (true, _) => format!("bench/{}/#", self.run),
+            (false, 1) => topic(&self.run, publisher as u64),
+            (false, _) => format!("{}/#", topic(&self.run, publisher as u64)),
+        }
     }
 
     fn subscribers(&self) -> Result<(Poll, Vec<Client>), BenchError> {
-        let publishers = self.plan.publishers;
-        self.crowd("s", &|index| {
-            Some((self.topic((self.first + index) % publishers), self.plan.qos))
-        })
+        self.crowd("s", &|index| Some((self.filter(index), self.plan.qos)))
     }
 
     fn crowd(
@@ -345,9 +370,11 @@ impl Opening {
         let opened = self.crowd("p", &|_| None);
         let press = opened.map(|(_poll, clients)| {
             Press::new(Arc::clone(shared), clients, self.plan.qos, |publisher| {
-                let topic = self.topic(publisher);
                 let plan = &self.plan;
-                PublishTemplate::new(plan.version, &topic, plan.qos, plan.retain, plan.payload)
+                let template = |topic: String| {
+                    PublishTemplate::new(plan.version, &topic, plan.qos, plan.retain, plan.payload)
+                };
+                self.topics(publisher).into_iter().map(template).collect()
             })
         });
         let _ = ready.send(press.is_ok());

@@ -163,6 +163,8 @@ fn plan(mischief: Mischief, rate: Rate) -> Fanout {
         payload: PAYLOAD,
         qos: 0,
         retain: false,
+        topics: 1,
+        all: false,
         version: Version::V311,
         warmup: Duration::ZERO,
         seconds: Duration::from_secs(1),

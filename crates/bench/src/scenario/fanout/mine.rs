@@ -1,0 +1,232 @@
+//! A load of one's own: so many topics, publishers and subscribers, and a verdict in a sentence.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::super::idle::CONNECTIONS_PER_WORKER;
+use super::super::{Scenario, check_payload, count};
+use super::{DELIVERIES, Fanout, P50, P99, RSS, Rate, SERVER_CPU};
+use crate::args::{Common, clients, measured_seconds, payload_bytes, seconds};
+use crate::error::BenchError;
+use crate::measure::{Leg, Unit, Verdict};
+use crate::progress::Progress;
+use crate::report::number::{figure, grouped};
+use crate::runner::Outcome;
+use crate::target::Running;
+use crate::workload::{Sheet, Workload, members};
+
+/// Bytes of messages that the publishers keep ready, one for each topic.
+const READY_BYTES_MAX: usize = 256 << 20;
+/// Streams that the subscribers check: each subscriber one of each publisher.
+const STREAMS_MAX: usize = 10_000_000;
+
+/// Whoever knows their load asks with it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MineArgs {
+    /// Topics, spread over the publishers
+    #[arg(long, default_value_t = 100, value_parser = clients)]
+    topics: usize,
+    /// Publishers
+    #[arg(long, default_value_t = 5, value_parser = clients)]
+    publishers: usize,
+    /// Subscribers, each of which gets all messages
+    #[arg(long, default_value_t = 10, value_parser = clients)]
+    subscribers: usize,
+    /// Messages per second of all publishers together
+    #[arg(long, default_value_t = 1_000.0, value_parser = rate)]
+    rate: f64,
+    /// Bytes per message
+    #[arg(long, default_value_t = 100, value_parser = payload_bytes)]
+    payload: usize,
+    /// Quality of service of publishers and subscribers
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// Set RETAIN on every message
+    #[arg(long)]
+    retain: bool,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 10.0, value_parser = measured_seconds)]
+    seconds: f64,
+    /// Seconds to run before measuring
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    warmup: f64,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.1..=1e7).contains(&rate) => Ok(rate),
+        _ => Err("a number of messages per second from 0.1 to 10000000".into()),
+    }
+}
+
+impl Scenario for MineArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        self.check()?;
+        Ok(vec![Box::new(Mine {
+            topics: self.topics,
+            rate: self.rate,
+            load: self.load(),
+        })])
+    }
+}
+
+impl MineArgs {
+    /// Refuses what makes no sense.
+    fn check(&self) -> Result<(), BenchError> {
+        check_payload(self.payload)?;
+        let refuse = |text: &str| Err(BenchError::usage(text));
+        if !self.topics.is_multiple_of(self.publishers) {
+            return refuse("--topics has to be a multiple of --publishers: each has as many");
+        }
+        if self.topics.saturating_mul(self.payload) > READY_BYTES_MAX {
+            return refuse("--topics times --payload is more than 256 MiB: fewer topics, or less");
+        }
+        if self.publishers.saturating_mul(self.subscribers) > STREAMS_MAX {
+            return refuse("--publishers times --subscribers is more than 10,000,000: fewer");
+        }
+        if self.rate / (self.publishers as f64) * self.seconds < 1.0 {
+            return refuse("--rate is less than one message of each publisher: a larger one");
+        }
+        Ok(())
+    }
+
+    fn load(&self) -> Fanout {
+        Fanout {
+            preset: "mine",
+            publishers: self.publishers,
+            subscribers: self.subscribers,
+            rate: Rate::Paced(self.rate / self.publishers as f64),
+            payload: self.payload,
+            qos: self.qos,
+            retain: self.retain,
+            topics: self.topics / self.publishers,
+            all: true,
+            version: self.common.version,
+            warmup: Duration::from_secs_f64(self.warmup),
+            seconds: Duration::from_secs_f64(self.seconds),
+            grace: Duration::from_secs(5),
+            workers: self.subscribers.div_ceil(CONNECTIONS_PER_WORKER).max(1),
+            window: None,
+            ramp: None,
+            published: None,
+            windows: HashMap::new(),
+        }
+    }
+}
+
+/// The load, and how it was asked for.
+struct Mine {
+    topics: usize,
+    rate: f64,
+    load: Fanout,
+}
+
+impl Workload for Mine {
+    fn sheet(&self) -> Sheet {
+        let load = &self.load;
+        let (rate, subscribers) = (grouped(self.rate), count(load.subscribers));
+        let title = format!(
+            "mine: {} publishers, {rate} msg/s × {} B on {} topics to {subscribers} subscribers \
+             each, QoS {}{}, MQTT {}",
+            count(load.publishers),
+            count(load.payload),
+            count(self.topics),
+            load.qos,
+            if load.retain { ", RETAIN" } else { "" },
+            load.version.as_str(),
+        );
+        let mut plan = load.plan();
+        plan[0] =
+            format!("open {subscribers} subscribers of all topics, and wait for every SUBACK");
+        plan[1] = format!(
+            "open {} publishers, whose topics take turns: {} each",
+            count(load.publishers),
+            count(load.topics)
+        );
+        plan[2] = format!("publish {rate} messages/s by the clock");
+        Sheet {
+            name: "mine",
+            title,
+            parameters: members(json!({
+                "topics": self.topics,
+                "publishers": load.publishers,
+                "subscribers": load.subscribers,
+                "rate": self.rate,
+                "payload_bytes": load.payload,
+                "qos": load.qos,
+                "retain": load.retain,
+                "version": load.version.as_str(),
+                "warmup_seconds": load.warmup.as_secs_f64(),
+                "seconds": load.seconds.as_secs_f64(),
+            })),
+            // It makes other system calls than a floor: each of its subscribers gets all.
+            floors: Vec::new(),
+            pairs: 1,
+            plan,
+            ..load.sheet()
+        }
+    }
+
+    fn leg(
+        &mut self,
+        subject: usize,
+        running: &mut Running,
+        progress: &Progress,
+    ) -> Result<Leg, BenchError> {
+        self.load.leg(subject, running, progress)
+    }
+}
+
+/// What came of it, for whoever asked.
+pub(crate) fn verdict(sheet: &Sheet, outcome: &Outcome) -> String {
+    let name = &outcome.name;
+    let median = |key: &str| outcome.spread(key).map(|spread| spread.median);
+    let shown = |key: &str, unit| median(key).map(|value| figure(value, unit));
+    let count = |key: &str| {
+        grouped(
+            sheet
+                .parameters
+                .get(key)
+                .and_then(Value::as_f64)
+                .unwrap_or(0.0),
+        )
+    };
+    let deliveries = shown(DELIVERIES.key, Unit::PerSecond).unwrap_or_default();
+    let rate = count("rate");
+    match outcome.verdict() {
+        Verdict::Sound => {
+            let mut text = format!(
+                "Yes: {name} carries your load. {rate} messages a second came in, {deliveries} went \
+                 out, and nothing was lost"
+            );
+            if let (Some(p50), Some(p99)) =
+                (shown(P50.key, Unit::Micros), shown(P99.key, Unit::Micros))
+            {
+                text += &format!("; half of them took less than {p50}, 99 % less than {p99}");
+            }
+            if let (Some(cpu), Some(rss)) = (median(SERVER_CPU.key), shown(RSS.key, Unit::Bytes)) {
+                text += &format!("; it used {:.1} processors and {rss}", cpu / 100.0);
+            }
+            format!("{text}.")
+        }
+        Verdict::GeneratorLimited(why) => format!(
+            "Nobody knows: the load generator was the limit ({why}), and not {name}, which \
+             delivered {deliveries} messages a second. Ask with a smaller --rate, or measure a \
+             server on another machine (--target)."
+        ),
+        Verdict::Failed(why) => format!(
+            "No: {name} does not carry your load on this machine ({why}). {rate} messages a second \
+             to {} subscribers are too many; ask with a smaller --rate or fewer --subscribers.",
+            count("subscribers")
+        ),
+        Verdict::NotRun(why) => format!("Nobody knows: it could not run ({why})."),
+    }
+}

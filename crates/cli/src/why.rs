@@ -1,0 +1,114 @@
+//! `stentor why`: what keeps a message from a client, and what to do about it.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::admin::table::{Table, plain};
+use crate::failure::Failure;
+use crate::output::print;
+use crate::which::Which;
+
+/// What `--help` says.
+pub(crate) const HELP: &str = "\
+Examples:
+  stentor why display sensors/attic             does `display` get messages of this topic?
+  stentor why pump sensors/attic --to display   does what `pump` publishes reach `display`?
+  stentor why bob '$room/tea/say' --zone game
+
+Exit codes: 0 nothing is in the way, or the messages wait for it; 1 the client does not get them;
+3 the question could not be answered.";
+
+/// The exit code where there is no answer: 1 is one.
+const EXIT_NO_ANSWER: u8 = 3;
+
+/// Looks at all that decides whether a client gets a message: connection, subscriptions, rights,
+/// policy, queue, quotas, and what was withheld, lost or conflated.
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// Client id of the subscriber; with --to, of the publisher
+    client_id: String,
+    /// The topic, without wildcards
+    topic: String,
+    /// Client id of the subscriber: does it get what CLIENT_ID publishes?
+    #[arg(long, value_name = "CLIENT_ID")]
+    to: Option<String>,
+    /// Zone of the clients [default: the default zone, or the only one that has such a client]
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Why {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let answer = self.which.ask(json!({
+            "verb": "why",
+            "client_id": self.client_id,
+            "topic": self.topic,
+            "to": self.to,
+            "zone": self.zone,
+        }));
+        let answer = answer.map_err(|failure| failure.not_an_answer(EXIT_NO_ANSWER))?;
+        print(match self.which.json {
+            true => format!("{answer}\n"),
+            false => text(&answer),
+        })?;
+        match answer["gets"] == "no" {
+            true => Err(Failure::answered_no()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// One screen: the verdict, what was looked at, and what to do.
+fn text(answer: &Value) -> String {
+    let mut text = format!("{}\n", plain(&answer["verdict"]));
+    let mut remedies = Vec::new();
+    for (side, head) in [("publisher", "PUBLISHER"), ("subscriber", "SUBSCRIBER")] {
+        let party = &answer[side];
+        if party.is_null() {
+            continue;
+        }
+        let client_id = plain(&party["client_id"]);
+        let mut table = Table::new(&["", head, &client_id]);
+        for check in party["checks"].as_array().into_iter().flatten() {
+            let mark = match check["state"].as_str() {
+                Some("bad") => "✗",
+                Some("note") => "!",
+                _ => "✓",
+            };
+            table.row([mark.into(), plain(&check["what"]), plain(&check["text"])]);
+            if check["state"] != "good"
+                && let Some(remedy) = check["remedy"].as_str()
+            {
+                remedies.push(format!("  {}: {remedy}\n", plain(&check["what"])));
+            }
+        }
+        text += &format!("\n{}", table.render());
+    }
+    if !remedies.is_empty() {
+        text += &format!("\nWHAT TO DO\n{}", remedies.concat());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_way_comes_with_what_to_do() {
+        let checks = json!([
+            { "what": "connected", "state": "good", "text": "for 3 s", "remedy": "no need" },
+            { "what": "subscribed", "state": "bad", "text": "to nothing", "remedy": "subscribe" },
+        ]);
+        let answer = json!({
+            "verdict": "\"c\" does not get it",
+            "publisher": null,
+            "subscriber": { "client_id": "c", "checks": checks },
+        });
+        let expected = "\"c\" does not get it\n\n   SUBSCRIBER  c\n✓  connected   for 3 s\n\
+                        ✗  subscribed  to nothing\n\nWHAT TO DO\n  subscribed: subscribe\n";
+        assert_eq!(text(&answer), expected);
+    }
+}

@@ -1,0 +1,297 @@
+//! The verb `why`: what keeps a message of a topic from a client, and what to do about it.
+//!
+//! Everything is looked up now: what was decided about an earlier message may have been decided
+//! otherwise. Shards look at a bounded part of a session in one turn.
+
+mod publisher;
+mod subscriber;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use stentor_auth::center::Standing;
+use stentor_auth::rights::Explanation;
+use stentor_hub::{Access, Delivering, Retained as _, Rights};
+use stentor_mqtt::QoS;
+use stentor_topic::{Zone, validate_name};
+
+use super::clients::{describe, home, silent, zone_of};
+use super::protocol::{Answer, Failure, Request};
+use super::zones;
+use crate::backplane::Backplane;
+use crate::shard::{ClientEntry, Inquiry};
+use crate::telemetry::collect::ask_one;
+
+/// What is known of one client and a topic.
+struct Party {
+    zone: Zone,
+    zone_name: String,
+    client_id: String,
+    /// `None`: it has no session.
+    session: Option<Session>,
+}
+
+struct Session {
+    entry: ClientEntry,
+    delivering: Delivering,
+    /// The filters that match, with the QoS granted.
+    matching: Vec<(Arc<str>, QoS)>,
+}
+
+/// Whether something is in the way of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Good,
+    /// It is not in the way of every message.
+    Note,
+    Bad,
+}
+
+impl State {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Note => "note",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Check {
+    what: &'static str,
+    state: State,
+    text: String,
+    /// What to do, as a command or a sentence.
+    remedy: Option<String>,
+}
+
+impl Check {
+    fn new(what: &'static str, state: State, text: impl Into<String>) -> Self {
+        Self {
+            what,
+            state,
+            text: text.into(),
+            remedy: None,
+        }
+    }
+
+    fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "what": self.what,
+            "state": self.state.label(),
+            "text": self.text,
+            "remedy": self.remedy,
+        })
+    }
+}
+
+/// Answers the verb.
+pub(super) fn why(backplane: &Backplane, request: &Request) -> Answer {
+    let said = zones::named(backplane, request)?;
+    let (Some(client_id), Some(topic)) = (&request.client_id, &request.topic) else {
+        let message = "this verb needs a \"client_id\" and a \"topic\"";
+        return Err(Failure::new("bad-request", message));
+    };
+    validate_name(topic).map_err(|error| {
+        let message = format!(
+            "{topic:?} is no topic that a message can have: {error}; a filter such as a/# is none"
+        );
+        Failure::new("bad-request", message)
+    })?;
+    let (publisher, subscriber) = match &request.to {
+        None => (None, look(backplane, said, client_id, topic)?),
+        Some(to) => {
+            let publisher = look(backplane, said, client_id, topic)?;
+            let subscriber = look(backplane, said.or(Some(publisher.zone)), to, topic)?;
+            // A subscriber of another zone is to be called so, not missing.
+            let subscriber = match (said, &subscriber.session) {
+                (None, None) => look(backplane, None, to, topic)?,
+                _ => subscriber,
+            };
+            (Some(publisher), subscriber)
+        }
+    };
+    let mut checks = Vec::new();
+    let now = backplane.clock.now();
+    if let Some(publisher) = &publisher {
+        checks.extend(publisher::checks(publisher, &subscriber, topic, now));
+    }
+    let of_publisher = checks.len();
+    checks.extend(adaptors(backplane, &subscriber.zone_name));
+    let store = &backplane.retained;
+    let held = store.get(subscriber.zone, topic, store.mark(), now);
+    let holds = held.map(|message| message.payload().len());
+    checks.extend(subscriber::checks(&subscriber, topic, holds, now));
+    let (gets, verdict) = verdict(&checks, publisher.as_ref(), &subscriber, topic);
+    let (before, after) = checks.split_at(of_publisher);
+    let all = |checks: &[Check]| checks.iter().map(Check::to_json).collect::<Vec<_>>();
+    Ok(json!({
+        "topic": topic,
+        "gets": gets,
+        "verdict": verdict,
+        "publisher": publisher.as_ref().map(|party| party.to_json(backplane, all(before))),
+        "subscriber": subscriber.to_json(backplane, all(after)),
+    }))
+}
+
+/// The answer in a word and in a sentence.
+fn verdict(
+    checks: &[Check],
+    publisher: Option<&Party>,
+    subscriber: &Party,
+    topic: &str,
+) -> (&'static str, String) {
+    let whose = match publisher {
+        Some(publisher) => format!("what {:?} publishes to {topic:?}", publisher.client_id),
+        None => format!("messages of {topic:?}"),
+    };
+    let who = &subscriber.client_id;
+    if let Some(bad) = checks.iter().find(|check| check.state == State::Bad) {
+        return ("no", format!("{who:?} does not get {whose}: {}", bad.text));
+    }
+    if !subscriber.is_connected() {
+        let text = format!("{who:?} gets {whose} when it comes back: they wait for it");
+        return ("later", text);
+    }
+    (
+        "yes",
+        format!("{who:?} gets {whose}; nothing is in the way now"),
+    )
+}
+
+/// Looks a client up.
+fn look(
+    backplane: &Backplane,
+    said: Option<Zone>,
+    client_id: &str,
+    topic: &str,
+) -> Result<Party, Failure> {
+    let zone = zone_of(backplane, said, client_id)?;
+    let mut session: Option<Session> = None;
+    let mut from = Some(0);
+    while let Some(first) = from {
+        let question = |answer| Inquiry::Why {
+            zone,
+            client_id: client_id.to_owned(),
+            topic: topic.to_owned(),
+            from: first,
+            answer,
+        };
+        let answer = ask_one(backplane, home(backplane, zone, client_id), question);
+        let Some(reasons) = answer.ok_or_else(silent)? else {
+            break;
+        };
+        from = reasons.next;
+        let before = session.map_or_else(Vec::new, |session| session.matching);
+        session = Some(Session {
+            entry: reasons.entry,
+            delivering: reasons.delivering,
+            matching: before.into_iter().chain(reasons.matching).collect(),
+        });
+    }
+    Ok(Party {
+        zone,
+        zone_name: backplane.zone_name(zone),
+        client_id: client_id.to_owned(),
+        session,
+    })
+}
+
+impl Party {
+    fn is_connected(&self) -> bool {
+        let session = self.session.as_ref();
+        session.is_some_and(|session| session.entry.info.connection.is_some())
+    }
+
+    /// Who it is, for `stentor user test`; `None` for who has no name.
+    fn user(&self) -> Option<String> {
+        let user = self.session.as_ref()?.entry.info.user.as_deref()?;
+        Some(match self.zone == Zone::DEFAULT {
+            true => user.to_owned(),
+            false => format!("{}/{user}", self.zone_name),
+        })
+    }
+
+    fn to_json(&self, backplane: &Backplane, checks: Vec<Value>) -> Value {
+        let session = self.session.as_ref();
+        let now = backplane.clock.now();
+        let granted =
+            |(filter, qos): &(Arc<str>, QoS)| json!({ "filter": filter, "qos": *qos as u8 });
+        let all = |session: &Session| session.matching.iter().map(granted).collect::<Vec<_>>();
+        let matching = session.map(all);
+        json!({
+            "client_id": self.client_id,
+            "zone_name": self.zone_name,
+            "client": session.map(|session| describe(backplane, &session.entry, now)),
+            "matching": matching,
+            "checks": checks,
+        })
+    }
+}
+
+/// Whether something is permitted, and what says so.
+fn permitted(
+    what: &'static str,
+    is_permitted: bool,
+    rights: &Arc<dyn Rights>,
+    explain: impl FnOnce(&Standing) -> Explanation,
+) -> Check {
+    let standing = rights
+        .as_any()
+        .and_then(|any| any.downcast_ref::<Standing>());
+    let explanation = standing.map(explain);
+    let is_agreed = explanation
+        .as_ref()
+        .is_some_and(|explanation| (explanation.access == Access::All) == is_permitted);
+    let rule = explanation.filter(|_| is_agreed);
+    let rule = rule.as_ref().and_then(|explanation| explanation.deciding());
+    match (is_permitted, rule) {
+        (true, Some(rule)) => Check::new(what, State::Good, format!("yes, by {rule}")),
+        (true, None) if rights.is_operator() => Check::new(
+            what,
+            State::Good,
+            "yes: the server's owner may do everything",
+        ),
+        (true, None) => Check::new(what, State::Good, "yes"),
+        (false, Some(rule)) => Check::new(what, State::Bad, format!("{rule}")),
+        (false, None) => Check::new(what, State::Bad, "no rule of its roles allows it"),
+    }
+}
+
+/// What to do about a right that is missing.
+fn right_remedy(party: &Party, action: &str, topic: &str) -> String {
+    let role = "`stentor role change ROLE";
+    match party.user() {
+        Some(user) => format!(
+            "{role} --add 'allow {action} {topic}'`, or take away what denies it; \
+             `stentor user test {user} {action} '{topic}'` tries it"
+        ),
+        None => format!(
+            "it is anonymous: let it log in, or {role} --add 'allow {action} {topic}'` with the \
+             role anonymous"
+        ),
+    }
+}
+
+/// Adaptors that may refuse or change messages.
+fn adaptors(backplane: &Backplane, zone: &str) -> Option<Check> {
+    let all = backplane.adaptors.describe();
+    let judges = all.iter().filter(|one| {
+        let is_of_zone = one["zone"].is_null() || one["zone"] == zone;
+        let hooks = one["hooks"].as_array().into_iter().flatten();
+        is_of_zone && hooks.into_iter().any(|hook| hook == "publish")
+    });
+    let files: Vec<&str> = judges.filter_map(|one| one["file"].as_str()).collect();
+    let (what, files) = ("adaptors", files.join(", "));
+    (!files.is_empty()).then(|| {
+        let text = format!("{files} may refuse or change each message");
+        Check::new(what, State::Note, text).with_remedy("stentor adaptor ls")
+    })
+}

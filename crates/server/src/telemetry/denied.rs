@@ -1,0 +1,94 @@
+//! What the log says of a publish or subscription that a client has no right to: the rule that
+//! decides, and the commands that help.
+
+use std::borrow::Cow;
+
+use stentor_auth::center::Standing;
+use stentor_auth::rights::Explanation;
+use stentor_hub::{Event, Identity};
+use stentor_zone::Address;
+use tracing::warn;
+
+use super::journal::{Pace, shown};
+use super::remedy::word;
+
+/// Writes a line about what a client's rights do not permit.
+pub(super) fn write_denied(event: &Event, pace: &mut Pace) {
+    match event {
+        Event::PublishDenied {
+            client_id,
+            identity,
+            topic,
+        } => {
+            if let Some(held_back) = pace.admit("publish-denied") {
+                let asked = Address::parse(topic).map(|address| address.right(topic));
+                let asked = asked.unwrap_or(Cow::Borrowed(topic));
+                let why = why(identity, "publish", topic, |standing| {
+                    standing.holder().explain_publish(&asked)
+                });
+                let (client, topic) = (&*shown(client_id), &*shown(topic));
+                let user = &*shown(identity.user.as_deref().unwrap_or(""));
+                warn!(
+                    client,
+                    user, topic, held_back, "publish not permitted: {why}"
+                );
+            }
+        }
+        Event::SubscribeDenied {
+            client_id,
+            identity,
+            filter,
+        } => {
+            if let Some(held_back) = pace.admit("subscribe-denied") {
+                let why = why(identity, "subscribe", filter, |standing| {
+                    standing.holder().explain_subscribe(bare(filter))
+                });
+                let (client, filter) = (&*shown(client_id), &*shown(filter));
+                let user = &*shown(identity.user.as_deref().unwrap_or(""));
+                warn!(
+                    client,
+                    user, filter, held_back, "subscribe not permitted: {why}"
+                );
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A filter without the group that shares it.
+fn bare(filter: &str) -> &str {
+    let shared = filter.strip_prefix("$share/");
+    shared
+        .and_then(|rest| rest.split_once('/'))
+        .map_or(filter, |(_, filter)| filter)
+}
+
+/// The rule that decides, and a command that asks again.
+fn why(
+    identity: &Identity,
+    verb: &str,
+    topic: &str,
+    explain: impl FnOnce(&Standing) -> Explanation,
+) -> String {
+    let standing = identity.rights.as_any();
+    let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
+    let explanation = standing.map(explain);
+    let rule = match explanation.as_ref().and_then(Explanation::deciding) {
+        Some(rule) => rule.to_string(),
+        None => "no rule of its roles allows it".to_owned(),
+    };
+    let topic = shown(topic);
+    let topic = word(&topic);
+    match standing.and_then(Standing::key) {
+        Some(key) => {
+            let name = key.to_string();
+            let name = shown(&name);
+            let name = word(&name);
+            format!("{rule}; `stentor user test {name} {verb} {topic}` asks again after a change")
+        }
+        None => format!(
+            "{rule}; it is anonymous, and has the role `anonymous`: let it log in, or change that \
+             role (`stentor role change anonymous --add 'allow {verb} FILTER'`)"
+        ),
+    }
+}
