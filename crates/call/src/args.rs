@@ -191,7 +191,8 @@ impl Given {
             let read = self.word(word, &mut rest);
             result = result.and(read);
         }
-        result.and(self.understand_old())
+        let old = self.understand_old();
+        result.and(old)
     }
 
     fn word(&mut self, word: &OsStr, rest: &mut Rest<'_>) -> Result<(), String> {
