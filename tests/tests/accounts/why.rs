@@ -298,7 +298,7 @@ fn what_is_not_permitted_is_logged_with_its_rule() {
             lines.find(|line| line.contains("publish not permitted") && line.contains(topic));
         let line = line.expect("it was waited for");
         for part in [
-            "user=ann",
+            "user=\"ann\"",
             why,
             &format!("`stentor user test game/ann publish {topic}`"),
         ] {

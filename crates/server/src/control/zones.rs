@@ -69,14 +69,24 @@ pub(super) fn named(backplane: &Backplane, request: &Request) -> Result<Option<Z
     match &request.zone {
         None => Ok(None),
         Some(ZoneWord::Number(number)) => Ok(Some(Zone(*number))),
-        Some(ZoneWord::Name(name)) => match backplane.authenticator.known_zone(name) {
-            Some(zone) => Ok(Some(zone)),
-            None => {
-                let message = format!("there is no zone {name:?}; `stentor zone list` lists them");
-                Err(Failure::new("not-found", message))
-            }
-        },
+        Some(ZoneWord::Name(name)) => number(backplane, name).map(Some),
     }
+}
+
+/// The number of a zone. One that nobody has used yet gets its number now.
+fn number(backplane: &Backplane, name: &str) -> Result<Zone, Failure> {
+    let zones = &backplane.authenticator;
+    if let Some(zone) = zones.known_zone(name) {
+        return Ok(zone);
+    }
+    if !zones.has_zone(name) {
+        let message = format!("there is no zone {name:?}; `stentor zone list` lists them");
+        return Err(Failure::new("not-found", message));
+    }
+    zones.zone_number(name).map_err(|error| {
+        let message = format!("the number of the zone {name:?} cannot be written down: {error}");
+        Failure::new("unavailable", message)
+    })
 }
 
 /// Ends all that there is of a zone: its connections, sessions, rooms and retained messages.

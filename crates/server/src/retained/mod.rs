@@ -304,12 +304,17 @@ impl Desk<'_> {
         match &request.zone {
             None => Ok(Zone::DEFAULT),
             Some(Which::Number(number)) => Ok(Zone(*number)),
-            Some(Which::Name(name)) => self.zones.known(name).ok_or_else(|| {
-                let text = format!(
-                    "there is nothing of a zone {name:?}; `stentor zone list` lists the zones"
-                );
-                refuse("not-found", text)
-            }),
+            Some(Which::Name(name)) => match self.zones.known(name) {
+                Some(zone) => Ok(zone),
+                // A zone that nobody has used yet has nothing.
+                None if self.zones.exists(name) => Ok(NOWHERE),
+                None => Err(refuse(
+                    "not-found",
+                    format!(
+                        "there is nothing of a zone {name:?}; `stentor zone list` lists the zones"
+                    ),
+                )),
+            },
         }
     }
 
