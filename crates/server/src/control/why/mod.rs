@@ -160,10 +160,14 @@ fn verdict(
         let text = format!("{who:?} gets {whose} when it comes back: they wait for it");
         return ("later", text);
     }
-    (
-        "yes",
-        format!("{who:?} gets {whose}; nothing is in the way now"),
-    )
+    // What slows them down at this moment.
+    let slow =
+        |check: &&Check| check.state == State::Note && matches!(check.what, "is read" | "waiting");
+    let how = match checks.iter().find(slow) {
+        Some(check) => format!("but late ({}): {}", check.what, check.text),
+        None => "nothing is in the way now".to_owned(),
+    };
+    ("yes", format!("{who:?} gets {whose}; {how}"))
 }
 
 /// Looks a client up.
@@ -260,24 +264,33 @@ fn permitted(
             "yes: the server's owner may do everything",
         ),
         (true, None) => Check::new(what, State::Good, "yes"),
-        (false, Some(rule)) => Check::new(what, State::Bad, format!("{rule}")),
+        (false, Some(rule)) => {
+            let remedy = format!(
+                "`stentor role change {} --remove '{}'`, since a rule that denies wins",
+                rule.role.name,
+                rule.rule()
+            );
+            Check::new(what, State::Bad, format!("{rule}")).with_remedy(remedy)
+        }
         (false, None) => Check::new(what, State::Bad, "no rule of its roles allows it"),
     }
 }
 
-/// What to do about a right that is missing.
-fn right_remedy(party: &Party, action: &str, topic: &str) -> String {
-    let role = "`stentor role change ROLE";
-    match party.user() {
-        Some(user) => format!(
-            "{role} --add 'allow {action} {topic}'`, or take away what denies it; \
-             `stentor user test {user} {action} '{topic}'` tries it"
-        ),
-        None => format!(
-            "it is anonymous: let it log in, or {role} --add 'allow {action} {topic}'` with the \
-             role anonymous"
-        ),
-    }
+/// A check of a right that is missing, with what to do about it: what the check says already, or
+/// another rule.
+fn with_right_remedy(check: Check, party: &Party, action: &str, topic: &str) -> Check {
+    let role = match party.user() {
+        Some(_) => "ROLE",
+        None => "anonymous",
+    };
+    let allow = || format!("`stentor role change {role} --add 'allow {action} {topic}'`");
+    let change = check.remedy.clone().unwrap_or_else(allow);
+    check.with_remedy(match party.user() {
+        Some(user) => {
+            format!("{change}; `stentor user test {user} {action} '{topic}'` tries it")
+        }
+        None => format!("it is anonymous: let it log in, or {change}"),
+    })
 }
 
 /// Adaptors that may refuse or change messages.

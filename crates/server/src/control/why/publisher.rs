@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use stentor_session::Tick;
 use stentor_zone::{Address, NotAddress};
 
-use super::{Check, Party, State, permitted, right_remedy};
+use super::{Check, Party, State, permitted, with_right_remedy};
 
 /// What was looked at, in the order in which a message passes it.
 pub(super) fn checks(party: &Party, to: &Party, topic: &str, now: Tick) -> Vec<Check> {
@@ -62,7 +62,7 @@ fn publish(party: &Party, session: &super::Session, topic: &str) -> Check {
     });
     match may {
         true => check,
-        false => check.with_remedy(right_remedy(party, "publish", topic)),
+        false => with_right_remedy(check, party, "publish", topic),
     }
 }
 

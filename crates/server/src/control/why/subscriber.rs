@@ -5,7 +5,7 @@ use stentor_mqtt::QoS;
 use stentor_session::Tick;
 
 use super::publisher::paused;
-use super::{Check, Party, Session, State, permitted, right_remedy};
+use super::{Check, Party, Session, State, permitted, with_right_remedy};
 
 /// What was looked at, in the order in which a message passes it. `holds` is the size of the
 /// topic's retained message.
@@ -67,7 +67,10 @@ fn connected(session: &Session, now: Tick) -> Check {
             State::Bad
         };
         let check = Check::new("connected", state, text);
-        return check.with_remedy("connect it, or let it subscribe with QoS 1");
+        return check.with_remedy(match is_owed {
+            true => "connect it",
+            false => "connect it, or let it subscribe with QoS 1",
+        });
     };
     let secs = now.since(connection.since).as_secs();
     let from = match &session.entry.origin {
@@ -124,7 +127,7 @@ fn receive(party: &Party, session: &Session, topic: &str) -> Check {
     });
     match may {
         true => check,
-        false => check.with_remedy(right_remedy(party, "subscribe", topic)),
+        false => with_right_remedy(check, party, "subscribe", topic),
     }
 }
 
