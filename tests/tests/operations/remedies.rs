@@ -209,3 +209,13 @@ fn an_audit_log_that_cannot_be_written_is_told() {
     let log = fs::read_to_string(&path).expect("it is written again");
     assert!(log.contains("bob") && !log.contains("ann"), "{log}");
 }
+
+/// As whoever forgets that 1883 is the port without TLS.
+#[test]
+fn tls_on_a_port_without_it_is_called_so() {
+    let server = Plan::new().tcp().anonymous().start();
+    let mut client = server.dial();
+    client.send(&[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 3]);
+    client.closed();
+    line(&server, &["TLS has a listener mqtts://", "refused"]);
+}

@@ -62,6 +62,11 @@ impl Shard {
                 link.tail.wipe(consumed);
                 self.log_in(index, entrance, Box::new(request));
             }
+            Err(_) if is_tls(link.tail.unread()) => {
+                let reason = CloseReason::Violation(Violation::ExpectedConnect);
+                self.note_refusal(index, (None, ""), reason);
+                self.part(index, None);
+            }
             Err(reason) => {
                 let answer = malformed_answer(link.tail.unread(), reason);
                 self.note_refusal(index, (None, ""), reason);
@@ -362,6 +367,12 @@ impl Shard {
         encode(version, &packet, &mut bytes).ok()?;
         Some(farewell(&bytes))
     }
+}
+
+/// Whether a connection begins as one over TLS does: with a handshake record of some 3.x. As MQTT
+/// this would be a CONNECT with flags that it cannot have.
+fn is_tls(input: &[u8]) -> bool {
+    input.starts_with(&[0x16, 3])
 }
 
 /// The answer to a CONNECT that cannot be read; `None` to what is no CONNECT at all.
