@@ -35,6 +35,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the workloads and their presets
+    #[command(visible_alias = "ls")]
     List,
     /// Run all workloads but mine, slow and connect one after the other, with one table at the end
     Suite(SuiteArgs),

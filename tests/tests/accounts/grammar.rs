@@ -1,5 +1,7 @@
 //! What is said in the same way in every command.
 
+use stentor_tests::{process, server};
+
 use crate::place::Place;
 
 /// One grammar: zones stand beside names everywhere, and verbs have the same other names.
@@ -47,6 +49,9 @@ fn zones_and_verbs_are_said_in_the_same_way_everywhere() {
         &["adaptor", "list"],
     ] {
         place.run(words).success();
+    }
+    for verb in ["ls", "list"] {
+        process::run(server::stentor().args(["bench", verb])).success();
     }
     let twice = run(&["user", "add", "shop/bob", "--no-password"]);
     assert_eq!(twice.status.code(), Some(2), "{twice}");
