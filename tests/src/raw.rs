@@ -452,6 +452,14 @@ pub fn connect_as(
     packet(0x10, &body)
 }
 
+/// An MQTT 5 CONNECT with a will of QoS 0 that says `gone`.
+#[must_use]
+pub fn connect_with_will(client_id: &str, topic: &str) -> Vec<u8> {
+    let head = [&string("MQTT")[..], &[5, 0b0000_0110, 0, 0, 0]].concat();
+    let will = [&[0][..], &string(topic), &string("gone")].concat();
+    packet(0x10, &[&head[..], &string(client_id), &will].concat())
+}
+
 /// A SUBSCRIBE with one filter.
 #[must_use]
 pub fn subscribe(version: Version, packet_id: u16, filter: &str, qos: u8) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use stentor_tests::raw::{connect, eventually, packet, publish, string};
+use stentor_tests::raw::{connect, connect_with_will, eventually, packet, publish, string};
 use stentor_tests::{Plan, Raw, Server, Version};
 
 /// With a bound that every turn meets.
@@ -129,9 +129,7 @@ fn a_disconnect_behind_a_flood_is_read_before_a_take_over() {
     subscriber.subscribe("#", 0);
     for _ in 0..5 {
         let mut flooder = server.dial();
-        let head = [&string("MQTT")[..], &[5, 0b0000_0110, 0, 0, 0]].concat();
-        let will = [&[0][..], &string("will"), &string("gone")].concat();
-        flooder.send(&packet(0x10, &[&head[..], &string("f"), &will].concat()));
+        flooder.send(&connect_with_will("f", "will"));
         assert_eq!(flooder.expect(2).body[1], 0, "it is let in");
         let mut bytes = many(9_000);
         bytes.extend(packet(0xE0, &[]));

@@ -9,6 +9,7 @@ use stentor_topic::Zone;
 use super::protocol::{Failure, Request, ZoneWord};
 use super::retained;
 use crate::backplane::Backplane;
+use crate::retained::ZoneNames as _;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_all;
 
@@ -75,18 +76,15 @@ pub(super) fn named(backplane: &Backplane, request: &Request) -> Result<Option<Z
 
 /// The number of a zone. One that nobody has used yet gets its number now.
 fn number(backplane: &Backplane, name: &str) -> Result<Zone, Failure> {
-    let zones = &backplane.authenticator;
-    if let Some(zone) = zones.known_zone(name) {
+    if let Some(zone) = backplane.known(name) {
         return Ok(zone);
     }
-    if !zones.has_zone(name) {
+    if !backplane.authenticator.has_zone(name) {
         let message = format!("there is no zone {name:?}; `stentor zone list` lists them");
         return Err(Failure::new("not-found", message));
     }
-    zones.zone_number(name).map_err(|error| {
-        let message = format!("the number of the zone {name:?} cannot be written down: {error}");
-        Failure::new("unavailable", message)
-    })
+    let number = backplane.number(name);
+    number.map_err(|message| Failure::new("unavailable", message))
 }
 
 /// Ends all that there is of a zone: its connections, sessions, rooms and retained messages.

@@ -78,23 +78,16 @@ impl Shard {
     }
 
     fn end(&mut self, key: LinkKey) {
-        let index = key.index;
-        if let Some(link) = self.link_named(key)
-            && matches!(
-                link.reading,
-                Reading::Waiting | Reading::Missed | Reading::Listed
-            )
-        {
-            link.reading = Reading::Listed;
-            self.read(index);
+        if self.link_named(key).is_some() {
+            self.read_now(key.index);
         }
         if self.link_named(key).is_some() {
-            self.lost(index, Remote::Reset);
+            self.lost(key.index, Remote::Reset);
         }
     }
 
     /// The link of that name, if it is there still.
-    fn link_named(&mut self, key: LinkKey) -> Option<&mut Link> {
+    pub(super) fn link_named(&mut self, key: LinkKey) -> Option<&mut Link> {
         let link = self.links.get_mut(key.index as usize)?;
         (link.serial == key.serial && !matches!(link.phase, Phase::Gone)).then_some(link)
     }
@@ -258,16 +251,14 @@ impl Shard {
 
     /// The time of a connection is over: for logging in, for authenticating again, or for closing.
     pub(super) fn expire(&mut self, key: LinkKey) {
-        let Some(link) = self.links.get(key.index as usize) else {
+        let now = self.now;
+        let Some(link) = self.link_named(key) else {
             return;
         };
-        if link.serial != key.serial {
-            return;
-        }
         match &link.phase {
             // Its time runs from the moment that the client is asked for something.
             Phase::Authenticating(_) => {}
-            Phase::ExpectAuth(waiting) if waiting.deadline > self.now => {}
+            Phase::ExpectAuth(waiting) if waiting.deadline > now => {}
             Phase::ExpectConnect(_) | Phase::ExpectAuth(_) => {
                 let reason = CloseReason::Timeout(Timer::Login);
                 self.note_refusal(key.index, (None, ""), reason);

@@ -128,13 +128,12 @@ impl Shard {
         }
     }
 
-    /// Flushes the session of a link now.
+    /// Flushes the session of a link now. It stays in the list of those that are flushed at the end
+    /// of the turn.
     pub(super) fn flush_link(&mut self, index: u32) {
         let link = self.links.get(index as usize);
-        if let Some(key) = link.and_then(|link| link.session())
-            && self.flush(key) == Flush::More
-        {
-            self.hub.effects().dirty.push(key);
+        if let Some(key) = link.and_then(|link| link.session()) {
+            self.flush(key);
         }
     }
 

@@ -212,13 +212,10 @@ impl Shard {
 
     /// The authenticator has answered.
     pub(super) fn decided(&mut self, key: LinkKey, decision: Decision) {
-        let Some(link) = self.links.get_mut(key.index as usize) else {
+        // The connection may be gone, and its slot another's.
+        let Some(link) = self.link_named(key) else {
             return;
         };
-        // The connection may be gone, and its slot another's.
-        if link.serial != key.serial {
-            return;
-        }
         if let Phase::Live(session) = link.phase {
             return self.decided_again(key, session, decision);
         }
@@ -226,12 +223,11 @@ impl Shard {
             return;
         }
         self.askers.remove(&key);
-        if link.is_absent() {
+        if self.links[key.index as usize].is_absent() {
             // Nobody is left to be let in, and no earlier connection has to make room.
             return self.lost(key.index, Remote::Closed);
         }
-        let expect = Phase::ExpectConnect(Entrance::Login);
-        let Phase::Authenticating(request) = std::mem::replace(&mut link.phase, expect) else {
+        let Some(request) = self.request_of(key) else {
             return;
         };
         self.settle(key.index, request, decision);

@@ -99,27 +99,24 @@ impl Shard {
         }
     }
 
-    /// Reads from a link that gave way and has no share left over, and writes what waited for it.
+    /// Reads from a link that gave way and has not used up its share, and writes what waited for
+    /// it.
     fn go_on_reading(&mut self, index: u32) {
         if self.mesh.is_flooded() {
             self.list(index);
-        } else if let Some(link) = self.links.get_mut(index as usize)
-            && link.reading == Reading::Waiting
-        {
-            // Not in the list of those that have sent little.
-            link.reading = Reading::Listed;
-            self.read(index);
+        } else {
+            // Not by the list of those that have sent little.
+            self.read_now(index);
         }
         self.flush_link(index);
     }
 
-    /// Writes answers to a link that gave way, before its next share.
+    /// The next share of a link that gave way is not soon: the answers to it do not wait for that.
     fn let_write(&mut self, index: u32) {
         if let Some(link) = self.links.get_mut(index as usize)
             && link.reading == Reading::GaveWay
         {
             link.reading = Reading::Paused;
-            self.flush_link(index);
         }
     }
 }

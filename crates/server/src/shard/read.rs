@@ -94,7 +94,20 @@ impl Shard {
         key.is_some_and(|key| self.hub.waits(self.now, key))
     }
 
-    pub(super) fn read(&mut self, index: u32) {
+    /// Reads from a link whether it is listed or not, unless it has to wait.
+    pub(super) fn read_now(&mut self, index: u32) {
+        if let Some(link) = self.links.get_mut(index as usize)
+            && matches!(
+                link.reading,
+                Reading::Waiting | Reading::Missed | Reading::Listed
+            )
+        {
+            link.reading = Reading::Listed;
+            self.read(index);
+        }
+    }
+
+    fn read(&mut self, index: u32) {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
         };

@@ -119,11 +119,8 @@ impl Shard {
     }
 
     /// Takes the CONNECT of a link that waits, unless it has gone meanwhile.
-    fn request_of(&mut self, key: LinkKey) -> Option<Box<ConnectRequest>> {
-        let link = self.links.get_mut(key.index as usize)?;
-        if link.serial != key.serial || !matches!(link.phase, Phase::Authenticating(_)) {
-            return None;
-        }
+    pub(super) fn request_of(&mut self, key: LinkKey) -> Option<Box<ConnectRequest>> {
+        let link = self.link_named(key)?;
         let expect = Phase::ExpectConnect(Entrance::Login);
         match std::mem::replace(&mut link.phase, expect) {
             Phase::Authenticating(request) => Some(request),
@@ -151,7 +148,7 @@ impl Shard {
         let Some(LinkId(index)) = self.hub.link(zone, client_id) else {
             return ReadOut::Done;
         };
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get(index as usize) else {
             return ReadOut::Done;
         };
         match link.reading {
@@ -159,10 +156,7 @@ impl Shard {
             Reading::Stalled => return ReadOut::NotNow,
             // First what it sent before it had to wait.
             Reading::Paused | Reading::GaveWay => self.resume(index),
-            Reading::Waiting | Reading::Missed | Reading::Listed => {
-                link.reading = Reading::Listed;
-                self.read(index);
-            }
+            Reading::Waiting | Reading::Missed | Reading::Listed => self.read_now(index),
         }
         match self.links.get(index as usize).map(|link| link.reading) {
             // A short read means that the socket is empty; one that has more is listed again, or

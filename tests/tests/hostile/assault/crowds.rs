@@ -1,7 +1,7 @@
 //! Many connections that do at the same moment what is cheap for each of them.
 
-use stentor_tests::raw::{eventually, packet, publish, string};
-use stentor_tests::{Raw, Version};
+use stentor_tests::raw::{connect_with_will, eventually, publish};
+use stentor_tests::{Raw, Server, Version};
 
 use super::{MIB, by_alias, granted, login, set_alias, subscribe_all};
 use crate::bystander::Scene;
@@ -14,6 +14,17 @@ fn send_by_all(clients: &mut [Raw], bytes: &[u8]) {
     for client in clients {
         client.ping();
     }
+}
+
+/// Clients that get what is published below `flood`.
+fn flooded(server: &Server, count: usize) -> Vec<Raw> {
+    let subscribe = subscribe_all(&[], ["flood/#".to_owned()]);
+    let one = |number| {
+        let mut client = login(server, &format!("subscriber-{number}"));
+        assert_eq!(granted(&mut client, &subscribe), 1);
+        client
+    };
+    (0..count).map(one).collect()
 }
 
 /// All filters of a session stand in the index, and are taken out when its connection ends.
@@ -79,13 +90,7 @@ fn many_publishers_keep_and_clear_long_names_at_once() {
 fn a_publisher_floods_many_subscribers() {
     let mut scene = Scene::new("");
     scene.endures(256 * MIB, |server| {
-        let mut subscribers: Vec<_> = (0..400)
-            .map(|number| login(server, &format!("subscriber-{number}")))
-            .collect();
-        for subscriber in &mut subscribers {
-            let filters = ["flood/#".to_owned()];
-            assert_eq!(granted(subscriber, &subscribe_all(&[], filters)), 1);
-        }
+        let _subscribers = flooded(server, 400);
         let mut publisher = login(server, "publisher");
         for round in 0..4 {
             let flood: Vec<u8> = (0..1_000)
@@ -98,13 +103,6 @@ fn a_publisher_floods_many_subscribers() {
         }
         publisher.ping();
     });
-}
-
-/// An MQTT 5 CONNECT with a will of QoS 0.
-fn connect_with_will(client_id: &str, topic: &str) -> Vec<u8> {
-    let head = [&string("MQTT")[..], &[5, 0b0000_0110, 0, 0, 0]].concat();
-    let will = [&[0][..], &string(topic), &string("gone")].concat();
-    packet(0x10, &[&head[..], &string(client_id), &will].concat())
 }
 
 /// Each will goes to all that are there still, and the end of each of these has one to be sent.
@@ -140,13 +138,7 @@ fn many_publishers_connect_again_at_once() {
     const PUBLISHERS: usize = 12;
     let mut scene = Scene::new("");
     scene.endures(512 * MIB, |server| {
-        let mut subscribers: Vec<_> = (0..300)
-            .map(|number| login(server, &format!("subscriber-{number}")))
-            .collect();
-        for subscriber in &mut subscribers {
-            let filters = ["flood/#".to_owned()];
-            assert_eq!(granted(subscriber, &subscribe_all(&[], filters)), 1);
-        }
+        let _subscribers = flooded(server, 300);
         let flood = [
             publish(Version::V5, "flood/a", b"1", 0, false),
             publish(Version::V5, "flood/b", b"2", 0, false),
