@@ -1,5 +1,6 @@
 //! The project's own tools: `cargo xtask tidy` checks its rules, `cargo xtask gen` writes its
-//! generated files, `cargo xtask pages` runs the commands of the book.
+//! generated files, `cargo xtask pages` runs the commands of the book, and `cargo xtask english`
+//! measures its sentences.
 
 #![forbid(unsafe_code)]
 
@@ -7,6 +8,7 @@ mod blocks;
 mod generate;
 mod masked;
 mod pages;
+mod prose;
 mod tidy;
 mod tree;
 
@@ -19,6 +21,8 @@ usage: cargo xtask COMMAND
   tidy   check the project's own rules; prints what breaks them and fails
   gen    write the generated files again: configuration documents, layers
   pages  run the commands of the pages below docs/, with the stentor that was built before
+  english [PATH…]
+         the length of the sentences of each page, and what tidy would say of these pages
 ";
 
 fn main() -> ExitCode {
@@ -33,6 +37,9 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root),
         ["gen"] => generate::run(&root),
         ["pages"] => pages::run(&root),
+        ["english", paths @ ..] => {
+            tree::Tree::read(&root).map(|tree| tidy::english::report(&tree, paths))
+        }
         _ => Err(USAGE.to_owned()),
     };
     match result {

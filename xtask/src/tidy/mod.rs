@@ -2,6 +2,7 @@
 
 mod book;
 mod crates;
+pub(crate) mod english;
 pub(crate) mod layers;
 mod links;
 mod outputs;
@@ -72,6 +73,7 @@ const CHECKS: &[Check] = &[
     requirements::check,
     tour::check,
     book::check,
+    english::check,
 ];
 
 /// Runs all checks and prints what they find.
