@@ -23,6 +23,7 @@ use crate::route::{Counter, Parcel, encode_wire};
 use crate::sessions::{Link, Live, Session};
 use crate::settings::{Settings, SlowPolicy};
 use crate::stats::{LossCause, Losses, Stats, Traffic};
+use crate::work::{DROP_VISITS, Turn};
 
 /// How one session gets one message.
 #[derive(Clone, Debug)]
@@ -128,6 +129,7 @@ pub(crate) struct Till<'a> {
     stats: &'a mut Stats,
     losses: &'a mut Losses,
     traffic: &'a mut Traffic,
+    turn: &'a mut Turn,
     /// What the client may be charged with for what waits or is in flight, in bytes.
     pub(crate) queue_bytes_max: usize,
     /// Whether who hands it over sees to it that little waits: the bounds do not hold then. A
@@ -197,6 +199,7 @@ impl Counter<'_> {
             stats: self.stats,
             losses: self.losses,
             traffic: self.traffic,
+            turn: self.turn,
             queue_bytes_max: session.queue_bytes_max_at(terms.qos, self.settings),
             paced: terms.stored || course == Course::Released,
         };
@@ -205,11 +208,8 @@ impl Counter<'_> {
             return;
         }
         let shaped = course == Course::Usual && (parcel.shape.is_some() || session.is_special());
-        let held = if shaped {
-            hold_back(&mut till, parcel, key, session, terms)
-        } else {
-            None
-        };
+        let hold = || hold_back(&mut till, parcel, key, session, terms);
+        let held = shaped.then(hold).flatten();
         let verdict = if let Some(verdict) = held {
             verdict
         } else if terms.qos == QoS::AtMostOnce {
@@ -322,6 +322,8 @@ fn give_now(
                     messages: messages_max.saturating_sub(others.messages + 1),
                 };
                 let mut dropped = make_room(live, room);
+                let pieces: u64 = dropped.iter().map(|lost| lost.messages).sum();
+                till.turn.spend_each(pieces as usize, DROP_VISITS);
                 let left = live.queued();
                 if left.bytes > room.bytes || left.messages > room.messages {
                     let topic = parcel.message.topic();
@@ -389,8 +391,8 @@ fn owe(
 }
 
 /// Above QoS 0, and neither the window nor the socket takes it now: it waits, if there is room.
-fn keep_waiting(till: &Till<'_>, delivery: Delivery, session: &mut Session) -> Verdict {
-    let settings = till.settings;
+fn keep_waiting(till: &mut Till<'_>, delivery: Delivery, session: &mut Session) -> Verdict {
+    let (settings, queue_bytes_max) = (till.settings, till.queue_bytes_max);
     let message = Arc::clone(&delivery.message);
     let is_live = session.live().is_some_and(|live| !live.is_given_up());
     let others = session.charge_unowed();
@@ -398,14 +400,19 @@ fn keep_waiting(till: &Till<'_>, delivery: Delivery, session: &mut Session) -> V
     let next_id = session.next_packet_id();
     let outbound = owed(&mut session.outbound, next_id);
     let fits = |outbound: &Outbound| {
-        others.bytes + outbound.bytes() + cost <= till.queue_bytes_max
+        others.bytes + outbound.bytes() + cost <= queue_bytes_max
             && others.messages + outbound.waiting_len() < settings.queue_messages_max
     };
     let mut lost = Vec::new();
-    if !fits(outbound) {
-        // What nobody wants any more goes first.
+    // What has expired goes first. In a turn that is spent the search is short: the next message
+    // goes on with it.
+    while !fits(outbound) {
         let mut expired = |topic: &str| note(&mut lost, LossCause::Expired, topic, 1);
-        outbound.drop_expired_waiting(till.now, &mut expired);
+        let looked = outbound.drop_expired_waiting(till.now, &mut expired);
+        till.turn.spend_each(looked, DROP_VISITS);
+        if looked == 0 || till.turn.left() == 0 {
+            break;
+        }
     }
     if !fits(outbound) && !till.paced {
         match settings.slow_policy(message.topic(), delivery.qos) {
@@ -420,6 +427,7 @@ fn keep_waiting(till: &Till<'_>, delivery: Delivery, session: &mut Session) -> V
             SlowPolicy::DropOldest => {
                 while !fits(outbound) {
                     let oldest = outbound.drop_oldest_waiting();
+                    till.turn.spend(DROP_VISITS);
                     let dropped = oldest.as_ref().map_or(&message, |d| &d.message);
                     note(&mut lost, LossCause::DropOldest, dropped.topic(), 1);
                     if oldest.is_none() {

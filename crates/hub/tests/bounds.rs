@@ -298,6 +298,60 @@ fn expired_messages_of_an_absent_client_hold_no_room() {
     assert_eq!(w.take_payloads(s), ["1", "3", "6", "7", "8"]);
 }
 
+/// Many full queues in which messages have expired: each message goes on with the search for them,
+/// and the search counts as work.
+#[test]
+fn the_search_for_expired_messages_is_short_and_counted() {
+    const SESSIONS: usize = 20;
+    const KEPT: usize = 1_500;
+    const EXPIRING: usize = 500;
+    // The turn is spent by then: a piece of the search for each session is left.
+    const VISITS_MAX: u32 = 4_096 + 512 * SESSIONS as u32;
+    let settings = Settings {
+        queue_messages_max: KEPT + EXPIRING,
+        ..Settings::default()
+    };
+    let mut w = World::with_settings(1, settings);
+    for number in 0..SESSIONS {
+        let s = w.connect(Version::V5, &format!("s{number}"), &persistent());
+        w.subscribe(s, "t", QoS::AtLeastOnce);
+        w.drop_link(s);
+    }
+    let p = w.connect(Version::V5, "p", &clean());
+    for number in 0..KEPT + EXPIRING {
+        let properties = expiring(if number < KEPT { 500 } else { 5 });
+        let properties = properties.as_properties();
+        w.publish_with(p, "t", "x", QoS::AtLeastOnce, false, properties);
+    }
+    w.pass_secs(6);
+    w.paused = true;
+    let lost = |w: &World, cause| w.hubs[0].losses().by_cause(cause) as usize;
+    let mut visits = Vec::new();
+    loop {
+        let before = lost(&w, LossCause::DropNewest);
+        w.hubs[0].begin_turn();
+        w.publish(p, "t", "new", QoS::AtLeastOnce, false);
+        visits.push(w.hubs[0].turn_visits());
+        if lost(&w, LossCause::DropNewest) == before {
+            break;
+        }
+        assert!(visits.len() < 20, "the search comes to an end");
+    }
+    assert!(lost(&w, LossCause::Expired) >= SESSIONS);
+    assert!(visits.iter().all(|each| *each <= VISITS_MAX), "{visits:?}");
+    let all: u32 = visits.iter().sum();
+    let least = 2 * SESSIONS * KEPT;
+    assert!(
+        all as usize >= least,
+        "each message was looked at: {visits:?}"
+    );
+    // What is left stands in its order.
+    w.paused = false;
+    let s = w.connect(Version::V5, "s3", &persistent());
+    let first = w.take_payloads(s);
+    assert!(!first.is_empty() && first.iter().all(|payload| payload == "x"));
+}
+
 /// [MQTT-3.3.2-5]: whatever its QoS, what expires before it is sent is not sent, and its packet
 /// id goes to the next one.
 #[test]

@@ -23,6 +23,40 @@ struct Rest<T> {
     /// None of them is empty, and there is one at least.
     blocks: VecDeque<VecDeque<T>>,
     len: usize,
+    /// The block that [`Blocks::retain_next`] looks at next: 0 is the first one of the queue.
+    next: usize,
+}
+
+impl<T> Rest<T> {
+    /// Keeps such entries of a block only. What is left joins the block before it where both fit
+    /// into one: blocks with few entries would take more room than anybody is charged for.
+    fn retain_in(
+        &mut self,
+        at: usize,
+        first: &mut VecDeque<T>,
+        keep: impl FnMut(&T) -> bool,
+    ) -> usize {
+        let Some(mut block) = self.blocks.get_mut(at).map(core::mem::take) else {
+            return 0;
+        };
+        let looked = block.len();
+        block.retain(keep);
+        self.len -= looked - block.len();
+        let before = at.checked_sub(1).and_then(|at| self.blocks.get_mut(at));
+        let (before, moved) = match before {
+            Some(before) => (before, 0),
+            None => (first, block.len()),
+        };
+        if before.len() + block.len() <= BLOCK {
+            before.append(&mut block);
+            self.len -= moved;
+            self.blocks.remove(at);
+        } else {
+            self.blocks[at] = block;
+            self.next += 1;
+        }
+        looked
+    }
 }
 
 impl<T> Default for Blocks<T> {
@@ -64,6 +98,7 @@ impl<T> Blocks<T> {
             Box::new(Rest {
                 blocks: VecDeque::new(),
                 len: 0,
+                next: 0,
             })
         });
         rest.len += 1;
@@ -94,6 +129,7 @@ impl<T> Blocks<T> {
         };
         if let Some(next) = rest.blocks.pop_front() {
             rest.len -= next.len();
+            rest.next = rest.next.saturating_sub(1);
             self.first = next;
         }
         if rest.blocks.is_empty() {
@@ -132,16 +168,33 @@ impl<T> Blocks<T> {
         Drain(core::mem::take(self))
     }
 
-    /// Keeps such entries only. What is left takes no more blocks than it needs.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        if self.rest.is_none() {
-            return self.first.retain(keep);
-        }
-        for entry in self.take() {
-            if keep(&entry) {
-                self.push_back(entry);
+    /// Keeps such entries only, in the next block of at most [`BLOCK`] entries. Returns how many
+    /// entries it looked at, and whether that was the last block: the next call begins with the
+    /// first one then. Entries that are pushed meanwhile are looked at as well. O([`BLOCK`]).
+    pub(crate) fn retain_next(&mut self, keep: impl FnMut(&T) -> bool) -> (usize, bool) {
+        let Some(rest) = &mut self.rest else {
+            let looked = self.first.len();
+            self.first.retain(keep);
+            return (looked, true);
+        };
+        let Some(at) = rest.next.checked_sub(1) else {
+            let looked = self.first.len();
+            self.first.retain(keep);
+            rest.next = 1;
+            if self.first.is_empty() {
+                self.next_block();
             }
+            return (looked, false);
+        };
+        let looked = rest.retain_in(at, &mut self.first, keep);
+        let is_last = rest.next > rest.blocks.len();
+        if is_last {
+            rest.next = 0;
         }
+        if rest.blocks.is_empty() {
+            self.rest = None;
+        }
+        (looked, is_last)
     }
 
     /// Empties it, and gives back the room for more than so many entries.
@@ -205,6 +258,14 @@ mod tests {
     use super::*;
     use crate::random::random;
 
+    /// Whether two blocks that follow each other never fit into one. The first may have been used
+    /// since.
+    fn is_dense<T>(blocks: &Blocks<T>) -> bool {
+        let rest = blocks.rest.iter().flat_map(|rest| &rest.blocks);
+        let lens: Vec<usize> = rest.map(VecDeque::len).collect();
+        lens.windows(2).all(|two| two[0] + two[1] > BLOCK)
+    }
+
     /// What a [`VecDeque`] does, this does.
     #[test]
     fn it_is_a_queue() {
@@ -228,9 +289,16 @@ mod tests {
                         }
                     }
                     5 => {
-                        let modulus = 2 + random(5);
-                        blocks.retain(|number| number % modulus > 0);
-                        plain.retain(|number| number % modulus > 0);
+                        let modulus = [2 + random(5), 2 + random(300)][random(2)];
+                        let (mut looked, mut is_last) = (0, false);
+                        while !is_last {
+                            let (some, last) = blocks.retain_next(|number| number % modulus == 0);
+                            assert!(some <= BLOCK, "it looks at one block");
+                            (looked, is_last) = (looked + some, last);
+                        }
+                        assert!(looked >= plain.len(), "it looks at all of them");
+                        plain.retain(|number| number % modulus == 0);
+                        assert!(is_dense(&blocks), "no two blocks fit into one");
                     }
                     6 => {
                         if let Some(last) = blocks.back_mut() {
@@ -282,7 +350,7 @@ mod tests {
             .as_ref()
             .map_or(0, |rest| rest.blocks.iter().map(capacity).sum());
         assert_eq!(rest, 99 * BLOCK, "there is no room for more");
-        blocks.retain(|number| number % 50 == 0);
+        while !blocks.retain_next(|number| number % 50 == 0).1 {}
         assert_eq!(
             (blocks.len(), blocks.iter().count()),
             (2 * BLOCK, 2 * BLOCK)

@@ -156,6 +156,9 @@ pub struct Outbound {
     bytes: usize,
     /// No waiting message expires before this.
     earliest_expiry: Tick,
+    /// The same for those that the present sweep has looked at. See
+    /// [`Outbound::drop_expired_waiting`].
+    swept_expiry: Tick,
     next_id: u16,
     /// Whether the window is ordered by distance from its front.
     ordered: bool,
@@ -170,6 +173,7 @@ impl Default for Outbound {
             waiting: Blocks::new(),
             bytes: 0,
             earliest_expiry: Tick::NEVER,
+            swept_expiry: Tick::NEVER,
             next_id: 1,
             ordered: true,
         }
@@ -290,27 +294,34 @@ impl Outbound {
     /// Adds a message to the waiting ones.
     pub fn wait(&mut self, delivery: Delivery) {
         self.bytes += delivery.cost();
-        self.earliest_expiry = self.earliest_expiry.min(delivery.message.expires_at);
+        let expires_at = delivery.message.expires_at;
+        self.earliest_expiry = self.earliest_expiry.min(expires_at);
+        self.swept_expiry = self.swept_expiry.min(expires_at);
         self.waiting.push_back(delivery);
     }
 
-    /// Drops the waiting messages that have expired, and tells their topics [MQTT-3.3.2-5]. Costs
-    /// a look at each when one of them may have expired, else nothing.
-    pub fn drop_expired_waiting(&mut self, now: Tick, mut tell: impl FnMut(&str)) {
+    /// Drops some of the waiting messages that have expired, and tells their topics
+    /// [MQTT-3.3.2-5]. Where one of them may have expired, a call looks at the next 256 of them at
+    /// most, and later calls go on from there; else it does nothing. Returns how many it looked at.
+    pub fn drop_expired_waiting(&mut self, now: Tick, mut tell: impl FnMut(&str)) -> usize {
         if now < self.earliest_expiry {
-            return;
+            return 0;
         }
-        self.earliest_expiry = Tick::NEVER;
-        self.waiting.retain(|delivery| {
+        let (bytes, swept) = (&mut self.bytes, &mut self.swept_expiry);
+        let (looked, is_last) = self.waiting.retain_next(|delivery| {
             let message = &delivery.message;
             if message.is_expired(now) {
-                self.bytes -= delivery.cost();
+                *bytes -= delivery.cost();
                 tell(message.topic());
                 return false;
             }
-            self.earliest_expiry = self.earliest_expiry.min(message.expires_at);
+            *swept = (*swept).min(message.expires_at);
             true
         });
+        if is_last {
+            self.earliest_expiry = core::mem::replace(&mut self.swept_expiry, Tick::NEVER);
+        }
+        looked
     }
 
     /// Takes the oldest waiting message out, to drop it.

@@ -174,6 +174,7 @@ macro_rules! counter {
             losses: &mut $hub.losses,
             traffic: &mut $hub.traffic,
             overrun: &mut $hub.overrun,
+            turn: &mut $hub.turn,
             events: &mut $hub.effects.events,
             reach: stentor_zone::Reach::Nobody,
         }
@@ -378,6 +379,7 @@ pub(crate) struct Counter<'h> {
     pub(crate) losses: &'h mut crate::stats::Losses,
     pub(crate) traffic: &'h mut crate::stats::Traffic,
     pub(crate) overrun: &'h mut alloc::collections::VecDeque<crate::key::SessionKey>,
+    pub(crate) turn: &'h mut Turn,
     pub(crate) events: &'h mut Vec<crate::effects::Event>,
     /// How far what it has handed out one by one has come.
     pub(crate) reach: Reach,
