@@ -134,35 +134,34 @@ const INTRODUCTION: &str = "\
 
 # Configuration
 
-One TOML file, named by `--config FILE` or `STENTOR_CONFIG`. Every key may also be given as an
-environment variable, the most used ones as a flag. A flag goes before a variable, a variable
-before the file, the file before the default. Without a file, the defaults give a server that only
-this machine can reach and that asks for a login.
-[stentor.sample.toml](stentor.sample.toml) holds every key with its default.
+The configuration is one TOML file, named by `--config FILE` or `STENTOR_CONFIG`. You can also give
+every key as an environment variable, and the most used ones as a flag. A flag takes precedence over
+a variable, a variable over the file, and the file over the default. Without a file, the defaults
+give a server that only this machine can reach and that asks for a login.
+[stentor.sample.toml](stentor.sample.toml) has every key with its default.
 
 - **Unknown keys are errors**, so a mistyped key never goes unnoticed. `stentor check-config` checks
-  a file without starting anything, and what it names as far as reading tells: certificates, keys,
-  folders, users and groups, the code of adaptors. It opens no port and connects to no database:
-  whether `auth.query` works and its columns can be read is told by the start, in the log, and by
-  `stentor auth refresh`.
+  a file without starting anything. It also reads what the file names: certificates, keys, folders,
+  users and groups, the code of adaptors. It opens no port and connects to no database. So only the
+  log of a start and `stentor auth refresh` say whether `auth.query` works and its columns can be
+  read.
 - **Sizes** are a number of bytes or a text with a unit: `B`, `KiB`, `MiB`, `GiB`, `TiB` (powers of
   1024), `kB`, `MB`, `GB`, `TB` (powers of 1000). **Durations** are texts with a unit: `us`, `ms`,
   `s`, `m`, `h`, `d`, also several, as in `\"1h30m\"`.
-- **Relative paths** in the file start at the file's folder; elsewhere at the folder in which the
-  server was started.
+- **Relative paths** in the file start at the file's folder. Elsewhere they start at the folder in
+  which the server was started.
 - **Environment variables**: `STENTOR_` and the key in capitals, with two underscores after the
-  section: `STENTOR_LIMITS__PACKET_BYTES=1MiB`. In a list, the number of the entry stands between
-  them, counted from 0 in the order of the file, or of the `--listen` flags where there are any:
-  `STENTOR_LISTENER__0__ANONYMOUS=true`; the number after the last adds an entry. Lists
-  in a value are separated by commas. A variable `STENTOR_…` that names no key is an error, too, but
-  for those of other commands (`STENTOR_PASSWORD`) and those that Kubernetes makes of a service's
-  name.
-- **`--listen URL`** replaces the listeners of the file; one that the file configures under the same
-  URL keeps its other keys.
+  section: `STENTOR_LIMITS__PACKET_BYTES=1MiB`. In a list, put the number of the entry between them:
+  `STENTOR_LISTENER__0__ANONYMOUS=true`. Numbers count from 0, in the order of the file, or of the
+  `--listen` flags if there are any. The number after the last adds an entry. Lists in a value are
+  separated by commas. A variable `STENTOR_…` that names no key is an error, too. The exceptions are
+  those of other commands (`STENTOR_PASSWORD`) and those that Kubernetes makes of a service's name.
+- **`--listen URL`** replaces the listeners of the file. A listener that the file configures under
+  the same URL keeps its other keys.
 - **A reload** (`stentor reload` or SIGHUP; with `apply_on_save`, also a change of the file) reads
   everything again. *Live* keys take effect at once, *new connections* for clients that connect
-  afterwards, *restart* when the server is started again; the server says which of these it met.
-  Listeners are opened and closed, Unix sockets like the others; only those for calls wait for a
-  restart. Certificates and keys are read again from their files. A file with an error, or without
+  afterwards, and *restart* when the server is started again. The server says which of these it met.
+  A reload opens and closes listeners, Unix sockets included; only those for calls wait for a
+  restart. It reads certificates and keys again from their files. A file with an error, or without
   any key, changes nothing.
 ";

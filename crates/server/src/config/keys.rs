@@ -200,20 +200,20 @@ section! {
     shards: u8 = count(0, 64), Default("0"), Restart, flag: "shards";
     /// Lets clients in without a user name on listeners that only this machine can reach.
     allow_anonymous: bool = Kind::Flag, Default("false"), NewConnections, flag: "allow-anonymous";
-    /// How long output is held back to be sent in larger pieces: costs latency, saves processor
-    /// time.
+    /// How long the server holds output back to send it in larger pieces. This costs latency and
+    /// saves processor time.
     coalesce: Duration = Kind::Duration {
         min: Duration::ZERO, max: Duration::from_millis(100), never: false,
     }, Default("0us"), Live;
-    /// How long a stopping server waits for the calls of procedures in flight on its call and mail
-    /// listeners, and then for clients to take what is queued for them.
+    /// How long a stopping server waits for calls of procedures in flight on its call and mail
+    /// listeners, and then for clients to receive their queued messages.
     shutdown_timeout: Duration = seconds(0, 300), Default("5s"), Live;
-    /// Applies a changed configuration file by itself, a moment after it was saved. Off, a change
-    /// waits for `stentor reload` or SIGHUP, so that a half-written file is never applied.
+    /// Applies a changed configuration file by itself, a moment after it was saved. If this is off,
+    /// a change waits for `stentor reload` or SIGHUP, so that a half-written file is never applied.
     apply_on_save: bool = Kind::Flag, Default("false"), Live;
-    /// What an MQTT 5 client that asks for it is told as the base of its response topics.
+    /// The base of its response topics, for an MQTT 5 client that asks for it.
     response_information: Option<String> = Kind::Text, Unset("response"), NewConnections;
-    /// The server that MQTT 5 clients are told to use instead when this one refuses or stops.
+    /// The server that MQTT 5 clients should use instead when this one refuses or stops.
     server_reference: Option<String> = Kind::Text, Unset("other.example:1883"), NewConnections;
 }
 
@@ -225,16 +225,16 @@ section! {
     level: Level = Kind::Choice(Level::NAMES), Default("info"), Live, flag: "log-level";
     /// The shape of the lines: `auto` and `human` are for people, `json` is for programs.
     format: Format = Kind::Choice(Format::NAMES), Default("auto"), Restart, flag: "log-format";
-    /// How long a turn of a shard takes that the log and `stentor status` tell of: so long nobody
-    /// else on that shard is served; `0s` turns it off.
+    /// The log and `stentor status` report a turn of a shard that takes this time or longer. During
+    /// a turn, the shard serves no other client. `0s` turns it off.
     slow_turn: Duration = Kind::Duration {
         min: Duration::ZERO, max: Duration::from_secs(60), never: false,
     }, Default("5ms"), Live;
 }
 
 section! {
-    /// The certificate of all encrypted listeners that have none of their own. The files are read
-    /// again on every reload.
+    /// The certificate of all encrypted listeners that have no certificate of their own. The files
+    /// are read again on every reload.
     Tls = "tls", repeated: false;
 
     /// The certificate chain, in PEM format.
@@ -246,81 +246,82 @@ section! {
 }
 
 section! {
-    /// What one client, or all of them, may use. What goes beyond is refused politely; nobody else
-    /// notices.
+    /// Limits per client and for the whole server. A request over a limit is refused with a reason
+    /// code; other clients are unaffected.
     Limits = "limits", repeated: false;
 
-    /// The memory that clients may make the server hold: a size, or a part of the machine's memory
-    /// (or of what its control group may use). Beyond four fifths of it sessions without a
-    /// connection end, of those who hold most first; beyond all of it only clients that have a
-    /// session are let in. docs/limits.md says what is counted and what goes in which order. `0`
-    /// turns the limit off.
+    /// The memory that the server may hold for clients: a size, or a part of the machine's memory
+    /// (or of what its control group may use). Above four fifths of it, sessions without a
+    /// connection end, beginning with those of the users or addresses that hold most. Above all of
+    /// it, only clients that have a session may connect. docs/limits.md says what is counted, and
+    /// in which order sessions end. `0` turns the limit off.
     memory: MemoryLimit = Kind::Memory, Default("50%"), Live;
-    /// Connections at a time; 0 takes as many as there are file descriptors.
+    /// Simultaneous connections; with 0, as many as there are file descriptors.
     connections: u64 = count(0, 10_000_000), Default("0"), Live;
-    /// Connections at a time from one network address, that is from one IPv4 address or one IPv6
+    /// Simultaneous connections from one network address, that is from one IPv4 address or one IPv6
     /// /64; 0 turns the limit off.
     connections_per_address: u32 = count(0, 1_000_000), Default("0"), Live;
     /// New connections per second; 0 turns the limit off.
     connection_rate: u32 = count(0, 1_000_000), Default("0"), Live;
     /// New connections per second from one network address, that is from one IPv4 address or one
-    /// IPv6 /64; 0 turns the limit off. What is refused by it does not count for
-    /// `connection_rate`, so that no address uses that up for all. It is off by default because
-    /// whole fleets may come from one address: behind a NAT, or behind a balancer that sends no
-    /// PROXY header.
+    /// IPv6 /64; 0 turns the limit off. Connections that it refuses do not count for
+    /// `connection_rate`, so no address can use that up for all. It is off by default because whole
+    /// fleets may share one address: behind a NAT, or behind a balancer that sends no PROXY header.
     connection_rate_per_address: u32 = count(0, 1_000_000), Default("0"), Live;
-    /// The time that a client has from connecting until its whole CONNECT has arrived, and for each
-    /// AUTH that it is asked for, also when it authenticates again; what it waits for afterwards
-    /// does not count.
+    /// The time that a client has from connecting until its whole CONNECT has arrived. It also
+    /// applies to each AUTH that the server asks for, also when the client authenticates again.
+    /// Time in which the client waits for the server does not count.
     login_timeout: Duration = seconds(1, 300), Default("10s"), NewConnections;
-    /// The longest keep alive. An MQTT 5 client that asks for more, or for none, is told this one;
-    /// an older one cannot be told and is refused (return code 2), as by mosquitto's
+    /// The longest keep alive. An MQTT 5 client that asks for a longer one, or for none, gets this
+    /// one. An older client cannot be informed and is refused (return code 2), as by mosquitto's
     /// `max_keepalive`. `0s` leaves the choice to clients.
     keep_alive_max: Duration = seconds(0, 65_535), Default("0s"), NewConnections;
     /// The longest time that a session outlives its connection.
     session_expiry_max: Duration = Kind::Duration {
         min: Duration::ZERO, max: Duration::from_secs(0xFFFF_FFFE), never: true,
     }, Default("7d"), NewConnections;
-    /// The largest packet that is taken from a client. A CONNECT has 1 MiB at most, whatever this
-    /// says: who has not logged in yet gets little memory.
+    /// The largest packet that the server accepts from a client. A CONNECT has at most 1 MiB in any
+    /// case, so that clients that have not logged in get little memory.
     packet_bytes: u32 = bytes(KIB, 256 * MIB), Default("2MiB"), NewConnections;
-    /// Sessions that outlive their connection, at a time. When there are so many, whoever holds
-    /// most of them gives way to a newcomer who holds less: of the sessions without a connection
-    /// the one that is closest to its end goes. A newcomer who holds as many is refused.
+    /// Sessions that outlive their connection. When the limit is reached, a new session can replace
+    /// one of the owner that holds most, if the new session's owner holds less. Of that owner's
+    /// sessions without a connection, the one that is closest to its end is removed. Otherwise the
+    /// new client is refused.
     sessions: u64 = count(1, 1_000_000_000), Default("1000000"), Live;
-    /// The same of one user with a name; 0 turns the limit off.
+    /// The same for one user with a name; 0 turns the limit off.
     sessions_per_user: u32 = count(0, 1_000_000_000), Default("0"), Live;
-    /// The same of one network address (of IPv6, one /64), by clients without a name and by guests;
-    /// 0 turns the limit off. Clients behind a load balancer have its address, unless it says
-    /// theirs: see `proxies`.
+    /// The same for one network address (for IPv6, one /64), by clients without a name and by
+    /// guests; 0 turns the limit off. Clients behind a load balancer share its address, unless it
+    /// sends theirs: see `proxies`.
     sessions_per_address: u32 = count(0, 1_000_000_000), Default("100000"), Live;
-    /// The same of all users of one zone; 0 turns the limit off.
+    /// The same for all users of one zone; 0 turns the limit off.
     sessions_per_zone: u32 = count(0, 1_000_000_000), Default("0"), Live;
-    /// The topic filters that one session may have subscribed.
+    /// The topic filters that one session may subscribe to.
     subscriptions_per_client: u32 = count(1, 10_000_000), Default("10000"), Live;
-    /// Bytes of memory that the subscriptions of one session may take, by an upper bound: some 128
-    /// and the filter for one without wildcards, about 64 more for each level of one with
-    /// wildcards, and for a shared one some 400 and twice the filter on every shard.
+    /// Bytes of memory that the subscriptions of one session may take, by an upper bound. A filter
+    /// without wildcards takes some 128 bytes and its own length. A filter with wildcards takes
+    /// about 64 more for each level. A shared one takes some 400 bytes and twice the filter on
+    /// every shard.
     subscription_bytes_per_client: u64 = bytes(64 * KIB, GIB), Default("8MiB"), Live;
     /// The shared subscriptions (`$share/...`) that one session may have; more are refused with
     /// 0x97.
     shared_subscriptions_per_client: u32 = count(0, 10_000_000), Default("256"), Live;
-    /// The groups that may share one topic filter of a zone, since each of them gets every message;
-    /// more are refused with 0x97.
+    /// The groups that may share one topic filter of a zone, because each of them receives every
+    /// message; more are refused with 0x97.
     share_groups_per_filter: u32 = count(1, 10_000_000), Default("256"), Live;
     /// Messages with QoS 1 or 2 on their way to one client that it has not acknowledged yet.
     inflight: u16 = count(1, 65_535), Default("1024"), NewConnections;
     /// Messages with QoS 1 or 2 that one client may have on their way to the server.
     receive_maximum: u16 = count(1, 65_535), Default("1024"), NewConnections;
-    /// Messages waiting for one client, connected or away, whatever their QoS. Those in flight do
-    /// not wait.
+    /// Messages that wait for one client, connected or away, at any QoS. Messages in flight do not
+    /// wait.
     queue_messages: u32 = count(1, 100_000_000), Default("100000"), Live;
-    /// Bytes waiting for one client or in flight to it, connected or away. Each message counts with
-    /// the 100 to 400 bytes that its places take, and for each client that it waits for, though
-    /// clients share it. While so many bytes are in flight, no more is sent with QoS 1 or 2 until
-    /// the client acknowledges some; one message may always be in flight, however large. What
-    /// finds no room meets the topic's policy; for a client that is away, `disconnect` and
-    /// `conflate` are `drop-newest`.
+    /// Bytes that wait for one client or are in flight to it, connected or away. Each message
+    /// counts with 100 to 400 bytes of overhead, and for each client that it waits for, though
+    /// clients share it. While this number of bytes is in flight, the server sends no more with QoS
+    /// 1 or 2 until the client acknowledges some. One message may always be in flight, however
+    /// large. The topic's policy decides about a message that does not fit. For a client that is
+    /// away, `disconnect` and `conflate` are `drop-newest`.
     queue_bytes: u64 = bytes(4 * KIB, 16 * GIB), Default("8MiB"), Live;
     /// Topic aliases that one MQTT 5 client may set; 0 turns them off.
     topic_alias_maximum: u16 = count(0, 65_535), Default("32"), NewConnections;
@@ -330,21 +331,21 @@ section! {
     /// The levels that a topic name or topic filter may have. No known device needs more than the
     /// default; raise it if yours does.
     topic_levels: u16 = count(1, 65_535), Default("32"), Live;
-    /// The levels of a topic filter that may be wildcards (`+` and `#`). They are what makes it
-    /// dear to find who gets a message; a filter with more is refused with 0x97.
+    /// The levels of a topic filter that may be wildcards (`+` and `#`). They make it expensive to
+    /// find the receivers of a message. A filter with more is refused with 0x97.
     topic_wildcards: u16 = count(0, 65_535), Default("8"), Live;
 }
 
 section! {
-    /// The last messages that late subscribers get.
+    /// The last messages, which late subscribers receive.
     Retained = "retained", repeated: false;
 
-    /// The folder that holds them; not given, `retained` in the data folder.
+    /// The folder of the retained messages; not given, `retained` in the data folder.
     dir: Option<PathBuf> = Kind::Path, Unset("/var/lib/stentor/retained"), Restart;
-    /// What a power loss may cost: with `never` what the operating system has not written by
-    /// itself, with `interval` what was acknowledged in the last `sync_interval`, with `always`
-    /// nothing, since acknowledgements wait for the disk. A crash or a kill of the server costs
-    /// nothing in any case.
+    /// What a power loss may cost. With `never`, it costs messages that the operating system has
+    /// not written by itself. With `interval`, it costs messages that were acknowledged in the last
+    /// `sync_interval`. With `always`, it costs nothing, because acknowledgements wait for the
+    /// disk. A crash or a kill of the server costs nothing in any case.
     sync: SyncLevel = Kind::Choice(SyncLevel::NAMES), Default("interval"), Restart;
     /// How often `sync = "interval"` writes to the disk.
     sync_interval: Duration = Kind::Duration {
@@ -366,35 +367,34 @@ section! {
     /// `policy+unix:PATH` and `policy://HOST:PORT`.
     Procedures = "procedures", repeated: false;
 
-    /// The folder with one file for each procedure; a changed file is taken over by itself. Not
-    /// given, there are only those that are built in.
+    /// The folder with one file for each procedure. The server takes over a changed file by itself.
+    /// Not given, there are only the built-in procedures.
     folder: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/procedures"), Restart,
         flag: "procedures";
     /// A file with a line `NAME token:HASH` for each user who may call over TCP, where HASH is the
     /// SHA-256 of the token. Tokens of `stentor token create` need no line here.
     tokens: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/call.tokens"), Restart;
-    /// Callers, or mail servers, that are connected at a time to each listener for them. Those who
-    /// make no call go first when it is full; of those whom nobody knows one address, or one user
-    /// of this machine, has at most half of the places.
+    /// Simultaneous connections of callers, or mail servers, to each listener for them. When the
+    /// limit is reached, connections without a call are closed first. Unknown callers from one
+    /// address, or of one user of this machine, get at most half of it.
     connections: u32 = count(1, 100_000), Default("4096"), Restart;
-    /// The bytes of all messages that are held at once for procedures, from when they come by TCP
-    /// or from a mail server until they are answered; half of it for callers whom nobody knows.
-    /// Beyond it a call is answered "overloaded". A file that a caller passes by Unix socket counts
-    /// not.
+    /// The bytes of all messages that the server holds for procedures at once, from their arrival
+    /// by TCP or from a mail server until the answer. Unknown callers get half of it. A call above
+    /// it gets the answer "overloaded". Files passed over a Unix socket are not counted.
     bodies: u64 = bytes(MIB, 16 * TIB), Default("1GiB"), Restart;
     /// The mail server, `HOST:PORT`, that scripts with the grant `mail` hand their messages to.
     relay: Option<String> = Kind::Text, Unset("127.0.0.1:25"), Restart;
     /// The name server that scripts with the grant `dns` ask; not given, this machine's first one.
     resolver: Option<String> = Kind::Text, Unset("127.0.0.1:53"), Restart;
-    /// The authorities, in PEM format, whose certificates scripts, endpoints and adaptors believe
-    /// at `https://`; not given, those that this machine trusts.
+    /// The authorities, in PEM format, whose certificates scripts, endpoints and adaptors trust at
+    /// `https://`; not given, those that this machine trusts.
     ca_file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/authority.pem"), Restart;
 }
 
 section! {
     /// What the server publishes about itself, below `$SYS/broker/`, under mosquitto's names.
-    /// `heap/current` is the resident anonymous memory of the process in bytes, `heap/maximum` the
-    /// most that a publication has told.
+    /// `heap/current` is the resident anonymous memory of the process in bytes, and `heap/maximum`
+    /// the highest published value.
     Sys = "sys", repeated: false;
 
     /// The time from one publication to the next; `0s` turns them off.
@@ -406,39 +406,40 @@ section! {
     /// `mqtt://[::1]:1883`, `ws://127.0.0.1:8083` and `ws://[::1]:8083`.
     Listener = "listener", repeated: true;
 
-    /// Where to listen, and what is spoken there; port 0 picks a free one. A host name opens every
-    /// address that it stands for, all on one port; `localhost` is 127.0.0.1 and ::1.
+    /// The address and the protocol; port 0 picks a free port. A host name opens every address that
+    /// it stands for, all on one port; `localhost` is 127.0.0.1 and ::1.
     url: ListenUrl = Kind::Url, Required("mqtts://0.0.0.0:8883"), Live, flag: "listen";
-    /// Lets clients in without a user name (`true`) or never does (`false`); not given, what
-    /// `allow_anonymous` says.
+    /// Lets clients in without a user name (`true`) or refuses them (`false`); not given,
+    /// `allow_anonymous` decides.
     anonymous: Option<bool> = Kind::Flag, Unset("false"), NewConnections;
-    /// The zone of everybody who connects here: a login name without a zone is of this one, and
-    /// one of another zone is refused.
+    /// The zone of all clients of this listener. A login name without a zone belongs to it, and a
+    /// login name of another zone is refused.
     zone: Option<String> = Kind::Name, Unset("game"), NewConnections;
     /// The certificate chain of an encrypted listener, in PEM format.
     certificate: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.crt"), NewConnections;
     /// The private key of the certificate, in PEM format.
     key: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.key"), NewConnections;
-    /// Whether clients of an encrypted listener are asked for a certificate.
+    /// Whether an encrypted listener asks clients for a certificate.
     client_certificates: ClientCertificates = Kind::Choice(ClientCertificates::NAMES),
         Default("off"), NewConnections;
-    /// The certificates that clients' certificates must be signed by, in PEM format. The file is
-    /// read again on every reload.
+    /// The authorities that must have signed clients' certificates, in PEM format. The file is read
+    /// again on every reload.
     client_ca: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/clients-ca.crt"), NewConnections;
-    /// Which name in a client's certificate logs it in as the user of that name, without a
-    /// password. A certificate without one logs nobody in, not even without a name.
+    /// Which name in a client's certificate is its user name, so that the client logs in without a
+    /// password. A client whose certificate has no such name is refused, also where clients without
+    /// a name may connect.
     certificate_user: CertificateUser = Kind::Choice(CertificateUser::NAMES), Default("none"),
         NewConnections;
-    /// The load balancers in front of this listener: connections from these addresses must begin
+    /// The load balancers in front of this listener. Connections from these addresses must begin
     /// with a PROXY protocol header (version 1 or 2) that names the client.
     proxies: Vec<String> = Kind::Networks, Default(""), NewConnections;
-    /// The only path at which a WebSocket listener answers; not given, any.
+    /// The only path at which a WebSocket listener answers; not given, any path.
     path: Option<String> = Kind::HttpPath, Unset("/mqtt"), NewConnections;
     /// The origins of web pages, besides the server's own, that may connect to a WebSocket
-    /// listener. A listener on a loopback address takes pages of this machine only, and a Host of
-    /// this machine only (localhost, 127.0.0.0/8, `[::1]`), so that no page can get in by a name
-    /// that resolves to this machine; behind a proxy on the same machine, list the site's origin
-    /// here. Clients that send no Origin are no pages: their Host is not looked at.
+    /// listener. A listener on a loopback address accepts only pages of this machine, and only a
+    /// Host of this machine (localhost, 127.0.0.0/8, `[::1]`). So no page can connect by a name
+    /// that resolves to this machine. Behind a proxy on the same machine, list the site's origin
+    /// here. Clients that send no Origin are not pages, and their Host is not checked.
     allowed_origins: Vec<String> = Kind::Origins, Default(""), NewConnections;
     /// The user who owns a Unix socket, by name or number.
     owner: Option<String> = Kind::Text, Unset("stentor"), Live;
@@ -446,27 +447,26 @@ section! {
     group: Option<String> = Kind::Text, Unset("mail"), Live;
     /// The permissions of a Unix socket.
     mode: u32 = Kind::Mode, Default("0660"), Live;
-    /// Connections at a time on this listener; 0 turns the limit off.
+    /// Simultaneous connections on this listener; 0 turns the limit off.
     max_connections: u64 = count(0, 10_000_000), Default("0"), Live;
     /// The users of this machine who may call procedures on a `call+unix` listener, by name or
-    /// number, separated by commas; `UID=NAME` or `UID=ZONE/NAME` lets one call as that user, whose
+    /// number, separated by commas. `UID=NAME` or `UID=ZONE/NAME` lets one call as that user, whose
     /// roles say what it may call. Not given: root and the server's own user, who may call
-    /// everything. Others may call what is open to everybody.
+    /// everything. Others may call the procedures that are open to everybody.
     allow_uid: Option<String> = Kind::Text, Unset("mail, 1000=filter"), Restart;
-    /// The groups whose members may call procedures on a `call+unix` listener, as in `allow_uid`;
-    /// what counts are the groups that the calling program runs with, the supplementary ones
-    /// included.
+    /// The groups whose members may call procedures on a `call+unix` listener, as in `allow_uid`.
+    /// The groups of the calling program count, including the supplementary ones.
     allow_gid: Option<String> = Kind::Text, Unset("mail"), Restart;
-    /// What mail servers ask on a `milter` or `policy` listener: a procedure with its arguments, as
-    /// one would give them to `stentor-call`.
+    /// The procedure that mail servers ask on a `milter` or `policy` listener, with its arguments
+    /// as for `stentor-call`.
     procedure: Option<String> = Kind::Text, Unset("/sizecheck -max 10000000"), Restart;
-    /// The server that MQTT 5 clients of this listener are told to use instead.
+    /// The server that MQTT 5 clients of this listener should use instead.
     server_reference: Option<String> = Kind::Text, Unset("other.example:1883"), NewConnections;
 }
 
 section! {
     /// What happens to messages for a client that does not keep up. The first entry whose filter
-    /// matches a topic decides; topics that none matches follow the defaults below.
+    /// matches a topic decides. Topics that no entry matches follow the defaults below.
     Policy = "policy", repeated: true;
 
     /// The topics.
@@ -475,23 +475,23 @@ section! {
     qos0: Overflow = Kind::Choice(Overflow::NAMES), Default("drop-newest"), Live;
     /// What happens to a message with QoS 1 or 2.
     qos1: Overflow = Kind::Choice(Overflow::NAMES), Default("disconnect"), Live;
-    /// How many messages of one topic each client gets in a second, at most: always the newest,
-    /// and never without the last; 0 turns the limit off.
+    /// The highest number of messages of one topic that each client receives in a second. It
+    /// receives the newest ones, and always the last one; 0 turns the limit off.
     max_rate: u32 = count(0, 1_000_000), Default("0"), Live;
-    /// Which messages are kept for late subscribers.
+    /// Which messages the server keeps for late subscribers.
     keep: Keeping = Kind::Choice(Keeping::NAMES), Default("retained"), Live;
-    /// Tells MQTT 5 subscribers the number of each message that is kept, in the user properties
-    /// `seq` and `epoch`, and in `conflated` how many newer ones replaced.
+    /// Adds user properties to each kept message for MQTT 5 subscribers: `seq` and `epoch` number
+    /// it, and `conflated` is the number of older messages that it replaces.
     sequence: bool = Kind::Flag, Default("false"), Live;
 }
 
 section! {
-    /// Where users, roles and zones are kept, and how rights are taken; `stentor user --help` says
-    /// how to change them.
+    /// Where users, roles and zones are kept, and how rights are applied; `stentor user --help`
+    /// says how to change them.
     Auth = "auth", repeated: false;
 
-    /// The database of the server's own records, whose tables it makes itself. Not given, an SQLite
-    /// file `auth.db` in the data folder. Relative paths start at the data folder.
+    /// The database of the server's own records. The server makes its tables itself. Not given, an
+    /// SQLite file `auth.db` in the data folder. Relative paths start at the data folder.
     database: Option<String> = Kind::Place {
         password: "auth.password",
     }, Unset("postgres://stentor@db.example/stentor"), Restart;
@@ -499,8 +499,8 @@ section! {
     password: Option<Secret> = Kind::Password, Unset("PASSWORD"), Restart;
     /// A file whose first line is the password for the database, instead of `password`.
     password_file: Option<PathBuf> = Kind::Path, Unset("/run/credentials/database"), Restart;
-    /// Users that somebody else keeps, and that the server only reads, beside its own: mosquitto's
-    /// password file (`mosquitto:PATH`), or tables that are asked with `query`.
+    /// Users that others keep, and that the server only reads, beside its own: mosquitto's password
+    /// file (`mosquitto:PATH`), or tables that it asks with `query`.
     source: Option<String> = Kind::Place {
         password: "auth.source_password",
     }, Unset("mysql://reader@db.example/shop"), Restart;
@@ -508,9 +508,9 @@ section! {
     source_password: Option<Secret> = Kind::Password, Unset("PASSWORD"), Restart;
     /// A file whose first line is the password for the database in `source`.
     source_password_file: Option<PathBuf> = Kind::Path, Unset("/run/credentials/source"), Restart;
-    /// How users are found in `source`; `(?)` stands for the list of names. Columns for roles
-    /// (separated by commas or white space), zone and disabled may be missing, unless `column_…`
-    /// gives them other names.
+    /// How the server finds users in `source`; `(?)` stands for the list of names. Columns for
+    /// roles (separated by commas or white space), zone and disabled may be missing, unless
+    /// `column_…` gives them other names.
     query: Option<String> = Kind::Text,
         Unset("SELECT name, password FROM account WHERE name IN (?)"), Restart;
     /// The column of the query with the name.
@@ -519,55 +519,56 @@ section! {
     column_password: String = Kind::Text, Default("password"), Restart;
     /// The column of the query with the roles.
     column_roles: String = Kind::Text, Default("roles"), Restart;
-    /// The column of the query that says whether the user may not log in: a number other than 0,
-    /// `t`, `true`, `y`, `yes`, `on` or a date says so; 0, `f`, `false`, `n`, `no`, `off`, an empty
-    /// text or NULL that it may. What is none of these keeps the user out, and the log names it.
+    /// The column of the query that says whether the user is disabled. A number other than 0, `t`,
+    /// `true`, `y`, `yes`, `on` or a date disables the user. 0, `f`, `false`, `n`, `no`, `off`, an
+    /// empty text or NULL does not. A user with any other value is refused, and the log names it.
     column_disabled: String = Kind::Text, Default("disabled"), Restart;
-    /// The column of the query with the zone, which has to be there: `stentor zone add`.
+    /// The column of the query with the zone, which has to exist: `stentor zone add`.
     column_zone: String = Kind::Text, Default("zone"), Restart;
-    /// The role of users from `source` who have none there.
+    /// The role of users from `source` that have no role there.
     role: String = Kind::Name, Default("member"), Restart;
-    /// How often users who are in use, roles and zones are read again, so that changes made
-    /// directly in the database hold for live connections too. `stentor auth refresh` does it now.
+    /// How often the server reads users who are in use, roles and zones again, so that direct
+    /// changes in the database take effect for live connections. `stentor auth refresh` does it
+    /// now.
     refresh: Duration = seconds(1, 86_400), Default("30s"), Restart;
-    /// How long the database may take for an answer before it counts as gone.
+    /// How long the database may take for an answer before it counts as unavailable.
     timeout: Duration = Kind::Duration {
         min: Duration::from_millis(100), max: Duration::from_secs(60), never: false,
     }, Default("5s"), Restart;
-    /// What happens to a subscription of which the client may receive only a part: `filtered`
-    /// accepts it and delivers that part, `strict` refuses it. One of which the client may receive
-    /// nothing is always refused.
+    /// What happens to a subscription if the client may receive only a part of it: `filtered`
+    /// accepts it and delivers that part, `strict` refuses it. If the client may receive nothing of
+    /// it, it is always refused.
     subscribe: Subscribing = Kind::Choice(Subscribing::NAMES), Default("filtered"), Live;
     /// Which client ids a user may connect with; others are refused (0x85, in MQTT 3 return code
-    /// 2). `none`: any, and whoever comes with the client id of a connection in the same zone ends
-    /// that, another user's too. `user-prefix`: the user's name, and what begins with it and `-`,
-    /// `/`, `:` or `.`. `owner`: any that no other user of the zone is connected with or has a
-    /// session with. What this means for clients without a name stands in docs/rights.md.
+    /// 2). `none`: any; a client with the client id of a connection in the same zone ends that
+    /// connection, also of another user. `user-prefix`: the user's name, and the name followed by
+    /// `-`, `/`, `:` or `.` and anything. `owner`: any that no other user of the zone is connected
+    /// with or has a session with. docs/rights.md says what this means for clients without a name.
     client_id_binding: ClientIds = Kind::Choice(ClientIds::NAMES), Default("none"), NewConnections;
-    /// What new passwords are stored as; older and weaker hashes are replaced at the next login.
+    /// The hash function of new passwords; older and weaker hashes are replaced at the next login.
     password_hash: PasswordFunction = Kind::Choice(PasswordFunction::NAMES), Default("argon2id"),
         Live;
-    /// How long a verified password is remembered in memory, under a key that dies with the server,
+    /// How long a verified password is remembered in memory, under a key that ends with the server,
     /// so that a mass reconnect costs no hashing; `0s` turns it off.
     remember: Duration = seconds(0, 604_800), Default("10m"), Live;
     /// Whether wrong passwords and tokens slow down the account at that address, the address, and
-    /// the account. Addresses from which an account has logged in lately are never slowed by
-    /// others. A JSON web token that holds never waits; one that does not counts against the user
-    /// that it names at that address, or, if its signature is wrong, against the address, apart
-    /// from passwords.
+    /// the account. Failures of others never slow addresses from which an account has logged in
+    /// lately. A valid JSON web token never waits. An invalid one counts against the user that it
+    /// names at that address. If its signature is wrong, it counts against the address, apart from
+    /// passwords.
     slow_failures: bool = Kind::Flag, Default("true"), Live;
-    /// Logins that may wait for the database; one more is told that the server is busy.
+    /// Logins that may wait for the database; above that, a client gets "server busy".
     queue: u32 = count(1, 1_000_000), Default("20000"), Restart;
 }
 
 section! {
-    /// Whose JSON web tokens let clients in: as their password, or by the MQTT 5 authentication
-    /// method `JWT`. A connection ends with its token unless it is renewed by AUTH. The claim
-    /// `roles` lists names of roles, which stand in the place of those that the user has in the
-    /// database; `rights` adds rules like `allow publish sensors/{user}/#`.
+    /// Issuers whose JSON web tokens let clients in: as their password, or by the MQTT 5
+    /// authentication method `JWT`. A connection ends with its token unless AUTH renews it. The
+    /// claim `roles` lists names of roles, which replace those of the user in the database;
+    /// `rights` adds rules like `allow publish sensors/{user}/#`.
     Jwt = "jwt", repeated: true;
 
-    /// What the claim `iss` must be; not given, anything.
+    /// The required value of the claim `iss`; not given, any value.
     issuer: Option<String> = Kind::Text, Unset("https://id.example.org"), Live;
     /// One of these must be in the claim `aud`. With `audience = []`, a token must not have that
     /// claim.
@@ -576,26 +577,27 @@ section! {
     /// The file is read again on every reload.
     key_file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/issuer.pem"), Live;
     /// A JSON Web Key Set with the keys of the signatures, instead of `key_file`. A token that does
-    /// not name its key by `kid` is tried with 16 of them at most.
+    /// not name its key by `kid` is tried with up to 16 of them.
     jwks_file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/issuer-keys.json"), Live;
-    /// The algorithms that tokens may be signed with; without any, all that the keys are made for,
-    /// but never HS256, HS384 or HS512.
+    /// The algorithms that tokens may be signed with. Without any, all algorithms that the keys are
+    /// made for, but never HS256, HS384 or HS512.
     algorithms: Vec<String> = Kind::Texts, Default(""), Live;
-    /// How much the clocks may differ when a token is shown; a connection ends with its token.
+    /// How much the clocks may differ when a client shows a token; a connection ends with its
+    /// token.
     leeway: Duration = seconds(0, 3_600), Default("30s"), Live;
-    /// The claim that is the user's name, which is one as `stentor user add` takes it: without
-    /// `/ + # $`.
+    /// The claim with the user's name, which must be valid for `stentor user add`: without `/ + #
+    /// $`.
     user_claim: String = Kind::Text, Default("sub"), Live;
-    /// The zone of all users of this issuer; not given, the claim `zone`, which has to be there
-    /// (`stentor zone add`), or `default`.
+    /// The zone of all users of this issuer. Not given, the claim `zone` names it, and it has to
+    /// exist (`stentor zone add`); without the claim it is `default`.
     zone: Option<String> = Kind::Name, Unset("game"), Live;
-    /// Lets only those users of this issuer in who are in the database as well.
+    /// Lets only those users of this issuer in that are also in the database.
     known_users: bool = Kind::Flag, Default("false"), Live;
 }
 
 section! {
-    /// Users of the configuration, who go before all others of the same name. Users that change
-    /// belong into the database.
+    /// Users of the configuration, who take precedence over all others of the same name. Keep users
+    /// that change in the database.
     User = "user", repeated: true;
 
     /// The login name.

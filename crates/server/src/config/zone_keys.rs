@@ -24,33 +24,34 @@ choice! {
 }
 
 section! {
-    /// Zones: isolated applications with users, topics and rooms of their own. One that is not
-    /// named here behaves by these defaults.
+    /// Zones: isolated applications with their own users, topics and rooms. A zone that is not
+    /// named here has these defaults.
     Zone = "zone", repeated: true;
 
-    /// The zone; logins that name none are of the zone `default`.
+    /// The zone; logins without a zone belong to the zone `default`.
     name: String = Kind::Name, Required("game"), Live;
-    /// Connections of all its users at a time; 0 leaves it to `stentor zone add --connections`.
+    /// Simultaneous connections of all its users; with 0, `stentor zone add --connections` decides.
     connections: u32 = count(0, 10_000_000), Default("0"), NewConnections;
-    /// What happens when a user logs in who is connected already: `allow` lets both stay, `refuse`
-    /// refuses the newcomer unless it takes its own session over, `replace` disconnects who was
-    /// there.
+    /// What happens when a connected user logs in again: `allow` lets both stay, `refuse` refuses
+    /// the new connection unless it takes its own session over, `replace` disconnects the existing
+    /// one.
     second_login: SecondLogin = Kind::Choice(SecondLogin::NAMES), Default("allow"),
         NewConnections;
-    /// Connections of one user at a time under `second_login = "allow"`; 0 turns the limit off.
+    /// Simultaneous connections of one user with `second_login = "allow"`; 0 turns the limit off.
     user_connections: u32 = count(0, 1_000_000), Default("0"), NewConnections;
-    /// Lets clients in that log in as `guest` without a password: each gets a name `guest/RANDOM`
+    /// Lets clients in that log in as `guest` without a password. Each gets a name `guest/RANDOM`
     /// and the role `guest`.
     guests: bool = Kind::Flag, Default("false"), NewConnections;
-    /// Guests that come in per second.
+    /// Guests that may log in per second.
     guest_rate: u32 = count(1, 1_000_000), Default("10"), Live;
-    /// Whether users make rooms, by joining one that does not exist or by command.
+    /// Whether users may make rooms, by joining one that does not exist or by command.
     user_rooms: bool = Kind::Flag, Default("true"), Live;
-    /// Rooms that there may be.
+    /// The highest number of rooms.
     rooms: u32 = count(1, 1_000_000), Default("100000"), Live;
     /// Rooms that one user may own.
     rooms_per_user: u32 = count(1, 1_000_000), Default("100"), Live;
-    /// Bytes that all its rooms may hold in memory: properties, and the messages that they keep.
+    /// Bytes that all its rooms may hold in memory: properties, and the messages of their
+    /// histories.
     room_bytes: u64 = bytes(MIB, 64 * GIB), Default("256MiB"), Live;
     /// Members of a new room, unless its maker says otherwise; 0 for no limit.
     room_capacity: u32 = count(0, 10_000_000), Default("0"), Live;
@@ -75,48 +76,48 @@ choice! {
 }
 
 section! {
-    /// Your own code in Luau that sees, changes and refuses what clients do
-    /// ([adaptors.md](adaptors.md)). Several are asked in this order: those of the server, of the
-    /// zone, of the room. A changed file is taken over by itself.
+    /// Your own code in Luau that receives, changes and refuses the actions of clients
+    /// ([adaptors.md](adaptors.md)). Adaptors of the server are asked first, then those of the
+    /// zone, then those of the room. The server takes over a changed file by itself.
     Adaptor = "adaptor", repeated: true;
 
     /// The script.
     file: PathBuf = Kind::Path, Required("/etc/stentor/moderate.luau"), Live;
-    /// The zone that it is for; not given, all.
+    /// The zone of the adaptor; not given, all zones.
     zone: Option<String> = Kind::Name, Unset("game"), Live;
-    /// The room that it is for; not given, all, and what is in none.
+    /// The room of the adaptor; not given, all rooms, and everything outside rooms.
     room: Option<String> = Kind::Name, Unset("tea"), Live;
-    /// The memory of its machine.
+    /// The memory of its virtual machine.
     memory: u64 = bytes(MIB, GIB), Default("16MiB"), Live;
-    /// How long one run of a hook may take, waiting aside; it is stopped then.
+    /// How long one run of a hook may compute before it is stopped; waiting does not count.
     time: Duration = Kind::Duration {
         min: Duration::from_millis(1), max: Duration::from_secs(10), never: false,
     }, Default("50ms"), Live;
-    /// How long a hook may take in all.
+    /// How long a hook may take in all, waiting included.
     deadline: Duration = Kind::Duration {
         min: Duration::from_millis(100), max: Duration::from_secs(60), never: false,
     }, Default("5s"), Live;
     /// The hosts that it may call by HTTP or HTTPS, each `HOST` or `HOST:PORT`.
     http: Vec<String> = Kind::Texts, Default(""), Live;
-    /// What its hooks publish, send and ask for in one second, all together: messages, commands,
-    /// calls and HTTP requests. More than that is an error in the script.
+    /// The messages, commands, calls and HTTP requests of its hooks in one second, all together.
+    /// More than that is an error in the script.
     rate: u32 = count(1, 1_000_000), Default("20000"), Live;
-    /// What a deed comes to when the hook that judges it fails.
+    /// What happens to an action when the hook that judges it fails.
     on_error: OnTrouble = Kind::Choice(OnTrouble::NAMES), Default("deny"), Live;
 }
 
 section! {
-    /// Rooms that are there from the start and stay when they are empty. Every zone has the room
-    /// `lobby`, which can be given options here.
+    /// Rooms that exist from the start and stay when they are empty. Every zone has the room
+    /// `lobby`, whose options you can set here.
     Room = "room", repeated: true;
 
     /// The zone of the room.
     zone: String = Kind::Name, Default("default"), Live;
     /// The room.
     name: String = Kind::Name, Required("tea"), Live;
-    /// Members that it may have; 0 for no limit.
+    /// The highest number of members; 0 for no limit.
     capacity: u32 = count(0, 10_000_000), Default("0"), Live;
-    /// Lets nobody in but administrators.
+    /// Lets only administrators in.
     locked: bool = Kind::Flag, Default("false"), Live;
     /// How long the place of a lost connection is kept.
     grace: Duration = seconds(0, 86_400), Default("30s"), Live;
