@@ -19,6 +19,9 @@ pub(crate) struct Sentence {
     pub(crate) text: String,
 }
 
+/// The comment above a paragraph or a table that has bad English on purpose, as an example.
+const EXAMPLES: &str = "<!-- not English -->";
+
 /// What stands for a code span: a name counts as one word, and no rule about words applies in it.
 const CODE: &str = "`…`";
 
@@ -37,17 +40,24 @@ impl Sentence {
     }
 }
 
-/// All sentences of a page in their order. Fenced blocks, comments and link definitions have none.
+/// All sentences of a page in their order. Fenced blocks, comments, link definitions and what is
+/// below [`EXAMPLES`] have none.
 pub(crate) fn sentences(page: &str) -> Vec<Sentence> {
     let mut reader = Reader::default();
     let mut is_code = false;
     let mut is_comment = false;
+    let mut is_example = false;
     for (index, line) in page.lines().enumerate() {
         let line = line.trim();
         if line.starts_with("```") {
             reader.end();
             is_code = !is_code;
         } else if is_code {
+        } else if is_example {
+            is_example = !line.is_empty();
+        } else if line == EXAMPLES {
+            reader.end();
+            is_example = true;
         } else if is_comment || line.starts_with("<!--") {
             reader.end();
             is_comment = !line.contains("-->");
@@ -226,6 +236,16 @@ mod tests {
             found,
             [(6, Place::Running, "See the page and `…`.".to_owned())]
         );
+    }
+
+    #[test]
+    fn examples_of_bad_english_are_left_out() {
+        let page = "One.\n<!-- not English -->\n| it is no file |\n| bad |\n\nTwo.\n";
+        let found: Vec<String> = sentences(page)
+            .into_iter()
+            .map(|sentence| sentence.text)
+            .collect();
+        assert_eq!(found, ["One.", "Two."]);
     }
 
     #[test]

@@ -100,7 +100,9 @@ pub(crate) fn report(tree: &Tree, paths: &[&str]) -> String {
 /// the summary has their titles.
 fn is_page(path: &str) -> bool {
     let is_record = path.starts_with("docs/decisions/") || path == "docs/SUMMARY.md";
-    matches!(path, "README.md" | "ARCHITECTURE.md") || (path.starts_with("docs/") && !is_record)
+    let is_front = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].contains(&path);
+    let is_crate = path.starts_with("crates/") && path.ends_with("/README.md");
+    is_front || is_crate || (path.starts_with("docs/") && !is_record)
 }
 
 fn page(path: &str, text: &str) -> Vec<Finding> {
