@@ -30,14 +30,14 @@ impl Sentence {
     pub(crate) fn words(&self) -> Vec<String> {
         let words = self.text.split_whitespace();
         let is_word = |word: &&str| word.contains(char::is_alphanumeric) || word.contains(CODE);
-        words
-            .filter(is_word)
-            .map(|word| {
-                let is_mark = |c: char| !c.is_alphanumeric() && c != '`' && c != '…';
-                word.trim_matches(is_mark).to_lowercase()
-            })
-            .collect()
+        words.filter(is_word).map(bare).collect()
     }
+}
+
+/// A word in lower case, without the punctuation around it.
+pub(crate) fn bare(word: &str) -> String {
+    let is_mark = |c: char| !c.is_alphanumeric() && c != '`' && c != '…';
+    word.trim_matches(is_mark).to_lowercase()
 }
 
 /// All sentences of a page in their order. Fenced blocks, comments, link definitions and what is

@@ -1,6 +1,6 @@
 //! The rules of CONTRIBUTING about plain English, as far as a machine can check them.
 
-use super::{Finding, list};
+use super::{Finding, list, phrases};
 use crate::prose::{Place, Sentence, sentences};
 use crate::tree::Tree;
 
@@ -17,7 +17,7 @@ const AVERAGE_MAX: usize = 20;
 const SENTENCES_MIN: usize = 8;
 
 /// Phrases that are not English, are pictures, or have a standard word, each with what to write.
-const PHRASES: &[(&str, &str)] = &[
+pub(super) const PHRASES: &[(&str, &str)] = &[
     ("is no", "is not a"),
     ("are no", "are not"),
     ("was no", "was not a"),
@@ -52,7 +52,7 @@ const PHRASES: &[(&str, &str)] = &[
 ];
 
 /// A statement does not begin with these: its subject has a name.
-const OPENINGS: &[&str] = &["who", "whom", "whose"];
+pub(super) const OPENINGS: &[&str] = &["who", "whom", "whose"];
 
 /// Checks the pages that have been edited, and that the list of the others is right.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -93,6 +93,7 @@ pub(crate) fn report(tree: &Tree, paths: &[&str]) -> String {
         }
     }
     lines.extend(details);
+    lines.extend(phrases::report(tree, paths));
     lines.join("\n")
 }
 
@@ -158,7 +159,7 @@ fn faults(sentence: &Sentence) -> Vec<String> {
 }
 
 /// Whether the words hold the phrase, other than where it is English.
-fn has(words: &[String], phrase: &str) -> bool {
+pub(super) fn has(words: &[String], phrase: &str) -> bool {
     let phrase: Vec<&str> = phrase.split(' ').collect();
     let is_negation = phrase.last() == Some(&"no");
     words.windows(phrase.len()).enumerate().any(|(at, window)| {

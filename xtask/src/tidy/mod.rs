@@ -6,6 +6,7 @@ pub(crate) mod english;
 pub(crate) mod layers;
 mod links;
 mod outputs;
+mod phrases;
 mod registries;
 mod requirements;
 mod sizes;
@@ -74,6 +75,7 @@ const CHECKS: &[Check] = &[
     tour::check,
     book::check,
     english::check,
+    phrases::check,
 ];
 
 /// Runs all checks and prints what they find.
