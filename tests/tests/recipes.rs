@@ -186,6 +186,40 @@ fn a_snapshot_is_complete_in_both_languages() {
     }
 }
 
+/// A recipe whose client is not let in, or may not do what it is about, says so and ends.
+#[test]
+fn a_client_that_is_refused_says_so_and_ends() {
+    let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
+    let server = Plan::new().config(config).start();
+    for page in ["snapshots.md", "game-logic.md", "reason-strings.md"] {
+        for language in ["js", "python"] {
+            // Nobody has the user that the page names, or any.
+            let told = process::run(&mut script(page, language, &server)).to_string();
+            assert!(told.contains("not let in:"), "{page} {language}: {told}");
+        }
+    }
+    write(server.folder(), "password", "secret\n");
+    let password = server.folder().join("password");
+    let password = password.to_str().expect("a path of ASCII");
+    let role = ["role", "add", "little", "--rule", "allow both little/#"];
+    server.control(&role).success();
+    let judge = [
+        "user",
+        "add",
+        "judge",
+        "--role",
+        "little",
+        "--password-file",
+    ];
+    server
+        .control(&[&judge[..], &[password]].concat())
+        .success();
+    for language in ["js", "python"] {
+        let told = process::run(&mut script("game-logic.md", language, &server)).to_string();
+        assert!(told.contains("may not serve:"), "{language}: {told}");
+    }
+}
+
 #[test]
 fn a_small_mosquitto_is_a_bridge() {
     let listener = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";

@@ -1,5 +1,6 @@
 //! The command line of `stentor bench`.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand};
@@ -21,6 +22,7 @@ use crate::scenario::private::PrivateArgs;
 use crate::scenario::recover::RecoverArgs;
 use crate::scenario::slow::SlowArgs;
 use crate::scenario::subscribe::SubscribeArgs;
+use crate::stamp::STAMP_LEN;
 use crate::suite::SuiteArgs;
 use crate::target::{Against, Subject, Transport, address};
 use crate::wire::Version;
@@ -367,9 +369,18 @@ pub(crate) fn threads(text: &str) -> Result<usize, String> {
     within(text, 1, 1_024)
 }
 
-/// Reads the bytes of a message. As servers come, many take packets of 1 MiB at most.
+/// The bytes of a message: there has to be room for its stamp, and as servers come, many take
+/// packets of 1 MiB at most.
+const PAYLOAD_BYTES: RangeInclusive<usize> = STAMP_LEN..=1_000_000;
+
+/// Reads the bytes of a message.
 pub(crate) fn payload_bytes(text: &str) -> Result<usize, String> {
-    within(text, 0, 1_000_000)
+    let (least, most) = (*PAYLOAD_BYTES.start(), *PAYLOAD_BYTES.end());
+    within(text, least, most).map_err(|_| {
+        format!(
+            "a number of bytes from {least} to {most}: each message carries its number and time"
+        )
+    })
 }
 
 fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {

@@ -19,7 +19,6 @@ use crate::args::Common;
 use crate::clock::now_ns;
 use crate::error::BenchError;
 use crate::report::number::grouped;
-use crate::stamp::STAMP_LEN;
 use crate::workload::Workload;
 
 /// A command that measures: its options say which workloads, and where and how often.
@@ -42,15 +41,6 @@ pub(crate) trait Scenario {
     fn shards(&self) -> Option<u16> {
         None
     }
-}
-
-/// Refuses payloads that have no room for a stamp.
-fn check_payload(payload: usize) -> Result<(), BenchError> {
-    if payload < STAMP_LEN {
-        let text = format!("--payload must be at least {STAMP_LEN}: each message is stamped");
-        return Err(BenchError::usage(text));
-    }
-    Ok(())
 }
 
 /// A preset as titles name it: what is not the published load is only like it, and nothing that was

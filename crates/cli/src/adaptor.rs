@@ -11,11 +11,19 @@ use crate::admin::now_secs;
 use crate::admin::table::{Table, duration, plain};
 use crate::failure::Failure;
 use crate::output::print;
-use crate::scripts;
+use crate::scripts::{self, Check, New, Template};
 use crate::which::Which;
 
 /// The file with type definitions for editors.
 const TYPES_FILE: &str = "stentor.d.luau";
+
+/// What a new adaptor is.
+const TEMPLATES: Template = Template {
+    command: "adaptor",
+    what: "an adaptor",
+    example: "greet",
+    files: &[("luau", TEMPLATE), ("test.luau", TEMPLATE_TEST)],
+};
 
 /// What `--help` says.
 pub(crate) const HELP: &str = "\
@@ -41,21 +49,9 @@ pub(crate) struct Adaptor {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write a new adaptor, its tests, and type definitions for editors
-    New {
-        /// Name of the adaptor, of letters, digits, - and _
-        name: String,
-        /// Folder to write to
-        #[arg(long, value_name = "DIR", default_value = ".")]
-        dir: PathBuf,
-    },
+    New(New),
     /// Compile a file and run its own test, as the server does before it uses it
-    Check {
-        /// The file
-        file: PathBuf,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Check(Check),
     /// Run the tests of a file
     Test {
         /// The file
@@ -87,8 +83,8 @@ enum Command {
 impl Adaptor {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
-            Command::New { name, dir } => new(&name, &dir),
-            Command::Check { file, json } => {
+            Command::New(new) => make(&new),
+            Command::Check(Check { file, json }) => {
                 let hooks = check(&file).map_err(Failure::new)?;
                 let shown = file.display();
                 print(&if json {
@@ -171,12 +167,10 @@ fn show(which: &Which, answer: &Value, last: impl Fn(&Value) -> String) -> Resul
     print(table.render())
 }
 
-fn new(name: &str, dir: &Path) -> Result<(), Failure> {
-    scripts::check_name(name, "an adaptor", "greet")?;
-    scripts::write(dir, &format!("{name}.luau"), TEMPLATE)?;
-    scripts::write(dir, &format!("{name}.test.luau"), TEMPLATE_TEST)?;
-    if !dir.join(TYPES_FILE).exists() {
-        scripts::write(dir, TYPES_FILE, TYPES)?;
+fn make(new: &New) -> Result<(), Failure> {
+    new.write(&TEMPLATES)?;
+    if !new.dir.join(TYPES_FILE).exists() {
+        scripts::write(&new.dir, TYPES_FILE, TYPES)?;
     }
     Ok(())
 }

@@ -9,13 +9,21 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use stentor_auth::counted;
 use stentor_procedure::{
-    Answer, Call, Caller, Change, Content, Envelope, Format, MESSAGE, Message, Outcome, Registry,
-    SCRIPT, Settings,
+    Answer, Call, Caller, Change, Content, Envelope, Format, Lack, MESSAGE, Message, Outcome,
+    Procedure as StoredProcedure, Registry, SCRIPT, Settings,
 };
 
 use crate::failure::Failure;
 use crate::output::print;
-use crate::scripts;
+use crate::scripts::{Check, New, Template};
+
+/// What a new procedure is.
+const TEMPLATES: Template = Template {
+    command: "procedure",
+    what: "a procedure",
+    example: "lotteries",
+    files: &[("luau", SCRIPT), ("eml", MESSAGE)],
+};
 
 /// What `--help` says.
 pub(crate) const HELP: &str = "\
@@ -38,21 +46,9 @@ pub(crate) struct Procedure {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write a new script, and a message to test it with
-    New {
-        /// Name of the procedure, of letters, digits, - and _
-        name: String,
-        /// Folder to write to
-        #[arg(long, value_name = "DIR", default_value = ".")]
-        dir: PathBuf,
-    },
-    /// Check the manifest, compile a script and run its own test, as the server does
-    Check {
-        /// The file
-        file: PathBuf,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    New(New),
+    /// Check the manifest and what the script uses by it, compile it and run its own test
+    Check(Check),
     /// Check a file, and ask it about a message
     Test(Box<Test>),
 }
@@ -96,12 +92,8 @@ fn verdicts() -> PossibleValuesParser {
 impl Procedure {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
-            Command::New { name, dir } => {
-                scripts::check_name(&name, "a procedure", "lotteries")?;
-                scripts::write(&dir, &format!("{name}.luau"), SCRIPT)?;
-                scripts::write(&dir, &format!("{name}.eml"), MESSAGE)
-            }
-            Command::Check { file, json } => check(&file, json),
+            Command::New(new) => new.write(&TEMPLATES),
+            Command::Check(Check { file, json }) => check(&file, json),
             Command::Test(test) => test.run(),
         }
     }
@@ -121,10 +113,8 @@ fn check(file: &Path, as_json: bool) -> Result<(), Failure> {
     let procedure = registry()?.load_file(file).map_err(Failure::new)?;
     let manifest = procedure.manifest();
     let needs = format!("{:?}", manifest.needs).to_lowercase();
-    let grants = manifest.grants.iter();
-    let grants: Vec<String> = grants
-        .map(|one| format!("{one:?}").to_lowercase())
-        .collect();
+    let grants: Vec<&str> = manifest.grants.iter().map(|grant| grant.name()).collect();
+    let warnings = missing_grants(&procedure, file)?;
     let (kind, shown) = (manifest.kind.name(), file.display().to_string());
     print(&if as_json {
         let told = json!({
@@ -134,6 +124,7 @@ fn check(file: &Path, as_json: bool) -> Result<(), Failure> {
             "version": manifest.version,
             "needs": needs,
             "grants": grants,
+            "warnings": warnings,
         });
         format!("{told}\n")
     } else {
@@ -142,10 +133,40 @@ fn check(file: &Path, as_json: bool) -> Result<(), Failure> {
             some => format!("the grants {}", some.join(", ")),
         };
         let (name, version) = (procedure.name(), &manifest.version);
+        let warnings: String = warnings
+            .iter()
+            .map(|one| format!("warning: {one}\n"))
+            .collect();
         format!(
-            "{shown}: good: /{name}, version {version}, of kind {kind}, sees {needs}, has {grants}\n"
+            "{shown}: good: /{name}, version {version}, of kind {kind}, sees {needs}, has \
+             {grants}\n{warnings}"
         )
     })
+}
+
+/// What a script may use without a grant, as warnings.
+///
+/// # Errors
+/// When it uses something for certain.
+fn missing_grants(procedure: &StoredProcedure, file: &Path) -> Result<Vec<String>, Failure> {
+    let lacks = procedure.lacks();
+    let (certain, perhaps): (Vec<Lack>, Vec<Lack>) =
+        lacks.into_iter().partition(|lack| lack.is_certain);
+    let file = file.display();
+    let told = |lacks: &[Lack], uses: &str, hint: &str| -> Vec<String> {
+        let mut told = Vec::from_iter(lacks.iter().map(|Lack { line, grant, .. }| {
+            let module = grant.name();
+            format!("{file}:{line}: the script {uses} `{module}`, which is not granted")
+        }));
+        if let Some(last) = told.last_mut() {
+            *last += &format!("; {hint}{}", procedure.remedy(lacks));
+        }
+        told
+    };
+    if certain.is_empty() {
+        return Ok(told(&perhaps, "may use", "if it is to, "));
+    }
+    Err(Failure::new(told(&certain, "uses", "").join("\n")))
 }
 
 impl Test {
@@ -184,7 +205,7 @@ impl Test {
     }
 
     /// The call of a user who may make it.
-    fn call(&self, procedure: &stentor_procedure::Procedure, message: Message) -> Call {
+    fn call(&self, procedure: &StoredProcedure, message: Message) -> Call {
         let users = procedure.manifest().allow_users.as_deref();
         let user = users
             .and_then(<[String]>::first)

@@ -10,10 +10,12 @@ use stentor_call_protocol::limits::VERSION_BYTES_MAX;
 
 use crate::net::http::Url;
 
+mod mistakes;
+
+use mistakes::{parse, with_line};
+
 /// The zone that is meant where none is named.
 pub(crate) const DEFAULT_ZONE: &str = "default";
-/// Characters of a line that a message shows.
-const SHOWN_MAX: usize = 80;
 /// The longest name of a zone.
 const ZONE_BYTES_MAX: usize = 255;
 /// What no name of a zone has in it.
@@ -59,6 +61,23 @@ pub enum Grant {
     Http,
     /// Send mail by the relay that the server is configured with.
     Mail,
+}
+
+impl Grant {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Store, Self::Log, Self::Dns, Self::Http, Self::Mail];
+
+    /// Its name in a manifest, which is also that of what a script finds by it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Log => "log",
+            Self::Dns => "dns",
+            Self::Http => "http",
+            Self::Mail => "mail",
+        }
+    }
 }
 
 /// How a procedure is run.
@@ -217,7 +236,7 @@ impl Manifest {
         }
         let comment = trimmed.strip_prefix("--[[").map(str::trim_start);
         let inner = comment.and_then(|comment| comment.strip_prefix("procedure"));
-        let (keys, toml, line) = match inner {
+        let (keys, toml, line): (Keys, _, _) = match inner {
             Some(inner) if inner.starts_with(char::is_whitespace) => {
                 let Some((toml, _)) = inner.split_once("]]") else {
                     return Err(ManifestError(
@@ -359,63 +378,6 @@ fn tenths(score: f64) -> Result<i64, ManifestError> {
         Err(ManifestError(format!(
             "reject_score = {score}: it is -1000 to 1000"
         )))
-    }
-}
-
-fn parse(text: &str, first_line: usize) -> Result<Keys, ManifestError> {
-    toml::from_str(text).map_err(|error| {
-        let before = error.span().map_or(0, |span| span.start.min(text.len()));
-        let before = text.get(..before).unwrap_or_default().matches('\n').count();
-        // A closing quotation mark that is missing is found at the end.
-        let written = text.lines().nth(before).unwrap_or_default().trim();
-        let shown = match written.char_indices().nth(SHOWN_MAX) {
-            _ if written.is_empty() => String::new(),
-            None => format!("{written}: "),
-            Some((end, _)) => format!("{}…: ", &written[..end]),
-        };
-        let reason = error.message().trim().replace('\n', ", ");
-        let reason = unknown_key(&reason).unwrap_or(reason);
-        let remedy = if reason.ends_with("expected a string") {
-            "; put the value into quotation marks"
-        } else {
-            ""
-        };
-        let line = first_line + before;
-        ManifestError(format!("line {line}: {shown}{reason}{remedy}"))
-    })
-}
-
-/// What is said of a key that does not exist, instead of a list of all that do.
-fn unknown_key(reason: &str) -> Option<String> {
-    let mut quoted = reason.strip_prefix("unknown field ")?.split('`').skip(1);
-    let word = quoted.next()?;
-    // Between them stand commas.
-    let known = quoted.skip(1).step_by(2);
-    let far = |known: &str| strsim::osa_distance(word, known);
-    let reach = (word.chars().count() / 3).clamp(1, 4);
-    let near = known.map(|known| (far(known), known)).min();
-    let remedy = match near.filter(|(far, _)| *far <= reach) {
-        Some((_, known)) => format!("did you mean `{known}`?"),
-        None => "docs/procedures.md lists all keys".to_owned(),
-    };
-    Some(format!("there is no key `{word}`; {remedy}"))
-}
-
-/// The line at which a mistake stands that was found by its meaning: such an error begins with its
-/// key.
-fn with_line(error: ManifestError, text: &str, first_line: usize) -> ManifestError {
-    let is_key = |c: char| c.is_ascii_lowercase() || c == '_';
-    let message = error.0.trim_start_matches('`');
-    let key = &message[..message.find(|c| !is_key(c)).unwrap_or(message.len())];
-    let stands = |line: &str| {
-        let rest = line.trim_start().strip_prefix(key);
-        rest.is_some_and(|rest| rest.trim_start().starts_with('='))
-    };
-    match text.lines().position(stands) {
-        Some(at) if !key.is_empty() => {
-            ManifestError(format!("line {}: {}", first_line + at, error.0))
-        }
-        _ => error,
     }
 }
 
@@ -614,7 +576,58 @@ mod tests {
     fn mistakes_name_the_line_the_key_and_what_is_allowed() {
         let script = |inner: &str| Manifest::of_script(&format!("--[[ procedure\n{inner}\n]]"));
         for (result, words) in [
-            (script("needs = \"all\""), &["line 2", "all"] as &[&str]),
+            (
+                script("needs = \"all\""),
+                &["line 2: needs = \"all\": there is no \"all\"; `needs` is \"size\", "]
+                    as &[&str],
+            ),
+            (script("needs = \"heders\""), &["did you mean \"headers\"?"]),
+            (
+                script("grants = [\"stor\"]"),
+                &[
+                    "line 2: grants = [\"stor\"]: there is no \"stor\"; did you mean \"store\"?",
+                    "`grants` is a list of \"store\", \"log\", \"dns\", \"http\" and \"mail\"",
+                ],
+            ),
+            (
+                script("grants = [\n    \"log\",\n    \"htp\",\n]"),
+                &["line 4: grants: \"htp\",: ", "did you mean \"http\"?"],
+            ),
+            (
+                script("grants = \"store\""),
+                &[
+                    "line 2: grants = \"store\": it is a list",
+                    "this is a string",
+                ],
+            ),
+            (
+                script("concurrency = \"4\""),
+                &["concurrency = \"4\": it is a whole number from 1 to 64; this is a string"],
+            ),
+            (
+                script("queue = -1"),
+                &["line 2: queue = -1: it is a whole number from 0 to 10000"],
+            ),
+            (
+                script("anonymous = \"yes\""),
+                &["anonymous = \"yes\": it is true or false, without quotation marks"],
+            ),
+            (
+                script("mode = 5"),
+                &["mode = 5: it is \"enforce\" or \"observe\""],
+            ),
+            (
+                script("grants = [5]"),
+                &["grants = [5]: it is a list of \"store\", "],
+            ),
+            (
+                script("deadline = 5s"),
+                &[
+                    "line 2: deadline = 5s: ",
+                    "`deadline` is a time in quotation marks",
+                ],
+            ),
+            (script("grant = [\"log\"]"), &["did you mean `grants`?"]),
             (script("version = \"1\"\nspeed = 3"), &["line 3", "speed"]),
             (
                 script("deadline = \"5m\""),
@@ -623,7 +636,10 @@ mod tests {
             (script("deadline = \"9ms\""), &["deadline", "10ms to 300s"]),
             (
                 script("\ndeadline = 5"),
-                &["line 3: deadline = 5: ", "integer", "quotation marks"],
+                &[
+                    "line 3: deadline = 5: it is a time in quotation marks",
+                    "an integer",
+                ],
             ),
             (
                 Manifest::of_file("kind = \"http\"\nurl = \"ftp://a/\""),
@@ -652,7 +668,7 @@ mod tests {
             (script("kind = \"program\""), &["kind"]),
             (
                 script("allow_addresses = [\"x\"]"),
-                &["line 2: allow_addresses = [\"x\"]: "],
+                &["line 2: allow_addresses = [\"x\"]: it is a list of IP addresses"],
             ),
             (Manifest::of_script("--[[ procedure\n"), &["line 1", "]]"]),
             (

@@ -13,6 +13,7 @@ use crate::answer::{Answer, Change, Outcome};
 use crate::builtin::{Builtin, BuiltinRunner};
 use crate::call::{Call, Caller, Reply};
 use crate::client::Clients;
+use crate::lacking::{self, Lack};
 use crate::manifest::{Manifest, Mode, Need};
 use crate::message::Message;
 use crate::outside::Outside;
@@ -112,6 +113,18 @@ impl Procedure {
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// What its script uses without a grant, as far as that can be known without running it.
+    #[must_use]
+    pub fn lacks(&self) -> Vec<Lack> {
+        lacking::lacking(&self.manifest)
+    }
+
+    /// What to write into its manifest so that it does not lack these.
+    #[must_use]
+    pub fn remedy(&self, lacks: &[Lack]) -> String {
+        lacking::remedy(&self.manifest, lacks)
     }
 
     /// What it has to see.

@@ -29,15 +29,6 @@ const SHOWN_BYTES_MAX: usize = 40;
 /// The longest line that a script writes to the log.
 const LOG_BYTES_MAX: usize = 1000;
 
-/// What is there by a grant alone.
-const MODULES: [(Grant, &str); 5] = [
-    (Grant::Store, "store"),
-    (Grant::Log, "log"),
-    (Grant::Dns, "dns"),
-    (Grant::Http, "http"),
-    (Grant::Mail, "mail"),
-];
-
 impl Clock for Time {
     fn now_ms(&self) -> u64 {
         Self::now_ms(self)
@@ -83,8 +74,8 @@ impl Program {
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let mut words = line.split(|c| !is_word(c));
         words.find_map(|word| {
-            let (grant, name) = MODULES.iter().find(|(_, name)| *name == word)?;
-            (!self.manifest.grants.contains(grant)).then_some(*name)
+            let grant = Grant::ALL.into_iter().find(|grant| grant.name() == word)?;
+            (!self.manifest.grants.contains(&grant)).then_some(grant.name())
         })
     }
 

@@ -197,7 +197,7 @@ fn a_load_that_makes_no_sense_is_refused() {
     for (arguments, why) in [
         (["--clients", "0"], "--clients"),
         (["--every", "0"], "--every"),
-        (["--payload", "5"], "--payload must be at least 24"),
+        (["--payload", "5"], "a number of bytes from 24"),
         (["--connect-rate", "x"], "--connect-rate"),
         (["--ramp", "0"], "--ramp"),
         (["--bound", "5"], "--ramp"),

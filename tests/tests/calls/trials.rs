@@ -29,10 +29,20 @@ fn a_new_procedure_is_checked_and_asked_about_a_message() {
     let made = folder.run("new lotteries").success();
     assert_eq!(made, "./lotteries.luau\n./lotteries.eml\n");
     let refused = folder.run("new lotteries").refusal();
-    assert!(
-        refused.contains("cannot make"),
-        "what is there stays: {refused}"
-    );
+    for part in [
+        "./lotteries.luau is there already",
+        "`stentor procedure new lotteries-2`",
+        "--dir",
+    ] {
+        assert!(refused.contains(part), "what is there stays: {refused}");
+    }
+    // One of the files is enough, and then none is written.
+    folder.file("other.eml", "mine");
+    let refused = folder.run("new other").refusal();
+    assert!(refused.contains("./other.eml is there"), "{refused}");
+    folder.run("check other.luau").refusal();
+    let nowhere = folder.run("new lotteries --dir nowhere").refusal();
+    assert!(nowhere.contains("there is no folder nowhere"), "{nowhere}");
     let checked = folder.run("check lotteries.luau").success();
     assert!(
         checked.contains("good: /lotteries, version 1.0"),
@@ -97,12 +107,24 @@ fn mistakes_say_what_was_meant() {
             "line 2: need = \"body\": there is no key `need`; did you mean `needs`?",
         ),
         ("acept = 1", "docs/procedures.md lists all keys"),
-        ("needs = \"bodies\"", "`headers`"),
+        (
+            "grants = [\"stor\"]",
+            "line 2: grants = [\"stor\"]: there is no \"stor\"; did you mean \"store\"? `grants`",
+        ),
+        (
+            "concurrency = \"4\"",
+            "line 2: concurrency = \"4\": it is a whole number from 1 to 64; this is a string",
+        ),
+        ("needs = \"bodies\"", "\"headers\" or \"body\""),
     ] {
         folder.file("wrong.luau", &manifest(key));
         let refused = folder.run("check wrong.luau").refusal();
         assert!(refused.contains(told), "{key}: {refused}");
-        assert!(!refused.contains("store_bytes"), "not all keys: {refused}");
+        assert!(!refused.contains("max_body"), "not all keys: {refused}");
+        assert!(
+            !refused.contains("expected"),
+            "no words of a parser: {refused}"
+        );
     }
     for (line, grant) in [
         ("log(\"hello\")", "log"),
@@ -128,4 +150,60 @@ fn mistakes_say_what_was_meant() {
         .success();
     let none = folder.run("check notes.txt").refusal();
     assert!(none.contains("NAME.luau"), "{none}");
+}
+
+#[test]
+fn a_grant_that_is_missing_is_found_where_no_test_comes_to() {
+    let folder = Folder::new();
+    let script = |body: &str| {
+        format!(
+            "--[[ procedure\ngrants = [\"log\"]\n]]\nreturn function(call)\n{body}\nreturn accept()\nend\n"
+        )
+    };
+    let rare = "if call.size > 1000000 then\nstore.add(call.args.name, 1)\nend";
+    folder.file("rare.luau", &script(rare));
+    let refused = folder.run("check rare.luau").refusal();
+    for part in [
+        "rare.luau:6: the script uses `store`, which is not granted",
+        "put `grants = [\"store\", \"log\"]` into the manifest",
+    ] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    // Whether a script that looks first, or that catches errors, needs it, only its author knows.
+    let sure = [
+        "if store then store.add('a', 1) end",
+        "pcall(function() store.add('a', 1) end)",
+    ];
+    for body in sure {
+        folder.file("sure.luau", &script(body));
+        let told = folder.run("check sure.luau").success();
+        assert!(told.contains("good: /sure"), "{told}");
+        let warning = "warning: sure.luau:5: the script may use `store`";
+        assert!(told.contains(warning), "{told}");
+        let json = folder.run("check sure.luau --json").success();
+        assert!(json.contains("may use `store`"), "{json}");
+    }
+    folder.file(
+        "own.luau",
+        &script("local store = {}\nstore.a = 1 log('a')"),
+    );
+    let told = folder.run("check own.luau").success();
+    assert!(!told.contains("warning"), "{told}");
+}
+
+/// What is shipped has the grants that it needs, as far as can be seen.
+#[test]
+fn shipped_procedures_are_good() {
+    let folder = stentor_tests::tools::project().join("deploy/procedures");
+    for entry in fs::read_dir(folder).expect("the folder can be read") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|ending| ending == "luau") {
+            let mut command = server::stentor();
+            let told = process::run(command.args(["procedure", "check"]).arg(&path)).success();
+            assert!(
+                told.contains("good: /") && !told.contains("warning"),
+                "{told}"
+            );
+        }
+    }
 }

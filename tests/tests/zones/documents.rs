@@ -193,3 +193,24 @@ fn the_adaptor_examples_work() {
         process::run(shell.env("STENTOR", server::binary())).success();
     }
 }
+
+/// What is there stays as it is, and the command says what to do.
+#[test]
+fn a_new_adaptor_replaces_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let make = || {
+        process::run(
+            server::stentor()
+                .args(["adaptor", "new", "greet"])
+                .current_dir(&folder),
+        )
+    };
+    make().success();
+    let refused = make().refusal();
+    for part in [
+        "./greet.luau is there already",
+        "`stentor adaptor new greet-2`",
+    ] {
+        assert!(refused.contains(part), "{refused}");
+    }
+}

@@ -4,11 +4,28 @@ use serde_json::Value;
 
 use super::number::titled;
 
-/// How many workloads are sound, and what is with the others; empty where there are none.
+/// What workloads say of themselves; of the others, how many are sound, and what is with those that
+/// are not. Empty where there are none.
 pub(crate) fn sentence(objects: &[Value]) -> String {
+    let said = |object: &&Value| object["sentences"].get(0).is_some();
+    let (say, others): (Vec<&Value>, Vec<&Value>) = objects.iter().partition(said);
+    let sentences = say.iter().flat_map(|object| object["sentences"].as_array());
+    let mut parts: Vec<&str> = sentences.flatten().filter_map(Value::as_str).collect();
+    let counted = counted(&others);
+    parts.extend(Some(&*counted).filter(|text| !text.is_empty()));
+    let mut text = parts.join(" ");
+    if !text.is_empty() && is_noisy(objects) {
+        text += " Each was measured once, as with --quick: the figures are noisy, and small differences mean \
+                 nothing.";
+    }
+    text
+}
+
+/// How many workloads are sound, and what is with the others.
+fn counted(objects: &[&Value]) -> String {
     let of = |result: &str| -> Vec<&Value> {
         let is_it = |object: &&Value| object["verdict"]["result"] == result;
-        objects.iter().filter(is_it).collect()
+        objects.iter().copied().filter(is_it).collect()
     };
     let all = objects
         .iter()
@@ -21,6 +38,8 @@ pub(crate) fn sentence(objects: &[Value]) -> String {
     let mut text = match sound == all {
         true if all == 1 => "The workload is sound: nothing was lost.".to_owned(),
         true => format!("All {all} workloads are sound: nothing was lost."),
+        false if sound == 0 && all == 1 => String::new(),
+        false if sound == 0 => format!("None of {all} workloads is sound."),
         false => format!("{sound} of {all} workloads are sound, and lost nothing."),
     };
     for (result, what) in [
@@ -32,21 +51,26 @@ pub(crate) fn sentence(objects: &[Value]) -> String {
         ("not-run", "could not run"),
     ] {
         let found = of(result);
-        let names = found.iter().take(NAMED).map(|object| named(object, result));
-        let names: Vec<String> = names.collect();
+        if found.is_empty() {
+            continue;
+        }
+        let reasons = || found.iter().map(|object| reason(object, result));
+        let first = reasons().next().flatten();
+        // What is wrong with all is said once.
+        let of_all = first.filter(|first| found.len() > 1 && reasons().all(|it| it == Some(first)));
+        let named = |object: &&Value| match reason(object, result).filter(|_| of_all.is_none()) {
+            Some(why) => format!("{} ({why})", titled(object)),
+            None => titled(object),
+        };
+        let names: Vec<String> = found.iter().take(NAMED).map(named).collect();
         let more = match found.len().saturating_sub(NAMED) {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        if !found.is_empty() {
-            text += &format!(" {} {what}: {}{more}.", found.len(), names.join("; "));
-        }
+        let why = of_all.map_or_else(String::new, |why| format!(" (all of them: {why})"));
+        text += &format!(" {} {what}: {}{more}{why}.", found.len(), names.join("; "));
     }
-    if is_noisy(objects) {
-        text += " Each was measured once, as with --quick: the figures are noisy, and small differences mean \
-                 nothing.";
-    }
-    text
+    text.trim_start().to_owned()
 }
 
 /// Workloads that are named for each verdict.
@@ -58,14 +82,10 @@ pub(crate) fn is_noisy(objects: &[Value]) -> bool {
     pairs().count() > 1 && pairs().all(|pairs| pairs <= 1)
 }
 
-fn named(object: &Value, result: &str) -> String {
-    let name = titled(object);
-    let why = object["verdict"]["why"].as_str();
-    let why = why.and_then(|why| why.lines().next());
-    match why {
-        Some(why) if result != "generator-limited" => format!("{name} ({why})"),
-        _ => name,
-    }
+/// Why a workload is not sound; of one that only the generator held up, that says enough.
+fn reason<'a>(object: &'a Value, result: &str) -> Option<&'a str> {
+    let why = object["verdict"]["why"].as_str()?.lines().next();
+    why.filter(|_| result != "generator-limited")
 }
 
 #[cfg(test)]
@@ -99,6 +119,27 @@ mod tests {
              generator was the limit: d. 1 not sound: c (3 lost)."
         );
         assert_eq!(sentence(&[]), "");
+        let gone = ["a", "b"].map(|title| one(title, 3, "not-run", Some("no file")));
+        assert_eq!(
+            sentence(&gone),
+            "None of 2 workloads is sound. 2 could not run: a; b (all of them: no file)."
+        );
+    }
+
+    /// What the terminal says of one's own load, the page says in the same words.
+    #[test]
+    fn a_load_of_ones_own_speaks_for_itself() {
+        let mut mine = one("mine", 1, "sound", None);
+        mine["sentences"] = json!(["Yes: stentor carries your load."]);
+        assert_eq!(
+            sentence(std::slice::from_ref(&mine)),
+            "Yes: stentor carries your load."
+        );
+        let text = sentence(&[mine, one("a", 3, "failed", Some("late"))]);
+        assert_eq!(
+            text,
+            "Yes: stentor carries your load. 1 not sound: a (late)."
+        );
     }
 
     #[test]

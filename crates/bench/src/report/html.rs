@@ -69,6 +69,11 @@ const FOOTER: &str = "Medians of interleaved pairs, with the lowest and the high
     system calls without a protocol; “× floor” holds on other machines better than any absolute \
     figure. Loss, duplicates and order were checked for every message.";
 
+/// What the columns of the first table mean.
+const LEGEND: &str = "“Published” is what somebody reported of the same load, mostly long ago and on other \
+    machines. “× floor” compares with a bare program that makes the same system calls and nothing \
+    else: 1.00 would cost nothing, 2.00 costs twice as much.";
+
 /// What was found, before everything else.
 fn found(objects: &[Value]) -> String {
     match found::sentence(objects) {
@@ -79,7 +84,7 @@ fn found(objects: &[Value]) -> String {
 
 fn overview(objects: &[Value]) -> String {
     format!(
-        "<section>\n<h2>At a glance</h2>\n{}{}{}</section>\n",
+        "<section>\n<h2>At a glance</h2>\n<p class=\"what\">{LEGEND}</p>\n{}{}{}</section>\n",
         tables::overview(objects),
         charts::floors(objects),
         charts::against_rivals(objects)
@@ -223,6 +228,12 @@ mod tests {
         // In the row and in the section, of each.
         assert_eq!(main.matches(plain).count(), 4, "{main}");
         assert!(main.contains("<td data-label=\"measured\">"), "{main}");
+        // Before the columns, what they mean.
+        let (before, _) = main.split_once("<table").expect("a table");
+        assert!(
+            before.contains("“× floor” compares with a bare program"),
+            "{before}"
+        );
         let (_, phone) = page.split_once("@media (max-width: 40rem)").expect("rules");
         assert!(phone.contains("content: attr(data-label)"), "{phone}");
     }

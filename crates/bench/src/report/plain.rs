@@ -18,11 +18,7 @@ pub(crate) fn sentence(object: &Value) -> String {
             count("topics"),
             count("subscribers")
         ),
-        "subscribe" => format!(
-            "{} users send {} subscriptions each at the same moment",
-            count("users"),
-            count("subscriptions_per_user")
-        ),
+        "subscribe" => subscribe(parameters),
         "recover" => format!(
             "{} users subscribe at once to {} topics each that hold a message, and have to get it",
             count("users"),
@@ -42,10 +38,7 @@ pub(crate) fn sentence(object: &Value) -> String {
             "{} clients connect at the same moment",
             count("connections")
         ),
-        "login" => format!(
-            "{} accounts that nobody has used before log in at the same moment",
-            count("connections")
-        ),
+        "login" => login(parameters),
         "private" => private(parameters),
         "pingpong" => {
             "two clients send one message to and fro: how long does a round trip take?".to_owned()
@@ -75,6 +68,27 @@ pub(crate) fn sentence(object: &Value) -> String {
     format!("{}{rest}{sure}{carrier}{end}", first.unwrap_or_default())
 }
 
+fn subscribe(parameters: &Value) -> String {
+    let count = |key: &str| grouped(parameters[key].as_f64().unwrap_or(0.0));
+    let (users, each) = (count("users"), count("subscriptions_per_user"));
+    let whose = match parameters["topics"].as_str() {
+        Some("shared") => ", all to the same topics",
+        Some("distinct") => ", each to topics of its own",
+        _ => "",
+    };
+    format!("{users} users send {each} subscriptions each at the same moment{whose}")
+}
+
+fn login(parameters: &Value) -> String {
+    let accounts = grouped(parameters["connections"].as_f64().unwrap_or(0.0));
+    let proof = match parameters["proof"].as_str() {
+        Some("token") => ", with tokens",
+        Some("scram-sha256") => ", with passwords that are never sent (SCRAM)",
+        _ => "",
+    };
+    format!("{accounts} accounts that nobody has used before log in at the same moment{proof}")
+}
+
 fn fanout(parameters: &Value) -> String {
     let count = |key: &str| grouped(parameters[key].as_f64().unwrap_or(0.0));
     let (publishers, subscribers) = (count("publishers"), count("subscribers"));
@@ -99,15 +113,20 @@ fn fanout(parameters: &Value) -> String {
 
 fn private(parameters: &Value) -> String {
     let clients = grouped(parameters["clients"].as_f64().unwrap_or(0.0));
-    let every = parameters["period_seconds"].as_f64().unwrap_or(0.0);
+    let every = match parameters["period_seconds"].as_f64().unwrap_or(0.0) {
+        1.0 => "every second".to_owned(),
+        seconds => format!("every {seconds} seconds"),
+    };
     let what = match parameters["scene"].as_str() {
-        Some("room") => "one of them at a time speaks in a room of all",
+        Some("room") => "each says a word to a room that all are in",
+        Some("topic") => "each publishes to a topic that all read",
+        Some("adaptor") => "each writes itself a private message that the operator's code judges",
         Some("own topic" | "own-topic") => "each publishes to a topic of its own",
         _ => "each writes itself a private message",
     };
     match parameters["ramp_step"].is_number() {
-        true => format!("more and more clients, and {what}: how many are too many?"),
-        false => format!("{clients} clients, and {what} every {every} seconds"),
+        true => format!("more and more clients, and {what} {every}: how many are too many?"),
+        false => format!("{clients} clients, and {what} {every}"),
     }
 }
 
@@ -121,8 +140,10 @@ mod tests {
     fn a_stranger_understands_the_sentence() {
         for (object, expected) in [
             (
-                json!({ "workload": "login", "parameters": { "connections": 3_000 } }),
-                "3,000 accounts that nobody has used before log in at the same moment.",
+                json!({ "workload": "login", "parameters": {
+                    "connections": 3_000, "proof": "token",
+                } }),
+                "3,000 accounts that nobody has used before log in at the same moment, with tokens.",
             ),
             (
                 json!({ "workload": "idle", "parameters": {
@@ -138,6 +159,19 @@ mod tests {
                 } }),
                 "5 publishers send 35 messages of 100 bytes a second each to 3,000 subscribers: \
                  105,000 deliveries a second.",
+            ),
+            (
+                json!({ "workload": "private", "parameters": {
+                    "clients": 1_000, "period_seconds": 1, "scene": "adaptor", "ramp_step": null,
+                } }),
+                "1,000 clients, and each writes itself a private message that the operator's code \
+                 judges every second.",
+            ),
+            (
+                json!({ "workload": "private", "parameters": {
+                    "clients": 1_000, "period_seconds": 100, "scene": "topic",
+                } }),
+                "1,000 clients, and each publishes to a topic that all read every 100 seconds.",
             ),
             (json!({ "workload": "other" }), ""),
         ] {

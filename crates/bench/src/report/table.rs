@@ -13,9 +13,18 @@ use crate::workload::Sheet;
 pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
+    let sentences = mine::sentences(sheet, results);
+    for sentence in &sentences {
+        let _ = writeln!(text, "\n{sentence}");
+    }
     let _ = writeln!(text, "\n{}", sheet.title);
     let _ = writeln!(text, "{}\n", repetitions(results, pairs));
-    text.push_str(&align(&rows(sheet, results)));
+    let rows = rows(sheet, results);
+    text.push_str(&match sentences.is_empty() {
+        true => align(&rows),
+        // Whoever asks with their own load reads down, and compares few servers.
+        false => align(&turned(&rows)),
+    });
     text.push_str(&ratios(results));
     text.push_str(&left_out(results));
     if let Some(published) = &sheet.published {
@@ -38,11 +47,6 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
         if let Some(climb) = climb {
             let _ = writeln!(text, "\n  {}, step by step", server.name);
             text.push_str(&climb.table());
-        }
-    }
-    if sheet.name == "mine" {
-        for server in &results.servers {
-            let _ = writeln!(text, "\n{}", mine::verdict(sheet, server));
         }
     }
     for outcome in results.floors.iter().chain(&results.servers) {
@@ -130,6 +134,16 @@ fn rows(sheet: &Sheet, results: &Results) -> Vec<Vec<String>> {
         rows.push(row);
     }
     rows
+}
+
+/// Rows as columns.
+fn turned(rows: &[Vec<String>]) -> Vec<Vec<String>> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let column = |at: usize| {
+        let cells = rows.iter().map(|row| row.get(at).cloned());
+        cells.map(Option::unwrap_or_default).collect()
+    };
+    (0..columns).map(column).collect()
 }
 
 /// First column to the left, the others to the right.
@@ -343,6 +357,16 @@ mod tests {
             let rows = rows(&sheet, &results);
             assert_eq!(rows[1].last().unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn a_table_can_be_turned() {
+        let rows = [
+            vec!["".into(), "CPU".into(), "lost".into()],
+            vec!["one".into(), "5 %".into(), "0".into()],
+        ];
+        let text = align(&turned(&rows));
+        assert_eq!(text, "        one\n  CPU   5 %\n  lost    0\n");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::idle::CONNECTIONS_PER_WORKER;
-use super::{Scenario, check_payload, count, named};
+use super::{Scenario, count, named};
 use crate::args::{Common, clients, measured_seconds, payload_bytes, seconds, threads};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
@@ -80,6 +80,24 @@ enum Preset {
     Ice2,
 }
 
+/// How messages are sent, and for how long.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct Manner {
+    /// Quality of service of publishers and subscribers
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// Set RETAIN on every message
+    #[arg(long)]
+    retain: bool,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 10.0, value_parser = measured_seconds,
+        allow_negative_numbers = true)]
+    seconds: f64,
+    /// Seconds to run before measuring
+    #[arg(long, default_value_t = 2.0, value_parser = seconds, allow_negative_numbers = true)]
+    warmup: f64,
+}
+
 /// A preset and what is changed of it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FanoutArgs {
@@ -93,23 +111,13 @@ pub(crate) struct FanoutArgs {
     #[arg(long, value_parser = clients)]
     subscribers: Option<usize>,
     /// Messages per second and publisher, or "max": as fast as lossless
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     rate: Option<Rate>,
     /// Bytes per message
-    #[arg(long, value_parser = payload_bytes)]
+    #[arg(long, value_parser = payload_bytes, allow_negative_numbers = true)]
     payload: Option<usize>,
-    /// Quality of service of publishers and subscribers
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
-    qos: u8,
-    /// Set RETAIN on every message
-    #[arg(long)]
-    retain: bool,
-    /// Seconds to measure
-    #[arg(long, default_value_t = 10.0, value_parser = measured_seconds)]
-    seconds: f64,
-    /// Seconds to run before measuring
-    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
-    warmup: f64,
+    #[command(flatten)]
+    manner: Manner,
     /// Messages outstanding per publisher at --rate max [default: found by ramping]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     window: Option<u64>,
@@ -164,13 +172,13 @@ impl FanoutArgs {
             subscribers,
             rate,
             payload,
-            qos: self.qos,
-            retain: self.retain,
-            topics: 1,
+            qos: self.manner.qos,
+            retain: self.manner.retain,
+            topics: publishers,
             all: false,
             version: self.common.version,
-            warmup: Duration::from_secs_f64(self.warmup),
-            seconds: Duration::from_secs_f64(self.seconds),
+            warmup: Duration::from_secs_f64(self.manner.warmup),
+            seconds: Duration::from_secs_f64(self.manner.seconds),
             grace: Duration::from_secs(5),
             workers: self
                 .workers
@@ -200,7 +208,7 @@ impl Beside {
             payload: 1_000,
             qos: 0,
             retain: false,
-            topics: 1,
+            topics: 5,
             all: false,
             version,
             warmup: Duration::from_secs(2),
@@ -244,7 +252,7 @@ struct Fanout {
     payload: usize,
     qos: u8,
     retain: bool,
-    /// Topics of each publisher, which take turns.
+    /// Topics, which take turns; see [`Fanout::topics_of`].
     topics: usize,
     /// Whether each subscriber gets everything, and not one publisher's messages.
     all: bool,
@@ -267,7 +275,6 @@ struct Fanout {
 impl Fanout {
     /// Refuses what makes no sense.
     fn check(&self) -> Result<(), BenchError> {
-        check_payload(self.payload)?;
         if self.publishers == 0 || self.subscribers < self.publishers {
             return Err(BenchError::usage(
                 "each publisher needs at least one subscriber",
@@ -305,6 +312,15 @@ impl Fanout {
         let each = BACKLOG_BYTES_MAX / self.payload;
         let all = OUTSTANDING_BYTES_MAX / self.payload / self.subscribers;
         each.min(all).clamp(1, 8_192) as u64
+    }
+
+    /// The topics of a publisher: every so many-th one; if there are fewer topics than publishers,
+    /// several publishers share one.
+    fn topics_of(&self, publisher: usize) -> Vec<usize> {
+        if self.topics < self.publishers {
+            return vec![publisher % self.topics];
+        }
+        (publisher..self.topics).step_by(self.publishers).collect()
     }
 
     fn load(&self) -> Load<'_> {

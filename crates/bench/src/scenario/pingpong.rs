@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use mio::Poll;
 use serde_json::json;
 
-use super::{Scenario, check_payload, run_id};
+use super::{Scenario, run_id};
 use crate::affinity::Placement;
 use crate::args::{Common, measured_seconds, payload_bytes, seconds};
 use crate::clock::{as_ns, now_ns};
@@ -60,7 +60,6 @@ impl Scenario for PingPongArgs {
     }
 
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
-        check_payload(self.payload)?;
         let crosses = self
             .common
             .shards(Scenario::shards(self))

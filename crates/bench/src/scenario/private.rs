@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use serde_json::json;
 
-use super::{Scenario, check_payload, count, named, run_id};
+use super::{Scenario, count, named, run_id};
 use crate::accounts::{Accounts, Home, Proof, StoreKind};
 use crate::args::{Common, measured_seconds, payload_bytes, seconds};
 use crate::clock::{as_ns, now_ns};
@@ -115,7 +115,6 @@ impl Scenario for PrivateArgs {
     }
 
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
-        check_payload(self.payload)?;
         if self.room && self.ramp.plan().is_some() {
             return Err(BenchError::usage("--ramp does not go with --room"));
         }

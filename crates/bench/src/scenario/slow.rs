@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Scenario, check_payload, count, run_id};
-use crate::args::{Common, measured_seconds, seconds};
+use super::{Scenario, count, run_id};
+use crate::args::{Common, measured_seconds, payload_bytes, seconds};
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::BenchError;
 use crate::load::{join, run, spawn};
@@ -47,9 +47,8 @@ pub(crate) struct SlowArgs {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: u32,
     /// Bytes per message
-    #[arg(long, default_value_t = 100,
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    payload: u32,
+    #[arg(long, default_value_t = 100, value_parser = payload_bytes)]
+    payload: usize,
     /// Bytes per second that the client reads
     #[arg(long, default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1_024..))]
     read: u32,
@@ -69,11 +68,10 @@ impl Scenario for SlowArgs {
     }
 
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
-        check_payload(self.payload as usize)?;
         Ok(vec![Box::new(Slow {
             topics: self.topics as usize,
             rate: self.rate,
-            payload: self.payload as usize,
+            payload: self.payload,
             read: self.read,
             warmup: Duration::from_secs_f64(self.warmup),
             seconds: Duration::from_secs_f64(self.seconds),

@@ -15,6 +15,7 @@ use crate::call::Reply;
 use crate::client::ClientRunner;
 use crate::endpoint::EndpointRunner;
 use crate::file::read_regular;
+use crate::lacking::{self, Lack};
 use crate::luau::Script;
 use crate::manifest::{Grant, Kind, Manifest};
 use crate::program::ProgramRunner;
@@ -183,6 +184,7 @@ impl Registry {
             shelf: scratch,
             ..program.clone()
         }))?;
+        warn_of_lacks(name, file, manifest);
         let program = Arc::new(program);
         Ok(Box::new(move || {
             let runner = ScriptRunner::new(&program)?;
@@ -205,6 +207,19 @@ impl Registry {
         let end = start + Duration::from_secs(60);
         self.watchdog.watch(end, &clock, || {});
         ScriptRunner::new(program)?.test()
+    }
+}
+
+/// Says in the log what a script uses without a grant: it fails only when it comes to that line.
+fn warn_of_lacks(name: &str, file: &str, manifest: &Manifest) {
+    let mut lacks = lacking::lacking(manifest);
+    lacks.retain(|lack| lack.is_certain);
+    let remedy = lacking::remedy(manifest, &lacks);
+    for Lack { line, grant, .. } in &lacks {
+        let module = grant.name();
+        tracing::warn!(
+            "procedure /{name}: {file}:{line}: it uses `{module}`, which is not granted; {remedy}"
+        );
     }
 }
 

@@ -156,8 +156,7 @@ impl Load<'_> {
 
     /// Publishes an empty message to each topic.
     fn clear(&self, running: &Running, run: &str, progress: &Progress) -> Result<(), BenchError> {
-        let (version, each) = (self.plan.version, self.plan.topics as u64);
-        let count = self.plan.publishers as u64 * each;
+        let (version, count) = (self.plan.version, self.plan.topics as u64);
         let (endpoint, login) = (running.endpoint.clone(), running.login.clone());
         let run = run.to_owned();
         let now = || "clearing the retained messages".into();
@@ -171,7 +170,7 @@ impl Load<'_> {
                 round: Round::New,
                 payload: 0,
                 count,
-                topic: &|number| topic_of(&run, number / each, number % each, each),
+                topic: &|number| topic(&run, number as usize),
             };
             fill.run()
         })?;
@@ -285,24 +284,9 @@ impl Load<'_> {
     }
 }
 
-fn topic(run: &str, publisher: u64) -> String {
-    format!("bench/{run}/{publisher}")
-}
-
-/// The topics of a publisher, in turn.
-fn topics(run: &str, publisher: u64, count: usize) -> Vec<String> {
-    let count = count as u64;
-    let one = |number| topic_of(run, publisher, number, count);
-    (0..count).map(one).collect()
-}
-
-/// One of the `count` topics of a publisher.
-fn topic_of(run: &str, publisher: u64, number: u64, count: u64) -> String {
-    let first = topic(run, publisher);
-    match count {
-        1 => first,
-        _ => format!("{first}/{number}"),
-    }
+/// One of the topics of a run.
+fn topic(run: &str, number: usize) -> String {
+    format!("bench/{run}/{number}")
 }
 
 /// What a load thread needs to open its clients.
@@ -317,16 +301,16 @@ struct Opening {
 
 impl Opening {
     fn topics(&self, publisher: usize) -> Vec<String> {
-        topics(&self.run, publisher as u64, self.plan.topics)
+        let numbers = self.plan.topics_of(publisher).into_iter();
+        numbers.map(|number| topic(&self.run, number)).collect()
     }
 
     /// What a subscriber subscribes to.
     fn filter(&self, subscriber: usize) -> String {
-        let publisher = (self.first + subscriber) % self.plan.publishers;
-        match (self.plan.all, self.plan.topics) {
-            (true, _) => format!("bench/{}/#", self.run),
-            (false, 1) => topic(&self.run, publisher as u64),
-            (false, _) => format!("{}/#", topic(&self.run, publisher as u64)),
+        match self.plan.all {
+            true => format!("bench/{}/#", self.run),
+            // There are as many topics as publishers.
+            false => topic(&self.run, (self.first + subscriber) % self.plan.topics),
         }
     }
 

@@ -6,17 +6,19 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::idle::CONNECTIONS_PER_WORKER;
-use super::super::{Scenario, check_payload, count};
-use super::{DELIVERIES, Fanout, P50, P99, RSS, Rate, SERVER_CPU};
-use crate::args::{Common, clients, measured_seconds, payload_bytes, seconds};
+use super::super::{Scenario, count};
+use super::{DELIVERIES, Fanout, Manner, P50, P99, RSS, Rate, SERVER_CPU};
+use crate::args::{Common, clients, payload_bytes};
 use crate::error::BenchError;
 use crate::measure::{Leg, Unit, Verdict};
 use crate::progress::Progress;
 use crate::report::number::{figure, grouped};
-use crate::runner::Outcome;
+use crate::runner::{Outcome, Results};
 use crate::target::Running;
 use crate::workload::{Sheet, Workload, members};
 
+/// What the workload is called.
+const NAME: &str = "mine";
 /// Bytes of messages that the publishers keep ready, one for each topic.
 const READY_BYTES_MAX: usize = 256 << 20;
 /// Streams that the subscribers check: each subscriber one of each publisher.
@@ -25,33 +27,23 @@ const STREAMS_MAX: usize = 10_000_000;
 /// Whoever knows their load asks with it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MineArgs {
-    /// Topics, spread over the publishers
-    #[arg(long, default_value_t = 100, value_parser = clients)]
+    /// Topics, spread over the publishers; if there are fewer, several publishers share one
+    #[arg(long, default_value_t = 100, value_parser = clients, allow_negative_numbers = true)]
     topics: usize,
     /// Publishers
-    #[arg(long, default_value_t = 5, value_parser = clients)]
+    #[arg(long, default_value_t = 5, value_parser = clients, allow_negative_numbers = true)]
     publishers: usize,
     /// Subscribers, each of which gets all messages
-    #[arg(long, default_value_t = 10, value_parser = clients)]
+    #[arg(long, default_value_t = 10, value_parser = clients, allow_negative_numbers = true)]
     subscribers: usize,
     /// Messages per second of all publishers together
-    #[arg(long, default_value_t = 1_000.0, value_parser = rate)]
+    #[arg(long, default_value_t = 1_000.0, value_parser = rate, allow_negative_numbers = true)]
     rate: f64,
     /// Bytes per message
-    #[arg(long, default_value_t = 100, value_parser = payload_bytes)]
+    #[arg(long, default_value_t = 100, value_parser = payload_bytes, allow_negative_numbers = true)]
     payload: usize,
-    /// Quality of service of publishers and subscribers
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
-    qos: u8,
-    /// Set RETAIN on every message
-    #[arg(long)]
-    retain: bool,
-    /// Seconds to measure
-    #[arg(long, default_value_t = 10.0, value_parser = measured_seconds)]
-    seconds: f64,
-    /// Seconds to run before measuring
-    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
-    warmup: f64,
+    #[command(flatten)]
+    manner: Manner,
     #[command(flatten)]
     common: Common,
 }
@@ -71,7 +63,6 @@ impl Scenario for MineArgs {
     fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
         self.check()?;
         Ok(vec![Box::new(Mine {
-            topics: self.topics,
             rate: self.rate,
             load: self.load(),
         })])
@@ -81,37 +72,48 @@ impl Scenario for MineArgs {
 impl MineArgs {
     /// Refuses what makes no sense.
     fn check(&self) -> Result<(), BenchError> {
-        check_payload(self.payload)?;
-        let refuse = |text: &str| Err(BenchError::usage(text));
-        if !self.topics.is_multiple_of(self.publishers) {
-            return refuse("--topics has to be a multiple of --publishers: each has as many");
-        }
-        if self.topics.saturating_mul(self.payload) > READY_BYTES_MAX {
-            return refuse("--topics times --payload is more than 256 MiB: fewer topics, or less");
+        let refuse = |text: String| Err(BenchError::usage(text));
+        let ready = self.topics.max(self.publishers);
+        if ready.saturating_mul(self.payload) > READY_BYTES_MAX {
+            return refuse(format!(
+                "--topics times --payload is more than 256 MiB: give at most {} topics, or a \
+                 smaller --payload",
+                READY_BYTES_MAX / self.payload
+            ));
         }
         if self.publishers.saturating_mul(self.subscribers) > STREAMS_MAX {
-            return refuse("--publishers times --subscribers is more than 10,000,000: fewer");
+            return refuse(format!(
+                "--publishers times --subscribers is more than 10,000,000: give at most {} \
+                 publishers",
+                grouped((STREAMS_MAX / self.subscribers) as f64)
+            ));
         }
-        if self.rate / (self.publishers as f64) * self.seconds < 1.0 {
-            return refuse("--rate is less than one message of each publisher: a larger one");
+        let (publishers, seconds) = (self.publishers as f64, self.manner.seconds);
+        if self.rate / publishers * seconds < 1.0 {
+            return refuse(format!(
+                "--rate {} is less than one message of each publisher in the {seconds} s that are \
+                 measured: give --rate {} or more, or more --seconds",
+                self.rate,
+                (publishers / seconds * 10.0).ceil() / 10.0
+            ));
         }
         Ok(())
     }
 
     fn load(&self) -> Fanout {
         Fanout {
-            preset: "mine",
+            preset: NAME,
             publishers: self.publishers,
             subscribers: self.subscribers,
             rate: Rate::Paced(self.rate / self.publishers as f64),
             payload: self.payload,
-            qos: self.qos,
-            retain: self.retain,
-            topics: self.topics / self.publishers,
+            qos: self.manner.qos,
+            retain: self.manner.retain,
+            topics: self.topics,
             all: true,
             version: self.common.version,
-            warmup: Duration::from_secs_f64(self.warmup),
-            seconds: Duration::from_secs_f64(self.seconds),
+            warmup: Duration::from_secs_f64(self.manner.warmup),
+            seconds: Duration::from_secs_f64(self.manner.seconds),
             grace: Duration::from_secs(5),
             workers: self.subscribers.div_ceil(CONNECTIONS_PER_WORKER).max(1),
             window: None,
@@ -124,7 +126,6 @@ impl MineArgs {
 
 /// The load, and how it was asked for.
 struct Mine {
-    topics: usize,
     rate: f64,
     load: Fanout,
 }
@@ -138,7 +139,7 @@ impl Workload for Mine {
              each, QoS {}{}, MQTT {}",
             count(load.publishers),
             count(load.payload),
-            count(self.topics),
+            count(load.topics),
             load.qos,
             if load.retain { ", RETAIN" } else { "" },
             load.version.as_str(),
@@ -146,17 +147,17 @@ impl Workload for Mine {
         let mut plan = load.plan();
         plan[0] =
             format!("open {subscribers} subscribers of all topics, and wait for every SUBACK");
-        plan[1] = format!(
-            "open {} publishers, whose topics take turns: {} each",
-            count(load.publishers),
-            count(load.topics)
-        );
+        let (publishers, topics) = (count(load.publishers), count(load.topics));
+        plan[1] = match load.topics < load.publishers {
+            true => format!("open {publishers} publishers, which share {topics} topics"),
+            false => format!("open {publishers} publishers, whose {topics} topics take turns"),
+        };
         plan[2] = format!("publish {rate} messages/s by the clock");
         Sheet {
-            name: "mine",
+            name: NAME,
             title,
             parameters: members(json!({
-                "topics": self.topics,
+                "topics": load.topics,
                 "publishers": load.publishers,
                 "subscribers": load.subscribers,
                 "rate": self.rate,
@@ -185,8 +186,25 @@ impl Workload for Mine {
     }
 }
 
-/// What came of it, for whoever asked.
-pub(crate) fn verdict(sheet: &Sheet, outcome: &Outcome) -> String {
+/// How much of the machine's processors that is, of a hundred for each.
+fn processors(percent: f64) -> String {
+    match percent {
+        ..1.0 => "less than 1 % of one processor".to_owned(),
+        ..99.5 => format!("{percent:.0} % of one processor"),
+        _ => format!("{:.1} processors", percent / 100.0),
+    }
+}
+
+/// What came of it, for whoever asked: a sentence or two about each server.
+pub(crate) fn sentences(sheet: &Sheet, results: &Results) -> Vec<String> {
+    if sheet.name != NAME {
+        return Vec::new();
+    }
+    let servers = results.servers.iter();
+    servers.map(|server| verdict(sheet, server)).collect()
+}
+
+fn verdict(sheet: &Sheet, outcome: &Outcome) -> String {
     let name = &outcome.name;
     let median = |key: &str| outcome.spread(key).map(|spread| spread.median);
     let shown = |key: &str, unit| median(key).map(|value| figure(value, unit));
@@ -213,7 +231,7 @@ pub(crate) fn verdict(sheet: &Sheet, outcome: &Outcome) -> String {
                 text += &format!("; half of them took less than {p50}, 99 % less than {p99}");
             }
             if let (Some(cpu), Some(rss)) = (median(SERVER_CPU.key), shown(RSS.key, Unit::Bytes)) {
-                text += &format!("; it used {:.1} processors and {rss}", cpu / 100.0);
+                text += &format!("; it used {} and {rss} of memory", processors(cpu));
             }
             format!("{text}.")
         }
@@ -228,5 +246,23 @@ pub(crate) fn verdict(sheet: &Sheet, outcome: &Outcome) -> String {
             count("subscribers")
         ),
         Verdict::NotRun(why) => format!("Nobody knows: it could not run ({why})."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_a_processor_is_told_as_one() {
+        for (percent, expected) in [
+            (0.2, "less than 1 % of one processor"),
+            (4.0, "4 % of one processor"),
+            (99.4, "99 % of one processor"),
+            (99.6, "1.0 processors"),
+            (250.0, "2.5 processors"),
+        ] {
+            assert_eq!(processors(percent), expected);
+        }
     }
 }

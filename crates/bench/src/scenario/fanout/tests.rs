@@ -163,7 +163,7 @@ fn plan(mischief: Mischief, rate: Rate) -> Fanout {
         payload: PAYLOAD,
         qos: 0,
         retain: false,
-        topics: 1,
+        topics: 2,
         all: false,
         version: Version::V311,
         warmup: Duration::ZERO,
