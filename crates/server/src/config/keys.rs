@@ -426,8 +426,8 @@ section! {
     /// again on every reload.
     client_ca: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/clients-ca.crt"), NewConnections;
     /// Which name in a client's certificate is its user name, so that the client logs in without a
-    /// password. A client whose certificate has no such name is refused, also where clients without
-    /// a name may connect.
+    /// password. A certificate without such a name logs no client in, not even as a client without
+    /// a name.
     certificate_user: CertificateUser = Kind::Choice(CertificateUser::NAMES), Default("none"),
         NewConnections;
     /// The load balancers in front of this listener. Connections from these addresses must begin
