@@ -89,6 +89,27 @@ fn the_index_lists_every_recipe() {
     }
 }
 
+/// A block that is new needs a test that runs it, and then stands here.
+#[test]
+fn every_block_is_run_by_a_test() {
+    for (page, expected) in [
+        ("README.md", &[][..]),
+        ("bridge.md", &["text", "text"]),
+        (
+            "game-logic.md",
+            &["toml", "lua", "toml", "sh", "js", "python"],
+        ),
+        ("reason-strings.md", &["python", "js"]),
+        ("snapshots.md", &["toml", "python", "js"]),
+    ] {
+        let path = tools::project().join("docs/recipes").join(page);
+        let text = fs::read_to_string(path).expect("the page can be read");
+        let languages = text.lines().filter_map(|line| line.strip_prefix("```"));
+        let languages: Vec<&str> = languages.filter(|language| !language.is_empty()).collect();
+        assert_eq!(languages, expected, "{page}");
+    }
+}
+
 /// Both judges say the same about the same words.
 #[test]
 fn a_process_in_another_language_judges_what_is_said() {

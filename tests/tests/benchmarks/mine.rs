@@ -48,7 +48,7 @@ fn a_small_load_is_carried_and_that_is_said_in_a_sentence() {
         assert!(sentence.contains(part), "{sentence}");
     }
     assert!(
-        shown.contains("on 20 topics to 3 subscribers each"),
+        shown.contains("on 20 topics to each of 3 subscribers"),
         "{shown}"
     );
     assert!(!shown.contains("0.0 processors"), "{shown}");

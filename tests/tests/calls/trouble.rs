@@ -68,6 +68,24 @@ fn a_changed_file_is_taken_over() {
     assert!(gone.stderr.contains("not-found"), "{gone}");
 }
 
+/// It is taken, since only its author knows whether calls come to that line; the log tells before
+/// the first of them fails.
+#[test]
+fn a_file_that_lacks_a_grant_is_told_of() {
+    let text = "return function(call)\nif call.args.x then store.set('a', 'b') end\n\
+                return accept() end";
+    let calls = Calls::start(&[("p.luau", text)]);
+    let parts = [
+        "WARN",
+        "p.luau:2: it uses `store`, which is not granted",
+        "grants = [\"store\"]",
+    ];
+    calls.server.wait_lines(1, &parts);
+    assert_eq!(code(&calls.by_unix(&["/p"])), Some(0));
+    let failed = calls.by_unix(&["--profile", "sysexits", "/p", "-x", "1"]);
+    assert_eq!(code(&failed), Some(75), "{failed}");
+}
+
 /// A test without an end: the start waits for it no longer than it may take, and says so; MQTT
 /// clients are served meanwhile, and the other procedures as soon as callers are.
 #[test]

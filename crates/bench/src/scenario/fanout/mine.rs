@@ -135,8 +135,8 @@ impl Workload for Mine {
         let load = &self.load;
         let (rate, subscribers) = (grouped(self.rate), count(load.subscribers));
         let title = format!(
-            "mine: {} publishers, {rate} msg/s × {} B on {} topics to {subscribers} subscribers \
-             each, QoS {}{}, MQTT {}",
+            "mine: {} publishers, {rate} msg/s × {} B on {} topics to each of {subscribers} \
+             subscribers, QoS {}{}, MQTT {}",
             count(load.publishers),
             count(load.payload),
             count(load.topics),
