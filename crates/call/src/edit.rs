@@ -46,8 +46,8 @@ pub(crate) fn deliver(
     }
 }
 
-/// Prints the message. What somebody has written to its file meanwhile may be in it, and nobody
-/// was asked about that.
+/// Prints the message. What somebody has written to its file in the meantime may be in it, and
+/// nobody was asked about that.
 fn print(message: &Message, changes: &[Change], deadline: &Deadline) -> Result<(), Fault> {
     copy(message, changes, &mut platform::Output(deadline), deadline)?;
     let now = message.file.metadata();

@@ -2,7 +2,7 @@
 //!
 //! The hub knows whose turn it is and nothing of any method: what a client says goes to the shard
 //! by [`Effects::authentications`](crate::Effects), what the authenticator answers comes back by
-//! [`Hub::authenticated`]. Meanwhile the client goes on as who it was.
+//! [`Hub::authenticated`]. In the meantime the client goes on as who it was.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -57,7 +57,7 @@ pub struct Authentication {
     pub identity: Arc<Identity>,
     /// The method, the same for the whole connection.
     pub method: Box<str>,
-    /// Whether it begins anew, or goes on.
+    /// Whether it begins again, or goes on.
     pub step: Step,
     /// The data of the method.
     pub data: Vec<u8>,
@@ -133,8 +133,8 @@ impl Hub {
     }
 
     /// The authenticator has answered what [`Authentication`] told it. Does nothing if the
-    /// connection has ended meanwhile. A client that turns out to be somebody else is refused:
-    /// what its session holds is the first one's.
+    /// connection has ended in the meantime. A client that turns out to be somebody else is
+    /// refused: what its session holds is the first one's.
     pub fn authenticated(
         &mut self,
         now: Tick,

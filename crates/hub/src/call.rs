@@ -2,7 +2,7 @@
 //!
 //! A shard runs no procedure. It checks the caller's rights, hands the call over without waiting,
 //! and acknowledges that. The answer comes back through the control lane with the address that the
-//! call carried, so that nothing is kept here meanwhile.
+//! call carried, so that nothing is kept here in the meantime.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -294,7 +294,7 @@ impl Hub {
         }
     }
 
-    /// Whether the caller may publish there still; it may have lost the right meanwhile.
+    /// Whether the caller may publish there still; it may have lost the right in the meantime.
     fn may_answer(&self, listener: &Listener) -> bool {
         let identity = Arc::clone(&listener.identity);
         let caller = self.renewals.refresh(identity, &listener.client_id);

@@ -93,7 +93,7 @@ impl Conflating {
     }
 
     /// The least time between two messages of a topic that the session's subscriptions ask for,
-    /// if so many of them match it: one without a rate asks for all.
+    /// if this many of them match it: one without a rate asks for all.
     fn interval(&self, topic: &str, matched: u32) -> Duration {
         if self.rates.is_empty() {
             return Duration::ZERO;
@@ -257,7 +257,7 @@ pub(crate) fn hold_back(
 }
 
 /// A SUBSCRIBE asks for a stored message, which comes whatever the rate [MQTT-3.3.1-9]: the pace of
-/// its topic begins anew with it. Whether another message of the topic waits, whose turn stays.
+/// its topic begins again with it. Whether another message of the topic waits, whose turn stays.
 fn ask_again(till: &Till<'_>, session: &mut Session, topic: &str) -> bool {
     if session.conflating().is_none() {
         return false;

@@ -1,4 +1,4 @@
-//! A log-in that was accepted becomes a connected session.
+//! A login that was accepted becomes a connected session.
 
 use alloc::format;
 use alloc::string::String;
@@ -94,7 +94,7 @@ impl Hub {
             .get(self.sessions.find(zone, client_id, user)?)
     }
 
-    /// The identity that a guest has already who goes on with its session: every log-in of a guest
+    /// The identity that a guest has already who goes on with its session: every login of a guest
     /// gives a new name. Guests have nothing to prove who they are, so it is the one who knows the
     /// client id and comes from the same address, or who knows an id that this server has made up.
     fn returning(&self, request: &ConnectRequest, new: &Identity) -> Option<Arc<Identity>> {
@@ -118,7 +118,7 @@ impl Hub {
         max == 0 || (secs > 0 && secs <= max)
     }
 
-    /// Connects a client whose log-in was accepted: takes its session over from an older
+    /// Connects a client whose login was accepted: takes its session over from an older
     /// connection or an absence, or starts a new one, and queues CONNACK and what the session
     /// owes. The client id's home must be this shard, or the client id empty.
     pub fn connect(

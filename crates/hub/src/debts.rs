@@ -18,10 +18,10 @@ use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::work::Debt;
 
-/// So many client ids without a connection are known to owe something.
+/// This many client ids without a connection are known to owe something.
 const DEBTORS_MAX: usize = 65_536;
-/// So many sessions are known whose connection has ended, the last ones, and messages of which may
-/// still be under way.
+/// This many sessions are known whose connection has ended, the last ones, and messages of which
+/// may still be under way.
 const ENDED_MAX: usize = 4_096;
 /// No session has this slot.
 const NO_SLOT: u32 = u32::MAX;

@@ -50,8 +50,8 @@ pub struct Effects {
     pub events: Vec<Event>,
 }
 
-/// A connection that the hub has let go: write the farewell once, as far as the socket takes it,
-/// then close.
+/// A connection that the hub has disconnected: write the farewell once, as far as the socket takes
+/// it, then close.
 #[derive(Debug)]
 pub struct Closing {
     /// Which connection.
@@ -174,7 +174,7 @@ pub enum ControlItem {
         /// What they say.
         judgement: Arc<Judgement>,
     },
-    /// Memory is short, and this shard frees so many bytes: see [`crate::Hub::relieve`].
+    /// Memory is short, and this shard frees this many bytes: see [`crate::Hub::relieve`].
     Relieve {
         /// How many.
         bytes: u64,
@@ -192,8 +192,8 @@ pub enum ControlItem {
         /// What their publishers are told: success, or why there is none.
         outcome: Outcome,
     },
-    /// The messages of a session of the receiving shard are dear to route elsewhere: nothing more
-    /// is read from it meanwhile.
+    /// The messages of a session of the receiving shard are expensive to route elsewhere: nothing
+    /// more is read from it in the meantime.
     HoldPublisher {
         /// Whose.
         session: SessionKey,

@@ -1,7 +1,7 @@
 //! Sessions that have ended, and what they leave.
 //!
 //! A session is gone for everybody as soon as it ends: nobody finds it, and it gets nothing. Its
-//! subscriptions stand in the index until they have been taken out, what waited for it is dropped
+//! subscriptions are in the index until they have been taken out, what waited for it is dropped
 //! piece by piece, and what its shared subscriptions owed it goes to other members. Where that is
 //! much, it goes on in later turns.
 
@@ -162,7 +162,7 @@ impl Hub {
     fn end_soon(&mut self, now: Tick, mut ending: Ending) {
         let room = self.turn.left().min(OWN_VISITS);
         let is_now = self.endings.is_empty() && self.ending_visits(&ending) <= room;
-        // Some of what it was owed may take more than was reckoned.
+        // Some of what it was owed may take more than was estimated.
         let most = room.max(1);
         if !is_now || !self.end_some(now, &mut ending, most) {
             self.endings.push(Box::new(ending));
@@ -201,7 +201,7 @@ impl Hub {
         }
     }
 
-    /// Works off what a session has left, until about so many visits are used up. Returns whether
+    /// Works off what a session has left, until about this many visits are used up. Returns whether
     /// nothing is left.
     fn end_some(&mut self, now: Tick, ending: &mut Ending, visits: u32) -> bool {
         let before = self.turn.spent();

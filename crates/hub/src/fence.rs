@@ -1,11 +1,11 @@
 //! What other shards have kept and not yet told.
 //!
 //! A message is kept first and forwarded then, a little later and perhaps with others. Whoever
-//! subscribes on another shard meanwhile may find the last of several in the store, and the ones
-//! before it would follow live. So a snapshot waits for a fence: until every message that was kept
-//! before it has come, or never will. Nobody else waits, neither publishers nor live messages, and
-//! while other shards keep nothing, nor does the snapshot. What has come may be dear to route: see
-//! [`crate::route`].
+//! subscribes on another shard in the meantime may find the last of several in the store, and the
+//! ones before it would follow live. So a snapshot waits for a fence: until every message that was
+//! kept before it has come, or never will. Nobody else waits, neither publishers nor live messages,
+//! and while other shards keep nothing, nor does the snapshot. What has come may be expensive to
+//! route: see [`crate::route`].
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -56,7 +56,7 @@ impl InterestTable {
         &self.words[from..from + WORDS]
     }
 
-    /// The shards, of so many, that may have a subscriber for a topic, as a bit mask. The order
+    /// The shards, of this many, that may have a subscriber for a topic, as a bit mask. The order
     /// matters: a publisher's shard takes the message first and asks then, a subscriber's shard
     /// raises first and acknowledges then; so every publish after a SUBACK is seen.
     ///

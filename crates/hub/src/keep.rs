@@ -194,7 +194,7 @@ impl Hub {
             expiry_secs: None,
         };
         let clear = Message::new(message.zone, Publisher::SERVER, now, &parts);
-        // Where even that fails, the store is in trouble, which it tells of itself.
+        // Where even that fails, the store is in trouble, which it reports itself.
         let _ = self.retained.put(&Arc::new(clear));
     }
 }

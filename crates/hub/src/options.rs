@@ -60,7 +60,7 @@ impl Options {
     }
 }
 
-/// The subscriber that stands in the index for a whole shared subscription.
+/// The subscriber that is in the index for a whole shared subscription.
 pub(crate) const fn share_subscriber(slot: u32) -> Subscriber {
     Subscriber {
         session: slot | SHARE_BIT,

@@ -17,8 +17,8 @@ use crate::sessions::Session;
 use crate::settings::WideSubscription;
 use crate::subscribe::SubscriptionRef;
 
-/// Set in [`Session::filtered`] while its subscriptions are weighed. What is counted meanwhile may
-/// be more than there is, which costs a check for each delivery and nothing else.
+/// Set in [`Session::filtered`] while its subscriptions are weighed. What is counted in the
+/// meantime may be more than there is, which costs a check for each delivery and nothing else.
 const UNDER_REVIEW: u32 = 1 << 31;
 
 /// Rules that are looked at in one visit.
@@ -33,7 +33,7 @@ struct Review {
     session: SessionKey,
     /// What it had when its rights changed. What has come since is counted as it comes.
     subscriptions: Box<[SubscriptionRef]>,
-    /// So many of them are done.
+    /// This many of them are done.
     done: usize,
 }
 
@@ -145,7 +145,7 @@ impl Hub {
         }
     }
 
-    /// Weighs some subscriptions: about so many visits. Returns whether all are done.
+    /// Weighs some subscriptions: about this many visits. Returns whether all are done.
     fn review_some(&mut self, review: &mut Review, visits: u32) -> bool {
         let key = review.session;
         let Some(session) = self.sessions.get(key) else {

@@ -28,7 +28,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Nobody is there yet, and so many may come.
+    /// Nobody is there yet, and this many may come.
     #[must_use]
     pub const fn new(max: u32) -> Self {
         Self {
@@ -50,11 +50,11 @@ impl Places {
 }
 
 /// The newest connection of a user of whom only the newest stays. Whoever comes later puts its own
-/// claim into the place of the one before in one step, so that of racing log-ins exactly one stays.
+/// claim into the place of the one before in one step, so that of racing logins exactly one stays.
 #[derive(Debug, Default)]
 pub struct Newest(AtomicU64);
 
-/// Who says how many connections a user may have: what somebody else is told who comes in vain.
+/// What limits the connections of a user: the reason that a refused client gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UserBound {
     /// Its roles.
@@ -254,7 +254,7 @@ impl Meter {
         })
     }
 
-    /// Counts a message of so many bytes.
+    /// Counts a message of this many bytes.
     pub(crate) fn count(&mut self, now: Tick, bytes: usize) {
         if let Some(rate) = self.messages_per_sec {
             pay(&mut self.messages_paid, now, 1, u64::from(rate));

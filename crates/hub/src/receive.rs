@@ -42,7 +42,7 @@ enum Gate {
     Open(Version, u32),
     /// Not yet.
     Shut,
-    /// The connection has been let go.
+    /// The connection has been disconnected.
     Gone,
 }
 
@@ -145,7 +145,7 @@ impl Hub {
             return Gate::Shut;
         }
         if let Some((until, cause)) = live.paused_until(now) {
-            // It is not asked for anything meanwhile, not even for a sign of life.
+            // It is not asked for anything in the meantime, not even for a sign of life.
             live.last_seen = until;
             live.tally().pause(now, cause);
             let paused = (live.link, until);

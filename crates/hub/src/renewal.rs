@@ -1,7 +1,7 @@
 //! Changes of rights that reach who is connected, and who is away.
 //!
 //! A change visits all sessions of its shard, in each turn as many as that has room for, so that
-//! no message waits for it. Log-ins that were decided before the change and arrive after it are
+//! no message waits for it. Logins that were decided before the change and arrive after it are
 //! renewed as they arrive: each shard remembers what changed lately.
 
 use alloc::collections::VecDeque;
@@ -40,14 +40,14 @@ pub enum Renewed {
 /// What it costs to look at a session, and to do something about it, in visits.
 const LOOK_VISITS: u32 = 4;
 const CHANGE_VISITS: u32 = 16;
-/// How many changes are remembered for log-ins under way, and for how long, in seconds.
+/// How many changes are remembered for logins under way, and for how long, in seconds.
 const RECENT_MAX: usize = 1_000;
 const RECENT_SECS: u32 = 600;
 
 /// The changes that a shard follows.
 #[derive(Default)]
 pub(crate) struct Renewals {
-    /// For log-ins that were decided before; the oldest first.
+    /// For logins that were decided before; the oldest first.
     recent: VecDeque<(Tick, Arc<dyn Renewal>)>,
     /// Under way, each with the first slot that it has not visited.
     pending: VecDeque<(Arc<dyn Renewal>, usize)>,
@@ -77,7 +77,7 @@ impl Renewals {
         self.pending.push_back((renewal, 0));
     }
 
-    /// An identity of a log-in, as it is after the latest changes; `None` if it may not be here
+    /// An identity of a login, as it is after the latest changes; `None` if it may not be here
     /// any more.
     pub(crate) fn refresh(
         &self,

@@ -72,7 +72,7 @@ pub struct Cursor {
 /// What looking into one part of a store costs besides the topics there, in visits.
 pub const STRIPE_VISITS: usize = 4;
 
-/// So many bytes of a name that is looked at, or of a message that is copied, count as one visit.
+/// This many bytes of a name that is looked at, or of a message that is copied, count as one visit.
 const VISIT_BYTES: usize = 64;
 
 /// Bytes of a name that cost another visit: it is compared level by level.
@@ -85,7 +85,7 @@ pub const fn topic_visits(topic: &str) -> usize {
     1 + topic.len() / NAME_VISIT_BYTES
 }
 
-/// What copying so many bytes of a message costs a walk, in visits.
+/// What copying this many bytes of a message costs a walk, in visits.
 #[inline]
 #[must_use]
 pub const fn copy_visits(bytes: usize) -> u64 {
@@ -208,11 +208,11 @@ pub trait Retained: Send + Sync {
     /// [MQTT-3.3.1-6]. Whether the message has RETAIN set is the caller's business: with
     /// `keep = "last"`, messages without it are kept too.
     ///
-    /// What is answered says when the publish may be acknowledged. After [`Kept::Later`] the
-    /// store tells every shard, by [`crate::ControlItem::Resolved`] with the ticket, as soon as
-    /// its promise holds or is known not to; exactly once, and not before this call has returned
-    /// on that shard (a lane keeps that order). One ticket may stand for any number of messages,
-    /// of several shards, and a number is not used again. Readers see the message meanwhile, and
+    /// What is answered says when the publish may be acknowledged. After [`Kept::Later`] the store
+    /// tells every shard, by [`crate::ControlItem::Resolved`] with the ticket, as soon as its
+    /// promise holds or is known not to; exactly once, and not before this call has returned on
+    /// that shard (a lane keeps that order). One ticket may stand for any number of messages, of
+    /// several shards, and a number is not used again. Readers see the message in the meantime, and
     /// it is forwarded: only its acknowledgement waits. Tickets stay below 2^63; the rest is the
     /// hub's.
     ///
@@ -220,7 +220,7 @@ pub trait Retained: Send + Sync {
     /// When it is not kept; what the store held for the topic stays.
     fn put(&self, message: &Arc<Message>) -> Result<Kept, NotKept>;
 
-    /// Changes when the numbers of topics may have started anew: a store that was empty at the
+    /// Changes when the numbers of topics may have started again: a store that was empty at the
     /// start, or lost a part of what it had. The same over a restart that lost nothing.
     fn epoch(&self) -> u64;
 
@@ -256,7 +256,7 @@ pub trait Retained: Send + Sync {
         false
     }
 
-    /// Appends matches of a wildcard filter to `out`, and stops after about so many visits: the
+    /// Appends matches of a wildcard filter to `out`, and stops after about this many visits: the
     /// last topic may go beyond, by its length. A lock is held no longer than that. What is put or
     /// cleared between two calls changes nothing else. The cursor tells the costs: by
     /// [`topic_visits`] and [`STRIPE_VISITS`], which the bound is for, and by [`copy_visits`].

@@ -234,7 +234,7 @@ impl Default for AtOnce {
 #[derive(Clone, Default)]
 pub struct PolicyFinder(Option<Arc<Index>>);
 
-/// Up to so many policies are compared with each topic: that is as quick.
+/// Up to this many policies are compared with each topic: that is as quick.
 const COMPARED_MAX: usize = 16;
 
 impl PolicyFinder {

@@ -127,7 +127,7 @@ impl Hub {
     }
 
     /// Tells the retained store what the packets at the front of `input` ask it for, as far as
-    /// they are of one kind, and `at_most` so many. Returns how many bytes were looked at.
+    /// they are of one kind, and `at_most` this many. Returns how many bytes were looked at.
     pub(crate) fn look_ahead(
         &self,
         key: SessionKey,

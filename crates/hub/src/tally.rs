@@ -20,7 +20,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// It has happened so many times more.
+    /// It has happened this many times more.
     pub(crate) fn add(&mut self, now: Tick, times: u64) {
         let half = now.as_secs() / HALF_SECS;
         if half != self.half {
@@ -72,7 +72,7 @@ pub enum PauseCause {
     BytesPerSec,
     /// It has given many commands about rooms.
     RoomCommands,
-    /// What it did was dear for the server.
+    /// What it did was expensive for the server.
     Work,
 }
 

@@ -1,9 +1,9 @@
 //! How much one turn of a shard may do, and how much of it one connection.
 //!
-//! All work that a client can make dear is counted in **visits**. One visit takes about 30 ns: a
-//! node of the topic index, a name of the retained store, or [`VISIT_BYTES`] bytes that are copied
-//! or compared. What costs more than a turn may do goes on in later turns, and between two turns
-//! every connection is served.
+//! All work that a client can make expensive is counted in **visits**. One visit takes about 30 ns:
+//! a node of the topic index, a name of the retained store, or [`VISIT_BYTES`] bytes that are
+//! copied or compared. What costs more than a turn may do goes on in later turns, and between two
+//! turns every connection is served.
 //!
 //! A connection that has used its share of a turn is not read further in this turn. What is beyond
 //! its due is a debt besides, which time pays: a connection that owes waits while a turn is spent,
@@ -17,7 +17,7 @@ use crate::key::SessionKey;
 /// Visits of one turn. About 0.15 ms: no longer than what a turn does anyway.
 pub(crate) const TURN_VISITS: u32 = 4_096;
 
-/// So many bytes that are copied or compared count as one visit.
+/// This many bytes that are copied or compared count as one visit.
 pub(crate) const VISIT_BYTES: usize = 64;
 
 /// What work that goes on from an earlier turn does at least, so that it always gets on.
@@ -58,7 +58,7 @@ pub const OWN_PACKETS: u32 = 1_024;
 
 /// Subscribers that the messages of a connection have been handed to when it is not read further
 /// in a turn: that is about 0.4 ms. Where more sessions wait to be written to, which costs each of
-/// them far more, so many for each of those: several messages go out by one write then.
+/// them far more, this many for each of those: several messages go out by one write then.
 pub(crate) const OWN_HANDED: u32 = 8_192;
 const OWN_HANDED_EACH: u32 = 32;
 
@@ -98,7 +98,7 @@ pub(crate) struct Turn {
 /// What a turn of a shard has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnFigures<'h> {
-    /// Work that a client can make dear, in units of about 30 ns.
+    /// Work that a client can make expensive, in units of about 30 ns.
     pub visits: u32,
     /// Packets received.
     pub packets: u64,
@@ -136,13 +136,13 @@ impl Turn {
         self.spent = self.spent.saturating_add(visits);
     }
 
-    /// Counts so many pieces of work, which cost so many visits each.
+    /// Counts this many pieces of work, which cost this many visits each.
     pub(crate) fn spend_each(&mut self, pieces: usize, visits: u32) {
         let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
         self.spend(pieces.saturating_mul(visits));
     }
 
-    /// Messages are handed to so many subscribers.
+    /// Messages are handed to this many subscribers.
     #[inline]
     pub(crate) const fn hand_over(&mut self, subscribers: usize) {
         // A list holds fewer than 2^32 sessions.
@@ -233,7 +233,7 @@ impl Share {
         left as usize
     }
 
-    /// Counts a packet that cost so many visits.
+    /// Counts a packet that cost this many visits.
     #[inline]
     pub(crate) const fn count(&mut self, is_publish: bool, visits: u32) {
         self.packets += 1;
@@ -261,7 +261,7 @@ impl Share {
 pub(crate) struct Debt(u64);
 
 impl Debt {
-    /// Adds so many visits.
+    /// Adds this many visits.
     pub(crate) fn add(&mut self, now: Tick, visits: u32) {
         let now = now.as_micros().saturating_mul(1_000);
         let costs = u64::from(visits) * 1_000_000_000 / VISITS_PER_SEC;
@@ -366,7 +366,7 @@ impl Hub {
         }
     }
 
-    /// A client owes for so many visits more, be it connected still or not.
+    /// A client owes for this many visits more, be it connected still or not.
     pub(crate) fn charge_visits(&mut self, now: Tick, key: SessionKey, visits: u32) {
         let session = self.sessions.get_mut(key);
         match session.and_then(|session| session.live_mut()) {

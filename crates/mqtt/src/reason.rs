@@ -75,7 +75,7 @@ reason_codes! {
     ServerUnavailable = 0x88, "server unavailable";
     /// The server has too much to do; try later.
     ServerBusy = 0x89, "server busy";
-    /// The client is shut out by an administrator.
+    /// An administrator has banned the client.
     Banned = 0x8A, "banned";
     /// The server is shutting down.
     ServerShuttingDown = 0x8B, "server shutting down";

@@ -88,7 +88,7 @@ pub(crate) fn get(id: ClassId) -> Option<&'static Class> {
     CLASSES.get(usize::from(id.0))
 }
 
-/// The smallest class whose places hold so many bytes; `None` if none does.
+/// The smallest class whose places hold this many bytes; `None` if none does.
 pub(crate) fn for_record(bytes: usize) -> Option<(ClassId, &'static Class)> {
     let at = CLASSES.partition_point(|class| class.place_bytes < bytes);
     let class = CLASSES.get(at)?;

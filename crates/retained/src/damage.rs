@@ -120,7 +120,7 @@ impl DamageList {
         self.push(to);
     }
 
-    /// How many, and those that are kept from one on, by file and offset; so many at most.
+    /// How many, and those that are kept from one on, by file and offset; this many at most.
     pub(crate) fn page(&self, from: usize, at_most: usize) -> (u64, Vec<DamageReport>) {
         let found = self.lock();
         let page = found.reports.values().skip(from).take(at_most).cloned();

@@ -111,7 +111,7 @@ impl Index {
         }
     }
 
-    /// Makes room for so many more.
+    /// Makes room for this many more.
     pub(crate) fn reserve(&mut self, more: usize) {
         self.table.reserve(more, |entry| entry.hash);
     }

@@ -150,12 +150,12 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
         .map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// Where the first block begins in a segment of so many blocks.
+/// Where the first block begins in a segment of this many blocks.
 pub(crate) const fn blocks_at(blocks: usize) -> usize {
     (HEAD_BYTES + blocks * ENTRY_BYTES).next_multiple_of(PAGE_BYTES)
 }
 
-/// Bytes of a file with so many blocks.
+/// Bytes of a file with this many blocks.
 pub(crate) const fn file_len(blocks: usize) -> usize {
     blocks_at(blocks) + blocks * BLOCK_BYTES
 }

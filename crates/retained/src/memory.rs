@@ -14,7 +14,7 @@ use stentor_topic::{TopicHasher, Zone, literal_prefix, matches};
 /// Parts of the store with a lock each. Far more than shards, so that two rarely meet.
 const STRIPES: u64 = 64;
 
-/// What begins so is the server's own; of it, clients may publish what tells of their bridges.
+/// What begins so is the server's own; of it, clients may publish the state of their bridges.
 const SERVERS_OWN: &str = "$SYS/";
 /// Messages of clients there that each part of a zone holds. They stay in memory whatever the
 /// quotas say, so there are few of them, and they are small.

@@ -13,7 +13,7 @@ pub(crate) use segment::Segment;
 /// Segments of one stripe: what [`Place`] can number.
 pub(crate) const SEGMENTS_MAX: usize = 1 << 16;
 
-/// Records of up to so many bytes are put together before they are written.
+/// Records of up to this many bytes are put together before they are written.
 const TOGETHER_BYTES_MAX: usize = 512;
 
 /// A slot: two places of its class's size.
@@ -285,7 +285,7 @@ impl<R: Region> Space<R> {
         }
     }
 
-    /// Takes note of a run that the directory of a segment tells of; whether it can be there.
+    /// Takes note of a run that the directory of a segment reports; whether it can be there.
     pub(crate) fn restore_run(&mut self, position: u16, block: u32, id: ClassId) -> bool {
         let Some(class) = class::get(id) else {
             return false;

@@ -14,7 +14,7 @@ use crate::close::{CloseReason, Violation};
 /// name, so that what a client makes the server hold does not exceed by much what it has sent.
 #[derive(Clone, Copy, Debug)]
 pub enum TopicName<'a> {
-    /// As it stands in the packet, or anywhere else.
+    /// As it is in the packet, or anywhere else.
     Written(&'a str),
     /// As it was set with the alias that the packet carries.
     Aliased(&'a Arc<str>),

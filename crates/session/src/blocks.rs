@@ -170,7 +170,7 @@ impl<T> Blocks<T> {
 
     /// Keeps such entries only, in the next block of at most [`BLOCK`] entries. Returns how many
     /// entries it looked at, and whether that was the last block: the next call begins with the
-    /// first one then. Entries that are pushed meanwhile are looked at as well. O([`BLOCK`]).
+    /// first one then. Entries that are pushed in the meantime are looked at as well. O([`BLOCK`]).
     pub(crate) fn retain_next(&mut self, keep: impl FnMut(&T) -> bool) -> (usize, bool) {
         let Some(rest) = &mut self.rest else {
             let looked = self.first.len();
@@ -197,7 +197,7 @@ impl<T> Blocks<T> {
         (looked, is_last)
     }
 
-    /// Empties it, and gives back the room for more than so many entries.
+    /// Empties it, and gives back the room for more than this many entries.
     pub(crate) fn reset(&mut self, keep: usize) {
         self.rest = None;
         self.first.clear();

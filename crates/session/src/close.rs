@@ -61,11 +61,11 @@ pub enum Violation {
 pub enum Denied {
     /// Wrong user name or password: the two are not told apart.
     Credentials,
-    /// A log-in is needed and none was given.
+    /// A login is needed and none was given.
     Anonymous,
     /// Logged in, but without the right for this.
     Right,
-    /// This user, client id or address is shut out.
+    /// This user, client id or address is banned.
     Banned,
     /// An authentication method that this server does not have.
     AuthMethod,
@@ -130,9 +130,9 @@ pub enum Limit {
     ConnectionRate,
     /// Connections from this address arrive faster than the configured rate.
     ConnectionRatePerAddress,
-    /// The queue of log-ins is full.
+    /// The queue of logins is full.
     LoginQueue,
-    /// Too many log-ins from this address, or of this account from there, have failed lately.
+    /// Too many logins from this address, or of this account from there, have failed lately.
     LoginRate,
     /// Guests come faster than their zone lets them in.
     GuestRate,
@@ -145,9 +145,9 @@ pub enum Limit {
 /// What did not happen in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// No CONNECT within the log-in time.
+    /// No CONNECT within the login time.
     Login,
-    /// A connected client began to authenticate again and did not go on within the log-in time.
+    /// A connected client began to authenticate again and did not go on within the login time.
     Authentication,
     /// No packet within one and a half times the keep-alive time [MQTT-3.1.2-24].
     KeepAlive,

@@ -49,9 +49,9 @@ struct Held {
     /// The pace lets no message go before this.
     next: Tick,
     waiting: Option<Box<Waiting>>,
-    /// Whether it stands in each of the two lists of those that may go.
+    /// Whether it is in each of the two lists of those that may go.
     listed: [bool; 2],
-    /// Whether it stands in `later`.
+    /// Whether it is in `later`.
     timed: bool,
 }
 

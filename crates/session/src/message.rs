@@ -13,7 +13,7 @@ use crate::Tick;
 /// Who published a message, for no-local, which goes by the client id [MQTT-3.8.3-3]: so it holds
 /// for retained messages after the publisher's session has ended, and after a restart.
 ///
-/// A hash, because it stands in each message. Nobody else's messages can be kept from a client by
+/// A hash, because it is in each message. Nobody else's messages can be kept from a client by
 /// it: two clients of one hash, which somebody may make on purpose, miss each other's only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Publisher(u64);

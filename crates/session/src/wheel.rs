@@ -116,7 +116,7 @@ impl<K> Wheel<K> {
         }
     }
 
-    /// Gives the emptied slot its allocation back unless something was inserted meanwhile.
+    /// Gives the emptied slot its allocation back unless something was inserted in the meantime.
     fn keep_capacity(&mut self, slot: usize, emptied: Vec<(Tick, K)>) {
         const KEEP: usize = 1024;
         let slot = &mut self.levels[0].slots[slot];

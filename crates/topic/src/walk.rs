@@ -16,7 +16,7 @@ pub struct Matched {
     pub rest: Option<Walk>,
 }
 
-/// A match that goes on later, in spite of changes of the index meanwhile.
+/// A match that goes on later, in spite of changes of the index in the meantime.
 ///
 /// Begun by [`Index::match_some`]. Whatever happens to the index between two calls of
 /// [`Walk::resume`]:

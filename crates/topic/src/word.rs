@@ -84,7 +84,7 @@ pub(crate) fn contains_any<const N: usize>(text: &[u8], bytes: [u8; N]) -> bool 
 }
 
 /// How far it is from the start of a level to the level that comes `levels` after it: one more than
-/// the text's length where it has just so many, `None` where it has fewer.
+/// the text's length where it has just this many, `None` where it has fewer.
 pub(crate) fn levels_after(text: &[u8], levels: u32) -> Option<usize> {
     let (blocks, rest) = text.as_chunks::<BLOCK>();
     let blocks = blocks.iter().map(|block| u128::from_le_bytes(*block));

@@ -30,7 +30,7 @@ const LOOKED_AT_MAX: usize = 1_000;
 /// How long it looks, about: it may have to weigh many rules for each.
 const LISTED_TIME_MAX: Duration = Duration::from_millis(20);
 
-/// Bytes of what it tells, about: the home of the zone does nothing else meanwhile.
+/// Bytes of what it tells, about: the home of the zone does nothing else in the meantime.
 const LISTED_BYTES_MAX: usize = 128 << 10;
 
 /// The fields that a command has; `None` if there is no such command.
@@ -139,7 +139,7 @@ pub struct Ran {
     pub room: String,
     /// The answer, which is JSON.
     pub answer: Vec<u8>,
-    /// How long it keeps who runs it busy, about, and the sending of its effects with it: reckoned
+    /// How long it keeps who runs it busy, about, and the sending of its effects with it: estimated
     /// from what it did, not measured.
     pub work: Duration,
 }
@@ -314,7 +314,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
         self.is_listed(room) || self.may_read_inside(room, property)
     }
 
-    /// Whether the topic in the room that tells of a property is permitted.
+    /// Whether the topic in the room with a property is permitted.
     fn may_read_inside(&self, room: &str, property: &str) -> bool {
         self.rights.may_read(&topic::property(room, property))
     }
@@ -345,8 +345,8 @@ impl<'a, R: RoomRights> Command<'a, R> {
         Ok(told)
     }
 
-    /// A part of the list: so many rooms are looked at and told of, no more, and `next` tells what
-    /// to go on after.
+    /// A part of the list: this many rooms are looked at and told of, no more, and `next` tells
+    /// what to go on after.
     fn list(&mut self) -> Result<Value, Failed> {
         let after = self.words.text("after")?;
         let mut rooms = Vec::new();

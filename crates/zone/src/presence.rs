@@ -15,7 +15,7 @@ pub enum Uniqueness {
     Refuse,
     /// The newcomer replaces who is there.
     Replace,
-    /// Both stay, up to so many sessions; 0 is no limit.
+    /// Both stay, up to this many sessions; 0 is no limit.
     #[default]
     Many,
 }
@@ -43,7 +43,7 @@ pub enum Standing {
 /// The connected sessions of a zone's users. What it publishes is `$presence/<user>`, retained
 /// while the user is there and cleared when the last session goes.
 ///
-/// One instance decides for a whole zone, so that of two racing log-ins one is the first.
+/// One instance decides for a whole zone, so that of two racing logins one is the first.
 #[derive(Debug, Default)]
 pub struct Presence {
     uniqueness: Uniqueness,

@@ -1,6 +1,6 @@
 //! What a command costs who runs it.
 //!
-//! It is reckoned from what the command did, not measured: the same command always costs the same,
+//! It is estimated from what the command did, not measured: the same command always costs the same,
 //! on a virtual clock too. The prices are upper bounds, so that nobody gets time for nothing.
 
 use core::cell::Cell;
@@ -40,7 +40,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// A command with a payload of so many bytes begins.
+    /// A command with a payload of this many bytes begins.
     pub(crate) const fn new(payload: usize) -> Self {
         Self {
             nanos: Cell::new(EACH + CARRIED * payload as u64),
@@ -57,28 +57,28 @@ impl Work {
         self.nanos.set(self.nanos.get().saturating_add(more));
     }
 
-    /// It has read so many bytes of JSON.
+    /// It has read this many bytes of JSON.
     pub(crate) fn read(&self, bytes: usize) {
         self.add(READ, bytes);
     }
 
-    /// It has told so many bytes of JSON.
+    /// It has told this many bytes of JSON.
     pub(crate) fn told(&self, bytes: usize) {
         self.add(TOLD, bytes);
     }
 
-    /// It has looked at so many rooms.
+    /// It has looked at this many rooms.
     pub(crate) fn looked_at(&self, rooms: usize) {
         self.add(ROOM, rooms);
     }
 
-    /// It has compared a property with one of so many bytes.
+    /// It has compared a property with one of this many bytes.
     pub(crate) fn compared(&self, bytes: usize) {
         self.add(PROPERTY, 1);
         self.add(COMPARED, bytes);
     }
 
-    /// It has caused these effects, in a room that has so many members now. Whose seat is taken
+    /// It has caused these effects, in a room that has this many members now. Whose seat is taken
     /// has heard what was published before that, and hears nothing after it.
     pub(crate) fn caused(&self, effects: &[Effect], members: usize) {
         let is_cleared = |effect: &&Effect| matches!(effect, Effect::Clear { .. });

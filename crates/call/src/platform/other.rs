@@ -110,7 +110,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Opens a regular file to write it anew, or makes it.
+/// Opens a regular file to write it again, or makes it.
 ///
 /// # Errors
 /// When it is something else, or cannot be opened.

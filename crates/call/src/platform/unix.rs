@@ -190,7 +190,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Opens a regular file to write it anew, or makes it. One that is reached by a link, or has other
+/// Opens a regular file to write it again, or makes it. One that is reached by a link, or has other
 /// names, may be somebody else's, and is not touched.
 ///
 /// # Errors
@@ -241,8 +241,8 @@ impl Mark {
         }
     }
 
-    /// Whether both are of the same content. A file may get another name meanwhile, or lose its
-    /// last one.
+    /// Whether both are of the same content. A file may get another name in the meantime, or lose
+    /// its last one.
     pub(crate) fn has_content_of(&self, other: &Self) -> bool {
         (self.size, self.written) == (other.size, other.written)
     }

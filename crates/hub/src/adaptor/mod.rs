@@ -52,7 +52,7 @@ impl Hooks {
     pub const CREATED: Self = Self(1 << 7);
     /// A room has ended.
     pub const CLOSED: Self = Self(1 << 8);
-    /// A log-in.
+    /// A login.
     pub const LOGIN: Self = Self(1 << 9);
 
     /// Both.
@@ -263,7 +263,7 @@ impl Questions {
     }
 }
 
-/// A packet, whose connection is not read meanwhile.
+/// A packet, whose connection is not read in the meantime.
 #[derive(Debug)]
 struct Packed {
     session: SessionKey,
@@ -322,7 +322,7 @@ impl Scope {
 enum Aside {
     Packet(Packed),
     /// What a session was subscribed to in rooms where it has no place any more, and comes back
-    /// to. Its connection is not read meanwhile.
+    /// to. Its connection is not read in the meantime.
     Return {
         session: SessionKey,
         /// The session's, when it came back.

@@ -13,7 +13,7 @@ const PLACE_BYTES: usize = 16;
 /// What an allocation costs beside its bytes.
 const BOX_BYTES: usize = 16;
 
-/// Set in [`Account::own`] while the session is to be counted anew.
+/// Set in [`Account::own`] while the session is to be counted again.
 const MARK: u32 = 1 << 31;
 
 /// What a session made the server hold when it was last counted, in bytes; nobody holds more than

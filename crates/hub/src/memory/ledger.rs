@@ -13,10 +13,10 @@ pub enum Holding {
     /// Messages and other packets that wait for clients or are in flight to them. A message that
     /// waits for several clients counts for each.
     Queues,
-    /// What waits for the sockets of connections that have been let go.
+    /// What waits for the sockets of connections that have been disconnected.
     Draining,
     /// Connections beside their sessions: packets that have not come whole or are not applied yet,
-    /// log-ins that are not decided, and the buffers of TLS and WebSocket.
+    /// logins that are not decided, and the buffers of TLS and WebSocket.
     Connections,
     /// Work of earlier packets that goes on in later turns, what waited for sessions that have
     /// ended and is not dropped yet, and what clients that have gone owe for work.

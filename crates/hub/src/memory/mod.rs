@@ -3,7 +3,7 @@
 //! Each session is charged with what it makes the server hold, wherever that lies: see
 //! [`account`]. The shard keeps the sum over its sessions, by kind, and writes it into the
 //! [`Ledger`] at the end of each turn. A session that has changed is marked when it is borrowed,
-//! and counted anew at the end of the turn: so the way of a message pays one comparison, and no
+//! and counted again at the end of the turn: so the way of a message pays one comparison, and no
 //! change can be missed.
 
 mod account;
@@ -45,7 +45,7 @@ pub struct Holder {
 }
 
 impl Hub {
-    /// Counts the sessions anew that have changed, and writes the sums into the ledger.
+    /// Counts the sessions again that have changed, and writes the sums into the ledger.
     /// [`Hub::advance`] does it; O(sessions that have changed).
     pub fn settle_accounts(&mut self) {
         let held = self.sessions.settle_charges();
@@ -58,7 +58,7 @@ impl Hub {
         self.ledger.write_most_absent(self.shard, most);
     }
 
-    /// Bytes of memory that work holds which goes on in later turns: messages that are dear to
+    /// Bytes of memory that work holds which goes on in later turns: messages that are expensive to
     /// route, with the subscribers found so far, long SUBSCRIBE and UNSUBSCRIBE packets, and what
     /// waited for sessions that have ended. O(1).
     #[must_use]
@@ -80,7 +80,7 @@ impl Hub {
         ]
     }
 
-    /// The sessions of this shard that hold most, at most so many, in order. O(sessions): for
+    /// The sessions of this shard that hold most, at most this many, in order. O(sessions): for
     /// people.
     #[must_use]
     pub fn holders(&self, at_most: usize) -> Vec<Holder> {

@@ -43,7 +43,7 @@ impl Relief {
 }
 
 impl Hub {
-    /// Memory is short, and this shard has to free so many bytes, in this turn and the next ones:
+    /// Memory is short, and this shard has to free this many bytes, in this turn and the next ones:
     /// by sessions that wait for their clients. First those of whoever holds most in that way, the
     /// one that is closest to its end before others. They give what they hold of all, and no more:
     /// what clients hold that are there does not make others lose their sessions.

@@ -143,7 +143,7 @@ impl Absences {
         self.bytes
     }
 
-    /// The session in a slot, which holds so many bytes, waits for its client, until a time.
+    /// The session in a slot, which holds this many bytes, waits for its client, until a time.
     /// O(log sessions).
     pub(crate) fn add(&mut self, tenant: &Tenant, until: Tick, (slot, bytes): (u32, u64)) {
         if self.all.insert((tenant.id, until, slot)) {

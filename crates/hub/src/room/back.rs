@@ -2,8 +2,8 @@
 //!
 //! The home is asked which of its places are kept. Where one is not, coming back is joining like
 //! any other: adaptors are asked, then the home again. There is no SUBACK that could say why not,
-//! so whatever the version, `$reply/join` does. Who has been sent out of a room meanwhile is told
-//! so, and joins nothing.
+//! so whatever the version, `$reply/join` does. Who has been sent out of a room in the meantime is
+//! told so, and joins nothing.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -50,7 +50,7 @@ impl Hub {
     }
 
     /// Who only listens has no place that could be kept: where adaptors want to hear of joins, it
-    /// joins anew. Whether that leaves nothing to ask the home.
+    /// joins again. Whether that leaves nothing to ask the home.
     fn sets_observers_aside(&self, key: SessionKey, rooms: &mut RoomsWanted) -> bool {
         let zone = self.sessions.get(key).map(Session::zone);
         if !zone.is_some_and(|zone| self.hooks(zone).has(Hooks::JOIN)) {
@@ -68,7 +68,7 @@ impl Hub {
         before > 0 && rooms.to_ask.is_empty()
     }
 
-    /// The home has said which places are kept: the other rooms are joined anew.
+    /// The home has said which places are kept: the other rooms are joined again.
     pub(super) fn came_back(
         &mut self,
         now: Tick,
@@ -103,7 +103,7 @@ impl Hub {
         mut elements: Vec<Element>,
         denials: &[Option<Denial>],
     ) {
-        // What a connection that has ended meanwhile asked for is with its session again.
+        // What a connection that has ended in the meantime asked for is with its session again.
         if !self.is_still(key, epoch) {
             return;
         }

@@ -28,7 +28,7 @@ use crate::settings::{Settings, ZoneSettings};
 pub(crate) struct Zones {
     by_zone: HashMap<Zone, Rooms, foldhash::fast::FixedState>,
     pub(super) presence: HashMap<Zone, Presence, foldhash::fast::FixedState>,
-    /// When somebody who is away may have to be let go; [`Tick::NEVER`] if nobody is.
+    /// When somebody who is away may have to be removed; [`Tick::NEVER`] if nobody is.
     deadline: Tick,
     /// When all rooms were looked at last.
     looked_at: Tick,
@@ -64,7 +64,7 @@ impl Default for Zones {
 
 impl Zones {
     /// When the rooms have something to do next. They are looked at all together, so those who did
-    /// not come back in time may be let go a little later.
+    /// not come back in time may be removed a little later.
     pub(crate) fn deadline(&self) -> Tick {
         match (self.plan, self.deadline) {
             (Plan::Due, _) => Tick::ZERO,

@@ -33,7 +33,7 @@ pub(crate) struct Element {
     pub(crate) denial: Option<Denial>,
     /// Why it was refused before adaptors were asked.
     pub(crate) refused: Option<Refused>,
-    /// Of a session that comes back: why it is out of the room meanwhile.
+    /// Of a session that comes back: why it is out of the room in the meantime.
     pub(crate) expelled: Option<Expelled>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Joins {
     pub(super) waiting: HashMap<Ticket, Joining, foldhash::fast::FixedState>,
 }
 
-/// One of them. Nothing is read from its connection meanwhile.
+/// One of them. Nothing is read from its connection in the meantime.
 #[derive(Debug)]
 pub(super) struct Joining {
     pub(super) session: SessionKey,
@@ -307,7 +307,7 @@ impl Hub {
         self.end_joining(now, (key, is_same), &entered, &verdicts);
     }
 
-    /// What a session wanted in rooms is there, or its connection has ended meanwhile.
+    /// What a session wanted in rooms is there, or its connection has ended in the meantime.
     pub(crate) fn end_joining(
         &mut self,
         now: Tick,
@@ -322,14 +322,14 @@ impl Hub {
             let zone = who.identity.zone;
             self.interest.lower(zone, &all_below(room));
             let has_joined = verdicts.get(room).is_some_and(Option::is_none);
-            // Of a connection that ended meanwhile the home has been told.
+            // Of a connection that ended in the meantime the home has been told.
             if is_same && has_joined && !self.is_in_room(key, room) {
                 self.leave_room(now, who.clone(), room, Parting::Left);
             }
         }
     }
 
-    /// A session has come in by rights that may have changed meanwhile.
+    /// A session has come in by rights that may have changed in the meantime.
     fn catch_up_rights(&mut self, now: Tick, key: SessionKey, before: &Identity) {
         let session = self.sessions.get(key);
         let is_new = |session: &Session| !Arc::ptr_eq(&session.identity.rights, &before.rights);

@@ -5,7 +5,7 @@
 //! speaks. What a room publishes goes out as the server's own messages, through the ordinary index
 //! and the retained store. The home knows as well which users are there ([`presence`]).
 //!
-//! A session is in a room while it has a subscription below it. Such subscriptions stand in the
+//! A session is in a room while it has a subscription below it. Such subscriptions are in the
 //! index only while their session is connected: the place of who is away is the room's business,
 //! and how it comes [`back`].
 
@@ -231,7 +231,7 @@ impl Who {
     }
 }
 
-/// So many filters of a session are looked at by the time of one visit.
+/// This many filters of a session are looked at by the time of one visit.
 const SCANNED_PER_VISIT: usize = 2;
 
 /// Bits of a seat for the slot of a session.

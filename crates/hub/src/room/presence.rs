@@ -62,7 +62,7 @@ impl Hub {
     pub(super) fn home_arrived(&mut self, now: Tick, who: &Who) {
         let (zone, mut out) = (who.identity.zone, Vec::new());
         let present = self.zones.presence.entry(zone).or_default();
-        // How many connections a user may have was decided at its log-in.
+        // How many connections a user may have was decided at its login.
         present.arrive(who.user(), who.seat, 0, &mut out);
         self.perform(now, zone, "", out);
     }

@@ -14,7 +14,7 @@ use super::RoomItem;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 
-/// So many commands of a connection are under way.
+/// This many commands of a connection are under way.
 const UNDER_WAY_MAX: u32 = 5;
 /// What a connection may owe: about how late a timer rings.
 const CREDIT: Duration = Duration::from_millis(131);

@@ -13,7 +13,7 @@ use stentor_session::Message;
 use super::Routes;
 use crate::key::SessionKey;
 
-/// So many jobs are looked at in one go.
+/// This many jobs are looked at in one go.
 const LOOKS_MAX: u32 = 256;
 
 /// Jobs by number that a snapshot has not looked at, or waits for.

@@ -1,7 +1,7 @@
 //! What messages of other shards' clients have cost this one.
 //!
-//! A message that is cheap where its publisher is may be dear where its subscribers are. What is
-//! beyond the free visits of a message is charged to its publisher there as well. It is added up
+//! A message that is cheap where its publisher is may be expensive where its subscribers are. What
+//! is beyond the free visits of a message is charged to its publisher there as well. It is added up
 //! until all that came through the mesh is taken, for there may be many messages of a few clients.
 
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 use crate::work::PUBLISH_VISITS_FREE;
 
-/// So many clients are kept apart before all of them are told.
+/// This many clients are kept apart before all of them are told.
 const CLIENTS_MAX: usize = 16;
 
 /// Visits that clients of other shards have caused here, and do not know of yet.
@@ -35,7 +35,7 @@ impl Dues {
 }
 
 impl Hub {
-    /// Messages have cost so many visits: whoever sent them owes for what is not free, unless it
+    /// Messages have cost this many visits: whoever sent them owes for what is not free, unless it
     /// is charged by [`Hub::receive`].
     #[inline]
     pub(crate) fn charge_sender(&mut self, now: Tick, sender: Option<Sender>, visits: u32) {

@@ -1,11 +1,11 @@
-//! Messages that are dear to route, and go on in later turns.
+//! Messages that are expensive to route, and go on in later turns.
 //!
-//! A message is dear if finding its subscribers takes long, or very many filters or shared
+//! A message is expensive if finding its subscribers takes long, or very many filters or shared
 //! subscriptions match it. It becomes a job then: its filters are found, their subscribers are
 //! collected and sorted by session, the sessions are served, and then the shared subscriptions, a
-//! slice of that in each turn. Nothing is read from the publisher meanwhile, and the job is charged
-//! to it. What comes after a job from the same publisher, or to the same topic, waits for it, so
-//! that everybody gets messages in their order.
+//! slice of that in each turn. Nothing is read from the publisher in the meantime, and the job is
+//! charged to it. What comes after a job from the same publisher, or to the same topic, waits for
+//! it, so that everybody gets messages in their order.
 //!
 //! Who has not subscribed when a message becomes a job does not get it, and neither does who has
 //! unsubscribed by the time of its turn.
@@ -34,10 +34,10 @@ use crate::work::{OWN_VISITS, SHARED_VISITS};
 /// hold their messages only.
 const RUNNING_MAX: usize = 8;
 
-/// So many subscribers are sorted at a time.
+/// This many subscribers are sorted at a time.
 const SORTED_AT_ONCE: usize = 1_024;
 
-/// So many subscribers of a list are copied, or sorted, by the time of one visit.
+/// This many subscribers of a list are copied, or sorted, by the time of one visit.
 const COPIED_PER_VISIT: usize = 8;
 pub(super) const SORTED_PER_VISIT: usize = 2;
 
@@ -390,7 +390,7 @@ impl Hub {
         }
     }
 
-    /// A job of its messages is over, which has cost so many visits that were not charged yet.
+    /// A job of its messages is over, which has cost this many visits that were not charged yet.
     pub(crate) fn release_publisher(
         &mut self,
         now: Tick,
@@ -458,7 +458,7 @@ impl Hub {
         self.effects.lanes.push((shard, item));
     }
 
-    /// One slice of a job, of about so many visits. Returns whether it was the last one.
+    /// One slice of a job, of about this many visits. Returns whether it was the last one.
     fn route_slice(&mut self, now: Tick, job: &mut Job, visits: u32) -> bool {
         let before = self.turn.spent();
         loop {

@@ -28,7 +28,7 @@ pub(crate) use ahead::{JobsAhead, Look};
 pub(crate) use job::Routes;
 use job::{Found, SORTED_PER_VISIT};
 
-/// So many subscribers beside those of the longest list cost a message nothing: more than what a
+/// This many subscribers beside those of the longest list cost a message nothing: more than what a
 /// few dashboards with wide filters add to a topic.
 const SORTED_FREE: usize = 256;
 
@@ -210,7 +210,7 @@ impl Hub {
     }
 
     /// To everybody, on this shard and on the others. All `messages` have one publisher and one
-    /// topic. What is dear goes on in later turns, in its order.
+    /// topic. What is expensive goes on in later turns, in its order.
     pub(crate) fn route(&mut self, now: Tick, messages: &[Arc<Message>]) {
         self.route_of(now, messages, None);
     }

@@ -65,8 +65,8 @@ impl Sessions {
         Some((key, self.get(key)?.account.bytes()))
     }
 
-    /// What part of so many bytes the sessions hold that wait for their clients. Where it is hardly
-    /// any, none: to end them would free nothing.
+    /// What part of this many bytes the sessions hold that wait for their clients. Where it is
+    /// hardly any, none: to end them would free nothing.
     pub(crate) fn absent_part(&self, bytes: u64) -> u64 {
         /// What is less than such a part is hardly any.
         const PARTS: u64 = 64;
@@ -77,7 +77,7 @@ impl Sessions {
         if part < bytes / PARTS { 0 } else { part }
     }
 
-    /// Counts the sessions anew that have changed. Returns what all of them are charged with:
+    /// Counts the sessions again that have changed. Returns what all of them are charged with:
     /// themselves, and what waits for their clients.
     pub(crate) fn settle_charges(&mut self) -> [u64; 2] {
         let mut marked = core::mem::take(&mut self.marked);

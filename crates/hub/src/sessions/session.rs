@@ -222,14 +222,14 @@ impl Session {
         }
     }
 
-    /// Adds a subscription that costs so many bytes.
+    /// Adds a subscription that costs this many bytes.
     pub(crate) fn subscribed(&mut self, subscription: SubscriptionRef, bytes: usize) {
         self.subscriptions.push(subscription);
         // A subscription costs some megabytes at most, and the limit keeps the sum far from 4 GiB.
         self.filter_bytes = self.filter_bytes.saturating_add(bytes as u32);
     }
 
-    /// A subscription that cost so many bytes is gone.
+    /// A subscription that cost this many bytes is gone.
     pub(crate) const fn unsubscribed(&mut self, bytes: usize) {
         self.filter_bytes = self.filter_bytes.saturating_sub(bytes as u32);
     }

@@ -17,7 +17,7 @@ const MEMBERS_ASKED_MAX: usize = 64;
 pub(super) struct Members {
     pub(super) list: Vec<(u32, Options)>,
     live: usize,
-    /// Where each session stands in the list. The server chooses the numbers.
+    /// Where each session is in the list. The server chooses the numbers.
     places: HashMap<u32, u32, foldhash::fast::FixedState>,
     /// Whose turn it is, of those with a connection and of the others.
     turns: [usize; 2],

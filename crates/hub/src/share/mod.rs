@@ -316,8 +316,8 @@ impl Hub {
         }
     }
 
-    /// A message for one member here; picked again elsewhere if the last one has left meanwhile,
-    /// or none may receive it.
+    /// A message for one member here; picked again elsewhere if the last one has left in the
+    /// meantime, or none may receive it.
     pub(crate) fn deliver_shared_here(
         &mut self,
         now: Tick,

@@ -267,7 +267,7 @@ impl Hub {
         }
     }
 
-    /// Puts a snapshot back for a moment: none of its session is looked at meanwhile.
+    /// Puts a snapshot back for a moment: none of its session is looked at in the meantime.
     fn put_off(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot) {
         let at = now.after(FETCH_TIME);
         if let Some(snapshots) = self.snapshots_mut(key) {

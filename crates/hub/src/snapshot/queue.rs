@@ -81,7 +81,7 @@ pub(crate) struct Snapshots {
     /// Bytes of the filters, and of the topics up to which walks have come.
     filter_bytes: usize,
     cursor_bytes: usize,
-    /// Whether the session stands in the shard's list of those that go on in a later turn.
+    /// Whether the session is in the shard's list of those that go on in a later turn.
     pub(super) is_listed: bool,
     /// Visits without a message that were not charged.
     granted: u32,
@@ -100,7 +100,7 @@ impl Snapshots {
         size_of::<Self>() + entries + turns + self.filter_bytes + self.cursor_bytes
     }
 
-    /// Adds one at the end; one for the same subscription begins anew. While the walks that have
+    /// Adds one at the end; one for the same subscription begins again. While the walks that have
     /// begun hold many bytes, one of them goes on until it is over.
     pub(super) fn push(&mut self, snapshot: Snapshot) {
         /// Empty turns that are not worth a sweep.
@@ -153,7 +153,7 @@ impl Snapshots {
         Some(next)
     }
 
-    /// Of so many visits without a message, those that are charged.
+    /// Of this many visits without a message, those that are charged.
     pub(super) const fn charged(&mut self, vain: u32) -> u32 {
         let free = VAIN_VISITS_FREE.saturating_sub(self.granted);
         let granted = if vain < free { vain } else { free };

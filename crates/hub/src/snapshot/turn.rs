@@ -145,7 +145,7 @@ impl Hub {
         self.close_overrun(now);
     }
 
-    /// So many visits of the snapshots of a session, which take turns, as far as its socket takes
+    /// This many visits of the snapshots of a session, which take turns, as far as its socket takes
     /// more. What is left then waits for its turn.
     fn run_snapshots(&mut self, now: Tick, key: SessionKey, visits: usize) {
         let before = self.turn.spent();

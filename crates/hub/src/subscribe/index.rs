@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::room::room_of;
 
 impl Hub {
-    /// The filter as it stands in the index: an inbox stands under its user's name.
+    /// The filter as it is in the index: an inbox stands under its user's name.
     fn indexed<'f>(&self, key: SessionKey, filter: &'f str) -> Cow<'f, str> {
         if !filter.starts_with(INBOXES) {
             return filter.into();
@@ -146,7 +146,7 @@ impl Hub {
     }
 
     /// The filters of a session that match a topic, as it wrote them, with the QoS granted: of its
-    /// subscriptions from a number on, so many; and with which to go on, if there are more.
+    /// subscriptions from a number on, this many; and with which to go on, if there are more.
     /// O(`at_most`).
     #[must_use]
     pub fn matching(

@@ -112,8 +112,8 @@ impl Common {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Awaited {
     packet_id: PacketId,
-    /// So many elements at the end of the SUBSCRIBE are refused and not looked at: the session
-    /// may not have so many.
+    /// This many elements at the end of the SUBSCRIBE are refused and not looked at: the session
+    /// may not have this many.
     surplus: usize,
 }
 
@@ -363,7 +363,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Subscribes to some of the elements: until about so many visits are used up.
+    /// Subscribes to some of the elements: until about this many visits are used up.
     fn subscribe_some<'f>(
         &mut self,
         key: SessionKey,

@@ -43,7 +43,7 @@ pub(super) const TOO_MANY: &str = "this session has as many subscriptions as it 
 const TOO_MANY_WILDCARDS: &str = "this filter has more wildcards than one may have";
 
 /// Whether a filter has no more wildcards than this server takes from anybody, or why not: they
-/// make it dear to find who gets the messages of others. O(length of the filter).
+/// make it expensive to find who gets the messages of others. O(length of the filter).
 fn check_filter_bounds(
     settings: &Settings,
     filter: &str,
@@ -184,7 +184,7 @@ impl Hub {
         })
     }
 
-    /// Whether a session has no room for another subscription that costs so many bytes.
+    /// Whether a session has no room for another subscription that costs this many bytes.
     fn is_full(&self, session: &Session, bytes: usize) -> bool {
         self.places_left(session) == 0 || self.filter_bytes_left(session) < bytes
     }

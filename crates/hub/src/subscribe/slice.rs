@@ -1,7 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE packets with so many filters that they go on in later turns.
 //!
 //! What has been done takes effect at once, and there is one answer at the end. Nothing is read
-//! from the connection meanwhile. If it ends, so does the work: nobody waits for the answer.
+//! from the connection in the meantime. If it ends, so does the work: nobody waits for the answer.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -185,7 +185,7 @@ impl Slices {
         self.jobs.is_empty()
     }
 
-    /// A job goes to the end of the queue, and is counted anew.
+    /// A job goes to the end of the queue, and is counted again.
     fn push(&mut self, mut job: Job) {
         job.bytes = job.held();
         self.bytes += job.bytes;
@@ -245,7 +245,7 @@ impl Hub {
         !self.fits_turn(raw.len() / FILTER_BYTES_MIN) && !self.fits_turn(count())
     }
 
-    /// Whether so many filters fit into what is left of this turn.
+    /// Whether this many filters fit into what is left of this turn.
     pub(super) fn fits_turn(&self, filters: usize) -> bool {
         filters <= (self.turn.slice() / FILTER_VISITS) as usize
     }
@@ -375,8 +375,8 @@ impl Hub {
         job.begun.is_some() && job.kept.wanted.is_empty()
     }
 
-    /// Enqueues some of the snapshots of a SUBSCRIBE that was answered: until about so many visits
-    /// are used up. Returns whether those were the last ones.
+    /// Enqueues some of the snapshots of a SUBSCRIBE that was answered: until about this many
+    /// visits are used up. Returns whether those were the last ones.
     fn begin_some(
         &mut self,
         now: Tick,

@@ -36,7 +36,7 @@ impl Hub {
         self.send_unsuback(key, unsubscribe.packet_id, &reasons);
     }
 
-    /// Ends some of the subscriptions: until about so many visits are used up.
+    /// Ends some of the subscriptions: until about this many visits are used up.
     pub(super) fn unsubscribe_some<'f>(
         &mut self,
         now: Tick,
@@ -86,7 +86,7 @@ impl Hub {
         self.outbox.packet(key, live, &packet);
     }
 
-    /// Ends one subscription; it stays in the session's own list, and stands in `gone`.
+    /// Ends one subscription; it stays in the session's own list, and is in `gone`.
     fn unsubscribe_one(&mut self, key: SessionKey, text: &str, gone: &mut Gone) -> ReasonCode {
         let Ok(Subscription { share, filter }) = Subscription::parse(text) else {
             return ReasonCode::TopicFilterInvalid;

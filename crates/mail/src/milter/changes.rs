@@ -99,7 +99,7 @@ fn numbers(fields: &[Field<'_>]) -> Vec<u32> {
 
 /// Which of the old ones go, and which of the new ones come.
 fn compare(old: &[Field<'_>], new: &[Field<'_>]) -> (Vec<usize>, Vec<usize>) {
-    // Where each one stands in the new message, the last place first.
+    // Where each one is in the new message, the last place first.
     let mut places: BTreeMap<&Field<'_>, Vec<usize>> = BTreeMap::new();
     for (index, field) in new.iter().enumerate().rev() {
         places.entry(field).or_default().push(index);

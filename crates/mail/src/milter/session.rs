@@ -34,7 +34,7 @@ pub struct Transaction {
     pub queue_id: Option<String>,
     /// The user who the SMTP client logged in as.
     pub user: Option<String>,
-    /// The headers as they stand in the message, with CRLF, without the empty line after them.
+    /// The headers as they are in the message, with CRLF, without the empty line after them.
     pub headers: Vec<u8>,
 }
 

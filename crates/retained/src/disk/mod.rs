@@ -25,7 +25,7 @@ pub trait Disk: Send + Sync + 'static {
     /// When the folder cannot be read.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// Makes a file of so many zero bytes, for which the disk has room from now on, or leaves
+    /// Makes a file of this many zero bytes, for which the disk has room from now on, or leaves
     /// none; an old file of the name goes.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ pub trait Region: Send + 'static {
     /// [`Flusher::load`].
     fn bytes(&self) -> &[u8];
 
-    /// Says that a part will be read soon, so that the processor fetches it meanwhile.
+    /// Says that a part will be read soon, so that the processor fetches it in the meantime.
     fn expect(&self, _part: Range<usize>) {}
 
     /// Copies bytes into it. A process that is killed leaves all that was written before, and

@@ -53,7 +53,7 @@ struct World {
     files: Vec<FileData>,
     /// Bytes that are still written before the process is killed.
     fuse: Option<usize>,
-    /// One in so many operations fails; 0 for none.
+    /// One in this many operations fails; 0 for none.
     failing: u32,
     /// Fails always, and with which error.
     broken: Option<(Operation, ErrorKind)>,
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// Brings each dirty sector to the disk with a probability of one in so many.
+    /// Brings each dirty sector to the disk with a probability of one in this many.
     fn settle_some(&mut self, file: usize, one_in: usize) {
         let dirty: Vec<usize> = self.files[file].dirty.iter().copied().collect();
         for sector in dirty {
@@ -169,7 +169,7 @@ impl SimulatedDisk {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes one in so many operations fail; 0 for none.
+    /// Makes one in this many operations fail; 0 for none.
     pub fn fail_one_in(&self, failing: u32) {
         self.lock().failing = failing;
     }
@@ -179,7 +179,7 @@ impl SimulatedDisk {
         self.lock().broken = broken;
     }
 
-    /// Kills the process after so many more bytes: what it writes later goes nowhere.
+    /// Kills the process after this many more bytes: what it writes later goes nowhere.
     pub fn kill_after(&self, bytes: usize) {
         self.lock().fuse = Some(bytes);
     }

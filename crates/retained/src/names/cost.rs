@@ -5,7 +5,7 @@ thread_local! {
     static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Counts so many bytes or entries.
+/// Counts this many bytes or entries.
 #[cfg(test)]
 pub(super) fn count(steps: usize) {
     STEPS.with(|all| all.set(all.get() + steps));

@@ -126,7 +126,7 @@ impl<R: Region> Segment<R> {
         layout::blocks_at(self.blocks.len()) + block as usize * BLOCK_BYTES
     }
 
-    /// The first of so many free blocks in a row.
+    /// The first of this many free blocks in a row.
     pub(crate) fn find_blocks(&mut self, count: usize) -> Option<u32> {
         if self.free_blocks < count {
             return None;
@@ -147,7 +147,7 @@ impl<R: Region> Segment<R> {
         None
     }
 
-    /// Whether so many blocks from one on are free.
+    /// Whether this many blocks from one on are free.
     pub(crate) fn has_room(&self, block: u32, count: usize) -> bool {
         let blocks = self.blocks.get(block as usize..block as usize + count);
         blocks.is_some_and(|blocks| blocks.iter().all(|block| matches!(block, Block::Free)))

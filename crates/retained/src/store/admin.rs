@@ -16,7 +16,7 @@ use crate::stripe::View;
 use crate::usage::Quota;
 
 /// Commits that a compaction waits for: segments are emptied one after the other in each stripe,
-/// and others may put meanwhile.
+/// and others may put in the meantime.
 const COMMITS_MAX: usize = 32;
 
 /// How a store is doing.
@@ -128,7 +128,7 @@ impl<D: Disk> Store<D> {
         self.env.damage.page(0, usize::MAX)
     }
 
-    /// The same in parts: so many at most from one on, in the order of files and offsets.
+    /// The same in parts: this many at most from one on, in the order of files and offsets.
     #[must_use]
     pub fn damage_page(&self, from: usize, at_most: usize) -> (u64, Vec<DamageReport>) {
         self.env.damage.page(from, at_most)

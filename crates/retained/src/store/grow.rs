@@ -46,7 +46,7 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// Gives a stripe a segment with so many free blocks, for somebody who cannot wait for the
+    /// Gives a stripe a segment with this many free blocks, for somebody who cannot wait for the
     /// keeper: it was too late, or nobody could foresee this, as with the first segment of a stripe
     /// and with a message that is larger than what is free.
     ///
@@ -70,8 +70,8 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// Gives a stripe a segment of so many blocks, for what a larger one holds; whether it has it.
-    /// Where there is no room for it, the larger one stays.
+    /// Gives a stripe a segment of this many blocks, for what a larger one holds; whether it has
+    /// it. Where there is no room for it, the larger one stays.
     pub(super) fn make_smaller(&self, number: usize, blocks: usize) -> bool {
         self.grow_quietly(number, |_| blocks)
     }

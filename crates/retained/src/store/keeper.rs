@@ -178,7 +178,7 @@ impl<D: Disk> Store<D> {
                 Compaction::Idle => return removed,
                 Compaction::Busy => {}
                 Compaction::Cramped(blocks) => {
-                    // Once: who publishes meanwhile could make it go on.
+                    // Once: who publishes in the meantime could make it go on.
                     if has_grown || !self.make_smaller(stripe, blocks) {
                         return removed;
                     }
@@ -237,7 +237,7 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// Changes the file `store`. Nobody who asks about it meanwhile waits for the disk.
+    /// Changes the file `store`. Nobody who asks about it in the meantime waits for the disk.
     fn save_meta(&self, change: impl FnOnce(&mut Meta)) -> io::Result<()> {
         let _one_at_a_time = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = self.meta().clone();

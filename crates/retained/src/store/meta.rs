@@ -26,7 +26,7 @@ const ENTRY_BYTES: usize = 8;
 pub(crate) struct Meta {
     /// The secret number that decides stripes and keys checksums.
     pub(crate) seed: u64,
-    /// Changes when the numbers of topics may have started anew.
+    /// Changes when the numbers of topics may have started again.
     pub(crate) epoch: u64,
     /// Versions below this one may have been used.
     pub(crate) versions_below: u64,
@@ -131,7 +131,7 @@ impl Meta {
         })
     }
 
-    /// Writes the file and its copy anew: the old one stays until the new one is complete. Where
+    /// Writes the file and its copy again: the old one stays until the new one is complete. Where
     /// that fails, since the disk is full for example, all but the list of segments is written
     /// over what is there.
     ///

@@ -90,7 +90,7 @@ pub struct StoreOptions {
     pub now: Tick,
     /// A number that nobody can foresee: the secret of a store that is made now.
     pub random: u64,
-    /// A number that changes when the machine starts anew: then what was not synced may be lost.
+    /// A number that changes when the machine starts again: then what was not synced may be lost.
     pub boot: u64,
 }
 

@@ -23,7 +23,7 @@ use crate::stripe::{Env, Found, Salvaged, recover};
 use crate::usage::Accounts;
 
 impl<D: Disk> Store<D> {
-    /// Opens what lies on a disk, or begins anew.
+    /// Opens what lies on a disk, or begins again.
     ///
     /// # Errors
     /// When the folder cannot be read, or a later version wrote it. Damage is no error: see

@@ -349,7 +349,7 @@ fn make_usable<D: Disk>(
     Ok(Usable::Whole(region, generation))
 }
 
-/// Makes a damaged head anew: the name and the length say all that it said.
+/// Makes a damaged head again: the name and the length say all that it said.
 fn make_head<R: Region>(env: &Env, name: &str, head: SegmentHead, region: &mut R) {
     // A power loss may take a whole segment that held nothing yet.
     if !env.lost_power && region.bytes().iter().all(|byte| *byte == 0) {
@@ -363,8 +363,8 @@ fn make_head<R: Region>(env: &Env, name: &str, head: SegmentHead, region: &mut R
     }
 }
 
-/// Writes a file that has grown or was cut off anew, with the length that it had: a kill leaves the
-/// old one or the new one.
+/// Writes a file again that has grown or was cut off, with the length that it had: a kill leaves
+/// the old one or the new one.
 fn resized<D: Disk>(disk: &D, name: &str, old: &D::Region, len: usize) -> io::Result<D::Region> {
     let kept = &old.bytes()[..old.bytes().len().min(len)];
     rewritten(disk, name, len, |new| {
@@ -375,7 +375,7 @@ fn resized<D: Disk>(disk: &D, name: &str, old: &D::Region, len: usize) -> io::Re
     })
 }
 
-/// Writes a segment of format 1 anew: a kill leaves the old file or the new one.
+/// Writes a segment of format 1 again: a kill leaves the old file or the new one.
 fn upgrade<D: Disk>(
     disk: &D,
     env: &Env,

@@ -18,7 +18,7 @@ pub(crate) enum Compaction<R> {
     /// There is more to do, now or after the next commit.
     Busy,
     /// A segment is much too large for what there is, and no other has room for it: the stripe
-    /// should get one of so many blocks.
+    /// should get one of this many blocks.
     Cramped(usize),
     /// A segment is empty: its file can go.
     Emptied(Segment<R>),
@@ -29,13 +29,13 @@ enum Choice {
     Nothing,
     /// Empty the one at this position.
     Retire(u16),
-    /// Make one of so many blocks, so that a much larger one can be emptied.
+    /// Make one of this many blocks, so that a much larger one can be emptied.
     Grow(usize),
 }
 
 impl<R: Region> Stripe<R> {
-    /// Moves at most so many messages out of a segment, if the others have room for them and there
-    /// is a lot of free room.
+    /// Moves at most this many messages out of a segment, if the others have room for them and
+    /// there is a lot of free room.
     pub(crate) fn compact(&mut self, env: &Env, at_most: usize) -> Compaction<R> {
         let retired = self
             .space

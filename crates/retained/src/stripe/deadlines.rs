@@ -16,7 +16,7 @@ pub(super) struct Deadlines {
     /// Topics whose message expires earlier than the one before it would have: what is queued for
     /// them besides.
     earlier: HashMap<u64, u64>,
-    /// Above so many entries, those are taken out that another one makes needless.
+    /// Above this many entries, those are taken out that another one makes needless.
     tidy_above: usize,
 }
 

@@ -128,7 +128,7 @@ pub(crate) enum PutError {
     Quota,
     /// No slot is that large.
     TooLarge,
-    /// The stripe has no run of so many free blocks: it has to grow first.
+    /// The stripe has no run of this many free blocks: it has to grow first.
     Grow(usize),
 }
 
@@ -521,7 +521,7 @@ impl<R: Region> Stripe<R> {
         }
     }
 
-    /// Removes messages that have expired, at most so many; whether there may be more.
+    /// Removes messages that have expired, at most this many; whether there may be more.
     pub(crate) fn sweep(&mut self, env: &Env, now_ms: u64, at_most: usize) -> bool {
         for _ in 0..at_most {
             let Some(hash) = self.deadlines.pop(now_ms) else {
@@ -574,7 +574,7 @@ impl<R: Region> Stripe<R> {
         if self.put(env, hash, &message).is_err()
             && let Some(entry) = self.find(hash, zone, topic)
         {
-            // There is no room for the note: it is tried again, and is not read meanwhile.
+            // There is no room for the note: it is tried again, and is not read in the meantime.
             if let Some(entry) = self.index.entry_mut(hash, entry.place()) {
                 entry.set_timed(true);
                 self.deadlines.note(hash, now_ms + LATER_MS, false, None);

@@ -12,12 +12,12 @@ use crate::{Store, Sync};
 
 const PAGE_BYTES: usize = 4096;
 
-/// So many bytes that nobody wrote.
+/// This many bytes that nobody wrote.
 fn noise(random: &mut Random, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.below(256) as u8).collect()
 }
 
-/// A part of a file of so many bytes.
+/// A part of a file of this many bytes.
 fn part(random: &mut Random, len: usize) -> std::ops::Range<usize> {
     let from = random.below(len);
     // Short ones, and whole pages.

@@ -58,7 +58,7 @@ pub(super) fn get<D: Disk>(store: &Store<D>, topic: &str) -> Option<Vec<u8>> {
     Some(found.payload().to_vec())
 }
 
-/// All matches of a filter, in steps of so many visits.
+/// All matches of a filter, in steps of this many visits.
 pub(super) fn walk<D: Disk>(store: &Store<D>, filter: &str, visits: usize) -> Vec<Arc<Message>> {
     let (mut cursor, mut found) = (Cursor::default(), Vec::new());
     let scope = Scope::until(store.mark(), Tick::from_secs(6));

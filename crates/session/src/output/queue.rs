@@ -122,7 +122,7 @@ struct Copied {
     messages: u32,
 }
 
-/// Packets of about so many bytes make one entry: what a write leaves of an entry is copied.
+/// Packets of about this many bytes make one entry: what a write leaves of an entry is copied.
 const COPIED_BYTES_MAX: u32 = 16 * 1024;
 
 /// What is left after a write.
@@ -143,7 +143,7 @@ impl Output {
         self.load.wire + self.copied.len()
     }
 
-    /// What waits costs so many bytes of memory: its packets, and what holds them. A packet that
+    /// What waits costs this many bytes of memory: its packets, and what holds them. A packet that
     /// other queues share counts as if it were here alone, so this is an upper bound. What a write
     /// has begun does not count. O(1).
     #[must_use]

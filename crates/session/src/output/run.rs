@@ -101,7 +101,7 @@ impl Run {
         end.map_or(0, |end| *end as usize)
     }
 
-    /// What so many of its packets, the last ones, take beside their bytes.
+    /// What this many of its packets, the last ones, take beside their bytes.
     pub(super) fn overhead(&self, packets: usize) -> usize {
         let itself = size_of::<Self>() + 2 * size_of::<usize>() + self.topic.len();
         itself + 4 * BLOCK + packets * size_of::<End>()

@@ -8,7 +8,7 @@ use crate::index::FilterId;
 use crate::word::{level_before, levels_after, levels_before};
 use crate::{TopicHasher, Zone};
 
-/// So many bytes of a name that are read or compared count as one visit.
+/// This many bytes of a name that are read or compared count as one visit.
 pub(crate) const VISIT_BYTES: usize = 64;
 
 /// A node that a name's first levels lead to.

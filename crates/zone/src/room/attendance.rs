@@ -36,7 +36,7 @@ impl Room {
         self.members.awaits(now, user, seat)
     }
 
-    /// Whether so many more may come in.
+    /// Whether this many more may come in.
     #[must_use]
     pub fn takes(&self, places: u32) -> bool {
         let has_places = self.options.capacity.is_none_or(|capacity| {

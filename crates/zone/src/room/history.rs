@@ -27,7 +27,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Keeps what was said. So many bytes more may be held than are now: its own oldest make room
+    /// Keeps what was said. This many bytes more may be held than are now: its own oldest make room
     /// where those are too few.
     pub(super) fn keep(&mut self, (bounds, spare): (&HistoryBounds, usize), said: &Arc<Message>) {
         let held_max = self.bytes().saturating_add(spare);

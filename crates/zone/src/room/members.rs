@@ -15,7 +15,7 @@ struct Member {
     /// Members in the order they came: the oldest inherits the room.
     number: u64,
     /// Its lost connections, the last of them: their sessions may come back to a room that their
-    /// user has been sent out of meanwhile, and are told.
+    /// user has been sent out of in the meantime, and are told.
     lost: Vec<Lost>,
 }
 

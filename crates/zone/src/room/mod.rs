@@ -63,7 +63,7 @@ pub enum Entry {
     Again,
 }
 
-/// What the list of rooms tells of a room.
+/// What the list of rooms says about a room.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The room.
@@ -193,7 +193,7 @@ impl Room {
         self.properties.bytes() + self.history.bytes()
     }
 
-    /// So many more bytes it may hold from now on.
+    /// This many more bytes it may hold from now on.
     pub(crate) const fn spare(&mut self, bytes: usize) {
         self.spare = bytes;
     }
