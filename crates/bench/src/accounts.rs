@@ -129,7 +129,7 @@ pub(crate) fn check_database(url: &str) -> Result<(), BenchError> {
 /// The user of all clients that are there beside the storm.
 const CROWD: &str = "crowd";
 
-/// So many accounts with everything that their owners know.
+/// This many accounts with everything that their owners know.
 pub(crate) struct Accounts {
     users: Vec<User>,
     secrets: Vec<String>,

@@ -138,7 +138,7 @@ impl Allotment {
         let moved = Moved(interrupt::keep_places(Places::of(server)));
         for task in tasks(server) {
             match sched_setaffinity(task, cpus) {
-                // A thread that has ended meanwhile.
+                // A thread that has ended in the meantime.
                 Ok(()) | Err(Errno::ESRCH) => {}
                 result => result.doing("place the server on a processor")?,
             }
@@ -179,14 +179,14 @@ impl Places {
         Self { server, before }
     }
 
-    /// Moves them back; threads that were made meanwhile go where the first one goes.
+    /// Moves them back; threads that were made in the meantime go where the first one goes.
     pub(crate) fn restore(&self) {
         let Some((_, usual)) = self.before.first() else {
             return;
         };
         for task in tasks(self.server) {
             let known = self.before.iter().find(|(known, _)| *known == task);
-            // A thread that has ended meanwhile.
+            // A thread that has ended in the meantime.
             let _ = sched_setaffinity(task, known.map_or(usual, |(_, cpus)| cpus));
         }
     }

@@ -211,7 +211,7 @@ pub(crate) fn run(
     Ok(Verdict::Sound)
 }
 
-/// All programs in turn, so many calls of each, by so many callers at once; the turns of each.
+/// All programs in turn, this many calls of each, by this many callers at once; the turns of each.
 fn measure(
     programs: &[Program],
     calls: u64,
@@ -372,7 +372,7 @@ mod tests {
         figures.collect()
     }
 
-    /// A floor and a program for each transport, whose calls take so many seconds and fail so
+    /// A floor and a program for each transport, whose calls take this many seconds and fail so
     /// often.
     fn stage() -> (Stage, Vec<Vec<Figures>>) {
         let each = [

@@ -110,7 +110,7 @@ fn put(started: &mut BTreeMap<u64, Leftover>, leftover: Leftover) -> u64 {
 }
 
 impl Kept {
-    /// Tells of retained messages that stay, and why; no interrupt tells of them again.
+    /// Reports retained messages that stay, and why; no interrupt reports them again.
     pub(crate) fn leave(self, why: &str) {
         let leftover = started().remove(&self.0);
         if let Some(Leftover::Retained(below)) = leftover {

@@ -17,7 +17,7 @@ const LINK: Metric = Metric::new("gigabit_share_percent", "of 1 Gbit/s", Unit::P
 const FRAME_BYTES: f64 = 78.0;
 
 /// In less time, what this process has used is not known well enough to be told: the kernel adds
-/// to that of threads which run meanwhile as seldom as its clock ticks, every 1 to 10 ms.
+/// to that of threads which run in the meantime as seldom as its clock ticks, every 1 to 10 ms.
 const TOLD_S_MIN: f64 = 0.01;
 /// In less time, what threads have used is not known well enough to judge them.
 const JUDGED_S_MIN: f64 = 0.5;
@@ -91,7 +91,7 @@ pub(crate) struct GeneratorUse {
 
 impl GeneratorUse {
     /// Adds the figures, and that the generator was the limit if a thread of it never rested while
-    /// the server did, which used so many seconds of CPU time.
+    /// the server did, which used this many seconds of CPU time.
     pub(crate) fn push(self, leg: &mut Leg, server_cpu_s: Option<f64>) {
         let is_told = self.seconds >= TOLD_S_MIN;
         leg.push(GENERATOR_CPU, is_told.then_some(self.cpu_percent));
@@ -106,7 +106,7 @@ impl GeneratorUse {
     }
 }
 
-/// Adds what so many messages a second that the server sends come to on a link.
+/// Adds what this many messages a second that the server sends come to on a link.
 pub(crate) fn push_link(leg: &mut Leg, messages_per_s: impl Into<Option<f64>>, payload: usize) {
     let messages_per_s = messages_per_s.into();
     let payload = payload as f64;

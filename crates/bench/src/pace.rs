@@ -24,7 +24,7 @@ pub(crate) struct Pace<'a> {
     /// Messages that should have come out while it was measured, and those that did.
     pub(crate) due: f64,
     pub(crate) came: f64,
-    /// So many may be on their way at either end: one message with all of its copies, or one of
+    /// This many may be on their way at either end: one message with all of its copies, or one of
     /// each publisher.
     pub(crate) edge: f64,
     /// Of those that were due, those that came when it was no longer measured, or never left.

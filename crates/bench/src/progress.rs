@@ -66,7 +66,7 @@ impl Progress {
         }
     }
 
-    /// One of a run of so many workloads.
+    /// One of a run of this many workloads.
     pub(crate) fn of(workloads: usize) -> Self {
         let whole = Whole {
             begun_ns: now_ns(),
@@ -87,7 +87,7 @@ impl Progress {
         }
     }
 
-    /// So many workloads of a longer run are done.
+    /// This many workloads of a longer run are done.
     pub(crate) fn count(&mut self, workloads: usize) {
         if let Some(whole) = &mut self.whole {
             whole.done = (whole.done + workloads).min(whole.all);

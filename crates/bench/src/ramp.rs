@@ -15,7 +15,7 @@ pub(crate) struct RampArgs {
     /// per second and publisher). Each step is warmed up and measured as --warmup and --seconds say
     #[arg(long, value_name = "STEP", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) ramp: Option<u32>,
-    /// A step is not sound if its 99th percentile is beyond so many milliseconds
+    /// A step is not sound if its 99th percentile is beyond this many milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1_000, requires = "ramp",
         value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub(crate) bound: u32,

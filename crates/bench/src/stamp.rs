@@ -56,7 +56,7 @@ impl Stamp {
         }
     }
 
-    /// So many bytes of a period of the filler.
+    /// This many bytes of a period of the filler.
     #[inline]
     fn filler(self, period: usize, len: usize) -> &'static [u8] {
         let key = self.sequence
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// No message's filler, and no period of it, stands in the place of another.
+    /// No message's filler, and no period of it, is in the place of another.
     #[test]
     fn fillers_differ() {
         let stamp = |sequence| Stamp {

@@ -350,7 +350,7 @@ impl Running {
     }
 
     /// By how many bytes its memory has grown. `None` where that says nothing of what was opened
-    /// meanwhile: one that has memory left of earlier connections gives that to new ones, and
+    /// in the meantime: one that has memory left of earlier connections gives that to new ones, and
     /// grows by less, if at all.
     pub(crate) fn grown(&self, before: Option<u64>, after: Option<u64>) -> Option<f64> {
         let grown = after?.checked_sub(before?)?;

@@ -44,7 +44,7 @@ impl<'a> Lexer<'a> {
         &self.text[self.at..]
     }
 
-    /// Goes on by so many bytes.
+    /// Goes on by this many bytes.
     fn skip(&mut self, bytes: usize) {
         let passed = &self.rest()[..bytes];
         self.line += passed.matches('\n').count();

@@ -1,5 +1,5 @@
-//! How often scripts do what costs others something: so many times a second, and what is beyond is
-//! counted.
+//! How often scripts do what costs others something: this many times a second, and what is beyond
+//! is counted.
 
 use std::time::Instant;
 

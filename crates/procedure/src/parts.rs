@@ -52,11 +52,11 @@ pub struct Part<'a> {
     pub names: Vec<String>,
     /// Decoded; of text that says its character set, as UTF-8.
     pub content: Cow<'a, [u8]>,
-    /// It stands in the message as quoted-printable or base64.
+    /// It is in the message as quoted-printable or base64.
     pub is_encoded: bool,
     /// It is in something signed or encrypted, which a change would break.
     pub is_signed: bool,
-    /// Where its body stands in the message, unless it is in a message in the message.
+    /// Where its body is in the message, unless it is in a message in the message.
     pub place: Option<Range<usize>>,
 }
 

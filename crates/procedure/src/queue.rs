@@ -16,7 +16,7 @@ const IDLE_TIME: Duration = Duration::from_secs(30);
 
 /// What runs calls: one on each thread, made by that thread.
 pub(crate) trait Runner {
-    /// Runs a call. A panic ends this call, and the runner is made anew.
+    /// Runs a call. A panic ends this call, and the runner is made again.
     fn run(&mut self, call: &Call) -> Answer;
 
     /// Processor time of other processes for the last call.

@@ -73,7 +73,7 @@ pub struct Registry {
 }
 
 /// One version of a procedure. A call that has it in its hands ends with it, whatever takes its
-/// place meanwhile.
+/// place in the meantime.
 pub struct Procedure {
     name: String,
     manifest: Arc<Manifest>,

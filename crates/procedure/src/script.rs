@@ -63,7 +63,7 @@ impl Program {
         }
     }
 
-    /// A module that is not granted and that stands in the line of which a text tells.
+    /// A module that is not granted and that is in the line of which a text tells.
     fn lacking(&self, told: &str) -> Option<&'static str> {
         let Kind::Luau(text) = &self.manifest.kind else {
             return None;

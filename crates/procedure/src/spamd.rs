@@ -22,7 +22,7 @@ use crate::queue::Runner;
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
 /// Places of a message that are changed one by one; where there are more, all that is between them
-/// is written anew.
+/// is written again.
 const PLACES_MAX: usize = 1000;
 
 /// How the names of the headers begin in which SpamAssassin says what it thinks.

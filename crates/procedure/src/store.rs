@@ -277,7 +277,7 @@ impl Shared {
         }
     }
 
-    /// Makes the tables, throws away what has expired, and counts anew what is used.
+    /// Makes the tables, throws away what has expired, and counts again what is used.
     fn sweep(&self) -> Result<(), StoreError> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         self.with(Self::swept)
@@ -374,7 +374,7 @@ impl Shelf {
         })
     }
 
-    /// Sets a key; with a time to live, it expires after so many seconds.
+    /// Sets a key; with a time to live, it expires after this many seconds.
     ///
     /// # Errors
     /// When key or value are impossible or the quota is used up.

@@ -58,7 +58,7 @@ struct Field {
     name: String,
     /// Unfolded and decoded.
     value: String,
-    /// Where it stands in the message, its line end included.
+    /// Where it is in the message, its line end included.
     from: usize,
     to: usize,
 }

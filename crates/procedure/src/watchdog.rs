@@ -170,7 +170,7 @@ impl Shared {
             let now = self.time.update();
             let mut expired = Vec::new();
             while let Some(Reverse(first)) = watched.due.peek() {
-                // What was answered meanwhile is no longer alive.
+                // What was answered in the meantime is no longer alive.
                 if first.at > now && first.reply.strong_count() > 0 {
                     break;
                 }

@@ -24,7 +24,7 @@ pub(crate) struct Client {
     pub(crate) carry: Vec<u8>,
     /// QoS 1 and 2 messages that the server takes at once.
     pub(crate) receive_maximum: u16,
-    /// After one and a half of so many seconds without a packet the server closes it; 0: never.
+    /// After one and a half of this many seconds without a packet the server closes it; 0: never.
     pub(crate) keep_alive_secs: u16,
     /// From the first SYN to CONNACK.
     pub(crate) login_ns: u64,

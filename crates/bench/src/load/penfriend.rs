@@ -82,7 +82,7 @@ pub(crate) struct Audience {
 }
 
 impl Audience {
-    /// So many clients on so many threads.
+    /// This many clients on this many threads.
     pub(crate) fn new(clients: usize, threads: usize) -> Self {
         Self {
             written: (0..clients).map(|_| AtomicU64::new(0)).collect(),

@@ -112,7 +112,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// How long all of so many took, in seconds. `None` where some were not completed: what the
+    /// How long all of this many took, in seconds. `None` where some were not completed: what the
     /// others took says nothing of all.
     pub(crate) fn whole_s(&self, total: u64) -> Option<f64> {
         let is_whole = self.completed == total && self.duration_ns > 0;

@@ -90,7 +90,7 @@ fn repetitions(results: &Results, pairs: u32) -> String {
     }
 }
 
-/// What stands in the place of the table of a workload that could not be run.
+/// What is in the place of the table of a workload that could not be run.
 pub(crate) fn not_run(title: &str, why: &str) -> String {
     format!("\n{title}\n  NOT RUN: {why}\n")
 }

@@ -1,5 +1,5 @@
 //! A storm of connections: all SYNs at once, until every CONNACK is there. What a listen backlog
-//! cannot hold comes a second later or not at all. Or so many a second, beside a fan-out: what
+//! cannot hold comes a second later or not at all. Or this many a second, beside a fan-out: what
 //! handshakes cost others.
 
 use std::time::Duration;

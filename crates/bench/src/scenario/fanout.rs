@@ -314,8 +314,8 @@ impl Fanout {
         each.min(all).clamp(1, 8_192) as u64
     }
 
-    /// The topics of a publisher: every so many-th one; if there are fewer topics than publishers,
-    /// several publishers share one.
+    /// The topics of a publisher: every this many-th one; if there are fewer topics than
+    /// publishers, several publishers share one.
     fn topics_of(&self, publisher: usize) -> Vec<usize> {
         if self.topics < self.publishers {
             return vec![publisher % self.topics];

@@ -33,7 +33,8 @@ const RATE: Metric = Metric::new("round_trips_per_s", "round trips/s", Unit::Per
 const CPU: Metric = Metric::new("cpu_per_round_trip_us", "CPU/round trip", Unit::Micros);
 
 /// With several shards, some clients are at home on the same shard and some are not, and nobody can
-/// tell from outside. With so many partners the slowest one is on another, but for one run in 256.
+/// tell from outside. With this many partners the slowest one is on another, but for one run in
+/// 256.
 const PARTNERS: usize = 8;
 
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -342,7 +342,7 @@ impl Private {
         }
     }
 
-    /// How what so many clients have done in so many seconds is to be judged.
+    /// How what this many clients have done in this many seconds is to be judged.
     fn pace<'a>(
         &self,
         (clients, seconds): (f64, f64),

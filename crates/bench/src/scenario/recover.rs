@@ -339,7 +339,7 @@ impl Recover {
         }
     }
 
-    /// Publishes to the first so many topics; messages per second.
+    /// Publishes to the first this many topics; messages per second.
     fn publish(
         &self,
         (running, progress): (&Running, &Progress),

@@ -390,7 +390,7 @@ pub(super) fn identity(binary: Option<&Path>, shards: Option<u16>, needs: &Needs
 }
 
 /// Keeps from a server of our own the settings that are meant for another one, in variables of
-/// these names: what is measured has the configuration that the result tells of.
+/// these names: what is measured has the configuration that the result reports.
 pub(crate) fn without_settings(command: &mut Command, names: impl Iterator<Item = OsString>) {
     let is_setting = |name: &OsString| name.as_encoded_bytes().starts_with(b"STENTOR_");
     for name in names.filter(is_setting) {

@@ -305,8 +305,8 @@ fn install_json(lua: &Lua, globals: &Table) -> mlua::Result<()> {
     globals.set("json", json)
 }
 
-/// A value of plain values, of at most so many bytes: a script can make a table that refers to one
-/// long text a million times.
+/// A value of plain values, of at most this many bytes: a script can make a table that refers to
+/// one long text a million times.
 ///
 /// # Errors
 /// When there is more to it, or a function or the like in it.

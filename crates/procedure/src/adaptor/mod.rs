@@ -3,7 +3,7 @@
 //! An [`Adaptor`] is one file, one thread and one virtual machine ([`crate::luau::Resident`]).
 //! It is [asked](Adaptor::ask) about an [`Event`] and answers with a [`Verdict`], or is
 //! [told](Adaptor::tell). What it does besides goes to its [`Host`]. A hook that waits (for an
-//! HTTP answer, a command, a procedure) is put aside, and others run meanwhile.
+//! HTTP answer, a command, a procedure) is put aside, and others run in the meantime.
 //!
 //! Each run has a bound on its time, the machine one on its memory; a hook that breaks one is
 //! stopped, logged, and its question answered by [`Options::on_error`]. When the file changes, the
@@ -205,7 +205,7 @@ pub struct Allowed {
     pub hides_response: bool,
     /// `notification = false`: nobody hears of it.
     pub hides_notification: bool,
-    /// Of a log-in: it is let in with these roles, and nobody else is asked.
+    /// Of a login: it is let in with these roles, and nobody else is asked.
     pub roles: Option<Vec<String>>,
 }
 
@@ -485,7 +485,7 @@ impl Adaptor {
     }
 
     fn send(&self, input: Input) {
-        // A sender is whole whatever happened meanwhile.
+        // A sender is whole whatever happened in the meantime.
         let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = inputs.send(input);
         // A question that does not arrive is answered as it is dropped.

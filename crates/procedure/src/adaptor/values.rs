@@ -8,7 +8,7 @@ use super::{Allowed, Event, Field, Verdict};
 
 /// The longest body of a request.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// Roles of a log-in, headers of a request, arguments of a call; and their bytes in all.
+/// Roles of a login, headers of a request, arguments of a call; and their bytes in all.
 const ENTRIES_MAX: usize = 64;
 const ENTRY_BYTES_MAX: usize = 64 << 10;
 
@@ -88,8 +88,8 @@ fn changes(hook: &str) -> &'static [&'static str] {
     }
 }
 
-/// Reads what a hook returned. No code of the script runs meanwhile: its metamethods are passed
-/// over.
+/// Reads what a hook returned. No code of the script runs in the meantime: its metamethods are
+/// passed over.
 pub(super) fn verdict(
     hook: &str,
     value: Value,

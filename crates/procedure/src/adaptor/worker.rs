@@ -502,7 +502,7 @@ impl Worker {
         let loaded = Machine::load(&options, &self.common.counters);
         let carried = loaded.and_then(|new| self.carry_over(&new).map(|()| new));
         let told = carried.as_ref().map(|_| true).map_err(String::clone);
-        // It runs nothing meanwhile, or what it keeps by then would be lost.
+        // It runs nothing in the meantime, or what it keeps by then would be lost.
         let counts = answer.send(told).is_ok() && decided.recv().is_ok();
         if let (Ok(new), true) = (carried, counts) {
             self.running.clone_from(&stamp);

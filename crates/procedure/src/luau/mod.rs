@@ -12,7 +12,7 @@
 //!
 //! Each run has global variables of its own and shares nothing with others but what was installed,
 //! which is read-only. A run ends at its time with [`Trouble::Time`], even inside a `pcall` or a
-//! pattern. After any trouble the sandbox makes its virtual machine anew: one that hit its memory
+//! pattern. After any trouble the sandbox makes its virtual machine again: one that hit its memory
 //! limit stays at it.
 //!
 //! Functions that are installed run outside of these bounds and have to bring their own. What they

@@ -10,7 +10,7 @@ use super::{Clock, Install, Script, Trouble, Until, evaluate, make};
 ///
 /// Unlike in a [`super::Sandbox`], its runs share what the script keeps in its own variables. Each
 /// run has its own time. After [`Trouble::Memory`] the machine may be [spent](Self::is_spent); then
-/// it has to be made anew, and what the script has kept is lost.
+/// it has to be made again, and what the script has kept is lost.
 pub struct Resident {
     memory_max: usize,
     until: Arc<Until>,

@@ -1,6 +1,6 @@
 //! Searches for one text in another that take time by their lengths added, not multiplied.
 //!
-//! The ones of Luau compare at every place, and do not look at the clock meanwhile: where a
+//! The ones of Luau compare at every place, and do not look at the clock in the meantime: where a
 //! stranger chooses both texts, megabytes of `a` keep a thread for hours. These ones pass once over
 //! each, which the bound on memory makes short enough to need no clock. Short needles stay with
 //! Luau, which is quicker at them than a call into this program.

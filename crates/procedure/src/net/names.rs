@@ -110,7 +110,7 @@ mod tests {
         assert!(addresses("127.0.0.1", end).is_err(), "there is no port");
     }
 
-    /// A resolver that does not answer keeps nobody beyond the end, and only so many threads.
+    /// A resolver that does not answer keeps nobody beyond the end, and only this many threads.
     #[test]
     fn a_slow_resolver_keeps_nobody() {
         static FEW: Places = Places {

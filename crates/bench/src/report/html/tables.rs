@@ -114,7 +114,7 @@ pub(super) fn verdict(verdict: &Value) -> String {
     format!("<span class=\"chip {class}\">{word}</span>")
 }
 
-/// So many figures stand beside each other at most: what a sheet of paper has room for.
+/// This many figures stand beside each other at most: what a sheet of paper has room for.
 const FIGURES_MAX: usize = 7;
 
 /// Published, floors, server and rivals, a row each, under one another where there are many

@@ -58,7 +58,7 @@ pub(super) struct Outcome {
     pub(super) unsent: u64,
     /// Deliveries of messages that were due within the interval, after its end.
     pub(super) after_end: u64,
-    /// Why retained messages stay where they were cleared in vain.
+    /// Why retained messages stay where they were cleared without success.
     pub(super) uncleared: Option<String>,
     pub(super) server_cpu_s: Option<f64>,
     pub(super) generator_cpu_s: f64,

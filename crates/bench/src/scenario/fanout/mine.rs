@@ -1,4 +1,4 @@
-//! A load of one's own: so many topics, publishers and subscribers, and a verdict in a sentence.
+//! A load of one's own: this many topics, publishers and subscribers, and a verdict in a sentence.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -54,7 +54,7 @@ pub(super) const fn period(preset: Preset) -> Duration {
     })
 }
 
-/// The row of so many clients, if there is one.
+/// The row of this many clients, if there is one.
 pub(super) fn row(preset: Preset, clients: usize) -> Option<Published> {
     let rows = rows(preset);
     let (_, cpu) = rows.iter().find(|(of, _)| *of as usize == clients)?;

@@ -202,7 +202,7 @@ impl Job {
         u64::try_from(due).unwrap_or(u64::MAX)
     }
 
-    /// Reads so many bytes a second, and everything once the publisher is silent.
+    /// Reads this many bytes a second, and everything once the publisher is silent.
     pub(super) fn read_slowly(&self, is_silent: &AtomicBool) -> Result<Seen, BenchError> {
         let mut poll = Poll::new().doing("open a poll")?;
         let filter = format!("bench/{}/#", self.run);
