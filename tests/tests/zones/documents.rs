@@ -55,6 +55,22 @@ fn the_python_examples_work() {
     }
 }
 
+/// Whoever is not let in is told so, and does not wait for ever.
+#[test]
+fn the_python_examples_end_where_nobody_has_their_user() {
+    let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
+    let server = Plan::new().config(config).start();
+    let pages = ["zones.md", "procedures.md"].into_iter();
+    for block in pages.flat_map(|page| code(page, "python")) {
+        let block = block.replace("1883", &server.port("mqtt"));
+        let path = server.folder().join("example.py");
+        fs::write(&path, block).expect("a file can be written");
+        let mut command = program(&tools::python(""));
+        let refused = process::run(command.arg(&path)).refusal();
+        assert!(refused.contains("not let in: "), "{refused}");
+    }
+}
+
 #[test]
 fn the_javascript_examples_work() {
     let server = super::start();
