@@ -41,7 +41,7 @@ pub struct Call<'a> {
     pub format: Format,
     /// The size of the file in bytes; 0 without a file.
     pub size: u64,
-    /// What the procedure is told, envelope included.
+    /// What the procedure receives, envelope included.
     pub arguments: Arguments<'a>,
     /// The beginning of the file, for [`Transfer::OnDemand`].
     pub head: &'a [u8],

@@ -35,7 +35,7 @@ pub use reception::{Arrival, Reception};
 pub use refusal::Refusal;
 pub use wire::Violation;
 
-/// The version of the protocol that this code speaks; it stands in every [`Call`].
+/// The version of the protocol that this code speaks; it is in every [`Call`].
 pub const VERSION: u8 = 1;
 
 /// The first bytes of every [`Call`]: what is not a caller is refused before anything else is

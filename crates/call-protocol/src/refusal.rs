@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::answer::Verdict;
 
-/// What an SMTP client is told about a message that does not pass. Shown as a reply line, as in
+/// The answer to an SMTP client about a message that does not pass. Shown as a reply line, as in
 /// `554 5.7.1 message refused`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {

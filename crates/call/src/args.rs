@@ -63,7 +63,7 @@ pub(crate) enum Source {
 /// What happens to a message that the procedure changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changed {
-    /// Nothing: the procedure is told that it cannot change anything.
+    /// Nothing: the procedure learns that it cannot change anything.
     Refused,
     /// It takes the place of the file.
     InPlace,

@@ -24,8 +24,8 @@ pub(crate) struct Message {
     pub(crate) mark: Option<Mark>,
 }
 
-/// A path that is none of a pipe or a device, which may be waited for beyond a deadline. What
-/// is not there is told by who opens it.
+/// A path, but not of a pipe or a device, which may be waited for beyond a deadline. A file that
+/// does not exist is reported by the function that opens it.
 ///
 /// # Errors
 /// When something else than a regular file is there.
@@ -39,7 +39,7 @@ pub(crate) fn regular(path: &Path) -> io::Result<&Path> {
 /// Opens what the options name.
 ///
 /// # Errors
-/// When it cannot be read, or is no regular file.
+/// When it cannot be read, or is not a regular file.
 pub(crate) fn open(options: &Options, deadline: &Deadline) -> Result<Option<Message>, Fault> {
     match &options.source {
         Source::None => Ok(None),

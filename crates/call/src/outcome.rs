@@ -1,4 +1,4 @@
-//! What comes of a call, and how the caller is told.
+//! The result of a call, and how the caller receives it.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::platform::{self, Deadline};
 use crate::profile::Profile;
 
-/// What a sender is told about a call that came to no verdict.
+/// The text for a sender about a call without a verdict.
 const NOT_NOW: &str = "the message cannot be checked now";
 
 /// What comes of a call.

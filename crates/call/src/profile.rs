@@ -5,7 +5,7 @@
 
 use stentor_call_protocol::Verdict;
 
-/// Whose exit codes are used.
+/// The mail server whose exit codes are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
     /// XMail since 1.16, `filters.in.tab` and `filters.out.tab`.
@@ -61,7 +61,7 @@ impl Profile {
         matches!(self, Self::PostfixPipe | Self::Exim)
     }
 
-    /// What this caller is told instead of a verdict that it cannot carry out: the next one that
+    /// What this caller gets instead of a verdict that it cannot carry out: the next one that
     /// loses no mail and sends no refusal to whoever is named as the sender. What a filter prints
     /// is delivered, so a filter has no way to discard.
     pub(crate) const fn told(self, verdict: Verdict, is_filter: bool) -> Verdict {

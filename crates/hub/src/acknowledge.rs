@@ -46,7 +46,7 @@ pub(crate) struct Deferred {
     tickets: u64,
 }
 
-/// Who waits for a ticket.
+/// Those who wait for a ticket.
 #[derive(Clone, Copy, Debug)]
 enum Waiting {
     /// An acknowledgement of a session here, by its name.
@@ -74,7 +74,7 @@ pub(crate) fn explanation(text: &str) -> PropertyBuf {
 }
 
 /// Whether this reason means that a message could not be kept. It is never acknowledged then:
-/// 5.0 is told why, 3.x is disconnected. What is merely not permitted is acknowledged to 3.x,
+/// 5.0 gets the reason, 3.x is disconnected. What is merely not permitted is acknowledged to 3.x,
 /// which has no other way.
 const fn is_withheld(reason: ReasonCode) -> bool {
     matches!(
@@ -168,7 +168,7 @@ impl Hub {
     }
 
     /// What acknowledgements of this shard waited for has happened; `outcome` is what their
-    /// publishers are told. Does nothing for a ticket that nobody waits for.
+    /// publishers get. Does nothing for a ticket that nobody waits for.
     pub(crate) fn resolve(&mut self, now: Tick, ticket: Ticket, outcome: &Outcome) {
         let Some(waiting) = self.deferred.by_ticket.remove(&ticket) else {
             return;

@@ -23,7 +23,7 @@ pub(crate) struct Method {
     turn: Turn,
 }
 
-/// Who has to say something next.
+/// The side that has to say something next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     /// Nobody: the client may begin again.
@@ -53,7 +53,7 @@ pub struct Authentication {
     pub session: SessionKey,
     /// Its connection.
     pub link: LinkId,
-    /// Who it is so far.
+    /// The identity so far.
     pub identity: Arc<Identity>,
     /// The method, the same for the whole connection.
     pub method: Box<str>,

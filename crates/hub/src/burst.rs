@@ -1,8 +1,9 @@
 //! Several messages at once.
 //!
-//! Who publishes faster than the shard turns leaves a burst of messages in one read. Those of QoS 0
-//! to one topic are matched together, and a subscriber that is to get all of them gets them as one
-//! entry in its queue: what a delivery costs is then little more than the copying of its bytes.
+//! A client that publishes faster than the shard turns leaves a burst of messages in one read.
+//! Those of QoS 0 to one topic are matched together, and a subscriber that is to get all of them
+//! gets them as one entry in its queue: what a delivery costs is then little more than the copying
+//! of its bytes.
 
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -24,7 +25,7 @@ use crate::settings::Shape;
 /// until the last subscriber has got it.
 const BURST_BYTES_MAX: usize = 128 * 1024;
 
-/// Who handed a message to this shard.
+/// The side that handed a message to this shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// Its publisher, or the shard where that is: other shards have to hear of it.

@@ -64,7 +64,7 @@ enum Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Listener {
     pub(crate) topic: Box<str>,
-    /// Who called: the right to publish there is asked about when the answer is there.
+    /// The caller: the right to publish there is checked when the answer is there.
     pub(crate) identity: Arc<Identity>,
     pub(crate) client_id: Box<str>,
 }
@@ -100,7 +100,7 @@ impl Answer {
     }
 }
 
-/// Who takes calls: the control plane.
+/// The receiver of calls: the control plane.
 pub trait Callees: Send + Sync {
     /// Takes a call. It is answered once, later and from another thread, by
     /// [`crate::ControlItem::Answer`]. Must not block.
@@ -301,7 +301,7 @@ impl Hub {
         caller.is_some_and(|caller| caller.rights.may_publish(&listener.topic))
     }
 
-    /// The address of something that a session is told without having asked.
+    /// The address of something that a session receives without having asked.
     pub(crate) fn own_address(&self, key: SessionKey, zone: Zone, topic: &str) -> ReturnAddress {
         ReturnAddress {
             shard: self.shard,

@@ -1,4 +1,4 @@
-//! Whose a client id is.
+//! The owner of a client id.
 
 use stentor_session::{CloseReason, Denied};
 use stentor_topic::Zone;

@@ -391,9 +391,9 @@ impl Hub {
             if live.keep_alive_secs != request.keep_alive_secs {
                 properties.push(Property::ServerKeepAlive(live.keep_alive_secs));
             }
-            // All who came by a method are told its name, nobody else [MQTT-4.12.0-5],
+            // Only clients that came by a method get its name [MQTT-4.12.0-5],
             // [MQTT-4.12.0-6].
-            // Who chose another name, or none, is told the one that it has.
+            // A client that chose another name, or none, gets the one that it has.
             let said = request.username.as_deref().unwrap_or_default();
             if let Some(user) = user.as_deref().filter(|user| !names(said, user)) {
                 properties.push(Property::UserProperty(("user", user)));
@@ -457,8 +457,8 @@ impl Hub {
     /// A client id that nobody has and whose home is this shard.
     fn assign_client_id(&self, identity: &Identity) -> String {
         loop {
-            // Who knows it may go on with a guest's session, so it must be as hard to guess as a
-            // key, and must tell nothing about the secrets of the index.
+            // A client that knows it may continue a guest's session, so it must be as hard to guess
+            // as a key, and must tell nothing about the secrets of the index.
             let id = format!("{ASSIGNED}{:032x}", (self.random)());
             if home_shard(&self.hasher, identity.zone, &id, self.shards) == self.shard
                 && self.sessions.main(identity.zone, &id).is_none()

@@ -80,7 +80,7 @@ pub struct KeepItem {
     pub(crate) message: Arc<Message>,
     /// The connection that it came by, where it is there still.
     pub(crate) sender: Option<Sender>,
-    /// Who waits to acknowledge it: to be told by [`ControlItem::Resolved`].
+    /// The side that waits to acknowledge it, for a [`ControlItem::Resolved`].
     pub(crate) answer: Option<(ShardId, Ticket)>,
 }
 
@@ -100,7 +100,7 @@ pub enum MeshItem {
     Private {
         /// The message.
         private: Arc<PrivateMessage>,
-        /// Who waits for the response: to be told by [`MeshItem::Reached`].
+        /// The side that waits for the response, a [`MeshItem::Reached`].
         answer: Option<(ShardId, Ticket)>,
     },
     /// How far a private message has come on the shard that says so.
@@ -189,7 +189,7 @@ pub enum ControlItem {
     Resolved {
         /// What it was.
         ticket: Ticket,
-        /// What their publishers are told: success, or why there is none.
+        /// The answer to their publishers: success, or why there is none.
         outcome: Outcome,
     },
     /// The messages of a session of the receiving shard are expensive to route elsewhere: nothing
@@ -229,7 +229,7 @@ pub enum Event {
         zone: Zone,
         /// Its client id.
         client_id: Box<str>,
-        /// Who it is; `None` for anonymous.
+        /// Its user; `None` for anonymous.
         user: Option<Arc<str>>,
         /// What it speaks.
         version: Version,
@@ -244,7 +244,7 @@ pub enum Event {
         zone: Zone,
         /// Whose.
         client_id: Box<str>,
-        /// Who it was; `None` for anonymous.
+        /// Its user; `None` for anonymous.
         user: Option<Arc<str>>,
         /// How long it lasted.
         connected_secs: u64,
@@ -261,14 +261,14 @@ pub enum Event {
     SessionEvicted {
         /// Whose.
         client_id: Box<str>,
-        /// Who it was; `None` for anonymous.
+        /// Its user; `None` for anonymous.
         user: Option<Arc<str>>,
     },
     /// A publish was refused by rights: told once for each client and topic.
     PublishDenied {
         /// Whose.
         client_id: Box<str>,
-        /// Who it is, and what it may do.
+        /// Its identity, and what it may do.
         identity: Arc<Identity>,
         /// Where to.
         topic: Box<str>,
@@ -277,7 +277,7 @@ pub enum Event {
     SubscribeDenied {
         /// Whose.
         client_id: Box<str>,
-        /// Who it is, and what it may do.
+        /// Its identity, and what it may do.
         identity: Arc<Identity>,
         /// What for.
         filter: Box<str>,

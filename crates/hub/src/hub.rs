@@ -43,7 +43,7 @@ pub struct Shared {
     pub interest: Arc<InterestTable>,
     /// The last message of each topic.
     pub retained: Arc<dyn Retained>,
-    /// Who takes calls of procedures; without it there are none.
+    /// The receiver of calls of procedures; without it there are none.
     pub callees: Option<Arc<dyn Callees>>,
     /// The operator's own code; without it nobody is asked.
     pub adaptors: Option<Arc<dyn Adaptors>>,
@@ -234,7 +234,8 @@ impl Hub {
             }
             MeshItem::Keep(item) => self.keep_for(now, *item),
             MeshItem::Room(item) => {
-                // Who is let in subscribes now, and finds in the store what was kept before.
+                // A client that is let in subscribes now, and finds in the store what was kept
+                // before.
                 self.settle(now);
                 self.room_item(now, *item);
             }

@@ -28,7 +28,7 @@ pub struct ClientInfo {
     pub zone: Zone,
     /// Its client id.
     pub client_id: Box<str>,
-    /// Who it is; `None` for anonymous.
+    /// Its user; `None` for anonymous.
     pub user: Option<Arc<str>>,
     /// Its connection, if it has one.
     pub connection: Option<ConnectionInfo>,

@@ -57,7 +57,7 @@ impl Hub {
         }
     }
 
-    /// A message whose publisher waits is refused: he is told, and so is the operator.
+    /// A message that the store refused: its publisher and the operator learn it.
     pub(crate) fn tell_not_taken(&mut self, client_id: Box<str>, topic: &str) {
         self.effects.events.push(Event::NotTaken {
             client_id,

@@ -51,7 +51,7 @@ pub(crate) struct Privates {
 /// One of them.
 #[derive(Debug)]
 struct Asked {
-    /// Who wants the response on `$reply/<id>`.
+    /// The session that wants the response on `$reply/<id>`.
     caller: Option<ReturnAddress>,
     user: Box<str>,
     /// How many shards have not answered.
@@ -59,7 +59,7 @@ struct Asked {
     reach: Reach,
 }
 
-/// Whom a private message is for, and where its response goes.
+/// The recipient of a private message, and where its response goes.
 pub(crate) struct Envelope<'a> {
     pub(crate) user: &'a str,
     pub(crate) reply: Option<&'a str>,

@@ -37,7 +37,7 @@ impl Places {
         }
     }
 
-    /// Changes how many may be there. Who is there stays.
+    /// Changes how many may be there. Those who are there stay.
     pub fn set_max(&self, max: u32) {
         self.max.store(max, Ordering::Relaxed);
     }
@@ -83,7 +83,7 @@ pub struct Needs {
     pub newest: Option<Arc<Newest>>,
     /// Those of its user.
     pub user: Option<Arc<Places>>,
-    /// Who has bounded those of its user.
+    /// The source of the bound of its user.
     pub user_bound: UserBound,
     /// Those of its zone.
     pub zone: Option<Arc<Places>>,

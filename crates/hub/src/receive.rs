@@ -38,7 +38,7 @@ const fn is_list(first: u8) -> bool {
 
 /// Whether the next packet of a connection is taken now.
 enum Gate {
-    /// It is: by this version, if it is no larger than that.
+    /// It is: by this version, if it is not larger than that.
     Open(Version, u32),
     /// Not yet.
     Shut,
@@ -297,7 +297,7 @@ impl Hub {
         let Some(outbound) = &mut session.outbound else {
             return;
         };
-        // An acknowledgement of something unknown is no violation: it may be a late repetition.
+        // An acknowledgement of something unknown is not a violation: it may be a late repetition.
         if apply(outbound) == Acked::Complete {
             self.pump(now, key);
             self.release(now, key);

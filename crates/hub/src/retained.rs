@@ -31,7 +31,7 @@ pub enum NotKept {
 }
 
 impl NotKept {
-    /// What an MQTT 5 publisher is told; 3.x has no way, so its connection is closed.
+    /// The code for an MQTT 5 publisher; 3.x has none, so its connection is closed.
     #[must_use]
     pub const fn reason(self) -> ReasonCode {
         match self {
@@ -146,7 +146,7 @@ pub struct Stored<'a> {
     pub payload: &'a [u8],
     /// The QoS it was published with.
     pub qos: QoS,
-    /// Who published it.
+    /// Its publisher.
     pub publisher: Publisher,
     /// When it was received.
     pub received_at: Tick,

@@ -1,4 +1,4 @@
-//! Who a client is and what it may do, as the hub needs to know it.
+//! The identity of a client and what it may do, as the hub needs to know it.
 
 use alloc::sync::Arc;
 use core::any::Any;

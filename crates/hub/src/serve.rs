@@ -1,7 +1,7 @@
 //! Calls that a connected client serves: each goes to one session, and its answer is taken from
 //! that session alone.
 //!
-//! Who serves a procedure is who subscribes to `$serve/<procedure>/…`, which needs the right to.
+//! To serve a procedure is to subscribe to `$serve/<procedure>/…`, which needs the right to.
 //! The control plane asks one shard after the other; a shard gives the call to the least busy of
 //! its connected clients and tells what came of it. What a client was asked is forgotten with its
 //! connection, so that a call fails at once when whoever serves it goes.

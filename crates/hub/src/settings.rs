@@ -50,7 +50,7 @@ pub enum WideSubscription {
     Refuse,
 }
 
-/// Whose client ids are: who may connect with which.
+/// The owners of client ids: who may connect with which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientIdBinding {
     /// Everybody may come with any, and ends the connection of whoever has come with it.
@@ -76,7 +76,7 @@ pub struct TopicPolicy {
     pub interval: Duration,
     /// Which messages are kept for late subscribers.
     pub keep: Keep,
-    /// Whether MQTT 5 subscribers are told the numbers that the store gives: user properties
+    /// Whether MQTT 5 subscribers get the numbers of the store: user properties
     /// `seq`, `epoch`, and `conflated` where a message stands for older ones too.
     pub sequence: bool,
 }
@@ -113,7 +113,7 @@ pub(crate) struct Uses {
     pub(crate) shapes: bool,
     /// Every message of some topics is kept.
     pub(crate) keeps_last: bool,
-    /// Subscribers of some topics are told numbers.
+    /// Subscribers of some topics get numbers.
     pub(crate) sequences: bool,
 }
 
@@ -173,7 +173,7 @@ pub struct Settings {
     pub share_groups_max: usize,
     /// What a subscription meets that is wider than its client's rights.
     pub wide_subscription: WideSubscription,
-    /// Who may connect with which client id.
+    /// The rule for who may connect with which client id.
     pub client_id_binding: ClientIdBinding,
     /// Levels of a topic name or filter.
     pub topic_levels_max: usize,

@@ -1,8 +1,8 @@
 //! The retained message of one topic, on the shortest way to who has subscribed to it.
 //!
-//! Who comes back subscribes to a thousand topics by a thousand SUBSCRIBE packets, and wants a
-//! thousand messages that nobody else gets. Most of them are copied from where they lie right into
-//! the output queue. What needs more than that takes the way of all messages.
+//! A client that comes back subscribes to a thousand topics by a thousand SUBSCRIBE packets, and
+//! wants a thousand messages that nobody else gets. Most of them are copied from where they lie
+//! right into the output queue. What needs more than that takes the way of all messages.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ use crate::work::VISIT_BYTES;
 
 /// A longer payload is shared with the write instead of being copied once more.
 const COPIED_BYTES_MAX: usize = 4096;
-/// Packets of one read that the store is told of at once: enough that there are several for each
+/// Packets of one read that the store learns of at once: enough that there are several for each
 /// of its parts, and few enough that what is fetched stays in the cache.
 const AHEAD: usize = 1024;
 

@@ -88,7 +88,7 @@ pub(crate) struct Turn {
     handed: u32,
     /// Packets of one connection.
     packets_at_once: u32,
-    /// Whose packets or jobs took the largest part, and how large that was.
+    /// The client whose packets or jobs took the largest part, and how large that was.
     heaviest: Option<(SessionKey, u32)>,
     /// Packets that had been received, and messages that had been delivered, when it began.
     packets_before: u64,

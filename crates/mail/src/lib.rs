@@ -41,7 +41,7 @@ pub enum Violation {
     TooLong(&'static str),
     /// A command ends in the middle of a field.
     Length,
-    /// A line that is no `name=value`.
+    /// A line that is not `name=value`.
     Line,
 }
 

@@ -60,7 +60,7 @@ impl Request {
         Ok(None)
     }
 
-    /// Keeps an attribute, if it is one of those that procedures are told.
+    /// Keeps an attribute, if it is one of those that procedures receive.
     fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), Violation> {
         let (place, what) = match name {
             b"protocol_state" => (&mut self.state, "state"),

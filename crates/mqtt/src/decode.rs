@@ -93,7 +93,7 @@ fn check_flags(version: Version, first: u8) -> Result<(), DecodeError> {
     }
 }
 
-/// Who sends what [MQTT 5.0, table 2-1].
+/// Which side sends what [MQTT 5.0, table 2-1].
 const fn may_send(version: Version, from: Sender, kind: u8) -> bool {
     match kind {
         1 | 8 | 10 | 12 => matches!(from, Sender::Client),

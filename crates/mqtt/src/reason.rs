@@ -67,7 +67,7 @@ reason_codes! {
     UnsupportedProtocolVersion = 0x84, "unsupported protocol version";
     /// The client identifier is a valid string but is not allowed.
     ClientIdentifierNotValid = 0x85, "client identifier not valid";
-    /// Who the client says it is was not believed.
+    /// The client's user name or password is not valid.
     BadUserNameOrPassword = 0x86, "bad user name or password";
     /// The client may not do this.
     NotAuthorized = 0x87, "not authorized";

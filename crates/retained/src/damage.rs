@@ -86,7 +86,7 @@ impl DamageList {
         let is_full = found.reports.len() >= REPORTS_MAX;
         match found.reports.entry((report.file.clone(), report.offset)) {
             Entry::Occupied(mut known) => {
-                // What was mended before may be lost now.
+                // What was repaired before may be lost now.
                 if is_loss && !known.get().outcome.is_loss() {
                     known.insert(report);
                     found.losses += 1;

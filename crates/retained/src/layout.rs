@@ -183,7 +183,7 @@ pub(crate) enum Entry {
     Damaged,
 }
 
-/// Stands in the place of a class for a block that is free.
+/// In the place of a class: the block is free.
 const FREE: ClassId = ClassId(u16::MAX);
 
 /// The entry that says that a run of a class begins at a block; `key` is the segment's.

@@ -46,7 +46,7 @@ pub(crate) struct Record<'a> {
     pub(crate) version: u64,
     /// Counts messages of the topic.
     pub(crate) sequence: u64,
-    /// Who published it, if that was since the server was started.
+    /// Its publisher, if that was since the server was started.
     pub(crate) publisher: u64,
     /// Wall clock, in milliseconds since 1970; 48 bits.
     pub(crate) received_ms: u64,

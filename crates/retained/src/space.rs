@@ -425,9 +425,9 @@ impl<R: Region> Space<R> {
         true
     }
 
-    /// Copies what is no record from one place to another of its size; there it is none either.
+    /// Copies what is not a record from one place to another of its size; there it is none either.
     pub(crate) fn transplant(&mut self, from: Place, to: Place) {
-        /// What says nothing, and is no page that the disk never got.
+        /// What says nothing, and is not a page that the disk never got.
         const UNKNOWN: u8 = 0xFF;
         let mut bytes = self.bytes(from).to_vec();
         if bytes.iter().all(|byte| *byte == 0) {

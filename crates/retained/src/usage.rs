@@ -139,7 +139,7 @@ impl Limits {
     }
 }
 
-/// What all zones use, together and each. Who puts takes what it needs before, and gives back what
+/// What all zones use, together and each. A put takes what it needs before, and gives back what
 /// it has freed after, so that shards that put at the same moment stay within the quotas together.
 #[derive(Debug)]
 pub(crate) struct Accounts {

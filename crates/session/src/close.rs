@@ -5,7 +5,7 @@ use stentor_mqtt::{DecodeError, ReasonCode};
 /// Why a connection ended, grouped by whose doing it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The peer broke the protocol: bytes that are no packet.
+    /// The peer broke the protocol: bytes that are not a packet.
     Malformed(DecodeError),
     /// The peer broke the protocol: a packet that is not allowed here.
     Violation(Violation),
@@ -36,7 +36,7 @@ pub enum Violation {
     TopicAlias,
     /// A topic alias that was never set, without a topic to set it to.
     UnknownAlias,
-    /// A will or publish topic that is no topic name.
+    /// A will or publish topic that is not a topic name.
     TopicName,
     /// A packet identifier for a message that is still in flight as another kind.
     PacketId,

@@ -10,8 +10,8 @@ use stentor_topic::Zone;
 
 use crate::Tick;
 
-/// Who published a message, for no-local, which goes by the client id [MQTT-3.8.3-3]: so it holds
-/// for retained messages after the publisher's session has ended, and after a restart.
+/// The publisher of a message, for no-local, which goes by the client id [MQTT-3.8.3-3]: so it
+/// holds for retained messages after the publisher's session has ended, and after a restart.
 ///
 /// A hash, because it is in each message. Nobody else's messages can be kept from a client by
 /// it: two clients of one hash, which somebody may make on purpose, miss each other's only.
@@ -54,7 +54,7 @@ pub struct Message {
     pub qos: QoS,
     /// The RETAIN flag it was published with.
     pub retain: bool,
-    /// Who published it.
+    /// Its publisher.
     pub publisher: Publisher,
     /// When this server took it.
     pub received_at: Tick,

@@ -508,7 +508,7 @@ impl Remains {
     }
 }
 
-/// Tells of each message whether another member should get it.
+/// Says of each message whether another member should get it.
 impl Iterator for Remains {
     type Item = Option<Delivery>;
 

@@ -24,7 +24,7 @@ pub const ROOM_COMMANDS: &str = "room.";
 /// Whatever is longer is not even read.
 pub const COMMAND_BYTES_MAX: usize = 300 << 10;
 
-/// Rooms that one `room.list` looks at; longer lists are told in parts.
+/// Rooms that one `room.list` looks at; longer lists come in parts.
 const LOOKED_AT_MAX: usize = 1_000;
 
 /// How long it looks, about: it may have to weigh many rules for each.

@@ -2,11 +2,11 @@
 //!
 //! - [`Address`] and [`Interest`] read the topics that publishers and subscribers use for it.
 //! - [`Rooms`] holds the rooms of one zone that live on one shard; every room is a [`Room`], a
-//!   state machine that is told what users do and what time it is, and answers with [`Effect`]s:
+//!   state machine that receives what users do and the time, and answers with [`Effect`]s:
 //!   messages to publish, sessions to tell, seats to clear.
 //! - [`Presence`] knows which users are there, away or gone.
 //!
-//! Nothing here routes, stores or reads a clock. Who holds a [`Room`] publishes what it asks for
+//! Nothing here routes, stores or reads a clock. The owner of a [`Room`] publishes what it asks for
 //! through the zone's ordinary topics, so that subscriptions, retained messages and slow-client
 //! policies are the same for a room as for everything else.
 #![no_std]

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Length limit of a room's or a property's name, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Why something cannot be called so.
+/// Why something cannot have this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
     /// It has no character.

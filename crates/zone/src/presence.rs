@@ -15,7 +15,7 @@ pub enum Uniqueness {
     Refuse,
     /// The newcomer replaces who is there.
     Replace,
-    /// Both stay, up to this many sessions; 0 is no limit.
+    /// Both stay, up to this many sessions; with 0, without a limit.
     #[default]
     Many,
 }

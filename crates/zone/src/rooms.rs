@@ -105,7 +105,7 @@ pub struct Rooms {
     rooms: BTreeMap<Arc<str>, Room>,
     /// How many rooms each user owns, permanent ones aside; nobody stands here with none.
     owned: BTreeMap<Arc<str>, usize>,
-    /// Who owns as many as a user may.
+    /// The users who own as many as they may.
     full: Arc<BTreeSet<Arc<str>>>,
     /// Bytes that all rooms hold.
     bytes: usize,
@@ -390,7 +390,7 @@ impl Rooms {
 
     /// The room that suits a wish best, of those that its maker may enter: the fullest, so that
     /// rooms fill up; of equals the first by name. Looks at every room, O(rooms · properties wished
-    /// for), and copies nothing. Rooms that are no better than one that was found are not compared
+    /// for), and copies nothing. Rooms that are not better than one that was found are not compared
     /// with the wish, and only of those that suit it is `may_enter` asked.
     pub(crate) fn find(
         &self,

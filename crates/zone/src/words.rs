@@ -46,7 +46,7 @@ impl BadWord {
     }
 }
 
-/// A value as it is told to whoever sent it.
+/// A value as its sender gets it back.
 fn shown(value: &Value) -> String {
     /// Characters; longer ones are cut.
     const SHOWN_MAX: usize = 60;
@@ -57,7 +57,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A text as it is told to whoever sent it.
+/// A text as its sender gets it back.
 pub(crate) fn quoted(text: &str) -> String {
     shown(&text.into())
 }
@@ -120,7 +120,7 @@ impl Words {
     /// A number of users.
     pub(crate) fn count(&mut self, name: &str) -> Result<Option<u32>, BadWord> {
         let count = number(name, self.take(name), u32::MAX.into())?;
-        // It is no larger.
+        // It is not larger.
         Ok(count.and_then(|count| u32::try_from(count).ok()))
     }
 

@@ -83,7 +83,7 @@ impl Given {
 }
 
 /// The version of XMail that has written a spool file, which says how it reads exit codes; `None`
-/// if it is no such file. Since 1.14 spool files begin with a line about the connection.
+/// if it is not such a file. Since 1.14 spool files begin with a line about the connection.
 fn profile_of(path: &Path) -> Option<Profile> {
     let mut head = Vec::new();
     let file = regular(path).and_then(std::fs::File::open).ok()?;

@@ -1,4 +1,4 @@
-//! What adaptors do of their own accord, and what they are told.
+//! What adaptors do of their own accord, and the events that they receive.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

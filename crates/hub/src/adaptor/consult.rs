@@ -20,7 +20,7 @@ use crate::rights::Identity;
 use crate::room::{Element, JOINED_AT_ONCE_MAX, Place, ROOMS_MAX, RoomItem, room_of};
 use crate::sessions::Session;
 
-/// What a client is told when adaptors have more to do than they can.
+/// The answer to a client when adaptors have more to do than they can.
 const BUSY: &str = "the zone's adaptor has too much to do; try again";
 
 impl Hub {
@@ -88,8 +88,8 @@ impl Hub {
         Some(self.consult_about(now, key, subscribe, (deed, packet)))
     }
 
-    /// To come back to a place that is kept is no join, whatever session does it, and the home of
-    /// the zone knows where one is. Whether it was asked.
+    /// To come back to a place that is kept is not a join, whatever session does it, and the home
+    /// of the zone knows where one is. Whether it was asked.
     fn ask_places(&mut self, now: Tick, key: SessionKey, deed: &Deed, packet: &[u8]) -> bool {
         let Some(session) = self.sessions.get(key) else {
             return false;

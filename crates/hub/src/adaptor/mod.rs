@@ -150,7 +150,7 @@ pub struct Rewrite {
     pub hides_response: bool,
 }
 
-/// What adaptors are told.
+/// The events that adaptors receive.
 #[derive(Clone, Debug)]
 pub enum Happening {
     /// Somebody has left a room, or was sent out, or the room has ended.
@@ -329,7 +329,7 @@ enum Aside {
         epoch: u32,
         elements: Vec<Element>,
     },
-    /// A will that is due; whose it was may be gone.
+    /// A will that is due; its client may be gone.
     Will(Arc<Identity>, WillRequest),
     /// An answer to a call, on its way to a topic to which its caller might publish.
     Answer(Answer),

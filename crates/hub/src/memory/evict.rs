@@ -1,4 +1,4 @@
-//! Who gets one of the places for sessions that outlive their connection, and who gives one up.
+//! The places for sessions that outlive their connection: which gets one, and which gives it up.
 
 use stentor_session::{CloseReason, ConnectRequest, Limit, Tick};
 

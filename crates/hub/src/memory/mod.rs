@@ -35,7 +35,7 @@ pub struct Holder {
     pub zone: Zone,
     /// Its client id.
     pub client_id: Box<str>,
-    /// Who it is; `None` for anonymous.
+    /// Its user; `None` for anonymous.
     pub user: Option<Arc<str>>,
     /// Whether its client is there.
     pub is_connected: bool,

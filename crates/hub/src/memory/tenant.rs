@@ -1,4 +1,4 @@
-//! Whose sessions are counted together, and who gives way when there are too many.
+//! The sessions that are counted together, and those that give way when there are too many.
 //!
 //! A session that outlives its connection takes a place of the server's for days, and costs
 //! nothing to make. So the places are counted by who holds them, and when all are taken, whoever
@@ -13,7 +13,7 @@ use stentor_session::{Limit, Tick};
 
 use crate::settings::Settings;
 
-/// Whom a tenant stands for.
+/// The owner that a tenant stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantKind {
     /// A user with a name that it has proved.
@@ -81,7 +81,7 @@ impl Drop for Place {
     }
 }
 
-/// Whom a session is counted for.
+/// The owner that a session is counted for.
 #[derive(Clone, Debug)]
 pub struct Tenants {
     /// Its user, or its address.

@@ -49,7 +49,7 @@ impl Hub {
         }
     }
 
-    /// Who only listens has no place that could be kept: where adaptors want to hear of joins, it
+    /// An observer has no place that could be kept: where adaptors want to hear of joins, it
     /// joins again. Whether that leaves nothing to ask the home.
     fn sets_observers_aside(&self, key: SessionKey, rooms: &mut RoomsWanted) -> bool {
         let zone = self.sessions.get(key).map(Session::zone);
@@ -139,7 +139,7 @@ impl Hub {
         elements
     }
 
-    /// A session is out of a room to which it will come back, or is about to: it is told then.
+    /// A session is out of a room to which it will come back, or is about to: it learns it then.
     pub(super) fn expel_returning(&mut self, key: SessionKey, room: &str, why: Expelled) {
         let below = below(room);
         let expel = |elements: &mut [Element]| {

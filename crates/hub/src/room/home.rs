@@ -35,7 +35,7 @@ pub(crate) struct Zones {
     plan: Plan,
     /// The rooms that the settings had when they were applied last.
     fixed: Vec<(Zone, Box<str>)>,
-    /// Whose places are kept; some of them may have come back.
+    /// Those whose places are kept; some of them may have come back.
     pub(super) absent: Absents,
 }
 

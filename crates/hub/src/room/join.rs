@@ -188,7 +188,7 @@ impl Hub {
             };
             let left = if is_inside { &mut again } else { &mut anew };
             if *left == 0 || !is_inside && rooms == 0 {
-                // Who is inside stays what it is there.
+                // A session that is inside stays what it is there.
                 if !is_inside {
                     wanted.verdicts.insert(room.into(), Some(Refusal::TooMany));
                 }

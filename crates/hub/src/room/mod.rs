@@ -55,7 +55,7 @@ pub enum RoomItem {
         who: Who,
         /// As what.
         entry: Entry,
-        /// Who waits: to be told by [`RoomItem::Joined`].
+        /// The session that waits for a [`RoomItem::Joined`].
         answer: (ShardId, Ticket),
     },
     /// To the home: a session is about to subscribe to these rooms, or to speak there.
@@ -66,7 +66,7 @@ pub enum RoomItem {
         sought: Place,
         /// Who.
         who: Who,
-        /// Who waits: to be told by [`RoomItem::Placed`].
+        /// The session that waits for a [`RoomItem::Placed`].
         answer: (ShardId, Ticket),
     },
     /// To the home: a session is out.
@@ -90,7 +90,7 @@ pub enum RoomItem {
         message: Arc<Message>,
         /// The connection that it came by, where it is there still.
         sender: Option<Sender>,
-        /// Who waits to acknowledge it: to be told by [`RoomItem::Said`].
+        /// The side that waits to acknowledge it, for a [`RoomItem::Said`].
         answer: Option<(ShardId, Ticket)>,
     },
     /// To the home: a command.
@@ -225,7 +225,7 @@ pub struct Who {
 }
 
 impl Who {
-    /// The user's name; empty for who has none, and then it is no member.
+    /// The user's name; empty if it has none, and then it is not a member.
     fn user(&self) -> &str {
         self.identity.user.as_deref().unwrap_or_default()
     }
@@ -280,7 +280,7 @@ impl Hub {
         })
     }
 
-    /// Who a session is, and the home of its zone's rooms.
+    /// The identity of a session, and the home of its zone's rooms.
     fn who_and_home(&self, key: SessionKey) -> Option<(Who, ShardId)> {
         let who = self.who(key)?;
         let home = self.home_of(who.identity.zone);

@@ -1,4 +1,4 @@
-//! Who is there: what the home of a zone publishes on `$presence/<user>`.
+//! The users who are there: what the home of a zone publishes on `$presence/<user>`.
 //!
 //! A session's shard tells the home when a user's connection begins and ends. The home counts the
 //! connections of each user, so that a user with several is shown once.
@@ -25,7 +25,7 @@ impl Hub {
         self.present(self.sessions.connected(zone, client_id)?)
     }
 
-    /// A connection has begun. Who takes over from a connection of its own is there throughout.
+    /// A connection has begun. A user who takes over its own connection is there throughout.
     pub(crate) fn arrived(&mut self, now: Tick, key: SessionKey, predecessor: Option<Who>) {
         let present = self.present(key);
         let new = present.as_ref().map(|who| who.seat);

@@ -237,7 +237,7 @@ impl Hub {
         });
         let mut told: BTreeSet<&str> = BTreeSet::new();
         let rooms = dropped.iter().filter_map(|it| room_of(&it.filter));
-        // Who is away is told when it is back, unless it has the right again by then.
+        // A session that is away learns it when it is back, unless it has the right again by then.
         for room in rooms.filter(|room| told.insert(room)) {
             self.say_about_join(now, key, join_refused(room, Refusal::NoRight));
         }

@@ -33,7 +33,7 @@ pub(super) fn outcome(refusal: Option<Refusal>) -> Outcome {
     let reason = match refusal {
         None => return Outcome::SUCCESS,
         Some(Refusal::TooLarge) => ReasonCode::QuotaExceeded,
-        // Who is not in it learns nothing of a room.
+        // A session that is not in it learns nothing of a room.
         Some(_) => ReasonCode::NotAuthorized,
     };
     Outcome::new(reason, refusal.map_or("", Refusal::text))
@@ -189,7 +189,7 @@ impl Hub {
     /// Tells a client that no SUBACK tells it why it is not let into rooms: on `$reply/join`.
     pub(crate) fn explain_refusals(&mut self, now: Tick, key: SessionKey, of: &Verdicts) {
         for (room, refusal) in of {
-            // Who found no place as a member goes on as the observer that it is.
+            // A session without a place as a member continues as the observer that it is.
             if let Some(refusal) = refusal
                 && !self.is_in_room(key, room)
             {

@@ -13,7 +13,7 @@ use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 use crate::work::PUBLISH_VISITS_FREE;
 
-/// This many clients are kept apart before all of them are told.
+/// This many clients are kept apart before all of them are reported.
 const CLIENTS_MAX: usize = 16;
 
 /// Visits that clients of other shards have caused here, and do not know of yet.

@@ -77,7 +77,7 @@ pub(crate) struct Routes {
     pub(super) waiting: BTreeSet<(u64, SessionKey)>,
     /// The connection whose bytes are being applied.
     pub(crate) reading: Option<SessionKey>,
-    /// Whose will is being published.
+    /// The client whose will is being published.
     pub(crate) will_of: Option<Sender>,
     pub(super) dues: Dues,
 }
@@ -89,7 +89,7 @@ pub(super) struct Job {
     hash: u64,
     /// Whether shared subscriptions are served too.
     serves_shares: bool,
-    /// Who is held until it is over.
+    /// The client that is held until it is over.
     sender: Option<Sender>,
     lines: SmallVec<[Line; 2]>,
     /// In how many lines others stand before it.
@@ -331,7 +331,8 @@ fn lines_of(hash: u64, sender: Option<Sender>) -> SmallVec<[Line; 2]> {
 }
 
 impl Hub {
-    /// Whose bytes are being applied, or whose will is published, if these messages are theirs.
+    /// The client whose bytes are being applied, or whose will is published, if these messages are
+    /// theirs.
     pub(crate) fn sender_of(&self, message: &Message) -> Option<Sender> {
         if message.publisher == Publisher::SERVER {
             return self.routes.will_of;

@@ -64,7 +64,7 @@ impl<'m> Parcel<'m> {
         }
     }
 
-    /// The encoded form for one kind of subscriber; `None` if it is no packet, because the
+    /// The encoded form for one kind of subscriber; `None` if it is not a packet, because the
     /// subscription identifiers bring it above what a packet can hold.
     #[inline]
     pub(crate) fn wire(

@@ -19,7 +19,7 @@ pub(super) struct Members {
     live: usize,
     /// Where each session is in the list. The server chooses the numbers.
     places: HashMap<u32, u32, foldhash::fast::FixedState>,
-    /// Whose turn it is, of those with a connection and of the others.
+    /// The member whose turn it is, of those with a connection and of the others.
     turns: [usize; 2],
 }
 
@@ -86,8 +86,8 @@ impl Members {
     }
 
     /// The member whose turn it is, those with a connection first, of those that may receive the
-    /// topic. Who is away gets nothing at QoS 0, so others are preferred among those. O(1) where
-    /// all may; at most [`MEMBERS_ASKED_MAX`] are asked of either kind.
+    /// topic. A member that is away gets nothing at QoS 0, so others are preferred among those.
+    /// O(1) where all may; at most [`MEMBERS_ASKED_MAX`] are asked of either kind.
     pub(super) fn next(&mut self, sessions: &Sessions, topic: &str) -> Option<(u32, Options)> {
         let (live, away) = self.list.split_at(self.live);
         let may_receive = |member: &(u32, Options)| {

@@ -33,7 +33,7 @@ pub(crate) const SHARE_BYTES: usize = 256;
 /// it travels cost one each.
 const HOPS_MAX: u8 = 8;
 
-/// What a client is told that is a member of as many as it may be.
+/// The answer to a client that is a member of as many as it may be.
 const TOO_MANY_SHARES: &str = "this session shares as many subscriptions as it may";
 
 /// The same where a filter has as many groups as it may.
@@ -75,7 +75,7 @@ struct Share {
     members: Members,
     /// Members per shard, this one included.
     counts: Vec<Count>,
-    /// Whose turn it is among the shards.
+    /// The shard whose turn it is.
     turn: u32,
 }
 

@@ -87,12 +87,12 @@ impl Shares {
         self.memberships.entry(session).or_default().push(slot);
     }
 
-    /// A session is no member any more. O(its memberships).
+    /// A session is not a member any more. O(its memberships).
     pub(super) fn left(&mut self, session: u32, slot: u32) {
         let Some(slots) = self.memberships.get_mut(&session) else {
             return;
         };
-        // Who leaves them all begins with the last.
+        // A session that leaves them all begins with the last.
         if let Some(at) = slots.iter().rposition(|of| *of == slot) {
             slots.swap_remove(at);
         }
@@ -130,7 +130,7 @@ impl Shares {
         }
     }
 
-    /// As it stands in a SUBSCRIBE.
+    /// As it is in a SUBSCRIBE.
     pub(crate) fn text(&self, slot: u32) -> String {
         self.slots
             .get(slot as usize)

@@ -71,7 +71,8 @@ pub(super) struct Lost {
 /// The snapshots of one session, which take turns: one for each subscription at most.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    /// Whose turn it is. An entry whose ticket is not that of its snapshot stands for nothing.
+    /// The session whose turn it is. An entry whose ticket is not that of its snapshot stands for
+    /// nothing.
     turns: VecDeque<(FilterId, u64)>,
     by_filter: HashMap<FilterId, (u64, Snapshot), foldhash::fast::FixedState>,
     tickets: u64,

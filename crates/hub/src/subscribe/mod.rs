@@ -384,7 +384,7 @@ impl Hub {
                 let filter = without_share(wanting.filter);
                 let room = filter.strip_prefix(ROOMS);
                 let room = room.or_else(|| (filter == ROOM).then_some(""));
-                // What the home of the zone says is told with the room that it was asked for.
+                // The answer of the zone's home goes with the room that it was asked for.
                 let is_told = |room: &str| {
                     let verdict = room.split('/').next().and_then(|room| verdicts.get(room));
                     verdict.is_some_and(Option::is_some)

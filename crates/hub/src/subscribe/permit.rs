@@ -27,19 +27,19 @@ pub(super) struct Permitted {
     pub(super) bytes: usize,
 }
 
-/// What a client is told that may not be in a room.
+/// The answer to a client that may not be in a room.
 const NO_RIGHT: &str = "the right to be in this room is missing";
 
 /// The same of a filter of no room.
 const NO_RIGHT_TO_READ: &str = "the right to receive what this filter matches is missing";
 
-/// What a client is told whose filter is longer, or has more levels, than this server takes.
+/// The answer to a client whose filter is longer, or has more levels, than this server takes.
 const TOO_LONG: &str = "this filter is longer, or has more levels, than this server takes";
 
-/// What a client is told that has no place for another subscription.
+/// The answer to a client that has no place for another subscription.
 pub(super) const TOO_MANY: &str = "this session has as many subscriptions as it may have";
 
-/// What a client is told whose filter has too many wildcards.
+/// The answer to a client whose filter has too many wildcards.
 const TOO_MANY_WILDCARDS: &str = "this filter has more wildcards than one may have";
 
 /// Whether a filter has no more wildcards than this server takes from anybody, or why not: they
@@ -213,7 +213,7 @@ impl Hub {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        // The opposite of what it is for a publish, so that the two are told apart.
+        // The opposite of what it is for a publish, so that the two can be distinguished.
         let hash = !self.hasher.hash(session.zone(), text);
         if let Link::Live(live) = &mut session.link
             && live.extras().remember_refusal(hash)

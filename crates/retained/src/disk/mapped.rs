@@ -361,7 +361,7 @@ impl Flusher for MappedFlusher {
                 libc::mincore(address.cast(), len, pages.as_mut_ptr().cast())
             };
             let count = len.div_ceil(PAGE_BYTES);
-            // Who may not know reads, and perhaps waits.
+            // Without the right to know, it reads, and perhaps waits.
             if result == 0 && pages[..count].iter().any(|page| page & 1 == 0) {
                 return false;
             }

@@ -39,7 +39,7 @@ pub enum Operation {
     Flush,
 }
 
-/// A disk that does as it is told. Clones are the same disk.
+/// A disk that follows orders. Clones are the same disk.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedDisk {
     world: Arc<Mutex<World>>,

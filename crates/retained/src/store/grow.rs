@@ -76,7 +76,7 @@ impl<D: Disk> Store<D> {
         self.grow_quietly(number, |_| blocks)
     }
 
-    /// Gives a stripe a segment that nobody needs yet: if that fails, it is no trouble for anybody.
+    /// Gives a stripe a segment that nobody needs yet: if that fails, it is not a trouble.
     fn grow_quietly(
         &self,
         number: usize,

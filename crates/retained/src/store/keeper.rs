@@ -318,7 +318,7 @@ impl<D: Disk> Store<D> {
 
     /// Begins a round with everything that was put until now.
     pub(crate) fn begin_round(&self) -> Round<Flush<D>> {
-        // Who put before its stripe's commit begins waits for this round or the next; who waits
+        // A put before its stripe's commit begins waits for this round or the next; one that waits
         // for this round has put by then, since a put is stamped with its round under the lock.
         let number = self.rounds.open.fetch_add(1, Ordering::SeqCst);
         let mut batches = Vec::new();

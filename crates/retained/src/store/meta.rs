@@ -174,7 +174,7 @@ impl Meta {
 }
 
 /// The checksum of the head, which is the same in every format: so that an older program sees a
-/// newer format, and not damage that it would mend.
+/// newer format, and not damage that it would repair.
 fn head_checksum(bytes: &[u8]) -> u32 {
     let mut checksum = crc32fast::Hasher::new();
     checksum.update(&bytes[..12]);

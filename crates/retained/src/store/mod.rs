@@ -83,7 +83,7 @@ pub struct StoreOptions {
     pub total: Quota,
     /// What each zone may hold.
     pub zone: Quota,
-    /// The wall clock's time at [`Tick::ZERO`]. What time it is later is told by ticks alone, so
+    /// The wall clock's time at [`Tick::ZERO`]. Later, only ticks say what time it is, so
     /// that a step of the wall clock changes nothing.
     pub started_at: SystemTime,
     /// Now.
@@ -128,7 +128,7 @@ pub enum StoreEvent {
     Recovered,
 }
 
-/// Somebody who is told what happens to a store.
+/// An observer of what happens to a store.
 pub trait Watcher: Send + std::marker::Sync {
     /// A commit has ended: what waits for the ticket may go on.
     fn resolved(&self, ticket: Ticket, is_kept: bool);

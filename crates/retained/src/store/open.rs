@@ -26,7 +26,7 @@ impl<D: Disk> Store<D> {
     /// Opens what lies on a disk, or begins again.
     ///
     /// # Errors
-    /// When the folder cannot be read, or a later version wrote it. Damage is no error: see
+    /// When the folder cannot be read, or a later version wrote it. Damage is not an error: see
     /// [`Store::damage`].
     pub fn open(disk: D, options: &StoreOptions) -> Result<Self, OpenError> {
         let names = disk.names().map_err(|error| OpenError::Read {
@@ -44,7 +44,7 @@ impl<D: Disk> Store<D> {
             versions: Arc::new(AtomicU64::new(0)),
             accounts: Accounts::new(options.total, options.zone),
             damage,
-            // Who lost power lost what was not synced.
+            // A power loss costs what was not synced.
             lost_power: meta.boot != options.boot && !meta.is_closed,
             opened_ms: origin_ms(options) + options.now.as_micros() / 1_000,
             opened_version: u64::MAX,

@@ -240,7 +240,7 @@ fn sort_out<D: Disk>(mut files: Vec<File<D>>, seed: u64) -> (BTreeMap<Id, File<D
     (segments, others)
 }
 
-/// Takes what can be found from a file that is no segment, and sets it aside; `is_here` if the
+/// Takes what can be found from a file that is not a segment, and sets it aside; `is_here` if the
 /// segment that it is called like was found.
 fn leave<D: Disk>(disk: &D, env: &Env, file: File<D>, is_here: bool) -> Vec<Salvaged> {
     let (stripe, number) = file.named;
@@ -252,7 +252,7 @@ fn leave<D: Disk>(disk: &D, env: &Env, file: File<D>, is_here: bool) -> Vec<Salv
         // All of a copy is in its segment, and another store's file has nothing for this one.
         _ => Vec::new(),
     };
-    // What is no segment of this store at all has cost nothing; else nobody knows.
+    // What is not a segment of this store at all has cost nothing; else nobody knows.
     let outcome = match is_here || file.head.is_some() {
         true => Outcome::Mended,
         false => Outcome::Lost,
@@ -340,7 +340,7 @@ fn make_usable<D: Disk>(
     if is_older {
         env.damage.push(report(&name, Outcome::Previous));
     } else if is_away || is_resized || format == FORMAT && generation.is_none() {
-        // What is missing is told by its place.
+        // What is missing is reported by its place.
         env.damage.push(report(&name, Outcome::Mended));
     }
     if format != FORMAT {

@@ -52,7 +52,7 @@ impl Troubles {
         (trouble.at.elapsed() < PATIENCE).then(|| trouble.refusal())
     }
 
-    /// Remembers a failure: what publishers are told, and its text if it is news.
+    /// Remembers a failure: the answer to publishers, and its text if it is news.
     pub(crate) fn failed(
         &self,
         doing: &'static str,

@@ -172,7 +172,7 @@ impl<R: Region> Stripe<R> {
     }
 
     /// Takes a damaged message with it as it is, so that its segment can go: the topic still has
-    /// it, is told to have lost it, and an older message beside it stands at the next start.
+    /// it, is reported to have lost it, and an older message beside it stands at the next start.
     fn move_damaged(&mut self, env: &Env, place: Place, to: Place) {
         self.space.copy(place.spare(), to.spare());
         self.space.transplant(place, to);

@@ -582,7 +582,7 @@ impl<R: Region> Stripe<R> {
         }
     }
 
-    /// Tells of a damaged place.
+    /// Reports a damaged place.
     fn report(&self, env: &Env, place: Place, outcome: Outcome) {
         env.damage.push(self.describe(place, outcome));
     }

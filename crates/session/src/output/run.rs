@@ -10,9 +10,9 @@ use crate::Tick;
 
 /// PUBLISH packets of QoS 0 to one topic, encoded one behind the other.
 ///
-/// Who publishes faster than the server turns leaves several messages in one read; a subscriber
-/// that gets all of them gets one entry in its queue instead of one for each, and the bytes are
-/// written from here.
+/// A client that publishes faster than the server turns leaves several messages in one read; a
+/// subscriber that gets all of them gets one entry in its queue instead of one for each, and the
+/// bytes are written from here.
 #[derive(Debug)]
 pub struct Run {
     topic: Box<str>,
@@ -107,8 +107,8 @@ impl Run {
         itself + 4 * BLOCK + packets * size_of::<End>()
     }
 
-    /// How many packets from `first` on free `bytes` and are no fewer than `packets`; at least one.
-    /// All that are left, if they are too few.
+    /// How many packets from `first` on free `bytes` and are not fewer than `packets`; at least
+    /// one. All that are left, if they are too few.
     pub(super) fn excess(&self, first: usize, bytes: usize, packets: usize) -> usize {
         let left = self.len() - first;
         let from = self.start(first);

@@ -1,4 +1,4 @@
-//! Who comes into a room and who goes.
+//! How users come into a room and leave it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

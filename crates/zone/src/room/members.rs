@@ -1,4 +1,4 @@
-//! Who has a place in a room.
+//! The members of a room.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ struct Member {
     /// Members in the order they came: the oldest inherits the room.
     number: u64,
     /// Its lost connections, the last of them: their sessions may come back to a room that their
-    /// user has been sent out of in the meantime, and are told.
+    /// user has been removed from in the meantime, and learn it.
     lost: Vec<Lost>,
 }
 
@@ -210,7 +210,7 @@ impl Members {
         }
     }
 
-    /// Who did not come back in time, in the order they came.
+    /// Those who did not come back in time, in the order they came.
     pub(super) fn overdue(&self, now: Tick) -> Vec<Arc<str>> {
         if self.away == 0 {
             return Vec::new();
@@ -239,7 +239,7 @@ impl Members {
         }
     }
 
-    /// Who came first, of those that are wanted.
+    /// The user who came first, of those that are wanted.
     pub(super) fn oldest(&self, wanted: impl Fn(&str) -> bool) -> Option<Arc<str>> {
         let (user, _) = self
             .by_user

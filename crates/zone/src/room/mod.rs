@@ -31,7 +31,7 @@ use notice::Notice;
 use observers::Observers;
 use properties::Properties;
 
-/// Who does something in a room.
+/// A user who does something in a room.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor<'a> {
     /// The user's name.
@@ -96,7 +96,7 @@ pub struct Room {
     claim_until: Tick,
     /// Bytes that it may hold beyond those that it does.
     spare: usize,
-    /// Who owns as many rooms as a user may; known while something is done in the room.
+    /// The users who own as many rooms as they may; known while something is done in the room.
     full: Option<Arc<BTreeSet<Arc<str>>>>,
     members: Members,
     observers: Observers,
@@ -348,7 +348,7 @@ impl Room {
     /// Changes the room itself.
     ///
     /// # Errors
-    /// [`Refusal::NotOwner`]; [`Refusal::Unknown`] for a new owner who is no member,
+    /// [`Refusal::NotOwner`]; [`Refusal::Unknown`] for a new owner who is not a member,
     /// [`Refusal::TooMany`] for one who owns as many rooms as a user may.
     pub fn change(
         &mut self,

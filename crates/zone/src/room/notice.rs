@@ -1,4 +1,4 @@
-//! What the members of a room are told, as JSON.
+//! The events that the members of a room receive, as JSON.
 
 use alloc::vec::Vec;
 

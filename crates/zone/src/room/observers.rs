@@ -1,4 +1,4 @@
-//! Who hears what happens in a room without being seen.
+//! Sessions that hear what happens in a room without being seen.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

@@ -19,10 +19,10 @@ pub struct Property {
     /// Grows with every change of a property in the room, so that no two values share one; 0 for
     /// one that was never set.
     pub version: u64,
-    /// Who set it last.
+    /// The user who set it last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
-    /// Who alone may change it; the server itself has no name.
+    /// The only user who may change it; the server itself has no name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<Arc<str>>,
 }
