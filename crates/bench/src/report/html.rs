@@ -72,7 +72,8 @@ const FOOTER: &str = "Medians of interleaved pairs, with the lowest and the high
 /// What the columns of the first table mean.
 const LEGEND: &str = "“Published” is what somebody reported of the same load, mostly long ago and on other \
     machines. “× floor” compares with a bare program that makes the same system calls and nothing \
-    else: 1.00 would cost nothing, 2.00 costs twice as much.";
+    else. 1.00 is as good as that; 2.00 of a time is twice as long, and 0.50 of a rate is half as \
+    many.";
 
 /// What was found, before everything else.
 fn found(objects: &[Value]) -> String {
