@@ -17,8 +17,8 @@ pub mod rights;
 pub mod store;
 
 pub use login::{
-    Answer, Asker, Authenticator, Begun, Decision, Exchange, JwtRefusal, LoginRequest, Method,
-    Refusal, Secret,
+    Answer, Asker, Authenticator, Begun, ConnectionBound, Decision, Exchange, JwtRefusal,
+    LoginRequest, Method, Refusal, Secret,
 };
 pub use pool::{Helper, Job, Pool, PoolOptions};
 

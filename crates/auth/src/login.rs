@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
 use stentor_hub::Identity;
+use stentor_session::Limit;
 use stentor_topic::Zone;
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -51,8 +52,43 @@ pub trait Authenticator: Send + Sync {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
+    /// Who says how many connections somebody may have, who was let in and has met this limit;
+    /// `None` if it does not know.
+    fn connection_bound(&self, identity: &Identity, limit: Limit) -> Option<ConnectionBound> {
+        let _ = (identity, limit);
+        None
+    }
+
     /// How many log-ins wait for their answer.
     fn waiting(&self) -> usize;
+}
+
+/// Who says how many connections a user or a zone may have, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionBound {
+    /// A role of the user.
+    Role {
+        /// Its name.
+        name: Arc<str>,
+        /// Its zone, if it is for the users of one alone.
+        zone: Option<Arc<str>>,
+        /// Connections.
+        max: u32,
+    },
+    /// The configuration, for a zone.
+    Configured {
+        /// The zone.
+        zone: Arc<str>,
+        /// Connections.
+        max: u32,
+    },
+    /// What the zone was added with.
+    Added {
+        /// The zone.
+        zone: Arc<str>,
+        /// Connections.
+        max: u32,
+    },
 }
 
 /// What a client shows to be let in.
@@ -301,6 +337,8 @@ impl fmt::Debug for Exchange {
 pub enum Refusal {
     /// Wrong name, wrong password, wrong proof, or a token that is not valid (any more).
     Credentials,
+    /// The user is disabled. The client is told what one with a wrong password is told.
+    Disabled,
     /// No name was given and the listener asks for one.
     LoginRequired,
     /// An authentication method that this server does not have.

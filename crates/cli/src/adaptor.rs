@@ -65,6 +65,9 @@ enum Command {
     /// List the adaptors of the running server
     #[command(visible_alias = "list")]
     Ls {
+        /// Only those that run in this zone
+        #[arg(long, value_name = "NAME")]
+        zone: Option<String>,
         #[command(flatten)]
         which: Which,
     },
@@ -75,6 +78,9 @@ enum Command {
         /// Begin afresh: without what the running version has kept, and without asking its `save`
         #[arg(long)]
         fresh: bool,
+        /// Only those that run in this zone
+        #[arg(long, value_name = "NAME")]
+        zone: Option<String>,
         #[command(flatten)]
         which: Which,
     },
@@ -94,16 +100,23 @@ impl Adaptor {
                 })
             }
             Command::Test { file, tests, json } => run_tests(&file, tests, json),
-            Command::Ls { which } => {
-                let answer = which.ask(json!({ "verb": "adaptor.ls" }))?;
+            Command::Ls { zone, which } => {
+                let answer = which.ask(json!({ "verb": "adaptor.ls", "zone": zone }))?;
                 let now_secs = now_secs();
                 show(&which, &answer, |one| state(one, now_secs))
             }
-            Command::Reload { file, fresh, which } => {
+            Command::Reload {
+                file,
+                fresh,
+                zone,
+                which,
+            } => {
                 // The server may be in another folder.
                 let place = |file: PathBuf| file.canonicalize().unwrap_or(file);
                 let file = file.map(|file| place(file).display().to_string());
-                let request = json!({ "verb": "adaptor.reload", "fresh": fresh, "file": file });
+                let request = json!({
+                    "verb": "adaptor.reload", "fresh": fresh, "file": file, "zone": zone,
+                });
                 let answer = which.ask(request)?;
                 let became = |one: &Value| match one["error"].as_str() {
                     Some(reason) => format!("not taken: {reason}"),

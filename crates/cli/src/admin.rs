@@ -1,183 +1,18 @@
 //! Commands for the running server: `status`, `clients`, `topics`, `reload` and `stop`.
 
+mod status;
 pub(crate) mod table;
 
 use std::time::SystemTime;
 
-use clap::{Args, Subcommand, value_parser};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::{print, shown};
 use crate::which::Which;
+pub(crate) use status::Status;
 use table::{Table, bytes, duration, plain};
-
-/// Shows connections, sessions, rates, losses, latencies and queue depths.
-#[derive(Debug, Args)]
-pub(crate) struct Status {
-    /// Measure rates over this many milliseconds, at most 10,000; 0 measures none
-    #[arg(long, value_name = "MS", default_value_t = 500)]
-    #[arg(value_parser = value_parser!(u64).range(..=10_000))]
-    sample_ms: u64,
-    /// Show how shards work as well: turns, and queues between them
-    #[arg(long, short)]
-    verbose: bool,
-    #[command(flatten)]
-    which: Which,
-}
-
-impl Status {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        let request = json!({ "verb": "status", "sample_ms": self.sample_ms });
-        let status = self.which.ask(request)?;
-        show(&self.which, &status, || status_text(&status, self.verbose))
-    }
-}
-
-fn status_text(status: &Value, is_verbose: bool) -> String {
-    let mut text = format!(
-        "stentor {}, process {}, up {}\n\n{}\n{}\n{}",
-        plain(&status["version"]),
-        plain(&status["pid"]),
-        duration(status["uptime_secs"].as_u64().unwrap_or(0)),
-        listeners(status),
-        counters(status),
-        shards(status, is_verbose)
-    );
-    text += &format!("\n{}", memory(&status["memory"]));
-    text += &format!("\n{}", losses(status));
-    text += &troubles(&status["retained"]["troubles"], now_secs());
-    text += &audit_trouble(&status["audit_trouble"], now_secs());
-    if !status["reload"].is_null() {
-        text += &format!("\n{}\n", last_reload(&status["reload"], now_secs()));
-    }
-    text
-}
-
-/// What clients make the server hold, by kind, and who holds most.
-fn memory(memory: &Value) -> String {
-    let size = |value: &Value| bytes(value.as_u64().unwrap_or(0));
-    let mut kinds = Table::new(&["HELD", "BYTES"]);
-    for (kind, held) in memory["by_kind"].as_object().into_iter().flatten() {
-        kinds.row([kind.clone(), size(held)]);
-    }
-    kinds.row(["together".into(), size(&memory["held_bytes"])]);
-    if !memory["budget_bytes"].is_null() {
-        let state = match memory["state"].as_str() {
-            Some("pressed") => " (memory is short)",
-            Some("full") => " (reached)",
-            _ => "",
-        };
-        let limit = size(&memory["budget_bytes"]);
-        kinds.row(["limit".into(), format!("{limit}{state}")]);
-    }
-    if !memory["resident_bytes"].is_null() {
-        let far = match memory["overgrown"] == true {
-            true => " (far more than the limit and the server's own)",
-            false => "",
-        };
-        let resident = size(&memory["resident_bytes"]);
-        kinds.row(["the process".into(), format!("{resident}{far}")]);
-        kinds.row(["the server's own".into(), size(&memory["own_bytes"])]);
-    }
-    let mut text = kinds.render();
-    let mut holders = Table::new(&["HELD FOR CLIENT", "USER", "BYTES"]);
-    let all = memory["holders"].as_array();
-    for holder in all.into_iter().flatten() {
-        let [client, user] = ["client_id", "user"].map(|key| plain(&holder[key]));
-        holders.row([client, user, size(&holder["bytes"])]);
-    }
-    if all.is_some_and(|all| !all.is_empty()) {
-        text += &format!("\n{}", holders.render());
-    }
-    text
-}
-
-/// What is wrong with the disk of the retained messages.
-fn troubles(troubles: &Value, now_secs: u64) -> String {
-    let told = troubles.as_array().into_iter().flatten().map(|trouble| {
-        let what = "the store of retained messages cannot write";
-        format!("{what} {}\n", since(trouble, now_secs))
-    });
-    told.collect()
-}
-
-/// What is wrong with the audit log.
-fn audit_trouble(trouble: &Value, now_secs: u64) -> String {
-    match trouble.is_null() {
-        true => String::new(),
-        false => format!(
-            "the audit log cannot be written {}\n",
-            since(trouble, now_secs)
-        ),
-    }
-}
-
-/// Since when something is wrong, and why.
-fn since(trouble: &Value, now_secs: u64) -> String {
-    let since = trouble["since"].as_u64().unwrap_or(now_secs);
-    let time = duration(now_secs.saturating_sub(since));
-    format!("since {time} ago: {}", plain(&trouble["text"]))
-}
-
-/// What became of messages that did not arrive: lost by policy, by client and topic, or withheld,
-/// refused or replaced.
-fn losses(status: &Value) -> String {
-    let others: String = [
-        (
-            &status["messages_withheld"],
-            "withheld from clients that have no right to receive them",
-        ),
-        (
-            &status["retained"]["refused_by_disk"],
-            "with RETAIN refused, because the disk was full or failed",
-        ),
-        (
-            &status["retained"]["refused_by_bound"],
-            "with RETAIN refused, because a bound of [retained] was reached",
-        ),
-    ]
-    .into_iter()
-    .filter(|(count, _)| count.as_u64().is_some_and(|count| count > 0))
-    .map(|(count, what)| format!("messages {what}: {}\n", plain(count)))
-    .collect();
-    let lost = lost(&status["losses"]).unwrap_or_else(|| match others.is_empty() {
-        true => "no message was lost\n".to_owned(),
-        false => String::new(),
-    });
-    let conflated = match status["losses"]["by_cause"]["conflated"].as_u64() {
-        None | Some(0) => String::new(),
-        Some(count) => format!("messages that newer ones of their topics replaced: {count}\n"),
-    };
-    [lost, others, conflated].concat()
-}
-
-/// What was lost, by cause, then by client and topic; `None` if nothing was. Conflation is no loss:
-/// it was asked for.
-fn lost(losses: &Value) -> Option<String> {
-    let mut causes = Table::new(&["LOST BECAUSE", "MESSAGES"]);
-    let mut any = false;
-    for (cause, messages) in losses["by_cause"].as_object().into_iter().flatten() {
-        let is_any = messages.as_u64().is_some_and(|messages| messages > 0);
-        if is_any && cause != "conflated" {
-            causes.row([cause.clone(), plain(messages)]);
-            any = true;
-        }
-    }
-    if !any {
-        return None;
-    }
-    let mut text = causes.render();
-    let mut worst = Table::new(&["LOST BY CLIENT", "TOPIC", "MESSAGES"]);
-    let pairs = losses["worst"].as_array();
-    for pair in pairs.into_iter().flatten() {
-        worst.row(["client_id", "topic", "messages"].map(|key| plain(&pair[key])));
-    }
-    if pairs.is_some_and(|pairs| !pairs.is_empty()) {
-        text += &format!("\n{}", worst.render());
-    }
-    Some(text)
-}
 
 /// When the configuration was read last, who asked for it, and what came of it.
 fn last_reload(reload: &Value, now_secs: u64) -> String {
@@ -238,114 +73,6 @@ fn phrases(answer: &Value) -> Option<String> {
     };
     let said: Vec<String> = phrases.into_iter().filter_map(said).collect();
     (!said.is_empty()).then(|| said.join("; "))
-}
-
-fn listeners(status: &Value) -> String {
-    let mut table = Table::new(&["LISTENER", "CONNECTIONS", "ANONYMOUS"]);
-    for listener in status["listeners"].as_array().into_iter().flatten() {
-        let anonymous = if listener["anonymous"] == true {
-            "yes"
-        } else {
-            "no"
-        };
-        table.row([
-            plain(&listener["url"]),
-            plain(&listener["connections"]),
-            anonymous.into(),
-        ]);
-    }
-    table.render()
-}
-
-fn counters(status: &Value) -> String {
-    let of_server = status["retained"]["messages_of_server"].as_u64();
-    let all = status["retained"]["messages"].as_u64().unwrap_or(0);
-    let retained = json!(all.saturating_sub(of_server.unwrap_or(0)));
-    let mut levels = Table::new(&["NOW", ""]);
-    for (name, value) in [
-        ("connections", &status["connections"]),
-        ("sessions", &status["sessions"]),
-        ("subscriptions", &status["subscriptions"]),
-        ("retained messages", &retained),
-        (
-            "and of the server",
-            &status["retained"]["messages_of_server"],
-        ),
-        ("logins waiting", &status["logins_waiting"]),
-        ("log lines lost", &status["log_lines_dropped"]),
-    ] {
-        levels.row([name.into(), plain(value)]);
-    }
-    let retained = status["retained"]["bytes"].as_u64().unwrap_or(0);
-    levels.row(["retained size".into(), bytes(retained)]);
-    let mut flows = Table::new(&["FLOW", "PER SECOND", "SINCE START"]);
-    for key in [
-        "connects",
-        "messages_in",
-        "messages_out",
-        "messages_dropped",
-        "bytes_in",
-        "bytes_out",
-    ] {
-        flows.row([
-            key.replace('_', " "),
-            plain(&status["rates"][key]),
-            plain(&status[key]),
-        ]);
-    }
-    format!("{}\n{}", levels.render(), flows.render())
-}
-
-/// How long messages take in each shard; with how shards work, if somebody asks for that.
-fn shards(status: &Value, is_verbose: bool) -> String {
-    let heads = [
-        "SHARD",
-        "CONNECTIONS",
-        "P50 µs",
-        "P99 µs",
-        "MAX µs",
-        "TURN µs",
-        "LONG TURNS",
-        "MESH QUEUE",
-        "STALLED",
-    ];
-    let shown = if is_verbose { heads.len() } else { 5 };
-    let mut table = Table::new(&heads[..shown]);
-    for shard in status["shards"].as_array().into_iter().flatten() {
-        let (latency, queues) = (&shard["latency"], &shard["queues"]);
-        let is_measured = latency["samples"]
-            .as_u64()
-            .is_some_and(|samples| samples > 0);
-        let quantile = |key: &str| {
-            if is_measured {
-                plain(&latency[key])
-            } else {
-                "–".to_owned()
-            }
-        };
-        let cells = [
-            plain(&shard["shard"]),
-            plain(&shard["connections"]),
-            quantile("p50_micros"),
-            quantile("p99_micros"),
-            quantile("max_micros"),
-            plain(&shard["long_turns"]["longest_lately"]["micros"]),
-            plain(&shard["long_turns"]["count"]),
-            plain(&queues["mesh_inward"]),
-            plain(&queues["connections_stalled"]),
-        ];
-        table.cells(cells.into_iter().take(shown).collect());
-    }
-    let long = status["long_turns"]["count"].as_u64().unwrap_or(0);
-    let long = match long {
-        0 => String::new(),
-        _ => format!("turns that took too long: {long}; --verbose and docs/turns.md tell more\n"),
-    };
-    format!(
-        "{}{}",
-        table.render(),
-        if is_verbose { String::new() } else { long }
-    )
 }
 
 /// The clients of the running server.
@@ -536,7 +263,7 @@ fn happened(client: &Value) -> Vec<(&'static str, String)> {
             format!(", the last by {}", plain(&client["paused_by"])),
         ),
     ] {
-        if let Some(total) = client[key]["total"].as_u64() {
+        if let Some(total) = client[key]["total"].as_u64().filter(|total| *total > 0) {
             let lately = plain(&client[key]["last_minute"]);
             rows.push((name, format!("{total}, {lately} in the last minute{more}")));
         }
@@ -699,62 +426,6 @@ fn show(which: &Which, answer: &Value, text: impl FnOnce() -> String) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn losses_are_a_table_and_nothing_is_a_sentence() {
-        let none = json!({ "by_cause": { "drop-newest": 0, "conflated": 9 }, "worst": [] });
-        assert_eq!(lost(&none), None);
-        let some = json!({
-            "by_cause": { "disconnect": 0, "drop-newest": 12 },
-            "worst": [
-                { "client_id": "slow", "topic": "a/b", "messages": 10 },
-                { "client_id": "c\u{1b}", "topic": "t", "messages": 2 },
-            ],
-        });
-        let text = "LOST BECAUSE  MESSAGES\n\
-                    drop-newest   12\n\n\
-                    LOST BY CLIENT  TOPIC  MESSAGES\n\
-                    slow            a/b    10\n\
-                    c\\u{1b}         t      2\n";
-        assert_eq!(lost(&some).as_deref(), Some(text));
-    }
-
-    #[test]
-    fn what_was_withheld_or_refused_is_said_instead_of_that_nothing_was_lost() {
-        let none = json!({ "losses": { "by_cause": { "drop-newest": 0 } } });
-        assert_eq!(losses(&none), "no message was lost\n");
-        for (status, told) in [
-            (
-                json!({ "messages_withheld": 3 }),
-                "no right to receive them: 3",
-            ),
-            (
-                json!({ "retained": { "refused_by_disk": 209 } }),
-                "full or failed: 209",
-            ),
-            (
-                json!({ "retained": { "refused_by_bound": 1 } }),
-                "was reached: 1",
-            ),
-        ] {
-            let text = losses(&status);
-            assert!(
-                text.contains(told) && !text.contains("no message"),
-                "{text}"
-            );
-        }
-        let conflated = json!({ "losses": { "by_cause": { "conflated": 7 } } });
-        let text = losses(&conflated);
-        assert!(
-            text.starts_with("no message was lost\n") && text.ends_with(": 7\n"),
-            "{text}"
-        );
-        let troubles = troubles(&json!([{ "since": 1_000, "text": "no space" }]), 1_065);
-        assert!(
-            troubles.contains("cannot write since 1m 5s ago: no space"),
-            "{troubles}"
-        );
-    }
 
     #[test]
     fn the_last_reload_is_told_in_phrases() {

@@ -112,7 +112,7 @@ enum Command {
     /// Make, check, test and reload adaptors: your own code about what clients do
     #[command(after_help = adaptor::HELP)]
     Adaptor(adaptor::Adaptor),
-    /// Make, check and test procedures: your own code that judges mails
+    /// Make, check, test and list procedures: your own code that judges mails
     #[command(after_help = procedure::HELP)]
     Procedure(procedure::Procedure),
     /// Show how the running server is doing

@@ -1,4 +1,5 @@
-//! `stentor procedure`: makes, checks and tests procedures, without a server.
+//! `stentor procedure`: makes, checks and tests procedures without a server, and lists those of a
+//! running one.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -13,9 +14,11 @@ use stentor_procedure::{
     Procedure as StoredProcedure, Registry, SCRIPT, Settings,
 };
 
+use crate::admin::table::{Table, plain};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, shown};
 use crate::scripts::{Check, New, Template};
+use crate::which::Which;
 
 /// What a new procedure is.
 const TEMPLATES: Template = Template {
@@ -32,6 +35,7 @@ Examples:
   stentor procedure check lotteries.luau
   stentor procedure test lotteries.luau lotteries.eml --from ann@example.org
   stentor procedure test lotteries.luau mail.eml --expect accept
+  stentor procedure ls            # those of the running server, and what is wrong with a file
 
 A server loads the files of its folder (`stentor serve --procedures DIR`) within a second, and
 `stentor call NAME -f mail.eml` asks it.";
@@ -51,6 +55,12 @@ enum Command {
     Check(Check),
     /// Check a file, and ask it about a message
     Test(Box<Test>),
+    /// List the procedures of the running server
+    #[command(visible_alias = "list")]
+    Ls {
+        #[command(flatten)]
+        which: Which,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -95,8 +105,45 @@ impl Procedure {
             Command::New(new) => new.write(&TEMPLATES),
             Command::Check(Check { file, json }) => check(&file, json),
             Command::Test(test) => test.run(),
+            Command::Ls { which } => {
+                let answer = which.ask(json!({ "verb": "procedure.ls" }))?;
+                print(match which.json {
+                    true => format!("{answer}\n"),
+                    false => list_text(&answer),
+                })
+            }
         }
     }
+}
+
+/// Each procedure with how its calls went, and what is wrong with its file.
+fn list_text(answer: &Value) -> String {
+    let mut table = Table::new(&["PROCEDURE", "KIND", "VERSION", "CALLS", "FAILED", ""]);
+    for one in answer["procedures"].as_array().into_iter().flatten() {
+        let errors = one["errors"].as_array().into_iter().flatten();
+        let failed: u64 = errors.filter_map(|error| error[1].as_u64()).sum();
+        let problem = one["problem"].as_str().unwrap_or_default();
+        let state = match (problem, one["kind"] == "none") {
+            ("", _) if one["observe"] == true => "its verdicts are only logged".to_owned(),
+            ("", _) => String::new(),
+            (problem, true) => format!("not loaded: {problem}"),
+            (problem, false) => format!("an older version is in use: {problem}"),
+        };
+        let kind = match one["kind"].as_str() {
+            Some("builtin") => "built in",
+            Some("none") | None => "-",
+            Some(kind) => kind,
+        };
+        table.row([
+            plain(&one["procedure"]),
+            kind.into(),
+            plain(&one["version"]),
+            plain(&one["calls"]),
+            failed.to_string(),
+            shown(&state),
+        ]);
+    }
+    table.render()
 }
 
 /// Procedures without a server: what they keep is forgotten.
@@ -298,6 +345,36 @@ fn change(change: &Change) -> String {
         (deleted, added) => {
             let deleted = counted(deleted, "byte");
             format!("at byte {at}: replaces {deleted} by {added:?}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_says_what_is_wrong_with_a_file() {
+        let one = |name: &str, kind: &str, problem: &str| {
+            json!({
+                "procedure": name, "kind": kind, "version": "", "calls": 3, "observe": false,
+                "errors": [["failed", 1], ["timed-out", 1]], "problem": problem,
+            })
+        };
+        let all = [
+            one("a", "luau", ""),
+            one("b", "luau", "b.luau:2: no end"),
+            one("c", "none", "c.luau:1: what"),
+            one("noop", "builtin", ""),
+        ];
+        let text = list_text(&json!({ "procedures": all }));
+        for told in [
+            "a          luau               3      2\n",
+            "an older version is in use: b.luau:2: no end",
+            "not loaded: c.luau:1: what",
+            "noop       built in",
+        ] {
+            assert!(text.contains(told), "{told:?} is missing: {text}");
         }
     }
 }

@@ -538,6 +538,9 @@ const fn is_passing(error: &ClientError) -> bool {
         | ClientError::Rejected { .. }
         | ClientError::Decode(_)
         | ClientError::SpeaksTls
+        | ClientError::SpeaksNoTls
+        | ClientError::SpeaksHttp
+        | ClientError::SpeaksNoHttp
         | ClientError::Unexpected(_)
         | ClientError::Encode(_) => false,
     }

@@ -105,6 +105,9 @@ pub(crate) fn connect(
         if is_tls_alert(input) {
             return Err(ClientError::SpeaksTls);
         }
+        if input.starts_with(b"HTTP/") {
+            return Err(ClientError::SpeaksHttp);
+        }
         if let Some(frame) = frame(input, options.packet_bytes_max)? {
             let body = &input[frame.header_len..frame.total_len];
             let accepted = answer(options, frame.first, body)?;
@@ -198,7 +201,7 @@ fn connack(version: Version, first: u8, body: &[u8]) -> Result<ConnAck<'_>, Clie
 
 /// Whether this is the beginning of a TLS alert: the type of the record, and its version. No packet
 /// of a server begins so.
-fn is_tls_alert(input: &[u8]) -> bool {
+pub(crate) fn is_tls_alert(input: &[u8]) -> bool {
     const ALERT: u8 = 21;
     input.starts_with(&[ALERT, 3])
 }

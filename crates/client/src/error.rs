@@ -65,6 +65,21 @@ pub enum ClientError {
     /// The server answered MQTT with a TLS alert.
     #[error("this port seems to speak TLS: add --cafile FILE, or --tls-use-os-certs")]
     SpeaksTls,
+    /// The server ended the connection, or said something else, where TLS begins.
+    #[error(
+        "this port seems not to speak TLS: leave out --cafile and what else asks for TLS, or name \
+         the port of a listener mqtts:// or wss://"
+    )]
+    SpeaksNoTls,
+    /// The server answered MQTT with HTTP.
+    #[error("this port seems to speak WebSocket: add --ws, or name the port of a listener mqtt://")]
+    SpeaksHttp,
+    /// The server answered the request for a WebSocket with no HTTP.
+    #[error(
+        "this port seems not to speak WebSocket: leave out --ws, or name the port of a listener \
+         ws://"
+    )]
+    SpeaksNoHttp,
     /// The server sent a packet that has no place here.
     #[error("the server sent {0}")]
     Unexpected(&'static str),

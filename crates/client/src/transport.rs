@@ -146,6 +146,7 @@ impl Socket {
         match read {
             Ok(read) => Ok(Some(read)),
             Err(e) if is_timeout(&e) || e.kind() == io::ErrorKind::Interrupted => Ok(None),
+            Err(e) if self.is_cut_off(&e) => Err(ClientError::SpeaksNoTls),
             // Without close_notify: as an end without DISCONNECT, which MQTT allows for.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(Some(0)),
             Err(e) => Err(broken(e)),
@@ -159,12 +160,36 @@ impl Socket {
             Self::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         };
         sent.map_err(|e| {
-            if is_timeout(&e) {
+            if self.is_cut_off(&e) {
+                ClientError::SpeaksNoTls
+            } else if is_timeout(&e) {
                 ClientError::Timeout("reading")
             } else {
                 broken(e)
             }
         })
+    }
+
+    /// Whether the other end has gone, or says something else, where TLS begins.
+    fn is_cut_off(&self, error: &io::Error) -> bool {
+        let Self::Tls(stream) = self else {
+            return false;
+        };
+        use rustls::{Error, InvalidMessage};
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+        let is_other = matches!(
+            inner,
+            Some(Error::InvalidMessage(
+                InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion
+            ))
+        );
+        let is_gone = matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+        );
+        stream.conn.is_handshaking() && (is_other || is_gone)
     }
 
     pub(crate) fn close(&mut self) {
@@ -227,7 +252,7 @@ fn broken(error: io::Error) -> ClientError {
     {
         Some(untrusted @ rustls::Error::InvalidCertificate(_)) => ClientError::Tls(format!(
             "{untrusted}; a certificate that no authority of this system has signed is trusted if \
-             its own file, or that of its authority, is named"
+             --cafile FILE names its own file, or that of its authority"
         )),
         Some(tls) => ClientError::Tls(tls.to_string()),
         None => ClientError::Io(error),

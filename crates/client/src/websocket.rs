@@ -9,6 +9,7 @@ use stentor_websocket::{
     encode_pong, frame_header, parse_response,
 };
 
+use crate::connack::is_tls_alert;
 use crate::error::ClientError;
 use crate::transport::Socket;
 use crate::url::Url;
@@ -60,10 +61,23 @@ impl WebSocket {
         let mut input = Vec::new();
         let deadline = Instant::now() + timeout;
         let head_bytes = loop {
+            if is_tls_alert(&input) {
+                return Err(ClientError::SpeaksTls);
+            }
+            let begins_as_http = input.iter().zip(b"HTTP/").all(|(a, b)| a == b);
+            if !begins_as_http {
+                return Err(ClientError::SpeaksNoHttp);
+            }
             if let Some(accepted) = parse_response(&input, &request)? {
                 break accepted.head_bytes;
             }
-            read_more(&mut socket, &mut input, deadline)?;
+            match read_more(&mut socket, &mut input, deadline) {
+                // What it got is no packet for it.
+                Err(ClientError::Closed | ClientError::Io(_)) if input.is_empty() => {
+                    return Err(ClientError::SpeaksNoHttp);
+                }
+                read => read?,
+            }
         };
         let decoder = Decoder::new(Role::Client, u64::from(u32::MAX));
         let mut websocket = Self {

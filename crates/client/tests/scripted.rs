@@ -349,6 +349,46 @@ fn a_port_that_speaks_tls_is_named_so() {
     server.join();
 }
 
+/// TLS or WebSocket where the other end speaks MQTT alone, and MQTT where it speaks HTTP.
+#[test]
+fn a_port_that_speaks_something_else_is_named_so() {
+    let told = |url: String| {
+        let error = Client::connect(&options(&url, Version::V5)).unwrap_err();
+        error.to_string()
+    };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answers: [&[u8]; 6] = [
+        b"",
+        b"\x20\x02\x00\x01",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"",
+        b"\x20\x02\x00\x01",
+        b"\x15\x03\x03\x00\x02\x02\x46",
+    ];
+    let server = std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        for answer in answers {
+            let mut stream = listener.accept().unwrap().0;
+            let _ = stream.read(&mut [0; 4_096]).unwrap();
+            // Who is refused may have gone.
+            let _ = stream.write_all(answer);
+        }
+    });
+    for (scheme, says) in [
+        ("mqtts", "not to speak TLS: leave out --cafile"),
+        ("mqtts", "not to speak TLS: leave out --cafile"),
+        ("mqtt", "add --ws"),
+        ("ws", "leave out --ws"),
+        ("ws", "leave out --ws"),
+        ("ws", "add --cafile"),
+    ] {
+        let text = told(format!("{scheme}://{address}"));
+        assert!(text.contains(says), "{scheme}: {text}");
+    }
+    server.join().unwrap();
+}
+
 #[test]
 fn a_port_without_a_server_is_told_in_words() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

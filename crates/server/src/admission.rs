@@ -86,6 +86,17 @@ impl Admission {
         Ok(permit)
     }
 
+    /// How many are let in, or how many a second, by a limit of the whole server or of an address.
+    pub(crate) fn max(&self, limit: Limit) -> Option<u64> {
+        Some(match limit {
+            Limit::Connections => self.connections_max.load(Ordering::Relaxed),
+            Limit::ConnectionsPerAddress => self.per_address_max.load(Ordering::Relaxed).into(),
+            Limit::ConnectionRate => self.rate_per_sec.load(Ordering::Relaxed).into(),
+            Limit::ConnectionRatePerAddress => self.rate_per_address.load(Ordering::Relaxed).into(),
+            _ => return None,
+        })
+    }
+
     fn hold_address(&self, peer: Peer) -> Result<Option<Network>, Limit> {
         let max = self.per_address_max.load(Ordering::Relaxed);
         let (Some(network), true) = (peer.network(), max > 0) else {

@@ -36,7 +36,13 @@ fn zones_and_verbs_are_said_in_the_same_way_everywhere() {
         &["room", "ls"],
         &["room", "list"],
         &["role", "add", "r", "--rule", "allow both #"],
+        &["role", "ls"],
+        &["role", "list"],
         &["role", "rm", "r"],
+        &["adaptor", "ls"],
+        &["adaptor", "list"],
+        &["adaptor", "reload"],
+        &["status"],
         &["user", "rm", "bob"],
     ] {
         run(words).success();
@@ -47,8 +53,20 @@ fn zones_and_verbs_are_said_in_the_same_way_everywhere() {
         &["zone", "list"],
         &["adaptor", "ls"],
         &["adaptor", "list"],
+        &["procedure", "ls"],
+        &["procedure", "list"],
     ] {
         place.run(words).success();
+    }
+    for words in [
+        &["role", "ls"][..],
+        &["adaptor", "ls"],
+        &["adaptor", "reload"],
+        &["status"],
+        &["topics"],
+    ] {
+        let refused = place.run(&[words, &["--zone", "gmae"]].concat()).refusal();
+        assert!(refused.contains("no zone \"gmae\""), "{words:?}: {refused}");
     }
     for verb in ["ls", "list"] {
         process::run(server::stentor().args(["bench", verb])).success();
@@ -56,6 +74,63 @@ fn zones_and_verbs_are_said_in_the_same_way_everywhere() {
     let twice = run(&["user", "add", "shop/bob", "--no-password"]);
     assert_eq!(twice.status.code(), Some(2), "{twice}");
     assert!(twice.stderr.contains("leave one of them out"), "{twice}");
+}
+
+/// Roles of one zone are those that its users can have.
+#[test]
+fn roles_of_one_zone_are_listed() {
+    let place = Place::running();
+    for zone in ["game", "shop"] {
+        place.run(&["zone", "add", zone]).success();
+        let role = format!("{zone}-keeper");
+        place
+            .run(&[
+                "role",
+                "add",
+                &role,
+                "--zone",
+                zone,
+                "--rule",
+                "allow both #",
+            ])
+            .success();
+    }
+    let listed = place.json(&["role", "ls", "--zone", "game"]);
+    let roles = listed["roles"].as_array().expect("a list").iter();
+    let names: Vec<&str> = roles.filter_map(|role| role["name"].as_str()).collect();
+    assert!(
+        names.contains(&"game-keeper") && names.contains(&"member"),
+        "{listed}"
+    );
+    assert!(!names.contains(&"shop-keeper"), "{listed}");
+}
+
+/// Procedures are listed with what is wrong with their files.
+#[test]
+fn procedures_of_a_running_server_are_listed() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("a file can be written");
+    };
+    write("good.luau", "return function(call) return accept() end\n");
+    write("bad.luau", "return function(call\n");
+    let path = folder.path().display();
+    let place = Place::with(&format!("[procedures]\nfolder = \"{path}\"\n"));
+    let listed = place.json(&["procedure", "ls"]);
+    let all = listed["procedures"].as_array().expect("a list");
+    let one = |name: &str| {
+        let found = all.iter().find(|one| one["procedure"] == name);
+        found.unwrap_or_else(|| panic!("there is no {name}: {listed}"))
+    };
+    assert_eq!(
+        (&one("good")["kind"], &one("good")["problem"]),
+        (&"luau".into(), &"".into())
+    );
+    assert_eq!(one("noop")["kind"], "builtin");
+    let problem = one("bad")["problem"].as_str().unwrap_or_default();
+    assert!(problem.contains("bad.luau"), "{listed}");
+    let text = place.run(&["procedure", "list"]).success();
+    assert!(text.contains("not loaded: "), "{text}");
 }
 
 /// Clients of other zones are not listed with those of one.

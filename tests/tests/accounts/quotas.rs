@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use stentor_tests::Version;
-use stentor_tests::raw::{eventually, publish, subscribe};
+use stentor_tests::raw::{connect_as, eventually, publish, subscribe};
 
 use crate::place::Place;
 
@@ -16,6 +16,60 @@ fn limited(place: &Place, role: &str, quota: &str, value: &str) {
     place.run(&[&rule[..], &[quota, value]].concat()).success();
 }
 
+/// What a client is told that is refused for want of a place.
+#[track_caller]
+fn refusal(place: &Place, client_id: &str, user: &str) -> String {
+    let mut client = place.server().dial();
+    client.send(&connect_as(
+        Version::V5,
+        client_id,
+        true,
+        Some((user, user)),
+    ));
+    client.speaks(Version::V5);
+    let body = client.expect(2).body;
+    assert_eq!(body[1], QUOTA, "{body:?}");
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+/// The limits of the server, of an address and of a zone are told with their values as well.
+#[test]
+fn a_limit_of_connections_is_told_with_its_value() {
+    for (more, told, says) in [
+        (
+            "[limits]\nconnections = 1\n",
+            "limits.connections is 1",
+            [
+                "reason=\"too-many-connections\"",
+                "raise `limits.connections`",
+            ],
+        ),
+        (
+            "[limits]\nconnections_per_address = 1\n",
+            "limits.connections_per_address is 1",
+            [
+                "connections_per_address is 1",
+                "raise `limits.connections_per_address`",
+            ],
+        ),
+        (
+            "[[zone]]\nname = \"default\"\nuser_connections = 1\n",
+            "the zone default allows 1",
+            [
+                "the zone default allows 1",
+                "`user_connections` of the [[zone]] default",
+            ],
+        ),
+    ] {
+        let place = Place::with(more);
+        place.add("ann", &[]);
+        let _first = place.login("ann");
+        let heard = refusal(&place, "second", "ann");
+        assert!(heard.contains(told), "{heard}");
+        place.server().wait_lines(1, &says);
+    }
+}
+
 #[test]
 fn a_user_has_so_many_connections_and_no_more() {
     let place = Place::running();
@@ -24,7 +78,18 @@ fn a_user_has_so_many_connections_and_no_more() {
     place.add("bob", &["few"]);
     let first = place.login_as("ann", "a1");
     let _second = place.login_as("ann", "a2");
-    assert_eq!(place.connect("a3", ("ann", "ann")).0, QUOTA);
+    let told = refusal(&place, "a3", "ann");
+    assert!(told.contains("the role few allows 2"), "{told}");
+    let line = place
+        .server()
+        .wait_lines(1, &["too-many-connections-of-user"]);
+    for part in [
+        "the role few allows 2",
+        "`stentor role change few --data-dir",
+        "--connections N`",
+    ] {
+        assert!(line.contains(part), "{part:?} is missing: {line}");
+    }
     let _bob = place.login_as("bob", "b1");
     // Who takes over its own session needs no second place.
     let _again = place.login_as("ann", "a1");

@@ -70,6 +70,12 @@ fn a_subscription_is_found_or_missed() {
         "connected",
         ("bad", "has no session"),
     );
+    let kicked = place.run(&["clients", "kick", "amn"]).refusal();
+    assert!(kicked.contains("did you mean \"ann\"?"), "{kicked}");
+    let misspelt = place.why(&["anm", "jobs/1", "--to", "amn"]);
+    let meant = ("bad", "did you mean \"ann\"?");
+    says(&misspelt, "publisher", "publisher", meant);
+    says(&misspelt, "subscriber", "connected", meant);
     // One screen for people, with what to do.
     let text = place.run(&["why", "ann", "sensors/attic"]);
     assert_eq!(text.status.code(), Some(1));
@@ -167,6 +173,9 @@ fn both_sides_are_looked_at() {
     says(&answer, "publisher", "zone", ("bad", "in game"));
     let ambiguous = place.run(&["why", "eve", "t"]);
     assert_eq!(ambiguous.status.code(), Some(3), "{ambiguous:?}");
+    let elsewhere = place.why(&["ann", "t", "--zone", "shop"]);
+    let there = ("bad", "it is in the zone \"default\"");
+    says(&elsewhere, "subscriber", "connected", there);
     let answer = place.why(&["eve", "t", "--zone", "shop"]);
     assert_eq!(answer["subscriber"]["zone_name"], "shop", "{answer}");
 }
@@ -224,9 +233,40 @@ fn conflation_is_no_loss_and_a_policy_is_named() {
         ("good", "at most one message in 1s"),
     );
     let shown = place.json(&["clients", "show", "ann"]);
-    assert_eq!(shown["lost"], Value::Null, "{shown}");
+    assert_eq!(shown["lost"]["total"], 0, "{shown}");
+    // A zone is named, under one name and the one that it had before.
+    assert_eq!(
+        (&shown["zone"], &shown["zone_name"]),
+        (&"default".into(), &"default".into())
+    );
+    let people = place.run(&["clients", "show", "ann"]).success();
+    assert!(
+        people.contains("conflated") && !people.contains("lost"),
+        "{people}"
+    );
     let status = place.run(&["status"]).success();
     assert!(status.contains("no message was lost"), "{status}");
+}
+
+/// A client that is there and acknowledges nothing is not well.
+#[test]
+fn a_client_that_acknowledges_nothing_is_noticed() {
+    let place = Place::running();
+    place.add("ann", &[]);
+    place.add("bob", &[]);
+    let (mut ann, mut bob) = (place.login("ann"), place.login("bob"));
+    ann.subscribe("q", 1);
+    bob.publish_surely("q", b"x");
+    ann.expect(3);
+    let answer = place.why(&["ann", "q"]);
+    assert_eq!(answer["gets"], "yes", "{answer}");
+    let unanswered = (
+        "note",
+        "1 not acknowledged, and nothing has come from it for",
+    );
+    says(&answer, "subscriber", "waiting", unanswered);
+    let text = place.run(&["why", "ann", "q"]).success();
+    assert!(text.contains("!  waiting"), "{text}");
 }
 
 /// A client that comes back, or is away for good.
@@ -264,9 +304,20 @@ fn what_waits_for_a_client_that_is_away_is_told() {
         &answer,
         "subscriber",
         "waiting",
-        ("bad", "its queue is full"),
+        (
+            "bad",
+            "its queue is full: 3 messages wait for it, and 3 may",
+        ),
     );
     says(&answer, "subscriber", "lost", ("note", "2, 2 of them"));
+    let dropped = ("note", "so the newest message was dropped (drop-newest)");
+    says(&answer, "subscriber", "lost", dropped);
+    // The bound that was met is named, and no other.
+    for what in ["waiting", "lost"] {
+        let remedy = check(&answer, "subscriber", what)["remedy"].to_string();
+        assert!(remedy.contains("`limits.queue_messages`"), "{remedy}");
+        assert!(!remedy.contains("queue_bytes"), "{remedy}");
+    }
     // Counted for the session, so it is known after the client has come back.
     let _ann = login(&place);
     let answer = place.why(&["a", "q/1"]);

@@ -22,7 +22,20 @@ fn status_counts_connections_and_messages() {
     assert_eq!(status["messages_out"], 50, "{status}");
     assert_eq!(status["bugs"], 0, "{status}");
     assert!(status["latency"]["samples"].as_u64() >= Some(1), "{status}");
-    assert!(!server.control(&["status"]).success().is_empty());
+    let first = server.control(&["status"]).success();
+    for told in ["half of the messages", "memory for clients", "not needed"] {
+        assert!(first.contains(told), "{told:?} is missing: {first}");
+    }
+    // A stranger reads it: what has to be known of the inside waits for --verbose.
+    for inner in ["SHARD", "P50", "µs", "HELD", "mesh", "draining", "TURN"] {
+        assert!(!first.contains(inner), "{inner:?}: {first}");
+    }
+    let more = server.control(&["status", "--verbose"]).success();
+    assert!(more.contains("messages that wait for clients"), "{more}");
+    let zone = server.json(&["status", "--zone", "default"]);
+    assert_eq!(zone["zones"][0]["connections"], 1, "{zone}");
+    let refused = server.control(&["status", "--zone", "gmae"]).refusal();
+    assert!(refused.contains("no zone \"gmae\""), "{refused}");
 }
 
 #[test]

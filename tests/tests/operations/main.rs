@@ -1,5 +1,6 @@
 //! What an operator does with the binary: start it wrong and right, change it, look at it, stop it.
 
+mod audit;
 mod client;
 mod commands;
 mod folder;

@@ -47,6 +47,35 @@ fn a_wrong_password_is_mended_by_commands_that_can_be_pasted() {
     line(&server, &[&command, "user show", "user set-password"]);
 }
 
+/// Who is disabled hears what somebody with a wrong password hears; the log says what it is.
+#[test]
+fn a_disabled_user_is_told_apart_in_the_log_alone() {
+    let server = Plan::new().tcp().start();
+    let password = server.folder().join("password");
+    fs::write(&password, "right\n").expect("a file can be written");
+    let password = password.to_str().expect("plain names");
+    server
+        .control(&["user", "add", "ann", "--password-file", password, "--scram"])
+        .success();
+    let answer = |name: &str, password: &str| {
+        let mut client = server.dial();
+        client.send(&connect_as(Version::V5, "c", true, Some((name, password))));
+        client.expect(2).body
+    };
+    let wrong = answer("ann", "wrong");
+    server.control(&["user", "disable", "ann"]).success();
+    assert_eq!(answer("ann", "right"), wrong);
+    assert_eq!(answer("ann", "wrong"), wrong);
+    assert_eq!(answer("nobody", "right"), wrong);
+    let disabled = [
+        "the user is disabled",
+        "`stentor user enable ann --data-dir",
+    ];
+    server.wait_lines(2, &disabled);
+    let of_nobody = ["wrong user name or password", "user=\"nobody\""];
+    server.wait_lines(1, &of_nobody);
+}
+
 #[test]
 fn what_is_wrong_with_tls_and_certificates_is_said() {
     let plan = Plan::new();

@@ -23,6 +23,7 @@ impl Center {
             client_id: None,
             address: None,
             again: None,
+            is_disabled: false,
         };
         // A directory that does not take the question drops it.
         let answer = crate::Answer::new(then).or(Refusal::Busy);

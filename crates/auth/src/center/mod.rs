@@ -40,7 +40,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use stentor_hub::Identity;
-use stentor_session::Tick;
+use stentor_session::{Limit, Tick};
 use stentor_topic::Zone;
 
 use crate::credential::jwt::{Issuer, is_jwt};
@@ -49,8 +49,8 @@ use crate::credential::{Cost, MakeError, Sha, release_memory};
 use crate::model::{NAME_BYTES_MAX, User, UserKey};
 use crate::store::{Directory, Found};
 use crate::{
-    Answer, Authenticator, Begun, Decision, Exchange, Helper, LoginRequest, Pool, PoolOptions,
-    Refusal, Secret,
+    Answer, Authenticator, Begun, ConnectionBound, Decision, Exchange, Helper, LoginRequest, Pool,
+    PoolOptions, Refusal, Secret,
 };
 pub use decoys::DecoyKey;
 use decoys::Decoys;
@@ -144,6 +144,12 @@ pub trait Grants: Send + Sync {
     /// The number of a zone that has one already.
     fn known_zone(&self, zone: &str) -> Option<Zone> {
         let _ = zone;
+        None
+    }
+
+    /// Who says how many connections somebody may have, who has met this limit.
+    fn connection_bound(&self, standing: &Standing, limit: Limit) -> Option<ConnectionBound> {
+        let _ = (standing, limit);
         None
     }
 
@@ -388,6 +394,11 @@ impl Authenticator for Center {
         self.0.grants.zone_number(zone)
     }
 
+    fn connection_bound(&self, identity: &Identity, limit: Limit) -> Option<ConnectionBound> {
+        let standing = identity.rights.as_any()?.downcast_ref::<Standing>()?;
+        self.0.grants.connection_bound(standing, limit)
+    }
+
     fn waiting(&self) -> usize {
         let shared = &self.0;
         let pools = shared.hashes.waiting() + shared.signatures.waiting();
@@ -415,6 +426,7 @@ fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor
             client_id: request.client_id.clone(),
             address: request.address,
             again: request.again.clone(),
+            is_disabled: false,
         })
     };
     if let Some(method) = request.method {
@@ -573,7 +585,7 @@ impl Shared {
     /// out is nobody, and so is one whom somebody else keeps in a zone that there is not.
     fn find(
         self: &Arc<Self>,
-        visitor: Visitor,
+        mut visitor: Visitor,
         answer: Answer,
         then: impl FnOnce(&Arc<Self>, Visitor, Option<Arc<User>>, Answer) + Send + 'static,
     ) {
@@ -583,7 +595,9 @@ impl Shared {
         let answer = answer.or(Refusal::Busy);
         let found: Found = Box::new(move |result| match result {
             Ok(user) => {
-                let user = user.filter(|user| !user.disabled && shared.has_home(user));
+                let user = user.filter(|user| shared.has_home(user));
+                visitor.is_disabled = user.as_ref().is_some_and(|user| user.disabled);
+                let user = user.filter(|user| !user.disabled);
                 then(&shared, visitor, user, answer);
             }
             Err(_) => answer.give(Decision::Refused(Refusal::Unavailable)),
@@ -641,7 +655,10 @@ impl Shared {
     /// It is not.
     fn fail(&self, visitor: &Visitor) -> Decision {
         self.throttle.failed(Instant::now(), visitor);
-        Decision::Refused(Refusal::Credentials)
+        Decision::Refused(match visitor.is_disabled {
+            true => Refusal::Disabled,
+            false => Refusal::Credentials,
+        })
     }
 
     fn let_in_anonymous(&self, visitor: &Visitor) -> Decision {

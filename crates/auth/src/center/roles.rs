@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use stentor_hub::{Identity, Needs, Renewed, UserBound};
-use stentor_session::Tick;
+use stentor_session::{Limit, Tick};
 use stentor_topic::Zone;
 
 use super::password::valid;
@@ -17,6 +17,7 @@ use super::renewal::{Changes, Renewals};
 use super::standing::Standing;
 use super::zones::{SecondLogin, ZoneRules};
 use super::{Grants, Proof, Visitor};
+use crate::ConnectionBound;
 use crate::model::{ANONYMOUS, GUEST, MEMBER, Quotas, Role, Rule, User, UserKey, guest_role};
 use crate::rights::{Book, Holder, Login, compile};
 use crate::store::{Directory, Watch, ZoneNumbers, stands_alone};
@@ -182,6 +183,18 @@ impl RoleGrants {
         needs
     }
 
+    /// Who says how many connections the users of a zone may have together.
+    fn bound_of_zone(&self, zone: &Arc<str>) -> Option<ConnectionBound> {
+        let zone = Arc::clone(zone);
+        if let Some(max) = self.rules.load().of(&zone).connections {
+            return Some(ConnectionBound::Configured { zone, max });
+        }
+        let zones = self.directory.zones();
+        let record = zones.iter().find(|record| record.name == zone)?;
+        let max = record.connections?;
+        Some(ConnectionBound::Added { zone, max })
+    }
+
     /// What somebody has now. `as_of` was read before everything that this comes from.
     fn standing(&self, source: &Source<'_>, as_of: u64) -> Standing {
         let holder = self.holder(source);
@@ -337,6 +350,26 @@ impl Grants for RoleGrants {
 
     fn has_role(&self, zone: &str, role: &str) -> bool {
         self.book.load().role(zone, role).is_some()
+    }
+
+    fn connection_bound(&self, standing: &Standing, limit: Limit) -> Option<ConnectionBound> {
+        match limit {
+            Limit::ConnectionsPerUser => {
+                let role = standing.holder.grant().bounds_connections()?;
+                Some(ConnectionBound::Role {
+                    name: Arc::clone(&role.name),
+                    zone: role.zone.clone(),
+                    max: role.quotas.connections?,
+                })
+            }
+            Limit::ConnectionsPerUserOfZone => {
+                let zone = Arc::clone(&standing.zone);
+                let max = self.rules.load().of(&zone).user_connections?;
+                Some(ConnectionBound::Configured { zone, max })
+            }
+            Limit::ConnectionsPerZone => self.bound_of_zone(&standing.zone),
+            _ => None,
+        }
     }
 
     fn changes(&self) -> u64 {

@@ -248,6 +248,7 @@ impl World {
 }
 
 const WRONG: Outcome = Outcome::Out(Refusal::Credentials);
+const DISABLED: Outcome = Outcome::Out(Refusal::Disabled);
 
 #[test]
 fn passwords_let_their_users_in() {
@@ -271,7 +272,8 @@ fn passwords_let_their_users_in() {
         ("game/ann", "pencil", WRONG),
         ("bob", "garbage", WRONG),
         ("kim", "", WRONG),
-        ("eve", "pencil", WRONG),
+        ("eve", "pencil", DISABLED),
+        ("eve", "other", DISABLED),
         ("nobody", "pencil", WRONG),
         ("", "", WRONG),
     ] {
@@ -437,6 +439,7 @@ fn certificates_log_in_as_the_user_they_name() {
         client_id: None,
         address: None,
         again: None,
+        is_disabled: false,
     };
     let (throttle, now) = (&world.center.0.throttle, Instant::now());
     for _ in 0..20 {
@@ -619,7 +622,8 @@ fn a_wrong_name_takes_the_work_of_a_wrong_password() {
         let world = world_with(off, vec![user("ann", &credentials), shut_out, without]);
         let work = |name: &str| {
             let guess = format!("guess {number} of {name}");
-            assert_eq!(world.password(name, &guess), WRONG);
+            let refused = if name == "bob" { DISABLED } else { WRONG };
+            assert_eq!(world.password(name, &guess), refused);
             work::of(&guess)
         };
         let expected = work("ann");

@@ -23,6 +23,8 @@ pub struct Visitor {
     pub address: Option<IpAddr>,
     /// Who it is already, if it authenticates again.
     pub again: Option<Arc<Identity>>,
+    /// Whether the user was looked up and is disabled: for the log alone.
+    pub is_disabled: bool,
 }
 
 impl fmt::Debug for Visitor {

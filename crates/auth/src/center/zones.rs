@@ -152,6 +152,7 @@ impl Center {
             client_id: request.client_id.clone(),
             address: request.address,
             again: None,
+            is_disabled: false,
         };
         let proof = Proof {
             roles: Some(roles),

@@ -73,6 +73,14 @@ impl Grant {
         self.quotas
     }
 
+    /// The role that bounds the connections of a user: of several the most generous one.
+    #[must_use]
+    pub fn bounds_connections(&self) -> Option<&Arc<Role>> {
+        let max = self.quotas.connections?;
+        let mut roles = self.roles.iter().map(|compiled| &compiled.role);
+        roles.find(|role| role.quotas.connections == Some(max))
+    }
+
     /// How many rules its roles have.
     fn rules(&self) -> usize {
         let roles = self.roles.iter();

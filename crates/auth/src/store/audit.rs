@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 use super::inode::Inode;
 use crate::calendar::Utc;
 
-/// `DATA_DIR/audit.log`: one JSON object per line, `{"at":…,"who":…,"what":…,"target":…}` and what
-/// else the change says, never a secret. Only the server's user may read it. It may be renamed away
-/// at any time (by logrotate, for example, whether it makes a new one or not) and begins anew then.
+/// `DATA_DIR/audit.log`: one JSON object per line,
+/// `{"at":…,"who":…,"what":…,"target":…,"outcome":…}` and what else the change says, never a
+/// secret. The outcome is `done`, or `refused` with a reason. Only the server's user may read it.
+/// It may be renamed away at any time (by logrotate, for example, whether it makes a new file or
+/// not) and begins anew then.
 ///
-/// One that cannot be written keeps no change from being made: its trouble is told, and it is tried
-/// again for each line.
+/// If it cannot be written, the change takes place all the same. The trouble is reported, and each
+/// line tries again.
 #[derive(Debug)]
 pub struct AuditLog {
     path: Option<std::path::PathBuf>,
@@ -81,7 +83,9 @@ impl AuditLog {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        let mut line = json!({ "at": now(), "who": who, "what": what, "target": target });
+        let mut line = json!({
+            "at": now(), "who": who, "what": what, "target": target, "outcome": "done",
+        });
         if let (Value::Object(line), Value::Object(detail)) = (&mut line, detail) {
             line.extend(detail);
         }

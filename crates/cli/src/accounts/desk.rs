@@ -151,6 +151,18 @@ impl Desk {
         }
     }
 
+    /// Whether there is a zone of this name.
+    pub(super) fn check_zone(&mut self, name: &str) -> Result<(), Failure> {
+        let answer = self.order(&Order::ZoneList {})?;
+        let mut zones = answer["zones"].as_array().into_iter().flatten();
+        match zones.any(|zone| zone["name"] == name) {
+            true => Ok(()),
+            false => Err(Failure::new(format!(
+                "there is no zone {name:?}; `stentor zone list` lists them"
+            ))),
+        }
+    }
+
     /// Carries an order out, wherever.
     pub(super) fn order(&mut self, order: &Order) -> Result<Value, Failure> {
         match &mut self.way {

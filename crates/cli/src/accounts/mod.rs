@@ -22,7 +22,7 @@ pub(crate) use role::{Grant, Revoke, Role};
 pub(crate) use secret::hash;
 pub(crate) use token::Token;
 pub(crate) use user::User;
-pub(crate) use zone::{Auth, Zone};
+pub(crate) use zone::{Auth, Zone, zone_figures};
 
 /// What `--help` says below each of these commands.
 const WHERE: &str = "\

@@ -34,6 +34,9 @@ enum Command {
     /// List roles
     #[command(visible_alias = "ls")]
     List {
+        /// Only those that users of this zone can have: its own, and those of all zones
+        #[arg(long, value_name = "NAME")]
+        zone: Option<String>,
         #[command(flatten)]
         which: Which,
     },
@@ -190,8 +193,13 @@ impl Role {
                 };
                 show_role(&change.which, &order)
             }
-            Command::List { which } => {
-                let answer = which.open()?.order(&Order::RoleList {})?;
+            Command::List { zone, which } => {
+                let mut desk = which.open()?;
+                let mut answer = desk.order(&Order::RoleList {})?;
+                if let Some(zone) = &zone {
+                    desk.check_zone(zone)?;
+                    only_of(&mut answer, zone);
+                }
                 show(which.json, &answer, || list_text(&answer))
             }
             Command::Show(one) => {
@@ -246,6 +254,19 @@ fn deleted_text(name: &str, answer: &Value) -> String {
         text += &format!("note: {note}\n");
     }
     text
+}
+
+/// Leaves the roles that users of a zone can have: of two with one name, the zone's own.
+fn only_of(answer: &mut Value, zone: &str) {
+    let Some(roles) = answer["roles"].as_array_mut() else {
+        return;
+    };
+    let own = roles.iter().filter(|role| role["zone"] == zone);
+    let own: Vec<Value> = own.map(|role| role["name"].clone()).collect();
+    roles.retain(|role| match role["zone"].is_null() {
+        true => !own.contains(&role["name"]),
+        false => role["zone"] == zone,
+    });
 }
 
 fn list_text(answer: &Value) -> String {
@@ -315,4 +336,25 @@ fn show_roles(which: &Which, order: &Order) -> Result<(), Failure> {
             _ => format!("{login} has these roles now: {roles}\n"),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_zone_has_its_own_roles_and_those_of_all() {
+        let role = |name: &str, zone: Option<&str>| json!({ "name": name, "zone": zone });
+        let all = [
+            role("admin", None),
+            role("member", None),
+            role("member", Some("game")),
+            role("seller", Some("shop")),
+        ];
+        let mut answer = json!({ "roles": all });
+        only_of(&mut answer, "game");
+        assert_eq!(answer["roles"], json!([all[0], all[2]]));
+    }
 }

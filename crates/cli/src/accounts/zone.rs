@@ -7,7 +7,7 @@ use stentor_auth::store::Order;
 
 use super::user::done;
 use super::{WHERE, show};
-use crate::admin::table::{Table, plain};
+use crate::admin::table::{Table, bytes, plain};
 use crate::failure::Failure;
 use crate::which::Which;
 
@@ -74,7 +74,7 @@ impl Zone {
                 let answer = which.open()?.order(&Order::ZoneList {})?;
                 show(which.json, &answer, || zones_text(&answer))
             }
-            Command::Show { name, which } => show_zones(name.as_deref(), &which),
+            Command::Show { name, which } => zone_figures(name.as_deref(), &which),
             Command::Remove { name, which } => {
                 let order = Order::ZoneRemove {
                     name: name.as_str().into(),
@@ -98,7 +98,8 @@ fn zones_text(answer: &Value) -> String {
     table.render() + &left_out
 }
 
-fn show_zones(name: Option<&str>, which: &Which) -> Result<(), Failure> {
+/// Shows what there is of a zone of the running server, or of each.
+pub(crate) fn zone_figures(name: Option<&str>, which: &Which) -> Result<(), Failure> {
     let mut answer = which.ask(json!({ "verb": "zones" }))?;
     let Some(zones) = answer["zones"].as_array_mut() else {
         return Err(Failure::new("the server's answer has no zones"));
@@ -113,26 +114,24 @@ fn show_zones(name: Option<&str>, which: &Which) -> Result<(), Failure> {
     show(which.json, &answer, || {
         let mut table = Table::new(&[
             "ZONE",
-            "NUMBER",
             "CONNECTIONS",
             "USERS",
             "SESSIONS",
             "SUBSCRIPTIONS",
             "ROOMS",
             "MEMBERS",
-            "ROOM BYTES",
+            "ROOM SIZE",
             "IN",
-            "IN BYTES",
+            "IN SIZE",
             "OUT",
-            "OUT BYTES",
+            "OUT SIZE",
             "DROPPED",
             "RETAINED",
-            "RETAINED BYTES",
+            "RETAINED SIZE",
         ]);
         for zone in answer["zones"].as_array().into_iter().flatten() {
             let cells = [
                 "name",
-                "number",
                 "connections",
                 "users",
                 "sessions",
@@ -148,7 +147,10 @@ fn show_zones(name: Option<&str>, which: &Which) -> Result<(), Failure> {
                 "retained_messages",
                 "retained_bytes",
             ];
-            table.row(cells.map(|name| plain(&zone[name])));
+            table.row(cells.map(|name| match name.ends_with("_bytes") {
+                true => bytes(zone[name].as_u64().unwrap_or(0)),
+                false => plain(&zone[name]),
+            }));
         }
         table.render()
     })

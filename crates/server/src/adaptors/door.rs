@@ -6,9 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use stentor_auth::center::Center;
 use stentor_auth::model::UserKey;
-use stentor_auth::{Answer, Authenticator, Begun, Decision, Exchange, LoginRequest, Refusal};
+use stentor_auth::{
+    Answer, Authenticator, Begun, ConnectionBound, Decision, Exchange, LoginRequest, Refusal,
+};
 use stentor_hub::Identity;
 use stentor_procedure::adaptor::{Allowed, Answer as Verdicted, Event, Field, Verdict};
+use stentor_session::Limit;
 use stentor_topic::Zone;
 use tracing::warn;
 
@@ -169,6 +172,10 @@ impl Authenticator for Doorkeeper {
 
     fn zone_number(&self, zone: &str) -> std::io::Result<Zone> {
         self.center.zone_number(zone)
+    }
+
+    fn connection_bound(&self, identity: &Identity, limit: Limit) -> Option<ConnectionBound> {
+        self.center.connection_bound(identity, limit)
     }
 
     fn waiting(&self) -> usize {

@@ -118,11 +118,14 @@ impl Plane {
     pub(crate) fn reload(
         &self,
         start: Start,
-        file: Option<&Path>,
+        (file, zone): (Option<&Path>, Option<&str>),
     ) -> Vec<(serde_json::Value, Result<bool, String>)> {
         self.0.trials.forget();
         let roster = self.0.roster.load_full();
-        let meant = |one: &&Arc<Scoped>| file.is_none_or(|file| one.is_of_file(file));
+        let meant = |one: &&Arc<Scoped>| {
+            file.is_none_or(|file| one.is_of_file(file))
+                && zone.is_none_or(|zone| one.runs_in(zone))
+        };
         let all = roster.all.iter().filter(meant);
         all.map(|one| {
             let result = one.reload(start);
@@ -131,11 +134,13 @@ impl Plane {
         .collect()
     }
 
-    /// All of them: files, scopes, hooks, figures, and whether what is on disk was refused: `since`
-    /// in seconds since 1970, and why.
-    pub(crate) fn describe(&self) -> Vec<serde_json::Value> {
+    /// All of them, or those of a zone: files, scopes, hooks, figures, and whether what is on disk
+    /// was refused: `since` in seconds since 1970, and why.
+    pub(crate) fn describe(&self, zone: Option<&str>) -> Vec<serde_json::Value> {
         let roster = self.0.roster.load();
-        roster.all.iter().map(|one| one.describe()).collect()
+        let meant = |one: &&Arc<Scoped>| zone.is_none_or(|zone| one.runs_in(zone));
+        let all = roster.all.iter().filter(meant);
+        all.map(|one| one.describe()).collect()
     }
 
     /// Whether somebody is asked about log-ins, to whatever zone.

@@ -327,11 +327,15 @@ impl Scoped {
 
     /// Whether it is asked about log-ins to a zone.
     pub(super) fn judges_logins(&self, zone: &str) -> bool {
-        let is_of = match &self.zone {
+        self.runs_in(zone) && self.room.is_none() && self.running.adaptor.has("login")
+    }
+
+    /// Whether it runs in this zone.
+    pub(super) fn runs_in(&self, zone: &str) -> bool {
+        match &self.zone {
             Scope::One(name, _) => **name == *zone,
             Scope::Others(not) => not.iter().all(|(name, _)| **name != *zone),
-        };
-        is_of && self.room.is_none() && self.running.adaptor.has("login")
+        }
     }
 
     /// Whether it is asked by this hook about something in a room, or in none.

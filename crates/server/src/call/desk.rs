@@ -1,7 +1,7 @@
 //! Calls over MQTT: a queue from the shards, and a thread that hands each call to its procedure.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -9,7 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use stentor_call_protocol::{Format, Status, Verdict};
 use stentor_hub::{Answer as Answered, Call, Callees, ControlItem, Served};
-use stentor_procedure::{Answer, Call as Asked, Caller, Content, Envelope, Message, Registry};
+use stentor_procedure::{
+    Answer, Call as Asked, Caller, Content, Envelope, Figures, Message, Registry,
+};
 use stentor_session::Tick;
 
 use super::clients::Requests;
@@ -30,6 +32,8 @@ pub(crate) struct Desk {
     changed: Condvar,
     /// What clients are asked that serve procedures.
     pub(super) requests: Requests,
+    /// Those that are called.
+    registry: OnceLock<Weak<Registry>>,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +57,18 @@ enum Stage {
 impl Desk {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Knows the procedures from now on.
+    pub(super) fn serves(&self, registry: &Arc<Registry>) {
+        // It starts once.
+        let _ = self.registry.set(Arc::downgrade(registry));
+    }
+
+    /// What each procedure is and did, and why the newest version of its file is not in use.
+    pub(crate) fn procedures(&self) -> Vec<Figures> {
+        let registry = self.registry.get().and_then(Weak::upgrade);
+        registry.map_or_else(Vec::new, |registry| registry.figures())
     }
 
     /// Takes no more calls, and waits until then for those that it has.

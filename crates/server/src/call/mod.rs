@@ -86,6 +86,7 @@ impl CallServer {
         let registry = open(config, data_dir, clients)?;
         let system = |error| ServerError::system("starting the threads of procedures", error);
         backplane.adaptors.serve_calls(&registry);
+        backplane.desk.serves(&registry);
         let (plane, callees) = (Arc::clone(backplane), Arc::clone(&registry));
         let hand_over = move || desk::run(&plane, &callees);
         server.handing = Some(spawn("mqtt-calls", hand_over).map_err(system)?);

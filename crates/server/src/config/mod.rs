@@ -23,7 +23,7 @@ mod problem;
 mod question;
 mod reader;
 mod secret;
-mod suggest;
+pub(crate) mod suggest;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 /// The candidate nearest to `word`, if one is near enough to be what was meant. One that is the
 /// word and more, or less, by whole parts (`keep_alive` of `keep_alive_max`) is near.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {

@@ -9,11 +9,15 @@ use stentor_topic::Zone;
 use super::protocol::{Answer, Failure, Request};
 use super::zones;
 use crate::backplane::Backplane;
+use crate::config::suggest::nearest;
 use crate::shard::{ClientEntry, Found, Inquiry};
 use crate::telemetry::collect::{ask_all, ask_one};
 
 /// Zones that a shard looks into in one turn.
 const ZONES_AT_ONCE: u32 = 1_000;
+
+/// Sessions that are looked through for a client id that was misspelt.
+const NAMES_MAX: usize = 10_000;
 
 /// Sessions whose client id contains a text, by client id.
 pub(super) fn list(backplane: &Backplane, request: &Request) -> Answer {
@@ -152,13 +156,33 @@ pub(super) fn home(backplane: &Backplane, zone: Zone, client_id: &str) -> usize 
     usize::from(home_shard(&backplane.hasher, zone, client_id, shards).0)
 }
 
+/// Whom somebody probably meant who said a client id that there is not, in the zone that was said
+/// if one was: the end of a sentence, or nothing.
+pub(super) fn meant(backplane: &Backplane, said: Option<Zone>, client_id: &str) -> String {
+    let elsewhere = zones_with(backplane, client_id);
+    if let Some(zone) = elsewhere.first() {
+        return format!("; it is in the zone {:?}", backplane.zone_name(*zone));
+    }
+    let pages = ask_all(backplane, |answer| Inquiry::Clients {
+        zone: said,
+        containing: String::new(),
+        at_most: NAMES_MAX,
+        answer,
+    });
+    let entries = pages.iter().flat_map(|page| &page.entries);
+    let names = entries.map(|entry| &*entry.info.client_id).take(NAMES_MAX);
+    let near = nearest(client_id, names);
+    near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
+}
+
 pub(super) fn missing(backplane: &Backplane, zone: Option<Zone>, client_id: &str) -> Failure {
     let place = zone.map_or_else(String::new, |zone| {
         format!(" in the zone {:?}", backplane.zone_name(zone))
     });
+    let meant = meant(backplane, zone, client_id);
     let message = format!(
-        "there is no session with the client id {client_id:?}{place}; `stentor clients ls` lists \
-         them"
+        "there is no session with the client id {client_id:?}{place}{meant}; `stentor clients ls` \
+         lists them"
     );
     Failure::new("not-found", message)
 }
@@ -188,7 +212,8 @@ pub(super) fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) ->
     json!({
         "client_id": info.client_id,
         "user": info.user.as_deref(),
-        "zone": info.zone.get(),
+        "zone": backplane.zone_name(info.zone),
+        // The same under the name that it had before.
         "zone_name": backplane.zone_name(info.zone),
         "connection": connection,
         "session_expiry_secs": (info.expiry_secs != u32::MAX).then_some(info.expiry_secs),
@@ -213,14 +238,13 @@ fn paused((until, cause): (Tick, PauseCause), now: Tick) -> Option<Value> {
     (millis > 0).then(|| json!({ "millis": millis, "by": cause.label() }))
 }
 
-/// How often something has happened; `None` if it never has.
-fn count(count: &Count, now: Tick) -> Option<Value> {
-    let last = count.last()?;
-    Some(json!({
+/// How often something has happened, and when last.
+fn count(count: &Count, now: Tick) -> Value {
+    json!({
         "total": count.total(),
         "last_minute": count.lately(now),
-        "last_secs_ago": now.since(last).as_secs(),
-    }))
+        "last_secs_ago": count.last().map(|last| now.since(last).as_secs()),
+    })
 }
 
 /// The name of a protocol version.

@@ -14,8 +14,9 @@
 //! | `why` | `client_id`, `topic`, `to`, `zone` | what keeps a message from a client |
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `zones` | | what there is of each zone: connections, users, rooms, retained messages |
-//! | `adaptor.ls` | | `adaptors`: files, scopes, hooks, figures, and what of a file is refused |
-//! | `adaptor.reload` | `fresh`: without what was kept | the same, and what became of each file |
+//! | `adaptor.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what of a file is refused |
+//! | `adaptor.reload` | `fresh`: without what was kept; `file`, `zone` | also what became of each |
+//! | `procedure.ls` | | `procedures`: versions, figures, and why a file is not in use |
 //! | `retained.page` | `filter`, `zone`, `cursor` | `messages`, and a `cursor` if there are more |
 //! | `retained.filters` | `zone` | `filters` that cover all that is kept |
 //! | `retained.put` | `messages`, `dry_run`, `anew` | `new`, `changed`, the `same`, `refused` |
@@ -31,6 +32,7 @@
 //! server's own user or root. The connections are served by threads of their own, which share the
 //! main thread's descriptor table.
 
+mod audit;
 mod clients;
 mod protocol;
 mod retained;

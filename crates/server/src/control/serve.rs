@@ -15,10 +15,11 @@ use stentor_procedure::adaptor::Start;
 use stentor_topic::Zone;
 use tracing::warn;
 
+use super::audit::Subject;
 use super::protocol::{Answer, Failure, Request, head, line, parse};
 use super::{Desk, lock};
 use super::{clients, retained, status, topics, why, zones};
-use crate::lifecycle::Command;
+use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
 use crate::transport::Transport;
@@ -152,16 +153,28 @@ impl Desk {
         }
     }
 
+    /// Carries a request out, and notes what it has changed.
     fn handle(&self, line: &[u8], who: &Who) -> Next {
-        let request = match head(line) {
-            Ok(head) if Order::is_verb(&head.verb) => return Next::Answer(self.order(line, who)),
-            Ok(head) if head.verb.starts_with("retained.") => {
-                return Next::Answer(retained::answer(&self.backplane, line));
-            }
-            Ok(_) => parse(line),
-            Err(failure) => Err(failure),
+        let head = match head(line) {
+            Ok(head) => head,
+            Err(failure) => return Next::Answer(Err(failure)),
         };
-        let request = match request {
+        let subject = Subject::of(&head.verb, line);
+        let next = self.carry_out(&head.verb, line, who);
+        if let (Some(subject), Next::Answer(answer)) = (subject, &next) {
+            subject.note(&self.directory, who, answer);
+        }
+        next
+    }
+
+    fn carry_out(&self, verb: &str, line: &[u8], who: &Who) -> Next {
+        if Order::is_verb(verb) {
+            return Next::Answer(self.order(line, who));
+        }
+        if verb.starts_with("retained.") {
+            return Next::Answer(retained::answer(&self.backplane, line));
+        }
+        let request = match parse(line) {
             Ok(request) => request,
             Err(failure) => return Next::Answer(Err(failure)),
         };
@@ -177,9 +190,10 @@ impl Desk {
             "why" => why::why(&self.backplane, &request),
             "topics" => topics::topics(&self.backplane, &request),
             "zones" => self.zones(who),
-            "reload" => self.reload(),
-            "stop" => self.stop(),
-            "adaptor.ls" => Ok(json!({ "adaptors": self.backplane.adaptors.describe() })),
+            "reload" => self.reload(who),
+            "stop" => self.stop(who),
+            "adaptor.ls" => self.adaptors(&request),
+            "procedure.ls" => Ok(json!({ "procedures": self.backplane.desk.procedures() })),
             "adaptor.reload" => self.reload_adaptors(&request),
             verb => Err(unknown(verb)),
         })
@@ -197,14 +211,14 @@ impl Desk {
         };
         let answer = self.directory.order(who.clone(), order);
         match removed {
-            Some(zone) => self.end_zone(&zone, answer),
+            Some(zone) => self.end_zone(who, &zone, answer),
             None => answer.map_err(refused),
         }
     }
 
     /// A zone was removed: nothing stays of it here. One that the books do not know may still have
     /// something, since it stood in the configuration or a token named it.
-    fn end_zone(&self, name: &str, removed: Result<Value, OrderError>) -> Answer {
+    fn end_zone(&self, who: &Who, name: &str, removed: Result<Value, OrderError>) -> Answer {
         let refused = |error: OrderError| Failure::new(error.code, error.message);
         let is_unknown = match &removed {
             Ok(_) => false,
@@ -217,15 +231,26 @@ impl Desk {
         let (sessions, messages) = zones::end(&self.backplane, zone)?;
         match removed {
             Err(error) if is_unknown && sessions + messages == 0 => Err(refused(error)),
-            _ => Ok(json!({ "sessions": sessions, "retained_messages": messages })),
+            // Who keeps the books has noted nothing of a zone that they do not know.
+            Err(_) => {
+                let detail = json!({ "sessions": sessions, "retained_messages": messages });
+                self.directory
+                    .note(who, "zone.remove", name, detail.clone());
+                Ok(detail)
+            }
+            Ok(_) => Ok(json!({ "sessions": sessions, "retained_messages": messages })),
         }
     }
 
-    fn reload(&self) -> Answer {
-        let (sender, result) = channel();
+    fn reload(&self, who: &Who) -> Answer {
+        let (answer, result) = channel();
+        let asker = Asker {
+            who: who.clone(),
+            answer,
+        };
         // What the watch on the file has taken over already is what its editor asks about.
         let before = lock(&self.notes).last_reload.as_ref().map(status::reload);
-        self.command(Command::Reload("stentor reload", Some(sender)))?;
+        self.command(Command::Reload("stentor reload", Some(asker)))?;
         match result.recv_timeout(RELOAD_TIME) {
             Ok(Ok(reloaded)) => {
                 let before = before.filter(|_| reloaded.is_nothing());
@@ -255,7 +280,15 @@ impl Desk {
         Ok(zones::zones(&self.backplane, names))
     }
 
+    /// The adaptors, of a zone if one is named.
+    fn adaptors(&self, request: &Request) -> Answer {
+        let zone = zones::name(&self.backplane, request)?;
+        let all = self.backplane.adaptors.describe(zone.as_deref());
+        Ok(json!({ "adaptors": all }))
+    }
+
     fn reload_adaptors(&self, request: &Request) -> Answer {
+        let zone = zones::name(&self.backplane, request)?;
         let start = if request.fresh {
             Start::Afresh
         } else {
@@ -269,17 +302,20 @@ impl Desk {
             shown
         };
         let file = request.file.as_deref();
-        let reloaded = self.backplane.adaptors.reload(start, file.map(Path::new));
+        let meant = (file.map(Path::new), zone.as_deref());
+        let reloaded = self.backplane.adaptors.reload(start, meant);
         if let (true, Some(file)) = (reloaded.is_empty(), file) {
-            let reason = format!("no adaptor runs {file:?}; `stentor adaptor ls` lists them");
+            let place = zone.map_or_else(String::new, |zone| format!(" for the zone {zone:?}"));
+            let reason =
+                format!("no adaptor runs {file:?}{place}; `stentor adaptor ls` lists them");
             return Err(Failure::new("not-found", reason));
         }
         let adaptors: Vec<Value> = reloaded.into_iter().map(tell).collect();
         Ok(json!({ "adaptors": adaptors }))
     }
 
-    fn stop(&self) -> Answer {
-        self.command(Command::Stop("stentor stop"))?;
+    fn stop(&self, who: &Who) -> Answer {
+        self.command(Command::Stop("stentor stop", Some(who.clone())))?;
         Ok(json!({}))
     }
 
@@ -327,8 +363,8 @@ impl Desk {
 fn unknown(verb: &str) -> Failure {
     let message = format!(
         "there is no verb \"{verb}\"; there are status, clients.ls, clients.show, clients.kick, \
-         why, topics, zones, adaptor.ls, adaptor.reload, retained.…, reload, stop and mqtt, and \
-         user.…, role.…, grant, revoke, token.…, zone.… and auth.refresh"
+         why, topics, zones, adaptor.ls, adaptor.reload, procedure.ls, retained.…, reload, stop \
+         and mqtt, and user.…, role.…, grant, revoke, token.…, zone.… and auth.refresh"
     );
     Failure::new("unknown-verb", message)
 }

@@ -172,7 +172,7 @@ fn clients_are_listed_shown_and_kicked_wherever_they_live() {
     let topics = server.ok(json!({ "v": 1, "verb": "topics", "containing": "room" }));
     assert_eq!(
         topics["filters"],
-        json!([{ "zone": 0, "filter": "room/#", "subscribers": 1 }])
+        json!([{ "zone": "default", "filter": "room/#", "subscribers": 1 }])
     );
     // Two members, on any shard, of one group.
     for client in &mut clients[5..7] {
@@ -181,7 +181,7 @@ fn clients_are_listed_shown_and_kicked_wherever_they_live() {
         assert_eq!(read(client, 5), [0x90, 3, 0, 1, 0]);
     }
     let topics = server.ok(json!({ "v": 1, "verb": "topics", "containing": "room", "limit": 1 }));
-    let shared = json!({ "zone": 0, "filter": "$share/g/room", "subscribers": 2 });
+    let shared = json!({ "zone": "default", "filter": "$share/g/room", "subscribers": 2 });
     assert_eq!(
         (&topics["filters"], &topics["truncated"]),
         (&json!([shared]), &json!(true))
@@ -213,7 +213,7 @@ fn commands_reach_the_supervisor_and_its_answer_comes_back() {
         .write_all(b"{\"v\":1,\"verb\":\"reload\"}\n")
         .unwrap();
     match server.commands.recv_timeout(DEADLINE).unwrap() {
-        Command::Reload(_, Some(answer)) => answer.send(Err("line 3: what?".into())).unwrap(),
+        Command::Reload(_, Some(asker)) => asker.answer.send(Err("line 3: what?".into())).unwrap(),
         _ => panic!("not a reload"),
     }
     let mut line = String::new();
@@ -223,7 +223,7 @@ fn commands_reach_the_supervisor_and_its_answer_comes_back() {
     server.ok(json!({ "v": 1, "verb": "stop" }));
     assert!(matches!(
         server.commands.recv_timeout(DEADLINE),
-        Ok(Command::Stop(_))
+        Ok(Command::Stop(_, Some(_)))
     ));
     server.end();
 }

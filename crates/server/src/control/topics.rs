@@ -42,7 +42,11 @@ pub(super) fn topics(backplane: &Backplane, request: &Request) -> Answer {
         .take(to)
         .skip(from)
         .map(|((zone, filter), subscribers)| {
-            json!({ "zone": zone.get(), "filter": filter, "subscribers": subscribers })
+            json!({
+                "zone": backplane.zone_name(*zone),
+                "filter": filter,
+                "subscribers": subscribers,
+            })
         })
         .collect();
     let mut retained = retained(backplane, request, zone.unwrap_or(Zone::DEFAULT), to);

@@ -74,6 +74,15 @@ pub(super) fn named(backplane: &Backplane, request: &Request) -> Result<Option<Z
     }
 }
 
+/// The name of the zone that a request names, if it names one.
+///
+/// # Errors
+/// When there is no such zone.
+pub(super) fn name(backplane: &Backplane, request: &Request) -> Result<Option<String>, Failure> {
+    let zone = named(backplane, request)?;
+    Ok(zone.map(|zone| backplane.zone_name(zone)))
+}
+
 /// The number of a zone. One that nobody has used yet gets its number now.
 fn number(backplane: &Backplane, name: &str) -> Result<Zone, Failure> {
     if let Some(zone) = backplane.known(name) {

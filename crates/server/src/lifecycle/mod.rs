@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use stentor_auth::store::Who;
 use stentor_retained::Keeper;
 use stentor_session::Tick;
 use tracing::{error, info, warn};
@@ -48,12 +49,20 @@ use watch::{FILE_CHANGED, Watch};
 
 /// What the main thread is asked to do.
 pub(crate) enum Command {
-    /// Stop; the text says who asked.
-    Stop(&'static str),
+    /// Stop; the text says what asked, and who if that is known.
+    Stop(&'static str, Option<Who>),
     /// Read the configuration again; the answer goes to whoever waits for it.
-    Reload(&'static str, Option<Sender<ReloadResult>>),
+    Reload(&'static str, Option<Asker>),
     /// A shard has ended by a panic.
     ShardFailed(usize),
+}
+
+/// Somebody who waits for what comes of a reload.
+pub(crate) struct Asker {
+    /// Who it is, for the audit log.
+    pub(crate) who: Who,
+    /// Where the answer goes.
+    pub(crate) answer: Sender<ReloadResult>,
 }
 
 /// What calls in flight leave of the time for clients.
@@ -238,11 +247,14 @@ impl Supervisor {
                 fed_at = Instant::now();
             }
             match commands.recv_timeout(interval.saturating_sub(fed_at.elapsed())) {
-                Ok(Command::Stop(who)) => {
-                    info!("stopping: {who}");
+                Ok(Command::Stop(cause, who)) => {
+                    info!("stopping: {cause}");
+                    let who = who.unwrap_or_else(|| Who::new(cause));
+                    let directory = &self.reloader.directory;
+                    directory.note(&who, "stop", "server", serde_json::Value::Null);
                     return End::Asked;
                 }
-                Ok(Command::Reload(who, answer)) => self.reload(who, answer),
+                Ok(Command::Reload(cause, asker)) => self.reload(cause, asker),
                 Ok(Command::ShardFailed(shard)) => {
                     error!(
                         shard,
@@ -257,13 +269,16 @@ impl Supervisor {
         }
     }
 
-    fn reload(&mut self, who: &'static str, answer: Option<Sender<ReloadResult>>) {
+    fn reload(&mut self, cause: &'static str, asker: Option<Asker>) {
         self.systemd.reloading();
-        let result = self.reloader.reload(who, &self.backplane);
+        let who = asker.as_ref().map(|asker| asker.who.clone());
+        let who = who.unwrap_or_else(|| Who::new(cause));
+        let result = self.reloader.reload(&who, &self.backplane);
         match &result {
-            Ok(reloaded) => reloaded.log(who),
+            Ok(reloaded) => reloaded.log(cause),
             Err(reason) => {
-                warn!("the configuration was not reloaded ({who}); the old one stays: {reason}");
+                warn!("the configuration was not reloaded ({cause}); the old one stays: {reason}");
+                self.reloader.note_failure(&who, reason);
             }
         }
         self.watch_file();
@@ -273,12 +288,12 @@ impl Supervisor {
         // Who edits the file and asks for a reload is told of that, not of the watch that found
         // nothing left to do; unless this is how a mistake was mended.
         let found_nothing = result.as_ref().is_ok_and(Reloaded::is_nothing);
-        if who != FILE_CHANGED || !found_nothing || self.control.last_reload_failed() {
-            self.control.note_reload(who, &result);
+        if cause != FILE_CHANGED || !found_nothing || self.control.last_reload_failed() {
+            self.control.note_reload(cause, &result);
         }
-        if let Some(answer) = answer {
+        if let Some(asker) = asker {
             // Whoever asked may have gone.
-            let _ = answer.send(result);
+            let _ = asker.answer.send(result);
         }
         self.systemd.ready();
     }

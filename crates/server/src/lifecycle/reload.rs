@@ -111,7 +111,7 @@ impl Prepared {
 
 impl Reloader {
     /// Loads the configuration again and takes it over, all or nothing.
-    pub(super) fn reload(&mut self, who: &'static str, backplane: &Backplane) -> ReloadResult {
+    pub(super) fn reload(&mut self, who: &Who, backplane: &Backplane) -> ReloadResult {
         let new = Config::load(&self.sources).map_err(|error| error.to_string())?;
         let diff = diff(&self.config, &new);
         let prepared = self
@@ -166,7 +166,7 @@ impl Reloader {
 
     /// Writes down what holds now, for some of it is about rights, as certificates and keys are,
     /// and the roles of users of the configuration who are not as before.
-    fn note(&self, who: &'static str, reloaded: &Reloaded, new: &Config) {
+    fn note(&self, who: &Who, reloaded: &Reloaded, new: &Config) {
         if reloaded.changed.is_empty() && reloaded.renewed.is_empty() {
             return;
         }
@@ -183,9 +183,15 @@ impl Reloader {
             "renewed": reloaded.renewed,
             "users": users,
         });
-        let who = Who::new(who);
         self.directory
-            .note(&who, "config.reload", "configuration", detail);
+            .note(who, "config.reload", "configuration", detail);
+    }
+
+    /// Writes down that somebody wanted other settings and did not get them.
+    pub(super) fn note_failure(&self, who: &Who, reason: &str) {
+        let detail = json!({ "outcome": "refused", "reason": reason });
+        self.directory
+            .note(who, "config.reload", "configuration", detail);
     }
 
     fn prepare(&self, new: &Config, diff: &Diff, shards: u8) -> Result<Prepared, ServerError> {

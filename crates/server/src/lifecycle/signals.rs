@@ -61,8 +61,8 @@ impl Signals {
             while let Ok(signal) = self.0.wait() {
                 let command = match signal {
                     Signal::SIGHUP => Command::Reload("SIGHUP", None),
-                    Signal::SIGINT => Command::Stop("SIGINT"),
-                    _ => Command::Stop("SIGTERM"),
+                    Signal::SIGINT => Command::Stop("SIGINT", None),
+                    _ => Command::Stop("SIGTERM", None),
                 };
                 // Nobody takes it any more while the server ends. The thread stays to take the
                 // signals, which are harmless then.

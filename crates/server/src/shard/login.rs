@@ -1,5 +1,6 @@
 //! From CONNECT to a session.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use stentor_auth::credential::certificate::{CertificateError, user_name};
@@ -15,7 +16,7 @@ use stentor_session::{
 use super::letter::{Letter, Purpose};
 use super::link::{Entrance, Link, LinkKey, Phase};
 use super::{Shard, Stage};
-use crate::telemetry::Claim;
+use crate::telemetry::{Bound, Claim};
 use crate::transport::Fault;
 
 /// What a client is told whose proof does not hold, whatever is wrong with it.
@@ -183,6 +184,9 @@ impl Shard {
                 self.enter(index, request, identity);
             }
             Decision::Continue(exchange, data) => self.ask(index, request, exchange, &data),
+            Decision::Refused(Refusal::Disabled) => {
+                self.refuse_proof(index, &request, Fault::Disabled);
+            }
             Decision::Refused(why) => self.refuse(index, &request, reason_of(why)),
             Decision::JwtRefused(why) => self.refuse_proof(index, &request, Fault::Bearer(why)),
             Decision::Denied { code, text } => self.deny(index, &request, code, &text),
@@ -200,8 +204,8 @@ impl Shard {
         self.part(index, Some(refused(request, code, text)));
     }
 
-    /// Answers a web token or a certificate that does not let its bearer in as a wrong password is
-    /// answered.
+    /// Answers a web token or a certificate that does not let its bearer in, and a user who is
+    /// disabled, as a wrong password is answered.
     fn refuse_proof(&mut self, index: u32, request: &ConnectRequest, why: Fault) {
         let who = (request.username.as_deref(), &*request.client_id);
         self.note_refusal_for(index, who, WRONG_LOGIN, Some(why));
@@ -290,9 +294,10 @@ impl Shard {
         let lasts = request.session_expiry_secs > 0;
         let peer = self.links[index as usize].peer;
         let tenants = lasts.then(|| self.backplane.tenants.of(&identity, peer));
+        let who = Arc::clone(&identity);
         let admitted = match self.hub.admit_as(&request, identity, tenants.as_ref()) {
             Ok(admitted) => admitted,
-            Err(reason) => return self.refuse(index, &request, reason),
+            Err(reason) => return self.refuse_as(index, &request, Some(&who), reason),
         };
         let key = self
             .hub
@@ -312,16 +317,57 @@ impl Shard {
 
     /// Answers CONNECT with a refusal and closes.
     pub(super) fn refuse(&mut self, index: u32, request: &ConnectRequest, reason: CloseReason) {
+        self.refuse_as(index, request, None, reason);
+    }
+
+    /// The same to somebody of whom it may be known who it is.
+    fn refuse_as(
+        &mut self,
+        index: u32,
+        request: &ConnectRequest,
+        identity: Option<&Identity>,
+        reason: CloseReason,
+    ) {
         let who = (request.username.as_deref(), &*request.client_id);
-        self.note_refusal(index, who, reason);
+        let bound = self.bound(index, identity, reason);
+        let told = told(reason, bound.as_ref());
+        match bound {
+            Some(bound) => self.note_refusal_for(index, who, reason, Some(Fault::Bound(bound))),
+            None => self.note_refusal(index, who, reason),
+        }
         let code = match reason {
             // CONNACK has no code for this one.
             CloseReason::Local(Local::ShuttingDown) => Some(ReasonCode::ServerUnavailable),
             reason => reason.reason_code(),
         };
         let redirection = self.redirection(index, request.version, reason);
-        let refusal = || code.map(|code| refused(request, code, reason.told()));
+        let refusal = || code.map(|code| refused(request, code, &told));
         self.part(index, redirection.or_else(refusal));
+    }
+
+    /// The value of the limit that somebody has met, where one is known.
+    fn bound(&self, index: u32, identity: Option<&Identity>, reason: CloseReason) -> Option<Bound> {
+        let CloseReason::Limit(limit) = reason else {
+            return None;
+        };
+        let link = self.links.get(index as usize)?;
+        let (backplane, hub) = (&self.backplane, &self.policy.hub);
+        let max = match limit {
+            Limit::ConnectionsPerUser
+            | Limit::ConnectionsPerUserOfZone
+            | Limit::ConnectionsPerZone => {
+                let bound = backplane.authenticator.connection_bound(identity?, limit)?;
+                return Some(Bound::Connections(bound));
+            }
+            Limit::ConnectionsOfListener => link.port.rules.load().connections_max,
+            Limit::ConnectionsPerShard => backplane.capacity.connections as u64,
+            Limit::Sessions => hub.sessions_max,
+            Limit::SessionsPerUser => hub.sessions_per_user_max.into(),
+            Limit::SessionsPerAddress => hub.sessions_per_address_max.into(),
+            Limit::SessionsPerZone => hub.sessions_per_zone_max.into(),
+            _ => backplane.admission.max(limit)?,
+        };
+        Some(Bound::Number(limit, max))
     }
 
     /// The CONNACK that sends a client to another server, if there is one for those who find no
@@ -390,6 +436,14 @@ fn malformed_answer(input: &[u8], reason: CloseReason) -> Option<Box<Output>> {
     (version.is_v5() || fits).then(|| farewell(&refusal(version, code, None)))
 }
 
+/// What a client is told of why it is refused, with the value of a limit.
+fn told(reason: CloseReason, bound: Option<&Bound>) -> Cow<'static, str> {
+    match bound {
+        None => reason.told().into(),
+        Some(bound) => format!("{}: {bound}", reason.told()).into(),
+    }
+}
+
 /// A CONNACK that refuses, with a text for people that may be empty.
 fn refused(request: &ConnectRequest, code: ReasonCode, text: &str) -> Box<Output> {
     let text = Some(text).filter(|text| !text.is_empty());
@@ -410,7 +464,7 @@ pub(super) fn farewell(bytes: &[u8]) -> Box<Output> {
 
 pub(super) const fn reason_of(refusal: Refusal) -> CloseReason {
     match refusal {
-        Refusal::Credentials => WRONG_LOGIN,
+        Refusal::Credentials | Refusal::Disabled => WRONG_LOGIN,
         Refusal::LoginRequired => CloseReason::Denied(Denied::Anonymous),
         Refusal::Method => CloseReason::Denied(Denied::AuthMethod),
         Refusal::Protocol => CloseReason::Violation(Violation::UnexpectedAuth),

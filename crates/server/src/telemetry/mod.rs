@@ -1,5 +1,6 @@
 //! What the server tells about itself: the log, `$SYS` topics, and reports for the control plane.
 
+mod bound;
 pub(crate) mod collect;
 mod denied;
 mod histogram;
@@ -9,6 +10,7 @@ mod remedy;
 mod report;
 pub(crate) mod sys;
 
+pub(crate) use bound::Bound;
 pub(crate) use histogram::Histogram;
 pub(crate) use journal::{Claim, Entry, Journal};
 pub(crate) use report::{LongTurn, LossReport, ShardReport, TurnReport};

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use stentor_auth::JwtRefusal;
 use stentor_auth::credential::jwt::JwtError;
+use stentor_auth::{ConnectionBound, JwtRefusal};
 use stentor_session::{CloseReason, Denied, Limit, Local, Timer, Violation};
 
+use super::bound::Bound;
 use super::journal::{Claim, shown};
 use crate::config::ListenUrl;
 use crate::listener::Rules;
@@ -26,7 +27,7 @@ pub(super) struct Scene<'a> {
 pub(super) fn remedy(reason: CloseReason, scene: &Scene<'_>) -> String {
     let text: Cow<'static, str> = match reason {
         CloseReason::Denied(denied) => denial(denied, scene),
-        CloseReason::Limit(limit) => limit_reached(limit).into(),
+        CloseReason::Limit(limit) => limited(limit, scene),
         CloseReason::Malformed(error) => format!("its CONNECT is no valid MQTT: {error}").into(),
         CloseReason::Violation(violation) => violated(violation, scene),
         CloseReason::Timeout(Timer::Login) => {
@@ -127,15 +128,19 @@ fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
 /// Names and passwords are not told apart to the client; the operator gets what tells them apart.
 fn wrong_login(scene: &Scene<'_>) -> Cow<'static, str> {
     match scene.fault {
+        Some(Fault::Bearer(JwtRefusal::Disabled)) if !scene.claim.name().is_empty() => {
+            let enable = command(scene, "user enable", scene.claim.name());
+            return format!("{}; {enable} lets it in again", JwtRefusal::Disabled).into();
+        }
         Some(Fault::Bearer(why)) => return format!("{why}; {}", for_bearer(why)).into(),
         Some(Fault::Certificate(error)) => return error.to_string().into(),
-        Some(Fault::Said(_) | Fault::Origin(_)) | None => {}
+        Some(Fault::Disabled) => {
+            let enable = command(scene, "user enable", scene.claim.name());
+            return format!("the user is disabled; {enable} lets it in again").into();
+        }
+        Some(Fault::Said(_) | Fault::Origin(_) | Fault::Bound(_)) | None => {}
     }
-    let command = |verb: &str, name: &str| {
-        let (name, folder) = (shown(name), scene.data_dir.to_string_lossy());
-        let (name, folder) = (word(&name), word(&folder));
-        format!("`stentor user {verb} {name} --data-dir {folder}`")
-    };
+    let command = |verb: &str, name: &str| command(scene, &format!("user {verb}"), name);
     match scene.claim {
         Claim::Certified(name) => format!(
             "its certificate names the user {:?}, whom the server does not know or does not let \
@@ -153,6 +158,46 @@ fn wrong_login(scene: &Scene<'_>) -> Cow<'static, str> {
         Claim::Nobody => "what it logs in with does not hold".to_owned(),
     }
     .into()
+}
+
+/// A command about something of this name, which can be pasted.
+fn command(scene: &Scene<'_>, verb: &str, name: &str) -> String {
+    let (name, folder) = (shown(name), scene.data_dir.to_string_lossy());
+    format!(
+        "`stentor {verb} {} --data-dir {}`",
+        word(&name),
+        word(&folder)
+    )
+}
+
+/// Which limit was met, its value, and what raises it.
+fn limited(limit: Limit, scene: &Scene<'_>) -> Cow<'static, str> {
+    use ConnectionBound as By;
+    let Some(Fault::Bound(bound)) = scene.fault else {
+        return limit_reached(limit).into();
+    };
+    let more = match bound {
+        Bound::Number(..) => limit_reached(limit).to_owned(),
+        Bound::Connections(By::Role { name, zone, .. }) => {
+            let zone = zone.as_ref();
+            let zone = zone.map_or_else(String::new, |zone| format!(" --zone {}", word(zone)));
+            let change = command(scene, "role change", name);
+            let change = change.trim_end_matches('`');
+            format!("{change} --connections N{zone}` allows more")
+        }
+        Bound::Connections(By::Configured { zone, .. }) => format!(
+            "raise `{}` of the [[zone]] {zone}, then reload",
+            match limit {
+                Limit::ConnectionsPerZone => "connections",
+                _ => "user_connections",
+            }
+        ),
+        Bound::Connections(By::Added { zone, .. }) => {
+            let add = command(scene, "zone add", zone);
+            format!("{} --connections N` allows more", add.trim_end_matches('`'))
+        }
+    };
+    format!("{bound}; {more}").into()
 }
 
 /// What helps somebody whose web token does not let it in.
@@ -210,7 +255,7 @@ fn refused_origin(scene: &Scene<'_>) -> Cow<'static, str> {
     let url = scene.url;
     let origin = match scene.fault {
         Some(Fault::Origin(origin)) => &**origin,
-        Some(Fault::Said(_) | Fault::Bearer(_) | Fault::Certificate(_)) | None => "",
+        _ => "",
     };
     match origin {
         "null" => "a page that has no origin of its own, since it was opened from a file or runs \
@@ -287,9 +332,7 @@ fn violated(violation: Violation, scene: &Scene<'_>) -> Cow<'static, str> {
     match violation {
         Violation::WebSocket | Violation::Tls => match scene.fault {
             Some(Fault::Said(said)) => said.clone(),
-            Some(Fault::Origin(_) | Fault::Bearer(_) | Fault::Certificate(_)) | None => {
-                Cow::Borrowed("")
-            }
+            _ => Cow::Borrowed(""),
         },
         Violation::ExpectedConnect => {
             "what it sent is no CONNECT of MQTT; TLS has a listener mqtts://, WebSocket one of \
@@ -367,6 +410,73 @@ mod tests {
             "user add ann --data-dir",
         ];
         check(wrong, &certified, None, &says);
+        let says = [
+            "the user is disabled",
+            r"`stentor user enable 'it'\''s me' --data-dir",
+        ];
+        check(wrong, &named, Some(Fault::Disabled), &says);
+        let bearer = Some(Fault::Bearer(JwtRefusal::Disabled));
+        check(wrong, &named, bearer, &says[1..]);
+    }
+
+    #[test]
+    fn a_limit_is_told_with_its_value_and_what_changes_that() {
+        let role = |zone: Option<&str>| ConnectionBound::Role {
+            name: "sensor".into(),
+            zone: zone.map(Into::into),
+            max: 2,
+        };
+        let zone = || "game".into();
+        let configured = |max| ConnectionBound::Configured { zone: zone(), max };
+        let added = ConnectionBound::Added {
+            zone: zone(),
+            max: 9,
+        };
+        let of_zone = Limit::ConnectionsPerUserOfZone;
+        for (limit, bound, says) in [
+            (
+                Limit::Connections,
+                Bound::Number(Limit::Connections, 7),
+                ["limits.connections is 7", "raise `limits.connections`"],
+            ),
+            (
+                Limit::ConnectionsPerUser,
+                Bound::Connections(role(None)),
+                [
+                    "the role sensor allows 2",
+                    "`stentor role change sensor --data-dir '/var/lib/my server' --connections N`",
+                ],
+            ),
+            (
+                Limit::ConnectionsPerUser,
+                Bound::Connections(role(Some("game"))),
+                ["the role sensor allows 2", "--connections N --zone game`"],
+            ),
+            (
+                of_zone,
+                Bound::Connections(configured(3)),
+                [
+                    "the zone game allows 3",
+                    "`user_connections` of the [[zone]] game",
+                ],
+            ),
+            (
+                Limit::ConnectionsPerZone,
+                Bound::Connections(configured(4)),
+                [
+                    "the zone game allows 4",
+                    "raise `connections` of the [[zone]] game",
+                ],
+            ),
+            (
+                Limit::ConnectionsPerZone,
+                Bound::Connections(added),
+                ["the zone game allows 9", "--connections N` allows more"],
+            ),
+        ] {
+            let fault = Some(Fault::Bound(bound));
+            check(CloseReason::Limit(limit), &Claim::Nobody, fault, &says);
+        }
     }
 
     #[test]

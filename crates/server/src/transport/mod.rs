@@ -20,6 +20,7 @@ use stentor_auth::credential::certificate::CertificateError;
 use stentor_session::{Batch, CloseReason};
 
 use crate::listener::Port;
+use crate::telemetry::Bound;
 use tls::Tls;
 use websocket::{Pongs, WebSocket};
 
@@ -226,6 +227,10 @@ pub(crate) enum Fault {
     Bearer(JwtRefusal),
     /// Its certificate names nobody.
     Certificate(CertificateError),
+    /// The user is disabled.
+    Disabled,
+    /// The limit that it has met has this value.
+    Bound(Bound),
 }
 
 /// Bytes on their way out, forgotten from the front as they are written. Holds no memory while it

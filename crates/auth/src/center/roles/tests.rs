@@ -98,6 +98,7 @@ impl World {
             client_id: None,
             address: None,
             again: None,
+            is_disabled: false,
         };
         let found = move |user: Result<Option<Arc<User>>, _>| {
             let proof = Proof {

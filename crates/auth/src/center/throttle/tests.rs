@@ -9,6 +9,7 @@ fn visitor(name: &str, address: &str) -> Visitor {
         client_id: None,
         address: (!address.is_empty()).then(|| address.parse().unwrap()),
         again: None,
+        is_disabled: false,
     }
 }
 

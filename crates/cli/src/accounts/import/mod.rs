@@ -15,7 +15,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
 use stentor_auth::counted;
-use stentor_auth::model::Credential;
+use stentor_auth::model::{Credential, DEFAULT_ZONE};
 use stentor_auth::store::{Imported, Order};
 
 use super::desk::Desk;
@@ -57,6 +57,9 @@ pub(super) struct Import {
     /// A role for users of whom the file says none; may be given several times. Not given, member
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<String>,
+    /// Zone of users of whom the file says none, or `default`
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
     /// Store what SCRAM-SHA-256 and SCRAM-SHA-512 need of passwords as well
     #[arg(long)]
     scram: bool,
@@ -152,6 +155,12 @@ impl Import {
             let roles: Vec<_> = self.roles.iter().map(|role| role.as_str().into()).collect();
             for row in &mut rows {
                 row.user.roles.get_or_insert_with(|| roles.clone());
+            }
+        }
+        if let Some(zone) = &self.zone {
+            let nowhere = |row: &&mut Row| &*row.user.zone == DEFAULT_ZONE;
+            for row in rows.iter_mut().filter(nowhere) {
+                row.user.zone = zone.as_str().into();
             }
         }
         // Everything that can be refused is, before the long work begins.

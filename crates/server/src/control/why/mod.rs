@@ -7,15 +7,17 @@ mod publisher;
 mod subscriber;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use stentor_auth::center::Standing;
 use stentor_auth::rights::Explanation;
-use stentor_hub::{Access, Delivering, Retained as _, Rights};
+use stentor_hub::{Access, Delivering, LinkId, Retained as _, Rights};
 use stentor_mqtt::QoS;
+use stentor_session::Tick;
 use stentor_topic::{Zone, validate_name};
 
-use super::clients::{describe, home, silent, zone_of};
+use super::clients::{describe, home, meant, silent, zone_of};
 use super::protocol::{Answer, Failure, Request};
 use super::zones;
 use crate::backplane::Backplane;
@@ -29,6 +31,11 @@ struct Party {
     client_id: String,
     /// `None`: it has no session.
     session: Option<Session>,
+    /// Which client was probably meant, where there is no session: the end of a sentence.
+    meant: String,
+    /// For how long at least nothing has come from the client, while messages wait for its
+    /// acknowledgement.
+    silent: Option<Duration>,
 }
 
 struct Session {
@@ -170,7 +177,10 @@ fn verdict(
     ("yes", format!("{who:?} gets {whose}; {how}"))
 }
 
-/// Looks a client up.
+/// How long a client may take for an acknowledgement before that is told.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Looks a client up. One that has messages to acknowledge is looked at again after a while.
 fn look(
     backplane: &Backplane,
     said: Option<Zone>,
@@ -178,6 +188,28 @@ fn look(
     topic: &str,
 ) -> Result<Party, Failure> {
     let zone = zone_of(backplane, said, client_id)?;
+    let session = session_of(backplane, (zone, client_id), topic)?;
+    let mut party = Party::new(backplane, (zone, client_id), session);
+    if party.session.is_none() {
+        party.meant = meant(backplane, said, client_id);
+    }
+    if let Some(before) = party.owing() {
+        // This is a thread of its own.
+        std::thread::sleep(PATIENCE);
+        party.session = session_of(backplane, (zone, client_id), topic)?;
+        let now = backplane.clock.now();
+        let still = party.owing().filter(|still| *still == before);
+        party.silent = still.map(|(_, last_seen)| now.since(last_seen));
+    }
+    Ok(party)
+}
+
+/// The session of a client, if it has one.
+fn session_of(
+    backplane: &Backplane,
+    (zone, client_id): (Zone, &str),
+    topic: &str,
+) -> Result<Option<Session>, Failure> {
     let mut session: Option<Session> = None;
     let mut from = Some(0);
     while let Some(first) = from {
@@ -200,15 +232,37 @@ fn look(
             matching: before.into_iter().chain(reasons.matching).collect(),
         });
     }
-    Ok(Party {
-        zone,
-        zone_name: backplane.zone_name(zone),
-        client_id: client_id.to_owned(),
-        session,
-    })
+    Ok(session)
 }
 
 impl Party {
+    /// Its connection and when its last packet came, if it has messages to acknowledge.
+    fn owing(&self) -> Option<(LinkId, Tick)> {
+        let info = &self.session.as_ref()?.entry.info;
+        let connection = info.connection.filter(|_| info.in_flight > 0)?;
+        Some((connection.link, connection.last_seen))
+    }
+
+    fn new(
+        backplane: &Backplane,
+        (zone, client_id): (Zone, &str),
+        session: Option<Session>,
+    ) -> Self {
+        Self {
+            zone,
+            zone_name: backplane.zone_name(zone),
+            client_id: client_id.to_owned(),
+            session,
+            meant: String::new(),
+            silent: None,
+        }
+    }
+
+    /// That there is no such client, and whom somebody may have meant.
+    fn missing(&self, what: &str) -> String {
+        format!("{:?} {what}{}", self.client_id, self.meant)
+    }
+
     fn is_connected(&self) -> bool {
         let session = self.session.as_ref();
         session.is_some_and(|session| session.entry.info.connection.is_some())
@@ -232,6 +286,8 @@ impl Party {
         let matching = session.map(all);
         json!({
             "client_id": self.client_id,
+            "zone": self.zone_name,
+            // The same under the name that it had before.
             "zone_name": self.zone_name,
             "client": session.map(|session| describe(backplane, &session.entry, now)),
             "matching": matching,
@@ -295,11 +351,10 @@ fn with_right_remedy(check: Check, party: &Party, action: &str, topic: &str) -> 
 
 /// Adaptors that may refuse or change messages.
 fn adaptors(backplane: &Backplane, zone: &str) -> Option<Check> {
-    let all = backplane.adaptors.describe();
+    let all = backplane.adaptors.describe(Some(zone));
     let judges = all.iter().filter(|one| {
-        let is_of_zone = one["zone"].is_null() || one["zone"] == zone;
         let hooks = one["hooks"].as_array().into_iter().flatten();
-        is_of_zone && hooks.into_iter().any(|hook| hook == "publish")
+        hooks.into_iter().any(|hook| hook == "publish")
     });
     let files: Vec<&str> = judges.filter_map(|one| one["file"].as_str()).collect();
     let (what, files) = ("adaptors", files.join(", "));

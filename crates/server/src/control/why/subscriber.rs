@@ -11,10 +11,8 @@ use super::{Check, Party, Session, State, permitted, with_right_remedy};
 /// topic's retained message.
 pub(super) fn checks(party: &Party, topic: &str, holds: Option<usize>, now: Tick) -> Vec<Check> {
     let Some(session) = &party.session else {
-        let text = format!(
-            "{:?} has no session in the zone {}: nothing is kept for it",
-            party.client_id, party.zone_name
-        );
+        let what = format!("has no session in the zone {}", party.zone_name);
+        let text = party.missing(&format!("{what}: nothing is kept for it"));
         let remedy = "connect it; for what it misses while it is away, without clean start and \
                       with a session expiry; `stentor clients ls` lists who is there";
         let check = Check::new("connected", State::Bad, text).with_remedy(remedy);
@@ -26,7 +24,7 @@ pub(super) fn checks(party: &Party, topic: &str, holds: Option<usize>, now: Tick
         subscribed(session, topic),
         receive(party, session, topic),
         policy(session.delivering.policy.as_ref()),
-        waiting(session),
+        waiting(party, session),
     ];
     let pause = info
         .connection
@@ -159,28 +157,93 @@ fn policy(policy: Option<&TopicPolicy>) -> Check {
     Check::new(what, State::Good, text)
 }
 
-fn waiting(session: &Session) -> Check {
+/// Which bound of its queue a session has reached: what it holds and may, and what raises that.
+fn full(session: &Session) -> Option<(String, String)> {
+    let delivering = &session.delivering;
+    let (bytes, bytes_max) = delivering.queued_bytes;
+    let (messages, messages_max) = delivering.queued_messages;
+    if messages >= messages_max {
+        let text = format!("{messages} messages wait for it, and {messages_max} may");
+        return Some((text, "raise `limits.queue_messages`".to_owned()));
+    }
+    if bytes < bytes_max {
+        return None;
+    }
+    let text = format!("{} wait for it, and {} may", size(bytes), size(bytes_max));
+    let own = delivering.rights.quotas().queued_bytes;
+    let is_own = own.and_then(|own| usize::try_from(own).ok()) == Some(bytes_max);
+    let raise = match is_own {
+        true => {
+            "raise the quota of its roles: `stentor role change ROLE --queued-bytes N`".to_owned()
+        }
+        false => "raise `limits.queue_bytes`".to_owned(),
+    };
+    Some((text, raise))
+}
+
+/// `1.5 MiB`.
+fn size(bytes: usize) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let (mut size, mut unit) = (bytes as f64, None);
+    for next in UNITS {
+        if size < 1_024.0 {
+            break;
+        }
+        (size, unit) = (size / 1_024.0, Some(next));
+    }
+    match unit {
+        Some(unit) => format!("{size:.1} {unit}"),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// What a loss is called, and what it is in words.
+fn cause(cause: LossCause) -> String {
+    let words = match cause {
+        LossCause::DropNewest => "its queue was full, so the newest message was dropped",
+        LossCause::DropOldest => "its queue was full, so the oldest message was dropped",
+        LossCause::Disconnect => "its queue was full, so it was disconnected",
+        LossCause::PacketTooLarge => "the message was larger than it takes",
+        LossCause::Expired => "the message expired while it waited",
+        LossCause::Conflated | LossCause::NotKept => return cause.label().to_owned(),
+    };
+    format!("{words} ({})", cause.label())
+}
+
+fn waiting(party: &Party, session: &Session) -> Check {
     let (info, delivering) = (&session.entry.info, &session.delivering);
     let (bytes, bytes_max) = delivering.queued_bytes;
     let (messages, messages_max) = delivering.queued_messages;
     let text = format!(
-        "{messages} of {messages_max} messages, {bytes} of {bytes_max} bytes; {} not acknowledged",
+        "{messages} of {messages_max} messages, {} of {}; {} not acknowledged",
+        size(bytes),
+        size(bytes_max),
         info.in_flight
     );
     let is_blocked = info
         .connection
         .is_some_and(|connection| connection.is_blocked);
     let what = "waiting";
-    if messages >= messages_max || bytes >= bytes_max {
-        let text = format!("its queue is full: {text}");
-        let remedy = "let it come back or read faster, or raise `limits.queue_messages` or \
-                      `limits.queue_bytes`";
+    if let Some((held, raise)) = full(session) {
+        let then = match &info.connection {
+            Some(_) => "its policy decides what becomes of the next one",
+            None => "the next one is dropped (drop-newest)",
+        };
+        let text = format!("its queue is full: {held}; {then}");
+        let remedy = format!("let it come back or read faster, or {raise}");
         return Check::new(what, State::Bad, text).with_remedy(remedy);
     }
     if is_blocked {
         let text = format!("it reads too slowly, its socket is full: {text}");
         let check = Check::new(what, State::Note, text);
         return check.with_remedy("see its network, and what it does with each message");
+    }
+    if let Some(silent) = party.silent {
+        let secs = silent.as_secs().max(1);
+        let text = format!("{text}, and nothing has come from it for {secs} s");
+        let remedy = "the client has to acknowledge each message of QoS 1 and 2: see whether it \
+                      hangs; `stentor clients kick` makes it connect again";
+        return Check::new(what, State::Note, text).with_remedy(remedy);
     }
     Check::new(what, State::Good, text)
 }
@@ -190,17 +253,32 @@ fn lost(session: &Session, now: Tick) -> Option<Check> {
     if tally.lost.total() == 0 && of_topic == 0 {
         return None;
     }
-    let cause = tally.lost_by.map_or("an earlier session", LossCause::label);
+    let why = tally
+        .lost_by
+        .map_or_else(|| "it was an earlier session".to_owned(), cause);
     let text = format!(
-        "{}, {of_topic} of this topic since the server started; the last cause: {cause}",
+        "{}, {of_topic} of this topic since the server started; the last time, {why}",
         told(&tally.lost, now)
     );
+    let raise = match full(session) {
+        Some((_, raise)) => raise,
+        None => {
+            let (messages, bytes) = (
+                session.delivering.queued_messages.1,
+                session.delivering.queued_bytes.1,
+            );
+            format!(
+                "raise the bound that it met: `limits.queue_messages` ({messages}) or \
+                 `limits.queue_bytes` ({})",
+                size(bytes)
+            )
+        }
+    };
     let check = Check::new("lost", recent(&tally.lost, now, State::Note), text);
     Some(match tally.lost_by {
-        Some(LossCause::DropNewest | LossCause::DropOldest) => check.with_remedy(
-            "its queue was full: let it read faster, raise `limits.queue_messages` or \
-             `limits.queue_bytes`, or give the topic a [[policy]] that conflates",
-        ),
+        Some(LossCause::DropNewest | LossCause::DropOldest) => check.with_remedy(format!(
+            "let it read faster, {raise}, or give the topic a [[policy]] that conflates"
+        )),
         Some(LossCause::Disconnect) => {
             check.with_remedy("it reads too slowly, and its [[policy]] is to disconnect")
         }

@@ -1,0 +1,503 @@
+//! `stentor status`: how the running server is doing.
+
+use clap::{Args, value_parser};
+use serde_json::{Value, json};
+
+use super::table::{Table, bytes, duration, plain};
+use super::{last_reload, now_secs, show};
+use crate::accounts::zone_figures;
+use crate::failure::Failure;
+use crate::output::shown;
+use crate::which::Which;
+
+/// Shows how the server is doing: connections, messages, losses and memory.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Measure rates over this many milliseconds, at most 10,000; 0 measures none
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    #[arg(value_parser = value_parser!(u64).range(..=10_000))]
+    sample_ms: u64,
+    /// Show how the server works as well: times and queues of its threads, memory by kind
+    #[arg(long, short)]
+    verbose: bool,
+    /// Show this zone alone, as `stentor zone show` does
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Status {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        if let Some(zone) = &self.zone {
+            return zone_figures(Some(zone), &self.which);
+        }
+        let request = json!({ "verb": "status", "sample_ms": self.sample_ms });
+        let status = self.which.ask(request)?;
+        show(&self.which, &status, || text(&status, self.verbose))
+    }
+}
+
+/// The first screen, for people who do not know how the server works inside, and more for those who
+/// ask.
+fn text(status: &Value, is_verbose: bool) -> String {
+    let mut parts = vec![
+        format!(
+            "stentor {}, process {}, up {}\n",
+            plain(&status["version"]),
+            plain(&status["pid"]),
+            duration(number(&status["uptime_secs"])),
+        ),
+        listeners(status),
+        levels(status),
+        flows(status),
+    ];
+    parts.extend(times(status));
+    parts.extend(holders(&status["memory"]));
+    if is_verbose {
+        parts.extend([shards(status), kinds(&status["memory"])]);
+    }
+    let now_secs = now_secs();
+    let long = match is_verbose {
+        true => String::new(),
+        false => long_turns(status),
+    };
+    let mut last = format!("{long}{}", losses(status));
+    last += &troubles(&status["retained"]["troubles"], now_secs);
+    last += &audit_trouble(&status["audit_trouble"], now_secs);
+    parts.push(last);
+    if !status["reload"].is_null() {
+        parts.push(format!("{}\n", last_reload(&status["reload"], now_secs)));
+    }
+    parts.join("\n")
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// Bytes for people.
+fn size(value: &Value) -> String {
+    bytes(number(value))
+}
+
+fn listeners(status: &Value) -> String {
+    let mut table = Table::new(&["LISTENER", "CONNECTIONS", "LOGIN"]);
+    for listener in status["listeners"].as_array().into_iter().flatten() {
+        let login = match listener["anonymous"] == true {
+            true => "not needed",
+            false => "required",
+        };
+        let connections = plain(&listener["connections"]);
+        table.row([plain(&listener["url"]), connections, login.into()]);
+    }
+    table.render()
+}
+
+/// What there is now. What the server says of itself (`$SYS`) is counted apart.
+fn levels(status: &Value) -> String {
+    let retained = &status["retained"];
+    let of_server = number(&retained["messages_of_server"]);
+    let others = number(&retained["messages"]).saturating_sub(of_server);
+    let mut table = Table::new(&["NOW", ""]);
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    row("connections", plain(&status["connections"]));
+    row("sessions", plain(&status["sessions"]));
+    row("subscriptions", plain(&status["subscriptions"]));
+    row("retained messages", others.to_string());
+    row(
+        "retained in $SYS",
+        format!("{of_server} (the server's own)"),
+    );
+    row("size of both", size(&retained["bytes"]));
+    row("memory for clients", memory(&status["memory"]));
+    for (name, value) in [
+        ("logins waiting", &status["logins_waiting"]),
+        ("log lines lost", &status["log_lines_dropped"]),
+    ] {
+        if number(value) > 0 {
+            row(name, plain(value));
+        }
+    }
+    table.render()
+}
+
+/// What clients make the server hold, of what they may.
+fn memory(memory: &Value) -> String {
+    let state = match memory["state"].as_str() {
+        Some("pressed") => ": memory is short",
+        Some("full") => ": the limit is reached",
+        _ => "",
+    };
+    let limit = match memory["budget_bytes"].is_null() {
+        true => String::new(),
+        false => format!(" of {}", size(&memory["budget_bytes"])),
+    };
+    let far = match memory["overgrown"] == true {
+        true => format!(
+            "; the process has {}, far more than the limit and the server's own",
+            size(&memory["resident_bytes"])
+        ),
+        false => String::new(),
+    };
+    format!("{}{limit}{state}{far}", size(&memory["held_bytes"]))
+}
+
+fn flows(status: &Value) -> String {
+    let mut table = Table::new(&["FLOW", "PER SECOND", "SINCE START"]);
+    for (key, name) in [
+        ("connects", "logins"),
+        ("messages_in", "messages in"),
+        ("messages_out", "messages out"),
+        ("messages_dropped", "messages lost"),
+        ("bytes_in", "received"),
+        ("bytes_out", "sent"),
+    ] {
+        let (rate, all) = (&status["rates"][key], &status[key]);
+        let cells = match key.starts_with("bytes") {
+            true => [
+                rate.as_f64()
+                    .map_or_else(|| "-".into(), |rate| bytes(rate as u64)),
+                size(all),
+            ],
+            false => [plain(rate), plain(all)],
+        };
+        let [rate, all] = cells;
+        table.row([name.into(), rate, all]);
+    }
+    table.render()
+}
+
+/// How long messages take through the server, if some have come; in words.
+fn times(status: &Value) -> Option<String> {
+    let latency = &status["latency"];
+    if number(&latency["samples"]) == 0 {
+        return None;
+    }
+    let mut table = Table::new(&["TIME IN THE SERVER", ""]);
+    for (name, key) in [
+        ("half of the messages", "p50_micros"),
+        ("99 of 100", "p99_micros"),
+        ("the slowest", "max_micros"),
+    ] {
+        let word = if key == "max_micros" { "" } else { "at most " };
+        let time = millis(number(&latency[key]));
+        table.row([name.into(), format!("{word}{time}")]);
+    }
+    Some(table.render())
+}
+
+/// `0.04 ms`, `1.2 ms`, `3.4 s`.
+fn millis(micros: u64) -> String {
+    match micros {
+        0..1_000 => format!("{:.2} ms", micros as f64 / 1e3),
+        1_000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        _ => format!("{:.1} s", micros as f64 / 1e6),
+    }
+}
+
+/// Who makes the server hold most, if anybody does.
+fn holders(memory: &Value) -> Option<String> {
+    let all = memory["holders"].as_array().filter(|all| !all.is_empty())?;
+    let mut table = Table::new(&["MOST MEMORY FOR", "USER", "SIZE"]);
+    for holder in all {
+        let [client, user] = ["client_id", "user"].map(|key| plain(&holder[key]));
+        table.row([client, user, size(&holder["bytes"])]);
+    }
+    Some(table.render())
+}
+
+/// What clients make the server hold, by kind.
+fn kinds(memory: &Value) -> String {
+    let mut table = Table::new(&["MEMORY", "SIZE"]);
+    for (kind, held) in memory["by_kind"].as_object().into_iter().flatten() {
+        let words = match kind.as_str() {
+            "sessions" => "sessions and subscriptions",
+            "queues" => "messages that wait for clients",
+            "draining" => "last bytes to clients that were let go",
+            "connections" => "connections: packets half received, TLS, WebSocket",
+            "work" => "work that is not finished",
+            "mesh" => "messages on their way between shards",
+            "retained" => "index of retained messages",
+            other => other,
+        };
+        table.row([words.into(), size(held)]);
+    }
+    table.row(["together".into(), size(&memory["held_bytes"])]);
+    if !memory["budget_bytes"].is_null() {
+        table.row(["limit".into(), size(&memory["budget_bytes"])]);
+    }
+    if !memory["resident_bytes"].is_null() {
+        table.row(["the process".into(), size(&memory["resident_bytes"])]);
+        table.row(["the server's own".into(), size(&memory["own_bytes"])]);
+    }
+    table.render()
+}
+
+/// Turns that were long, if there were some.
+fn long_turns(status: &Value) -> String {
+    match number(&status["long_turns"]["count"]) {
+        0 => String::new(),
+        long => {
+            format!("turns that took too long: {long}; --verbose and docs/turns.md tell more\n")
+        }
+    }
+}
+
+/// How shards work: a shard is a thread with a part of the connections.
+fn shards(status: &Value) -> String {
+    let mut table = Table::new(&[
+        "SHARD",
+        "CONNECTIONS",
+        "HALF WITHIN",
+        "99 OF 100 WITHIN",
+        "SLOWEST",
+        "LONGEST TURN",
+        "LONG TURNS",
+        "MESH QUEUE",
+        "STALLED",
+    ]);
+    for shard in status["shards"].as_array().into_iter().flatten() {
+        let (latency, queues) = (&shard["latency"], &shard["queues"]);
+        let is_measured = number(&latency["samples"]) > 0;
+        let quantile = |key: &str| match is_measured {
+            true => millis(number(&latency[key])),
+            false => "–".to_owned(),
+        };
+        table.row([
+            plain(&shard["shard"]),
+            plain(&shard["connections"]),
+            quantile("p50_micros"),
+            quantile("p99_micros"),
+            quantile("max_micros"),
+            millis(number(&shard["long_turns"]["longest_lately"]["micros"])),
+            plain(&shard["long_turns"]["count"]),
+            plain(&queues["mesh_inward"]),
+            plain(&queues["connections_stalled"]),
+        ]);
+    }
+    table.render()
+}
+
+/// What is wrong with the disk of the retained messages.
+fn troubles(troubles: &Value, now_secs: u64) -> String {
+    let told = troubles.as_array().into_iter().flatten().map(|trouble| {
+        let what = "the store of retained messages cannot write";
+        format!("{what} {}\n", since(trouble, now_secs))
+    });
+    told.collect()
+}
+
+/// What is wrong with the audit log.
+fn audit_trouble(trouble: &Value, now_secs: u64) -> String {
+    match trouble.is_null() {
+        true => String::new(),
+        false => format!(
+            "the audit log cannot be written {}\n",
+            since(trouble, now_secs)
+        ),
+    }
+}
+
+/// Since when something is wrong, and why.
+fn since(trouble: &Value, now_secs: u64) -> String {
+    let since = trouble["since"].as_u64().unwrap_or(now_secs);
+    let time = duration(now_secs.saturating_sub(since));
+    format!("since {time} ago: {}", plain(&trouble["text"]))
+}
+
+/// What became of messages that did not arrive: lost by policy, by client and topic, or withheld,
+/// refused or replaced.
+fn losses(status: &Value) -> String {
+    let others: String = [
+        (
+            &status["messages_withheld"],
+            "withheld from clients that have no right to receive them",
+        ),
+        (
+            &status["retained"]["refused_by_disk"],
+            "with RETAIN refused, because the disk was full or failed",
+        ),
+        (
+            &status["retained"]["refused_by_bound"],
+            "with RETAIN refused, because a bound of [retained] was reached",
+        ),
+    ]
+    .into_iter()
+    .filter(|(count, _)| count.as_u64().is_some_and(|count| count > 0))
+    .map(|(count, what)| format!("messages {what}: {}\n", plain(count)))
+    .collect();
+    let lost = lost(&status["losses"]).unwrap_or_else(|| match others.is_empty() {
+        true => "no message was lost\n".to_owned(),
+        false => String::new(),
+    });
+    let conflated = match status["losses"]["by_cause"]["conflated"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => format!("messages that newer ones of their topics replaced: {count}\n"),
+    };
+    [lost, others, conflated].concat()
+}
+
+/// What was lost, by cause, then by client and topic; `None` if nothing was. Conflation is no loss:
+/// it was asked for.
+fn lost(losses: &Value) -> Option<String> {
+    let mut causes = Table::new(&["LOST BECAUSE", "MESSAGES"]);
+    let mut any = false;
+    for (cause, messages) in losses["by_cause"].as_object().into_iter().flatten() {
+        let is_any = messages.as_u64().is_some_and(|messages| messages > 0);
+        if is_any && cause != "conflated" {
+            causes.row([cause_text(cause), plain(messages)]);
+            any = true;
+        }
+    }
+    if !any {
+        return None;
+    }
+    let mut text = causes.render();
+    let mut worst = Table::new(&["LOST BY CLIENT", "TOPIC", "MESSAGES"]);
+    let pairs = losses["worst"].as_array();
+    for pair in pairs.into_iter().flatten() {
+        worst.row(["client_id", "topic", "messages"].map(|key| plain(&pair[key])));
+    }
+    if pairs.is_some_and(|pairs| !pairs.is_empty()) {
+        text += &format!("\n{}", worst.render());
+    }
+    Some(text)
+}
+
+/// Why messages were lost, in words, with the name that configurations and programs know.
+fn cause_text(cause: &str) -> String {
+    let words = match cause {
+        "disconnect" => "the client read too slowly and was disconnected",
+        "drop-newest" => "the queue was full, and the newest was dropped",
+        "drop-oldest" => "the queue was full, and the oldest was dropped",
+        "expired" => "it expired before it could be sent",
+        "not-kept" => "it was not kept for late subscribers",
+        "packet-too-large" => "it is larger than the client takes",
+        _ => return shown(cause),
+    };
+    format!("{words} ({cause})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a server answers that has something of everything.
+    fn status() -> Value {
+        json!({
+            "version": "0.1.0", "pid": 7, "uptime_secs": 65,
+            "listeners": [{ "url": "mqtt://127.0.0.1:1883", "connections": 2, "anonymous": true }],
+            "connections": 2, "sessions": 3, "subscriptions": 4, "logins_waiting": 0,
+            "log_lines_dropped": 0,
+            "retained": {
+                "messages": 70, "messages_of_server": 68, "bytes": 1_300_000, "troubles": [],
+            },
+            "memory": {
+                "held_bytes": 1_258_291, "budget_bytes": 2_147_483_648_u64, "state": "none",
+                "by_kind": { "mesh": 0, "queues": 1_258_291 },
+                "resident_bytes": 8_425_472, "own_bytes": 7_823_360, "overgrown": false,
+                "holders": [{ "client_id": "c", "user": null, "bytes": 1_258_291 }],
+            },
+            "latency": {
+                "samples": 9, "p50_micros": 42, "p99_micros": 1_234, "max_micros": 2_500_000,
+            },
+            "rates": { "messages_in": 1.5, "bytes_in": 2_048.4 },
+            "messages_in": 12, "bytes_in": 1_258_291, "bytes_out": 5,
+            "losses": { "by_cause": { "drop-newest": 0 }, "worst": [] },
+            "long_turns": { "count": 0 }, "shards": [{ "shard": 0, "queues": {} }],
+        })
+    }
+
+    /// A stranger reads it: sizes have units, kinds have words, the rest waits for `--verbose`.
+    #[test]
+    fn the_first_screen_has_no_inner_words() {
+        let first = text(&status(), false);
+        for told in [
+            "mqtt://127.0.0.1:1883  2            not needed",
+            "retained messages   2\n",
+            "retained in $SYS    68 (the server's own)",
+            "size of both        1.2 MiB",
+            "memory for clients  1.2 MiB of 2.0 GiB",
+            "received       2.0 KiB     1.2 MiB",
+            "half of the messages  at most 0.04 ms",
+            "99 of 100             at most 1.2 ms",
+            "the slowest           2.5 s",
+            "c                -     1.2 MiB",
+        ] {
+            assert!(first.contains(told), "{told:?} is missing: {first}");
+        }
+        assert!(first.ends_with("no message was lost\n"), "{first}");
+        let inner = [
+            "SHARD", "µs", "P50", "HELD", "mesh", "queues", "draining", "TURN",
+        ];
+        for word in inner {
+            assert!(!first.contains(word), "{word:?} is an inner word: {first}");
+        }
+        assert!(first.lines().count() <= 40, "{first}");
+        let more = text(&status(), true);
+        for told in [
+            "SHARD",
+            "messages that wait for clients  ",
+            "the server's own",
+        ] {
+            assert!(more.contains(told), "{told:?} is missing: {more}");
+        }
+    }
+
+    #[test]
+    fn losses_are_a_table_and_nothing_is_a_sentence() {
+        let none = json!({ "by_cause": { "drop-newest": 0, "conflated": 9 }, "worst": [] });
+        assert_eq!(lost(&none), None);
+        let some = json!({
+            "by_cause": { "disconnect": 0, "drop-newest": 12 },
+            "worst": [
+                { "client_id": "slow", "topic": "a/b", "messages": 10 },
+                { "client_id": "c\u{1b}", "topic": "t", "messages": 2 },
+            ],
+        });
+        let text = "LOST BECAUSE                                                  MESSAGES\n\
+                    the queue was full, and the newest was dropped (drop-newest)  12\n\n\
+                    LOST BY CLIENT  TOPIC  MESSAGES\n\
+                    slow            a/b    10\n\
+                    c\\u{1b}         t      2\n";
+        assert_eq!(lost(&some).as_deref(), Some(text));
+    }
+
+    #[test]
+    fn what_was_withheld_or_refused_is_said_instead_of_that_nothing_was_lost() {
+        let none = json!({ "losses": { "by_cause": { "drop-newest": 0 } } });
+        assert_eq!(losses(&none), "no message was lost\n");
+        for (status, told) in [
+            (
+                json!({ "messages_withheld": 3 }),
+                "no right to receive them: 3",
+            ),
+            (
+                json!({ "retained": { "refused_by_disk": 209 } }),
+                "full or failed: 209",
+            ),
+            (
+                json!({ "retained": { "refused_by_bound": 1 } }),
+                "was reached: 1",
+            ),
+        ] {
+            let text = losses(&status);
+            assert!(
+                text.contains(told) && !text.contains("no message"),
+                "{text}"
+            );
+        }
+        let conflated = json!({ "losses": { "by_cause": { "conflated": 7 } } });
+        let text = losses(&conflated);
+        assert!(
+            text.starts_with("no message was lost\n") && text.ends_with(": 7\n"),
+            "{text}"
+        );
+        let troubles = troubles(&json!([{ "since": 1_000, "text": "no space" }]), 1_065);
+        assert!(
+            troubles.contains("cannot write since 1m 5s ago: no space"),
+            "{troubles}"
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! What commands change, for the audit log: who, what, and what came of it.
+//!
+//! The directory notes what its orders have changed, and the supervisor what reloads have, and who
+//! stops the server. Here is the rest: other verbs that change something, and what was refused.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use stentor_auth::store::{Directory, Who};
+
+use super::protocol::{Answer, Failure};
+
+/// What a request says of what it is about. The messages that it may carry are passed over.
+#[derive(Debug, Deserialize)]
+pub(super) struct Subject {
+    verb: String,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    client_id: Option<String>,
+    #[serde(default)]
+    filter: Option<String>,
+    #[serde(default)]
+    file: Option<String>,
+    #[serde(default)]
+    zone: Value,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Verbs of orders that change something.
+const ORDERS: [&str; 16] = [
+    "user.add",
+    "user.set-password",
+    "user.disable",
+    "user.enable",
+    "user.delete",
+    "user.import",
+    "user.export",
+    "role.add",
+    "role.change",
+    "role.delete",
+    "grant",
+    "revoke",
+    "token.create",
+    "token.revoke",
+    "zone.add",
+    "zone.remove",
+];
+
+impl Subject {
+    /// Reads what a request is about; `None` if it changes nothing that is noted here.
+    pub(super) fn of(verb: &str, line: &[u8]) -> Option<Self> {
+        let other = [
+            "clients.kick",
+            "retained.put",
+            "retained.clear",
+            "retained.compact",
+            "adaptor.reload",
+        ];
+        let is_change = ORDERS.contains(&verb) || other.contains(&verb);
+        let subject = is_change.then(|| serde_json::from_slice::<Self>(line));
+        subject?.ok().filter(|subject| !subject.dry_run)
+    }
+
+    /// Notes what came of a request, where nobody else does.
+    pub(super) fn note(&self, directory: &Directory, who: &Who, answer: &Answer) {
+        if let Some(detail) = self.detail(answer) {
+            directory.note(who, &self.verb, &self.target(), detail);
+        }
+    }
+
+    fn target(&self) -> String {
+        let named = [&self.name, &self.client_id, &self.filter, &self.file];
+        let named = named.into_iter().flatten().next().cloned();
+        named.unwrap_or_else(|| match self.verb.split('.').next() {
+            Some("retained") => "retained messages".to_owned(),
+            Some("adaptor") => "all adaptors".to_owned(),
+            _ => "users".to_owned(),
+        })
+    }
+
+    /// What the line says besides; `None` if nothing has changed, or it is noted already.
+    fn detail(&self, answer: &Answer) -> Option<Value> {
+        let mut detail = match answer {
+            Err(Failure { message, .. }) => json!({ "outcome": "refused", "reason": message }),
+            Ok(_) if ORDERS.contains(&self.verb.as_str()) => return None,
+            Ok(answer) => done(&self.verb, answer)?,
+        };
+        if !self.zone.is_null() && detail["zone"].is_null() {
+            detail["zone"] = self.zone.clone();
+        }
+        Some(detail)
+    }
+}
+
+/// What a verb has done, by its answer; `None` for nothing.
+fn done(verb: &str, answer: &Value) -> Option<Value> {
+    let keys: &[&str] = match verb {
+        "clients.kick" => &["was_connected", "session_ended"],
+        "retained.put" => &["new", "changed"],
+        "retained.clear" => &["cleared"],
+        "retained.compact" => &["files_removed"],
+        _ => &[],
+    };
+    let mut detail = json!({});
+    for key in keys.iter().filter(|key| !answer[**key].is_null()) {
+        detail[*key] = answer[*key].clone();
+    }
+    if verb == "clients.kick" {
+        detail["zone"] = answer["zone_name"].clone();
+    }
+    let refused = answer["refused"].as_array().map_or(0, Vec::len);
+    if refused > 0 {
+        detail["refused"] = json!(refused);
+    }
+    let counts = ["new", "changed", "cleared"].map(|key| answer[key].as_u64());
+    let is_counted = counts.iter().any(Option::is_some);
+    if is_counted && counts.into_iter().flatten().sum::<u64>() + refused as u64 == 0 {
+        return None;
+    }
+    if verb == "adaptor.reload" {
+        let adaptors = answer["adaptors"].as_array().into_iter().flatten();
+        let short = adaptors.map(|one| match one["error"].as_str() {
+            Some(reason) => json!({ "file": one["file"], "reason": reason }),
+            None => json!({ "file": one["file"], "new": one["new"] }),
+        });
+        let all: Vec<Value> = short.collect();
+        if all.iter().any(|one| !one["reason"].is_null()) {
+            detail["outcome"] = json!("refused");
+        }
+        detail["adaptors"] = json!(all);
+    }
+    Some(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detail(request: Value, answer: Answer) -> Option<(String, Value)> {
+        let verb = request["verb"].as_str().unwrap().to_owned();
+        let subject = Subject::of(&verb, request.to_string().as_bytes())?;
+        Some((subject.target(), subject.detail(&answer)?))
+    }
+
+    #[test]
+    fn what_has_changed_is_noted_and_nothing_else() {
+        let kick = json!({ "verb": "clients.kick", "client_id": "c", "zone": "game" });
+        let kicked = json!({ "zone_name": "game", "was_connected": true, "session_ended": false });
+        let noted = json!({
+            "zone": "game", "was_connected": true, "session_ended": false,
+        });
+        assert_eq!(
+            detail(kick.clone(), Ok(kicked)),
+            Some(("c".to_owned(), noted))
+        );
+        let refused = Err(Failure::new("not-found", "there is no session"));
+        let noted = json!({
+            "outcome": "refused", "reason": "there is no session", "zone": "game",
+        });
+        assert_eq!(detail(kick, refused.clone()), Some(("c".to_owned(), noted)));
+        let clear = json!({ "verb": "retained.clear", "filter": "a/#" });
+        let noted = Some(("a/#".to_owned(), json!({ "cleared": 3 })));
+        assert_eq!(
+            detail(clear.clone(), Ok(json!({ "cleared": 3, "refused": [] }))),
+            noted
+        );
+        assert_eq!(
+            detail(clear, Ok(json!({ "cleared": 0, "refused": [] }))),
+            None
+        );
+        let put = json!({ "verb": "retained.put", "messages": [{}], "dry_run": true });
+        assert_eq!(detail(put, Ok(json!({ "new": 1 }))), None);
+        let add = json!({ "verb": "user.add", "name": "ann" });
+        assert_eq!(
+            detail(add.clone(), Ok(json!({}))),
+            None,
+            "its worker notes it"
+        );
+        assert_eq!(detail(add, refused.clone()).unwrap().0, "ann");
+        assert_eq!(
+            detail(json!({ "verb": "user.show", "name": "ann" }), refused),
+            None
+        );
+    }
+
+    #[test]
+    fn a_reload_of_adaptors_says_what_came_of_each() {
+        let answer = json!({ "adaptors": [
+            { "file": "a.luau", "zone": null, "new": true },
+            { "file": "b.luau", "error": "b.luau:2: no end" },
+        ]});
+        let (target, noted) = detail(json!({ "verb": "adaptor.reload" }), Ok(answer)).unwrap();
+        assert_eq!(target, "all adaptors");
+        assert_eq!(noted["outcome"], "refused");
+        assert_eq!(noted["adaptors"][1]["reason"], "b.luau:2: no end");
+    }
+}
