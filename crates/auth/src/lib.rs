@@ -22,7 +22,7 @@ pub use login::{
 };
 pub use pool::{Helper, Job, Pool, PoolOptions};
 
-/// So many of something, in words: `1 user`, `2 users`.
+/// This many of something, in words: `1 user`, `2 users`.
 #[must_use]
 pub fn counted(count: u64, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };

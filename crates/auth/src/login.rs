@@ -18,7 +18,7 @@ use crate::credential::token::token_login;
 
 /// Decides who may log in.
 pub trait Authenticator: Send + Sync {
-    /// Begins a log-in. What can be decided without waiting is returned; for everything else
+    /// Begins a login. What can be decided without waiting is returned; for everything else
     /// `answer` is called later, exactly once, on another thread.
     fn begin(&self, request: LoginRequest, answer: Answer) -> Begun;
 
@@ -59,7 +59,7 @@ pub trait Authenticator: Send + Sync {
         None
     }
 
-    /// How many log-ins wait for their answer.
+    /// How many logins wait for their answer.
     fn waiting(&self) -> usize;
 }
 
@@ -345,9 +345,9 @@ pub enum Refusal {
     Method,
     /// What the client says is not what its method has here.
     Protocol,
-    /// Too many log-ins wait.
+    /// Too many logins wait.
     Busy,
-    /// Too many log-ins from this address, or of this account from there, have failed lately.
+    /// Too many logins from this address, or of this account from there, have failed lately.
     Slowed,
     /// Guests come faster than their zone lets them in.
     GuestRate,

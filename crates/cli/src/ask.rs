@@ -11,7 +11,7 @@ use crate::failure::{self, Failure};
 /// Where the answer arrives: in `$reply/`, which is the connection's own.
 const REPLY_ID: &str = "cli";
 
-/// Publishes on `topic` with a reply id, and waits so many seconds for the answer: its payload.
+/// Publishes on `topic` with a reply id, and waits this many seconds for the answer: its payload.
 pub(crate) fn ask(
     plan: &Plan,
     client: &mut Client,

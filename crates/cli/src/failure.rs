@@ -186,7 +186,7 @@ impl Failure {
     }
 }
 
-/// The exit code of a reason; a goodbye without a failure still ends what was not finished.
+/// The exit code of a reason; a DISCONNECT without a failure still ends what was not finished.
 pub(crate) const fn code(reason: ReasonCode) -> u8 {
     if reason.is_error() { reason as u8 } else { 1 }
 }

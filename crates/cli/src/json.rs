@@ -7,7 +7,7 @@ use stentor_client::{Message, Property};
 
 use crate::time::Time;
 
-/// How the payload stands in the object.
+/// How the payload is in the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payload {
     /// As text; as `payload_base64` if it is not UTF-8.

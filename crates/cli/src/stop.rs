@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM, for commands that say goodbye before they go.
+//! Ctrl-C and SIGTERM, for commands that say DISCONNECT before they go.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -14,7 +14,7 @@ pub(crate) struct Stop(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 enum State {
-    /// There is no server to say goodbye to.
+    /// There is no server to say DISCONNECT to.
     Alone,
     /// A client waits for messages.
     Connected(Interrupter),

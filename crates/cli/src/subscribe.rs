@@ -338,7 +338,7 @@ impl Sub {
         }
     }
 
-    /// Connects and subscribes anew, with longer and longer pauses between attempts.
+    /// Connects and subscribes again, with longer and longer pauses between attempts.
     fn connect_again(
         &self,
         plan: &Plan,

@@ -106,7 +106,7 @@ fn wrong(error: &ConfigError) -> Failure {
     Failure::with_code(EXIT_CONFIG, error.to_string())
 }
 
-/// Whether a control socket that cannot be connected to tells of a stopped server.
+/// Whether a control socket that cannot be connected to is that of a stopped server.
 pub(crate) fn is_stopped(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused)
 }

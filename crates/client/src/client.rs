@@ -340,7 +340,7 @@ impl Client {
         Ok(())
     }
 
-    /// Says goodbye and ends the connection; the will is not published.
+    /// Says DISCONNECT and ends the connection; the will is not published.
     ///
     /// # Errors
     /// The connection broke before.

@@ -42,7 +42,7 @@ pub enum ClientError {
         /// What the server added for people.
         text: Option<String>,
     },
-    /// The server said goodbye (MQTT 5.0).
+    /// The server said DISCONNECT (MQTT 5.0).
     #[error("the server ended the connection: {}{}", .reason.name(), told(.text))]
     Disconnected {
         /// Why.

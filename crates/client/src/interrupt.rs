@@ -16,7 +16,7 @@ pub(crate) enum Handle {
 
 impl Interrupter {
     /// Lets the client read no more: what it waits for fails as if the server had closed the
-    /// connection. It can still write, so it can say goodbye.
+    /// connection. It can still write, so it can say DISCONNECT.
     pub fn interrupt(&self) {
         // An error says that the connection is gone, and then nobody waits.
         let _ = match &self.0 {

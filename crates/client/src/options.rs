@@ -25,7 +25,7 @@ pub struct Options {
     pub username: Option<String>,
     /// Password, instead of the URL's: any bytes.
     pub password: Option<Vec<u8>>,
-    /// What the server publishes if the connection ends without a goodbye.
+    /// What the server publishes if the connection ends without a DISCONNECT.
     pub will: Option<Will>,
     /// Of CONNECT; ignored in 3.x.
     pub properties: PropertyBuf,

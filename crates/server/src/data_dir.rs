@@ -26,7 +26,7 @@ const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a server waits for commands.
 const SERVER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often it is tried meanwhile.
+/// How often it is tried in the meantime.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// Who has locked a folder.
@@ -129,7 +129,7 @@ impl DataDir {
                 return;
             };
             folder = parent;
-            // Somebody may have put something there meanwhile.
+            // Somebody may have put something there in the meantime.
             if fs::remove_dir(folder).is_err() {
                 return;
             }

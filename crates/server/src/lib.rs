@@ -8,7 +8,7 @@
 //! - `transport` is what lies between a socket and MQTT: TLS, WebSocket;
 //! - `mesh` carries messages between shards, `inbox` sockets, `fdtable` keeps descriptors apart;
 //! - `adaptors` asks the operator's own code about what clients do;
-//! - `zones` are the zones of the configuration, for log-ins and for hubs;
+//! - `zones` are the zones of the configuration, for logins and for hubs;
 //! - `accounts` opens users, roles and zones, for the server and for commands without one;
 //! - `telemetry` tells what happens, `control` is the administrator's way in;
 //! - `lifecycle` starts, reloads and stops it all.

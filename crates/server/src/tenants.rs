@@ -43,7 +43,7 @@ pub(crate) struct Tenants(Mutex<Registry>);
 struct Registry {
     known: HashMap<Key, Weak<Tenant>>,
     made: u64,
-    /// With so many the registry is swept: those without sessions go.
+    /// With this many the registry is swept: those without sessions go.
     sweep_at: usize,
 }
 

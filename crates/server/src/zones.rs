@@ -10,7 +10,7 @@ use stentor_zone::{HistoryBounds, RoomOptions, RoomsOptions};
 
 use crate::config::{self, Config};
 
-/// The rules of log-ins.
+/// The rules of logins.
 pub(crate) fn rules(config: &Config) -> Arc<ZoneRules> {
     let rule = |zone: &config::Zone| {
         let bound = |count: u32| Some(count).filter(|count| *count > 0);

@@ -80,8 +80,8 @@ impl Shared {
         let _ = self.accounts.look_up(bearer, found);
     }
 
-    /// The token is genuine. Whoever is known and shut out stays out, also when somebody else does
-    /// not know that user any more.
+    /// The token is genuine. A user who is known and disabled stays out, also when somebody else
+    /// does not know that user any more.
     fn bearer_refusal(
         &self,
         visitor: &Visitor,

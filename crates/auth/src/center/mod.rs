@@ -126,7 +126,7 @@ pub trait Grants: Send + Sync {
     }
 
     /// The identity of a user, or of the bearer of a token who is no user; `None` if the user was
-    /// deleted, or shut out, or lost this proof since it was looked up.
+    /// deleted, or disabled, or lost this proof since it was looked up.
     ///
     /// # Errors
     /// When the number of a new zone cannot be written down.
@@ -222,7 +222,7 @@ impl Default for CenterSettings {
 pub struct CenterOptions {
     /// Threads that hash passwords.
     pub hash_threads: usize,
-    /// Log-ins that may wait for one of them, and for each other thing that they wait for.
+    /// Logins that may wait for one of them, and for each other thing that they wait for.
     pub waiting_max: usize,
     /// Called first on every hash thread: to lower its priority.
     pub at_hash_start: fn(),
@@ -246,7 +246,7 @@ impl fmt::Debug for CenterOptions {
 /// Logs users in whom a directory knows, by every kind of credential.
 pub struct Center(Arc<Shared>);
 
-/// What all log-ins share.
+/// What all logins share.
 struct Shared {
     accounts: Arc<dyn Accounts>,
     grants: Arc<dyn Grants>,
@@ -612,7 +612,7 @@ impl Shared {
         !user.foreign || self.grants.has_zone(&user.zone)
     }
 
-    /// Whether somebody is shut out, as a user or by what is left of one.
+    /// Whether somebody is disabled, as a user or by what is left of one.
     fn is_shut_out(&self, key: &UserKey, user: Option<&Arc<User>>) -> bool {
         match user {
             Some(user) => user.disabled,

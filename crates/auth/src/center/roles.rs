@@ -214,7 +214,7 @@ impl RoleGrants {
     }
 
     /// Has it told what becomes of a user, or of the name of a bearer who is none: an operator may
-    /// give it to a user who is shut out.
+    /// give it to a user who is disabled.
     fn watch(&self, source: &Source<'_>) -> Option<Watch> {
         // Only web tokens end and need no user.
         let is_bearer = source
@@ -408,7 +408,7 @@ impl Grants for RoleGrants {
                 if is_default && !new.holder.grant().is_personal() {
                     let mut both = (**known).clone();
                     both[which] = Some(Arc::clone(&new));
-                    // Another thread may have changed it meanwhile; then this is made again.
+                    // Another thread may have changed it in the meantime; then this is made again.
                     self.anonymous.compare_and_swap(&known, Arc::new(both));
                 }
                 new

@@ -1,4 +1,4 @@
-//! What single zones do otherwise: guests, second log-ins, and listeners that belong to them.
+//! What single zones do otherwise: guests, second logins, and listeners that belong to them.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

@@ -8,7 +8,7 @@ use super::grant::{CompiledRole, Grant, Holder};
 use super::who::Who;
 use crate::model::Role;
 
-/// Every role of a server, compiled. It is made anew when a role changes; what has not changed is
+/// Every role of a server, compiled. It is made again when a role changes; what has not changed is
 /// taken over.
 ///
 /// Users with the same list of roles share one [`Grant`], and where the roles have no placeholders

@@ -17,7 +17,7 @@ use stentor_hub::Rights as _;
 pub struct RuleRef {
     /// The role that has it.
     pub role: Arc<Role>,
-    /// Where it stands in the role's list, from 0.
+    /// Where it is in the role's list, from 0.
     pub index: usize,
 }
 

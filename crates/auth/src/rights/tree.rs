@@ -1,7 +1,7 @@
 //! The rules of one role as a tree of levels, shared by everybody who has the role.
 //!
 //! Each node says what the rules that end there say, so that a question costs one walk along the
-//! levels of the topic, however many rules there are, and no allocation. Placeholders stand in the
+//! levels of the topic, however many rules there are, and no allocation. Placeholders are in the
 //! tree as they are and are compared with the names of whoever is asked about: so thousands of
 //! users with one role share one tree.
 

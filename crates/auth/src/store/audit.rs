@@ -16,7 +16,7 @@ use crate::calendar::Utc;
 /// `{"at":…,"who":…,"what":…,"target":…,"outcome":…}` and what else the change says, never a
 /// secret. The outcome is `done`, or `refused` with a reason. Only the server's user may read it.
 /// It may be renamed away at any time (by logrotate, for example, whether it makes a new file or
-/// not) and begins anew then.
+/// not) and begins again then.
 ///
 /// If it cannot be written, the change takes place all the same. The trouble is reported, and each
 /// line tries again.

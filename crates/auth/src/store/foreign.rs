@@ -99,7 +99,7 @@ impl QuerySource {
     /// Asks a database with a query; who has no role there gets this one, or `member`.
     ///
     /// # Errors
-    /// When the place is no SQL database, or `(?)` does not stand in the query exactly once.
+    /// When the place is no SQL database, or `(?)` is not in the query exactly once.
     pub fn new(
         place: &Place,
         password: Option<&str>,
@@ -230,7 +230,7 @@ impl QuerySource {
     }
 
     /// The user of a row; none if the name is NULL. A password that is too long to be a hash is
-    /// none, and roles that cannot be read disable, so that this user alone is shut out.
+    /// none, and roles that cannot be read disable, so that this user alone is refused.
     fn user(&self, row: &[Option<String>], at: &Places) -> Option<User> {
         let value = |place: Option<usize>| place.and_then(|at| row.get(at)?.as_deref());
         let name = value(Some(at.name))?;

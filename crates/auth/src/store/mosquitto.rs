@@ -108,7 +108,7 @@ impl MosquittoFile {
                 return Err(self.failed("the file has more than 256 MiB"));
             }
             if state.seen.is_some() && bytes.trim_ascii().is_empty() {
-                // As while `mosquitto_passwd` writes it anew: not the end of all users.
+                // As while `mosquitto_passwd` writes it again: not the end of all users.
                 let empty = format!("{} is empty", self.path.display());
                 return Err(StoreError::Unavailable(empty));
             }

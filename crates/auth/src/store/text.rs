@@ -46,7 +46,7 @@ struct State {
 /// What tells one state of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
-    /// An editor that writes a file anew makes another one.
+    /// An editor that writes a file again makes another one.
     inode: Inode,
     len: u64,
     modified: SystemTime,

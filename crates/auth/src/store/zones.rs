@@ -286,7 +286,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Writes a file anew: the old one stays until the new one is complete.
+/// Writes a file again: the old one stays until the new one is complete.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let write = || {
         let new = path.with_extension("new");

@@ -113,7 +113,7 @@ impl Way {
         }
     }
 
-    /// Asks once. A server that ends meanwhile closes the connection.
+    /// Asks once. A server that ends in the meantime closes the connection.
     fn ask(&mut self, request: &Value) -> Result<Value, Unanswered> {
         let stream = match self {
             Self::Stopped(store) => {

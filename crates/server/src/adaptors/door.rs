@@ -1,4 +1,4 @@
-//! Log-ins: the adaptors are asked before the Auth Center.
+//! Logins: the adaptors are asked before the Auth Center.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use tracing::warn;
 
 use super::{Plane, Scoped};
 
-/// Asks the adaptors about log-ins, then the Auth Center: where a name is given with a password.
+/// Asks the adaptors about logins, then the Auth Center: where a name is given with a password.
 /// Who proves itself otherwise has a name when the Auth Center has said so; then they are asked.
 #[derive(Clone)]
 pub(crate) struct Doorkeeper {
@@ -27,7 +27,7 @@ pub(crate) struct Doorkeeper {
 }
 
 /// Roles that adaptors have given and zones do not have, of which the log has been told: once each,
-/// and no more than so many.
+/// and no more than this many.
 #[derive(Debug, Default)]
 struct Unknown(Mutex<BTreeSet<(Arc<str>, Arc<str>)>>);
 
@@ -60,7 +60,7 @@ impl Doorkeeper {
     }
 }
 
-/// A log-in on its way from one adaptor to the next.
+/// A login on its way from one adaptor to the next.
 struct Visit {
     door: Doorkeeper,
     answer: Answer,
@@ -72,7 +72,7 @@ struct Visit {
     steps: VecDeque<Arc<Scoped>>,
 }
 
-/// What the Auth Center has to do with a log-in.
+/// What the Auth Center has to do with a login.
 enum Stage {
     /// It is asked when all adaptors have been.
     Before(LoginRequest),
@@ -80,12 +80,12 @@ enum Stage {
     After(Arc<Identity>, Option<Vec<u8>>),
 }
 
-/// A log-in of which the Auth Center says who it is.
+/// A login of which the Auth Center says who it is.
 #[derive(Clone)]
 struct Unnamed {
     client_id: Option<Arc<str>>,
     address: Option<IpAddr>,
-    /// Whether it is in already, and authenticates again: that is no log-in.
+    /// Whether it is in already, and authenticates again: that is no login.
     is_again: bool,
     /// As whom the adaptors have judged it already, in which zone.
     judged: Option<(Arc<str>, String)>,

@@ -3,7 +3,7 @@
 //! A [`Plane`] knows which adaptors a zone has ([`roster`]), in the order in which they are asked:
 //! those of the server, of the zone, of the room. Each sees what those before it have made of a
 //! deed; the first that denies decides. Shards ask and go on; the judgement comes back through the
-//! control lane. A [`Doorkeeper`] asks them about log-ins before the Auth Center.
+//! control lane. A [`Doorkeeper`] asks them about logins before the Auth Center.
 
 mod door;
 mod hands;
@@ -143,13 +143,13 @@ impl Plane {
         all.map(|one| one.describe()).collect()
     }
 
-    /// Whether somebody is asked about log-ins, to whatever zone.
+    /// Whether somebody is asked about logins, to whatever zone.
     fn judges_logins(&self) -> bool {
         let roster = self.0.roster.load();
         roster.all.iter().any(|one| one.hears("login", None))
     }
 
-    /// Those who are asked about log-ins to a zone.
+    /// Those who are asked about logins to a zone.
     fn judges_of_logins(&self, zone: &str) -> VecDeque<Arc<Scoped>> {
         let roster = self.0.roster.load();
         let judges = roster.all.iter().filter(|one| one.judges_logins(zone));

@@ -269,7 +269,7 @@ impl Shared {
     fn next_id(&self) -> u16 {
         let roster = self.roster.load();
         loop {
-            // It begins anew at 0; there are far fewer adaptors than numbers.
+            // It begins again at 0; there are far fewer adaptors than numbers.
             let id = self.last_id.fetch_add(1, Ordering::Relaxed);
             if roster.all.iter().all(|one| one.running.adaptor.id() != id) {
                 return id;
@@ -325,7 +325,7 @@ impl Scoped {
         self.zone.has(zone)
     }
 
-    /// Whether it is asked about log-ins to a zone.
+    /// Whether it is asked about logins to a zone.
     pub(super) fn judges_logins(&self, zone: &str) -> bool {
         self.runs_in(zone) && self.room.is_none() && self.running.adaptor.has("login")
     }

@@ -15,7 +15,7 @@ const FILL_MICROS: u64 = 1_000_000;
 /// Networks remembered at a time, in each of two generations: some 5 MB in all.
 const NETWORKS_MAX: usize = 65_536;
 
-/// Lets a second's worth of connections through at once, then so many per second.
+/// Lets a second's worth of connections through at once, then this many per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     /// Connections that may come now, in millionths: one is added per second and unit of rate.

@@ -28,7 +28,7 @@ struct Held {
 }
 
 impl Bodies {
-    /// Room for so many bytes; large messages go into the folder.
+    /// Room for this many bytes; large messages go into the folder.
     pub(super) fn new(folder: PathBuf, max: u64) -> Arc<Self> {
         Arc::new(Self {
             folder,
@@ -63,7 +63,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Takes what is missing to so many bytes; whether there was room.
+    /// Takes what is missing to this many bytes; whether there was room.
     fn grow_to(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let max = self.bodies.max;

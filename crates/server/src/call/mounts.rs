@@ -36,7 +36,7 @@ pub(super) struct Mounts {
 }
 
 impl Mounts {
-    /// Reads what is mounted now. The poll tells of changes under that token.
+    /// Reads what is mounted now. The poll reports changes under that token.
     pub(super) fn watch(registry: &mio::Registry, token: Token) -> Self {
         let list = File::open(LIST).and_then(|list| {
             let fd = list.as_raw_fd();

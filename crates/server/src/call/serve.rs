@@ -241,7 +241,7 @@ impl Server {
 
     /// Does what the poll, other threads and the clock have announced.
     fn attend(&mut self, events: &Events) {
-        // A file that came meanwhile may lie on what was mounted meanwhile.
+        // A file that came in the meantime may lie on what was mounted in the meantime.
         if events.iter().any(|event| event.token() == MOUNTS) {
             self.mounts.refresh();
         }

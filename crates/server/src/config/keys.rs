@@ -1,7 +1,7 @@
 //! The table: every configuration key, once.
 //!
 //! A docstring here is the key's sentence in the sample file and on the reference page as well,
-//! so it is written for operators. After a change, `cargo xtask gen` writes both anew.
+//! so it is written for operators. After a change, `cargo xtask gen` writes both again.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -8,9 +8,9 @@ use super::value::{Setting, Value};
 pub enum MemoryLimit {
     /// There is no bound.
     Off,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// So many hundredths of the machine's memory, or of what its control group may use, if that
+    /// This many hundredths of the machine's memory, or of what its control group may use, if that
     /// is less.
     Percent(u8),
 }

@@ -214,7 +214,7 @@ macro_rules! choice {
         }
 
         impl core::default::Default for $name {
-            /// A placeholder for the reader; the default of a key stands in the table.
+            /// A placeholder for the reader; the default of a key is in the table.
             fn default() -> Self { [$(Self::$variant),+][0] }
         }
 

@@ -92,7 +92,7 @@ impl Entrance {
 }
 
 /// Takes the socket away: the server has stopped, or does not start after all. The data folder is
-/// locked meanwhile, so nobody else made it.
+/// locked in the meantime, so nobody else made it.
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {

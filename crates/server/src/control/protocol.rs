@@ -36,7 +36,7 @@ pub(super) struct Request {
     /// For `clients.ls` and `topics`: only what contains this text.
     #[serde(default)]
     pub(super) containing: String,
-    /// For `clients.ls` and `topics`: at most so many entries.
+    /// For `clients.ls` and `topics`: at most this many entries.
     #[serde(default)]
     pub(super) limit: Option<usize>,
     /// For `clients.ls` and `topics`: how many entries to pass over.

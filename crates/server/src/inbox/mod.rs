@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(arrivals.waiting(), 1);
     }
 
-    /// More than one message's worth, through an inbox that fills up meanwhile.
+    /// More than one message's worth, through an inbox that fills up in the meantime.
     #[test]
     fn a_full_inbox_is_tried_again() {
         let (slot, inbox) = open().unwrap();

@@ -44,7 +44,7 @@ fn check_socket(listener: &Listener, data_dir: &Path) -> Result<(), ServerError>
     Access::of(listener, path).map(drop)
 }
 
-/// Whether a socket stands in the data folder, which the start makes before it opens listeners.
+/// Whether a socket is in the data folder, which the start makes before it opens listeners.
 fn is_below(path: &Path, data_dir: &Path) -> bool {
     let absolute = |path: &Path| std::path::absolute(path).ok();
     match (path.parent().and_then(absolute), absolute(data_dir)) {

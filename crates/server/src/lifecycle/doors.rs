@@ -137,7 +137,7 @@ impl Doors {
         self.mqtt.iter().flat_map(|door| &door.ports)
     }
 
-    /// Removes the files of Unix sockets, once: somebody else may make them anew right after.
+    /// Removes the files of Unix sockets, once: somebody else may make them again right after.
     pub(super) fn remove_files(&mut self) {
         self.mqtt.drain(..).for_each(|door| door.remove_file());
         self.call_files

@@ -143,7 +143,7 @@ fn begin(
     signals: Signals,
     data_dir: &DataDir,
 ) -> Result<Begun, ServerError> {
-    // First of all, so that a command that comes meanwhile waits for its answer.
+    // First of all, so that a command that comes in the meantime waits for its answer.
     let entrance = Entrance::open(data_dir)?;
     let start::Started {
         backplane,

@@ -120,7 +120,7 @@ pub(super) fn start(backplane: &Arc<Backplane>) -> std::io::Result<Keeper> {
         .start(Arc::new(messenger), move || clock.now())
 }
 
-/// A number that changes when the machine starts anew; 0 where the system does not tell.
+/// A number that changes when the machine starts again; 0 where the system does not tell.
 pub(crate) fn boot() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id

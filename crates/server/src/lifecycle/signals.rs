@@ -15,9 +15,9 @@ pub(super) struct Signals(SigSet);
 /// starts.
 ///
 /// `run` does so itself. A program that does something before, reading its configuration for
-/// example, calls this first of all: a signal that arrives meanwhile then waits for the server
-/// instead of killing the process. Until `run` is reached nothing answers signals, so what comes
-/// between must not take long.
+/// example, calls this first of all: a signal that arrives in the meantime then waits for the
+/// server instead of killing the process. Until `run` is reached nothing answers signals, so what
+/// comes between must not take long.
 ///
 /// # Errors
 /// When the system refuses.

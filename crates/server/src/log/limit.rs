@@ -1,4 +1,4 @@
-//! Lines that would repeat without end: written so many times per period, or once per subject.
+//! Lines that would repeat without end: written this many times per period, or once per subject.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -17,7 +17,7 @@ pub enum Admission {
     HoldBack,
 }
 
-/// Lets a kind of line through at most so many times per period, and counts the others. It holds
+/// Lets a kind of line through at most this many times per period, and counts the others. It holds
 /// no clock: the caller says what time it is.
 #[derive(Debug, Clone)]
 pub struct RateLimit {
@@ -65,7 +65,7 @@ impl RateLimit {
 /// Tells the first time of each subject from the later ones, for lines that are written once per
 /// client and topic, for example.
 ///
-/// It remembers a bounded number of subjects; when more come, it forgets all and begins anew, so
+/// It remembers a bounded number of subjects; when more come, it forgets all and begins again, so
 /// that a flood of subjects costs a repeated line now and then, not memory.
 #[derive(Debug, Clone)]
 pub struct FirstTimes<K> {

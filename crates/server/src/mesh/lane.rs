@@ -8,7 +8,7 @@ use super::Bell;
 /// A queue without a bound that any thread may fill. Looking whether it is empty costs one atomic
 /// load.
 ///
-/// What goes in is bounded by its causes: one answer per log-in, one arrival per connection, one
+/// What goes in is bounded by its causes: one answer per login, one arrival per connection, one
 /// command per administrator's request, one change of a shared subscription per subscribe.
 #[derive(Debug)]
 pub(crate) struct Lane<T> {

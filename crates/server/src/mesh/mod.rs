@@ -8,9 +8,9 @@
 //! client may be far larger than what it has sent.
 //!
 //! **No shard ever spins, blocks or drops on a full ring.** An item that does not fit waits in the
-//! sender's overflow queue, and the connections that publish into it are not read until it is
-//! empty ([`Pushed::Overflowed`]); past [`OVERFLOW_ITEMS_MAX`] or [`OVERFLOW_BYTES_MAX`] the sender
-//! reads from no connection at all. Every shard goes on emptying its own rings meanwhile, so two
+//! sender's overflow queue, and the connections that publish into it are not read until it is empty
+//! ([`Pushed::Overflowed`]); past [`OVERFLOW_ITEMS_MAX`] or [`OVERFLOW_BYTES_MAX`] the sender reads
+//! from no connection at all. Every shard goes on emptying its own rings in the meantime, so two
 //! full rings cannot wait for each other.
 
 mod bell;
@@ -204,7 +204,7 @@ impl<T: Cargo> Outward<T> {
     #[inline]
     fn push(&mut self, item: T) -> Result<(), T> {
         let bytes = item.bytes() as u64;
-        // What the receiver takes meanwhile only makes more room.
+        // What the receiver takes in the meantime only makes more room.
         let held = self.held();
         if held + bytes > RING_BYTES_MAX && held > 0 {
             return Err(item);
@@ -288,8 +288,8 @@ impl<T: Cargo> Mesh<T> {
     }
 
     /// Begins a round with what other shards have sent until now, unless one is under way. What
-    /// they send meanwhile waits for the next, so that a busy peer cannot keep this shard from its
-    /// connections. Returns whether a round has begun.
+    /// they send in the meantime waits for the next, so that a busy peer cannot keep this shard
+    /// from its connections. Returns whether a round has begun.
     #[inline]
     pub(crate) fn begin_round(&mut self) -> bool {
         let mut inward = self.inward.iter().flatten();

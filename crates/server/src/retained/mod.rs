@@ -33,7 +33,7 @@ const BRIDGES: &str = "$SYS/broker/connection/";
 
 /// Topics visited under one lock.
 const VISITS: usize = 1_000;
-/// A page ends when it holds so many messages, or so many bytes of payload.
+/// A page ends when it holds this many messages, or this many bytes of payload.
 const PAGE_MESSAGES: usize = 1_000;
 const PAGE_BYTES: usize = 1 << 20;
 
@@ -149,7 +149,7 @@ struct Request {
     /// For `retained.put`: also into zones that there are not yet.
     #[serde(default)]
     new_zones: bool,
-    /// For `retained.put`: what is there is kept anew, even if it is the same.
+    /// For `retained.put`: what is there is kept again, even if it is the same.
     #[serde(default)]
     anew: bool,
     /// For `retained.verify`: which part of the store; beyond the last one, only the damage that
@@ -219,7 +219,7 @@ struct Pending {
 
 /// What is known of a message that is about to be kept.
 struct Note {
-    /// Where it stands in the request.
+    /// Where it is in the request.
     at: usize,
     zone: Zone,
     topic: String,

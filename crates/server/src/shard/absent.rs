@@ -1,8 +1,8 @@
-//! Clients that hang up while their log-in waits for the authenticator.
+//! Clients that hang up while their login waits for the authenticator.
 //!
 //! A client may send more behind its CONNECT, and close without waiting for the CONNACK: what it
 //! has sent counts then. One that has sent nothing more and is gone wants nothing: its password
-//! need not be hashed, and its log-in takes no earlier connection over.
+//! need not be hashed, and its login takes no earlier connection over.
 
 use std::os::fd::AsRawFd;
 
@@ -14,12 +14,12 @@ use super::Shard;
 use super::link::{Link, Phase, Stream};
 use crate::transport::is_closing_alert;
 
-/// Bytes that are looked at: more than the alert by which TLS says goodbye.
+/// Bytes that are looked at: more than the alert by which TLS ends.
 const LOOK_BYTES: usize = 64;
 
 impl Link {
-    /// Whether the client has hung up and has sent nothing that was not read, but for the goodbye
-    /// of TLS. A look at the socket, which takes nothing from it.
+    /// Whether the client has hung up and has sent nothing that was not read, but for the
+    /// closing alert of TLS. A look at the socket, which takes nothing from it.
     pub(super) fn is_absent(&self) -> bool {
         if !self.tail.is_empty() {
             return false;
@@ -37,7 +37,7 @@ impl Link {
 }
 
 impl Shard {
-    /// Parts with a connection whose log-in waits, if its client has hung up.
+    /// Parts with a connection whose login waits, if its client has hung up.
     pub(super) fn part_if_absent(&mut self, index: u32) {
         let Some(link) = self.links.get(index as usize) else {
             return;

@@ -19,7 +19,8 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// The same while the server stops.
 pub(super) const STOP_TIME: Duration = Duration::from_millis(500);
 
-/// How many reads are thrown away meanwhile: more than fits the socket's buffers is on purpose.
+/// How many reads are thrown away in the meantime: more than fits the socket's buffers is on
+/// purpose.
 const DRAIN_READS: u8 = 100;
 
 /// What a farewell gathers at a time.
@@ -35,8 +36,8 @@ fn bytes_of(farewell: &Output) -> u64 {
 }
 
 impl Shard {
-    /// Parts with what the hub has let go: with all of it in the same turn, for a link that is
-    /// named here may be another's later.
+    /// Parts with what the hub has disconnected: with all of it in the same turn, for a link that
+    /// is named here may be another's later.
     pub(super) fn close_all(&mut self) {
         let mut closing = std::mem::take(&mut self.hub.effects().closing);
         for closing in closing.drain(..) {

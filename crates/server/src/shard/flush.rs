@@ -19,7 +19,7 @@ const PIECES: usize = 64;
 /// What the kernel may hold unsent for a client whose messages newer ones may replace.
 const CONFLATING_BYTES: u32 = 8 * 1024;
 
-/// One flush in so many is timed.
+/// One flush in this many is timed.
 const SAMPLE: u64 = 8;
 
 /// What a write came to: how many bytes went, or that the connection is broken.

@@ -74,7 +74,7 @@ pub(crate) enum Purpose {
 pub(crate) enum Inquiry {
     /// Counters, depths and latencies.
     Report(Sender<ShardReport>),
-    /// The first sessions by client id whose client id contains a text, at most so many.
+    /// The first sessions by client id whose client id contains a text, at most this many.
     Clients {
         /// Of this zone; of all if it is not given.
         zone: Option<Zone>,
@@ -117,7 +117,7 @@ pub(crate) enum Inquiry {
     /// there were.
     EndZone(Zone, Sender<u64>),
     /// The first subscribed filters that contain a text, with the number of subscribers, at most
-    /// so many.
+    /// this many.
     Filters {
         containing: String,
         at_most: usize,
@@ -129,7 +129,7 @@ pub(crate) enum Inquiry {
         messages: Vec<Received>,
         answer: Sender<Vec<Result<Kept, NotKept>>>,
     },
-    /// The sessions that hold most, at most so many.
+    /// The sessions that hold most, at most this many.
     Holders {
         at_most: usize,
         answer: Sender<Vec<Holder>>,

@@ -40,7 +40,7 @@ pub(super) struct Link {
 pub(super) enum Phase {
     /// CONNECT has not arrived whole, or the layers below MQTT are still shaking hands.
     ExpectConnect(Entrance),
-    /// CONNECT waits for the answer of the authenticator; nothing is read meanwhile.
+    /// CONNECT waits for the answer of the authenticator; nothing is read in the meantime.
     Authenticating(Box<ConnectRequest>),
     /// The authenticator has asked for more, and the client has to answer.
     ExpectAuth(Box<Exchanging>),
@@ -51,7 +51,7 @@ pub(super) enum Phase {
     Draining {
         /// What is not written yet.
         farewell: Option<Box<Output>>,
-        /// So many more reads are thrown away; a peer that goes on talking is cut off then.
+        /// This many more reads are thrown away; a peer that goes on talking is cut off then.
         reads_left: u8,
     },
     /// Over; the slot is free after this turn.

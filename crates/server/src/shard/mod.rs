@@ -120,7 +120,7 @@ pub(crate) struct Shard {
     due: VecDeque<LinkKey>,
     /// Enhanced authentications of connected clients that wait for them, and until when.
     exchanges: HashMap<LinkKey, (Exchange, Tick)>,
-    /// Clients whose log-ins wait for the authenticator: it drops those of the ones that are gone.
+    /// Clients whose logins wait for the authenticator: it drops those of the ones that are gone.
     askers: HashMap<LinkKey, Asker>,
     /// Links with bytes to read.
     readable: Vec<u32>,
@@ -551,7 +551,7 @@ impl Shard {
     }
 
     /// Lists a link from which nothing was read for a while, if the poll has announced something
-    /// meanwhile: it does so only once.
+    /// in the meantime: it does so only once.
     fn list_missed(&mut self, index: u32) {
         if let Some(link) = self.links.get(index as usize)
             && link.reading == Reading::Missed
@@ -568,8 +568,8 @@ impl Shard {
         }
         match self.napped {
             Nap::Due if !self.hub.effects().dirty.is_empty() => {
-                // Shorter than the poll could be told to wait. What arrives meanwhile is read in
-                // the next turn and goes out together.
+                // Shorter than the poll could be told to wait. What arrives in the meantime is read
+                // in the next turn and goes out together.
                 std::thread::sleep(coalesce);
                 self.napped = Nap::Taken;
                 false
@@ -706,8 +706,8 @@ impl Shard {
         }
         self.stage = Stage::Stopping(deadline);
         self.accept_last();
-        // What other shards have acknowledged already goes out before the goodbye: after the round
-        // that may be under way, another one.
+        // What other shards have acknowledged already goes out before the DISCONNECT: after the
+        // round that may be under way, another one.
         while !self.drain_mesh() {}
         while !self.drain_mesh() {}
         let (links, policy) = (&self.links, &self.policy);

@@ -28,8 +28,8 @@ const PART_TIME_MIN: Duration = Duration::from_micros(500);
 /// Visits of one part, which take half a millisecond if they take what they should.
 const PART_VISITS: u32 = 16_384;
 
-/// The clock is looked at after so much work of the hub, or after so many steps: a read is a step,
-/// and one item of another shard.
+/// The clock is looked at after so much work of the hub, or after this many steps: a read is a
+/// step, and one item of another shard.
 const WORK: u64 = 512;
 const READ_STEPS: u32 = 16;
 const DRAIN_STEPS: u32 = 256;
@@ -37,7 +37,7 @@ const DRAIN_STEPS: u32 = 256;
 /// Packets that a connection that is read may always have taken.
 const PACKETS_MIN: u32 = 64;
 
-/// In so many turns each connection that has something should have been read.
+/// In this many turns each connection that has something should have been read.
 const ROUND_TURNS: u32 = 4;
 
 /// A part of a turn.

@@ -45,7 +45,7 @@ impl Shard {
         let is_through = done == listed.len();
         listed.drain(..done);
         self.shake_hands();
-        // The links that have more were listed meanwhile; keep the larger allocation.
+        // The links that have more were listed in the meantime; keep the larger allocation.
         listed.append(&mut self.readable);
         self.readable = listed;
         is_through
@@ -147,8 +147,8 @@ impl Shard {
     }
 
     /// Opens the letters that have come before the bytes in the scratch buffer are taken. A letter
-    /// may need the buffer for another connection, so the bytes lie beside it meanwhile: nobody's
-    /// may be taken for somebody else's.
+    /// may need the buffer for another connection, so the bytes lie beside it in the meantime:
+    /// nobody's may be taken for somebody else's.
     #[cold]
     fn take_after_letters(&mut self, index: u32, len: usize) {
         if !matches!(self.opening, Opening::Idle) {
@@ -205,7 +205,7 @@ impl Shard {
             link.tail.extend(unwrapped);
             self.apply_tail(index);
         }
-        // The connection may have gone home meanwhile; what is broken will show there too.
+        // The connection may have gone home in the meantime; what is broken will show there too.
         if let Err(reason) = received
             && self
                 .links

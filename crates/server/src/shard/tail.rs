@@ -11,7 +11,7 @@ pub(super) struct Tail(Option<Box<Bytes>>);
 #[derive(Default)]
 struct Bytes {
     bytes: Vec<u8>,
-    /// So many have been applied.
+    /// This many have been applied.
     applied: usize,
 }
 
@@ -48,7 +48,7 @@ impl Tail {
         tail.applied = 0;
     }
 
-    /// So many more bytes have been applied. The rest is moved when it is the smaller part only:
+    /// This many more bytes have been applied. The rest is moved when it is the smaller part only:
     /// however many steps it takes, no byte is moved more than once on average.
     pub(super) fn has_applied(&mut self, bytes: usize) {
         let Some(tail) = &mut self.0 else {
@@ -63,7 +63,7 @@ impl Tail {
         }
     }
 
-    /// So many more bytes have been applied, and may have held a password: they are overwritten.
+    /// This many more bytes have been applied, and may have held a password: they are overwritten.
     pub(super) fn wipe(&mut self, bytes: usize) {
         if let Some(tail) = &mut self.0 {
             let end = (tail.applied + bytes).min(tail.bytes.len());

@@ -118,7 +118,7 @@ impl Shard {
         }
     }
 
-    /// Takes the CONNECT of a link that waits, unless it has gone meanwhile.
+    /// Takes the CONNECT of a link that waits, unless it has gone in the meantime.
     pub(super) fn request_of(&mut self, key: LinkKey) -> Option<Box<ConnectRequest>> {
         let link = self.link_named(key)?;
         let expect = Phase::ExpectConnect(Entrance::Login);

@@ -18,7 +18,7 @@ use crate::telemetry::{Entry, LongTurn, TurnReport};
 /// were.
 const TELL_TIME: Duration = Duration::from_secs(1);
 
-/// The last minute is remembered in so many parts.
+/// The last minute is remembered in this many parts.
 const PARTS: usize = 6;
 const PART_SECS: u64 = 10;
 

@@ -23,7 +23,7 @@ impl Link {
 }
 
 impl Shard {
-    /// Counts anew what a connection holds.
+    /// Counts again what a connection holds.
     #[inline]
     pub(super) fn weigh(&mut self, index: u32) {
         if let Some(link) = self.links.get_mut(index as usize) {

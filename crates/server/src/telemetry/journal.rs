@@ -59,7 +59,7 @@ pub(crate) enum Entry {
         /// Why.
         reason: CloseReason,
     },
-    /// A turn of a shard was long, and so many more before it that nothing was said of.
+    /// A turn of a shard was long, and this many more before it that nothing was said of.
     LongTurn(LongTurn, u64),
     /// A connection found no descriptor, or was lost on its way between shards.
     Shed {

@@ -49,7 +49,7 @@ pub(crate) struct LossReport {
 /// How long turns took.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TurnReport {
-    /// Turns that took as long as the log tells of, or longer.
+    /// Turns that took as long as the log reports, or longer.
     pub(crate) long: u64,
     /// The longest since the start.
     pub(crate) longest: LongTurn,
@@ -102,7 +102,7 @@ pub(crate) struct LongTurn {
     pub(crate) waited: Option<Duration>,
     /// How much of it the thread ran on a processor, at most; `None` as before.
     pub(crate) ran: Option<Duration>,
-    /// Work that a client can make dear, in units of about 30 ns.
+    /// Work that a client can make expensive, in units of about 30 ns.
     pub(crate) visits: u32,
     /// Packets received.
     pub(crate) packets: u64,

@@ -143,7 +143,7 @@ impl Transport {
         }
     }
 
-    /// Says goodbye in each layer's own way.
+    /// Ends each layer in its own way.
     pub(crate) fn close(&mut self) {
         match self {
             Self::Plain => {}

@@ -182,7 +182,7 @@ impl WebSocket {
         }
     }
 
-    /// Says goodbye, unless that was done.
+    /// Sends a close frame, unless that was done.
     pub(super) fn close(&mut self) {
         if matches!(self.state, State::Open(_)) {
             encode_close(Some(CloseCode::NORMAL), "", None, self.pending.bytes_mut());

@@ -55,7 +55,7 @@ impl DecoyKey {
     }
 
     /// The key in a file, which is made if it is missing and which only its owner may read. One
-    /// that was cut off is made anew. What unknown names are answered is written down beside it.
+    /// that was cut off is made again. What unknown names are answered is written down beside it.
     ///
     /// # Errors
     /// When the file cannot be read or written, or there are no random bytes.
@@ -270,7 +270,7 @@ mod tests {
         drop(decoys);
         assert_eq!(first, answer(&open()));
         assert_eq!(first.1, [Cost::BCRYPT]);
-        // What cannot be read is forgotten, and a key that was cut off is made anew.
+        // What cannot be read is forgotten, and a key that was cut off is made again.
         let too_dear = r#"{"passwords":{"1":[{"bcrypt":{"log_rounds":60}}]}}"#;
         for text in ["", "{}", "[1", too_dear] {
             std::fs::write(folder.path().join(NEIGHBOURS), text).unwrap();

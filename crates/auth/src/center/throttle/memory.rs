@@ -1,4 +1,4 @@
-//! What is remembered of failures and of good log-ins.
+//! What is remembered of failures and of good logins.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -107,7 +107,7 @@ const ADDRESS: Rule = Rule {
     newcomers: Newcomers::InLine(Duration::from_millis(250)),
 };
 
-/// Of an account. Addresses cost something: who comes with many has so many first guesses.
+/// Of an account. Addresses cost something: who comes with many has this many first guesses.
 const ACCOUNT: Rule = Rule {
     free: 50,
     first: Duration::from_millis(100),

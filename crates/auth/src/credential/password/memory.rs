@@ -75,7 +75,7 @@ pub fn release_memory() {
     KEPT.set(None);
 }
 
-/// Calls `fill` with so many blocks, whose content is anything.
+/// Calls `fill` with this many blocks, whose content is anything.
 pub(super) fn with_blocks<R>(count: usize, fill: impl FnOnce(&mut [Block]) -> R) -> R {
     KEPT.with_borrow_mut(|kept| {
         let mut own = Memory::default();

@@ -12,7 +12,7 @@ use crate::credential::{Hidden, MakeError, Sha, base64, random};
 /// The most rounds that a client does for a server that it does not know yet: about a second.
 const ITERATIONS_MAX: u32 = 2_000_000;
 
-/// A password after its rounds: the expensive part of a log-in, which a client may keep for as long
+/// A password after its rounds: the expensive part of a login, which a client may keep for as long
 /// as the server keeps its salt.
 #[derive(Clone)]
 pub struct SaltedPassword {
@@ -23,7 +23,7 @@ pub struct SaltedPassword {
 }
 
 impl SaltedPassword {
-    /// Takes the time of so many rounds.
+    /// Takes the time of this many rounds.
     ///
     /// # Errors
     /// When SASLprep (RFC 4013) does not allow the password.

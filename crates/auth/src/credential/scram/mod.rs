@@ -1,4 +1,4 @@
-//! SCRAM (RFC 5802, RFC 7677): log-ins in which neither the password nor anything that is worth it
+//! SCRAM (RFC 5802, RFC 7677): logins in which neither the password nor anything that is worth it
 //! crosses the wire, and in which the client does the expensive part.
 //!
 //! Both sides are state machines without I/O: bytes of one message in, bytes of the next out, each
@@ -30,7 +30,7 @@ pub(crate) use secret::SALT_BYTES;
 pub use secret::{ITERATIONS_MIN, ScramSecret};
 pub use server::{ScramServer, server_nonce};
 
-/// Rounds of new secrets. The client pays them once for each log-in, so a small device does not
+/// Rounds of new secrets. The client pays them once for each login, so a small device does not
 /// give up; RFC 7677 asks for at least 4,096.
 pub const ITERATIONS_DEFAULT: u32 = 10_000;
 

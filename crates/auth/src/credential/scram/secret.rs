@@ -30,7 +30,7 @@ pub struct ScramSecret {
 }
 
 impl ScramSecret {
-    /// Derives a secret from a password with a random salt: takes the time of so many rounds.
+    /// Derives a secret from a password with a random salt: takes the time of this many rounds.
     ///
     /// # Errors
     /// When the system gives no random bytes, or SASLprep does not allow the password.
@@ -54,8 +54,8 @@ impl ScramSecret {
         }
     }
 
-    /// The secret of nobody, which looks like somebody's with so many rounds and bytes of salt: the
-    /// same name always gets the same salt, and no password fits it. `key` is secret.
+    /// The secret of nobody, which looks like somebody's with this many rounds and bytes of salt:
+    /// the same name always gets the same salt, and no password fits it. `key` is secret.
     #[must_use]
     pub fn decoy(sha: Sha, key: &[u8], name: &str, (iterations, salt_bytes): (u32, usize)) -> Self {
         let part = |what: &[u8]| sha.hmac(key, &[what, name.as_bytes()]).to_vec();

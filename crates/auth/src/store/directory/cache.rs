@@ -28,7 +28,7 @@ struct Table {
     entries: HashMap<UserKey, Entry>,
     /// Entries without a watch.
     unwatched: usize,
-    /// Who is nobody, and would be shut out as somebody: how many watch for that.
+    /// Who is nobody, and would be disabled as somebody: how many watch for that.
     absent: HashMap<UserKey, usize>,
     /// What is said here of users whom somebody else does not know any more.
     left: HashMap<UserKey, Arc<User>>,
@@ -139,7 +139,7 @@ impl Cache {
 
     /// A user who was looked up, as it is known now. Who is held by somebody is never forgotten
     /// while there is room, so whoever is not there then was deleted. Where there is none, those
-    /// are known whom an order has changed or deleted meanwhile.
+    /// are known whom an order has changed or deleted in the meantime.
     pub(super) fn confirm(&self, user: &Arc<User>) -> Option<Arc<User>> {
         let table = lock(&self.0);
         match table.entries.get(&user.key()) {

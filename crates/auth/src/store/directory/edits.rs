@@ -34,7 +34,8 @@ impl Edits {
         self.count += 1;
     }
 
-    /// Those among some users whose records may have been changed after the first so many changes.
+    /// Those among some users whose records may have been changed after the first `count`
+    /// changes.
     pub(super) fn after(&self, count: u64, keys: &[UserKey]) -> Vec<UserKey> {
         let new = usize::try_from(self.count - count).unwrap_or(usize::MAX);
         if new > self.latest.len() {

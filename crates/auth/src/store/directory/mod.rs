@@ -237,7 +237,7 @@ impl Directory {
         self.shared.cache.confirm(user)
     }
 
-    /// Keeps a user current and tells of its changes for as long as the watch is held, as a session
+    /// Keeps a user current and reports its changes for as long as the watch is held, as a session
     /// of the user does. See [`Directory::confirm`].
     #[must_use]
     pub fn watch(&self, user: &Arc<User>) -> Watch {

@@ -85,7 +85,7 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// Waits for look-ups and takes them, at most so many; none if the queue is closed and empty.
+    /// Waits for look-ups and takes them, at most this many; none if the queue is closed and empty.
     pub(super) async fn take(&self, taken: &mut Vec<LookUp>, max: usize) {
         loop {
             {

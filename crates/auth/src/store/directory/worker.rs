@@ -218,7 +218,7 @@ impl Worker {
     /// connected is told at once: a refresh would find it known already.
     fn found(&self, key: &UserKey, known: Known) -> Option<Arc<User>> {
         let cache = &self.shared.cache;
-        // A reload may have given the configuration a user of that name meanwhile.
+        // A reload may have given the configuration a user of that name in the meantime.
         if let Some(user) = self.pinned(key) {
             return Some(user);
         }
@@ -270,9 +270,9 @@ impl Worker {
         }
     }
 
-    /// One query, or a few more if it is refused for some of the names. What an order changes
-    /// meanwhile may have been read before, and is read again: what was answered counts from then
-    /// on, however long somebody else's tables take.
+    /// One query, or a few more if it is refused for some of the names. What an order changes in
+    /// the meantime may have been read before, and is read again: what was answered counts from
+    /// then on, however long somebody else's tables take.
     async fn look(&self, keys: &[UserKey]) -> Result<Findings, StoreError> {
         let mut seen = self.edits.borrow().count();
         let mut findings = match self.ask(keys).await {
@@ -295,7 +295,7 @@ impl Worker {
         }
     }
 
-    /// Looks users up, and tells of what is wrong.
+    /// Looks users up, and reports what is wrong.
     async fn find(&self, keys: &[UserKey]) -> Result<Findings, Unavailable> {
         let shown = &self.shown;
         match self.look(keys).await {

@@ -84,7 +84,7 @@ pub enum Order {
         /// Only what comes after this login name.
         #[serde(default)]
         after: Option<String>,
-        /// At most so many.
+        /// At most this many.
         #[serde(default)]
         limit: Option<usize>,
     },
@@ -161,7 +161,7 @@ pub enum Order {
         /// Only what comes after this login name.
         #[serde(default)]
         after: Option<String>,
-        /// At most so many.
+        /// At most this many.
         #[serde(default)]
         limit: Option<usize>,
     },

@@ -203,7 +203,7 @@ async fn bearers(
             |user: &User| user.roles.iter().any(|role| **role == *name) && !has_other(&user.zone);
         let left = users.iter().filter(|user| is_left(user));
         let left: Vec<UserKey> = left.map(User::key).collect();
-        // With their revisions; whoever has lost it meanwhile has.
+        // With their revisions; whoever has lost it in the meantime has.
         let found = store.find(&left).await?.into_iter();
         bearers.extend(found.filter(|record| is_left(&record.user)));
         if is_last {

@@ -369,7 +369,7 @@ pub(super) async fn upgrade(
         let mut credentials = user.credentials.iter_mut();
         match credentials.find(|credential| credential.text == *outdated) {
             Some(credential) => credential.text = Arc::clone(&better),
-            // It was changed meanwhile, or is kept by somebody else.
+            // It was changed in the meantime, or is kept by somebody else.
             None => return Err(missing(key)),
         }
         Ok(())
@@ -413,7 +413,7 @@ async fn rewrite(
         let own = own.into_iter().find(|record| record.user.key() == *key);
         let (mut user, revision) = match own {
             Some(Record { user, revision }) => {
-                // An outage of theirs keeps nobody from being shut out.
+                // An outage of theirs keeps nobody from being disabled.
                 let may_be_left = user.foreign && !of_left;
                 if may_be_left && matches!(foreign(worker, key).await, Ok(None)) {
                     return Err(gone(key));

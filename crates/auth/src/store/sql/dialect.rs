@@ -62,8 +62,8 @@ impl Dialect {
     }
 }
 
-/// How many `?` a list gets for so many values: one of a few sizes, so that few statements have to
-/// be prepared.
+/// How many `?` a list gets for this many values: one of a few sizes, so that few statements have
+/// to be prepared.
 pub(super) fn padded(count: usize) -> usize {
     count.next_power_of_two()
 }

@@ -35,7 +35,7 @@ impl DatabaseFile {
     /// Refuses if the path leads to another file than the one that was opened, or to none.
     ///
     /// # Errors
-    /// [`StoreError::File`] with the remedy, which stands in the log too, once.
+    /// [`StoreError::File`] with the remedy, which is in the log too, once.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         let mut state = self.lock();
         let Some(how) = self.moved(&state) else {

@@ -184,7 +184,7 @@ fn copy_privately(from: &Path, to: &Path) -> io::Result<()> {
 /// Gives a log another name.
 fn rename(database: &Path, log: &Path, away: &Path) -> io::Result<()> {
     fs::rename(log, away)?;
-    // It says where things are in the log, and SQLite makes it anew.
+    // It says where things are in the log, and SQLite makes it again.
     let _ = fs::remove_file(named(database, "-shm"));
     Ok(())
 }

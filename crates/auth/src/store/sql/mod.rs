@@ -335,7 +335,7 @@ impl Store for SqlStore {
 
     fn roles(&self) -> Task<'_, Vec<Role>> {
         Box::pin(async {
-            // Roles are read every `auth.refresh`: that the file is gone stands in the log before
+            // Roles are read every `auth.refresh`: that the file is gone is in the log before
             // somebody is refused a change.
             let _ = self.writes.check();
             let sql = "SELECT scope, name, rules, quotas FROM stentor_role ORDER BY scope, name";

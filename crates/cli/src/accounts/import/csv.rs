@@ -9,7 +9,7 @@ use stentor_auth::model::{DEFAULT_ZONE, Login};
 use super::{Place, Row};
 use crate::accounts::secret::dated;
 
-/// What stands in the column of roles for a user who has none.
+/// What is in the column of roles for a user who has none.
 const NO_ROLES: &str = "-";
 
 /// The columns that a file may have.

@@ -12,7 +12,7 @@ use stentor_auth::model::{Credential, DEFAULT_ZONE, Login};
 
 use super::{Place, Row};
 
-/// An object of a list, with the first key that stands in it twice: of two passwords, nobody knows
+/// An object of a list, with the first key that is in it twice: of two passwords, nobody knows
 /// which one is meant.
 struct Entry {
     fields: Map<String, Value>,

@@ -94,7 +94,7 @@ impl Row {
     }
 }
 
-/// Where a user stands in the file.
+/// Where a user is in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// In a line of CSV.

@@ -161,7 +161,7 @@ impl<'p> Files<'p> {
         }
         is_first
     }
-    /// Where a user of dynamic security stands in the plan.
+    /// Where a user of dynamic security is in the plan.
     fn of_plugin(&self, key: &UserKey) -> Option<usize> {
         let users = self.plan.users[..self.plugin_users].iter();
         users.map(User::key).position(|known| known == *key)

@@ -56,7 +56,7 @@ fn known(desk: &mut Desk, name: &str) -> Result<Option<Known>, Failure> {
 
 /// The orders that make this role of the one that is known. Denials are the first to come and the
 /// last to go, and quotas are the stricter ones until the last step, so that whoever asks
-/// meanwhile, or after the rest never came, is denied rather than permitted too much.
+/// in the meantime, or after the rest never came, is denied rather than permitted too much.
 fn steps(role: &Role, known: Option<Known>, replace: bool) -> Vec<Order> {
     let is_denial = |rule: &Rule| rule.effect == Effect::Deny;
     let (denials, allowances): (Vec<Rule>, Vec<Rule>) =

@@ -80,7 +80,7 @@ struct Line {
     is_text: bool,
 }
 
-/// Why a line that is no UTF-8 is not carried, and what to do.
+/// Why a line that is not UTF-8 is not carried, and what to do.
 const NO_TEXT: (&str, &str) = (
     "it is no UTF-8, as names and topics have to be",
     "save the file as UTF-8, and import it again",

@@ -152,7 +152,7 @@ impl Patience {
     }
 
     /// Waits for more. What there is of the input is not whole; `is_another` says that others were
-    /// meanwhile. An error at the end, and when it takes too long.
+    /// in the meantime. An error at the end, and when it takes too long.
     pub(super) fn read(
         &mut self,
         link: &mut Link,
