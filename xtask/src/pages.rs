@@ -23,7 +23,8 @@ const DEADLINE: Duration = Duration::from_secs(180);
 const PORTS: [&str; 4] = ["1883", "8883", "8083", "8084"];
 
 /// Programs that a page may use, and that a machine may lack.
-const TOOLS: [&str; 6] = [
+const TOOLS: [&str; 7] = [
+    "node",
     "mosquitto_pub",
     "mosquitto_sub",
     "mosquitto_passwd",
@@ -58,7 +59,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
         if !path.starts_with("docs/") || !is_run {
             continue;
         }
-        if let Some(tool) = missing(&blocks) {
+        if let Some(tool) = missing(&blocks).or_else(|| missing_client(root, &blocks)) {
             eprintln!("pages: {path} is skipped: this machine has no {tool}");
             continue;
         }
@@ -88,6 +89,33 @@ fn missing(blocks: &[Block]) -> Option<&'static str> {
         .find(|tool| is_used(tool) && !is_there(tool))
 }
 
+/// The folder of the Python that `tests/install-tools.sh` has given paho-mqtt.
+fn python() -> Option<PathBuf> {
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))?;
+    let folder = cache.join("stentor/tools/python/bin");
+    folder.join("python3").exists().then_some(folder)
+}
+
+/// The folder of MQTT.js that the same script has installed.
+fn node_modules(root: &Path) -> Option<PathBuf> {
+    let folder = root.join("tests/js/node_modules").canonicalize().ok()?;
+    folder.join("mqtt").exists().then_some(folder)
+}
+
+/// A client library that the files of a page use and that `tests/install-tools.sh` installs.
+fn missing_client(root: &Path, blocks: &[Block]) -> Option<&'static str> {
+    let is_used = |text: &str| {
+        let is_file = |block: &&Block| matches!(block.mark, Some(Mark::File(_)));
+        let mut files = blocks.iter().filter(is_file);
+        files.any(|block| block.code.contains(text))
+    };
+    if is_used("import paho") && python().is_none() {
+        return Some("paho-mqtt");
+    }
+    (is_used("from \"mqtt\"") && node_modules(root).is_none()).then_some("MQTT.js")
+}
+
 fn page(root: &Path, stentor: &Path, folder: &Path, blocks: &[Block]) -> Result<(), String> {
     let ports = free_ports()?;
     let replaced = |text: &str| {
@@ -108,11 +136,15 @@ fn page(root: &Path, stentor: &Path, folder: &Path, blocks: &[Block]) -> Result<
         folder.join("deploy"),
     )
     .map_err(done)?;
+    if let Some(modules) = node_modules(root) {
+        std::os::unix::fs::symlink(modules, folder.join("node_modules")).map_err(done)?;
+    }
     let script = folder.join("page.sh");
     fs::write(&script, replaced(&script_of(blocks))).map_err(done)?;
     let printed = folder.join("printed");
     let output = File::create(&printed).map_err(done)?;
     let mut path = vec![stentor.parent().unwrap_or(root).to_owned()];
+    path.extend(python());
     path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
     let mut child = Command::new("sh")
         .args(["-eu", "page.sh"])
