@@ -1,5 +1,6 @@
 //! What is said in the same way in every command.
 
+use serde_json::Value;
 use stentor_tests::{process, server};
 
 use crate::place::Place;
@@ -103,6 +104,50 @@ fn roles_of_one_zone_are_listed() {
         "{listed}"
     );
     assert!(!names.contains(&"shop-keeper"), "{listed}");
+}
+
+/// A file of users that names no zone is imported into one.
+#[test]
+fn users_are_imported_into_a_zone() {
+    let place = Place::running();
+    place.run(&["zone", "add", "game"]).success();
+    let file = place.file("users.csv", "name,password\nann,pw\ndefault/bob,pw\n");
+    place
+        .run(&["user", "import", &file, "--zone", "game"])
+        .success();
+    for login in ["game/ann", "game/bob"] {
+        place.run(&["user", "show", login]).success();
+    }
+    place.run(&["user", "show", "ann"]).refusal();
+}
+
+/// Adaptors of one zone are listed and reloaded.
+#[test]
+fn adaptors_of_one_zone_are_listed_and_reloaded() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let dir = folder.path().to_str().expect("plain names");
+    let mut config = String::new();
+    for name in ["game", "shop"] {
+        let new = ["adaptor", "new", name, "--dir", dir];
+        process::run(server::stentor().args(new)).success();
+        config += &format!("[[zone]]\nname = \"{name}\"\n");
+        config += &format!("[[adaptor]]\nfile = \"{dir}/{name}.luau\"\nzone = \"{name}\"\n");
+    }
+    let place = Place::with(&config);
+    assert_eq!(zones(&place.json(&["adaptor", "ls"])), ["game", "shop"]);
+    for words in [&["adaptor", "ls"][..], &["adaptor", "reload"]] {
+        let answer = place.json(&[words, &["--zone", "game"]].concat());
+        assert_eq!(zones(&answer), ["game"], "{words:?}");
+    }
+    let elsewhere = ["adaptor", "reload", "shop.luau", "--zone", "game"];
+    let refused = place.run(&elsewhere).refusal();
+    assert!(refused.contains("for the zone \"game\""), "{refused}");
+}
+
+/// The zones of listed adaptors.
+fn zones(answer: &Value) -> Vec<&str> {
+    let adaptors = answer["adaptors"].as_array().expect("a list").iter();
+    adaptors.filter_map(|one| one["zone"].as_str()).collect()
 }
 
 /// Procedures are listed with what is wrong with their files.
