@@ -9,7 +9,7 @@ use stentor_session::{Acked, CloseReason, Remote, Tick, Violation, malformed};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::sessions::Link;
-use crate::work::Share;
+use crate::work::{Share, VISIT_BYTES};
 
 /// A PUBREL without a complaint.
 pub(crate) const fn pubrel(packet_id: PacketId) -> Packet<'static> {
@@ -211,6 +211,7 @@ impl Hub {
         if is_publish(first) {
             let publish = decode_publish(version, Sender::Client, first, body);
             let publish = publish.map_err(malformed)?;
+            self.spend_on_properties(publish.properties);
             if self.adaptors.is_some()
                 && let Some(result) = self.consult_publish(now, key, &publish, packet)
             {
@@ -223,6 +224,7 @@ impl Hub {
         if is_subscribe(first) {
             let subscribe = decode_subscribe(version, first, body);
             let subscribe = subscribe.map_err(malformed)?;
+            self.spend_on_properties(subscribe.properties);
             if self.adaptors.is_some()
                 && let Some(result) = self.consult_subscribe(now, key, &subscribe, packet)
             {
@@ -231,7 +233,15 @@ impl Hub {
             return self.on_subscribe(now, key, &subscribe);
         }
         let packet = decode(version, Sender::Client, first, body).map_err(malformed)?;
+        self.turn.spend_each(body.len() / VISIT_BYTES, 1);
         self.on_packet(now, key, &packet)
+    }
+
+    /// Properties are checked, searched and copied.
+    #[inline]
+    fn spend_on_properties(&mut self, properties: Properties<'_>) {
+        self.turn
+            .spend_each(properties.raw().len() / VISIT_BYTES, 1);
     }
 
     fn on_packet(

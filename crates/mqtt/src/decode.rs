@@ -184,8 +184,8 @@ fn properties<'a>(
         return Ok(Properties::EMPTY);
     }
     let raw = reader.take(len as usize)?;
-    validate(raw, place, from)?;
-    Ok(Properties::from_checked(raw))
+    let known = validate(raw, place, from)?;
+    Ok(Properties::from_checked(raw, known))
 }
 
 /// Properties that are left out together with their length when the packet ends before them.

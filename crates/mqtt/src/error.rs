@@ -90,6 +90,8 @@ decode_error_kinds! {
     TopicEmpty: ProtocolError, "MQTT-4.7.3-1", "a topic name is empty";
     /// SUBSCRIBE without a filter.
     SubscribeEmpty: ProtocolError, "MQTT-3.8.3-2", "SUBSCRIBE has no topic filter";
+    /// More filters than a list may have.
+    FiltersTooMany: QuotaExceeded, "MQTT5 4.13", "the packet has more than 131,072 topic filters";
     /// UNSUBSCRIBE without a filter.
     UnsubscribeEmpty: ProtocolError, "MQTT-3.10.3-2", "UNSUBSCRIBE has no topic filter";
     /// SUBACK, or a 5.0 UNSUBACK, without a reason code.
@@ -111,6 +113,8 @@ decode_error_kinds! {
     PropertyNotAllowed: MalformedPacket, "MQTT5 2.2.2.2", "the property is not one for this packet";
     /// Twice what may stand once.
     PropertyDuplicate: ProtocolError, "MQTT5 2.2.2.2", "a property stands more than once";
+    /// More properties than a client's packet may have.
+    PropertiesTooMany: QuotaExceeded, "MQTT5 4.13", "the packet has more than 4,096 properties";
     /// A value that the property cannot have, such as a boolean of 2 or a limit of 0.
     PropertyValue: ProtocolError, "MQTT5 2.2.2.2", "a property has a value that is not allowed";
     /// Topic alias 0.

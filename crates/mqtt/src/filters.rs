@@ -59,6 +59,9 @@ impl SubscribeOptions {
     }
 }
 
+/// So many filters one packet may have: what it takes to check a list has to be bounded.
+pub const FILTERS_MAX: usize = 131_072;
+
 /// Reads a filter: any string but the empty one [MQTT-4.7.3-1]. Whether wildcards stand where they
 /// may is for the server to judge, which answers each filter of a SUBSCRIBE by itself.
 fn read_filter<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
@@ -67,6 +70,13 @@ fn read_filter<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
         return Err(DecodeErrorKind::FilterEmpty.into());
     }
     Ok(filter)
+}
+
+/// One more filter of a list that may have so many more.
+#[inline]
+fn count_down(left: usize) -> Result<usize, DecodeError> {
+    let left = left.checked_sub(1);
+    left.ok_or_else(|| DecodeErrorKind::FiltersTooMany.into())
 }
 
 #[inline]
@@ -91,7 +101,9 @@ impl<'a> SubscribeFilters<'a> {
         }
         let mut reader = Reader::new(raw);
         let first = read_subscription(version, &mut reader)?.filter;
+        let mut left = FILTERS_MAX - 1;
         while !reader.is_empty() {
+            left = count_down(left)?;
             read_subscription(version, &mut reader)?;
         }
         Ok(Self {
@@ -135,7 +147,9 @@ impl<'a> UnsubscribeFilters<'a> {
             return Err(DecodeErrorKind::UnsubscribeEmpty.into());
         }
         let mut reader = Reader::new(raw);
+        let mut left = FILTERS_MAX;
         while !reader.is_empty() {
+            left = count_down(left)?;
             read_filter(&mut reader)?;
         }
         Ok(Self { raw })

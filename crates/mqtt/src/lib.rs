@@ -33,7 +33,8 @@ pub use decode::{Sender, connect_version, decode, decode_publish, decode_subscri
 pub use encode::{EncodeError, encode};
 pub use error::{DecodeError, DecodeErrorKind};
 pub use filters::{
-    SubscribeFilterBuf, SubscribeFiltersIter, UnsubscribeFilterBuf, UnsubscribeFiltersIter,
+    FILTERS_MAX, SubscribeFilterBuf, SubscribeFiltersIter, UnsubscribeFilterBuf,
+    UnsubscribeFiltersIter,
 };
 pub use frame::{Frame, frame, frame_header};
 pub use packet::{
@@ -44,6 +45,7 @@ pub use properties::{Properties, PropertiesIter, PropertyBuf};
 pub use property::Property;
 pub use publish::{EncodedPublish, PublishParts, append_publish, first_byte, forwardable};
 pub use reason::ReasonCode;
+pub use rules::PROPERTIES_MAX;
 pub use types::{PacketId, QoS, RetainHandling, SubscribeOptions, Version};
 
 /// The largest value of a Variable Byte Integer, hence of a packet's Remaining Length: 256 MiB − 1

@@ -10,12 +10,13 @@ use core::fmt;
 /// The properties of a 5.0 packet, still in their bytes: always empty in 3.x.
 ///
 /// Holds bytes that a decoder or a [`PropertyBuf`] has checked, without the property length in
-/// front. A finder walks the bytes, which is a handful of steps for usual packets and none when
-/// there are no properties.
+/// front. A finder walks the bytes up to its property, and takes no step where that is not there.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Properties<'a> {
     /// Well-formed: every identifier is defined and every value complete.
     raw: &'a [u8],
+    /// A bit for each identifier that is there: what is not there is not looked for.
+    known: u64,
 }
 
 macro_rules! finders {
@@ -93,12 +94,12 @@ finders! {
 
 impl<'a> Properties<'a> {
     /// No properties.
-    pub const EMPTY: Self = Self { raw: &[] };
+    pub const EMPTY: Self = Self { raw: &[], known: 0 };
 
-    /// Wraps bytes that have been checked.
+    /// Wraps bytes that have been checked, with a bit for each identifier that is there.
     #[inline]
-    pub(crate) const fn from_checked(raw: &'a [u8]) -> Self {
-        Self { raw }
+    pub(crate) const fn from_checked(raw: &'a [u8], known: u64) -> Self {
+        Self { raw, known }
     }
 
     /// The bytes, without the property length.
@@ -143,7 +144,8 @@ impl<'a> Properties<'a> {
     /// Finds the first property with this identifier. Only its own value is parsed.
     #[inline]
     fn find(self, id: u8) -> Option<Property<'a>> {
-        if self.raw.is_empty() {
+        // No identifier is above 63.
+        if self.known & (1 << (id & 63)) == 0 {
             return None;
         }
         let found = RawIter::new(self.raw).find(|raw| raw.id == id)?;
@@ -229,13 +231,18 @@ impl<'a> Iterator for RawIter<'a> {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct PropertyBuf {
     raw: Vec<u8>,
+    /// A bit for each identifier that is there.
+    known: u64,
 }
 
 impl PropertyBuf {
     /// No properties yet; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { raw: Vec::new() }
+        Self {
+            raw: Vec::new(),
+            known: 0,
+        }
     }
 
     /// Adds a property at the end.
@@ -258,6 +265,8 @@ impl PropertyBuf {
         let written = property.write(&mut self.raw);
         if written.is_err() {
             self.raw.truncate(before);
+        } else if let Some(id) = self.raw.get(before) {
+            self.known |= 1 << (id & 63);
         }
         written
     }
@@ -265,17 +274,19 @@ impl PropertyBuf {
     /// Adds properties that are already encoded.
     pub fn extend(&mut self, properties: Properties<'_>) {
         self.raw.put(properties.raw());
+        self.known |= properties.known;
     }
 
     /// The properties for a packet.
     #[must_use]
     pub fn as_properties(&self) -> Properties<'_> {
-        Properties::from_checked(&self.raw)
+        Properties::from_checked(&self.raw, self.known)
     }
 
     /// Removes all, keeping the memory.
     pub fn clear(&mut self) {
         self.raw.clear();
+        self.known = 0;
     }
 
     /// Whether there are none.

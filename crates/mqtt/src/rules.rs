@@ -120,11 +120,16 @@ impl Place {
     }
 }
 
-/// Checks a packet's properties: identifiers, places, repetitions, types and ranges.
-pub(crate) fn validate(raw: &[u8], place: Place, from: Sender) -> Result<(), DecodeError> {
+/// So many properties a packet of a client may have: what it takes to check and to search them has
+/// to be bounded.
+pub const PROPERTIES_MAX: usize = 4_096;
+
+/// Checks a packet's properties: number, identifiers, places, repetitions, types and ranges. Returns
+/// a bit for each identifier that is there.
+pub(crate) fn validate(raw: &[u8], place: Place, from: Sender) -> Result<u64, DecodeError> {
     let allowed = place.allowed();
     let repeatable = place.repeatable();
-    let mut seen = 0u64;
+    let (mut seen, mut count) = (0u64, 0_usize);
     let mut reader = Reader::new(raw);
     while !reader.is_empty() {
         let id = reader.varint()?;
@@ -132,6 +137,10 @@ pub(crate) fn validate(raw: &[u8], place: Place, from: Sender) -> Result<(), Dec
             .ok()
             .and_then(|id| Some((id, shape(id)?)))
             .ok_or(DecodeErrorKind::PropertyUnknown)?;
+        count += 1;
+        if count > PROPERTIES_MAX && from == Sender::Client {
+            return Err(DecodeErrorKind::PropertiesTooMany.into());
+        }
         let bit = 1u64 << id;
         if allowed & bit == 0 {
             return Err(DecodeErrorKind::PropertyNotAllowed.into());
@@ -150,7 +159,7 @@ pub(crate) fn validate(raw: &[u8], place: Place, from: Sender) -> Result<(), Dec
     if data_alone && place == Place::Connect {
         return Err(DecodeErrorKind::AuthMethodMissing.into());
     }
-    Ok(())
+    Ok(seen)
 }
 
 /// Checks what the data type leaves open.

@@ -3,8 +3,9 @@
 use crate::support::{hex, id};
 use std::collections::HashSet;
 use stentor_mqtt::{
-    Connect, DecodeError, DecodeErrorKind, EncodeError, Packet, PacketId, Properties, Publish, QoS,
-    ReasonCode, Version, encode, frame,
+    Connect, DecodeError, DecodeErrorKind, EncodeError, FILTERS_MAX, PROPERTIES_MAX, Packet,
+    PacketId, Properties, Property, PropertyBuf, Publish, QoS, ReasonCode, Sender, Version, decode,
+    encode, frame,
 };
 
 fn publish<'a>(topic: &'a str, payload: &'a [u8]) -> Packet<'a> {
@@ -125,6 +126,67 @@ fn every_error_explains_itself() {
         kind: DecodeErrorKind::Nul,
     };
     assert_eq!(error.to_string(), "a string contains U+0000 [MQTT-1.5.4-2]");
+}
+
+/// A client's packet has a bounded number of properties and of filters; a server's may say more.
+#[test]
+fn lists_are_bounded() {
+    let publish = |count: usize| {
+        let mut properties = PropertyBuf::new();
+        for _ in 0..count {
+            properties.push(Property::UserProperty(("", "")));
+        }
+        let mut out = Vec::new();
+        let packet = Packet::Publish(Publish {
+            dup: false,
+            qos: QoS::AtMostOnce,
+            retain: false,
+            topic: "t",
+            packet_id: None,
+            properties: properties.as_properties(),
+            payload: b"",
+        });
+        encode(Version::V5, &packet, &mut out).unwrap();
+        out
+    };
+    let read = |packet: &[u8], from| {
+        let frame = frame(packet, u32::MAX).unwrap().unwrap();
+        let body = &packet[frame.header_len..];
+        decode(Version::V5, from, frame.first, body).map(|_| ())
+    };
+    assert_eq!(read(&publish(PROPERTIES_MAX), Sender::Client), Ok(()));
+    let error = read(&publish(PROPERTIES_MAX + 1), Sender::Client).unwrap_err();
+    assert_eq!(error.reason(), ReasonCode::QuotaExceeded);
+    assert!(error.to_string().contains("4,096"), "{error}");
+    assert_eq!(read(&publish(PROPERTIES_MAX + 1), Sender::Server), Ok(()));
+    for (first, filter) in [(0x82, &b"\0\x01f\0"[..]), (0xA2, b"\0\x01f")] {
+        let list = |count: usize| [b"\0\x01\0", filter.repeat(count).as_slice()].concat();
+        let read = |count| decode(Version::V5, Sender::Client, first, &list(count)).map(|_| ());
+        assert_eq!(read(FILTERS_MAX), Ok(()));
+        let error = read(FILTERS_MAX + 1).unwrap_err();
+        assert_eq!(error.reason(), ReasonCode::QuotaExceeded);
+        assert!(error.to_string().contains("131,072"), "{error}");
+    }
+}
+
+/// Each property is found wherever it stands, and no other.
+#[test]
+fn a_finder_finds_what_is_there() {
+    let mut properties = PropertyBuf::new();
+    properties.push(Property::UserProperty(("a", "b")));
+    assert_eq!(properties.as_properties().message_expiry(), None);
+    properties.push(Property::MessageExpiryInterval(7));
+    let mut other = PropertyBuf::new();
+    other.push(Property::TopicAlias(3));
+    other.extend(properties.as_properties());
+    let found = other.as_properties();
+    assert_eq!(
+        (found.message_expiry(), found.topic_alias()),
+        (Some(7), Some(3))
+    );
+    assert_eq!(found.content_type(), None);
+    other.clear();
+    assert_eq!(other.as_properties().topic_alias(), None);
 }
 
 /// [MQTT-2.2.1-3]
