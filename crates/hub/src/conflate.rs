@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 use stentor_mqtt::{Properties, QoS};
-use stentor_session::{Conflation, Delivery, Lane, Offered, Tick};
+use stentor_session::{Conflation, Delivery, Lane, Offered, PLACES_AT_ONCE, Tick};
 use stentor_topic::{FilterId, levels, matches_levels, split_levels};
 
 use crate::charge::Charge;
@@ -55,6 +55,13 @@ const TOPICS_SHARE: usize = 2;
 
 /// What it costs to look at a session, or to send a message that was held back, in visits.
 const RELEASE_VISITS: u32 = 8;
+
+/// What a session is sent of that in a turn that is spent: many may be there in one turn.
+const RELEASE_VISITS_MIN: u32 = 64;
+
+/// A message to a session that is paced takes as long as so many others: its topic is looked up in
+/// a tree of names.
+const HELD_HANDED: usize = 32;
 
 /// What one session holds back, and how often it wants to be sent what.
 #[derive(Debug)]
@@ -149,9 +156,14 @@ impl Conflating {
 
     /// Has the hub look at this session when something may go.
     fn arm(&mut self, outbox: &mut Outbox, key: SessionKey) {
-        if let Some(at) = self.queue.next_deadline()
-            && at < self.armed
-        {
+        if let Some(at) = self.queue.next_deadline() {
+            self.arm_at(outbox, key, at);
+        }
+    }
+
+    /// Has the hub look at this session at this time, or before.
+    fn arm_at(&mut self, outbox: &mut Outbox, key: SessionKey, at: Tick) {
+        if at < self.armed {
             self.armed = at;
             outbox.paces.push(Reverse((at, key)));
         }
@@ -204,6 +216,9 @@ pub(crate) fn hold_back(
     let known = session.conflating();
     let asked = known.map_or(Duration::ZERO, |c| c.interval(topic, terms.matched));
     let interval = shape.interval.max(asked);
+    if known.is_some() {
+        till.turn.hand_over(HELD_HANDED);
+    }
     let is_away = session.live().is_none();
     if terms.share != 0 || (is_away && terms.qos == QoS::AtMostOnce) {
         return None;
@@ -429,10 +444,14 @@ impl Session {
 }
 
 impl Hub {
-    /// Sends what was held back for a session, as far as it keeps up now and the rates allow.
+    /// Sends what was held back for a session, as far as it keeps up now, and the rates and the
+    /// turn allow. The rest goes on in a later turn.
     pub(crate) fn release(&mut self, now: Tick, key: SessionKey) {
         let mut lanes = [Lane::Windowed, Lane::Free].into_iter().cycle();
+        let before = self.turn.spent();
         loop {
+            let is_enough =
+                self.turn.left() == 0 && self.turn.spent() - before >= RELEASE_VISITS_MIN;
             let Some(session) = self.sessions.get_mut(key) else {
                 return;
             };
@@ -440,39 +459,42 @@ impl Hub {
                 return;
             }
             let queue_bytes_max = session.queue_bytes_max(&self.settings);
-            let (free, windowed) = (
-                keeps_up(session, QoS::AtMostOnce, queue_bytes_max),
-                keeps_up(session, QoS::AtLeastOnce, queue_bytes_max),
-            );
+            let keeps = [QoS::AtMostOnce, QoS::AtLeastOnce];
+            let keeps = keeps.map(|qos| keeps_up(session, qos, queue_bytes_max));
             let Some(held) = session.conflating_mut() else {
                 return;
             };
-            held.queue.wake(now);
+            if is_enough {
+                return held.arm_at(&mut self.outbox, key, now);
+            }
+            let woken = held.queue.wake(now, PLACES_AT_ONCE);
+            self.turn.spend_each(woken, RELEASE_VISITS);
             // The lists take turns, so that neither starves.
-            let may = |lane: &Lane| match lane {
-                Lane::Free => free,
-                Lane::Windowed => windowed,
-            };
-            let mut turns = [lanes.next(), lanes.next()].into_iter().flatten();
-            let next = turns.find_map(|lane| {
-                let popped =
-                    may(&lane).then(|| held.queue.pop(now, lane, queue_bytes_max / TOPICS_SHARE));
-                popped.flatten()
-            });
+            let may = |lane: Lane| keeps[lane as usize] && held.queue.is_ready(lane);
+            let turns = [lanes.next(), lanes.next()].into_iter().flatten();
+            let next = turns.into_iter().find(|lane| may(*lane));
             lanes.next();
-            let Some(delivery) = next else {
+            let Some(lane) = next else {
+                if held.queue.next_deadline().is_some_and(|at| at <= now) {
+                    continue;
+                }
                 held.arm(&mut self.outbox, key);
                 if held.is_unused() {
                     *session.conflating_mut() = None;
                 }
                 return;
             };
-            self.send_held(now, key, &delivery);
+            let taken = held.queue.taken()[lane as usize];
+            let next = held.queue.pop(now, lane, queue_bytes_max / TOPICS_SHARE);
+            let looked = held.queue.taken()[lane as usize] - taken;
+            self.turn.spend_each(looked as usize, RELEASE_VISITS);
+            if let Some(delivery) = next {
+                self.send_held(now, key, &delivery);
+            }
         }
     }
 
     fn send_held(&mut self, now: Tick, key: SessionKey, delivery: &Delivery) {
-        self.turn.spend(RELEASE_VISITS);
         let message = &delivery.message;
         if message.is_expired(now) {
             self.stats.publishes_dropped += 1;

@@ -129,7 +129,7 @@ pub(crate) struct Till<'a> {
     stats: &'a mut Stats,
     losses: &'a mut Losses,
     traffic: &'a mut Traffic,
-    turn: &'a mut Turn,
+    pub(crate) turn: &'a mut Turn,
     /// What the client may be charged with for what waits or is in flight, in bytes.
     pub(crate) queue_bytes_max: usize,
     /// Whether who hands it over sees to it that little waits: the bounds do not hold then. A

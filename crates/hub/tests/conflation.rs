@@ -11,6 +11,7 @@ use std::time::Duration;
 use stentor_hub::{LossCause, Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{Packet, Properties, Publish, QoS, Sender, Version, decode, encode, frame};
 use stentor_session::{CloseReason, Limit, Tick};
+use world::PING;
 use world::{ConnectOptions, Random, World, clean};
 
 const LEVELS: [QoS; 3] = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce];
@@ -634,4 +635,59 @@ fn run(seed: u64) {
 #[test]
 fn whatever_happens_the_newest_arrives_and_nothing_older_follows() {
     world::run_seeds(60, run);
+}
+
+/// The pace of very many topics ends at the same time: they go on over many turns, and nothing is
+/// lost. A bystander is served in between.
+#[test]
+fn paces_that_end_together_leave_turns_to_others() {
+    const TOPICS: usize = 10_000;
+    // What a turn may do, and a little for each session when it has done that.
+    const VISITS_MAX: u32 = 4_096 + 4 * 400;
+    let mut w = World::with_settings(1, Settings::default());
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let p = w.connect(Version::V5, "p", &clean());
+    let sessions: Vec<_> = (0..4)
+        .map(|number| w.connect(Version::V5, &format!("s{number}"), &clean()))
+        .collect();
+    for &s in &sessions {
+        let pairs = [("max-rate", "0.2")];
+        assert_eq!(subscribe(&mut w, s, "m/#", QoS::AtMostOnce, &pairs), 0);
+    }
+    for value in ["old", "new"] {
+        for topic in 0..TOPICS {
+            w.publish(p, &format!("m/{topic}"), value, QoS::AtMostOnce, false);
+        }
+    }
+    let take = |w: &mut World| -> Vec<Vec<String>> {
+        sessions.iter().map(|s| w.take_payloads(*s)).collect()
+    };
+    for payloads in take(&mut w) {
+        assert_eq!(payloads.len(), TOPICS);
+    }
+    w.paused = true;
+    w.now = w.now.after(Duration::from_secs(6));
+    let (mut got, mut all) = ([0; 4], true);
+    let (mut visits, mut turns) = (0, 0);
+    while w.hubs[0].next_deadline().is_some_and(|at| at <= w.now) {
+        w.advance();
+        w.send_without_settling(bystander, &PING);
+        w.flush(0);
+        assert!(w.take_packet(bystander, 0xD0).is_some(), "turn {turns}");
+        // What a flush makes room for belongs to the turn.
+        let those = w.hubs[0].turn_visits();
+        assert!(those <= VISITS_MAX, "{those} visits in turn {turns}");
+        (visits, turns) = (visits + u64::from(those), turns + 1);
+        for (count, s) in got.iter_mut().zip(&sessions) {
+            let payloads = w.take_payloads(*s);
+            *count += payloads.len();
+            all &= payloads.iter().all(|payload| payload == "new");
+        }
+        assert!(turns < 10_000, "it comes to an end");
+    }
+    assert_eq!(got, [TOPICS; 4]);
+    assert!(all, "each is the newest of its topic");
+    // A look and a message for each topic.
+    assert!(visits >= (8 + 8) * 4 * TOPICS as u64, "{visits}");
+    assert!(turns > 50, "{turns} turns");
 }

@@ -20,6 +20,9 @@ const TOPIC_COST: usize =
 const WAITING_COST: usize =
     size_of::<Waiting>() + 2 * size_of::<usize>() + 2 * size_of::<Rc<str>>();
 
+/// Places of a list that [`Conflation::pop`] looks at: whose topics went another way, they are empty.
+pub const PLACES_AT_ONCE: usize = 32;
+
 /// Messages that one client does not get yet: because it does not read fast enough, or because
 /// their topic goes to it at most so often. Of each topic only the newest waits; it takes the
 /// place of the one before, so that topics take turns however often they change.
@@ -201,12 +204,15 @@ impl Conflation {
         self.later.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Has the messages go whose time has come.
-    pub fn wake(&mut self, now: Tick) {
-        while self.next_deadline().is_some_and(|at| at <= now) {
-            let Some(Reverse((_, topic))) = self.later.pop() else {
-                return;
-            };
+    /// Has messages go whose time has come. Looks at so many topics at most, and returns at how
+    /// many it looked: while [`Conflation::next_deadline`] is over, there are more.
+    pub fn wake(&mut self, now: Tick, at_most: usize) -> usize {
+        let mut looked = 0;
+        while looked < at_most
+            && self.next_deadline().is_some_and(|at| at <= now)
+            && let Some(Reverse((_, topic))) = self.later.pop()
+        {
+            looked += 1;
             if let Some(held) = self.topics.get_mut(&topic) {
                 if held.next > now {
                     // Another message has gone since this was noted.
@@ -221,12 +227,15 @@ impl Conflation {
             }
             self.close(&topic);
         }
+        looked
     }
 
     /// Takes out the message whose turn it is in one of the lists: it goes now. Its pace is
-    /// remembered as by [`Conflation::passed`].
+    /// remembered as by [`Conflation::passed`]. Looks at [`PLACES_AT_ONCE`] places at most: after
+    /// `None`, there is another message if [`Conflation::is_ready`] says so.
     pub fn pop(&mut self, now: Tick, lane: Lane, topic_bytes_max: usize) -> Option<Delivery> {
-        while let Some(topic) = self.ready[lane as usize].pop_front() {
+        for _ in 0..PLACES_AT_ONCE {
+            let topic = self.ready[lane as usize].pop_front()?;
             self.taken[lane as usize] += 1;
             let Some(held) = self.topics.get_mut(&topic) else {
                 continue;

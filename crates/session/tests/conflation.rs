@@ -92,7 +92,7 @@ fn number(delivery: &Delivery) -> u64 {
 
 /// Takes everything out that may go now, and compares.
 fn drain(now: Tick, queue: &mut Conflation, model: &mut Model, at_most: u64) {
-    queue.wake(now);
+    queue.wake(now, usize::MAX);
     for turn in 0..at_most {
         let lane = LANES[(turn % 2) as usize];
         let Some(delivery) = queue.pop(now, lane, usize::MAX) else {
@@ -167,7 +167,7 @@ fn run(seed: u64) {
         drain(now, &mut queue, &mut model, 4 * TOPICS);
         now = queue.next_deadline().map_or(now, |at| at.max(now));
     }
-    queue.wake(now.after(Duration::from_secs(1)));
+    queue.wake(now.after(Duration::from_secs(1)), usize::MAX);
     assert_eq!(model.waits, BTreeMap::new());
     assert!(queue.is_empty());
     while LANES
@@ -233,13 +233,13 @@ fn topics_that_have_passed_are_bounded_by_bytes() {
     }
     let held = queue.bytes();
     assert!(held > 1_000_000);
-    queue.wake(now.after(interval));
+    queue.wake(now.after(interval), usize::MAX);
     while queue
         .pop(now.after(interval), Lane::Free, BYTES_MAX)
         .is_some()
     {}
     assert!(queue.bytes() <= BYTES_MAX, "{}", queue.bytes());
-    queue.wake(now.after(3 * interval));
+    queue.wake(now.after(3 * interval), usize::MAX);
     while queue.pop(now.after(3 * interval), Lane::Free, 0).is_some() {}
     assert!(queue.is_unused() && queue.bytes() == 0, "{queue:?}");
 }
