@@ -20,6 +20,9 @@ pub(crate) const TURN_VISITS: u32 = 4_096;
 /// This many bytes that are copied or compared count as one visit.
 pub(crate) const VISIT_BYTES: usize = 64;
 
+/// So many bytes of new memory take as long as one piece of work.
+const GROWTH_BYTES: u32 = 128;
+
 /// What work that goes on from an earlier turn does at least, so that it always gets on.
 pub(crate) const SLICE_VISITS_MIN: u32 = 256;
 
@@ -90,6 +93,8 @@ pub(crate) struct Turn {
     packets_at_once: u32,
     /// The client whose packets or jobs took the largest part, and how large that was.
     heaviest: Option<(SessionKey, u32)>,
+    /// By how much the memory of connections has grown, in units of [`GROWTH_BYTES`].
+    grown: u32,
     /// Packets that had been received, and messages that had been delivered, when it began.
     packets_before: u64,
     deliveries_before: u64,
@@ -116,6 +121,7 @@ impl Default for Turn {
             handed: 0,
             packets_at_once: OWN_PACKETS,
             heaviest: None,
+            grown: 0,
             packets_before: 0,
             deliveries_before: 0,
         }
@@ -128,6 +134,7 @@ impl Turn {
         self.spent = 0;
         self.handed = 0;
         self.heaviest = None;
+        self.grown = 0;
     }
 
     /// Counts work.
@@ -332,7 +339,14 @@ impl Hub {
     #[must_use]
     pub const fn turn_work(&self) -> u64 {
         let packets = self.stats.packets_received - self.turn.packets_before;
-        packets + (self.turn.spent as u64) + (self.turn.handed as u64)
+        packets + (self.turn.spent as u64) + (self.turn.handed as u64) + (self.turn.grown as u64)
+    }
+
+    /// A connection holds so many bytes more of what was not applied yet. New memory takes the
+    /// system some time: it counts in [`Hub::turn_work`], and nobody is charged for it.
+    #[inline]
+    pub const fn count_growth(&mut self, bytes: u32) {
+        self.turn.grown = self.turn.grown.saturating_add(bytes / GROWTH_BYTES);
     }
 
     /// Whether a connection has handed its messages to enough subscribers for one turn.

@@ -31,6 +31,7 @@ impl Shard {
             let before = std::mem::replace(&mut link.weighed, now);
             self.figures.links += u64::from(now);
             self.figures.links -= u64::from(before);
+            self.hub.count_growth(now.saturating_sub(before));
         }
     }
 
