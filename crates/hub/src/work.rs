@@ -20,7 +20,7 @@ pub(crate) const TURN_VISITS: u32 = 4_096;
 /// This many bytes that are copied or compared count as one visit.
 pub(crate) const VISIT_BYTES: usize = 64;
 
-/// So many bytes of new memory take as long as one piece of work.
+/// The bytes of new memory that take as long as one piece of work.
 const GROWTH_BYTES: u32 = 128;
 
 /// What work that goes on from an earlier turn does at least, so that it always gets on.
@@ -342,7 +342,7 @@ impl Hub {
         packets + (self.turn.spent as u64) + (self.turn.handed as u64) + (self.turn.grown as u64)
     }
 
-    /// A connection holds so many bytes more of what was not applied yet. New memory takes the
+    /// A connection holds more bytes than before that were not applied yet. New memory takes the
     /// system some time: it counts in [`Hub::turn_work`], and nobody is charged for it.
     #[inline]
     pub const fn count_growth(&mut self, bytes: u32) {

@@ -59,7 +59,7 @@ impl SubscribeOptions {
     }
 }
 
-/// So many filters one packet may have: what it takes to check a list has to be bounded.
+/// The most filters of one packet, because the time to check a list has to be bounded.
 pub const FILTERS_MAX: usize = 131_072;
 
 /// Reads a filter: any string but the empty one [MQTT-4.7.3-1]. Whether wildcards stand where they
@@ -72,7 +72,7 @@ fn read_filter<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
     Ok(filter)
 }
 
-/// One more filter of a list that may have so many more.
+/// Takes one filter off the number that a list may still have.
 #[inline]
 fn count_down(left: usize) -> Result<usize, DecodeError> {
     let left = left.checked_sub(1);

@@ -15,7 +15,7 @@ use core::fmt;
 pub struct Properties<'a> {
     /// Well-formed: every identifier is defined and every value complete.
     raw: &'a [u8],
-    /// A bit for each identifier that is there: what is not there is not looked for.
+    /// A bit for each identifier that occurs: a finder looks for no other.
     known: u64,
 }
 

@@ -120,12 +120,12 @@ impl Place {
     }
 }
 
-/// So many properties a packet of a client may have: what it takes to check and to search them has
-/// to be bounded.
+/// The most properties of a client's packet, because the time to check and to search them has to be
+/// bounded.
 pub const PROPERTIES_MAX: usize = 4_096;
 
-/// Checks a packet's properties: number, identifiers, places, repetitions, types and ranges. Returns
-/// a bit for each identifier that is there.
+/// Checks a packet's properties: number, identifiers, places, repetitions, types and ranges.
+/// Returns a bit for each identifier that occurs.
 pub(crate) fn validate(raw: &[u8], place: Place, from: Sender) -> Result<u64, DecodeError> {
     let allowed = place.allowed();
     let repeatable = place.repeatable();

@@ -20,7 +20,8 @@ const TOPIC_COST: usize =
 const WAITING_COST: usize =
     size_of::<Waiting>() + 2 * size_of::<usize>() + 2 * size_of::<Rc<str>>();
 
-/// Places of a list that [`Conflation::pop`] looks at: whose topics went another way, they are empty.
+/// Places of a list that [`Conflation::pop`] looks at. A place is empty if the message of its topic
+/// went another way.
 pub const PLACES_AT_ONCE: usize = 32;
 
 /// Messages that one client does not get yet: because it does not read fast enough, or because
@@ -204,8 +205,8 @@ impl Conflation {
         self.later.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Has messages go whose time has come. Looks at so many topics at most, and returns at how
-    /// many it looked: while [`Conflation::next_deadline`] is over, there are more.
+    /// Has messages go whose time has come. Looks at up to `at_most` topics, and
+    /// returns at how many it looked: while [`Conflation::next_deadline`] is over, there are more.
     pub fn wake(&mut self, now: Tick, at_most: usize) -> usize {
         let mut looked = 0;
         while looked < at_most
