@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 use stentor_mqtt::{Properties, QoS};
-use stentor_session::{Conflation, Delivery, Lane, Offered, PLACES_AT_ONCE, Tick};
+use stentor_session::{Conflation, Delivery, Lane, Offered, Tick};
 use stentor_topic::{FilterId, levels, matches_levels, split_levels};
 
 use crate::charge::Charge;
@@ -53,11 +53,15 @@ pub(crate) const NO_RATE: &str =
 /// at once.
 const TOPICS_SHARE: usize = 2;
 
-/// What it costs to look at a session, or to send a message that was held back, in visits.
-const RELEASE_VISITS: u32 = 8;
+/// What it costs to look at a session or at a topic, or to send a message that was held back, in
+/// visits: names are compared that lie all over the memory.
+const RELEASE_VISITS: u32 = 48;
+
+/// Topics whose time is over that are looked at before one message is sent.
+const WOKEN_AT_ONCE: usize = 4;
 
 /// What a session is sent of that in a turn that is spent: many may be there in one turn.
-const RELEASE_VISITS_MIN: u32 = 64;
+const RELEASE_VISITS_MIN: u32 = 96;
 
 /// A message to a session that is paced takes as long as so many others: its topic is looked up in
 /// a tree of names.
@@ -467,7 +471,7 @@ impl Hub {
             if is_enough {
                 return held.arm_at(&mut self.outbox, key, now);
             }
-            let woken = held.queue.wake(now, PLACES_AT_ONCE);
+            let woken = held.queue.wake(now, WOKEN_AT_ONCE);
             self.turn.spend_each(woken, RELEASE_VISITS);
             // The lists take turns, so that neither starves.
             let may = |lane: Lane| keeps[lane as usize] && held.queue.is_ready(lane);

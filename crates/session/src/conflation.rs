@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::rc::Rc;
-use core::cmp::Reverse;
+use core::cmp::Ordering;
 use core::time::Duration;
 
 use stentor_mqtt::QoS;
@@ -14,7 +14,7 @@ use crate::outbound::Delivery;
 /// What a topic costs besides its name and its message, in bytes: its places here, for half of
 /// which there is room only, and the block of its name.
 const TOPIC_COST: usize =
-    2 * (size_of::<(Rc<str>, Held)>() + size_of::<(Tick, Rc<str>)>()) + 4 * size_of::<usize>();
+    2 * (size_of::<(Rc<str>, Held)>() + size_of::<Later>()) + 4 * size_of::<usize>();
 
 /// What a message costs here besides itself, in bytes: its block, and a place in a list.
 const WAITING_COST: usize =
@@ -22,7 +22,7 @@ const WAITING_COST: usize =
 
 /// Places of a list that [`Conflation::pop`] looks at. A place is empty if the message of its topic
 /// went another way.
-pub const PLACES_AT_ONCE: usize = 32;
+const PLACES_AT_ONCE: usize = 8;
 
 /// Messages that one client does not get yet: because it does not read fast enough, or because
 /// their topic goes to it at most so often. Of each topic only the newest waits; it takes the
@@ -39,7 +39,7 @@ pub struct Conflation {
     /// How many were taken from each of the two.
     taken: [u64; 2],
     /// When the next message of a topic may go; each topic stands here once at most.
-    later: BinaryHeap<Reverse<(Tick, Rc<str>)>>,
+    later: BinaryHeap<Later>,
     waiting: usize,
     /// What the messages cost that wait.
     waiting_bytes: usize,
@@ -58,6 +58,34 @@ struct Held {
     /// Whether it is in `later`.
     timed: bool,
 }
+
+/// A topic whose next message may go at a time. The earliest is the greatest: a heap gives it
+/// first. Names are not compared, because to read them takes far longer than the rest.
+#[derive(Debug)]
+struct Later {
+    at: Tick,
+    topic: Rc<str>,
+}
+
+impl Ord for Later {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.at.cmp(&self.at)
+    }
+}
+
+impl PartialOrd for Later {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Later {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Later {}
 
 #[derive(Debug)]
 struct Waiting {
@@ -202,7 +230,7 @@ impl Conflation {
     /// When a message that waits for its pace may go, or a pace is forgotten.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        self.later.peek().map(|Reverse((at, _))| *at)
+        self.later.peek().map(|later| later.at)
     }
 
     /// Has messages go whose time has come. Looks at up to `at_most` topics, and
@@ -211,13 +239,14 @@ impl Conflation {
         let mut looked = 0;
         while looked < at_most
             && self.next_deadline().is_some_and(|at| at <= now)
-            && let Some(Reverse((_, topic))) = self.later.pop()
+            && let Some(Later { topic, .. }) = self.later.pop()
         {
             looked += 1;
             if let Some(held) = self.topics.get_mut(&topic) {
                 if held.next > now {
                     // Another message has gone since this was noted.
-                    self.later.push(Reverse((held.next, topic)));
+                    let at = held.next;
+                    self.later.push(Later { at, topic });
                     continue;
                 }
                 held.timed = false;
@@ -232,7 +261,7 @@ impl Conflation {
     }
 
     /// Takes out the message whose turn it is in one of the lists: it goes now. Its pace is
-    /// remembered as by [`Conflation::passed`]. Looks at [`PLACES_AT_ONCE`] places at most: after
+    /// remembered as by [`Conflation::passed`]. Looks at up to 8 places: after
     /// `None`, there is another message if [`Conflation::is_ready`] says so.
     pub fn pop(&mut self, now: Tick, lane: Lane, topic_bytes_max: usize) -> Option<Delivery> {
         for _ in 0..PLACES_AT_ONCE {
@@ -340,7 +369,10 @@ impl Conflation {
             held.next = now.after(interval);
             if !held.timed {
                 held.timed = true;
-                self.later.push(Reverse((held.next, Rc::clone(topic))));
+                self.later.push(Later {
+                    at: held.next,
+                    topic: Rc::clone(topic),
+                });
             }
         }
     }
