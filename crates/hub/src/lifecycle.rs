@@ -1,5 +1,6 @@
 //! How connections and sessions end, and what happens then.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,11 +21,26 @@ use crate::publish::may_publish;
 use crate::rights::Identity;
 use crate::sessions::{Away, Extras, Left, Link, Session};
 use crate::stats::{LossCause, ZoneTraffic};
-use crate::work::{CLOSE_VISITS, DROP_VISITS, FILTER_VISITS, OWN_HANDED, TIMER_VISITS};
+use crate::work::{CLOSE_VISITS, DROP_VISITS, FILTER_VISITS, OWN_HANDED, TIMER_VISITS, Turn};
 
 /// Sessions of one client id: one for each user who has come with it. Looking for one walks over
 /// them all, and guests get a new name each time.
 const NAMESAKES_MAX: usize = 16;
+
+/// What is held back for a session whose connection is gone: messages at QoS 0 are dropped. Where
+/// the session ends as well, everything is dropped with its queue, over many turns.
+fn held_while_away(
+    turn: &mut Turn,
+    ends: bool,
+    held: Option<Box<Conflating>>,
+) -> Option<Box<Conflating>> {
+    let held = held?;
+    if ends {
+        return Some(held);
+    }
+    turn.spend_each(held.pieces(), DROP_VISITS);
+    held.disconnected()
+}
 
 impl Hub {
     /// The socket of a connection is gone. Does nothing if the hub has let that connection go
@@ -291,13 +307,12 @@ impl Hub {
         if let Some(snapshots) = &mut snapshots {
             snapshots.disconnected();
         }
-        let held_back = conflating.as_ref().map_or(0, |held| held.pieces());
-        self.turn.spend_each(held_back, DROP_VISITS);
+        let conflating = held_while_away(&mut self.turn, until <= now, conflating);
         session.link = Link::Away(Away {
             until,
             will_at,
             snapshots,
-            conflating: conflating.and_then(Conflating::disconnected),
+            conflating,
             left: Left::of(rooms, extras.tally),
         });
         if let Some(output) = output {
