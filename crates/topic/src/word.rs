@@ -62,25 +62,25 @@ pub(crate) fn find(text: &[u8], byte: u8) -> usize {
     text.len()
 }
 
-/// Whether any of `bytes` occurs in `text`, without a branch per byte of it.
+/// Whether any of `bytes` occurs in `text`, without a branch per byte of it. No byte is 0xFF, which
+/// UTF-8 does not have.
 #[inline]
 pub(crate) fn contains_any<const N: usize>(text: &[u8], bytes: [u8; N]) -> bool {
-    let found = |word| {
-        bytes
-            .iter()
-            .fold(0, |found, &byte| found | find_byte(word, byte))
-            != 0
-    };
+    // The compiler compares all bytes of a block at once.
+    let is_one = |byte: u8| bytes.iter().fold(0, |is, one| is | u8::from(byte == *one));
+    let found = |block: &[u8; BLOCK]| block.iter().fold(0, |is, byte| is | is_one(*byte)) != 0;
     let (blocks, rest) = text.as_chunks();
-    if blocks
-        .iter()
-        .any(|block| found(u128::from_le_bytes(*block)))
-    {
+    if blocks.iter().any(found) {
         return true;
     }
-    // Filled up with bytes that UTF-8 does not have.
-    let filler = u128::MAX << (8 * rest.len());
-    !rest.is_empty() && found(rest_word(rest) | filler)
+    match text.last_chunk() {
+        // Some bytes are looked at twice.
+        Some(last) => !rest.is_empty() && found(last),
+        None => {
+            let filler = u128::MAX << (8 * rest.len());
+            found(&(rest_word(rest) | filler).to_le_bytes())
+        }
+    }
 }
 
 /// How far it is from the start of a level to the level that comes `levels` after it: one more than
