@@ -8,12 +8,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Group, User};
 
 use crate::log::Log;
+use crate::raw::eventually;
 use crate::server::free_port;
 use crate::{DEADLINE, process, tools};
 
@@ -106,11 +106,9 @@ impl Postfix {
             child,
             log,
         };
-        let end = Instant::now() + DEADLINE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < end, "Postfix does not listen");
-            std::thread::yield_now();
-        }
+        eventually("Postfix's listening", || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
         postfix
     }
 

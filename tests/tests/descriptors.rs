@@ -1,5 +1,6 @@
 //! File descriptors, as the kernel counts them for each thread.
 
+use stentor_tests::raw::holds_in_time;
 use stentor_tests::server::descriptors;
 use stentor_tests::{Plan, Raw, Server, Version};
 
@@ -45,20 +46,6 @@ fn flat(server: &Server, before: &[(String, usize)]) {
         flat,
         "descriptors were left open\nbefore: {before:?}\n after: {seen:?}"
     );
-}
-
-/// Whether something that nothing announces comes to hold.
-fn holds_in_time(mut holds: impl FnMut() -> bool) -> bool {
-    let end = std::time::Instant::now() + stentor_tests::DEADLINE;
-    loop {
-        if holds() {
-            return true;
-        }
-        if std::time::Instant::now() >= end {
-            return false;
-        }
-        std::thread::yield_now();
-    }
 }
 
 /// A connection takes one descriptor of one shard, and no other thread sees it.

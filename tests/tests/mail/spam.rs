@@ -3,9 +3,9 @@
 use std::fs;
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
+use stentor_tests::raw::eventually;
 use stentor_tests::server::{binary, free_port};
 use stentor_tests::{DEADLINE, Plan, process, tools};
 
@@ -40,12 +40,10 @@ impl Spamd {
             .spawn()
             .expect("spamd starts");
         let spamd = Self { child, port };
-        let end = Instant::now() + DEADLINE;
         // It reads thousands of rules first.
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < end, "spamd does not listen");
-            std::thread::yield_now();
-        }
+        eventually("spamd's listening", || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
         spamd
     }
 }

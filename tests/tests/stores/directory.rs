@@ -14,6 +14,7 @@ use stentor_auth::store::{
     Unavailable, Who,
 };
 use stentor_tests::DEADLINE;
+use stentor_tests::raw::eventually;
 use tokio::sync::Semaphore;
 
 use crate::suite::{run, user};
@@ -365,9 +366,9 @@ fn a_look_up_that_is_under_way_sees_what_was_changed() {
     let before = source.queries.load(Ordering::SeqCst);
     source.permits.forget_permits(usize::MAX >> 3);
     let answer = look_up(&directory, "ann");
-    while source.queries.load(Ordering::SeqCst) == before {
-        std::thread::yield_now();
-    }
+    eventually("the source's query", || {
+        source.queries.load(Ordering::SeqCst) > before
+    });
     order(Order::UserDisable { name: name() });
     source.permits.add_permits(100_000);
     let ann = wait(&answer).unwrap().expect("there is still such a user");

@@ -20,6 +20,17 @@ impl Random {
     }
 }
 
+/// Prints the seed of a random world when the test fails in it, wherever the panic comes from.
+struct SeedGuard(u64);
+
+impl Drop for SeedGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the seed was {0}: STENTOR_SEED={0} runs it alone", self.0);
+        }
+    }
+}
+
 /// Runs a random test with each seed up to `seeds`: with 2,000 under `STENTOR_SOAK`, and with the
 /// one of `STENTOR_SEED` alone.
 pub fn run_seeds(seeds: u64, run: impl Fn(u64)) {
@@ -29,10 +40,13 @@ pub fn run_seeds(seeds: u64, run: impl Fn(u64)) {
 /// Runs so many seeds, or so many others where there is time, or the one that is asked for.
 pub fn run_seeds_or(seeds: u64, soak_seeds: u64, run: impl Fn(u64)) {
     if let Ok(seed) = std::env::var("STENTOR_SEED") {
-        return run(seed.parse().expect("STENTOR_SEED is a number"));
+        let seed = seed.parse().expect("STENTOR_SEED is a number");
+        let _guard = SeedGuard(seed);
+        return run(seed);
     }
     let soak = std::env::var_os("STENTOR_SOAK").is_some();
     for seed in 1..=(if soak { soak_seeds } else { seeds }) {
+        let _guard = SeedGuard(seed);
         run(seed);
     }
 }
