@@ -42,7 +42,11 @@ fn just_reloaded(answer: &Value, now_secs: u64) -> String {
     }
     let since = format!("{done} since the {}", when(before, now_secs));
     if before["ok"] != true {
-        return format!("{since}, which failed: {}", plain(&before["reason"]));
+        return format!(
+            "{done}: the server runs with what the file says. The {} failed: {}",
+            when(before, now_secs),
+            plain(&before["reason"])
+        );
     }
     match phrases(before) {
         None => since,
@@ -450,15 +454,18 @@ mod tests {
     #[test]
     fn a_reload_that_does_nothing_tells_of_the_one_before() {
         assert_eq!(just_reloaded(&json!({}), 1_065), "nothing has changed");
+        let failed =
+            json!({ "at": 1_062, "cause": "SIGHUP", "ok": false, "reason": "no such key" });
+        assert_eq!(
+            just_reloaded(&json!({ "before": failed }), 1_065),
+            "nothing has changed: the server runs with what the file says. The last reload, 3s ago \
+             (SIGHUP) failed: no such key"
+        );
         for (result, told) in [
             (json!({ "ok": true, "changed": [] }), ""),
             (
                 json!({ "ok": true, "changed": ["adaptor"] }),
                 ", which found changed: adaptor",
-            ),
-            (
-                json!({ "ok": false, "reason": "no such key" }),
-                ", which failed: no such key",
             ),
         ] {
             let mut before = result;

@@ -111,6 +111,14 @@ fn reloads_and_the_end_are_noted_with_who_asked() {
     server.reconfigure("nonsense = 1\n");
     server.control(&["reload"]).refusal();
     last(&server, "config.reload", &[("outcome", json!("refused"))]);
+    // A file that is mended is told of, though it changes nothing.
+    server.reconfigure(&format!("{BASE}[log]\nlevel = \"debug\"\n"));
+    let told = server.control(&["reload"]).success();
+    assert!(
+        told.contains("the server runs with what the file says"),
+        "{told}"
+    );
+    last(&server, "config.reload", &[("changed", json!([]))]);
     server.reconfigure(BASE);
     server.signal(Signal::SIGHUP);
     server.wait_log(0, "(SIGHUP)");

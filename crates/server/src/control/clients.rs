@@ -128,7 +128,8 @@ pub(super) fn kick(backplane: &Backplane, request: &Request) -> Answer {
     let end_session = request.end_session;
     if entry.info.connection.is_none() && !end_session {
         let message = format!(
-            "{client_id:?} is not connected; `stentor clients kick --end-session` ends its session"
+            "{client_id:?} is not connected; `stentor clients kick {client_id:?} --end-session` \
+             ends its session"
         );
         return Err(Failure::new("not-connected", message));
     }

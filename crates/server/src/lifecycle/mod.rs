@@ -179,6 +179,7 @@ fn begin(
     announce::calls(&calls);
     let supervisor = Supervisor {
         reloader: Reloader {
+            was_refused: false,
             started: config.clone(),
             config,
             sources,

@@ -88,6 +88,8 @@ pub(super) struct Reloader {
     pub(super) intervals: Sender<Duration>,
     /// To the thread that looks at memory.
     pub(super) memory_limits: Sender<MemoryLimit>,
+    /// Whether the last reload was refused: the next one is noted, whatever it changes.
+    pub(super) was_refused: bool,
 }
 
 /// Everything that can fail, done before anything is changed.
@@ -159,7 +161,10 @@ impl Reloader {
                 .map(str::to_owned)
                 .collect(),
         };
-        self.note(who, &reloaded, &new);
+        let was_refused = std::mem::take(&mut self.was_refused);
+        if was_refused || !(reloaded.changed.is_empty() && reloaded.renewed.is_empty()) {
+            self.note(who, &reloaded, &new);
+        }
         self.config = new;
         Ok(reloaded)
     }
@@ -167,9 +172,6 @@ impl Reloader {
     /// Writes down what holds now, for some of it is about rights, as certificates and keys are,
     /// and the roles of users of the configuration who are not as before.
     fn note(&self, who: &Who, reloaded: &Reloaded, new: &Config) {
-        if reloaded.changed.is_empty() && reloaded.renewed.is_empty() {
-            return;
-        }
         let [before, now] = [&self.config, new].map(accounts::pinned);
         let mut users = Map::new();
         for user in before.iter().filter(|user| !now.contains(user)) {
@@ -188,7 +190,8 @@ impl Reloader {
     }
 
     /// Writes down that somebody wanted other settings and did not get them.
-    pub(super) fn note_failure(&self, who: &Who, reason: &str) {
+    pub(super) fn note_failure(&mut self, who: &Who, reason: &str) {
+        self.was_refused = true;
         let detail = json!({ "outcome": "refused", "reason": reason });
         self.directory
             .note(who, "config.reload", "configuration", detail);
