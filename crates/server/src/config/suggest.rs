@@ -18,12 +18,13 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Whether `longer` is `word` with another part behind an underscore.
+/// Whether `longer` is `word` with another part before or behind it, parted by an underscore.
 fn extends(word: &str, longer: &str) -> bool {
+    let is_before = |rest: &str| rest.starts_with('_');
+    let is_behind = |rest: &str| rest.ends_with('_');
     !word.is_empty()
-        && longer
-            .strip_prefix(word)
-            .is_some_and(|rest| rest.starts_with('_'))
+        && (longer.strip_prefix(word).is_some_and(is_before)
+            || longer.strip_suffix(word).is_some_and(is_behind))
 }
 
 /// The number of insertions, deletions, substitutions and swaps of neighbours between two words.
@@ -65,6 +66,7 @@ mod tests {
         assert_eq!(check("lgo"), Some("log"));
         assert_eq!(check("packet"), Some("packet_bytes"));
         assert_eq!(check("log_to_the_console"), Some("log"));
+        assert_eq!(check("allow_level"), Some("level"));
         assert_eq!(check("zzz"), None);
         assert_eq!(check(""), None);
         assert_eq!(check(&"x".repeat(100_000)), None);
