@@ -15,7 +15,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     let tree = Tree::read(root)?;
     fs::write(root.join(LISTING), refreshed(&tree))
         .map_err(|error| format!("write {LISTING}: {error}"))?;
-    // The server's own table of keys writes its documents; xtask itself stays quick to build.
+    // The server's own tables write their documents; xtask itself stays quick to build.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args([
@@ -31,9 +31,10 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
         .status()
         .map_err(|error| format!("run cargo: {error}"))?;
     if !status.success() {
-        return Err("the configuration documents were not written".to_owned());
+        return Err("the reference documents were not written".to_owned());
     }
     Ok(format!(
-        "gen: {LISTING}, docs/configuration.md, docs/stentor.sample.toml"
+        "gen: {LISTING}, docs/configuration.md, docs/stentor.sample.toml, \
+         docs/reference/sys-topics.md"
     ))
 }

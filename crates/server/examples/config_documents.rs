@@ -1,15 +1,19 @@
-//! Writes the documents that come from the table of configuration keys into a folder.
+//! Writes the documents that come from the server's tables into a folder: configuration keys,
+//! `$SYS` topics.
 //!
 //! `cargo xtask gen` runs it with the project's `docs` folder.
 
 use std::path::PathBuf;
 
 use stentor_server::config::{reference, sample};
+use stentor_server::sys_topics;
 
 fn main() -> std::io::Result<()> {
     let folder = std::env::args_os()
         .nth(1)
         .map_or_else(|| PathBuf::from("docs"), PathBuf::from);
     std::fs::write(folder.join("configuration.md"), reference())?;
-    std::fs::write(folder.join("stentor.sample.toml"), sample())
+    std::fs::write(folder.join("stentor.sample.toml"), sample())?;
+    std::fs::create_dir_all(folder.join("reference"))?;
+    std::fs::write(folder.join("reference/sys-topics.md"), sys_topics())
 }

@@ -46,3 +46,4 @@ pub use accounts::Accounts;
 pub use error::ServerError;
 pub use lifecycle::{block_signals, check, run, survive_long_files};
 pub use retained::{Access, OfflineError, OfflineStore, properties_json};
+pub use telemetry::sys_topics;

@@ -5,21 +5,53 @@ use std::time::Duration;
 use super::ShardReport;
 
 /// Minutes and the name of their average.
-const SPANS: [(f64, &str); 3] = [(1.0, "1min"), (5.0, "5min"), (15.0, "15min")];
+pub(super) const SPANS: [(f64, &str); 3] = [(1.0, "1min"), (5.0, "5min"), (15.0, "15min")];
 
-/// What is averaged: the topic's name and the counter.
-type Counter = (&'static str, fn(&ShardReport) -> u64);
+/// What is averaged: the topic's name, what is counted in words, and the counter.
+type Counter = (&'static str, &'static str, fn(&ShardReport) -> u64);
 
-const COUNTERS: [Counter; 9] = [
-    ("load/messages/received", |sum| sum.stats.packets_received),
-    ("load/messages/sent", |sum| sum.stats.packets_sent),
-    ("load/publish/received", |sum| sum.stats.publishes_received),
-    ("load/publish/sent", |sum| sum.stats.publishes_sent),
-    ("load/publish/dropped", |sum| sum.stats.publishes_dropped),
-    ("load/bytes/received", |sum| sum.bytes_received),
-    ("load/bytes/sent", |sum| sum.bytes_sent),
-    ("load/sockets", |sum| sum.stats.connects + sum.refused),
-    ("load/connections", |sum| sum.stats.connects),
+pub(super) const COUNTERS: [Counter; 9] = [
+    (
+        "load/messages/received",
+        "MQTT packets received, of any type",
+        |sum| sum.stats.packets_received,
+    ),
+    (
+        "load/messages/sent",
+        "MQTT packets queued for clients, of any type",
+        |sum| sum.stats.packets_sent,
+    ),
+    ("load/publish/received", "PUBLISH packets received", |sum| {
+        sum.stats.publishes_received
+    }),
+    (
+        "load/publish/sent",
+        "PUBLISH packets queued for clients",
+        |sum| sum.stats.publishes_sent,
+    ),
+    (
+        "load/publish/dropped",
+        "messages that clients lost",
+        |sum| sum.stats.publishes_dropped,
+    ),
+    (
+        "load/bytes/received",
+        "bytes received from clients",
+        |sum| sum.bytes_received,
+    ),
+    ("load/bytes/sent", "bytes sent to clients", |sum| {
+        sum.bytes_sent
+    }),
+    (
+        "load/sockets",
+        "connections, the refused ones included",
+        |sum| sum.stats.connects + sum.refused,
+    ),
+    (
+        "load/connections",
+        "connections that were accepted",
+        |sum| sum.stats.connects,
+    ),
 ];
 
 /// Moving averages of counters, each per minute.
@@ -46,7 +78,7 @@ impl Loads {
         if minutes <= 0.0 {
             return;
         }
-        for ((name, counter), average) in COUNTERS.iter().zip(&mut self.averages) {
+        for ((name, _, counter), average) in COUNTERS.iter().zip(&mut self.averages) {
             let count = counter(sum);
             let rate = count.saturating_sub(average.counted) as f64 / minutes;
             average.counted = count;

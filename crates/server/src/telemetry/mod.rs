@@ -3,6 +3,7 @@
 mod bound;
 pub(crate) mod collect;
 mod denied;
+mod figures;
 mod histogram;
 mod journal;
 mod load;
@@ -11,6 +12,7 @@ mod report;
 pub(crate) mod sys;
 
 pub(crate) use bound::Bound;
+pub use figures::sys_topics;
 pub(crate) use histogram::Histogram;
 pub(crate) use journal::{Claim, Entry, Journal};
 pub(crate) use report::{LongTurn, LossReport, ShardReport, TurnReport};

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use stentor_hub::{ControlItem, Holding, Retained};
+use stentor_hub::ControlItem;
 use stentor_mqtt::QoS;
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
 
 use super::collect::{reports, total};
+use super::figures::{FIGURES, Sources};
 use super::load::Loads;
-use super::report::{LongTurn, ShardReport};
 use crate::backplane::Backplane;
 use crate::memory;
 use crate::shard::Letter;
@@ -41,20 +41,6 @@ pub(crate) fn run(backplane: &Backplane, interval: Duration, intervals: &Receive
     }
 }
 
-/// What clients make the server hold, in all and by kind, and the limit.
-fn held(backplane: &Backplane) -> impl Iterator<Item = (String, String)> {
-    let ledger = &backplane.ledger;
-    memory::take_stock(backplane);
-    let sums = [("held", ledger.total()), ("limit", memory::limit(ledger))];
-    let kinds = Holding::ALL.map(|kind| (kind.label(), ledger.of(kind)));
-    let all = sums.into_iter().chain(kinds);
-    all.map(|(name, bytes)| (format!("memory/{name}"), bytes.to_string()))
-}
-
-fn micros(turn: &LongTurn) -> u64 {
-    u64::try_from(turn.took.as_micros()).unwrap_or(u64::MAX)
-}
-
 /// What was published last, so that only changes are published again.
 #[derive(Debug, Default)]
 pub(crate) struct SysTopics {
@@ -78,66 +64,24 @@ impl SysTopics {
         };
         self.published_at = now;
         self.clients_max = self.clients_max.max(sum.stats.connected);
-        let mut figures = self.figures(backplane, &sum, now);
-        if let Some(current) = memory::anonymous_bytes() {
+        let heap_bytes = memory::anonymous_bytes().map(|current| {
             self.heap_max = self.heap_max.max(current);
-            figures.push(("heap/current".to_owned(), current.to_string()));
-            figures.push(("heap/maximum".to_owned(), self.heap_max.to_string()));
-        }
+            (current, self.heap_max)
+        });
+        memory::take_stock(backplane);
+        let sources = Sources {
+            backplane,
+            sum: &sum,
+            now,
+            clients_max: self.clients_max,
+            heap_bytes,
+        };
+        let figures = FIGURES.iter().filter_map(|figure| figure.read(&sources));
+        let mut figures: Vec<(String, String)> = figures.collect();
         self.loads.update(&sum, elapsed, &mut figures);
         for (name, value) in figures {
             self.publish_figure(backplane, now, name, value);
         }
-    }
-
-    fn figures(
-        &self,
-        backplane: &Backplane,
-        sum: &ShardReport,
-        now: Tick,
-    ) -> Vec<(String, String)> {
-        let stats = &sum.stats;
-        let refused = backplane.retained.refused();
-        let away = stats.sessions.saturating_sub(stats.connected);
-        let counts = [
-            ("clients/total", stats.sessions),
-            ("clients/maximum", self.clients_max),
-            ("clients/inactive", away),
-            ("clients/disconnected", away),
-            ("clients/active", stats.connected),
-            ("clients/connected", stats.connected),
-            ("clients/expired", stats.expired),
-            ("messages/received", stats.packets_received),
-            ("messages/sent", stats.packets_sent),
-            ("messages/stored", backplane.retained.count()),
-            ("publish/messages/received", stats.publishes_received),
-            ("publish/messages/sent", stats.publishes_sent),
-            ("publish/messages/dropped", stats.publishes_dropped),
-            ("publish/messages/withheld", stats.publishes_withheld),
-            ("publish/bytes/received", stats.publish_bytes_received),
-            ("publish/bytes/sent", stats.publish_bytes_sent),
-            ("bytes/received", sum.bytes_received),
-            ("bytes/sent", sum.bytes_sent),
-            ("subscriptions/count", stats.subscriptions),
-            ("shared_subscriptions/count", sum.shared_subscriptions),
-            ("retained messages/count", backplane.retained.count()),
-            ("store/messages/count", backplane.retained.count()),
-            ("store/messages/bytes", backplane.retained.bytes()),
-            ("store/messages/refused", refused.0 + refused.1),
-            ("store/troubles", backplane.retained.troubles().len() as u64),
-            ("turns/long", sum.turn_report.long),
-            ("turns/longest_us", micros(&sum.turn_report.longest)),
-            ("turns/longest_us/1min", micros(&sum.turn_report.lately)),
-        ];
-        let mut figures: Vec<(String, String)> = counts
-            .iter()
-            .map(|(name, count)| ((*name).to_owned(), count.to_string()))
-            .collect();
-        figures.extend(held(backplane));
-        let version = concat!("stentor version ", env!("CARGO_PKG_VERSION"));
-        figures.push(("version".to_owned(), version.to_owned()));
-        figures.push(("uptime".to_owned(), format!("{} seconds", now.as_secs())));
-        figures
     }
 
     fn publish_figure(&mut self, backplane: &Backplane, now: Tick, name: String, value: String) {
@@ -161,7 +105,7 @@ impl SysTopics {
 
 #[cfg(test)]
 mod tests {
-    use stentor_hub::{Cursor, Scope, Walk};
+    use stentor_hub::{Cursor, Retained, Scope, Walk};
 
     use super::*;
     use crate::lifecycle::testing::Running;
