@@ -1,11 +1,15 @@
-//! Writes the generated files anew.
+//! Writes the generated files again.
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use crate::events;
 use crate::tidy::layers::{LISTING, refreshed};
 use crate::tree::Tree;
+
+/// The reference pages that the command line writes.
+const CLI_PAGES: [&str; 2] = ["commands", "exit-codes"];
 
 /// Writes everything that is generated.
 ///
@@ -15,26 +19,39 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     let tree = Tree::read(root)?;
     fs::write(root.join(LISTING), refreshed(&tree))
         .map_err(|error| format!("write {LISTING}: {error}"))?;
-    // The server's own tables write their documents; xtask itself stays quick to build.
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args([
-            "run",
-            "--quiet",
-            "--package",
-            "stentor-server",
-            "--example",
-            "config_documents",
-        ])
-        .args(["--", "docs"])
-        .current_dir(root)
-        .status()
-        .map_err(|error| format!("run cargo: {error}"))?;
-    if !status.success() {
-        return Err("the reference documents were not written".to_owned());
+    let log_events = events::page(&tree).map_err(|error| format!("{}: {error}", events::PAGE))?;
+    fs::write(root.join(events::PAGE), log_events)
+        .map_err(|error| format!("write {}: {error}", events::PAGE))?;
+    // The tables of the server and the command line write their documents; xtask itself stays
+    // quick to build.
+    let example = ["stentor-server", "--example", "config_documents"];
+    cargo_run(root, &example, &["docs"])?;
+    let cli = ["stentor-cli", "--bin", "stentor"];
+    for page in CLI_PAGES {
+        let text = cargo_run(root, &cli, &["man", "--markdown", page])?;
+        let path = format!("docs/reference/{page}.md");
+        fs::write(root.join(&path), text).map_err(|error| format!("write {path}: {error}"))?;
     }
     Ok(format!(
         "gen: {LISTING}, docs/configuration.md, docs/stentor.sample.toml, \
-         docs/reference/sys-topics.md"
+         docs/reference/*.md"
     ))
+}
+
+/// Runs a program of the project; returns what it prints.
+fn cargo_run(root: &Path, program: &[&str], arguments: &[&str]) -> Result<Vec<u8>, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["run", "--quiet", "--package"])
+        .args(program)
+        .arg("--")
+        .args(arguments)
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("run cargo: {error}"))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err("the reference documents were not written".to_owned()),
+    }
 }

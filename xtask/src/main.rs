@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod events;
 mod generate;
 mod masked;
 mod pages;
@@ -19,7 +20,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   tidy   check the project's own rules; prints what breaks them and fails
-  gen    write the generated files again: configuration documents, layers
+  gen    write the generated files again: layers, and the reference pages below docs/
   pages  run the commands of the pages below docs/, with the stentor that was built before
   english [PATH…]
          the length of the sentences of each page, and what tidy would say of these pages

@@ -41,19 +41,19 @@ pub(crate) enum Command {
     List,
     /// Run all workloads but mine, slow and connect one after the other, with one table at the end
     Suite(SuiteArgs),
-    /// Say what got better or worse between two files of --json
+    /// Say which figures became better or worse between two files of --json
     Compare(CompareArgs),
     /// Make a page of HTML from files of --json
     Report(ReportArgs),
-    /// A few publishers, thousands of subscribers (A3)
+    /// A few publishers and thousands of subscribers (A3)
     Fanout(FanoutArgs),
     /// A load of your own, and whether the server carries it
     Mine(MineArgs),
-    /// Many users fire many subscriptions at once (A2)
+    /// Many users send many subscriptions at once (A2)
     Subscribe(SubscribeArgs),
     /// Many users subscribe at once to topics that hold a message; also after a restart (A4)
     Recover(RecoverArgs),
-    /// How old what a slow client reads is, with conflation
+    /// The age of messages that a slow client reads, with conflation
     Slow(SlowArgs),
     /// Memory of connections that do nothing
     Idle(IdleArgs),
@@ -143,12 +143,11 @@ impl Command {
 /// Where results are written besides standard output.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Files {
-    /// Write one JSON object per workload, a line each, to this file ("-": standard output, and
-    /// nothing else to it: tables go to standard error)
+    /// Write a line with a JSON object for each workload to this file; "-" is standard output, and
+    /// tables go to standard error then
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write a report with tables and plots to this file: one HTML page that needs no other ("-":
-    /// as with --json)
+    /// Write a report with tables and plots to this HTML file; "-" is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
@@ -159,12 +158,11 @@ pub(crate) struct Common {
     /// Measure a server that runs already, instead of starting one
     #[arg(long, value_name = "URL")]
     pub(crate) target: Option<Url>,
-    /// Process of the --target server, to measure its CPU time and memory, and to place it; one
-    /// that does not listen there is refused, as far as that can be known
+    /// Process id of the --target server, to measure its CPU time and memory, and to place it
     #[arg(long, requires = "target")]
     pub(crate) pid: Option<u32>,
-    /// Measure this one as well, in turn: mosquitto, rumqttd, mochi or nats, tuned and as it comes,
-    /// one of them alone with -tuned or -defaults behind its name, stentor, or a URL (repeatable)
+    /// Measure this server too, in turn: mosquitto, rumqttd, mochi or nats, with -tuned or
+    /// -defaults behind the name for one of its two setups, or stentor, or a URL. Can be repeated
     #[arg(long, value_name = "RIVAL", value_parser = Against::parse)]
     pub(crate) against: Vec<Against>,
     /// Measure only the floor and what --against names
@@ -177,8 +175,8 @@ pub(crate) struct Common {
     /// Program to start as the server [default: this one]
     #[arg(long, value_name = "FILE")]
     pub(crate) server: Option<PathBuf>,
-    /// Authorities by which mqtts and wss servers that run already are trusted, or their own
-    /// certificate [default: what the system trusts]
+    /// Trusted authorities for --target servers with TLS, or the certificate of the server
+    /// [default: those of the system]
     #[arg(long, value_name = "FILE")]
     cafile: Option<PathBuf>,
     /// Where server and generator run [default: apart; pingpong: together and apart in turn; free
@@ -188,11 +186,11 @@ pub(crate) struct Common {
     /// Repetitions, each of floor, server and rivals in turn [default: 1 to 9, by workload]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     pairs: Option<u32>,
-    /// Leave the floor out
+    /// Do not measure the floor
     #[arg(long)]
     pub(crate) no_floor: bool,
-    /// What carries MQTT to the server that is started; each workload once for each (repeatable)
-    /// [default: mqtt]
+    /// Transport of MQTT to the server that is started. Can be repeated: each workload runs once
+    /// for each [default: mqtt]
     #[arg(long, value_enum, conflicts_with = "target")]
     transport: Vec<Transport>,
     /// MQTT version that the clients speak
@@ -200,7 +198,7 @@ pub(crate) struct Common {
     pub(crate) version: Version,
     #[command(flatten)]
     pub(crate) files: Files,
-    /// Say what would run, and send nothing
+    /// Print what would run, and send nothing
     #[arg(long)]
     pub(crate) explain: bool,
 }

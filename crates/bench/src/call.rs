@@ -59,10 +59,10 @@ pub(crate) struct CallArgs {
     /// Published parameters; each can be changed by the options below
     #[arg(value_enum, default_value = "scope-2002")]
     preset: Preset,
-    /// How many calls one after the other (repeatable) [default: 100, 1000 and 10000]
+    /// How many calls one after the other; can be repeated [default: 100, 1000 and 10000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
     calls: Vec<u64>,
-    /// How many callers at once (repeatable) [default: 1; with `--callers 1 --callers 64` both]
+    /// How many callers at once; can be repeated [default: 1; with `--callers 1 --callers 64` both]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=64))]
     callers: Vec<u64>,
     /// The size of the spool file, in bytes
@@ -80,7 +80,7 @@ pub(crate) struct CallArgs {
     placement: Placement,
     #[command(flatten)]
     pub(crate) files: Files,
-    /// Say what would run, and send nothing
+    /// Print what would run, and send nothing
     #[arg(long)]
     pub(crate) explain: bool,
 }

@@ -52,7 +52,7 @@ pub(crate) struct CompareArgs {
     /// After
     #[arg(value_name = "NEW.json")]
     new: PathBuf,
-    /// Show also what did not change
+    /// Show also the figures that did not change
     #[arg(long)]
     all: bool,
 }

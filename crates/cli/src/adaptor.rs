@@ -56,7 +56,7 @@ enum Command {
     Test {
         /// The file
         file: PathBuf,
-        /// The tests; not given, NAME.test.luau beside NAME.luau
+        /// The tests [default: NAME.test.luau beside NAME.luau]
         tests: Option<PathBuf>,
         /// Print JSON
         #[arg(long)]
@@ -65,7 +65,7 @@ enum Command {
     /// List the adaptors of the running server
     #[command(visible_alias = "list")]
     Ls {
-        /// Only those that run in this zone
+        /// Only adaptors of this zone
         #[arg(long, value_name = "NAME")]
         zone: Option<String>,
         #[command(flatten)]
@@ -73,12 +73,12 @@ enum Command {
     },
     /// Make the running server look at the files of its adaptors now
     Reload {
-        /// The file that is meant, in whatever zones and rooms it runs; not given, all
+        /// The file, in all zones and rooms where it runs [default: all files]
         file: Option<PathBuf>,
-        /// Begin afresh: without what the running version has kept, and without asking its `save`
+        /// Do not keep the state of the running version, and do not call its `save`
         #[arg(long)]
         fresh: bool,
-        /// Only those that run in this zone
+        /// Only adaptors of this zone
         #[arg(long, value_name = "NAME")]
         zone: Option<String>,
         #[command(flatten)]

@@ -112,10 +112,10 @@ struct Ls {
 
 #[derive(Debug, Args)]
 struct Page {
-    /// At most this many
+    /// Show up to N
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     limit: usize,
-    /// Leave out this many first
+    /// Skip the first N
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: usize,
 }
@@ -135,7 +135,7 @@ struct One {
 struct Kick {
     #[command(flatten)]
     one: One,
-    /// End its session too
+    /// End the session too
     #[arg(long)]
     end_session: bool,
 }
@@ -333,7 +333,7 @@ fn state(client: &Value) -> String {
 /// Lists topic filters with their subscribers, and retained topics.
 #[derive(Debug, Args)]
 pub(crate) struct Topics {
-    /// Only those that contain this; `ls` or `list` before it says nothing more
+    /// Only those that contain this text; the words `ls` and `list` before it have no effect
     #[arg(num_args = 0..=2, value_name = "CONTAINING")]
     containing: Vec<String>,
     /// Of this zone [default: filters of all zones, retained topics of the default one]

@@ -17,8 +17,8 @@ use crate::output::print;
 /// What `--help` says.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  0    the procedure was done, whatever its verdict
-  1    it was not: not-found, not-allowed, overloaded, timed-out, failed, bad-call or unavailable
+  0    the procedure ended, with any verdict
+  1    it did not: not-found, not-allowed, overloaded, timed-out, failed, bad-call or unavailable
   27   the time of -W is over
 
 Examples:
@@ -26,14 +26,14 @@ Examples:
   stentor call sizecheck -a max=1000 -f message.eml
   stentor call -u alice attachments -f message.eml --json
 
-A mail server's filter uses stentor-call, which starts quicker and exits with the verdict.";
+Mail servers use stentor-call, which starts faster and has the verdict as its exit code.";
 
 /// Calls a procedure of the server and prints its answer.
 #[derive(Debug, Args)]
 pub(crate) struct Call {
     /// The procedure, without a slash
     procedure: String,
-    /// Argument of the procedure; may be repeated (MQTT 5)
+    /// Argument of the procedure; can be repeated (MQTT 5)
     #[arg(short = 'a', long, value_name = "NAME=VALUE", value_parser = argument)]
     argument: Vec<(String, String)>,
     /// The message that the call is about
@@ -45,7 +45,7 @@ pub(crate) struct Call {
     /// Print the answer as JSON
     #[arg(long)]
     json: bool,
-    /// Give up after this many seconds, with exit code 27
+    /// End after this many seconds, with exit code 27
     #[arg(short = 'W', value_name = "SECONDS", default_value_t = 30)]
     timeout: u64,
     #[command(flatten)]

@@ -3,20 +3,21 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use stentor_server::ServerExit;
 use stentor_server::config::{self, Config, Sources};
 
 use crate::failure::Failure;
 use crate::output::print;
 
 /// The exit code for a configuration that is wrong: `EX_CONFIG`, as of `stentor serve`.
-const EXIT_CONFIG: u8 = 78;
+const EXIT_CONFIG: u8 = ServerExit::Configuration as u8;
 
 /// Reads the configuration as `stentor serve` would, environment included, and says what is wrong:
 /// also with the certificates, keys, folders, users and groups that it names, as far as reading
 /// them tells. Opens no port, connects to no database and changes nothing: the columns of
 /// auth.query are looked at by the start and by `stentor auth refresh`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 the configuration is good, 78 it is not.")]
+#[command(after_help = "Exit codes: 0 the configuration is good, 78 it has an error.")]
 pub(crate) struct CheckConfig {
     /// The configuration file [env: STENTOR_CONFIG]
     #[arg(value_name = "FILE", conflicts_with = "config")]
@@ -54,6 +55,7 @@ enum Document {
 /// Prints documents about the configuration.
 #[derive(Debug, Args)]
 pub(crate) struct Print {
+    /// The document
     #[arg(value_enum)]
     document: Document,
 }

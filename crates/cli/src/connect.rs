@@ -43,16 +43,15 @@ pub(crate) struct Connect {
     /// mqtt://USER:PASSWORD@HOST:PORT/TOPIC, mqtts://…, ws://HOST:PORT/PATH, wss://… or unix:PATH
     #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
     url: Option<String>,
-    /// WebSocket, with -h and -p [default port: 8083; with TLS 443]
+    /// Use WebSocket, with -h and -p; the port is 8083, with TLS 443, if -p is missing
     #[arg(long, conflicts_with_all = ["unix", "url"])]
     ws: bool,
-    /// Data folder of a server on this machine: asks that server and no other, with -u at one of
-    /// its listeners [env: STENTOR_DATA_DIR, or STENTOR_CONFIG for the folder that a configuration
-    /// names] [default: data, if a server runs there]
+    /// Data folder of the server on this machine that the command asks. The variables
+    /// STENTOR_DATA_DIR and STENTOR_CONFIG name it too [default: data, if a server runs there]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["host", "port", "unix", "url"])]
     data_dir: Option<PathBuf>,
-    /// Zone to act in, as administrator of a server on this machine; a user's name says its zone
-    /// itself, as in -u game/bob
+    /// Zone, for the administrator of a server on this machine. A user name has its zone in it: -u
+    /// game/bob
     #[arg(
         long,
         value_name = "NAME",
@@ -76,7 +75,7 @@ pub(crate) struct Connect {
     /// Client id [default: the server chooses]
     #[arg(short, long)]
     id: Option<String>,
-    /// Client id made of this and the process id
+    /// Client id that consists of this prefix and the process id
     #[arg(short = 'I', long, value_name = "PREFIX", conflicts_with = "id")]
     id_prefix: Option<String>,
     /// Protocol version: 5, 311 or 31, also as mqttv5, mqttv311, mqttv31
@@ -84,19 +83,19 @@ pub(crate) struct Connect {
         short = 'V', long, value_name = "VERSION", default_value = "5", value_parser = version
     )]
     protocol_version: Version,
-    /// Seconds between signs of life; 0 for none
+    /// Seconds of keep alive; 0 turns it off
     #[arg(short, long, value_name = "SECONDS", default_value_t = 60)]
     keepalive: u16,
-    /// Keep the session: take up an earlier one, and leave it with the server afterwards
+    /// Continue an earlier session, and keep the session at the end
     #[arg(short = 'c', long)]
     disable_clean_session: bool,
-    /// Seconds that the session outlives the connection; -1 for ever (MQTT 5)
+    /// Seconds that the server keeps the session after the connection; -1 means for ever (MQTT 5)
     #[arg(
         short = 'x', long, value_name = "SECONDS", allow_negative_numbers = true,
         value_parser = expiry
     )]
     session_expiry_interval: Option<u32>,
-    /// Topic of the will, which the server publishes when the connection breaks
+    /// Topic of the will; the server publishes the will when the connection breaks
     #[arg(long, value_name = "TOPIC")]
     will_topic: Option<String>,
     /// Payload of the will
@@ -105,28 +104,28 @@ pub(crate) struct Connect {
     /// QoS of the will
     #[arg(long, value_name = "QOS", default_value = "0", value_parser = qos)]
     will_qos: QoS,
-    /// Keep the will as the topic's last message
+    /// Set RETAIN in the will
     #[arg(long, requires = "will_topic")]
     will_retain: bool,
-    /// PEM file of the authorities to trust; turns on TLS
+    /// PEM file of trusted authorities; turns TLS on
     #[arg(long, value_name = "FILE")]
     cafile: Option<PathBuf>,
-    /// Folder of such files; turns on TLS
+    /// Folder with PEM files of trusted authorities; turns TLS on
     #[arg(long, value_name = "DIR", conflicts_with = "cafile")]
     capath: Option<PathBuf>,
-    /// Trust the authorities that this system trusts; turns on TLS
+    /// Trust the authorities of this system; turns TLS on
     #[arg(long, conflicts_with_all = ["cafile", "capath"])]
     tls_use_os_certs: bool,
-    /// The version to speak: tlsv1.2 or tlsv1.3 [default: the best that both know]
+    /// Version of TLS: tlsv1.2 or tlsv1.3 [default: the highest that both sides have]
     #[arg(long, value_name = "VERSION", value_parser = tls_version)]
     tls_version: Option<TlsVersion>,
-    /// PEM file of this client's certificate; turns on TLS
+    /// PEM file of this client's certificate; turns TLS on
     #[arg(long, value_name = "FILE")]
     cert: Option<PathBuf>,
     /// PEM file of this client's key [default: the file of --cert]
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Do not check that the certificate is for this host: for tests only
+    /// Do not check the host name in the certificate; for tests only
     #[arg(long)]
     insecure: bool,
     /// Property of a packet: connect, publish, subscribe, unsubscribe, disconnect or will (MQTT 5)
@@ -137,10 +136,10 @@ pub(crate) struct Connect {
     property: Vec<String>,
     #[command(flatten)]
     foreign: Foreign,
-    /// Say on standard error what goes on
+    /// Print the steps of the connection to standard error
     #[arg(short = 'd', long)]
     debug: bool,
-    /// Keep errors to yourself
+    /// Do not print errors
     #[arg(long)]
     pub(crate) quiet: bool,
     /// Print help

@@ -7,6 +7,15 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use stentor_client::{ClientError, ReasonCode, Version};
 
+/// What has no code of its own failed.
+pub(crate) const EXIT_FAILED: u8 = 1;
+
+/// The command line has a mistake.
+pub(crate) const EXIT_USAGE: u8 = 2;
+
+/// A question has no answer. A negative answer has the code 1.
+pub(crate) const EXIT_NO_ANSWER: u8 = 3;
+
 /// `-W` has run out; as in `mosquitto_sub`.
 pub(crate) const EXIT_TIMEOUT: u8 = 27;
 
@@ -19,30 +28,29 @@ macro_rules! help {
             "
 Exit codes:
   0         done
-  1         something else went wrong; standard error says what
-  2         wrong usage
+  1         something else failed; standard error says what
+  2         the command line has a mistake
   27        the time of -W is over
-  130, 143  ended by SIGINT or SIGTERM: pub; sub without a connection; rr without a response, which
-            says goodbye to the server first; sub, when it is connected, says goodbye and ends
-            with 0
+  130, 143  SIGINT or SIGTERM ended pub, rr, or a sub that was not connected; a connected sub
+            disconnects and ends with 0
   1-5       the server refused the login, with this return code (MQTT 3.1 and 3.1.1)
-  128-162   the server refused or ended something, with this reason code (MQTT 5); also what it said
-            at the beginning not to take, such as 148 topic alias, 149 packet too large,
-            154 retained, 155 QoS
+  128-162   the server refused or ended something, with this reason code (MQTT 5); these are
+            limits that the server announced: 148 topic alias, 149 packet size, 154 retained,
+            155 QoS
 
-Exit code 0 of pub: the server acknowledged everything; at QoS 0: the connection was still up after
-the last message.
-Without -h, -p, -L, --unix or --data-dir the server on ./data is asked, as administrator or, with
--u, at one of its listeners; if none runs there, localhost.
-The password comes from -P, --password-file, the variable STENTOR_PASSWORD, or is asked for when
--u is given on a terminal."
+pub ends with 0 when the server has acknowledged everything, or at QoS 0 when the connection was
+still up after the last message.
+Without -h, -p, -L, --unix or --data-dir the command asks the server on ./data, as administrator
+or, with -u, at one of its listeners. If no server runs there, it tries localhost.
+The password comes from -P, --password-file or the variable STENTOR_PASSWORD. With -u on a terminal
+the command asks for it."
         )
     };
 }
 
 /// What `--help` of `pub` says.
 pub(crate) const PUB_HELP: &str = help!(
-    "  stentor pub -t sensors/attic -m 21.5 -r -q 1     kept as the topic's last message
+    "  stentor pub -t sensors/attic -m 21.5 -r -q 1     the server keeps it as the last message
   tail -f log | stentor pub -t logs/web -l         a message for each line
   stentor pub -h broker.example -u ann -t t -s < file
   stentor pub -t t -m x -D publish message-expiry-interval 60 -D publish user-property unit C
@@ -51,11 +59,11 @@ pub(crate) const PUB_HELP: &str = help!(
 
 /// What `--help` of `sub` says.
 pub(crate) const SUB_HELP: &str = help!(
-    "  stentor sub -v -t 'sensors/#'                    quotes: shells have uses for # and $
+    "  stentor sub -v -t 'sensors/#'                    quotes, since # and $ mean something to shells
   stentor sub -t '$SYS/#' -F '%I %t %p'            with the time
   stentor sub -t jobs -C 1 -W 10                   one message, or exit code 27 after 10 s
-  stentor sub -t jobs -q 1 -c -i worker            get later what comes while it is away
-  stentor sub -t '$share/workers/jobs' -q 1        each message to one of the group
+  stentor sub -t jobs -q 1 -c -i worker            receive later what arrives in the meantime
+  stentor sub -t '$share/workers/jobs' -q 1        each message to one member of the group
   stentor sub -t 'old/#' --retained-only --remove-retained -W 1
 "
 );
@@ -78,7 +86,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// Anything that has no code of its own.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self::with_code(1, message)
+        Self::with_code(EXIT_FAILED, message)
     }
 
     /// The answer was no, and was told.
@@ -98,7 +106,10 @@ impl Failure {
 
     /// The command line makes no sense.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::with_code(2, format!("{}; --help shows how it works", message.into()))
+        Self::with_code(
+            EXIT_USAGE,
+            format!("{}; --help shows how it works", message.into()),
+        )
     }
 
     /// The time of `-W` is over.

@@ -24,7 +24,7 @@ The line goes into the configuration file, or to `stentor user add --credential-
   name = \"alice\"
   password_hash = \"$argon2id$...\"")]
 pub(crate) struct HashPassword {
-    /// The function; SCRAM makes what clients of MQTT 5 log in with who do not show their password
+    /// Hash function; SCRAM is for clients of MQTT 5 that do not send their password
     #[arg(long, value_name = "NAME", default_value = "argon2id", value_parser = functions())]
     function: String,
 }

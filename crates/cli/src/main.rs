@@ -23,6 +23,7 @@ mod private;
 mod procedure;
 mod property;
 mod publish;
+mod reference;
 mod request;
 mod retained;
 mod room;
@@ -50,19 +51,19 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EXAMPLES: &str = "\
 Examples:
-  stentor serve --allow-anonymous              a server for this machine, data in ./data
+  stentor serve --allow-anonymous              a server for this machine, with its data in ./data
   stentor sub -v -t 'sensors/#'                show what is published below sensors/
-  stentor pub -t sensors/attic -m 21.5 -r      publish, and keep it as the topic's last message
-  stentor rr -t sum -e sum/answer -m '1 2'     ask, and wait for the answer
+  stentor pub -t sensors/attic -m 21.5 -r      publish; the server keeps it as the last message
+  stentor rr -t sum -e sum/answer -m '1 2'     send a request, and wait for the response
   stentor send -u alice bob 'hello'            a private message, for stentor inbox -u bob
-  stentor status                               how the server is doing
-  stentor why display sensors/attic            why `display` does not get this topic
-  stentor user add alice                       let alice in; asks for her password
-  stentor hash-password                        make a password_hash for a user
+  stentor status                               the state of the server
+  stentor why display sensors/attic            why `display` does not receive this topic
+  stentor user add alice                       add a user; the command asks for the password
+  stentor hash-password                        hash a password for the configuration
 
-pub, sub and rr take mosquitto's letters and talk to any MQTT server; so do send, inbox and call,
-but to a Stentor server. Without a host they ask the server that runs on --data-dir, where its own
-Unix user needs no password.";
+pub, sub and rr have the options of mosquitto's clients, and talk to any MQTT server. send, inbox
+and call have them too, and need a Stentor server. Without a host these commands ask the server that
+runs on --data-dir. The Unix user of that server needs no password.";
 
 /// A communication server that speaks MQTT, and the commands that go with it.
 #[derive(Debug, Parser)]
@@ -115,11 +116,11 @@ enum Command {
     /// Make, check, test and list procedures: your own code that judges mails
     #[command(after_help = procedure::HELP)]
     Procedure(procedure::Procedure),
-    /// Show how the running server is doing
+    /// Show the state of the running server
     Status(admin::Status),
     /// List, show or disconnect the clients of the running server
     Clients(admin::Clients),
-    /// Tell why a client does or does not get messages of a topic, and what to do
+    /// Say why a client does or does not receive messages of a topic, and what to do
     #[command(after_help = why::HELP)]
     Why(why::Why),
     /// List topic filters and retained topics of the running server

@@ -19,24 +19,24 @@ use crate::subscribe::{Style, Watch};
 pub(crate) const SEND_HELP: &str = "\
 Exit codes:
   0    delivered, or stored for a recipient who is away
-  16   nobody is listening under this name
+  16   no client receives private messages under this name
   27   the time of -W is over
   135  private messages to this user are not allowed
-  149  too large for the recipient
-  151  the recipient's queue is full, or the server has too many of these to do
+  149  the message is too large for the recipient
+  151  the recipient's queue is full, or too many private messages wait
 
 Examples:
   stentor send -u alice bob 'dinner at eight?'
   uptime | stentor send -u alice bob
-  stentor inbox -u bob                         what bob's terminal shows meanwhile";
+  stentor inbox -u bob                         print what arrives for bob";
 
 /// What `--help` of `inbox` says.
 pub(crate) const INBOX_HELP: &str = "\
 Examples:
   stentor inbox -u bob                         alice: dinner at eight?
-  stentor inbox -u bob --from alice -C 1       wait for one message of alice's
+  stentor inbox -u bob --from alice -C 1       wait for one message from alice
   stentor inbox -u bob --json                  one JSON object per message
-  stentor inbox -u bob -c -i terminal          get later what comes while you are away";
+  stentor inbox -u bob -c -i terminal          receive later what arrives while you are away";
 
 /// Sends a private message and says what became of it.
 #[derive(Debug, Args)]
@@ -52,7 +52,7 @@ pub(crate) struct Send {
     /// Print the server's response as JSON
     #[arg(long)]
     json: bool,
-    /// Give up after this many seconds, with exit code 27
+    /// End after this many seconds, with exit code 27
     #[arg(short = 'W', value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
     #[command(flatten)]

@@ -67,27 +67,27 @@ enum Command {
 struct Test {
     /// The file
     file: PathBuf,
-    /// A message as mail servers pass it on (.eml); not given, only the script's own test runs
+    /// A message as mail servers have it (.eml). Without it only the test of the script runs
     message: Option<PathBuf>,
     /// Sender of the envelope
     #[arg(long, value_name = "ADDRESS")]
     from: Option<String>,
-    /// Recipient of the envelope; may be repeated
+    /// Recipient of the envelope; can be repeated
     #[arg(long, value_name = "ADDRESS")]
     rcpt: Vec<String>,
     /// Address of the SMTP client
     #[arg(long, value_name = "ADDRESS")]
     client: Option<String>,
-    /// Name that the SMTP client said hello with
+    /// Name in the HELO of the SMTP client
     #[arg(long, value_name = "NAME")]
     helo: Option<String>,
-    /// User who the SMTP client logged in as
+    /// User name of the SMTP client
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Argument of the procedure; may be repeated
+    /// Argument of the procedure; can be repeated
     #[arg(short = 'a', long, value_name = "NAME=VALUE", value_parser = crate::call::argument)]
     argument: Vec<(String, String)>,
-    /// Fail unless this is the verdict
+    /// Fail if the verdict is another one
     #[arg(long, value_name = "VERDICT", value_parser = verdicts())]
     expect: Option<String>,
     /// Print JSON

@@ -21,7 +21,7 @@ const ATTEND: Duration = Duration::from_secs(1);
 /// Publishes messages on a topic.
 #[derive(Debug, Args)]
 pub(crate) struct Pub {
-    /// Topic; may also stand at the end of -L
+    /// Topic; can also be the path of -L
     #[arg(short, long)]
     topic: Option<String>,
     #[command(flatten)]
@@ -29,16 +29,16 @@ pub(crate) struct Pub {
     /// 0: at most once, 1: at least once, 2: exactly once
     #[arg(short, long, default_value = "0", value_parser = qos)]
     qos: QoS,
-    /// Let the server keep it as the topic's last message
+    /// Set RETAIN: the server keeps it as the last message of the topic
     #[arg(short, long)]
     retain: bool,
-    /// Publish the message this often
+    /// Publish the message N times
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: u64,
     /// Seconds between repetitions
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
     repeat_delay: f64,
-    /// With -l and QoS 1 or 2: messages on their way at once
+    /// With -l and QoS 1 or 2: how many messages can wait for their acknowledgement
     #[arg(short = 'M', long, value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u16).range(1..))]
     max_inflight: u16,

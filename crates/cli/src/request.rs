@@ -14,10 +14,10 @@ use crate::subscribe::Output;
 /// Publishes a request and prints the response, which the other side publishes on the topic of -e.
 #[derive(Debug, Args)]
 pub(crate) struct Rr {
-    /// Topic of the request; may also stand at the end of -L
+    /// Topic of the request; can also be the path of -L
     #[arg(short, long)]
     topic: Option<String>,
-    /// Topic on which the response is to come
+    /// Topic of the response
     #[arg(short = 'e', long, value_name = "TOPIC")]
     response_topic: String,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(crate) struct Rr {
     /// QoS of the request and of the subscription
     #[arg(short, long, default_value = "0", value_parser = qos)]
     qos: QoS,
-    /// Let the server keep the request as the topic's last message
+    /// Set RETAIN: the server keeps the request as the last message of the topic
     #[arg(short, long)]
     retain: bool,
     /// End after this many seconds, with exit code 27

@@ -42,13 +42,13 @@ enum Command {
     /// Join a room and print what happens there
     #[command(disable_help_flag = true)]
     Join(Join),
-    /// Say something in a room; who is not in it joins for that
+    /// Say something in a room, and join it for that if necessary
     #[command(disable_help_flag = true)]
     Say(Say),
-    /// Send a member out
+    /// Remove a member from a room
     #[command(disable_help_flag = true)]
     Kick(Kick),
-    /// End a room; the lobby and those of the configuration are emptied and stay
+    /// Close a room. The lobby and rooms of the configuration lose their members, but stay
     #[command(disable_help_flag = true)]
     Close(One),
 }
@@ -77,13 +77,13 @@ struct One {
 struct Create {
     /// The room
     room: String,
-    /// Members that it may have
+    /// Highest number of members
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     capacity: Option<u32>,
-    /// Things said that are kept for those who come later
+    /// Number of messages that new members receive
     #[arg(long, value_name = "N", default_value_t = 0)]
     history: u32,
-    /// Keep it when it is empty; for administrators
+    /// Keep the room when it is empty; for administrators
     #[arg(long)]
     permanent: bool,
     /// Print JSON

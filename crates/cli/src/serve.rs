@@ -4,33 +4,35 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use stentor_server::ServerExit;
 use stentor_server::config::{Config, Sources};
 use stentor_server::log::Logger;
 
 const HELP: &str = "\
 Examples:
-  stentor serve --allow-anonymous              anybody on this machine, nobody else; data in ./data
+  stentor serve --allow-anonymous              for programs on this machine; data in ./data
   stentor serve --config stentor.toml          from a file; `stentor check-config FILE` checks it
-  stentor serve --listen mqtt://127.0.0.1:0    a port that is free; standard output names it
+  stentor serve --listen mqtt://127.0.0.1:0    on a free port; standard output names it
 
-Without a configuration it listens only on this machine, on port 1883 and, for WebSocket, 8083, and
-every client needs a user name and password: `stentor user add NAME` makes a user. Once all
-listeners are open, standard output has a line `listening URL` for each; the log goes to standard
+Without a configuration the server listens only on this machine, on port 1883 and, for WebSocket,
+8083. Every client needs a user name and a password: `stentor user add NAME` adds a user. When all
+listeners are open, standard output has a line `listening URL` for each. The log goes to standard
 error.
 
-Every key of the configuration is also a variable of the environment (STENTOR_LOG__LEVEL), and
-the flags above go before both. `stentor config sample` prints all keys. SIGHUP or `stentor reload`
-reads the configuration again; SIGTERM, Ctrl-C or `stentor stop` ends the server.
+Every key of the configuration is also a variable of the environment (STENTOR_LOG__LEVEL). The
+options above win over both. `stentor config sample` prints all keys. SIGHUP or `stentor reload`
+reads the configuration again. SIGTERM, Ctrl-C or `stentor stop` ends the server.
 
 Exit codes:
-  0   stopped as it was told
-  2   wrong usage
-  69  a port or socket is taken
+  0   stopped by a signal or `stentor stop`
+  2   the command line has a mistake
+  69  another program has the port or socket
+  70  a part of the server failed; this is a bug
   71  the system refuses something
   73  the data folder or the retained messages cannot be used
-  75  another server runs on the data folder, or a command has it open
+  75  another server or a command has the data folder open
   77  not permitted: a port below 1024, the owner of a socket
-  78  the configuration is wrong";
+  78  the configuration has an error";
 
 /// Runs a server. Every flag is a key of the configuration file, and wins over it.
 #[derive(Debug, Args)]
@@ -42,24 +44,23 @@ pub(crate) struct Serve {
     /// The folder for everything that the server keeps [default: data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
-    /// Where to listen: mqtt://HOST:PORT, mqtts://, ws://, wss:// or unix:PATH; for stentor-call
-    /// call+unix:PATH or call://HOST:PORT (for mail servers, milter and policy, see
-    /// docs/mail-servers.md). Port 0 picks a free one. May be given several times.
+    /// Address to listen on: mqtt://HOST:PORT, mqtts://, ws://, wss:// or unix:PATH; for
+    /// stentor-call call+unix:PATH or call://HOST:PORT. Port 0 takes a free one. Can be repeated.
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
     /// The folder with one file for each procedure.
     #[arg(long, value_name = "DIR")]
     procedures: Option<String>,
-    /// Threads that carry connections; 0 takes one per processor.
+    /// Number of threads that serve connections; 0 means one for each processor.
     #[arg(long, value_name = "N")]
     shards: Option<String>,
-    /// Let clients in without a user name, on listeners that only this machine can reach.
+    /// Let clients log in without a user name, on listeners that only this machine can reach.
     #[arg(long)]
     allow_anonymous: bool,
-    /// The least important lines of the log: error, warn, info, debug or trace.
+    /// Lowest level of log lines that are written: error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
-    /// The shape of log lines: auto, human or json.
+    /// Format of log lines: auto, human or json.
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
     /// The certificate chain of encrypted listeners, a PEM file.
@@ -71,7 +72,7 @@ pub(crate) struct Serve {
 }
 
 /// The exit code for a configuration that is wrong: `EX_CONFIG`.
-const EXIT_CONFIG: u8 = 78;
+const EXIT_CONFIG: u8 = ServerExit::Configuration as u8;
 
 impl Serve {
     /// Runs until the server is told to stop.

@@ -11,6 +11,7 @@ use clap_mangen::Man as Page;
 use crate::Cli;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::reference;
 
 /// Shells with completion.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -24,7 +25,7 @@ enum Shell {
 /// ~/.local/share/bash-completion/completions/stentor`
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// For which shell
+    /// The shell
     shell: Shell,
 }
 
@@ -50,12 +51,18 @@ pub(crate) struct Man {
     /// Write stentor.1, stentor-sub.1 and so on into this folder
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     dir: Option<PathBuf>,
+    /// Print a page of the reference as Markdown
+    #[arg(long, value_name = "PAGE", conflicts_with_all = ["command", "dir"])]
+    markdown: Option<reference::Page>,
 }
 
 impl Man {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut cli = Cli::command();
         cli.build();
+        if let Some(page) = self.markdown {
+            return print(page.text(&cli).as_bytes());
+        }
         if let Some(folder) = &self.dir {
             let failed = |error: io::Error| {
                 Failure::new(format!("cannot write into {}: {error}", folder.display()))

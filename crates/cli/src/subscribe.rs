@@ -24,18 +24,18 @@ pub(crate) struct Output {
     /// Print the topic before the payload
     #[arg(short, long)]
     verbose: bool,
-    /// Format: %t topic, %p payload, %q QoS, %r retained, %l length, %m packet id, %x %X payload in
-    /// hex, %j %J JSON, %I %U time (UTC), %C %D %E %F %P %R %S %A properties, %% a %; flags and
-    /// widths as in %-20.20t; @H:@M:@S strftime; \n \t \0
+    /// Format: %t topic, %p payload, %q QoS, %r retained, %l length, %m packet id. Also %x %X
+    /// payload in hex, %j %J JSON, %I %U time (UTC), %C %D %E %F %P %R %S %A properties, %% a %.
+    /// Flags and widths: %-20.20t; strftime: @H:@M:@S; escapes: \n \t \0
     #[arg(short = 'F', long, value_name = "FORMAT")]
     format: Option<String>,
     /// Print one JSON object per message
     #[arg(long, conflicts_with_all = ["format", "verbose"])]
     json: bool,
-    /// Spread JSON over lines
+    /// Print JSON over several lines
     #[arg(long)]
     pretty: bool,
-    /// Print no end of line after a message
+    /// Do not print a line feed after a message
     #[arg(short = 'N')]
     no_newline: bool,
     #[arg(skip)]
@@ -115,7 +115,7 @@ enum Retained {
 /// Subscribes to topics and prints what arrives.
 #[derive(Debug, Args)]
 pub(crate) struct Sub {
-    /// Topic filter, + and # stand for levels; may be repeated, or stand at the end of -L
+    /// Topic filter with the wildcards + and #; can be repeated, or be the path of -L
     #[arg(short, long)]
     topic: Vec<String>,
     /// Unsubscribe from this filter
@@ -154,7 +154,7 @@ pub(crate) struct Sub {
     /// When to send retained messages (MQTT 5)
     #[arg(long, value_enum, value_name = "WHEN", default_value = "always")]
     retain_handling: Retained,
-    /// Print only this share of the messages, in percent, by chance
+    /// Print a random share of the messages, in percent
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     random_filter: Option<f64>,
     /// End when the connection is lost; otherwise connect and subscribe again

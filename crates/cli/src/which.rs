@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
+use stentor_server::ServerExit;
 use stentor_server::config::{Config, ConfigError, Sources};
 
 use crate::control;
 use crate::failure::Failure;
 
 /// The exit code for a configuration that is wrong: `EX_CONFIG`, as of `stentor serve`.
-const EXIT_CONFIG: u8 = 78;
+const EXIT_CONFIG: u8 = ServerExit::Configuration as u8;
 
 /// Which server, running or stopped.
 #[derive(Debug, Args)]
@@ -19,8 +20,8 @@ pub(crate) struct Which {
     /// The server's configuration file
     #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG")]
     config: Option<PathBuf>,
-    /// The server's data folder; it wins over the file's and the variable STENTOR_DATA_DIR, and
-    /// without any it is ./data, or /var/lib/stentor where there is no ./data
+    /// Data folder of the server. Without it: the variable STENTOR_DATA_DIR, the configuration
+    /// file, ./data, or /var/lib/stentor if ./data does not exist
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Print the answer as JSON

@@ -4,22 +4,19 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::admin::table::{Table, plain};
-use crate::failure::Failure;
+use crate::failure::{EXIT_NO_ANSWER, Failure};
 use crate::output::print;
 use crate::which::Which;
 
 /// What `--help` says.
 pub(crate) const HELP: &str = "\
 Examples:
-  stentor why display sensors/attic             does `display` get messages of this topic?
+  stentor why display sensors/attic             does `display` receive messages of this topic?
   stentor why pump sensors/attic --to display   does what `pump` publishes reach `display`?
   stentor why bob '$room/tea/say' --zone game
 
-Exit codes: 0 nothing is in the way, or the messages wait for it; 1 the client does not get them;
-3 the question could not be answered.";
-
-/// The exit code where there is no answer: 1 is one.
-const EXIT_NO_ANSWER: u8 = 3;
+Exit codes: 0 the client receives the messages, or they wait for it; 1 it does not receive them;
+3 there is no answer.";
 
 /// Looks at all that decides whether a client gets a message: connection, subscriptions, rights,
 /// policy, queue, quotas, and what was withheld, lost or conflated.

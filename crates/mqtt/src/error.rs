@@ -156,6 +156,12 @@ impl DecodeError {
     pub const fn requirement(self) -> &'static str {
         self.kind.entry().1
     }
+
+    /// What is wrong with the packet, without the rule.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        self.kind.entry().2
+    }
 }
 
 impl From<DecodeErrorKind> for DecodeError {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use crate::config::ListenUrl;
+use crate::exit::ServerExit;
 
 /// Why the server did not start: one sentence with its remedy, and an exit code.
 #[derive(Debug, thiserror::Error)]
@@ -187,21 +188,25 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 impl ServerError {
-    /// The exit code of the process, in the manner of `sysexits.h`: 69 a place is taken, 71 the
-    /// system refuses, 73 the data folder cannot be used, 75 another server runs on it or a command
-    /// has it, 77 not permitted, 78 the configuration is wrong. Scripts may rely on them.
+    /// The exit code of the process.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
+        self.exit() as u8
+    }
+
+    const fn exit(&self) -> ServerExit {
         match self {
-            Self::PortTaken { .. } | Self::SocketTaken { .. } => 69,
-            Self::System { .. } => 71,
-            Self::DataDir { .. } | Self::DataDirTooDeep { .. } | Self::RetainedDir { .. } => 73,
+            Self::PortTaken { .. } | Self::SocketTaken { .. } => ServerExit::Taken,
+            Self::System { .. } => ServerExit::System,
+            Self::DataDir { .. } | Self::DataDirTooDeep { .. } | Self::RetainedDir { .. } => {
+                ServerExit::Folder
+            }
             Self::DataDirInUse { .. }
             | Self::DataDirBusy { .. }
-            | Self::RetainedDirInUse { .. } => 75,
+            | Self::RetainedDirInUse { .. } => ServerExit::Busy,
             Self::PortForbidden { .. }
             | Self::SocketForbidden { .. }
-            | Self::SocketOwner { .. } => 77,
+            | Self::SocketOwner { .. } => ServerExit::Permission,
             Self::Bind { .. }
             | Self::SocketPath { .. }
             | Self::NotASocket { .. }
@@ -209,7 +214,7 @@ impl ServerError {
             | Self::Procedures(_)
             | Self::Adaptor(_)
             | Self::Keys(_)
-            | Self::Store(_) => 78,
+            | Self::Store(_) => ServerExit::Configuration,
         }
     }
 

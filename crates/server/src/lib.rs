@@ -10,6 +10,7 @@
 //! - `adaptors` asks the operator's own code about what clients do;
 //! - `zones` are the zones of the configuration, for logins and for hubs;
 //! - `accounts` opens users, roles and zones, for the server and for commands without one;
+//! - `reference` writes pages of the documents;
 //! - `telemetry` tells what happens, `control` is the administrator's way in;
 //! - `lifecycle` starts, reloads and stops it all.
 
@@ -23,6 +24,7 @@ pub mod config;
 mod control;
 mod data_dir;
 mod error;
+mod exit;
 mod fdtable;
 mod inbox;
 mod lifecycle;
@@ -34,6 +36,7 @@ mod mesh;
 mod peer;
 mod priority;
 pub mod proxy;
+mod reference;
 mod retained;
 mod shard;
 mod telemetry;
@@ -44,6 +47,8 @@ mod zones;
 
 pub use accounts::Accounts;
 pub use error::ServerError;
+pub use exit::ServerExit;
 pub use lifecycle::{block_signals, check, run, survive_long_files};
+pub use reference::reasons;
 pub use retained::{Access, OfflineError, OfflineStore, properties_json};
 pub use telemetry::sys_topics;

@@ -76,6 +76,7 @@ const CHECKS: &[Check] = &[
     book::check,
     english::check,
     phrases::check,
+    crate::events::check,
 ];
 
 /// Runs all checks and prints what they find.

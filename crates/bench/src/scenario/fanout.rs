@@ -118,7 +118,7 @@ pub(crate) struct FanoutArgs {
     payload: Option<usize>,
     #[command(flatten)]
     manner: Manner,
-    /// Messages outstanding per publisher at --rate max [default: found by ramping]
+    /// Messages of a publisher that can be on their way, at --rate max [default: found by ramping]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     window: Option<u64>,
     /// Threads that receive [default: one per 15,000 subscribers]

@@ -53,10 +53,10 @@ pub(crate) struct LoginArgs {
     #[arg(long, default_value_t = PUBLISHED,
         value_parser = clap::value_parser!(u16).range(1..=19_000))]
     connections: u16,
-    /// What the clients prove themselves with; may be given several times
+    /// How the clients log in; can be repeated
     #[arg(long, value_enum, default_values = ["token", "scram-sha256"])]
     proof: Vec<Proof>,
-    /// Where the server keeps the accounts; may be given several times
+    /// Where the server keeps the accounts; can be repeated
     #[arg(long, value_enum, default_values = ["sqlite"])]
     store: Vec<StoreKind>,
     /// A database server that keeps the accounts: postgres://… or mysql://…, as auth.database has

@@ -73,8 +73,8 @@ pub(crate) struct PrivateArgs {
     /// Published parameters; each can be changed by the options below [default: all in turn]
     #[arg(value_enum)]
     preset: Option<Preset>,
-    /// Clients, each with an account of its own; may be given several times [default: each row
-    /// that was published]
+    /// Clients, each with an account of its own; can be repeated [default: each row that was
+    /// published]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=500_000))]
     clients: Vec<u32>,
     /// Seconds between two messages of one client [default: as published]
@@ -89,17 +89,17 @@ pub(crate) struct PrivateArgs {
     /// Seconds to run before measuring
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     warmup: f64,
-    /// New connections a second at most [default: as fast as they are taken]
+    /// New connections a second [default: as fast as they are taken]
     #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connect_rate: Option<u32>,
     /// Write to a topic of its own, which any MQTT server carries, instead of private messages
     #[arg(long)]
     own_topic: bool,
-    /// Each row once more with an adaptor that is asked about every private message and allows it
+    /// Measure each row again with an adaptor that allows every private message
     #[arg(long, conflicts_with = "own_topic")]
     adaptor: bool,
-    /// All clients in one room, where each in turn says something to all; then the same over an
-    /// ordinary topic [default: 3000 clients, every 100 s]
+    /// Put all clients into one room, where each in turn says something to all; then do the same
+    /// over an ordinary topic [default: 3000 clients, every 100 s]
     #[arg(long, conflicts_with_all = ["own_topic", "adaptor", "preset"])]
     room: bool,
     /// With --clients: no further than this many [default: twice the last published row]

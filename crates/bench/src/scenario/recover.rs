@@ -80,11 +80,11 @@ pub(crate) struct RecoverArgs {
     #[arg(long, default_value_t = 100,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     payload: u32,
-    /// Topics that hold a message: those that are subscribed to, and more that only lie there
+    /// Topics that have a message: those of the subscriptions, and more
     #[arg(long, value_name = "TOPICS",
         value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     stored: Option<u64>,
-    /// Leave the restart out
+    /// Do not measure the restart
     #[arg(long)]
     no_restart: bool,
     #[command(flatten)]

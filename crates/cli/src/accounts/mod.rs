@@ -26,7 +26,7 @@ pub(crate) use zone::{Auth, Zone, zone_figures};
 
 /// What `--help` says below each of these commands.
 const WHERE: &str = "\
-The command talks to the server that runs on the data folder; while none runs, it opens the
+The command talks to the server that runs on the data folder. If no server runs, it opens the
 database itself. --config FILE names the server's configuration, --data-dir DIR its data folder.";
 
 /// Prints an answer for programs or for people.

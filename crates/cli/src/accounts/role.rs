@@ -34,7 +34,7 @@ enum Command {
     /// List roles
     #[command(visible_alias = "ls")]
     List {
-        /// Only those that users of this zone can have: its own, and those of all zones
+        /// Only roles that users of this zone can have: its own, and those of all zones
         #[arg(long, value_name = "NAME")]
         zone: Option<String>,
         #[command(flatten)]
@@ -59,7 +59,7 @@ Examples:
 struct Add {
     /// Name of the role
     name: String,
-    /// A rule; may be given several times
+    /// A rule; can be repeated
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<Rule>,
     #[command(flatten)]
@@ -78,15 +78,15 @@ struct Add {
 struct Change {
     /// Name of the role
     name: String,
-    /// A rule to add; may be given several times
+    /// A rule to add; can be repeated
     #[arg(long, value_name = "RULE")]
     add: Vec<Rule>,
-    /// A rule to remove; may be given several times
+    /// A rule to remove; can be repeated
     #[arg(long, value_name = "RULE")]
     remove: Vec<Rule>,
     #[command(flatten)]
     quotas: QuotaFlags,
-    /// A quota to take away; may be given several times. Those that are not named stay
+    /// A quota to remove; can be repeated. The other quotas stay
     #[arg(long, value_name = "QUOTA", value_parser = quota_names())]
     no_quota: Vec<String>,
     /// The role of this zone
@@ -114,7 +114,7 @@ struct Delete {
     /// The role of this zone
     #[arg(long)]
     zone: Option<String>,
-    /// Take it from all users who have it; otherwise it is not deleted while there are some
+    /// Take the role from all users who have it. Without it a role that a user has is not deleted
     #[arg(long)]
     force: bool,
     #[command(flatten)]

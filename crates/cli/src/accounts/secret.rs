@@ -22,15 +22,15 @@ const INSTEAD: &str = "give it by --password-file FILE, or - for standard input;
 /// Where a new password comes from.
 #[derive(Debug, Args)]
 pub(super) struct Password {
-    /// A file whose first line is the password; `-` reads it from standard input. Not given, it is
-    /// asked for
+    /// A file whose first line is the password; `-` reads standard input. Without it the command
+    /// asks
     #[arg(long, value_name = "FILE", conflicts_with = "credential_file")]
     password_file: Option<PathBuf>,
-    /// A file whose first line is a hash that exists already: $argon2id$…, $7$…, $2b$…, SCRAM-…
+    /// A file whose first line is a hash of the password: $argon2id$…, $7$…, $2b$…, SCRAM-…
     #[arg(long, value_name = "FILE")]
     credential_file: Option<PathBuf>,
-    /// Store what SCRAM-SHA-256 and SCRAM-SHA-512 need as well, so that clients of MQTT 5 may log
-    /// in without showing the password
+    /// Store also what SCRAM-SHA-256 and SCRAM-SHA-512 need, so that clients of MQTT 5 can log in
+    /// without sending the password
     #[arg(long, conflicts_with = "credential_file")]
     pub(super) scram: bool,
 }

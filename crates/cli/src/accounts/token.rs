@@ -23,8 +23,8 @@ pub(crate) struct Token {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a token for a user and print it, for the only time; it is used as password, and names
-    /// the user and its zone where the login does not
+    /// Make a token for a user and print it once. A client uses it as its password, and needs no
+    /// user name then
     #[command(visible_alias = "add")]
     Create(Create),
     /// List the tokens of a user
@@ -54,7 +54,7 @@ struct Create {
     /// What the token is for
     #[arg(long, default_value = "")]
     label: String,
-    /// How many days it lasts; not given, for ever
+    /// Days until the token expires [default: never]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: Option<u32>,
     #[command(flatten)]

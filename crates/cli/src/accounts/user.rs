@@ -14,7 +14,7 @@ use super::login::Login;
 use super::secret::Password;
 use super::{WHERE, show};
 use crate::admin::table::{Table, paragraphs, plain};
-use crate::failure::Failure;
+use crate::failure::{EXIT_NO_ANSWER, Failure};
 use crate::which::Which;
 
 /// Users: who may log in.
@@ -27,7 +27,7 @@ pub(crate) struct User {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Add a user, who may then log in
+    /// Add a user who can then log in
     Add(Add),
     /// List users: those of the configuration, then those of the database
     #[command(visible_alias = "ls")]
@@ -36,7 +36,7 @@ enum Command {
     Show(One),
     /// Give a user another password
     SetPassword(SetPassword),
-    /// Keep a user from logging in, and end its connections
+    /// Disable a user, and end its connections
     Disable(One),
     /// Let a user log in again
     Enable(One),
@@ -58,13 +58,13 @@ struct Add {
     login: Login,
     #[command(flatten)]
     password: Password,
-    /// A role of the user; may be given several times. Not given, member
+    /// A role of the user; can be repeated [default: member]
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<String>,
-    /// Give no password: the user logs in with a token or a certificate
+    /// Store no password: the user logs in with a token or a certificate
     #[arg(long, conflicts_with_all = ["password_file", "credential_file", "scram"])]
     no_password: bool,
-    /// Keep the user from logging in for now
+    /// Add the user as disabled: it cannot log in
     #[arg(long)]
     disabled: bool,
     #[command(flatten)]
@@ -95,15 +95,11 @@ Examples:
   stentor user test alice subscribe 'sensors/#'
 
 Exit codes:
-  0   allowed, or a part of what the filter matches
+  0   allowed, at least for a part of the filter
   1   not allowed
-  2   wrong usage
-  3   there is no answer, since there is no such user or something went wrong; standard error says
-      what
-  78  the configuration is wrong";
-
-/// The exit code where a question finds no answer.
-const EXIT_NO_ANSWER: u8 = 3;
+  2   the command line has a mistake
+  3   there is no answer, for example because the user is unknown; standard error says why
+  78  the configuration has an error";
 
 #[derive(Debug, Args)]
 struct Test {
@@ -114,7 +110,7 @@ struct Test {
     action: Question,
     /// The topic, or the filter of a subscription
     topic: String,
-    /// The client id of the connection that is meant, for rules with {client}
+    /// Client id for rules with {client}
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
     #[command(flatten)]
@@ -137,10 +133,10 @@ struct List {
     /// Only users of this zone
     #[arg(long)]
     zone: Option<String>,
-    /// At most this many
+    /// Show up to N
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     limit: usize,
-    /// Only what comes after this login name
+    /// Only names after this login name
     #[arg(long, value_name = "NAME")]
     after: Option<String>,
     #[command(flatten)]
@@ -169,10 +165,10 @@ impl Format {
 
 #[derive(Debug, Args)]
 struct Export {
-    /// The file, which only its owner may read; not given, standard output
+    /// The file; only its owner can read it [default: standard output]
     #[arg(conflicts_with = "output")]
     file: Option<PathBuf>,
-    /// The form; not given, what the file's name ends in says it, or --json, or it is csv
+    /// Format [default: from the name of the file or --json, else csv]
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Only users of this zone

@@ -25,7 +25,7 @@ enum Command {
     Add {
         /// Name of the zone
         name: String,
-        /// Connections of all its users at the same time; not given, no bound
+        /// Connections of all its users at the same time [default: no limit]
         #[arg(long, value_name = "N")]
         connections: Option<u32>,
         #[command(flatten)]
@@ -37,16 +37,15 @@ enum Command {
         #[command(flatten)]
         which: Which,
     },
-    /// Show what there is of each zone of the running server: connections, rooms, messages in and
-    /// out, retained messages
+    /// Show the connections, rooms, messages and retained messages of each zone of the running
+    /// server
     Show {
-        /// Name of the zone; not given, all
+        /// Name of the zone [default: all zones]
         name: Option<String>,
         #[command(flatten)]
         which: Which,
     },
-    /// Remove a zone that has no users, with all that a running server has of it: connections,
-    /// rooms, retained messages
+    /// Remove a zone that has no users, with its connections, rooms and retained messages
     #[command(visible_aliases = ["delete", "rm"])]
     Remove {
         /// Name of the zone
@@ -166,8 +165,8 @@ pub(crate) struct Auth {
 
 #[derive(Debug, Subcommand)]
 enum AuthCommand {
-    /// Read users, roles and zones again now, after a change made directly in the database, and say
-    /// which columns of the operator's query cannot be read
+    /// Read users, roles and zones again after a change in the database itself, and say which
+    /// columns of a query of your own cannot be read
     Refresh {
         #[command(flatten)]
         which: Which,

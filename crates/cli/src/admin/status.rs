@@ -13,11 +13,11 @@ use crate::which::Which;
 /// Shows how the server is doing: connections, messages, losses and memory.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Measure rates over this many milliseconds, at most 10,000; 0 measures none
+    /// Measure rates over this many milliseconds, up to 10,000; 0 measures no rates
     #[arg(long, value_name = "MS", default_value_t = 500)]
     #[arg(value_parser = value_parser!(u64).range(..=10_000))]
     sample_ms: u64,
-    /// Show how the server works as well: times and queues of its threads, memory by kind
+    /// Show also the times and queues of the server's threads, and memory by kind
     #[arg(long, short)]
     verbose: bool,
     /// Show this zone alone, as `stentor zone show` does

@@ -39,20 +39,20 @@ pub(super) struct Import {
     /// File whose first line is the password for the other broker
     #[arg(long, value_name = "FILE", requires = "from")]
     password_file: Option<PathBuf>,
-    /// Only these topics of the other broker
+    /// Only topics of the other broker that match this filter
     #[arg(long, value_name = "FILTER", default_value = "#", requires = "from")]
     filter: String,
-    /// The other broker has sent everything when nothing comes for this long
+    /// End when the other broker has sent nothing for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 3, requires = "from",
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     idle: u64,
-    /// At most this many messages a second
+    /// Up to N messages a second
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// Change nothing: only count what differs
+    /// Change nothing, and count the differences
     #[arg(long)]
     dry_run: bool,
-    /// Take zones that there are not yet, too: for a backup on a new machine
+    /// Accept zones that do not exist yet, for a backup on a new machine
     #[arg(long)]
     new_zones: bool,
     #[command(flatten)]

@@ -29,7 +29,7 @@ Examples:
   stentor retained import kept.jsonl                 what is there already is left alone
   stentor retained import --from mqtt://old:1883     copy another broker's; --dry-run only compares
 
-The command talks to the server that runs on the data folder; while none runs, it works on the
+The command talks to the server that runs on the data folder. If no server runs, it works on the
 files themselves. --config FILE names the server's configuration, --data-dir DIR its data folder.";
 
 /// Lists, changes, copies and checks retained messages.
@@ -47,15 +47,15 @@ enum Command {
     Ls(Filtered),
     /// Print the message of a topic
     Get(One),
-    /// Give a topic a message
+    /// Set the message of a topic
     Set(Set),
     /// Remove the messages of all topics that match
     Clear(Clear),
-    /// Count messages and what they take
+    /// Count messages and their bytes
     Count(Where),
     /// Write messages as JSON lines to standard output
     Export(Filtered),
-    /// Keep messages from JSON lines, or from another broker
+    /// Import messages from JSON lines, or from another broker
     Import(import::Import),
     /// Read and check every message, and list what is damaged
     Verify(Where),
@@ -65,7 +65,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Filtered {
-    /// Only topics that match this filter; 'ls' leaves out what begins with '$' unless it says so
+    /// Only topics that match this filter. `ls` leaves topics with $ at the beginning out, except
+    /// if the filter begins with $
     #[arg(default_value = "#")]
     filter: String,
     #[command(flatten)]
@@ -86,13 +87,13 @@ struct Set {
     topic: String,
     /// Payload: text, or @FILE, or @- for standard input (also for a text that begins with @)
     payload: String,
-    /// QoS that it is delivered with
+    /// QoS of the message
     #[arg(short, long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     qos: u8,
-    /// Seconds until it expires
+    /// Seconds until the message expires
     #[arg(long, value_name = "SECONDS")]
     expiry: Option<u32>,
-    /// Take a zone that there is not yet, too
+    /// Accept a zone that does not exist yet
     #[arg(long)]
     new_zones: bool,
     #[command(flatten)]

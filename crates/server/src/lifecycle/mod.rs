@@ -32,6 +32,7 @@ use crate::config::{Config, Sources};
 use crate::control::{Control, Entrance};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
+use crate::exit::ServerExit;
 use crate::log::Logger;
 use crate::shard::Letter;
 use crate::telemetry::sys;
@@ -340,8 +341,7 @@ impl Supervisor {
         info!("stopped");
         match end {
             End::Asked => ExitCode::SUCCESS,
-            // EX_SOFTWARE
-            End::Failed => ExitCode::from(70),
+            End::Failed => ExitCode::from(ServerExit::Bug as u8),
         }
     }
 }

@@ -45,22 +45,22 @@ const ORDER_USERS: usize = 500;
 /// it is.
 #[derive(Debug, Args)]
 pub(super) struct Import {
-    /// The file; its name ends in .csv or .json, unless --format says what it is
+    /// The file; its name ends in .csv or .json, or --format says what it is
     file: PathBuf,
-    /// The form of the file
+    /// Format of the file
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Replace users who exist, and finish an import that was cut short; otherwise nothing is
-    /// imported if one of them exists
+    /// Replace users that exist, and finish an import that was interrupted. Without it nothing is
+    /// imported if one of the users exists
     #[arg(long)]
     replace: bool,
-    /// A role for users of whom the file says none; may be given several times. Not given, member
+    /// A role for users without a role in the file; can be repeated [default: member]
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<String>,
-    /// Zone of users of whom the file says none, or `default`
+    /// Zone of users without a zone in the file [default: default]
     #[arg(long, value_name = "NAME")]
     zone: Option<String>,
-    /// Store what SCRAM-SHA-256 and SCRAM-SHA-512 need of passwords as well
+    /// Store also what SCRAM-SHA-256 and SCRAM-SHA-512 need of passwords
     #[arg(long)]
     scram: bool,
     #[command(flatten)]

@@ -56,7 +56,7 @@ Examples:
 struct Mosquitto {
     /// mosquitto's configuration file
     file: PathBuf,
-    /// Show what would be done, and do nothing
+    /// Show what the import would do, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// The configuration file to write; it must not exist
