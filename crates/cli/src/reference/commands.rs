@@ -164,6 +164,13 @@ fn describe(command: &Command, level: &str, common: &[Row], out: &mut String) {
     let about = command.get_long_about().or_else(|| command.get_about());
     let about = sentence(about.map(ToString::to_string));
     let _ = write!(out, "\n{level} `{name}`\n\n{}\n\n", wrapped(&about));
+    let aliases: Vec<String> = command
+        .get_visible_aliases()
+        .map(|alias| format!("`{alias}`"))
+        .collect();
+    if !aliases.is_empty() {
+        let _ = write!(out, "It is also called {}.\n\n", aliases.join(", "));
+    }
     let usage = command.clone().render_usage().to_string();
     fence(usage.trim_start_matches("Usage:").trim(), out);
     let (everyones, own): (Vec<Row>, Vec<Row>) =

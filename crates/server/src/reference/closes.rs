@@ -122,7 +122,7 @@ closes! {
             "Clients try again. If it lasts, make the database faster.";
         Limit(Limit::LoginRate) =>
             "Too many logins from this address, or of this user from there, failed lately.",
-            "Correct the password at the client, and wait a minute.";
+            "Correct the password at the client, and log in again after a pause.";
         Limit(Limit::GuestRate) =>
             "Guests arrive faster than `guest_rate` of their zone.",
             "Clients try again, or raise `guest_rate`.";
@@ -229,8 +229,8 @@ closes! {
             "An administrator or an adaptor closed the connection.",
             "Ask the administrator. `audit.log` says who it was.";
         Local(Local::Revoked) =>
-            "The user was deleted or disabled, or its password changed.",
-            "Log in with the new password, or enable the user.";
+            "The user was deleted or disabled, or its password or token was withdrawn.",
+            "Log in with the new password or token, or enable the user.";
     }
     "Ends that the client decides": {
         Remote(Remote::Disconnect) =>
