@@ -19,7 +19,7 @@ const EXIT_CONFIG: u8 = ServerExit::Configuration as u8;
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 the configuration is good, 78 it has an error.")]
 pub(crate) struct CheckConfig {
-    /// The configuration file [env: STENTOR_CONFIG]
+    /// The configuration file; the variable STENTOR_CONFIG names it too
     #[arg(value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
     /// The same, as `stentor serve` takes it

@@ -255,10 +255,14 @@ fn row(arg: &Arg) -> Row {
     let (mut default, mut meaning) = told_default(&help);
     if default.is_empty() && takes_value {
         let values = arg.get_default_values().iter();
+        let values = values.filter(|value| !value.is_empty());
         default = values
             .map(|value| format!("`{}`", value.display()))
             .collect::<Vec<_>>()
             .join(" ");
+    }
+    if let Some(variable) = arg.get_env() {
+        meaning.push_str(&format!(". Variable: `{}`", variable.display()));
     }
     let choices = choices(arg);
     if !choices.is_empty() && !meaning.is_empty() {
