@@ -118,10 +118,25 @@ impl Procedure {
 
 /// Each procedure with how its calls went, and what is wrong with its file.
 fn list_text(answer: &Value) -> String {
-    let mut table = Table::new(&["PROCEDURE", "KIND", "VERSION", "CALLS", "FAILED", ""]);
+    let heads = [
+        "PROCEDURE",
+        "KIND",
+        "VERSION",
+        "CALLS",
+        "ACCEPTED",
+        "REFUSED",
+        "OTHER",
+        "FAILED",
+        "",
+    ];
+    let mut table = Table::new(&heads);
     for one in answer["procedures"].as_array().into_iter().flatten() {
-        let errors = one["errors"].as_array().into_iter().flatten();
-        let failed: u64 = errors.filter_map(|error| error[1].as_u64()).sum();
+        let sum = |list: &str, is_meant: fn(&str) -> bool| -> String {
+            let counts = one[list].as_array().into_iter().flatten();
+            let meant = counts.filter(|count| count[0].as_str().is_some_and(is_meant));
+            let sum: u64 = meant.filter_map(|count| count[1].as_u64()).sum();
+            sum.to_string()
+        };
         let problem = one["problem"].as_str().unwrap_or_default();
         let state = match (problem, one["kind"] == "none") {
             ("", _) if one["observe"] == true => "its verdicts are only logged".to_owned(),
@@ -139,11 +154,26 @@ fn list_text(answer: &Value) -> String {
             kind.into(),
             plain(&one["version"]),
             plain(&one["calls"]),
-            failed.to_string(),
+            sum("verdicts", is_accepted),
+            sum("verdicts", is_refused),
+            sum("verdicts", |verdict| {
+                !is_accepted(verdict) && !is_refused(verdict)
+            }),
+            sum("errors", |_| true),
             shown(&state),
         ]);
     }
     table.render()
+}
+
+/// Whether a message goes on after this verdict.
+fn is_accepted(verdict: &str) -> bool {
+    matches!(verdict, "accept" | "modified")
+}
+
+/// Whether the mail server refuses the message, for now or for good.
+fn is_refused(verdict: &str) -> bool {
+    matches!(verdict, "reject" | "tempfail")
 }
 
 /// Procedures without a server: what they keep is forgotten.
@@ -359,6 +389,10 @@ mod tests {
             json!({
                 "procedure": name, "kind": kind, "version": "", "calls": 3, "observe": false,
                 "errors": [["failed", 1], ["timed-out", 1]], "problem": problem,
+                "verdicts": [
+                    ["accept", 10], ["modified", 1], ["reject", 20], ["tempfail", 2],
+                    ["discard", 30],
+                ],
             })
         };
         let all = [
@@ -369,7 +403,8 @@ mod tests {
         ];
         let text = list_text(&json!({ "procedures": all }));
         for told in [
-            "a          luau               3      2\n",
+            "CALLS  ACCEPTED  REFUSED  OTHER  FAILED",
+            "a          luau               3      11        22       30     2\n",
             "an older version is in use: b.luau:2: no end",
             "not loaded: c.luau:1: what",
             "noop       built in",

@@ -12,6 +12,7 @@ use crate::net::http::Url;
 
 mod mistakes;
 
+pub(crate) use mistakes::nearest;
 use mistakes::{parse, with_line};
 
 /// The zone that is meant where none is named.

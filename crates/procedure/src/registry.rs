@@ -560,12 +560,12 @@ fn sendable(answer: Answer) -> Answer {
     Answer::failed(Status::Failed, reason)
 }
 
-/// What a caller gets of a procedure that is only observed.
+/// What a caller gets of a procedure that is only observed: its verdict and the reason, as text.
 fn observed(answer: Answer) -> Answer {
-    let text = match answer.verdict() {
-        Some(verdict) => format!("observed: {}", verdict.name()),
-        None => "observed".to_owned(),
-    };
+    let verdict = answer.verdict().map(Verdict::name);
+    let parts = ["observed", verdict.unwrap_or_default(), answer.text()];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let text = parts.join(": ");
     Answer {
         version: answer.version,
         ..Answer::done(Outcome::of(Verdict::Accept, &text))

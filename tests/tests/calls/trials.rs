@@ -68,6 +68,26 @@ fn a_new_procedure_is_checked_and_asked_about_a_message() {
     );
 }
 
+/// What is observed is told with its reason; a call of what is not there, with its name and line.
+#[test]
+fn an_observed_verdict_has_its_reason_and_a_typo_its_name() {
+    let folder = Folder::new();
+    let script = "--[[ procedure\nmode = \"observe\"\n]]\nreturn function(call)\n    \
+                  if call.args.bad then return rejct('x') end\n    \
+                  return reject('no thanks')\nend\n";
+    folder.file("watch.luau", script);
+    folder.file("m.eml", "Subject: a\n\nb\n");
+    let told = folder.run("test watch.luau m.eml").success();
+    assert_eq!(told, "accept: observed: reject: no thanks\n");
+    let typo = "watch.luau:5: attempt to call a nil value: there is no `rejct`; did you mean \
+                `reject`?";
+    let told = folder.run("test watch.luau m.eml -a bad=1").success();
+    assert_eq!(told, format!("accept: observed: tempfail: {typo}\n"));
+    folder.file("watch.luau", &script.replace("observe", "enforce"));
+    let told = folder.run("test watch.luau m.eml -a bad=1").refusal();
+    assert!(told.contains(&format!("failed: {typo}")), "{told}");
+}
+
 #[test]
 fn the_envelope_and_changes_are_told() {
     let folder = Folder::new();

@@ -27,6 +27,7 @@ use mlua::{Error, Lua, LuaOptions, StdLib, Table, Value, VmState};
 /// The longest message of an error that is passed on.
 const MESSAGE_BYTES_MAX: usize = 300;
 
+mod named;
 mod resident;
 mod text;
 
@@ -44,6 +45,8 @@ pub trait Clock: Send + Sync {
 pub struct Script {
     /// With the `=` that makes Luau show it as it is.
     name: String,
+    /// To name what an error is about.
+    text: Arc<str>,
     bytecode: Vec<u8>,
 }
 
@@ -61,6 +64,7 @@ impl Script {
             .map_err(|error| format!("{name}:{}", message(&error)))?;
         Ok(Self {
             name: format!("={name}"),
+            text: text.into(),
             bytecode,
         })
     }
@@ -237,7 +241,8 @@ impl Sandbox {
         };
         self.until.begin(until_ms);
         let result = evaluate(&lua, script).and_then(|value| entry(&lua, value));
-        let result = self.until.end(result)?;
+        let result = self.until.end(result);
+        let result = result.map_err(|trouble| named::named(&lua, script, trouble))?;
         // What one run leaves behind must not count for the next one.
         if lua.used_memory() > self.memory_max / 2 && lua.gc_collect().is_err() {
             return Ok(result);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mlua::{Lua, Value};
 
+use super::named::named;
 use super::{Clock, Install, Script, Trouble, Until, evaluate, make};
 
 /// A virtual machine with bounds that lives as long as a version of a script does.
@@ -15,6 +16,7 @@ pub struct Resident {
     memory_max: usize,
     until: Arc<Until>,
     lua: Lua,
+    script: Script,
 }
 
 impl Resident {
@@ -36,6 +38,7 @@ impl Resident {
             memory_max,
             until,
             lua,
+            script: script.clone(),
         };
         let value = resident.run(until_ms, |lua| evaluate(lua, script))?;
         Ok((resident, value))
@@ -52,7 +55,8 @@ impl Resident {
     ) -> Result<R, Trouble> {
         self.until.begin(until_ms);
         let result = f(&self.lua);
-        self.until.end(result)
+        let result = self.until.end(result);
+        result.map_err(|trouble| named(&self.lua, &self.script, trouble))
     }
 
     /// Runs another text in the same machine, with global variables of its own.

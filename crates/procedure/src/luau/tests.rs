@@ -54,6 +54,67 @@ fn mistakes_have_a_file_and_a_line() {
     }
 }
 
+/// A call of something that is not there names it, where that can be known.
+#[test]
+fn a_call_of_nothing_has_its_name() {
+    let mut sandbox = sandbox();
+    let long = format!("{}('x')", "a".repeat(100));
+    for (text, expected) in [
+        (
+            "\nreturn tostrin(1)",
+            "test.luau:2: attempt to call a nil value: there is no `tostrin`; did you mean `tostring`?",
+        ),
+        (
+            "return string.uper('a')",
+            "there is no `string.uper`; did you mean `string.upper`?",
+        ),
+        (
+            "local a = tostring(1) .. xyzzy(tostring(2))",
+            "nil value: there is no `xyzzy`",
+        ),
+        ("x = `{xyzzy {}}`", "nil value: there is no `xyzzy`"),
+        (
+            "local f\nf 'a'",
+            "test.luau:2: attempt to call a nil value: `f`",
+        ),
+        ("local t = {}\nt.a:b()", "attempt to index nil with 'b'"),
+        (
+            "local t = { a = {} }\nt.a.b()",
+            "attempt to call a nil value: `t.a.b`",
+        ),
+        (
+            "local function f(g: any) return g() end\nf()",
+            "test.luau:1: attempt to call a nil value: `g`",
+        ),
+        (
+            "local t = {}\nif (t) then t[1]() end",
+            "test.luau:2: attempt to call a nil value",
+        ),
+        (
+            "local f, g = tostring\nf(1, g(2))",
+            "test.luau:2: attempt to call a nil value",
+        ),
+        ("foo(bar(1))", "test.luau:1: attempt to call a nil value"),
+        (
+            "local tostring\ntostring(1)",
+            "test.luau:2: attempt to call a nil value: `tostring`",
+        ),
+        (&long, "attempt to call a nil value: there is no `aaa"),
+    ] {
+        match run(&mut sandbox, text) {
+            Err(Trouble::Mistake(message)) => {
+                let end = message.ends_with(expected) || text == long;
+                assert!(end && message.contains(expected), "{text}: {message}");
+                assert!(message.len() <= MESSAGE_BYTES_MAX, "{text}: {message}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    let end = format!("{}('x')", "a".repeat(1000));
+    let message = run(&mut sandbox, &end).unwrap_err().to_string();
+    assert!(message.len() <= MESSAGE_BYTES_MAX + 4, "{message}");
+}
+
 /// One line, whatever a script raises and wherever.
 #[test]
 fn errors_are_one_clean_line() {

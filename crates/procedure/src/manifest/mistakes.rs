@@ -165,7 +165,7 @@ fn wrong_value(reason: &str, (key, shape): (&str, &str), value: Option<&toml::Va
 }
 
 /// The word that was probably meant.
-fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let reach = (word.chars().count() / 3).clamp(1, 4);
     let far = |known: &'a str| (strsim::osa_distance(word, known), known);
     let (far, known) = known.map(far).min()?;

@@ -44,10 +44,10 @@ fn observing_accepts_and_says_what_it_would_have_done() {
     let outcome = place.outcome(empty_call("watch"));
     assert_eq!(
         (outcome.verdict, outcome.text.as_str()),
-        (Verdict::Accept, "observed: reject")
+        (Verdict::Accept, "observed: reject: no")
     );
     let outcome = place.outcome(with_arguments("watch", &[("bad", "1")]));
-    assert_eq!(outcome.text, "observed: tempfail");
+    assert_eq!(outcome.text, "observed: tempfail: watch.luau:4: x");
     let figures = place.registry.figures();
     let figures = figures
         .iter()
