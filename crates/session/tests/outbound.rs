@@ -63,6 +63,26 @@ fn a_message_left_behind_for_a_whole_turn_of_packet_ids_confuses_nothing() {
     assert!(outbound.is_empty());
 }
 
+/// Packet ids go round also where each message is acknowledged at once, and a session that owes
+/// nothing in between keeps only the next one: 1 to 65,535, then 1 again.
+#[test]
+fn packet_ids_go_round_though_nothing_stays_in_flight() {
+    let delivery = delivery();
+    let mut kept = Outbound::default();
+    let mut next_id = Outbound::default().next_id();
+    for number in 0..2 * u32::from(u16::MAX) + 3 {
+        let expected = u16::try_from(number % u32::from(u16::MAX) + 1).unwrap();
+        let mut made_anew = Outbound::starting_at(next_id);
+        for outbound in [&mut kept, &mut made_anew] {
+            let id = outbound.send(window(10), &delivery).unwrap();
+            assert_eq!(id.get(), expected, "message {number}");
+            assert_eq!(outbound.on_puback(id), Acked::Complete);
+            assert!(outbound.is_empty());
+        }
+        next_id = made_anew.next_id();
+    }
+}
+
 /// [MQTT-4.4.0-1]: what is in flight is sent again in order, and no more than the window allows.
 #[test]
 fn a_new_connection_resends_in_order_within_its_window() {
