@@ -287,6 +287,12 @@ impl Counter<'_> {
                 client_id: session.client_id.clone(),
                 topic: topic.into(),
                 cause: cause.label(),
+                full: match cause {
+                    LossCause::DropNewest | LossCause::DropOldest => {
+                        Some(session.full(self.settings))
+                    }
+                    _ => None,
+                },
             });
         }
     }

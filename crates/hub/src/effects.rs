@@ -311,5 +311,20 @@ pub enum Event {
         topic: Box<str>,
         /// What was done: the name of the policy or limit.
         cause: &'static str,
+        /// Which bound of its queue was met, if one was.
+        full: Option<Full>,
     },
+}
+
+/// The bound of a queue that was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// `limits.queue_messages`, and its value.
+    Messages(usize),
+    /// `limits.queue_bytes`, and its value.
+    Bytes(usize),
+    /// The quota of queued bytes of the client's roles, and its value.
+    Quota(usize),
+    /// Less may wait for each client, because memory is short.
+    Memory,
 }

@@ -61,7 +61,7 @@ pub use adaptor::{Act, Adaptors, Deed, Denial, Happening, Hooks, Judgement, Ques
 pub use authenticate::{Authenticated, Authentication, Step};
 pub use call::{Answer, Call, Callees, ReturnAddress};
 pub use connect::Admitted;
-pub use effects::{Closing, ControlItem, Effects, Event, KeepItem, MeshItem, Sender};
+pub use effects::{Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender};
 pub use hub::{Hub, Shared};
 pub use inspect::{ClientInfo, ConnectionInfo, Delivering, ZoneFigures};
 pub use interest::InterestTable;

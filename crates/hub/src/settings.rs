@@ -361,6 +361,11 @@ impl Settings {
         self.policies.get(first? as usize)
     }
 
+    /// Whether less may wait for each client than is configured, because memory is short.
+    pub(crate) const fn is_tightened(&self) -> bool {
+        self.qos0_bytes_max < usize::MAX
+    }
+
     /// Which of the less common policies there are.
     pub(crate) fn uses(&self) -> Uses {
         let any = |of: fn(&TopicPolicy) -> bool| self.policies.iter().any(of);

@@ -4,7 +4,7 @@
 
 mod world;
 
-use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
+use stentor_hub::{Event, Full, Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{QoS, Version};
 use world::{ConnectOptions, World, clean};
 
@@ -30,6 +30,15 @@ fn payload(number: usize, bytes: usize) -> String {
     format!("{number:03}{}", "x".repeat(bytes - 3))
 }
 
+/// The bounds that were met, as the log is told of them.
+fn full(w: &World) -> Vec<Full> {
+    let full = w.events.iter().filter_map(|event| match event {
+        Event::Losing { full, .. } => *full,
+        _ => None,
+    });
+    full.collect()
+}
+
 /// It reads everything, and says so of nothing.
 #[test]
 fn messages_in_flight_are_bounded_by_bytes() {
@@ -46,6 +55,7 @@ fn messages_in_flight_are_bounded_by_bytes() {
         assert!((most / 2..most).contains(&first.len()), "{}", first.len());
         let dropped = w.hubs[0].stats().publishes_dropped;
         assert_eq!(dropped as usize, 200 - first.len(), "{level:?}");
+        assert_eq!(full(&w), [Full::Bytes(BYTES_MAX)], "{level:?}");
         // Away, it holds no more.
         w.drop_link(s);
         w.publish(p, "t", &payload(200, 1_000), level, false);
@@ -135,5 +145,6 @@ fn messages_with_qos_0_count_for_the_bound_of_messages() {
         // One was begun and waits no more.
         assert_eq!(got[got.len() - 10..], expected, "{policy:?}");
         assert!(got.len() <= 11);
+        assert_eq!(full(&w), [Full::Messages(10)], "{policy:?}");
     }
 }

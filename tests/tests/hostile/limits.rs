@@ -328,6 +328,12 @@ fn queued_bytes_are_bounded_for_a_client_that_is_away() {
         line.contains("away") && line.contains("drop-newest"),
         "{line}"
     );
+    // The one limit that was met.
+    let bound = "65536 bytes may wait (`limits.queue_bytes`)";
+    assert!(
+        line.contains(bound) && !line.contains("queue_messages"),
+        "{line}"
+    );
     let mut back = server.dial();
     assert_eq!(back.login(Version::V5, "away", false).body[0], 1);
     // What is published once this is acknowledged comes after what was kept.

@@ -298,6 +298,16 @@ fn check_config_says_what_is_wrong_and_where() {
         "{text}"
     );
     assert!(text.contains('3'), "the line is missing: {text}");
+    fs::remove_file(&path).expect("it was there");
+    let mut named = server::stentor();
+    let finished = process::run(named.arg("check-config").arg(&path));
+    assert_eq!(finished.status.code(), Some(78), "{finished}");
+    let text = finished.refusal();
+    let named = format!("{}: the configuration file", path.display());
+    assert!(
+        text.contains(&named) && !text.contains("--config"),
+        "{text}"
+    );
 }
 
 /// What `serve` refuses, `check-config` does, where reading tells.
@@ -444,6 +454,11 @@ fn adding_a_user_is_not_proposed_where_procedures_are_called_only() {
         !log.contains(ADD) && !log.contains("only this machine"),
         "{log}"
     );
+    let said = server.wait_log(0, "no listener speaks MQTT");
+    assert!(said.contains("--listen mqtt://127.0.0.1:1883"), "{said}");
+    let usual = Plan::new().tcp().start();
+    let log = usual.wait_log(0, "only this machine");
+    assert!(!log.contains("no listener speaks MQTT"), "{log}");
 }
 
 /// What `journalctl -p warning` shows: sd-daemon(3) has the numbers.

@@ -10,6 +10,7 @@ use stentor_session::{Inbound, Outbound, Publisher, WillRequest};
 use stentor_topic::{FilterId, Zone};
 
 use super::{Flushing, Link, Live};
+use crate::effects::Full;
 use crate::memory::Account;
 use crate::quota::{Meter, Seat};
 use crate::rights::Identity;
@@ -151,6 +152,22 @@ impl Session {
         match qos {
             QoS::AtMostOnce => most.min(settings.qos0_bytes_max),
             QoS::AtLeastOnce | QoS::ExactlyOnce => most,
+        }
+    }
+
+    /// The bound that its queue has met: the one that more is used of.
+    pub(crate) fn full(&self, settings: &Settings) -> Full {
+        let (charge, messages_max) = (self.charge(), settings.queue_messages_max);
+        let bytes_max = self.queue_bytes_max(settings);
+        let share = |used: usize, other_max: usize| used as u128 * other_max as u128;
+        if share(charge.messages, bytes_max) >= share(charge.bytes, messages_max) {
+            Full::Messages(messages_max)
+        } else if settings.is_tightened() {
+            Full::Memory
+        } else if bytes_max < settings.queue_bytes_max {
+            Full::Quota(bytes_max)
+        } else {
+            Full::Bytes(bytes_max)
         }
     }
 

@@ -200,8 +200,8 @@ fn gather(sources: &Sources<'_>) -> Givens {
         match (sources.read_file)(path) {
             Ok(text) => document::read(path, &text, &mut givens),
             Err(error) => {
-                let message = format!("cannot read {}: {error}", path.display());
-                givens.problem(Origin::Flag("config"), message);
+                let message = format!("the configuration file cannot be read: {error}");
+                givens.problem(Origin::WholeFile(path.clone()), message);
             }
         }
     }

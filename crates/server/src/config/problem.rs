@@ -8,6 +8,8 @@ use std::path::PathBuf;
 pub enum Origin {
     /// A line of the configuration file, counted from 1.
     File(PathBuf, usize),
+    /// The configuration file as a whole.
+    WholeFile(PathBuf),
     /// An environment variable.
     Environment(String),
     /// A command line flag, without its dashes.
@@ -20,6 +22,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::WholeFile(path) => path.display().fmt(f),
             Self::Environment(name) => write!(f, "environment variable {name}"),
             Self::Flag(name) => write!(f, "--{name}"),
             Self::Default => f.write_str("configuration"),

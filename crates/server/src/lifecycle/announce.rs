@@ -53,6 +53,12 @@ pub(super) fn started(
              such as --listen mqtts://0.0.0.0:8883"
         );
     }
+    if doors.mqtt.is_empty() {
+        info!(
+            "no listener speaks MQTT: the listeners that are named replace the default ones; to \
+             let MQTT clients connect, add --listen mqtt://127.0.0.1:1883"
+        );
+    }
     print(doors.ports().map(|port| &**port));
 }
 

@@ -14,7 +14,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use stentor_hub::Event;
+use stentor_hub::{Event, Full};
 use stentor_mqtt::Version;
 use stentor_session::CloseReason;
 use tracing::{info, warn};
@@ -370,10 +370,11 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             client_id,
             topic,
             cause,
+            full,
         } => {
             if let Some(held_back) = pace.admit("losing") {
                 let (client, topic) = (&*shown(client_id), &*shown(topic));
-                let why = losing(cause);
+                let why = losing(cause, *full);
                 warn!(client, topic, cause, held_back, "loses messages{why}");
             }
         }
@@ -381,16 +382,38 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
 }
 
 /// Why a client loses messages, and what to do.
-fn losing(cause: &str) -> &'static str {
-    match cause {
-        "drop-newest" | "drop-oldest" => {
-            ": its queue is full (`limits.queue_messages`, `limits.queue_bytes`); read faster, or \
-             raise them"
-        }
+fn losing(cause: &str, full: Option<Full>) -> Cow<'static, str> {
+    let why = match cause {
+        "drop-newest" | "drop-oldest" => return full.map_or(Cow::Borrowed(""), told_full),
         "disconnect" => ": it read too slowly, and its [[policy]] is to disconnect",
         "packet-too-large" => ": they are larger than the maximum packet size that it asked for",
         "expired" => ": they expired while they waited",
         _ => "",
+    };
+    why.into()
+}
+
+/// The bound of a queue that was met, and what to do.
+fn told_full(full: Full) -> Cow<'static, str> {
+    match full {
+        Full::Messages(most) => format!(
+            ": its queue is full: {most} messages wait (`limits.queue_messages`); read faster, or \
+             raise that key"
+        )
+        .into(),
+        Full::Bytes(most) => format!(
+            ": its queue is full: {most} bytes may wait (`limits.queue_bytes`); read faster, or \
+             raise that key"
+        )
+        .into(),
+        Full::Quota(most) => format!(
+            ": its queue is full: {most} bytes may wait, by the quota of its roles; read faster, or \
+             `stentor role change ROLE --queued-bytes N`"
+        )
+        .into(),
+        Full::Memory => ": memory is short (`limits.memory`), so little may wait for each client; \
+                         read faster, or raise that key"
+            .into(),
     }
 }
 

@@ -412,7 +412,7 @@ fn a_missing_file_is_one_clear_sentence() {
         .to_string();
     assert_eq!(
         message,
-        "--config: cannot read nowhere.toml: entity not found"
+        "nowhere.toml: the configuration file cannot be read: entity not found"
     );
 }
 
