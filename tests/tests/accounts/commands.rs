@@ -456,6 +456,21 @@ fn tokens_are_shown_once() {
         let list = place.run(&["token", "list", "cam"]).success();
         assert!(list.contains("door") && !list.contains(token), "{list}");
         let id = made["id"].as_str().expect("it has an id");
+        place
+            .run(&["user", "add", "dan", "--no-password"])
+            .success();
+        place.run(&["token", "create", "dan"]).success();
+        let all = place.run(&["token", "list"]).success();
+        let of_cam = format!("cam   {id}");
+        assert!(
+            all.starts_with("USER  TOKEN") && all.contains(&of_cam),
+            "{all}"
+        );
+        assert!(all.contains("\ndan "), "{all}");
+        let all = place.json(&["token", "list"]);
+        let users = all["tokens"].as_array().expect("a list").iter();
+        let users: Vec<&Value> = users.map(|token| &token["user"]).collect();
+        assert_eq!(users, ["cam", "dan"], "{all}");
         place.run(&["token", "revoke", "cam", id]).success();
         assert!(
             place

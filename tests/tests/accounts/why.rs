@@ -70,6 +70,24 @@ fn a_subscription_is_found_or_missed() {
         "connected",
         ("bad", "has no session"),
     );
+    // All zones were searched. Who is asked about on the other side is not who is meant.
+    for side in ["subscriber", "publisher"] {
+        let text = ("bad", "in any zone");
+        let words: &[&str] = match side {
+            "publisher" => &["anm", "t", "--to", "ann"],
+            _ => &["anm", "t"],
+        };
+        let answer = place.why(words);
+        let what = ["connected", "publisher"][usize::from(side == "publisher")];
+        says(&answer, side, what, text);
+        assert_eq!(answer[side]["zone"], Value::Null, "{answer}");
+        let told = check(&answer, side, what)["text"].to_string();
+        assert_eq!(
+            told.contains("did you mean"),
+            side == "subscriber",
+            "{told}"
+        );
+    }
     let kicked = place.run(&["clients", "kick", "amn"]).refusal();
     assert!(kicked.contains("did you mean \"ann\"?"), "{kicked}");
     let misspelt = place.why(&["anm", "jobs/1", "--to", "amn"]);
@@ -87,6 +105,23 @@ fn a_subscription_is_found_or_missed() {
     );
     let refused = place.run(&["why", "ann", "sensors/#"]);
     assert_eq!(refused.status.code(), Some(3), "a filter is no question");
+    for empty in [
+        ["why", "", "t", "--to", "ann"],
+        ["why", "ann", "t", "--to", ""],
+    ] {
+        let refused = place.run(&empty);
+        assert_eq!(refused.status.code(), Some(3), "{refused}");
+        let text = refused.refusal();
+        assert!(text.contains("the client id is empty"), "{text}");
+    }
+    // As long as a topic may be, and one byte longer, of which little is shown.
+    let long = "t".repeat(65_535);
+    assert_eq!(place.why(&["ann", &long])["gets"], "no");
+    let refused = place.run(&["why", "ann", &format!("{long}t")]);
+    assert_eq!(refused.status.code(), Some(3), "{}", refused.stderr.len());
+    let text = refused.refusal();
+    let shown = format!("\"{}\"… (65536 bytes) is not a topic", &long[..64]);
+    assert!(text.contains(&shown) && text.len() < 400, "{text}");
 }
 
 #[test]

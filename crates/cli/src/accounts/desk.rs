@@ -133,20 +133,32 @@ impl Desk {
         if !self.has_books() {
             return Ok(known);
         }
+        self.each_page(None, |page| {
+            let users = page["users"].as_array().into_iter().flatten();
+            let logins = users.filter_map(|user| user["login"].as_str());
+            known.extend(logins.filter(|login| is_asked(login)).map(str::to_owned));
+        })?;
+        Ok(known)
+    }
+
+    /// All pages of the list of users, or of those of a zone.
+    pub(super) fn each_page(
+        &mut self,
+        zone: Option<&str>,
+        mut each: impl FnMut(&Value),
+    ) -> Result<(), Failure> {
         let mut after = None;
         loop {
             let page = self.order(&Order::UserList {
-                zone: None,
+                zone: zone.map(str::to_owned),
                 containing: String::new(),
                 after,
                 limit: None,
             })?;
-            let users = page["users"].as_array().into_iter().flatten();
-            let logins = users.filter_map(|user| user["login"].as_str());
-            known.extend(logins.filter(|login| is_asked(login)).map(str::to_owned));
+            each(&page);
             after = page["next"].as_str().map(str::to_owned);
             if after.is_none() {
-                return Ok(known);
+                return Ok(());
             }
         }
     }

@@ -15,6 +15,11 @@ pub(super) struct Login {
 }
 
 impl Login {
+    /// As two arguments of a command say it.
+    pub(super) const fn new(name: String, zone: Option<String>) -> Self {
+        Self { name, zone }
+    }
+
     /// `NAME`, or `ZONE/NAME` where a zone is given.
     pub(super) fn full(self) -> Result<String, Failure> {
         let Some(zone) = self.zone else {

@@ -1,7 +1,7 @@
 //! `stentor token`.
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 use stentor_auth::credential::Token as Secret;
 use stentor_auth::store::Order;
 
@@ -27,14 +27,9 @@ enum Command {
     /// user name then
     #[command(visible_alias = "add")]
     Create(Create),
-    /// List the tokens of a user
+    /// List the tokens of a user, or of all users
     #[command(visible_alias = "ls")]
-    List {
-        #[command(flatten)]
-        login: Login,
-        #[command(flatten)]
-        which: Which,
-    },
+    List(List),
     /// Take a token away
     #[command(visible_aliases = ["delete", "remove", "rm"])]
     Revoke {
@@ -61,15 +56,22 @@ struct Create {
     which: Which,
 }
 
+#[derive(Debug, Args)]
+struct List {
+    /// Login name: NAME or ZONE/NAME; not given, all users
+    name: Option<String>,
+    /// Zone of the user, if its name does not say it; without a name, only users of this zone
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
 impl Token {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
             Command::Create(create) => create.run(),
-            Command::List { login, which } => {
-                let name = login.full()?;
-                let answer = which.open()?.order(&Order::TokenList { name })?;
-                show(which.json, &answer, || list_text(&answer))
-            }
+            Command::List(list) => list.run(),
             Command::Revoke { login, id, which } => {
                 let order = Order::TokenRevoke {
                     name: login.full()?,
@@ -97,15 +99,53 @@ impl Create {
     }
 }
 
-fn list_text(answer: &Value) -> String {
-    let mut table = Table::new(&["TOKEN", "LABEL", "CREATED", "EXPIRES"]);
+impl List {
+    fn run(self) -> Result<(), Failure> {
+        let mut desk = self.which.open()?;
+        let Some(name) = self.name else {
+            let mut tokens = Vec::new();
+            desk.each_page(self.zone.as_deref(), |page| {
+                tokens.extend(tokens_of(page));
+            })?;
+            let answer = json!({ "tokens": tokens });
+            return show(self.which.json, &answer, || list_text(&answer, &["user"]));
+        };
+        let name = Login::new(name, self.zone).full()?;
+        let answer = desk.order(&Order::TokenList { name })?;
+        show(self.which.json, &answer, || list_text(&answer, &[]))
+    }
+}
+
+/// The tokens of the users of a page, each with its user.
+fn tokens_of(page: &Value) -> Vec<Value> {
+    let lists = ["configured", "users"].map(|list| page[list].as_array());
+    let mut tokens = Vec::new();
+    for user in lists.into_iter().flatten().flatten() {
+        let credentials = user["credentials"].as_array().into_iter().flatten();
+        // What else users prove themselves by has no id.
+        for token in credentials.filter(|one| !one["id"].is_null()) {
+            let mut token = token.clone();
+            token["user"] = user["login"].clone();
+            tokens.push(token);
+        }
+    }
+    tokens
+}
+
+/// A table of tokens, with these columns before the usual ones.
+fn list_text(answer: &Value, more: &[&str]) -> String {
+    let usual = ["id", "label", "created_at", "expires_at"];
+    let keys = more.iter().chain(&usual);
+    let heads = keys.clone().map(|key| match *key {
+        "user" => "USER",
+        "id" => "TOKEN",
+        "label" => "LABEL",
+        "created_at" => "CREATED",
+        _ => "EXPIRES",
+    });
+    let mut table = Table::new(&heads.collect::<Vec<_>>());
     for token in answer["tokens"].as_array().into_iter().flatten() {
-        table.row([
-            plain(&token["id"]),
-            plain(&token["label"]),
-            plain(&token["created_at"]),
-            plain(&token["expires_at"]),
-        ]);
+        table.cells(keys.clone().map(|key| plain(&token[*key])).collect());
     }
     table.render()
 }

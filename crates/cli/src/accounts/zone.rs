@@ -88,8 +88,13 @@ fn zones_text(answer: &Value) -> String {
     let mut table = Table::new(&["ZONE", "USERS", "CONNECTIONS AT MOST", "CONFIGURED"]);
     let mut left_out = String::new();
     for zone in answer["zones"].as_array().into_iter().flatten() {
-        let names = ["name", "users", "connections", "configured"];
-        table.row(names.map(|name| plain(&zone[name])));
+        let configured = match zone["configured"] == true {
+            true => "yes",
+            false => "no",
+        };
+        let [name, users, connections] =
+            ["name", "users", "connections"].map(|name| plain(&zone[name]));
+        table.row([name, users, connections, configured.to_owned()]);
         if let Some(reason) = zone["left_out"].as_str() {
             left_out += &format!("{} is left out: {reason}\n", zone["name"]);
         }
@@ -186,5 +191,19 @@ impl Auth {
             eprintln!("stentor: {}", plain(complaint));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_a_zone_is_configured_is_a_word_for_people() {
+        let zone = |name: &str, configured: bool| json!({ "name": name, "configured": configured });
+        let text = zones_text(&json!({ "zones": [zone("game", true), zone("shop", false)] }));
+        let last = |line: &str| line.split_whitespace().next_back().map(str::to_owned);
+        let words: Vec<String> = text.lines().filter_map(last).collect();
+        assert_eq!(words, ["CONFIGURED", "yes", "no"], "{text}");
     }
 }

@@ -158,8 +158,12 @@ pub(super) fn home(backplane: &Backplane, zone: Zone, client_id: &str) -> usize 
 }
 
 /// Whom somebody probably meant who said a client id that there is not, in the zone that was said
-/// if one was: the end of a sentence, or nothing.
-pub(super) fn meant(backplane: &Backplane, said: Option<Zone>, client_id: &str) -> String {
+/// if one was: the end of a sentence, or nothing. It is never the `other` one of the question.
+pub(super) fn meant(
+    backplane: &Backplane,
+    said: Option<Zone>,
+    (client_id, other): (&str, Option<&str>),
+) -> String {
     let elsewhere = zones_with(backplane, client_id);
     if let Some(zone) = elsewhere.first() {
         return format!("; it is in the zone {:?}", backplane.zone_name(*zone));
@@ -172,6 +176,7 @@ pub(super) fn meant(backplane: &Backplane, said: Option<Zone>, client_id: &str) 
     });
     let entries = pages.iter().flat_map(|page| &page.entries);
     let names = entries.map(|entry| &*entry.info.client_id).take(NAMES_MAX);
+    let names = names.filter(|name| other != Some(*name));
     let near = nearest(client_id, names);
     near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
@@ -180,7 +185,7 @@ pub(super) fn missing(backplane: &Backplane, zone: Option<Zone>, client_id: &str
     let place = zone.map_or_else(String::new, |zone| {
         format!(" in the zone {:?}", backplane.zone_name(zone))
     });
-    let meant = meant(backplane, zone, client_id);
+    let meant = meant(backplane, zone, (client_id, None));
     let message = format!(
         "there is no session with the client id {client_id:?}{place}{meant}; `stentor clients ls` \
          lists them"

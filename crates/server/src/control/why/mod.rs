@@ -29,6 +29,8 @@ struct Party {
     zone: Zone,
     zone_name: String,
     client_id: String,
+    /// No zone was named, so it was looked for in all of them.
+    is_sought_everywhere: bool,
     /// `None`: it has no session.
     session: Option<Session>,
     /// Which client was probably meant, where there is no session: the end of a sentence.
@@ -106,20 +108,17 @@ pub(super) fn why(backplane: &Backplane, request: &Request) -> Answer {
         let message = "this verb needs a \"client_id\" and a \"topic\"";
         return Err(Failure::new("bad-request", message));
     };
-    validate_name(topic).map_err(|error| {
-        let message = format!(
-            "{topic:?} is no topic that a message can have: {error}; a filter such as a/# is none"
-        );
-        Failure::new("bad-request", message)
-    })?;
+    check(client_id, request.to.as_deref(), topic)?;
     let (publisher, subscriber) = match &request.to {
-        None => (None, look(backplane, said, client_id, topic)?),
+        None => (None, look(backplane, said, (client_id, None), topic)?),
         Some(to) => {
-            let publisher = look(backplane, said, client_id, topic)?;
-            let subscriber = look(backplane, said.or(Some(publisher.zone)), to, topic)?;
+            let other = Some(to.as_str());
+            let publisher = look(backplane, said, (client_id, other), topic)?;
+            let wanted = (to.as_str(), Some(client_id.as_str()));
+            let subscriber = look(backplane, said.or(Some(publisher.zone)), wanted, topic)?;
             // A subscriber of another zone is to be called so, not missing.
             let subscriber = match (said, &subscriber.session) {
-                (None, None) => look(backplane, None, to, topic)?,
+                (None, None) => look(backplane, None, wanted, topic)?,
                 _ => subscriber,
             };
             (Some(publisher), subscriber)
@@ -148,6 +147,32 @@ pub(super) fn why(backplane: &Backplane, request: &Request) -> Answer {
     }))
 }
 
+/// Refuses a question about what cannot be.
+fn check(client_id: &str, to: Option<&str>, topic: &str) -> Result<(), Failure> {
+    if client_id.is_empty() || to == Some("") {
+        let message = "the client id is empty; `stentor clients ls` lists the clients";
+        return Err(Failure::new("bad-request", message));
+    }
+    validate_name(topic).map_err(|error| {
+        let message = format!(
+            "{} is not a topic that a message can have: {error}; a filter such as a/# is not one",
+            quoted(topic)
+        );
+        Failure::new("bad-request", message)
+    })
+}
+
+/// A text in quotation marks; of a long one, its beginning.
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}… ({} bytes)", &text[..end], text.len()),
+    }
+}
+
+/// Characters that a refusal shows of a topic.
+const SHOWN_MAX: usize = 64;
+
 /// The answer in a word and in a sentence.
 fn verdict(
     checks: &[Check],
@@ -156,8 +181,11 @@ fn verdict(
     topic: &str,
 ) -> (&'static str, String) {
     let whose = match publisher {
-        Some(publisher) => format!("what {:?} publishes to {topic:?}", publisher.client_id),
-        None => format!("messages of {topic:?}"),
+        Some(publisher) => {
+            let who = &publisher.client_id;
+            format!("what {who:?} publishes to {}", quoted(topic))
+        }
+        None => format!("messages of {}", quoted(topic)),
     };
     let who = &subscriber.client_id;
     if let Some(bad) = checks.iter().find(|check| check.state == State::Bad) {
@@ -181,17 +209,19 @@ fn verdict(
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Looks a client up. One that has messages to acknowledge is looked at again after a while.
+/// "Did you mean" never names the `other` side.
 fn look(
     backplane: &Backplane,
     said: Option<Zone>,
-    client_id: &str,
+    (client_id, other): (&str, Option<&str>),
     topic: &str,
 ) -> Result<Party, Failure> {
     let zone = zone_of(backplane, said, client_id)?;
     let session = session_of(backplane, (zone, client_id), topic)?;
     let mut party = Party::new(backplane, (zone, client_id), session);
     if party.session.is_none() {
-        party.meant = meant(backplane, said, client_id);
+        party.is_sought_everywhere = said.is_none();
+        party.meant = meant(backplane, said, (client_id, other));
     }
     if let Some(before) = party.owing() {
         // This is a thread of its own.
@@ -252,6 +282,7 @@ impl Party {
             zone,
             zone_name: backplane.zone_name(zone),
             client_id: client_id.to_owned(),
+            is_sought_everywhere: false,
             session,
             meant: String::new(),
             silent: None,
@@ -261,6 +292,14 @@ impl Party {
     /// That there is no such client, and whom somebody may have meant.
     fn missing(&self, what: &str) -> String {
         format!("{:?} {what}{}", self.client_id, self.meant)
+    }
+
+    /// Where it was looked for.
+    fn place(&self) -> String {
+        match self.is_sought_everywhere {
+            true => "in any zone".to_owned(),
+            false => format!("in the zone {}", self.zone_name),
+        }
     }
 
     fn is_connected(&self) -> bool {
@@ -284,11 +323,13 @@ impl Party {
             |(filter, qos): &(Arc<str>, QoS)| json!({ "filter": filter, "qos": *qos as u8 });
         let all = |session: &Session| session.matching.iter().map(granted).collect::<Vec<_>>();
         let matching = session.map(all);
+        let zone = (!self.is_sought_everywhere).then_some(&self.zone_name);
         json!({
             "client_id": self.client_id,
-            "zone": self.zone_name,
+            // `null`: it is in no zone.
+            "zone": zone,
             // The same under the name that it had before.
-            "zone_name": self.zone_name,
+            "zone_name": zone,
             "client": session.map(|session| describe(backplane, &session.entry, now)),
             "matching": matching,
             "checks": checks,

@@ -11,7 +11,7 @@ use super::{Check, Party, State, permitted, with_right_remedy};
 pub(super) fn checks(party: &Party, to: &Party, topic: &str, now: Tick) -> Vec<Check> {
     let mut checks = Vec::new();
     let Some(session) = &party.session else {
-        let text = party.missing("is not connected");
+        let text = party.missing(&format!("is not connected {}", party.place()));
         let remedy = "connect it; `stentor clients ls` lists who is there";
         checks.push(Check::new("publisher", State::Bad, text).with_remedy(remedy));
         return checks;

@@ -11,8 +11,8 @@ use super::{Check, Party, Session, State, permitted, with_right_remedy};
 /// topic's retained message.
 pub(super) fn checks(party: &Party, topic: &str, holds: Option<usize>, now: Tick) -> Vec<Check> {
     let Some(session) = &party.session else {
-        let what = format!("has no session in the zone {}", party.zone_name);
-        let text = party.missing(&format!("{what}: nothing is kept for it"));
+        let what = format!("has no session {}: nothing is kept for it", party.place());
+        let text = party.missing(&what);
         let remedy = "connect it; for what it misses while it is away, without clean start and \
                       with a session expiry; `stentor clients ls` lists who is there";
         let check = Check::new("connected", State::Bad, text).with_remedy(remedy);
