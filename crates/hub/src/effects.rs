@@ -303,6 +303,19 @@ pub enum Event {
         /// What is wrong with the disk; `None` where a quota is used up.
         trouble: Option<Box<str>>,
     },
+    /// Somebody used the authority of an administrator, or tried to: for the audit log.
+    Administered {
+        /// The administrator.
+        identity: Arc<Identity>,
+        /// What was done: the name of a command, or `publish.retained`.
+        what: &'static str,
+        /// The room or topic.
+        target: Box<str>,
+        /// The member of the room whom it is about.
+        user: Option<Box<str>>,
+        /// Why it was refused, if it was.
+        refused: Option<Box<str>>,
+    },
     /// A client begins to lose messages because it reads too slowly.
     Losing {
         /// Which one.

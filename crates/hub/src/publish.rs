@@ -19,7 +19,7 @@ use crate::keep::is_refused;
 use crate::key::SessionKey;
 use crate::private::Envelope;
 use crate::rights::Identity;
-use crate::sessions::Link;
+use crate::sessions::{Link, Session};
 
 /// What the server says to a publish where only itself may.
 const SERVER_ONLY: Outcome = Outcome::new(ReasonCode::NotAuthorized, NotAddress::ServerOnly.text());
@@ -45,6 +45,12 @@ pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
         Ok(Address::Say { .. } | Address::Call { .. } | Address::Answer { .. }) => false,
         Err(_) => false,
     }
+}
+
+/// The server's owner, if a message of theirs replaces a retained one.
+fn operator_of(publish: &Publish<'_>, session: &Session) -> Option<Arc<Identity>> {
+    let identity = &session.identity;
+    (publish.retain && identity.rights.is_operator()).then(|| Arc::clone(identity))
 }
 
 impl Hub {
@@ -232,7 +238,9 @@ impl Hub {
         let origin = (session.zone(), session.publisher, now);
         let message = Arc::new(Message::to_topic(name.to_shared(), origin, &parts));
         let is_awaited = publish.packet_id.is_some();
+        let operator = operator_of(publish, session);
         let taken = self.keep_and_route(now, message, is_awaited);
+        self.note_retained(operator, topic, &taken);
         if !is_refused(&taken) {
             return taken;
         }
@@ -244,6 +252,26 @@ impl Hub {
         }
         self.count_unkept(&client_id, topic);
         Taken::SUCCESS
+    }
+
+    /// Notes that the server's owner, if it is one, has replaced a retained message. Where the
+    /// store still has to promise that it keeps it, that counts as done: a later refusal is logged
+    /// as for any other message.
+    fn note_retained(&mut self, operator: Option<Arc<Identity>>, topic: &str, taken: &Taken) {
+        let Some(identity) = operator else {
+            return;
+        };
+        let refused = match taken {
+            Taken::Done(outcome) if outcome.reason.is_error() => Some(outcome.reason.name().into()),
+            Taken::Done(_) | Taken::Waits(_) => None,
+        };
+        self.effects.events.push(Event::Administered {
+            identity,
+            what: "publish.retained",
+            target: topic.into(),
+            user: None,
+            refused,
+        });
     }
 
     pub(crate) fn deny_publish(&mut self, now: Tick, key: SessionKey, topic: &str) {

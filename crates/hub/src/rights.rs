@@ -41,6 +41,11 @@ pub trait Rights: Send + Sync {
         false
     }
 
+    /// The system's user who acts as the server's owner, where that is known.
+    fn operator_uid(&self) -> Option<u32> {
+        None
+    }
+
     /// The rights as their maker knows them, for a [`crate::Renewal`]; `None` if they are not to
     /// be renewed.
     fn as_any(&self) -> Option<&dyn Any> {

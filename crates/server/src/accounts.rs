@@ -27,7 +27,7 @@ const DATABASE: &str = "auth.db";
 const ADMIN_PASSWORD: &str = "admin-password";
 
 /// Where changes of rights are written down.
-const AUDIT_LOG: &str = "audit.log";
+pub(crate) const AUDIT_LOG: &str = "audit.log";
 
 /// Users, roles and zones of a data folder on which no server runs. While it is open, none starts.
 pub struct Accounts {
@@ -128,7 +128,7 @@ impl Accounts {
             Err(error) => Err(error.to_string()),
             Ok(store) => match store.known_zone(zone) {
                 None => Ok(0),
-                Some(zone) => clear_zone(zone, |request| store.ask(request))?.all(),
+                Some(zone) => clear_zone(zone, |request| store.answer(request))?.all(),
             },
         }
     }

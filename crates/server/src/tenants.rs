@@ -89,7 +89,7 @@ mod tests {
         Identity {
             user: user.map(Into::into),
             zone: Zone::DEFAULT,
-            rights: Arc::new(Unrestricted),
+            rights: Arc::new(Unrestricted::default()),
             expires_at: Tick::NEVER,
             guest,
         }

@@ -139,9 +139,48 @@ pub struct Ran {
     pub room: String,
     /// The answer, which is JSON.
     pub answer: Vec<u8>,
+    /// What an administrator has done to others, or tried to.
+    pub deed: Option<Deed>,
     /// How long it keeps who runs it busy, about, and the sending of its effects with it: estimated
     /// from what it did, not measured.
     pub work: Duration,
+}
+
+/// What an administrator did to others in a room: for the audit log. The owner of a room is
+/// not one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    /// The command.
+    pub what: &'static str,
+    /// The member whom it names.
+    pub user: Option<String>,
+    /// Why it was refused, if it was.
+    pub refused: Option<String>,
+}
+
+impl Deed {
+    /// The deed in a command; none where it is not one of an administrator.
+    fn of(
+        (procedure, payload): (&str, &[u8]),
+        is_administrator: impl FnOnce() -> bool,
+        answer: &Value,
+    ) -> Option<Self> {
+        let what = ["room.kick", "room.close"];
+        let what = what.into_iter().find(|what| *what == procedure)?;
+        is_administrator().then(|| {
+            let words: Value = serde_json::from_slice(payload).unwrap_or_default();
+            let text = |value: &Value| value.as_str().map(String::from);
+            let refused = match answer["status"] == "done" {
+                true => None,
+                false => Some(text(&answer["text"]).unwrap_or_default()),
+            };
+            Self {
+                what,
+                user: text(&words["user"]),
+                refused,
+            }
+        })
+    }
 }
 
 /// Runs a command of a user: `room.create`, `.match`, `.set`, `.lock`, `.unlock`, `.change`,
@@ -162,6 +201,8 @@ pub fn run_command(
     let rights = &Counted::new(rights, &work);
     let who = (now, user, rights, &work);
     let answer = answer(run(rooms, who, (procedure, payload), (&mut room, out)));
+    let is_administrator = || rights.role(&room) == Role::Administrator;
+    let deed = Deed::of((procedure, payload), is_administrator, &answer);
     let answer = answer.to_string().into_bytes();
     work.told(answer.len());
     let members = rooms.get(&room).map_or(0, Room::member_count);
@@ -169,6 +210,7 @@ pub fn run_command(
     Ran {
         room,
         answer,
+        deed,
         work: work.time(),
     }
 }
@@ -192,6 +234,7 @@ pub fn refuse_unread(procedure: &str, payload: &[u8]) -> Option<Ran> {
     Some(Ran {
         room: String::new(),
         answer,
+        deed: None,
         work: work.time(),
     })
 }

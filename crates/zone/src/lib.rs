@@ -28,7 +28,7 @@ mod work;
 
 pub use address::{Address, Interest, NotAddress, inbox, topic};
 pub use command::{
-    AllRights, COMMAND_BYTES_MAX, ROOM_COMMANDS, Ran, RoomRights, refuse_unread, run_command,
+    AllRights, COMMAND_BYTES_MAX, Deed, ROOM_COMMANDS, Ran, RoomRights, refuse_unread, run_command,
 };
 pub use effect::{Effect, Expelled, Seat};
 pub use name::{NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};

@@ -88,7 +88,7 @@ impl Grants for Everybody {
         Ok(Some(Arc::new(Identity {
             user: Some(Arc::clone(&visitor.key.name)),
             zone: Zone(u32::from(&*visitor.key.zone != DEFAULT_ZONE)),
-            rights: Arc::new(Unrestricted),
+            rights: Arc::new(Unrestricted::default()),
             expires_at,
             guest: None,
         })))
@@ -98,7 +98,7 @@ impl Grants for Everybody {
         Ok(Arc::new(Identity {
             user: None,
             zone: self.zone_number(zone)?,
-            rights: Arc::new(Unrestricted),
+            rights: Arc::new(Unrestricted::default()),
             expires_at: Tick::NEVER,
             guest: None,
         }))

@@ -27,8 +27,11 @@ pub use who::Who;
 use stentor_hub::{Access, Rights};
 
 /// All rights, whatever the roles say: for whoever owns the server, through its control socket.
-#[derive(Clone, Copy, Debug)]
-pub struct Unrestricted;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unrestricted {
+    /// The system's user at the other end, where that is known.
+    pub uid: Option<u32>,
+}
 
 impl Rights for Unrestricted {
     fn may_publish(&self, _topic: &str) -> bool {
@@ -45,5 +48,9 @@ impl Rights for Unrestricted {
 
     fn is_operator(&self) -> bool {
         true
+    }
+
+    fn operator_uid(&self) -> Option<u32> {
+        self.uid
     }
 }

@@ -17,7 +17,7 @@ use stentor_zone::{
 use super::review::Absents;
 use super::{Parting, Place, RoomItem, Who, shard_of};
 use crate::call::{Answer, ReturnAddress};
-use crate::effects::{ControlItem, Sender};
+use crate::effects::{ControlItem, Event, Sender};
 use crate::hub::Hub;
 use crate::key::ShardId;
 use crate::rights::{Access, Identity};
@@ -276,6 +276,15 @@ impl Hub {
             run_command(rooms, (now, who.user()), &*who.identity, command, out)
         });
         let (room, json, work) = (ran.room, ran.answer, ran.work);
+        if let Some(deed) = ran.deed {
+            self.effects.events.push(Event::Administered {
+                identity: Arc::clone(&who.identity),
+                what: deed.what,
+                target: room.as_str().into(),
+                user: deed.user.map(Into::into),
+                refused: deed.refused.map(Into::into),
+            });
+        }
         self.await_owner(now);
         self.perform(now, zone, &room, effects);
         let asker = (to.shard, to.session);

@@ -3,15 +3,17 @@
 //! The directory notes what its orders have changed, and the supervisor what reloads have, and who
 //! stops the server. Here is the rest: other verbs that change something, and what was refused.
 
+use std::io::Result as Written;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stentor_auth::store::{Directory, Who};
+use stentor_auth::store::{AuditLog, Directory, Who};
 
-use super::protocol::{Answer, Failure};
+use super::protocol::Answer;
 
 /// What a request says of what it is about. The messages that it may carry are passed over.
 #[derive(Debug, Deserialize)]
-pub(super) struct Subject {
+pub(crate) struct Subject {
     verb: String,
     #[serde(default)]
     name: Option<String>,
@@ -49,7 +51,7 @@ const ORDERS: [&str; 16] = [
 
 impl Subject {
     /// Reads what a request is about; `None` if it changes nothing that is noted here.
-    pub(super) fn of(verb: &str, line: &[u8]) -> Option<Self> {
+    pub(crate) fn of(verb: &str, line: &[u8]) -> Option<Self> {
         let other = [
             "clients.kick",
             "retained.put",
@@ -64,9 +66,26 @@ impl Subject {
 
     /// Notes what came of a request, where nobody else does.
     pub(super) fn note(&self, directory: &Directory, who: &Who, answer: &Answer) {
+        let answer = answer.as_ref().map_err(|failure| &*failure.message);
         if let Some(detail) = self.detail(answer) {
             directory.note(who, &self.verb, &self.target(), detail);
         }
+    }
+
+    /// The same for a command to a stopped server, with its answer or why it is refused.
+    ///
+    /// # Errors
+    /// When the log cannot be written.
+    pub(crate) fn note_offline(
+        &self,
+        audit: &AuditLog,
+        answer: Result<&Value, &str>,
+    ) -> Written<()> {
+        let Some(detail) = self.detail(answer) else {
+            return Ok(());
+        };
+        let who = format!("uid {} by a command", nix::unistd::getuid());
+        audit.note(&who, &self.verb, &self.target(), detail)
     }
 
     fn target(&self) -> String {
@@ -80,9 +99,9 @@ impl Subject {
     }
 
     /// What the line says besides; `None` if nothing has changed, or it is noted already.
-    fn detail(&self, answer: &Answer) -> Option<Value> {
+    fn detail(&self, answer: Result<&Value, &str>) -> Option<Value> {
         let mut detail = match answer {
-            Err(Failure { message, .. }) => json!({ "outcome": "refused", "reason": message }),
+            Err(message) => json!({ "outcome": "refused", "reason": message }),
             Ok(_) if ORDERS.contains(&self.verb.as_str()) => return None,
             Ok(answer) => done(&self.verb, answer)?,
         };
@@ -136,11 +155,13 @@ fn done(verb: &str, answer: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::protocol::Failure;
 
     fn detail(request: Value, answer: Answer) -> Option<(String, Value)> {
         let verb = request["verb"].as_str().unwrap().to_owned();
         let subject = Subject::of(&verb, request.to_string().as_bytes())?;
-        Some((subject.target(), subject.detail(&answer)?))
+        let answer = answer.as_ref().map_err(|failure| &*failure.message);
+        Some((subject.target(), subject.detail(answer)?))
     }
 
     #[test]

@@ -44,6 +44,8 @@ mod topics;
 mod why;
 mod zones;
 
+pub(crate) use audit::Subject;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;

@@ -155,6 +155,7 @@ fn begin(
         keeper,
         calls,
     } = start::start(&config, data_dir)?;
+    backplane.journal.audit_by(&directory);
     let (commands, inbox) = channel();
     shards.watch(&commands);
     let control = Control::start(entrance, &backplane, &directory, shards.table, &commands)?;

@@ -7,18 +7,22 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde_json::Value;
-use stentor_auth::store::ZoneNumbers;
+use stentor_auth::store::{AuditLog, ZoneNumbers};
 use stentor_hub::NotKept;
 use stentor_retained::disk::MappedDisk;
 use stentor_retained::{OpenError, Store, StoreOptions, Sync};
 use stentor_session::{Message, Tick};
 use stentor_topic::Zone;
 use stentor_zone::check_name;
+use tracing::warn;
 
 use super::{Desk, Entry, TopicBounds, ZoneNames};
+use crate::accounts::AUDIT_LOG;
 use crate::config::Config;
+use crate::control::Subject;
 use crate::data_dir::is_free;
 use crate::lifecycle::{boot, quotas, random, retained_dir};
+use crate::log;
 use crate::logins::zone_files;
 
 /// The store of a stopped server, for this process alone.
@@ -30,6 +34,8 @@ pub struct OfflineStore {
     access: Access,
     /// Where there was no store before.
     missing: Option<PathBuf>,
+    /// Where changes are noted.
+    audit: PathBuf,
 }
 
 /// What the files of a stopped server are opened for.
@@ -158,6 +164,7 @@ impl OfflineStore {
             bounds: TopicBounds::new(&config.limits),
             access,
             missing,
+            audit: data_dir.join(AUDIT_LOG),
         })
     }
 
@@ -173,11 +180,19 @@ impl OfflineStore {
         self.zones.numbers.known(name)
     }
 
-    /// Answers a request of the control socket whose verb begins with `retained.`.
+    /// Answers a request of the control socket whose verb begins with `retained.`, and notes in the
+    /// audit log what it changes, as a running server would.
     ///
     /// # Errors
     /// A sentence that says why it is refused.
     pub fn ask(&self, request: &Value) -> Result<Value, String> {
+        let answer = self.answer(request);
+        self.note(request, &answer);
+        answer
+    }
+
+    /// Answers such a request as a part of another change, which has its own line.
+    pub(crate) fn answer(&self, request: &Value) -> Result<Value, String> {
         let restore = |(message, received_ms): Entry| {
             let message: &Message = &message;
             self.store.restore(message, received_ms).map(|_| ())
@@ -198,6 +213,19 @@ impl OfflineStore {
         };
         let answer = desk.answer(request.to_string().as_bytes());
         answer.map_err(|refusal| refusal.message)
+    }
+
+    fn note(&self, request: &Value, answer: &Result<Value, String>) {
+        let verb = request["verb"].as_str().unwrap_or_default();
+        let Some(subject) = Subject::of(verb, request.to_string().as_bytes()) else {
+            return;
+        };
+        let audit = AuditLog::open(&self.audit);
+        let answer = answer.as_ref().map_err(String::as_str);
+        if let Err(error) = subject.note_offline(&audit, answer) {
+            log::warn_on_stderr();
+            warn!(what = verb, "the audit log cannot be written: {error}");
+        }
     }
 }
 

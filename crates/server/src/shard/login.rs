@@ -16,6 +16,7 @@ use stentor_session::{
 use super::letter::{Letter, Purpose};
 use super::link::{Entrance, Link, LinkKey, Phase};
 use super::{Shard, Stage};
+use crate::peer::Peer;
 use crate::telemetry::{Bound, Claim};
 use crate::transport::Fault;
 
@@ -91,7 +92,11 @@ impl Shard {
             }
             Entrance::Administrator(zone) => {
                 let user = Some("admin".into());
-                let rights = Arc::new(Unrestricted);
+                let uid = match self.links[index as usize].peer {
+                    Peer::Unix { uid, .. } => Some(uid),
+                    Peer::V4(..) | Peer::V6(..) => None,
+                };
+                let rights = Arc::new(Unrestricted { uid });
                 self.enter(
                     index,
                     request,

@@ -602,6 +602,13 @@ impl Shard {
             return;
         }
         for mut event in events.drain(..) {
+            if let stentor_hub::Event::Administered { identity, .. } = &event {
+                let zone = self.backplane.zone_name(identity.zone);
+                self.backplane
+                    .journal
+                    .note(Entry::Administered(event, zone));
+                continue;
+            }
             let origin = match &mut event {
                 stentor_hub::Event::Connected {
                     link, zone, user, ..

@@ -7,19 +7,20 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
+use stentor_auth::store::Directory;
 use stentor_hub::{Event, Full};
 use stentor_mqtt::Version;
 use stentor_session::CloseReason;
 use tracing::{info, warn};
 
 use super::LongTurn;
+use super::administered::note_administered;
 use super::denied::write_denied;
 use super::remedy::{Scene, remedy};
 use crate::listener::Port;
@@ -44,6 +45,8 @@ pub(crate) enum Entry {
     /// Something about a session, with the other end and the listener of its connection if there
     /// is one.
     Session(Event, Option<(Peer, Arc<Port>)>),
+    /// What an administrator has done, with the name of the zone: for the audit log.
+    Administered(Event, String),
     /// A connection was not let in.
     Refused {
         /// The other end.
@@ -102,6 +105,8 @@ struct Inner {
     /// How many of these the log has told of.
     dropped_told: AtomicU64,
     writer: OnceLock<Thread>,
+    /// Whoever keeps the audit log.
+    audit: OnceLock<Weak<Directory>>,
 }
 
 impl Journal {
@@ -114,6 +119,7 @@ impl Journal {
             dropped: AtomicU64::new(0),
             dropped_told: AtomicU64::new(0),
             writer: OnceLock::new(),
+            audit: OnceLock::new(),
         }))
     }
 
@@ -134,6 +140,12 @@ impl Journal {
         if let Some(writer) = self.0.writer.get() {
             writer.unpark();
         }
+    }
+
+    /// What belongs into the audit log goes there from now on.
+    pub(crate) fn audit_by(&self, directory: &Arc<Directory>) {
+        // Said once.
+        let _ = self.0.audit.set(Arc::downgrade(directory));
     }
 
     /// Starts the thread that writes log lines until the process ends.
@@ -167,6 +179,13 @@ impl Journal {
         while let Some(entry) = self.0.entries.pop() {
             if self.untold() > 0 && pace.admit_loss() {
                 self.tell_dropped();
+            }
+            if let Entry::Administered(event, zone) = &entry {
+                let directory = self.0.audit.get().and_then(Weak::upgrade);
+                if let Some(directory) = directory {
+                    note_administered(&directory, event, zone);
+                }
+                continue;
             }
             write(&entry, &self.0.data_dir, pace);
         }
@@ -265,6 +284,8 @@ fn write(entry: &Entry, data_dir: &Path, pace: &mut Pace) {
                 warn!(%peer, %listener, client, user, reason, held_back, "refused{remedy}");
             }
         }
+        // It is in the audit log.
+        Entry::Administered(..) => {}
         Entry::LongTurn(turn, more) => write_long_turn(turn, *more),
         Entry::Shed { what } => {
             if let Some(held_back) = pace.admit(what) {
@@ -348,6 +369,8 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             }
         }
         Event::PublishDenied { .. } | Event::SubscribeDenied { .. } => write_denied(event, pace),
+        // It is in the audit log.
+        Event::Administered { .. } => {}
         Event::NotKept {
             client_id,
             topic,

@@ -1,5 +1,6 @@
 //! What the server tells about itself: the log, `$SYS` topics, and reports for the control plane.
 
+mod administered;
 mod bound;
 pub(crate) mod collect;
 mod denied;
