@@ -18,7 +18,7 @@ use crate::renewal::Renewal;
 use crate::rights::Identity;
 use crate::room::RoomItem;
 use crate::serve::Ask;
-use crate::share::{Search, ShareName};
+use crate::share::{Search, ShareName, count_visits};
 
 /// Everything that calls to the hub have asked for since it was last emptied. The shard drains
 /// `mesh` and `lanes` after each call, the rest at the end of its turn.
@@ -216,6 +216,18 @@ pub enum ControlItem {
         /// What they have cost.
         visits: u32,
     },
+}
+
+impl ControlItem {
+    /// What it costs the receiver at most, in visits, if clients can send it very many of this kind
+    /// at once; 0 for those that are rare. O(1).
+    #[must_use]
+    pub fn visits(&self) -> u32 {
+        match self {
+            Self::ShareCount { name, .. } => count_visits(name),
+            _ => 0,
+        }
+    }
 }
 
 /// What the log should tell.

@@ -320,6 +320,7 @@ impl Hub {
         self.continue_fetched(now);
         self.continue_routes(now);
         self.continue_slices(now);
+        self.tell_untold(0);
         self.continue_endings(now);
         self.continue_listed(now);
         self.continue_reviews();
@@ -335,7 +336,8 @@ impl Hub {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
         let is_reviewing = self.renewals.is_pending() || !self.reviews.is_empty();
-        let goes_on = !self.slices.is_empty()
+        let goes_on = self.has_slices()
+            || self.has_untold()
             || !self.routes.is_empty()
             || !self.endings.is_empty()
             || !self.overrun.is_empty()

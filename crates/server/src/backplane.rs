@@ -115,8 +115,13 @@ impl Backplane {
 
     /// Puts a letter into a shard's lane.
     pub(crate) fn post(&self, shard: usize, letter: Letter) {
+        self.post_heavy(shard, letter, 0);
+    }
+
+    /// The same of a letter that costs the shard this many visits.
+    pub(crate) fn post_heavy(&self, shard: usize, letter: Letter, visits: u32) {
         match self.shards.get(shard) {
-            Some(way) => way.lane.push(letter),
+            Some(way) => way.lane.push_heavy(letter, visits),
             None => debug_assert!(false, "there is no shard {shard}"),
         }
     }

@@ -3,10 +3,12 @@
 //! Every shard knows, for each shared subscription, how many members each shard has. The shard
 //! that took a message picks a shard by these numbers, that shard picks one of its members in
 //! turn. The numbers travel through the control lanes, which are emptied before bytes that were
-//! read later are applied; so a publish after a SUBACK is seen by the new member.
+//! read later are applied; so a publish after a SUBACK is seen by the new member. How many of them
+//! travel in a turn is bounded: see [`tell`].
 
 mod members;
 mod registry;
+mod tell;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,13 +19,15 @@ use stentor_session::{Message, Tick};
 use stentor_topic::{FilterId, Zone};
 
 use crate::deliver::Terms;
-use crate::effects::{ControlItem, MeshItem};
+use crate::effects::MeshItem;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 use crate::options::{Options, share_subscriber};
 use crate::subscribe::SubscriptionRef;
 use members::Members;
 pub(crate) use registry::Shares;
+pub(crate) use tell::count_visits;
+use tell::{NAME_VISITS, Telling, Untold, name_visits};
 
 /// Bytes that a shared subscription takes on one shard beside its filter in the index and its name:
 /// its entry, its members and their numbers.
@@ -77,6 +81,10 @@ struct Share {
     counts: Vec<Count>,
     /// The shard whose turn it is.
     turn: u32,
+    /// Whether other shards have not heard of the last change of this shard's numbers.
+    is_untold: bool,
+    /// What it takes though nobody here is a member any more, since others have not heard of that.
+    idle_bytes: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,6 +165,8 @@ impl Hub {
             members: Members::default(),
             counts: alloc::vec![Count::default(); usize::from(self.shards)],
             turn: 0,
+            is_untold: false,
+            idle_bytes: 0,
         })
     }
 
@@ -189,7 +199,8 @@ impl Hub {
         session.subscribed(SubscriptionRef::Share(slot), bytes);
         self.shares.joined(key.slot, slot);
         self.stats.subscriptions += 1;
-        self.adjust_share(slot, |count| count.live += 1);
+        // Its SUBACK says that other shards know of it.
+        self.adjust_share(slot, Telling::Now, |count| count.live += 1);
         true
     }
 
@@ -200,7 +211,7 @@ impl Hub {
         };
         if share.members.remove(session) {
             self.shares.left(session, slot);
-            self.adjust_share(slot, |count| {
+            self.adjust_share(slot, Telling::Soon, |count| {
                 let of = if was_live {
                     &mut count.live
                 } else {
@@ -216,7 +227,7 @@ impl Hub {
         if let Some(share) = self.shares.slots.get_mut(slot as usize) {
             share.members.set_live(session, is_live);
         }
-        self.adjust_share(slot, |count| {
+        self.adjust_share(slot, Telling::Soon, |count| {
             let (up, down) = if is_live {
                 (&mut count.live, &mut count.away)
             } else {
@@ -228,21 +239,12 @@ impl Hub {
     }
 
     /// Changes the numbers of this shard and tells the other shards.
-    fn adjust_share(&mut self, slot: u32, change: impl FnOnce(&mut Count)) {
+    fn adjust_share(&mut self, slot: u32, telling: Telling, change: impl FnOnce(&mut Count)) {
         let Some(share) = self.shares.slots.get_mut(slot as usize) else {
             return;
         };
-        let count = &mut share.counts[usize::from(self.shard.0)];
-        change(count);
-        for shard in (0..self.shards).filter(|shard| *shard != self.shard.0) {
-            let item = ControlItem::ShareCount {
-                name: Arc::clone(&share.name),
-                shard: self.shard,
-                live: count.live,
-                away: count.away,
-            };
-            self.effects.lanes.push((ShardId(shard), item));
-        }
+        change(&mut share.counts[usize::from(self.shard.0)]);
+        self.tell_share(slot, telling);
         self.close_share_if_empty(slot);
     }
 
@@ -254,26 +256,37 @@ impl Hub {
         live: u32,
         away: u32,
     ) {
+        let before = self.shares.slots.len();
         let slot = self.open_share(name);
+        let is_new = self.shares.slots.len() > before;
         if let Some(share) = self.shares.slots.get_mut(slot as usize)
             && let Some(count) = share.counts.get_mut(usize::from(shard.0))
         {
             *count = Count { live, away };
         }
-        self.close_share_if_empty(slot);
+        let is_over = self.close_share_if_empty(slot);
+        self.turn.spend(if is_new || is_over {
+            count_visits(name)
+        } else {
+            NAME_VISITS + name_visits(name)
+        });
     }
 
-    fn close_share_if_empty(&mut self, slot: u32) {
+    /// Returns whether it was empty. One that others believe to have members here stays until they
+    /// are told.
+    fn close_share_if_empty(&mut self, slot: u32) -> bool {
         let Some(share) = self.shares.slots.get(slot as usize) else {
-            return;
+            return false;
         };
-        if share.members.list.is_empty()
-            && share.counts.iter().all(|count| *count == Count::default())
-        {
+        let is_empty = !share.is_untold
+            && share.members.list.is_empty()
+            && share.counts.iter().all(|count| *count == Count::default());
+        if is_empty {
             self.index
                 .remove(share.filter, share_subscriber(slot).session);
             self.shares.remove(slot);
         }
+        is_empty
     }
 
     /// A message that this shard took, for one member anywhere.

@@ -9,7 +9,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 use stentor_topic::{FilterId, TopicHasher, Zone};
 
-use super::{Share, ShareName};
+use super::{Share, ShareName, Untold};
 use crate::options::Options;
 
 /// All shared subscriptions that a shard knows of.
@@ -25,6 +25,7 @@ pub(crate) struct Shares {
     /// [`crate::Settings::shares_max`].
     memberships: HashMap<u32, SmallVec<[u32; 2]>, foldhash::fast::FixedState>,
     pub(super) numbers: u64,
+    pub(super) untold: Untold,
 }
 
 impl Shares {
@@ -36,6 +37,7 @@ impl Shares {
             groups: HashMap::default(),
             memberships: HashMap::default(),
             numbers: 0,
+            untold: Untold::default(),
         }
     }
 

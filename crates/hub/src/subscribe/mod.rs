@@ -286,9 +286,10 @@ impl Hub {
             }
         }
         let verdicts = rooms.verdicts;
-        if self.is_long(subscribe.filters.iter().rest(), || {
+        let is_long = self.is_long(subscribe.filters.iter().rest(), || {
             subscribe.filters.count()
-        }) {
+        });
+        if is_long || self.waits_to_share(elements.clone().map(|one| one.filter)) {
             let source = if elements.clone().all(|one| is_allowed(&one)) {
                 Source::packet(common, subscribe, most)
             } else {
@@ -326,7 +327,8 @@ impl Hub {
         elements: Vec<Element>,
         (asked, verdicts, entered): (Asked, Verdicts, Entered),
     ) {
-        if self.fits_turn(elements.len()) {
+        let filters = elements.iter().map(|element| &*element.filter);
+        if self.fits_turn(elements.len()) && !self.waits_to_share(filters) {
             let all = elements.iter().map(Wanting::of);
             let told = (asked, &verdicts);
             if let Err(reason) = self.subscribe_all(now, key, Some(awaited), all, told) {

@@ -26,6 +26,9 @@ use crate::work::{ENQUEUE_VISITS, FILTER_VISITS, OWN_VISITS};
 /// stay where they were read.
 const BYTES_MAX: usize = 16 << 20;
 
+/// What the filter of a shared subscription begins with.
+const SHARED: &str = "$share/";
+
 /// The packets of a shard that go on in later turns, which take turns.
 #[derive(Debug, Default)]
 pub(crate) struct Slices {
@@ -250,6 +253,12 @@ impl Hub {
         filters <= (self.turn.slice() / FILTER_VISITS) as usize
     }
 
+    /// Whether there are shared subscriptions among filters, and other shards cannot hear of new
+    /// members in this turn. O(filters) in such a turn only.
+    pub(super) fn waits_to_share<'f>(&self, mut filters: impl Iterator<Item = &'f str>) -> bool {
+        !self.may_share() && filters.any(|filter| filter.starts_with(SHARED))
+    }
+
     pub(super) fn subscribe_later(&mut self, key: SessionKey, subscribing: Subscribing) {
         let bytes = subscribing.source.bytes();
         self.push_job(key, bytes, Kind::Subscribe(Box::new(subscribing)));
@@ -271,10 +280,18 @@ impl Hub {
         });
     }
 
-    /// Goes on with long packets, as far as the turn allows, and a little in any case.
+    /// Whether a packet goes on as soon as it can.
+    pub(crate) fn has_slices(&self) -> bool {
+        !self.slices.is_empty() && self.may_share()
+    }
+
+    /// Goes on with long packets, as far as the turn allows, and a little in any case. While other
+    /// shards cannot hear of new members of shared subscriptions, all of them wait: most packets are
+    /// not long, and go on without this.
     pub(crate) fn continue_slices(&mut self, now: Tick) {
         let mut left = self.turn.slice();
         while left >= FILTER_VISITS
+            && self.may_share()
             && let Some(job) = self.slices.pop()
         {
             let before = self.turn.spent();

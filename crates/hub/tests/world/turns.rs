@@ -40,6 +40,12 @@ impl World {
         }
     }
 
+    /// What other hubs may be told of shared subscriptions in a turn of one.
+    pub fn set_share_room(&mut self, shard: u8, visits: u32) {
+        self.hubs[usize::from(shard)].set_share_room(visits);
+        self.collect(shard);
+    }
+
     /// The time that a turn takes.
     pub fn tick(&mut self) {
         self.now = Tick::from_micros(self.now.as_micros() + 200);

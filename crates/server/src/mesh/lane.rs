@@ -1,6 +1,6 @@
 //! The lane into a shard: rare things that must neither wait nor be lost.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Bell;
@@ -9,14 +9,21 @@ use super::Bell;
 /// load.
 ///
 /// What goes in is bounded by its causes: one answer per login, one arrival per connection, one
-/// command per administrator's request, one change of a shared subscription per subscribe.
+/// command per administrator's request. Of what clients can cause very much of, changes of shared
+/// subscriptions, the senders look how much is in already ([`Lane::free`]).
 #[derive(Debug)]
 pub(crate) struct Lane<T> {
     items: Mutex<Vec<T>>,
     /// Whether `items` holds something; written under its lock.
     pending: AtomicBool,
+    /// What its shard was given to do since its present turn began, in visits.
+    load: AtomicU32,
     bell: Arc<Bell>,
 }
+
+/// What other shards may give a shard to do in a turn, in visits: about half a millisecond. What
+/// comes in one turn may be opened in the next, so a turn may have twice as much.
+pub(crate) const LOAD_MAX: u32 = 8_192;
 
 impl<T> Lane<T> {
     /// The lane into the shard with this bell.
@@ -24,6 +31,7 @@ impl<T> Lane<T> {
         Self {
             items: Mutex::new(Vec::new()),
             pending: AtomicBool::new(false),
+            load: AtomicU32::new(0),
             bell,
         }
     }
@@ -35,6 +43,34 @@ impl<T> Lane<T> {
             items.push(item);
             self.pending.store(true, Ordering::Release);
         }
+        self.bell.ring();
+    }
+
+    /// Adds an item that costs the shard this many visits, and wakes it.
+    pub(crate) fn push_heavy(&self, item: T, visits: u32) {
+        if visits > 0 {
+            self.load.fetch_add(visits, Ordering::Relaxed);
+        }
+        self.push(item);
+    }
+
+    /// How many visits may be added in the present turn of the shard.
+    #[inline]
+    pub(crate) fn free(&self) -> u32 {
+        LOAD_MAX.saturating_sub(self.load.load(Ordering::Relaxed))
+    }
+
+    /// The shard begins a turn. Returns whether others may wait for that: ring them.
+    #[inline]
+    pub(crate) fn begin_turn(&self) -> bool {
+        if self.load.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        self.load.swap(0, Ordering::Relaxed) >= LOAD_MAX
+    }
+
+    /// Wakes the shard though nothing was added.
+    pub(crate) fn ring(&self) {
         self.bell.ring();
     }
 
@@ -74,5 +110,24 @@ mod tests {
         taken.clear();
         lane.take(&mut taken);
         assert!(taken.is_empty() && !lane.is_pending());
+    }
+
+    #[test]
+    fn a_turn_takes_so_much_and_the_next_one_again() {
+        let lane = Lane::new(Arc::new(Bell::new().unwrap()));
+        assert!(!lane.begin_turn());
+        assert_eq!(lane.free(), LOAD_MAX);
+        lane.push_heavy(1, 100);
+        lane.push(2);
+        assert_eq!(lane.free(), LOAD_MAX - 100);
+        assert!(!lane.begin_turn(), "nobody had to wait");
+        assert_eq!(lane.free(), LOAD_MAX);
+        lane.push_heavy(3, LOAD_MAX + 1);
+        assert_eq!(lane.free(), 0);
+        assert!(lane.begin_turn());
+        assert_eq!(lane.free(), LOAD_MAX);
+        let mut taken = Vec::new();
+        lane.take(&mut taken);
+        assert_eq!(taken, [1, 2, 3]);
     }
 }

@@ -17,6 +17,8 @@ mod bell;
 mod lane;
 
 pub(crate) use bell::Bell;
+#[cfg(test)]
+pub(crate) use lane::LOAD_MAX;
 pub(crate) use lane::Lane;
 
 use std::collections::VecDeque;

@@ -18,6 +18,7 @@ mod close;
 mod exchange;
 mod flush;
 mod inquiry;
+mod lanes;
 mod letter;
 mod link;
 mod login;
@@ -316,6 +317,7 @@ impl Shard {
         self.now = self.backplane.clock.now();
         self.figures.turns += 1;
         self.begin_turn();
+        self.share_lanes();
         self.open_letters();
         self.drain_mesh();
         self.take_events(events);
@@ -347,16 +349,18 @@ impl Shard {
         let ledger = &self.backplane.ledger;
         ledger.write(shard, Holding::Draining, self.figures.draining);
         ledger.write(shard, Holding::Connections, self.figures.links);
-        ledger.write(shard, Holding::Mesh, self.mesh.overflowed_bytes());
+        let untold = self.hub.untold_bytes();
+        ledger.write(shard, Holding::Mesh, self.mesh.overflowed_bytes() + untold);
     }
 
     /// Waits for events, unless there is something to do.
     fn wait(&mut self, events: &mut Events) {
         let timeout = self.timeout();
         let sleeps = timeout != Some(Duration::ZERO)
-            && self
-                .bell
-                .begin_sleep(|| !self.mesh.has_inward() && !self.lane_is_pending());
+            && self.bell.begin_sleep(|| {
+                let has_come = self.mesh.has_inward() || self.lane_is_pending();
+                !has_come && !self.may_tell()
+            });
         let timeout = if sleeps {
             timeout
         } else {
@@ -389,7 +393,8 @@ impl Shard {
             return Some(Duration::ZERO);
         }
         let mut timeout = None;
-        if self.mesh.has_overflow() || !self.outbox.is_empty() || !self.accepting.is_empty() {
+        let retries = self.mesh.has_overflow() || !self.outbox.is_empty();
+        if retries || !self.accepting.is_empty() || self.hub.waits_for_share_room() {
             timeout = Some(RETRY);
         }
         let stop = match self.stage {
@@ -492,7 +497,9 @@ impl Shard {
     fn forward(&mut self) -> Option<usize> {
         let effects = self.hub.effects();
         for (to, item) in effects.lanes.drain(..) {
-            self.backplane.post(usize::from(to.0), Letter::Hub(item));
+            let visits = item.visits();
+            self.backplane
+                .post_heavy(usize::from(to.0), Letter::Hub(item), visits);
         }
         self.resumed
             .extend(effects.resumed.drain(..).map(|link| link.0));

@@ -1,0 +1,69 @@
+//! How much the shards give each other to do through their lanes.
+//!
+//! A shard opens all its letters before it applies what it reads afterwards, so it cannot leave
+//! some of them for a later turn. Clients can cause very many of one kind, changes of shared
+//! subscriptions; so a shard that sends those looks how much the others have got since their
+//! present turns began, and its hub keeps the rest. A shard whose lane was full wakes the others
+//! when it begins its next turn.
+//!
+//! Nobody waits for a shard that waits: whoever has no room opens its own letters all the same.
+
+use super::Shard;
+use crate::backplane::Way;
+
+/// What one of many shards may add to a lane that is not full, in visits: some letters.
+const PART_MIN: u32 = 256;
+
+impl Shard {
+    /// A turn begins: the others may give this shard work again, and it sees how much they take.
+    pub(super) fn share_lanes(&mut self) {
+        if self.backplane.shards[self.id].lane.begin_turn() {
+            for other in self.others() {
+                other.lane.ring();
+            }
+        }
+        self.hub.set_share_room(self.share_room());
+        if !self.hub.effects().lanes.is_empty() {
+            self.forward();
+        }
+    }
+
+    /// Whether the hub has waited for room in the lanes of others, and there is some.
+    pub(super) fn may_tell(&self) -> bool {
+        self.hub.waits_for_share_room() && self.share_room() > 0
+    }
+
+    /// What this shard may add to the fullest lane. O(shards).
+    fn share_room(&self) -> u32 {
+        let free = self.others().map(|other| other.lane.free());
+        free.min()
+            .map_or(u32::MAX, |free| part(free, self.others().count()))
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Way> {
+        let all = self.backplane.shards.iter().enumerate();
+        let others = all.filter(|(shard, _)| *shard != self.id);
+        others.map(|(_, way)| way)
+    }
+}
+
+/// What one of several shards may add, which may all do that at once.
+fn part(free: u32, shards: usize) -> u32 {
+    // There are at most 64.
+    let part = free / (shards.max(1) as u32);
+    part.max(PART_MIN.min(free))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::LOAD_MAX;
+
+    #[test]
+    fn each_shard_has_a_part_of_what_is_free() {
+        assert_eq!(part(LOAD_MAX, 1), LOAD_MAX);
+        assert_eq!(part(LOAD_MAX, 4), LOAD_MAX / 4);
+        assert_eq!(part(LOAD_MAX, 63), PART_MIN);
+        assert_eq!((part(10, 63), part(0, 1)), (10, 0));
+    }
+}
