@@ -151,7 +151,7 @@ impl Hub {
             sessions: Sessions::new(hasher.clone(), shared.persistent_sessions),
             shares: Shares::new(hasher.clone()),
             timers: Wheel::new(Tick::ZERO),
-            outbox: Outbox::default(),
+            outbox: Outbox::new(hasher.clone()),
             turn: Turn::default(),
             slices: Slices::default(),
             endings: Endings::default(),

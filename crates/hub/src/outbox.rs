@@ -8,12 +8,13 @@ use core::cmp::Reverse;
 
 use stentor_mqtt::{Packet, Version, encode};
 use stentor_session::{Outgoing, Output, Run, Tick};
+use stentor_topic::TopicHasher;
 
 use crate::key::SessionKey;
 use crate::sessions::{Flushing, Live};
 
 /// What every output shares: the list of dirty sessions, spare queues, and a scratch buffer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
     pub(crate) dirty: Vec<SessionKey>,
     #[expect(
@@ -22,6 +23,8 @@ pub(crate) struct Outbox {
     )]
     spare: Vec<Box<Output>>,
     scratch: Vec<u8>,
+    /// Keys the topics of what is held back.
+    pub(crate) hasher: TopicHasher,
     /// When something that is held back may go, and for whom.
     pub(crate) paces: BinaryHeap<Reverse<(Tick, SessionKey)>>,
     /// When a snapshot asks the store again, and whose.
@@ -42,6 +45,22 @@ pub(crate) struct Outbox {
 const SPARE_MAX: usize = 4096;
 
 impl Outbox {
+    /// Nothing is queued.
+    pub(crate) fn new(hasher: TopicHasher) -> Self {
+        Self {
+            dirty: Vec::new(),
+            spare: Vec::new(),
+            scratch: Vec::new(),
+            hasher,
+            paces: BinaryHeap::new(),
+            fetches: BinaryHeap::new(),
+            snapshots: VecDeque::new(),
+            fenced: Vec::new(),
+            conflating: Vec::new(),
+            controls: 0,
+        }
+    }
+
     #[inline]
     pub(crate) fn publish(&mut self, key: SessionKey, live: &mut Live, outgoing: Outgoing) {
         self.open(key, live).push_publish(outgoing);

@@ -26,6 +26,7 @@ mod data_dir;
 mod error;
 mod exit;
 mod fdtable;
+mod give_back;
 mod inbox;
 mod lifecycle;
 mod listener;

@@ -1,5 +1,5 @@
 //! The thread that looks at what clients make the server hold, and has the shards free some of it
-//! when that comes near the budget.
+//! when that comes near the budget. Memory that is free goes back to the system from here too.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use crate::backplane::Backplane;
 use crate::config::MemoryLimit;
+use crate::give_back;
 use crate::memory;
 use crate::shard::Letter;
 
@@ -34,6 +35,7 @@ fn budget(limit: MemoryLimit) -> u64 {
 pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<MemoryLimit>) {
     let ledger = &backplane.ledger;
     ledger.set_budget(budget(limit));
+    give_back::take_over();
     memory::take_stock(backplane);
     ledger.set_own(memory::anonymous_bytes().unwrap_or(0));
     let mut before = State::default();
@@ -44,6 +46,7 @@ pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<M
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
+        give_back::give_back();
         look(backplane, &mut before);
     }
 }
@@ -71,10 +74,8 @@ fn look(backplane: &Backplane, before: &mut State) {
     } else if state == State::default() {
         return;
     }
-    // Those that have less to free than this are done sooner.
-    let bytes = excess / backplane.shards.len().max(1) as u64;
     for shard in 0..backplane.shards.len() {
-        backplane.post(shard, Letter::Hub(ControlItem::Relieve { bytes }));
+        backplane.post(shard, Letter::Hub(ControlItem::Relieve { bytes: excess }));
     }
 }
 

@@ -1,24 +1,27 @@
 //! The newest message of each topic, for a client that does not get all of them.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
-use alloc::rc::Rc;
-use core::cmp::Ordering;
+use alloc::collections::BTreeSet;
 use core::time::Duration;
 
 use stentor_mqtt::QoS;
+use stentor_topic::TopicHasher;
 
 use crate::Tick;
+use crate::blocks::Blocks;
 use crate::outbound::Delivery;
+
+use self::topics::{Topic, Topics};
+
+mod topics;
 
 /// What a topic costs besides its name and its message, in bytes: its places here, for half of
 /// which there is room only, and the block of its name.
 const TOPIC_COST: usize =
-    2 * (size_of::<(Rc<str>, Held)>() + size_of::<Later>()) + 4 * size_of::<usize>();
+    2 * (size_of::<(Topic, Held)>() + size_of::<Later>()) + 4 * size_of::<usize>();
 
 /// What a message costs here besides itself, in bytes: its block, and a place in a list.
-const WAITING_COST: usize =
-    size_of::<Waiting>() + 2 * size_of::<usize>() + 2 * size_of::<Rc<str>>();
+const WAITING_COST: usize = size_of::<Waiting>() + 2 * size_of::<usize>() + 2 * size_of::<Topic>();
 
 /// Places of a list that [`Conflation::pop`] looks at. A place is empty if the message of its topic
 /// went another way.
@@ -30,16 +33,18 @@ const PLACES_AT_ONCE: usize = 8;
 ///
 /// What waits holds no packet id and is newer than everything of its topic that went to the
 /// client before. The owner bounds [`Conflation::bytes`], and has [`Conflation::wake`] called when
-/// [`Conflation::next_deadline`] is there. All operations cost O(log topics).
-#[derive(Debug, Default)]
+/// [`Conflation::next_deadline`] is there. All operations cost O(log topics), and none moves or
+/// frees much at once: a thousand clients may hold back the same topics, and grow on the same
+/// message.
+#[derive(Debug)]
 pub struct Conflation {
-    topics: BTreeMap<Rc<str>, Held>,
+    topics: Topics<Held>,
     /// Topics whose message may go, in the order in which they began to wait: at QoS 0, and above.
-    ready: [VecDeque<Rc<str>>; 2],
+    ready: [Blocks<Topic>; 2],
     /// How many were taken from each of the two.
     taken: [u64; 2],
     /// When the next message of a topic may go; each topic stands here once at most.
-    later: BinaryHeap<Later>,
+    later: BTreeSet<Later>,
     waiting: usize,
     /// What the messages cost that wait.
     waiting_bytes: usize,
@@ -59,33 +64,12 @@ struct Held {
     timed: bool,
 }
 
-/// A topic whose next message may go at a time. The earliest is the greatest: a heap gives it
-/// first. Names are not compared, because to read them takes far longer than the rest.
-#[derive(Debug)]
+/// A topic whose next message may go at a time. They are ordered by that time.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Later {
     at: Tick,
-    topic: Rc<str>,
+    topic: Topic,
 }
-
-impl Ord for Later {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.at.cmp(&self.at)
-    }
-}
-
-impl PartialOrd for Later {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Later {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Later {}
 
 #[derive(Debug)]
 struct Waiting {
@@ -114,6 +98,20 @@ pub enum Offered {
 }
 
 impl Conflation {
+    /// Nothing waits. `hasher` keys the names of topics.
+    #[must_use]
+    pub fn new(hasher: TopicHasher) -> Self {
+        Self {
+            topics: Topics::new(hasher),
+            ready: [Blocks::new(), Blocks::new()],
+            taken: [0; 2],
+            later: BTreeSet::new(),
+            waiting: 0,
+            waiting_bytes: 0,
+            topic_bytes: 0,
+        }
+    }
+
     /// How many messages wait.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -128,7 +126,7 @@ impl Conflation {
 
     /// Whether nothing is known of any topic.
     #[must_use]
-    pub fn is_unused(&self) -> bool {
+    pub const fn is_unused(&self) -> bool {
         self.topics.is_empty()
     }
 
@@ -143,7 +141,7 @@ impl Conflation {
     pub fn bytes_with(&self, delivery: &Delivery) -> usize {
         let message = &delivery.message;
         let held = self.topics.get(message.topic());
-        let topic = held.map_or_else(|| topic_cost(message.topic()), |_| 0);
+        let topic = held.map_or_else(|| topic_cost(message.topic().len()), |_| 0);
         let waiting = held.and_then(|held| held.waiting.as_ref());
         let freed = waiting.map_or(0, |waiting| cost(&waiting.delivery));
         self.bytes() + topic + cost(delivery) - freed
@@ -166,8 +164,8 @@ impl Conflation {
     /// A message of this topic went now; the next one may after `interval`. That is remembered if
     /// topics cost at most `topic_bytes_max` then; otherwise the next one may go at once.
     pub fn passed(&mut self, now: Tick, topic: &str, interval: Duration, topic_bytes_max: usize) {
-        let is_known = || self.topics.contains_key(topic);
-        let has_room = self.topic_bytes + topic_cost(topic) <= topic_bytes_max;
+        let is_known = || self.topics.get(topic).is_some();
+        let has_room = self.topic_bytes + topic_cost(topic.len()) <= topic_bytes_max;
         if interval.is_zero() || !(has_room || is_known()) {
             return;
         }
@@ -185,7 +183,7 @@ impl Conflation {
     /// Has a message wait, in the place of an older one of its topic.
     pub fn offer(&mut self, now: Tick, mut delivery: Delivery, interval: Duration) -> Offered {
         let topic = self.open(delivery.message.topic());
-        let Some(held) = self.topics.get_mut(&topic) else {
+        let Some(held) = self.topics.known(&topic) else {
             return Offered::First;
         };
         let mut lane = match delivery.qos {
@@ -219,8 +217,12 @@ impl Conflation {
 
     /// Takes back what waits of a topic, because a newer message of it goes another way.
     pub fn withdraw(&mut self, topic: &str) -> Option<Delivery> {
-        let held = self.topics.get_mut(topic)?;
-        let waiting = held.waiting.take()?;
+        let topic = self.topics.topic(topic)?.clone();
+        self.withdraw_of(&topic)
+    }
+
+    fn withdraw_of(&mut self, topic: &Topic) -> Option<Delivery> {
+        let waiting = self.topics.known(topic)?.waiting.take()?;
         self.waiting -= 1;
         self.waiting_bytes -= cost(&waiting.delivery);
         self.close(topic);
@@ -230,7 +232,7 @@ impl Conflation {
     /// When a message that waits for its pace may go, or a pace is forgotten.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        self.later.peek().map(|later| later.at)
+        self.later.first().map(|later| later.at)
     }
 
     /// Has messages go whose time has come. Looks at up to `at_most` topics, and
@@ -239,14 +241,14 @@ impl Conflation {
         let mut looked = 0;
         while looked < at_most
             && self.next_deadline().is_some_and(|at| at <= now)
-            && let Some(Later { topic, .. }) = self.later.pop()
+            && let Some(Later { topic, .. }) = self.later.pop_first()
         {
             looked += 1;
-            if let Some(held) = self.topics.get_mut(&topic) {
+            if let Some(held) = self.topics.known(&topic) {
                 if held.next > now {
                     // Another message has gone since this was noted.
                     let at = held.next;
-                    self.later.push(Later { at, topic });
+                    self.later.insert(Later { at, topic });
                     continue;
                 }
                 held.timed = false;
@@ -267,7 +269,7 @@ impl Conflation {
         for _ in 0..PLACES_AT_ONCE {
             let topic = self.ready[lane as usize].pop_front()?;
             self.taken[lane as usize] += 1;
-            let Some(held) = self.topics.get_mut(&topic) else {
+            let Some(held) = self.topics.known(&topic) else {
                 continue;
             };
             held.listed[lane as usize] = false;
@@ -317,23 +319,25 @@ impl Conflation {
             waiting.is_some_and(|waiting| waiting.delivery.qos == QoS::AtMostOnce)
         };
         let lost = self.topics.iter().filter(|(_, held)| is_lost(held));
-        let lost: alloc::vec::Vec<_> = lost.map(|(topic, _)| Rc::clone(topic)).collect();
+        let lost: alloc::vec::Vec<_> = lost.map(|(topic, _)| topic.clone()).collect();
         for topic in lost {
-            self.withdraw(&topic);
+            self.withdraw_of(&topic);
         }
     }
 
     /// Drops a little of what it holds. Returns whether there was something: nothing else may be
     /// called any more, but [`Conflation::bytes`].
     pub fn shed(&mut self) -> bool {
-        if let Some((topic, held)) = self.topics.pop_first() {
-            self.topic_bytes -= topic_cost(&topic);
+        if let Some((topic, held)) = self.topics.pop() {
+            self.topic_bytes -= topic_cost(topic.len());
             let waiting = held.waiting.map_or(0, |waiting| cost(&waiting.delivery));
             self.waiting_bytes -= waiting;
             return true;
         }
         let [free, windowed] = &mut self.ready;
-        free.pop_front().is_some() || windowed.pop_front().is_some() || self.later.pop().is_some()
+        free.pop_front().is_some()
+            || windowed.pop_front().is_some()
+            || self.later.pop_first().is_some()
     }
 
     /// How many pieces [`Conflation::shed`] drops one by one, at least. O(1).
@@ -342,51 +346,46 @@ impl Conflation {
         self.topics.len()
     }
 
-    /// The key of a topic, which is known from now on.
-    fn open(&mut self, topic: &str) -> Rc<str> {
-        if let Some((key, _)) = self.topics.get_key_value(topic) {
-            return Rc::clone(key);
+    /// The topic of this name, which is known from now on.
+    fn open(&mut self, name: &str) -> Topic {
+        if let Some(topic) = self.topics.topic(name) {
+            return topic.clone();
         }
-        let key: Rc<str> = topic.into();
-        self.topics.insert(Rc::clone(&key), Held::default());
-        self.topic_bytes += topic_cost(topic);
-        key
+        self.topic_bytes += topic_cost(name.len());
+        self.topics.insert(name, Held::default())
     }
 
     /// Forgets a topic of which there is nothing to know.
-    fn close(&mut self, topic: &str) {
-        let held = self.topics.get(topic);
-        if held
-            .is_some_and(|held| held.waiting.is_none() && held.listed == [false; 2] && !held.timed)
-        {
-            self.topics.remove(topic);
-            self.topic_bytes -= topic_cost(topic);
+    fn close(&mut self, topic: &Topic) {
+        let is_void =
+            |held: &Held| held.waiting.is_none() && held.listed == [false; 2] && !held.timed;
+        if self.topics.remove_if(topic, is_void) {
+            self.topic_bytes -= topic_cost(topic.len());
         }
     }
 
-    fn pace(&mut self, now: Tick, topic: &Rc<str>, interval: Duration) {
-        if let Some(held) = self.topics.get_mut(topic) {
+    fn pace(&mut self, now: Tick, topic: &Topic, interval: Duration) {
+        if let Some(held) = self.topics.known(topic) {
             held.next = now.after(interval);
             if !held.timed {
                 held.timed = true;
-                self.later.push(Later {
-                    at: held.next,
-                    topic: Rc::clone(topic),
-                });
+                let at = held.next;
+                let topic = topic.clone();
+                self.later.insert(Later { at, topic });
             }
         }
     }
 }
 
-fn list(ready: &mut [VecDeque<Rc<str>>; 2], held: &mut Held, topic: &Rc<str>, lane: Lane) {
+fn list(ready: &mut [Blocks<Topic>; 2], held: &mut Held, topic: &Topic, lane: Lane) {
     if !held.listed[lane as usize] {
         held.listed[lane as usize] = true;
-        ready[lane as usize].push_back(Rc::clone(topic));
+        ready[lane as usize].push_back(topic.clone());
     }
 }
 
-const fn topic_cost(topic: &str) -> usize {
-    TOPIC_COST + topic.len()
+const fn topic_cost(name_len: usize) -> usize {
+    TOPIC_COST + name_len
 }
 
 /// What a message costs that waits.

@@ -11,7 +11,7 @@ use stentor_mqtt::QoS;
 use stentor_session::{
     Conflation, Delivery, Lane, Message, MessageParts, Offered, Publisher, SubscriptionIds, Tick,
 };
-use stentor_topic::Zone;
+use stentor_topic::{TopicHasher, Zone};
 
 const TOPICS: u64 = 7;
 const LANES: [Lane; 2] = [Lane::Free, Lane::Windowed];
@@ -118,7 +118,11 @@ fn drain(now: Tick, queue: &mut Conflation, model: &mut Model, at_most: u64) {
 
 fn run(seed: u64) {
     let mut random = Random(seed);
-    let (mut queue, mut model, mut now) = (Conflation::default(), Model::default(), Tick::ZERO);
+    let (mut queue, mut model, mut now) = (
+        Conflation::new(TopicHasher::new(7)),
+        Model::default(),
+        Tick::ZERO,
+    );
     for count in 0..400 {
         let topic = format!("t/{}", random.below(TOPICS));
         let qos = [QoS::AtMostOnce, QoS::AtLeastOnce][random.below(2) as usize];
@@ -192,7 +196,7 @@ fn the_newest_of_each_topic_goes_in_its_time_and_in_turn() {
 /// One that is not wanted any more goes in small pieces.
 #[test]
 fn it_is_dropped_piece_by_piece() {
-    let (mut queue, now) = (Conflation::default(), Tick::ZERO);
+    let (mut queue, now) = (Conflation::new(TopicHasher::new(7)), Tick::ZERO);
     for number in 0..900 {
         let qos = [QoS::AtMostOnce, QoS::AtLeastOnce][number as usize % 2];
         let interval = Duration::from_millis(number % 3 * 5);
@@ -217,7 +221,7 @@ fn it_is_dropped_piece_by_piece() {
 #[test]
 fn topics_that_have_passed_are_bounded_by_bytes() {
     const BYTES_MAX: usize = 50_000;
-    let (mut queue, now) = (Conflation::default(), Tick::ZERO);
+    let (mut queue, now) = (Conflation::new(TopicHasher::new(7)), Tick::ZERO);
     let interval = Duration::from_secs(1);
     let name = |number: usize| format!("{number}/{}", "x".repeat(1_000));
     for number in 0..1_000 {

@@ -91,7 +91,7 @@ impl Hub {
                 let bytes = self.subscription_cost(None, &inbox::written(filter));
                 self.interest.lower(zone, filter);
                 if let Some(session) = self.sessions.get_mut(key) {
-                    session.set_rate(id, "", None);
+                    session.forget_rate(id);
                     if let Some(room) = room_of(filter) {
                         session.left(room);
                     }

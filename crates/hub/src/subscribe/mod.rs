@@ -521,7 +521,8 @@ impl Hub {
             self.count_filtered(key, access);
         }
         if let Some(session) = self.sessions.get_mut(key) {
-            session.set_rate(inserted.id, filter, wishes.interval);
+            let hasher = &self.outbox.hasher;
+            session.set_rate(hasher, (inserted.id, filter), wishes.interval);
         }
         let sends = sends_retained(options, is_new);
         let marks_end = wishes.marks_end;

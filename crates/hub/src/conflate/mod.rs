@@ -1,19 +1,22 @@
 //! Clients that get the newest message of each topic instead of all: because they do not read
 //! fast enough and the topic's policy is `conflate`, or because of a maximum rate.
 
+mod rates;
+mod release;
+
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
 
-use smallvec::SmallVec;
-use stentor_mqtt::{Properties, QoS};
+use stentor_mqtt::QoS;
 use stentor_session::{Conflation, Delivery, Lane, Offered, Tick};
-use stentor_topic::{FilterId, levels, matches_levels, split_levels};
+use stentor_topic::{FilterId, TopicHasher};
+
+use self::rates::Rates;
+pub(crate) use self::rates::{NO_RATE, NoRate, TOO_MANY_RATES, max_rate};
 
 use crate::charge::Charge;
-use crate::deliver::{Course, Terms, Till, Verdict};
-use crate::hub::Hub;
+use crate::deliver::{Terms, Till, Verdict};
 use crate::key::SessionKey;
 use crate::outbox::Outbox;
 use crate::route::Parcel;
@@ -35,106 +38,38 @@ const LEAST_BYTES_LOW: usize = 4 * 1024;
 /// rest is for the newest of each topic.
 const QUEUED_SHARE: usize = 4;
 
-/// Rates that one session may ask for, and bytes of their filters: each costs a comparison for
-/// every message that the session gets.
-const RATES_MAX: usize = 64;
-const RATE_BYTES_MAX: usize = 2_048;
-
-/// What is said to a client that asks for one more.
-pub(crate) const TOO_MANY_RATES: &str = "64 subscriptions of the session have a max-rate already, \
-     or their filters would have more than 2,048 bytes";
-
-/// What is said of a `max-rate` that is none.
-pub(crate) const NO_RATE: &str =
-    "max-rate is messages a second: digits, perhaps with a point, from 0.001 to 1000000";
-
 /// The part of a client's queue that may be taken by the names of topics of which it has had a
 /// message so recently that the next one has to wait. More are not remembered: their messages go
 /// at once.
 const TOPICS_SHARE: usize = 2;
 
-/// What it costs to look at a session or at a topic, or to send a message that was held back, in
-/// visits: names are compared that lie all over the memory.
-const RELEASE_VISITS: u32 = 48;
-
-/// Topics whose time is over that are looked at before one message is sent.
-const WOKEN_AT_ONCE: usize = 4;
-
-/// What a session is sent of that in a turn that is spent: many may be there in one turn.
-const RELEASE_VISITS_MIN: u32 = 96;
-
-/// A message to a session that is paced takes as long as so many others: its topic is looked up in
-/// a tree of names.
-const HELD_HANDED: usize = 32;
+/// A message to a session that is paced takes as long as this many others: its topic is looked up
+/// among those of the session.
+const HELD_HANDED: usize = 16;
 
 /// What one session holds back, and how often it wants to be sent what.
 #[derive(Debug)]
 pub(crate) struct Conflating {
     queue: Conflation,
-    rates: Vec<Rate>,
+    rates: Rates,
     /// When the hub looks next; `NEVER` if it does not.
     armed: Tick,
 }
 
-#[derive(Debug)]
-struct Rate {
-    id: FilterId,
-    filter: Box<str>,
-    levels: usize,
-    interval: Duration,
-}
-
-impl Default for Conflating {
-    fn default() -> Self {
+impl Conflating {
+    fn new(hasher: &TopicHasher) -> Self {
         Self {
-            queue: Conflation::default(),
-            rates: Vec::new(),
+            queue: Conflation::new(hasher.clone()),
+            rates: Rates::default(),
             armed: Tick::NEVER,
         }
     }
-}
 
-impl Conflating {
     /// What is held back.
     pub(crate) const fn charge(&self) -> Charge {
         Charge {
             bytes: self.queue.bytes(),
             messages: self.queue.len(),
-        }
-    }
-
-    /// The least time between two messages of a topic that the session's subscriptions ask for,
-    /// if this many of them match it: one without a rate asks for all.
-    fn interval(&self, topic: &str, matched: u32) -> Duration {
-        if self.rates.is_empty() {
-            return Duration::ZERO;
-        }
-        let rates = self.rates.iter();
-        let most = rates.clone().map(|rate| rate.levels).max().unwrap_or(0);
-        let levels: SmallVec<[&[u8]; 16]> = split_levels(topic).take(most + 1).collect();
-        let rates = rates.filter(|rate| matches_levels(&rate.filter, &levels));
-        let (mut count, mut least) = (0, Duration::MAX);
-        for rate in rates {
-            count += 1;
-            least = least.min(rate.interval);
-        }
-        if count == 0 || count < matched {
-            Duration::ZERO
-        } else {
-            least
-        }
-    }
-
-    /// Sets the rate of a subscription, or takes it back.
-    fn set_rate(&mut self, id: FilterId, filter: &str, interval: Option<Duration>) {
-        self.rates.retain(|rate| rate.id != id);
-        if let Some(interval) = interval {
-            self.rates.push(Rate {
-                id,
-                filter: filter.into(),
-                levels: levels(filter),
-                interval,
-            });
         }
     }
 
@@ -174,38 +109,6 @@ impl Conflating {
     }
 }
 
-/// A `max-rate` that is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRate;
-
-/// The most often that a subscription wants messages of one topic, from the user property
-/// `max-rate` of its SUBSCRIBE: messages per second, perhaps with a fraction.
-///
-/// # Errors
-/// When it is there and no plain decimal from 0.001 to 1,000,000.
-pub(crate) fn max_rate(properties: Properties<'_>) -> Result<Option<Duration>, NoRate> {
-    let mut pairs = properties.user_properties();
-    let Some((_, text)) = pairs.find(|(name, _)| *name == "max-rate") else {
-        return Ok(None);
-    };
-    match text.parse::<f64>() {
-        Ok(rate) if is_plain(text) && (0.001..=1_000_000.0).contains(&rate) => {
-            // At most 10^9, and at least 1.
-            let micros = 1_000_000.0 / rate;
-            Ok(Some(Duration::from_micros(micros as u64)))
-        }
-        _ => Err(NoRate),
-    }
-}
-
-/// Whether a number is written with digits, and perhaps digits behind a point: no other way of
-/// writing it is the same everywhere.
-fn is_plain(text: &str) -> bool {
-    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    is_digits(whole) && is_digits(fraction)
-}
-
 /// Decides whether a session gets a message now. `None`: it does, like everybody.
 pub(crate) fn hold_back(
     till: &mut Till<'_>,
@@ -218,7 +121,7 @@ pub(crate) fn hold_back(
     let message = parcel.message;
     let topic = message.topic();
     let known = session.conflating();
-    let asked = known.map_or(Duration::ZERO, |c| c.interval(topic, terms.matched));
+    let asked = known.map_or(Duration::ZERO, |c| c.rates.interval(topic, terms.matched));
     let interval = shape.interval.max(asked);
     if known.is_some() {
         till.turn.hand_over(HELD_HANDED);
@@ -259,7 +162,7 @@ pub(crate) fn hold_back(
     }
     if passes && keeps_up {
         if !interval.is_zero() {
-            let held = session.conflating_mut().get_or_insert_default();
+            let held = session.conflating_or_new(&till.outbox.hasher);
             let most = till.queue_bytes_max / TOPICS_SHARE;
             held.queue.passed(till.now, topic, interval, most);
             held.arm(till.outbox, key);
@@ -303,7 +206,7 @@ fn wait(
     let is_away = session.live().is_none();
     let charge = session.charge();
     let topic = delivery.message.topic();
-    let held = session.conflating_mut().get_or_insert_default();
+    let held = session.conflating_or_new(&till.outbox.hasher);
     let bytes = charge.bytes - held.queue.bytes() + held.queue.bytes_with(delivery);
     let is_full = charge.messages >= till.settings.queue_messages_max && !held.queue.holds(topic);
     if (bytes > till.queue_bytes_max || is_full) && !is_stored {
@@ -413,25 +316,46 @@ impl Session {
         self.has_held_windowed() && !self.has_window(self.queue_bytes_max(settings))
     }
 
+    fn conflating_or_new(&mut self, hasher: &TopicHasher) -> &mut Conflating {
+        let known = self.conflating_mut();
+        known.get_or_insert_with(|| Box::new(Conflating::new(hasher)))
+    }
+
     /// Whether another subscription of it, to this filter, may have a rate.
     pub(crate) fn takes_rate(&self, filter: &str) -> bool {
-        let rates = self.conflating().map_or(&[][..], |known| &known.rates);
-        let bytes: usize = rates.iter().map(|rate| rate.filter.len()).sum();
-        rates.len() < RATES_MAX && bytes + filter.len() <= RATE_BYTES_MAX
+        let known = self.conflating();
+        let none = Rates::default();
+        known.map_or(&none, |known| &known.rates).has_room(filter)
     }
 
     /// Whether a subscription of it has a rate.
     pub(crate) fn has_rate(&self, subscription: SubscriptionRef) -> bool {
-        let is_it = |rate: &Rate| SubscriptionRef::Filter(rate.id) == subscription;
-        let known = self.conflating();
-        known.is_some_and(|c| c.rates.iter().any(is_it))
+        let SubscriptionRef::Filter(id) = subscription else {
+            return false;
+        };
+        self.conflating().is_some_and(|known| known.rates.has(id))
     }
 
     /// Sets the rate of a subscription, or takes it back.
-    pub(crate) fn set_rate(&mut self, id: FilterId, filter: &str, interval: Option<Duration>) {
-        if self.conflating().is_some() || interval.is_some() {
-            let held = self.conflating_mut().get_or_insert_default();
-            held.set_rate(id, filter, interval);
+    pub(crate) fn set_rate(
+        &mut self,
+        hasher: &TopicHasher,
+        (id, filter): (FilterId, &str),
+        interval: Option<Duration>,
+    ) {
+        if interval.is_none() {
+            return self.forget_rate(id);
+        }
+        let known = self.conflating_or_new(hasher);
+        known.rates.set(id, filter, interval);
+    }
+
+    /// A subscription has no rate any more.
+    pub(crate) fn forget_rate(&mut self, id: FilterId) {
+        if self.conflating().is_some()
+            && let Some(known) = self.conflating_mut()
+        {
+            known.rates.set(id, "", None);
         }
     }
 
@@ -444,103 +368,5 @@ impl Session {
     pub(crate) fn held_charge(&self) -> Charge {
         let known = self.conflating();
         known.map_or_else(Charge::default, Conflating::charge)
-    }
-}
-
-impl Hub {
-    /// Sends what was held back for a session, as far as it keeps up now, and the rates and the
-    /// turn allow. The rest goes on in a later turn.
-    pub(crate) fn release(&mut self, now: Tick, key: SessionKey) {
-        let mut lanes = [Lane::Windowed, Lane::Free].into_iter().cycle();
-        let before = self.turn.spent();
-        loop {
-            let is_enough =
-                self.turn.left() == 0 && self.turn.spent() - before >= RELEASE_VISITS_MIN;
-            let Some(session) = self.sessions.get_mut(key) else {
-                return;
-            };
-            if session.conflating().is_none() {
-                return;
-            }
-            let queue_bytes_max = session.queue_bytes_max(&self.settings);
-            let keeps = [QoS::AtMostOnce, QoS::AtLeastOnce];
-            let keeps = keeps.map(|qos| keeps_up(session, qos, queue_bytes_max));
-            let Some(held) = session.conflating_mut() else {
-                return;
-            };
-            if is_enough {
-                return held.arm_at(&mut self.outbox, key, now);
-            }
-            let woken = held.queue.wake(now, WOKEN_AT_ONCE);
-            self.turn.spend_each(woken, RELEASE_VISITS);
-            // The lists take turns, so that neither starves.
-            let may = |lane: Lane| keeps[lane as usize] && held.queue.is_ready(lane);
-            let turns = [lanes.next(), lanes.next()].into_iter().flatten();
-            let next = turns.into_iter().find(|lane| may(*lane));
-            lanes.next();
-            let Some(lane) = next else {
-                if held.queue.next_deadline().is_some_and(|at| at <= now) {
-                    continue;
-                }
-                held.arm(&mut self.outbox, key);
-                if held.is_unused() {
-                    *session.conflating_mut() = None;
-                }
-                return;
-            };
-            let taken = held.queue.taken()[lane as usize];
-            let next = held.queue.pop(now, lane, queue_bytes_max / TOPICS_SHARE);
-            let looked = held.queue.taken()[lane as usize] - taken;
-            self.turn.spend_each(looked as usize, RELEASE_VISITS);
-            if let Some(delivery) = next {
-                self.send_held(now, key, &delivery);
-            }
-        }
-    }
-
-    fn send_held(&mut self, now: Tick, key: SessionKey, delivery: &Delivery) {
-        let message = &delivery.message;
-        if message.is_expired(now) {
-            self.stats.publishes_dropped += 1;
-            self.losses.record_many(LossCause::Expired, 1);
-            if let Some(session) = self.sessions.get_mut(key) {
-                session.tally().lose(now, LossCause::Expired, 1);
-            }
-            return;
-        }
-        let terms = Terms {
-            qos: delivery.qos,
-            retain: delivery.retain,
-            ids: SmallVec::from_slice(delivery.subscription_ids.as_slice()),
-            share: 0,
-            matched: 0,
-            stored: false,
-            conflated: delivery.conflated,
-        };
-        let mut parcel = self.parcel(message);
-        self.counter(now)
-            .give(&mut parcel, key.slot, &terms, Course::Released);
-    }
-
-    /// Goes on with the sessions whose pace lets something go, as far as the turn allows.
-    pub(crate) fn release_due(&mut self, now: Tick) {
-        let (before, visits) = (self.turn.spent(), self.turn.slice());
-        while self.turn.spent() - before < visits
-            && let Some(Reverse((at, key))) = self.outbox.paces.peek().copied()
-            && at <= now
-        {
-            self.outbox.paces.pop();
-            self.turn.spend(RELEASE_VISITS);
-            if let Some(session) = self.sessions.get_mut(key)
-                && let Some(held) = session.conflating_mut()
-            {
-                if held.armed == at {
-                    held.armed = Tick::NEVER;
-                }
-                self.release(now, key);
-                // The end of a snapshot may have waited for it.
-                self.continue_snapshots(now, key);
-            }
-        }
     }
 }
