@@ -8,13 +8,12 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 use stentor_mqtt::{PacketId, QoS};
-use stentor_session::{Delivery, Message, Outbound, Outgoing, Resend, SubscriptionIds, Tick, Wire};
+use stentor_session::{Delivery, Message, Outbound, Outgoing, SubscriptionIds, Tick, Wire};
 use stentor_zone::Reach;
 
 use crate::charge::Charge;
 use crate::conflate::hold_back;
 use crate::effects::Event;
-use crate::hub::Hub;
 use crate::keep::numbers;
 use crate::key::SessionKey;
 use crate::options::Options;
@@ -451,75 +450,6 @@ fn keep_waiting(till: &mut Till<'_>, delivery: Delivery, session: &mut Session) 
     }
 }
 
-impl Hub {
-    /// Sends what a session owes and its window allows: first what has to be sent again, then what
-    /// waits. Called when a connection begins and whenever a packet id becomes free.
-    pub(crate) fn pump(&mut self, now: Tick, key: SessionKey) {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        let queue_bytes_max = session.queue_bytes_max(&self.settings);
-        let (Link::Live(live), Some(outbound)) = (&mut session.link, &mut session.outbound) else {
-            return;
-        };
-        let zone = session.identity.zone;
-        let (uses, settings, store) = (self.uses, &self.settings, &*self.retained);
-        let epoch = |message: &Message| crate::keep::epoch(uses, settings, store, message);
-        let (mut lost, mut lost_by) = (0, LossCause::Expired);
-        let mut lose = |cause| {
-            self.stats.publishes_dropped += 1;
-            self.losses.record_many(cause, 1);
-            (lost, lost_by) = (lost + 1, cause);
-        };
-        while let Some(resend) = outbound.resend(live.window(queue_bytes_max)) {
-            match resend {
-                Resend::Publish(packet_id, delivery) => {
-                    if let Some(outgoing) =
-                        outgoing(live, delivery, epoch(&delivery.message), (packet_id, true))
-                    {
-                        self.stats.publishes_sent += 1;
-                        self.traffic.sent(zone, 1, 0);
-                        self.outbox.publish(key, live, outgoing);
-                    } else {
-                        // The client takes smaller packets than it did before.
-                        outbound.discard(packet_id);
-                        lose(LossCause::PacketTooLarge);
-                    }
-                }
-                Resend::PubRel(packet_id) => {
-                    let pubrel = crate::receive::pubrel(packet_id);
-                    self.outbox.packet(key, live, &pubrel);
-                }
-            }
-        }
-        while let Some((packet_id, delivery)) = outbound.advance(live.window(queue_bytes_max)) {
-            let cause = if delivery.message.is_expired(now) {
-                LossCause::Expired
-            } else if let Some(outgoing) = outgoing(
-                live,
-                &delivery,
-                epoch(&delivery.message),
-                (packet_id, false),
-            ) {
-                let bytes = delivery.message.payload().len() as u64;
-                self.stats.publishes_sent += 1;
-                self.stats.publish_bytes_sent += bytes;
-                self.traffic.sent(zone, 1, bytes);
-                self.outbox.publish(key, live, outgoing);
-                continue;
-            } else {
-                LossCause::PacketTooLarge
-            };
-            outbound.discard(packet_id);
-            lose(cause);
-        }
-        if lost > 0 {
-            session.tally().lose(now, lost_by, lost);
-        }
-        session.shrink_outbound();
-    }
-}
-
 /// Whether the client takes a packet of this size [MQTT-3.1.2-24].
 #[inline]
 fn fits(live: &Live, wire: &Wire) -> bool {
@@ -527,7 +457,7 @@ fn fits(live: &Live, wire: &Wire) -> bool {
 }
 
 /// A PUBLISH of an owed message; `None` if the client does not take it.
-fn outgoing(
+pub(crate) fn outgoing(
     live: &Live,
     delivery: &Delivery,
     epoch: Option<u64>,

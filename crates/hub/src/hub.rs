@@ -316,6 +316,7 @@ impl Hub {
     /// Fires what is due.
     pub fn advance(&mut self, now: Tick) {
         self.fire_due(now);
+        self.continue_pumps(now);
         self.release_due(now);
         self.continue_fetched(now);
         self.continue_routes(now);
@@ -342,7 +343,8 @@ impl Hub {
             || !self.endings.is_empty()
             || !self.overrun.is_empty()
             || !self.due.is_empty()
-            || !self.outbox.snapshots.is_empty();
+            || !self.outbox.snapshots.is_empty()
+            || !self.outbox.pumps.is_empty();
         if is_reviewing || goes_on || self.relief.is_pending() {
             return Some(Tick::ZERO);
         }

@@ -37,6 +37,7 @@ mod outbox;
 mod permission;
 mod private;
 mod publish;
+mod pump;
 mod quota;
 mod receive;
 mod renewal;

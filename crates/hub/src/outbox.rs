@@ -23,6 +23,8 @@ pub(crate) struct Outbox {
     )]
     spare: Vec<Box<Output>>,
     scratch: Vec<u8>,
+    /// Sessions that are owed messages which an earlier turn did not allow.
+    pub(crate) pumps: VecDeque<SessionKey>,
     /// Keys the topics of what is held back.
     pub(crate) hasher: TopicHasher,
     /// When something that is held back may go, and for whom.
@@ -51,6 +53,7 @@ impl Outbox {
             dirty: Vec::new(),
             spare: Vec::new(),
             scratch: Vec::new(),
+            pumps: VecDeque::new(),
             hasher,
             paces: BinaryHeap::new(),
             fetches: BinaryHeap::new(),

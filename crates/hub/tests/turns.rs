@@ -4,10 +4,10 @@
 
 mod world;
 
-use stentor_hub::Settings;
+use stentor_hub::{LossCause, Settings};
 use stentor_mqtt::{
-    Packet, PacketId, Properties, Publish, QoS, Subscribe, SubscribeFilterBuf, SubscribeOptions,
-    Unsubscribe, UnsubscribeFilterBuf, Version, encode,
+    Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, Subscribe,
+    SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, Version, encode,
 };
 use world::{ConnectOptions, PING, Random, World, clean, qos, run_seeds};
 
@@ -292,4 +292,46 @@ fn answers_are_the_same_in_one_packet_and_in_many() {
         }
         assert_eq!(found[0], found[1]);
     });
+}
+
+/// One acknowledgement, and behind it 10,000 messages that have expired.
+#[test]
+fn what_has_expired_while_it_waited_is_dropped_over_many_turns() {
+    let settings = Settings {
+        queue_messages_max: 20_000,
+        ..Settings::default()
+    };
+    let mut w = World::with_settings(1, settings);
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let publisher = w.connect(Version::V5, "p", &clean());
+    let options = ConnectOptions {
+        receive_maximum: 1,
+        ..clean()
+    };
+    let slow = w.connect(Version::V5, "slow", &options);
+    w.subscribe(slow, "t", QoS::AtLeastOnce);
+    w.publish(publisher, "t", "first", QoS::AtLeastOnce, false);
+    for _ in 0..10_000 {
+        let properties = expiring(5);
+        let properties = properties.as_properties();
+        w.publish_with(publisher, "t", "x", QoS::AtLeastOnce, false, properties);
+    }
+    w.pass_secs(6);
+    w.publish(publisher, "t", "last", QoS::AtLeastOnce, false);
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    let first = w.take_messages(slow).remove(0).packet_id.unwrap();
+    w.send_ack(slow, 0x40, first);
+    assert!(w.hubs[0].turn_visits() < VISITS_MAX);
+    let expired = |w: &World| w.hubs[0].losses().by_cause(LossCause::Expired);
+    assert!(expired(&w) < 2_000, "a part of them");
+    assert!(turns(&mut w, bystander) > 5);
+    assert_eq!(expired(&w), 10_000);
+    assert_eq!(w.take_payloads(slow), ["last"]);
+}
+
+fn expiring(secs: u32) -> PropertyBuf {
+    let mut properties = PropertyBuf::new();
+    properties.push(Property::MessageExpiryInterval(secs));
+    properties
 }

@@ -242,6 +242,12 @@ impl Outbound {
         self.waiting.is_empty() && self.has_room(window)
     }
 
+    /// Whether something has to be sent again, or waits.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        self.sent < self.in_flight.len() || !self.waiting.is_empty()
+    }
+
     fn has_room(&self, window: Window) -> bool {
         self.sent == self.in_flight.len() && window.is_open(self.sent, self.sent_bytes)
     }

@@ -93,6 +93,8 @@ pub(crate) struct Extras {
     pub(crate) terse: bool,
     /// Its places among the connections of its user and zone, where those are counted.
     pub(crate) seat: Seat,
+    /// Whether it stands in `Outbox::pumps`.
+    pub(crate) is_pumped_later: bool,
     /// Whether it is about to be closed: see `Hub::give_up`.
     is_given_up: bool,
     /// How many things that it has asked for have to be decided before more is read.
