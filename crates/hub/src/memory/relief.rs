@@ -24,10 +24,21 @@ const ENDED_AT_ONCE: usize = 8;
 pub(crate) struct Relief {
     /// Bytes that are still to be freed.
     bytes: u64,
+    /// What the sessions keep that wait for their clients, as long as memory is short: otherwise
+    /// they would give their part again and again, if nobody else can give anything.
+    floor: Option<Floor>,
     /// The settings while there is room, where others are in force.
     loose: Option<Arc<Settings>>,
     /// How short memory was when the settings in force were made.
     pressure: Pressure,
+}
+
+/// What is left to the sessions that wait for their clients.
+#[derive(Clone, Copy, Debug)]
+struct Floor {
+    /// As long as this is the budget.
+    budget: u64,
+    bytes: u64,
 }
 
 impl Relief {
@@ -43,14 +54,22 @@ impl Relief {
 }
 
 impl Hub {
-    /// Memory is short, and this shard has to free this many bytes, in this turn and the next ones:
-    /// by sessions that wait for their clients. First those of whoever holds most in that way, the
-    /// one that is closest to its end before others. They give what they hold of all, and no more:
-    /// what clients hold that are there does not make others lose their sessions.
+    /// Memory is short: the server has to free this many bytes. This shard gives its part of them
+    /// in this turn and the next ones, by sessions that wait for their clients. First those of whoever
+    /// holds most in that way, the one that is closest to its end before others. They give what
+    /// they hold of all that is held, of whatever kind, and no more: what clients hold that are
+    /// there does not make others lose their sessions.
     pub fn relieve(&mut self, now: Tick, bytes: u64) {
+        let part = self.sessions.absent_part(bytes, self.ledger.total());
+        let absent = self.sessions.absent_bytes();
+        let budget = self.ledger.budget();
+        let floor = self.relief.floor.take_if(|floor| floor.budget == budget);
+        let bytes = absent.saturating_sub(part);
+        let floor = floor.unwrap_or(Floor { budget, bytes });
+        let part = part.min(absent.saturating_sub(floor.bytes));
+        self.relief.floor = Some(floor);
         // What sessions have left that have ended goes already.
-        let bytes = bytes.saturating_sub(self.endings.bytes() as u64);
-        self.relief.bytes = self.sessions.absent_part(bytes);
+        self.relief.bytes = part.saturating_sub(self.endings.bytes() as u64);
         self.tighten();
         self.continue_relief(now);
     }
@@ -79,6 +98,7 @@ impl Hub {
         let loose = self.relief.loose.take();
         let loose = loose.unwrap_or_else(|| Arc::clone(&self.settings));
         if pressure == Pressure::None {
+            self.relief.floor = None;
             self.settings = loose;
             return;
         }

@@ -65,12 +65,17 @@ impl Sessions {
         Some((key, self.get(key)?.account.bytes()))
     }
 
-    /// What part of this many bytes the sessions hold that wait for their clients. Where it is
-    /// hardly any, none: to end them would free nothing.
-    pub(crate) fn absent_part(&self, bytes: u64) -> u64 {
+    /// What the sessions hold that wait for their clients.
+    pub(crate) fn absent_bytes(&self) -> u64 {
+        self.absences.bytes()
+    }
+
+    /// What part of this many bytes the sessions give that wait for their clients, if the whole
+    /// server holds `held`. Where it is hardly any, none: to end them would free nothing.
+    pub(crate) fn absent_part(&self, bytes: u64, held: u64) -> u64 {
         /// What is less than such a part is hardly any.
         const PARTS: u64 = 64;
-        let held = u128::from(self.charged[0] + self.charged[1]).max(1);
+        let held = u128::from(held.max(self.charged[0] + self.charged[1]).max(1));
         let part = u128::from(bytes) * u128::from(self.absences.bytes()) / held;
         // No larger than `bytes`, unless counts are about to be settled.
         let part = u64::try_from(part).unwrap_or(bytes);
