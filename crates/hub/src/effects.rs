@@ -174,11 +174,13 @@ pub enum ControlItem {
         /// What they say.
         judgement: Arc<Judgement>,
     },
-    /// Memory is short, and this shard frees this many bytes: see [`crate::Hub::relieve`].
+    /// Memory is short, and the server frees this many bytes: see [`crate::Hub::relieve`].
     Relieve {
         /// How many.
         bytes: u64,
     },
+    /// Far more memory is occupied than is held: see [`crate::Hub::unpin`].
+    Unpin,
     /// There are as many sessions as there may be, and one of this shard gives way to a newcomer's
     /// on another: see [`Event::SessionEvicted`].
     MakeRoom,

@@ -269,6 +269,7 @@ impl Hub {
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
             ControlItem::Judged { number, judgement } => self.judged(now, number, &judgement),
             ControlItem::Relieve { bytes } => self.relieve(now, bytes),
+            ControlItem::Unpin => self.unpin(now),
             ControlItem::MakeRoom => self.make_room(now, self.shard),
             ControlItem::Act(act) => self.act(now, &act),
             ControlItem::Answer(answer) => self.answered(now, &answer),

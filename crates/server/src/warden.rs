@@ -2,7 +2,7 @@
 //! when that comes near the budget. Memory that is free goes back to the system from here too.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stentor_hub::{ControlItem, Pressure};
 use tracing::{info, warn};
@@ -12,6 +12,10 @@ use crate::config::MemoryLimit;
 use crate::give_back;
 use crate::memory;
 use crate::shard::Letter;
+
+use self::pins::{Pins, Size};
+
+mod pins;
 
 /// How often it looks while there is much room.
 const CALM: Duration = Duration::from_secs(1);
@@ -38,7 +42,7 @@ pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<M
     give_back::take_over();
     memory::take_stock(backplane);
     ledger.set_own(memory::anonymous_bytes().unwrap_or(0));
-    let mut before = State::default();
+    let mut before = Before::default();
     loop {
         let is_calm = ledger.total() < ledger.budget() / 2;
         match limits.recv_timeout(if is_calm { CALM } else { ALERT }) {
@@ -59,7 +63,14 @@ struct State {
     is_overgrown: bool,
 }
 
-fn look(backplane: &Backplane, before: &mut State) {
+/// What the last look saw.
+#[derive(Debug, Default)]
+struct Before {
+    state: State,
+    pins: Pins,
+}
+
+fn look(backplane: &Backplane, before: &mut Before) {
     let ledger = &backplane.ledger;
     memory::take_stock(backplane);
     let resident = memory::anonymous_bytes();
@@ -68,14 +79,31 @@ fn look(backplane: &Backplane, before: &mut State) {
         pressure: ledger.pressure(),
         is_overgrown: ledger.is_overgrown(),
     };
-    if state != *before {
-        tell(backplane, state, resident.unwrap_or(0));
-        *before = state;
+    let resident = resident.unwrap_or(0);
+    let size = Size {
+        resident,
+        held: ledger.total(),
+    };
+    let unpins = before.pins.look(Instant::now(), state.is_overgrown, size);
+    if state != before.state {
+        tell(backplane, state, resident);
+        before.state = state;
     } else if state == State::default() {
         return;
     }
+    if unpins {
+        warn!(
+            resident,
+            held = size.held,
+            "an eighth of what sessions without a connection hold is dropped with them: a few \
+             messages may keep far more memory than they need"
+        );
+    }
     for shard in 0..backplane.shards.len() {
         backplane.post(shard, Letter::Hub(ControlItem::Relieve { bytes: excess }));
+        if unpins {
+            backplane.post(shard, Letter::Hub(ControlItem::Unpin));
+        }
     }
 }
 

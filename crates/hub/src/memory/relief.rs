@@ -74,6 +74,14 @@ impl Hub {
         self.continue_relief(now);
     }
 
+    /// An eighth of what the sessions hold that wait for their clients goes with them, in the same
+    /// order: their messages may keep far more memory than they count.
+    pub fn unpin(&mut self, now: Tick) {
+        let part = self.sessions.absent_bytes().div_ceil(8);
+        self.relief.bytes = self.relief.bytes.max(part);
+        self.continue_relief(now);
+    }
+
     pub(crate) fn continue_relief(&mut self, now: Tick) {
         for _ in 0..ENDED_AT_ONCE {
             if !self.relief.is_pending() {
