@@ -55,10 +55,10 @@ impl Relief {
 
 impl Hub {
     /// Memory is short: the server has to free this many bytes. This shard gives its part of them
-    /// in this turn and the next ones, by sessions that wait for their clients. First those of whoever
-    /// holds most in that way, the one that is closest to its end before others. They give what
-    /// they hold of all that is held, of whatever kind, and no more: what clients hold that are
-    /// there does not make others lose their sessions.
+    /// in this turn and the next ones, by sessions that wait for their clients. First those of
+    /// whoever holds most in that way, the one that is closest to its end before others. They
+    /// give what they hold of all that is held, of whatever kind, and no more: what clients hold
+    /// that are there does not make others lose their sessions.
     pub fn relieve(&mut self, now: Tick, bytes: u64) {
         let part = self.sessions.absent_part(bytes, self.ledger.total());
         let absent = self.sessions.absent_bytes();

@@ -93,7 +93,7 @@ pub(crate) struct Extras {
     pub(crate) terse: bool,
     /// Its places among the connections of its user and zone, where those are counted.
     pub(crate) seat: Seat,
-    /// Whether it stands in `Outbox::pumps`.
+    /// Whether `Outbox::pumps` has it.
     pub(crate) is_pumped_later: bool,
     /// Whether it is about to be closed: see `Hub::give_up`.
     is_given_up: bool,

@@ -273,7 +273,7 @@ impl Hub {
     }
 
     /// Returns whether it was empty. One that others believe to have members here stays until they
-    /// are told.
+    /// hear of it.
     fn close_share_if_empty(&mut self, slot: u32) -> bool {
         let Some(share) = self.shares.slots.get(slot as usize) else {
             return false;

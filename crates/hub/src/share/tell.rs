@@ -1,4 +1,4 @@
-//! What other shards are told of the members of shared subscriptions, and how much at a time.
+//! What other shards hear of the members of shared subscriptions, and how much at a time.
 //!
 //! Each change of a number is a letter to every other shard, which opens all its letters before it
 //! applies what it reads afterwards. It cannot leave some of them for later: a client that has seen
@@ -6,14 +6,14 @@
 //! number. The receiver says how much work it takes in a turn, and each of the others has a part of
 //! that, its **room** ([`Hub::set_share_room`]).
 //!
-//! - A SUBSCRIBE for shared subscriptions waits while there is no room, as one with too many filters
-//!   does; nobody else waits for it. What has begun is told at once, before the SUBACK.
+//! - A SUBSCRIBE for shared subscriptions waits while there is no room, as one with too many
+//!   filters does; nobody else waits for it. What has begun goes out at once, before the SUBACK.
 //! - All other changes wait in a queue while there is no room: members that leave, whose connection
-//!   ends, or who come back. A letter tells all numbers that a shard has of a shared subscription. So
-//!   each stands in the queue once however often it changes, and it does not matter what is told
-//!   first. Until it is told, a shard may send a message to one where no member is any more, and that
-//!   one passes it on, as it does for a letter that is on its way. A message of QoS 0 may not reach
-//!   the only members if they have just come back; one of a higher QoS does.
+//!   ends, or who come back. A letter has all numbers of one shard and one shared subscription. So
+//!   each is in the queue once however often it changes, and the order of the letters does not
+//!   matter. Until a letter arrives, its receiver may send a message to a shard where no member is
+//!   any more, and that one passes it on. A message of QoS 0 may not reach the only members if they
+//!   have just come back; one of a higher QoS does.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -35,7 +35,7 @@ const TOLD_VISITS: u32 = 2;
 /// others have to be told first that those have ended.
 const IDLE_BYTES_MAX: usize = 16 << 20;
 
-/// When other shards are told of a change.
+/// When other shards hear of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Telling {
     Now,
@@ -78,7 +78,7 @@ pub(crate) fn count_visits(name: &ShareName) -> u32 {
 impl Hub {
     /// The turns of the other shards have room for changes of shared subscriptions that cost this
     /// many of their visits. Holds until the next call; without one there is no bound. Part of what
-    /// waits is told now, so [`Hub::effects`] has something for the lanes.
+    /// waits goes out now, so [`Hub::effects`] has something for the lanes.
     pub fn set_share_room(&mut self, visits: u32) {
         self.shares.untold.room = visits;
         // The other half is for new members, who would otherwise wait for all of them.
@@ -105,7 +105,7 @@ impl Hub {
         self.shares.untold.room > 0 && self.shares.untold.idle_bytes <= IDLE_BYTES_MAX
     }
 
-    /// Whether something is told as soon as it can be.
+    /// Whether something goes out as soon as it can.
     pub(crate) fn has_untold(&self) -> bool {
         self.shares.untold.room > 0 && !self.shares.untold.slots.is_empty()
     }

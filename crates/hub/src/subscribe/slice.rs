@@ -286,8 +286,8 @@ impl Hub {
     }
 
     /// Goes on with long packets, as far as the turn allows, and a little in any case. While other
-    /// shards cannot hear of new members of shared subscriptions, all of them wait: most packets are
-    /// not long, and go on without this.
+    /// shards cannot hear of new members of shared subscriptions, all of them wait: most packets
+    /// are not long, and go on without this.
     pub(crate) fn continue_slices(&mut self, now: Tick) {
         let mut left = self.turn.slice();
         while left >= FILTER_VISITS
