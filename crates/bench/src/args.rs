@@ -45,13 +45,14 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Make a page of HTML from files of --json
     Report(ReportArgs),
-    /// A few publishers and thousands of subscribers (A3)
+    /// A few publishers and thousands of subscribers: ice-1 and ice-2
     Fanout(FanoutArgs),
     /// A load of your own, and whether the server carries it
     Mine(MineArgs),
-    /// Many users send many subscriptions at once (A2)
+    /// Many users send many subscriptions at once: ice-subscribe
     Subscribe(SubscribeArgs),
-    /// Many users subscribe at once to topics that hold a message; also after a restart (A4)
+    /// Many users subscribe at once to topics that hold a message; also after a restart:
+    /// ice-last-tick
     Recover(RecoverArgs),
     /// The age of messages that a slow client reads, with conflation
     Slow(SlowArgs),
@@ -59,13 +60,14 @@ pub(crate) enum Command {
     Idle(IdleArgs),
     /// A storm of connections against the listen backlog
     Connect(ConnectArgs),
-    /// A storm of logins with accounts that nobody has used before (A1)
+    /// A storm of logins with accounts that nobody has used before: ice-login
     Login(LoginArgs),
-    /// Clients that write private messages to themselves (C)
+    /// Clients that write private messages to themselves: appwarp-light, -medium and -heavy
     Private(PrivateArgs),
     /// Round trips of two clients through the server
     Pingpong(PingPongArgs),
-    /// A small program asks about a file and exits with the verdict, again and again (B)
+    /// A small program asks about a file and exits with the verdict, again and again:
+    /// scope-2002
     Call(CallArgs),
     /// Ends the servers of a benchmark that was killed (started by the other commands)
     #[command(hide = true)]
@@ -398,18 +400,18 @@ fanout      a few publishers, thousands of subscribers
 mine        your own load: does this machine carry it? A verdict in a sentence
               --topics 2000 --publishers 5 --subscribers 50 --rate 10000 --payload 100
 subscribe   100 users fire 1,000 subscriptions each at once
-              ice-subscribe  as published (A2); --topics distinct|shared|both
+              ice-subscribe  as published; --topics distinct|shared|both
 recover     100 users subscribe to 1,000 topics each that hold a message; warm, then after
             kill -9 and restart
-              ice-last-tick  as described (A4); --stored 1000000 for more topics than subscriptions
+              ice-last-tick  as described; --stored 1000000 for more topics than subscriptions
 slow        the age of what a slow client reads while its topics change
 idle        resident memory of 15,000 connections with one subscription each; --qos 1
 connect     5,000 connections at once: does the listen backlog hold? --pace, --beside-fanout
 login       3,000 logins at once with 3,000 accounts that nobody has used before
-              ice-login  as published (A1)
+              ice-login  as published
               --proof token|scram-sha256|argon2id|…  --store sqlite|file  --database URL
               --delay 5 for late answers of the database, --beside-fanout for one that goes on
-private     clients write private messages to themselves: each in makes two out (C)
+private     clients write private messages to themselves: each in makes two out
               appwarp-light   every 10 s, 10,000 to 80,000 clients
               appwarp-medium  every 2 s, 5,000 to 30,000 clients
               appwarp-heavy   every second, 5,000 to 20,000 clients
@@ -419,7 +421,7 @@ private     clients write private messages to themselves: each in makes two out 
               --ramp 10000  10,000 more clients, again and again, to the breaking point
 pingpong    round trips of two clients through the server
 call        stentor-call asks /sizecheck about a file, beside static C programs that make one
-            bare round trip and do nothing, and beside spamc (B)
+            bare round trip and do nothing, and beside spamc
               scope-2002  100, 1,000 and 10,000 calls, one after the other
               --callers 64 for many at once
 suite       all of them but mine, slow and connect, with one table and what was found at the

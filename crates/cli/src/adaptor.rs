@@ -49,6 +49,7 @@ pub(crate) struct Adaptor {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write a new adaptor, its tests, and type definitions for editors
+    #[command(visible_aliases = ["add", "create"])]
     New(New),
     /// Compile a file and run its own test, as the server does before it uses it
     Check(Check),

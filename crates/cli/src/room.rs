@@ -37,7 +37,7 @@ enum Command {
     #[command(disable_help_flag = true)]
     Show(One),
     /// Make a room
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, visible_aliases = ["add", "new"])]
     Create(Create),
     /// Join a room and print what happens there
     #[command(disable_help_flag = true)]
@@ -49,7 +49,7 @@ enum Command {
     #[command(disable_help_flag = true)]
     Kick(Kick),
     /// Close a room. The lobby and rooms of the configuration lose their members, but stay
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, visible_aliases = ["delete", "remove", "rm"])]
     Close(One),
 }
 

@@ -6,7 +6,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags that somebody may look for, and what there is instead.
-const ELSEWHERE: [(&str, &str); 4] = [
+const ELSEWHERE: [(&str, &str); 5] = [
     (
         "--zone",
         "this command is about no zone, or about all; --help shows what it takes",
@@ -15,7 +15,14 @@ const ELSEWHERE: [(&str, &str); 4] = [
         "--tls",
         "TLS needs to know whom to trust: --cafile FILE, or --tls-use-os-certs",
     ),
-    ("--expires", "--days N says how many days a token lasts"),
+    (
+        "--expires",
+        "--days N of `stentor token create` says how many days a token lasts",
+    ),
+    (
+        "--days",
+        "a token expires, made by `stentor token create NAME --days N`",
+    ),
     (
         "--quota",
         "each quota is a flag of its own, such as --messages-per-sec; --help lists them",
@@ -31,37 +38,128 @@ const BEHIND: &str = "--zone stands behind the command, as in `stentor clients l
 /// What helps where a server is to speak TLS.
 const SERVED: &str = "--listen mqtts://HOST:PORT with --tls-certificate FILE and --tls-key FILE";
 
-/// The error with tips that help: no flag is meant as a value here.
+/// What helps where a user is to expire.
+const NO_EXPIRY: &str = "a user does not expire: `stentor user disable NAME` ends its logins, and \
+                         `stentor token create NAME --days N` makes a token that expires";
+
+/// What helps where a benchmark is to log in or to find its server.
+const TARGET: &str = "--target mqtt://USER:PW@HOST:PORT names a running server and who logs in";
+
+/// How somebody may call options that a benchmark takes from the URL of its target.
+const OF_TARGET: [&str; 9] = [
+    "--username",
+    "--user",
+    "-u",
+    "--password",
+    "--pw",
+    "-P",
+    "--host",
+    "--port",
+    "-p",
+];
+
+/// Commands that somebody may look for: below which command (none: below `stentor` itself), what
+/// they may be called, and what there is instead.
+const COMMANDS: [(&str, &[&str], &str); 9] = [
+    (
+        "role",
+        &["revoke", "take", "unassign"],
+        "`stentor revoke USER ROLE` takes a role from a user",
+    ),
+    (
+        "role",
+        &["grant", "give", "assign"],
+        "`stentor grant USER ROLE` gives a role to a user",
+    ),
+    (
+        "user",
+        &[
+            "grant", "revoke", "role", "roles", "add-role", "set-role", "change", "modify",
+        ],
+        "`stentor grant USER ROLE` gives a role to a user, `stentor revoke USER ROLE` takes it",
+    ),
+    (
+        "user",
+        &["passwd", "password", "change-password"],
+        "`stentor user set-password NAME` gives a user another password",
+    ),
+    ("clients", &["ban", "block", "disable"], NO_BAN),
+    (
+        "clients",
+        &["delete", "remove", "rm", "disconnect"],
+        "`stentor clients kick CLIENT_ID` disconnects a client; --end-session ends its session too",
+    ),
+    ("", &["ban", "block", "kick"], NO_BAN),
+    (
+        "retained",
+        &["add", "create", "new"],
+        "`stentor retained set TOPIC PAYLOAD` sets the message of a topic",
+    ),
+    (
+        "adaptor",
+        &["delete", "remove", "rm"],
+        "an adaptor is a file and an [[adaptor]] of the configuration: delete both there",
+    ),
+];
+
+/// What helps against somebody.
+const NO_BAN: &str = "`stentor user disable NAME` keeps a user out until `stentor user enable \
+                      NAME`; `stentor clients kick CLIENT_ID` disconnects a client once";
+
+/// The error with tips that help: nothing is meant as a value here, and what only looks like
+/// something that was meant for something else is not named.
 pub(crate) fn mended(mut error: clap::Error) -> clap::Error {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return error;
-    }
+    let (suits, alike) = match error.kind() {
+        ErrorKind::UnknownArgument => (of_flag(&error), ContextKind::SuggestedArg),
+        ErrorKind::InvalidSubcommand => (of_command(&error), ContextKind::SuggestedSubcommand),
+        _ => return error,
+    };
     let mut tips = match error.remove(ContextKind::Suggested) {
         Some(ContextValue::StyledStrs(tips)) => tips,
         _ => Vec::new(),
     };
     tips.retain(|tip| !tip.to_string().contains("as a value, use"));
-    let mut suits = None;
-    if let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg)
-        && let Some((known, tip)) = ELSEWHERE.iter().find(|(known, _)| known == flag)
-    {
-        let tip = match (*known, verb(&error).as_deref()) {
-            ("--zone", Some("zone")) => NAMED,
-            ("--zone", _) if error.to_string().contains("<COMMAND>") => BEHIND,
-            ("--tls", Some("serve")) => SERVED,
-            _ => *tip,
-        };
-        // Something that only looks alike is not what was meant.
-        suits = Some(StyledStr::from(tip));
-    }
     if let Some(tip) = suits {
-        error.remove(ContextKind::SuggestedArg);
-        tips.insert(0, tip);
+        error.remove(alike);
+        tips.insert(0, StyledStr::from(tip));
     }
     if !tips.is_empty() {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
     }
     error
+}
+
+/// What there is instead of a flag.
+fn of_flag(error: &clap::Error) -> Option<&'static str> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let verb = verb(error);
+    let verb = verb.as_deref();
+    if verb == Some("bench") && OF_TARGET.contains(&flag.as_str()) {
+        return Some(TARGET);
+    }
+    let (known, tip) = ELSEWHERE.iter().find(|(known, _)| known == flag)?;
+    Some(match (*known, verb) {
+        ("--zone", Some("zone")) => NAMED,
+        ("--zone", _) if error.to_string().contains("<COMMAND>") => BEHIND,
+        ("--tls", Some("serve")) => SERVED,
+        ("--expires" | "--days", Some("user")) => NO_EXPIRY,
+        _ => *tip,
+    })
+}
+
+/// What there is instead of a command.
+fn of_command(error: &clap::Error) -> Option<&'static str> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    // The usage of `stentor` itself names no command.
+    let verb = verb(error).filter(|verb| !verb.starts_with(['[', '<']));
+    let verb = verb.unwrap_or_default();
+    let suits =
+        |(below, words, _): &&(&str, &[&str], _)| *below == verb && words.contains(&word.as_str());
+    COMMANDS.iter().find(suits).map(|(.., tip)| *tip)
 }
 
 /// The command that an error is about.
@@ -107,6 +205,12 @@ mod tests {
             ("stentor token create bob --expires 5d", "--days N"),
             ("stentor clients --zone game", "behind the command"),
             ("stentor user list --limt 1", "--limit"),
+            (
+                "stentor user add bob --expires 5d",
+                "a user does not expire",
+            ),
+            ("stentor bench mine --username ann", "mqtt://USER:PW@HOST"),
+            ("stentor bench fanout -u ann", "mqtt://USER:PW@HOST"),
         ] {
             let text = told(words);
             assert!(!text.contains("as a value") && text.contains(tip), "{text}");
@@ -114,6 +218,69 @@ mod tests {
                 !text.contains("--tls-alpn") && !text.contains("--tls-key'"),
                 "{text}"
             );
+            assert!(!text.contains("'--server'"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_is_elsewhere_is_named() {
+        for (words, tip) in [
+            ("stentor role revoke bob admin", "stentor revoke USER ROLE"),
+            ("stentor role grant bob admin", "stentor grant USER ROLE"),
+            ("stentor user grant bob admin", "stentor grant USER ROLE"),
+            ("stentor user role bob admin", "stentor grant USER ROLE"),
+            ("stentor user set-role bob admin", "stentor grant USER ROLE"),
+            ("stentor user change bob", "stentor grant USER ROLE"),
+            ("stentor user passwd bob", "stentor user set-password NAME"),
+            ("stentor ban bob", "stentor user disable NAME"),
+            ("stentor clients ban bob", "stentor user disable NAME"),
+            ("stentor clients rm bob", "stentor clients kick"),
+            ("stentor retained add t x", "stentor retained set"),
+            ("stentor adaptor rm greet.luau", "[[adaptor]]"),
+            ("stentor user lst", "'list'"),
+        ] {
+            let text = told(words);
+            assert!(text.contains(tip), "{text}");
+            for wrong in ["'man'", "'remove'", "'set-password'", "as a value"] {
+                assert!(!text.contains(wrong), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_about_users_and_roles_names_how_a_user_gets_a_role() {
+        for words in ["stentor user --help", "stentor role --help"] {
+            let text = told(words);
+            for command in ["stentor grant USER ROLE", "stentor revoke USER ROLE"] {
+                assert!(text.contains(command), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn makers_and_removers_are_said_in_the_same_words() {
+        let known = |words: String| {
+            let error = Cli::try_parse_from(words.split(' ')).err();
+            let kind = error.map(|error| error.kind());
+            assert_ne!(kind, Some(ErrorKind::InvalidSubcommand), "{words}");
+        };
+        for command in [
+            "user",
+            "role",
+            "zone",
+            "token",
+            "room",
+            "adaptor",
+            "procedure",
+        ] {
+            for word in ["add", "create", "new"] {
+                known(format!("stentor {command} {word}"));
+            }
+        }
+        for command in ["user", "role", "zone", "token", "room", "retained"] {
+            for word in ["delete", "remove", "rm"] {
+                known(format!("stentor {command} {word}"));
+            }
         }
     }
 

@@ -29,6 +29,12 @@ const WHERE: &str = "\
 The command talks to the server that runs on the data folder. If no server runs, it opens the
 database itself. --config FILE names the server's configuration, --data-dir DIR its data folder.";
 
+/// What `--help` says below commands about users, and below those about roles.
+const ROLES: &str = "\
+Roles of users:
+  stentor grant USER ROLE      give a role to a user
+  stentor revoke USER ROLE     take a role from a user";
+
 /// Prints an answer for programs or for people.
 fn show(json: bool, answer: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
     print(if json { format!("{answer}\n") } else { text() })

@@ -9,7 +9,7 @@ use stentor_auth::model::{Quotas, Rule};
 use stentor_auth::store::Order;
 
 use super::login::Login;
-use super::{WHERE, show};
+use super::{ROLES, WHERE, show};
 use crate::admin::table::{Table, plain};
 use crate::failure::Failure;
 use crate::which::Which;
@@ -17,7 +17,7 @@ use crate::which::Which;
 /// Roles: what users may do. A role is a list of rules; deny wins, and what no rule allows is
 /// denied.
 #[derive(Debug, Args)]
-#[command(after_help = WHERE)]
+#[command(after_help = format!("{ROLES}\n\n{WHERE}"))]
 pub(crate) struct Role {
     #[command(subcommand)]
     command: Command,
@@ -26,7 +26,7 @@ pub(crate) struct Role {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Add a role
-    #[command(after_help = RULES)]
+    #[command(after_help = RULES, visible_aliases = ["create", "new"])]
     Add(Add),
     /// Add and remove rules of a role
     #[command(after_help = RULES)]

@@ -25,7 +25,7 @@ pub(crate) struct Token {
 enum Command {
     /// Make a token for a user and print it once. A client uses it as its password, and needs no
     /// user name then
-    #[command(visible_alias = "add")]
+    #[command(visible_aliases = ["add", "new"])]
     Create(Create),
     /// List the tokens of a user, or of all users
     #[command(visible_alias = "ls")]

@@ -12,14 +12,15 @@ use super::export::export;
 use super::import::Import;
 use super::login::Login;
 use super::secret::Password;
-use super::{WHERE, show};
-use crate::admin::table::{Table, paragraphs, plain};
+use super::{ROLES, WHERE, show};
+use crate::admin::table::{Table, lines, plain};
 use crate::failure::{EXIT_NO_ANSWER, Failure};
+use crate::output::shown;
 use crate::which::Which;
 
 /// Users: who may log in.
 #[derive(Debug, Args)]
-#[command(after_help = WHERE)]
+#[command(after_help = format!("{ROLES}\n\n{WHERE}"))]
 pub(crate) struct User {
     #[command(subcommand)]
     command: Command,
@@ -28,6 +29,7 @@ pub(crate) struct User {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Add a user who can then log in
+    #[command(visible_aliases = ["create", "new"])]
     Add(Add),
     /// List users: those of the configuration, then those of the database
     #[command(visible_alias = "ls")]
@@ -189,7 +191,7 @@ impl User {
             Command::Show(one) => {
                 let name = one.login.full()?;
                 let answer = one.which.open()?.order(&Order::UserShow { name })?;
-                show(one.which.json, &answer, || paragraphs(&answer))
+                show(one.which.json, &answer, || user_text(&answer))
             }
             Command::SetPassword(command) => command.run(),
             Command::Disable(one) => one.done(|name| Order::UserDisable { name }, "is disabled"),
@@ -345,6 +347,65 @@ fn proof(kind: &Value) -> String {
     }
 }
 
+/// A user, in words.
+fn user_text(user: &Value) -> String {
+    let roles = match user["roles"].as_array() {
+        Some(roles) if !roles.is_empty() => plain(&user["roles"]),
+        _ => "none: it may do nothing".to_owned(),
+    };
+    let state = match user["disabled"] == true {
+        true => "disabled: it cannot log in",
+        false => "it may log in",
+    };
+    let mut rows = vec![
+        ("user", plain(&user["login"])),
+        ("zone", plain(&user["zone"])),
+        ("roles", roles),
+        ("state", state.to_owned()),
+    ];
+    let credentials = user["credentials"].as_array().into_iter().flatten();
+    let before = rows.len();
+    rows.extend(credentials.map(credential_text));
+    if rows.len() == before {
+        rows.push((
+            "password",
+            "none: it logs in with a token or a certificate".into(),
+        ));
+    }
+    if let Some(by) = user["kept_by"].as_str() {
+        rows.push(("kept by", by.to_owned()));
+    }
+    lines(&rows)
+}
+
+/// A password or a token, and its times.
+fn credential_text(one: &Value) -> (&'static str, String) {
+    let day = |key: &str| {
+        one[key]
+            .as_str()
+            .map(|time| time[..time.len().min(10)].to_owned())
+    };
+    let mut parts = Vec::new();
+    let what = match one["id"].is_null() {
+        true => {
+            parts.push(format!("hashed with {}", proof(&one["kind"])));
+            "password"
+        }
+        false => {
+            parts.extend(
+                one["label"]
+                    .as_str()
+                    .map(|label| format!("`{}`", shown(label))),
+            );
+            parts.push(format!("id {}", plain(&one["id"])));
+            "token"
+        }
+    };
+    parts.extend(day("created_at").map(|day| format!("made on {day}")));
+    parts.extend(day("expires_at").map(|day| format!("ends on {day}")));
+    (what, parts.join(", "))
+}
+
 fn list_text(answer: &Value) -> String {
     let mut table = Table::new(&["USER", "ROLES", "CREDENTIALS", "STATE", "KEPT BY"]);
     let lists = ["configured", "users"].map(|list| answer[list].as_array());
@@ -370,4 +431,46 @@ fn list_text(answer: &Value) -> String {
         text += &format!("… of {total}; --after {next} shows the next ones\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_user_is_told_in_words() {
+        let mut user = json!({
+            "login": "game/ann", "zone": "game", "name": "ann", "roles": ["member"],
+            "disabled": false,
+            "credentials": [
+                { "kind": "argon2id", "created_at": "2026-11-21T08:15:30Z" },
+                {
+                    "kind": "token", "id": "x1", "label": "attic",
+                    "created_at": "2026-11-22T08:15:30Z", "expires_at": "2027-11-22T08:15:30Z",
+                },
+            ],
+        });
+        let text = "user      game/ann\n\
+                    zone      game\n\
+                    roles     member\n\
+                    state     it may log in\n\
+                    password  hashed with argon2id, made on 2026-11-21\n\
+                    token     `attic`, id x1, made on 2026-11-22, ends on 2027-11-22\n";
+        assert_eq!(user_text(&user), text);
+        user["credentials"] = json!([]);
+        user["roles"] = json!([]);
+        user["disabled"] = true.into();
+        user["kept_by"] = "the configuration".into();
+        let text = user_text(&user);
+        for line in [
+            "roles     none: it may do nothing\n",
+            "state     disabled: it cannot log in\n",
+            "password  none: it logs in with a token or a certificate\n",
+            "kept by   the configuration\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
 }

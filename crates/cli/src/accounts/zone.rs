@@ -22,6 +22,7 @@ pub(crate) struct Zone {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Add a zone, or change its bounds
+    #[command(visible_aliases = ["create", "new"])]
     Add {
         /// Name of the zone
         name: String,

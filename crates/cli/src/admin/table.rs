@@ -84,19 +84,13 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
-/// One line for each key of an object.
-pub(crate) fn paragraphs(value: &Value) -> String {
-    let Value::Object(object) = value else {
-        return format!("{}\n", plain(value));
-    };
-    let width = object
-        .keys()
-        .map(|name| name.chars().count())
-        .max()
-        .unwrap_or(0);
-    let lines = object
+/// One line for each thing: what it is, and what is said of it.
+pub(crate) fn lines(rows: &[(&str, String)]) -> String {
+    let names = rows.iter().map(|(name, _)| name.chars().count());
+    let width = names.max().unwrap_or(0);
+    let lines = rows
         .iter()
-        .map(|(name, value)| format!("{name:<width$}  {}\n", plain(value)));
+        .map(|(name, value)| format!("{name:<width$}  {value}\n"));
     lines.collect()
 }
 

@@ -1,6 +1,7 @@
 //! `stentor retained`: the last messages of topics, of a running server or of a stopped one.
 
 mod copy;
+mod count;
 mod import;
 mod sorted;
 mod store;
@@ -12,7 +13,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use stentor_server::Access;
 
-use crate::admin::table::{Table, bytes, duration, paragraphs, plain};
+use crate::admin::table::{Table, bytes, duration, plain};
 use crate::failure::Failure;
 use crate::output::{Pieces, print};
 use crate::time::Time;
@@ -50,6 +51,7 @@ enum Command {
     /// Set the message of a topic
     Set(Set),
     /// Remove the messages of all topics that match
+    #[command(visible_aliases = ["delete", "remove", "rm"])]
     Clear(Clear),
     /// Count messages and their bytes
     Count(Where),
@@ -119,7 +121,7 @@ impl Retained {
                 let answer = place
                     .open(Access::Read)?
                     .ask(json!({ "verb": "retained.status" }))?;
-                show(&place, &answer, || paragraphs(&answer))
+                show(&place, &answer, || count::text(&answer))
             }
             Command::Export(filtered) => export(&filtered),
             Command::Import(import) => import.run(),
