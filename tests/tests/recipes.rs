@@ -97,7 +97,7 @@ fn every_block_is_run_by_a_test() {
         ("bridge.md", &["text", "text"]),
         (
             "game-logic.md",
-            &["toml", "lua", "toml", "sh", "js", "python"],
+            &["toml", "lua", "toml", "sh", "js", "python", "sh"],
         ),
         ("reason-strings.md", &["python", "js"]),
         ("snapshots.md", &["toml", "python", "js"]),
@@ -127,7 +127,9 @@ fn a_process_in_another_language_judges_what_is_said() {
     write(server.folder(), "password", "secret\n");
     let password = server.folder().join("password");
     let password = password.to_str().expect("a path of ASCII");
-    for line in block("game-logic.md", "sh").lines() {
+    let [made, tried] = <[String; 2]>::try_from(blocks("game-logic.md", "sh"))
+        .expect("commands that make a judge, and some that try it");
+    for line in made.lines() {
         let words = line.replace('\'', "\"");
         let mut words: Vec<&str> =
             Vec::from_iter(words.split('"').enumerate().flat_map(|(number, part)| {
@@ -142,18 +144,18 @@ fn a_process_in_another_language_judges_what_is_said() {
         }
         server.control(&words).success();
     }
+    // As they are typed, but to this server.
+    let said: Vec<&str> = tried
+        .lines()
+        .filter(|line| line.starts_with("stentor room say"))
+        .collect();
+    assert_eq!(said.len(), 2, "{tried}");
     let say = |text: &str| {
+        let line = said.iter().find(|line| line.ends_with(text));
+        let line = line.unwrap_or_else(|| panic!("nobody says {text}: {tried}"));
         let mut command = server::stentor();
-        command.args([
-            "room",
-            "say",
-            "-u",
-            "alice",
-            "-L",
-            server.url("mqtt"),
-            "tea",
-            text,
-        ]);
+        command.args(line.split_whitespace().skip(1));
+        command.args(["-L", server.url("mqtt")]);
         process::run(command.env("STENTOR_PASSWORD", "secret"))
     };
     assert!(say("hello").stderr.contains("the judge is away"));

@@ -223,6 +223,12 @@ impl Given {
             _ if name.starts_with('/') => {
                 self.procedure = Some(name.trim_start_matches('/').to_owned());
             }
+            _ if name.starts_with('-') => {
+                return Err(format!(
+                    "{name} is not an option of stentor-call. An argument of the procedure comes \
+                     after /PROCEDURE, as in `/PROCEDURE {name} VALUE`"
+                ));
+            }
             _ => return Err(format!("{name} is no option and no /PROCEDURE")),
         }
         Ok(())

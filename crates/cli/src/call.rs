@@ -60,6 +60,16 @@ pub(crate) fn argument(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// A verdict with its text, and what the procedure returns. What a procedure returns that accepts
+/// without a word is all that was asked for.
+fn told(verdict: &str, text: &str, result: &str) -> String {
+    match (verdict, text) {
+        ("accept", "") if !result.is_empty() => result.to_owned(),
+        (_, "") => format!("{verdict}\n{result}"),
+        _ => format!("{verdict}: {text}\n{result}"),
+    }
+}
+
 impl Call {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let quiet = self.connect.quiet;
@@ -131,11 +141,7 @@ impl Call {
             text.extend_from_slice(answer);
             text.push(b'\n');
         } else if is_done {
-            let verdict = [word("verdict"), word("text")];
-            let line = verdict.into_iter().filter(|part| !part.is_empty());
-            text.extend(line.collect::<Vec<_>>().join(": ").into_bytes());
-            text.push(b'\n');
-            text.extend_from_slice(word("result").as_bytes());
+            text.extend(told(word("verdict"), word("text"), word("result")).into_bytes());
         }
         print(&text)?;
         if is_done {
@@ -144,5 +150,18 @@ impl Call {
         let (status, why) = (word("status"), word("text"));
         let failure = Failure::new(format!("{}: {status}: {why}", self.procedure));
         Err(failure.silenced(self.json))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_returned_without_a_word_stands_alone() {
+        assert_eq!(told("accept", "", "a table\n"), "a table\n");
+        assert_eq!(told("accept", "", ""), "accept\n");
+        assert_eq!(told("accept", "why", "a\n"), "accept: why\na\n");
+        assert_eq!(told("reject", "", "a\n"), "reject\na\n");
     }
 }

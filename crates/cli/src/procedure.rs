@@ -10,8 +10,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use stentor_auth::counted;
 use stentor_procedure::{
-    Answer, Call, Caller, Change, Content, Envelope, Format, Lack, MESSAGE, Message, Outcome,
-    Procedure as StoredProcedure, Registry, SCRIPT, Settings,
+    Answer, Blind, Call, Caller, Change, Content, Envelope, Format, Kind, Lack, MESSAGE, Message,
+    Outcome, Procedure as StoredProcedure, Registry, SCRIPT, Settings,
 };
 
 use crate::admin::table::{Table, plain};
@@ -50,6 +50,7 @@ pub(crate) struct Procedure {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write a new script, and a message to test it with
+    #[command(visible_aliases = ["add", "create"])]
     New(New),
     /// Check the manifest and what the script uses by it, compile it and run its own test
     Check(Check),
@@ -140,7 +141,10 @@ fn list_text(answer: &Value) -> String {
         let problem = one["problem"].as_str().unwrap_or_default();
         let state = match (problem, one["kind"] == "none") {
             ("", _) if one["observe"] == true => "its verdicts are only logged".to_owned(),
-            ("", _) => String::new(),
+            ("", _) => match observed(one) {
+                0 => String::new(),
+                verdicts => format!("{} only logged", counted(verdicts, "verdict")),
+            },
             (problem, true) => format!("not loaded: {problem}"),
             (problem, false) => format!("an older version is in use: {problem}"),
         };
@@ -166,6 +170,12 @@ fn list_text(answer: &Value) -> String {
     table.render()
 }
 
+/// How many verdicts of a procedure were only logged, as `mode = "observe"` had it then.
+fn observed(one: &Value) -> u64 {
+    let counts = one["observed"].as_array().into_iter().flatten();
+    counts.filter_map(|count| count[1].as_u64()).sum()
+}
+
 /// Whether a message goes on after this verdict.
 fn is_accepted(verdict: &str) -> bool {
     matches!(verdict, "accept" | "modified")
@@ -189,9 +199,10 @@ fn registry() -> Result<Registry, Failure> {
 fn check(file: &Path, as_json: bool) -> Result<(), Failure> {
     let procedure = registry()?.load_file(file).map_err(Failure::new)?;
     let manifest = procedure.manifest();
-    let needs = format!("{:?}", manifest.needs).to_lowercase();
+    let needs = manifest.needs.name();
     let grants: Vec<&str> = manifest.grants.iter().map(|grant| grant.name()).collect();
-    let warnings = missing_grants(&procedure, file)?;
+    let warnings = unsaid(&procedure, file)?;
+    let note = of_clients(&procedure);
     let (kind, shown) = (manifest.kind.name(), file.display().to_string());
     print(&if as_json {
         let told = json!({
@@ -202,6 +213,7 @@ fn check(file: &Path, as_json: bool) -> Result<(), Failure> {
             "needs": needs,
             "grants": grants,
             "warnings": warnings,
+            "note": note,
         });
         format!("{told}\n")
     } else {
@@ -214,18 +226,72 @@ fn check(file: &Path, as_json: bool) -> Result<(), Failure> {
             .iter()
             .map(|one| format!("warning: {one}\n"))
             .collect();
+        let note = note.map_or_else(String::new, |note| format!("note: {note}\n"));
         format!(
             "{shown}: good: /{name}, version {version}, of kind {kind}, sees {needs}, has \
-             {grants}\n{warnings}"
+             {grants}\n{warnings}{note}"
         )
     })
 }
 
-/// What a script may use without a grant, as warnings.
+/// What a procedure still needs that connected clients serve.
+fn of_clients(procedure: &StoredProcedure) -> Option<String> {
+    let Kind::Client(zone) = &procedure.manifest().kind else {
+        return None;
+    };
+    let name = procedure.name();
+    Some(format!(
+        "a client of the zone {zone} has to serve it: it subscribes to $serve/{name}/+ while the \
+         server runs"
+    ))
+}
+
+/// What a script may use without its manifest saying so, as warnings.
 ///
 /// # Errors
 /// When it uses something for certain.
-fn missing_grants(procedure: &StoredProcedure, file: &Path) -> Result<Vec<String>, Failure> {
+fn unsaid(procedure: &StoredProcedure, file: &Path) -> Result<Vec<String>, Failure> {
+    let kinds = [
+        missing_grants(procedure, file),
+        missing_needs(procedure, file),
+    ];
+    let mut warnings = Vec::new();
+    let mut errors = Vec::new();
+    for kind in kinds {
+        match kind {
+            Ok(told) => warnings.extend(told),
+            Err(told) => errors.extend(told),
+        }
+    }
+    match errors.as_slice() {
+        [] => Ok(warnings),
+        _ => Err(Failure::new(errors.join("\n"))),
+    }
+}
+
+/// What a script asks of its call without having said that it needs it: as warnings, or as errors
+/// if it is certain.
+fn missing_needs(procedure: &StoredProcedure, file: &Path) -> Result<Vec<String>, Vec<String>> {
+    let found = procedure.blind();
+    let is_certain = found.iter().any(|one| one.is_certain);
+    let (uses, hint) = match is_certain {
+        true => ("uses", ""),
+        false => ("may use", "if it is to, "),
+    };
+    let file = file.display();
+    let mut told = Vec::from_iter(found.iter().map(|Blind { line, what, .. }| {
+        format!(
+            "{file}:{line}: the script {uses} `{what}`, which needs more than its manifest says"
+        )
+    }));
+    if let Some(last) = told.last_mut() {
+        *last += &format!("; {hint}{}", procedure.remedy_of_blind(&found));
+    }
+    if is_certain { Err(told) } else { Ok(told) }
+}
+
+/// What a script uses without a grant: as warnings, or as errors if it is certain.
+fn missing_grants(procedure: &StoredProcedure, file: &Path) -> Result<Vec<String>, Vec<String>> {
     let lacks = procedure.lacks();
     let (certain, perhaps): (Vec<Lack>, Vec<Lack>) =
         lacks.into_iter().partition(|lack| lack.is_certain);
@@ -243,7 +309,7 @@ fn missing_grants(procedure: &StoredProcedure, file: &Path) -> Result<Vec<String
     if certain.is_empty() {
         return Ok(told(&perhaps, "may use", "if it is to, "));
     }
-    Err(Failure::new(told(&certain, "uses", "").join("\n")))
+    Err(told(&certain, "uses", ""))
 }
 
 impl Test {
@@ -395,16 +461,17 @@ mod tests {
                 ],
             })
         };
-        let all = [
+        let mut all = [
             one("a", "luau", ""),
             one("b", "luau", "b.luau:2: no end"),
             one("c", "none", "c.luau:1: what"),
             one("noop", "builtin", ""),
         ];
+        all[0]["observed"] = json!([["reject", 2], ["accept", 1]]);
         let text = list_text(&json!({ "procedures": all }));
         for told in [
             "CALLS  ACCEPTED  REFUSED  OTHER  FAILED",
-            "a          luau               3      11        22       30     2\n",
+            "a          luau               3      11        22       30     2       3 verdicts only logged\n",
             "an older version is in use: b.luau:2: no end",
             "not loaded: c.luau:1: what",
             "noop       built in",

@@ -29,6 +29,16 @@ pub trait Clients: fmt::Debug + Send + Sync {
     fn ask(&self, zone: &str, request: Request, end: Instant) -> Result<Vec<u8>, Unserved>;
 }
 
+/// The clients of a trial without a server.
+#[derive(Debug)]
+pub(crate) struct NoClients;
+
+impl Clients for NoClients {
+    fn ask(&self, _: &str, _: Request, _: Instant) -> Result<Vec<u8>, Unserved> {
+        Err(Unserved::Nobody)
+    }
+}
+
 /// What a client is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {

@@ -32,9 +32,7 @@ pub(crate) fn lacking(manifest: &Manifest) -> Vec<Lack> {
     for at in 0..words.len() {
         look.at(at);
     }
-    let can_evade = words
-        .iter()
-        .any(|(_, word)| matches!(word, Word::Name(name) if EVASIONS.contains(name)));
+    let can_evade = can_evade(&words);
     let lack = |(grant, found): (Grant, &Found)| {
         Some(Lack {
             line: found.first_use?,
@@ -58,6 +56,18 @@ pub(crate) fn remedy(manifest: &Manifest, lacks: &[Lack]) -> String {
     if lacks.iter().any(|lack| lack.grant == Grant::Http) {
         line += " and `allow_urls = [\"https://HOST/\"]`, where it may turn to";
     }
+    into_manifest(manifest, &line)
+}
+
+/// Whether a script can go on after what fails, or reach a module in another way.
+pub(crate) fn can_evade(words: &[(usize, Word<'_>)]) -> bool {
+    words
+        .iter()
+        .any(|(_, word)| matches!(word, Word::Name(name) if EVASIONS.contains(name)))
+}
+
+/// How a line comes into the manifest of a script.
+pub(crate) fn into_manifest(manifest: &Manifest, line: &str) -> String {
     match &manifest.kind {
         Kind::Luau(text) if !has_manifest(text) => {
             format!("begin the file with `--[[ procedure`, a line with {line}, and `]]`")

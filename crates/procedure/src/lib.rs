@@ -16,6 +16,7 @@
 
 pub mod adaptor;
 mod answer;
+mod blind;
 mod builtin;
 mod call;
 mod client;
@@ -48,6 +49,7 @@ mod view;
 mod watchdog;
 
 pub use answer::{Answer, Change, Outcome};
+pub use blind::Blind;
 pub use call::{Call, Caller, Envelope, Reply};
 pub use client::{Clients, Request, Unserved};
 pub use closer::Closer;

@@ -37,6 +37,19 @@ pub enum Need {
     Body,
 }
 
+impl Need {
+    /// As the manifest says it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Size => "size",
+            Self::Envelope => "envelope",
+            Self::Headers => "headers",
+            Self::Body => "body",
+        }
+    }
+}
+
 /// What happens to the verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

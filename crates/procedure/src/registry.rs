@@ -10,6 +10,7 @@ use stentor_call_protocol::limits::{EDITS_MAX, INSERTED_BYTES_MAX, RESULT_BYTES_
 use stentor_call_protocol::{Status, Verdict};
 
 use crate::answer::{Answer, Change, Outcome};
+use crate::blind::{self, Blind};
 use crate::builtin::{Builtin, BuiltinRunner};
 use crate::call::{Call, Caller, Reply};
 use crate::client::Clients;
@@ -125,6 +126,19 @@ impl Procedure {
     #[must_use]
     pub fn remedy(&self, lacks: &[Lack]) -> String {
         lacking::remedy(&self.manifest, lacks)
+    }
+
+    /// What its script asks of a call without having said that it needs it, as far as that can be
+    /// known without running it.
+    #[must_use]
+    pub fn blind(&self) -> Vec<Blind> {
+        blind::blind(&self.manifest)
+    }
+
+    /// What to write into its manifest so that it sees these.
+    #[must_use]
+    pub fn remedy_of_blind(&self, found: &[Blind]) -> String {
+        blind::remedy(&self.manifest, found)
     }
 
     /// What it has to see.
@@ -391,7 +405,15 @@ impl Registry {
     /// The answer to a call of a procedure that is not there. Its line in the log is often all that
     /// the operator gets to see of a misspelt name.
     fn not_found(&self, call: &Call) -> Answer {
-        let reason = format!("there is no procedure /{}", call.procedure);
+        let name = &call.procedure;
+        let problem = self.refused().get(name).map(|(_, reason)| reason.clone());
+        let reason = match &problem {
+            None => format!("there is no procedure /{name}"),
+            Some(problem) => format!(
+                "the procedure /{name} is not in use, because its file was not taken: {problem}; \
+                 `stentor procedure ls` shows what became of each file"
+            ),
+        };
         let mut lines = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(suppressed) = lines.admit(Instant::now()) {
             let about = About::of(call, false);
@@ -405,7 +427,14 @@ impl Registry {
                 "{reason}",
             );
         }
-        Answer::failed(Status::NotFound, &reason)
+        match (&problem, &call.caller) {
+            // What is in a file is nothing for strangers.
+            (Some(_), Caller::Anonymous(_)) => Answer::failed(
+                Status::NotFound,
+                &format!("the procedure /{name} is not in use, because its file was not taken"),
+            ),
+            _ => Answer::failed(Status::NotFound, &reason),
+        }
     }
 
     /// Answers a call that is not run, for somebody else has decided about it: with the advice of
@@ -531,10 +560,10 @@ fn finish<T: FnOnce(Answer, Line)>(
         if answer.outcome.is_none() {
             answer.advice = Some(manifest.on_error);
         }
-        statistics.count(&answer, took);
+        let is_observed = manifest.mode == Mode::Observe;
+        statistics.count(&answer, took, is_observed);
         // What was read of the message says more.
         let _ = read.set(about);
-        let is_observed = manifest.mode == Mode::Observe;
         let line = Line::of((name, manifest), read, &answer, took);
         if is_observed {
             answer = observed(answer);

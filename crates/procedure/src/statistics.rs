@@ -18,6 +18,8 @@ pub(crate) struct Statistics(Mutex<Counters>);
 struct Counters {
     statuses: [u64; Status::ALL.len()],
     verdicts: [u64; Verdict::ALL.len()],
+    /// Those of them that were only logged.
+    observed: [u64; Verdict::ALL.len()],
     cpu: Duration,
     time_us: Histogram<u64>,
 }
@@ -41,6 +43,8 @@ pub struct Figures {
     pub errors: Vec<(&'static str, u64)>,
     /// Verdicts by name; those that are 0 are left out.
     pub verdicts: Vec<(&'static str, u64)>,
+    /// Those of them that were only logged, as `mode = "observe"` has it.
+    pub observed: Vec<(&'static str, u64)>,
     /// Half of the calls took at most this long, in microseconds, waiting included.
     pub p50_us: u64,
     /// 99 of 100 calls.
@@ -71,18 +75,21 @@ impl Statistics {
         Self(Mutex::new(Counters {
             statuses: [0; Status::ALL.len()],
             verdicts: [0; Verdict::ALL.len()],
+            observed: [0; Verdict::ALL.len()],
             cpu: Duration::ZERO,
             // The bounds above are valid ones; without them it grows as needed.
             time_us: histogram.unwrap_or_else(|_| growing()),
         }))
     }
 
-    /// Counts an answer.
-    pub(crate) fn count(&self, answer: &Answer, took: Duration) {
+    /// Counts an answer, and whether its verdict is only logged.
+    pub(crate) fn count(&self, answer: &Answer, took: Duration, is_observed: bool) {
         let mut counters = self.lock();
         counters.statuses[usize::from(answer.status.number())] += 1;
         if let Some(outcome) = &answer.outcome {
-            counters.verdicts[usize::from(outcome.verdict.number())] += 1;
+            let verdict = usize::from(outcome.verdict.number());
+            counters.verdicts[verdict] += 1;
+            counters.observed[verdict] += u64::from(is_observed);
         }
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         counters.time_us.saturating_record(us.clamp(1, LONGEST_US));
@@ -102,8 +109,11 @@ impl Statistics {
         let counters = self.lock();
         let errors = Status::ALL.iter().filter(|status| **status != Status::Done);
         let errors = errors.map(|s| (s.name(), counters.statuses[usize::from(s.number())]));
-        let verdicts = Verdict::ALL.iter();
-        let verdicts = verdicts.map(|v| (v.name(), counters.verdicts[usize::from(v.number())]));
+        let verdicts = |counts: &[u64; Verdict::ALL.len()]| -> Vec<(&'static str, u64)> {
+            let each = Verdict::ALL.iter();
+            let each = each.map(|verdict| (verdict.name(), counts[usize::from(verdict.number())]));
+            each.filter(|(_, count)| *count > 0).collect()
+        };
         Figures {
             procedure: String::new(),
             version: String::new(),
@@ -112,7 +122,8 @@ impl Statistics {
             waiting: 0,
             calls: counters.statuses.iter().sum(),
             errors: errors.filter(|(_, count)| *count > 0).collect(),
-            verdicts: verdicts.filter(|(_, count)| *count > 0).collect(),
+            verdicts: verdicts(&counters.verdicts),
+            observed: verdicts(&counters.observed),
             p50_us: counters.time_us.value_at_quantile(0.5),
             p99_us: counters.time_us.value_at_quantile(0.99),
             max_us: counters.time_us.max(),
@@ -136,9 +147,22 @@ pub(crate) fn table(all: &[Figures]) -> String {
     );
     for figures in all {
         let errors: u64 = figures.errors.iter().map(|(_, count)| count).sum();
-        let counts = figures.errors.iter().chain(&figures.verdicts);
-        let counts: Vec<String> = counts
-            .map(|(name, count)| format!("{name} {count}"))
+        let told = |(name, count): &(&'static str, u64)| {
+            let observed = figures.observed.iter().find(|(known, _)| known == name);
+            match observed {
+                // While it observes, that stands at the end of the line.
+                Some((_, observed)) if !figures.observe || observed != count => {
+                    format!("{name} {count} ({observed} only observed)")
+                }
+                _ => format!("{name} {count}"),
+            }
+        };
+        let errors_told = figures
+            .errors
+            .iter()
+            .map(|(name, count)| format!("{name} {count}"));
+        let counts: Vec<String> = errors_told
+            .chain(figures.verdicts.iter().map(told))
             .collect();
         // Writing into a string does not fail.
         let _ = writeln!(

@@ -78,9 +78,9 @@ impl<'a> View<'a> {
         if self.needs >= need {
             return Ok(());
         }
-        let need = format!("{need:?}").to_lowercase();
         Err(Error::runtime(format!(
-            "{what}: the manifest has to say needs = \"{need}\""
+            "{what}: the manifest has to say needs = \"{}\"",
+            need.name()
         )))
     }
 

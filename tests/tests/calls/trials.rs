@@ -128,6 +128,10 @@ fn mistakes_say_what_was_meant() {
         ),
         ("acept = 1", "docs/procedures.md lists all keys"),
         (
+            "adress = \"127.0.0.1:783\"",
+            "there is no key `adress`; did you mean `server`?",
+        ),
+        (
             "grants = [\"stor\"]",
             "line 2: grants = [\"stor\"]: there is no \"stor\"; did you mean \"store\"? `grants`",
         ),
@@ -209,6 +213,38 @@ fn a_grant_that_is_missing_is_found_where_no_test_comes_to() {
     );
     let told = folder.run("check own.luau").success();
     assert!(!told.contains("warning"), "{told}");
+}
+
+/// A procedure that clients serve is good without a server; that a client has to serve it is told.
+#[test]
+fn a_procedure_that_clients_serve_is_good_without_a_server() {
+    let folder = Folder::new();
+    folder.file("judge.toml", "kind = \"client\"\ndeadline = \"1s\"\n");
+    folder.file("m.eml", "Subject: a\n\nb\n");
+    let told = folder.run("check judge.toml").success();
+    for part in ["good: /judge", "note: a client", "$serve/judge/+"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let told = folder.run("test judge.toml m.eml").refusal();
+    assert!(told.contains("no connected client serves"), "{told}");
+}
+
+#[test]
+fn a_need_that_is_not_said_is_found_where_no_test_comes_to() {
+    let folder = Folder::new();
+    let body = "if call.args.rare then return reject(call:header('a')) end";
+    let script = format!("return function(call)\n{body}\nreturn accept()\nend\n");
+    folder.file("rare.luau", &script);
+    let refused = folder.run("check rare.luau").refusal();
+    for part in [
+        "rare.luau:2: the script uses `call:header`",
+        "`needs = \"headers\"`",
+    ] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    let script = format!("--[[ procedure\nneeds = \"headers\"\n]]\n{script}");
+    folder.file("rare.luau", &script);
+    folder.run("check rare.luau").success();
 }
 
 /// What is shipped has the grants that it needs, as far as can be seen.

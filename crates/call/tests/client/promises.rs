@@ -170,7 +170,11 @@ fn mistakes(folder: &str) -> Vec<(Vec<String>, &'static str)> {
             words("--file @/m.xtmp --nonsense /p"),
             "--nonsense is no option",
         ),
-        (words("--file @/m.xtmp -x /p"), "-x is no option"),
+        (words("--file @/m.xtmp -x /p"), "-x is not an option"),
+        (
+            words("--file @/m.xtmp -from a /p"),
+            "comes after /PROCEDURE, as in `/PROCEDURE -from VALUE`",
+        ),
         (
             words("--file @/m.xtmp --token-file @/none /p"),
             "--token-file",

@@ -49,6 +49,19 @@ const SHAPES: [(&str, &str); 23] = [
     ("zone", "the name of a zone, as in \"default\""),
 ];
 
+/// What somebody may call a key.
+const SYNONYMS: [(&str, &str); 9] = [
+    ("address", "server"),
+    ("addr", "server"),
+    ("host", "server"),
+    ("socket", "server"),
+    ("timeout", "deadline"),
+    ("program", "command"),
+    ("path", "command"),
+    ("type", "kind"),
+    ("threads", "concurrency"),
+];
+
 /// Reads the keys of a manifest that begins at this line of its file.
 ///
 /// # Errors
@@ -133,8 +146,14 @@ fn told(
 /// What is said of a key that does not exist, instead of a list of all that do.
 fn unknown_key(reason: &str) -> Option<String> {
     let word = reason.strip_prefix("unknown field ")?.split('`').nth(1)?;
-    let remedy = match nearest(word, SHAPES.iter().map(|(key, _)| *key)) {
-        Some(known) => format!("did you mean `{known}`?"),
+    let keys = SHAPES.iter().map(|(key, _)| *key);
+    let all = keys.chain(SYNONYMS.iter().map(|(word, _)| *word));
+    let remedy = match nearest(word, all) {
+        Some(known) => {
+            let meant = SYNONYMS.iter().find(|(word, _)| *word == known);
+            let known = meant.map_or(known, |(_, key)| key);
+            format!("did you mean `{known}`?")
+        }
         None => "docs/procedures.md lists all keys".to_owned(),
     };
     Some(format!("there is no key `{word}`; {remedy}"))

@@ -11,8 +11,9 @@ use rustix::fs::Access;
 use stentor_call_protocol::limits::PROCEDURE_BYTES_MAX;
 
 use super::{How, Procedure, Registry};
+use crate::blind::{self, Blind};
 use crate::call::Reply;
-use crate::client::ClientRunner;
+use crate::client::{ClientRunner, Clients, NoClients};
 use crate::endpoint::EndpointRunner;
 use crate::file::read_regular;
 use crate::lacking::{self, Lack};
@@ -127,8 +128,10 @@ impl Registry {
                 }))
             }
             Kind::Client(zone) => {
-                let Some(clients) = self.settings.clients.clone() else {
-                    return Err(format!("{file}: this server has no clients to serve it"));
+                let clients = match self.settings.clients.clone() {
+                    Some(clients) => clients,
+                    None if self.settings.forgets => Arc::new(NoClients) as Arc<dyn Clients>,
+                    None => return Err(format!("{file}: this server has no clients to serve it")),
                 };
                 let manifest = Arc::clone(manifest);
                 Ok(Box::new(move || {
@@ -185,6 +188,7 @@ impl Registry {
             ..program.clone()
         }))?;
         warn_of_lacks(name, file, manifest);
+        warn_of_blind(name, file, manifest);
         let program = Arc::new(program);
         Ok(Box::new(move || {
             let runner = ScriptRunner::new(&program)?;
@@ -219,6 +223,18 @@ fn warn_of_lacks(name: &str, file: &str, manifest: &Manifest) {
         let module = grant.name();
         tracing::warn!(
             "procedure /{name}: {file}:{line}: it uses `{module}`, which is not granted; {remedy}"
+        );
+    }
+}
+
+/// Says in the log what a script asks of its call without having said that it needs it.
+fn warn_of_blind(name: &str, file: &str, manifest: &Manifest) {
+    let mut found = blind::blind(manifest);
+    found.retain(|one| one.is_certain);
+    let remedy = blind::remedy(manifest, &found);
+    for Blind { line, what, .. } in &found {
+        tracing::warn!(
+            "procedure /{name}: {file}:{line}: it uses `{what}` without `needs`; {remedy}"
         );
     }
 }

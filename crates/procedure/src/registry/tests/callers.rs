@@ -55,6 +55,15 @@ fn observing_accepts_and_says_what_it_would_have_done() {
         .unwrap();
     assert_eq!(figures.verdicts, [("reject", 1)]);
     assert_eq!(figures.errors, [("failed", 1)]);
+    // What was only observed is told apart, also after verdicts count.
+    place.write("watch.luau", "return function() return reject('no') end");
+    assert_eq!(place.outcome(empty_call("watch")).verdict, Verdict::Reject);
+    let all = place.registry.figures();
+    let figures = all.iter().find(|one| one.procedure == "watch").unwrap();
+    assert_eq!(figures.verdicts, [("reject", 2)]);
+    assert_eq!(figures.observed, [("reject", 1)]);
+    let status = String::from_utf8(place.outcome(empty_call("status")).result).unwrap();
+    assert!(status.contains("reject 2 (1 only observed)"), "{status}");
 }
 
 #[test]

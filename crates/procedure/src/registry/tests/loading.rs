@@ -45,6 +45,22 @@ fn a_bad_version_keeps_the_old_one_and_says_why() {
     assert_eq!(place.ask("p").status, Status::NotFound);
 }
 
+/// Who is known hears what is wrong with the file of a procedure, others that something is.
+#[test]
+fn a_call_of_a_file_that_was_refused_says_why() {
+    let place = place(&[("p.luau", "return function( return accept() end")]);
+    let told = place.ask("p");
+    assert_eq!(told.status, Status::NotFound);
+    for part in ["/p is not in use", "p.luau:1:", "`stentor procedure ls`"] {
+        assert!(told.reason.contains(part), "{}", told.reason);
+    }
+    let mut call = empty_call("p");
+    call.caller = Caller::Anonymous("192.0.2.1".into());
+    let told = place.call(call).reason;
+    assert!(told.contains("/p is not in use"), "{told}");
+    assert!(!told.contains("p.luau"), "{told}");
+}
+
 #[test]
 fn a_call_in_flight_finishes_on_the_old_version() {
     let place = good(&[(
