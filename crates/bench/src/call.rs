@@ -45,6 +45,10 @@ const TURNS: u64 = 10;
 /// Calls of each program before the clock starts: the first ones read the programs into memory and
 /// wake the servers.
 const WARM_UP: u64 = 5;
+/// Seconds in which both servers start, and the floor is compiled.
+const START_S: f64 = 1.0;
+/// Seconds of one call by each of the programs.
+const CALLS_S: f64 = 0.008;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Preset {
@@ -105,6 +109,13 @@ impl CallArgs {
             [] => vec![1],
             callers => callers.to_vec(),
         }
+    }
+
+    /// About how many seconds each of its workloads takes.
+    pub(crate) fn lengths_s(&self) -> Vec<f64> {
+        let calls = self.calls();
+        let once = |_| calls.iter().map(|calls| START_S + *calls as f64 * CALLS_S);
+        self.callers().into_iter().flat_map(once).collect()
     }
 
     fn explain(&self) -> String {
@@ -193,7 +204,8 @@ pub(crate) fn run(
             progress.clear();
             failed += turns.iter().flatten().map(|turn| turn.failed).sum::<u64>();
             let text = table(&stage.programs, &turns, calls, callers);
-            output.show(&format!("{text}  again: {}\n\n", context.command))?;
+            let whole = progress.step();
+            output.show(&format!("{whole}{text}  again: {}\n\n", context.command))?;
             let load = Load {
                 calls,
                 callers,

@@ -18,6 +18,8 @@ pub(crate) struct Output {
     json: Option<PathBuf>,
     html: Option<PathBuf>,
     objects: Vec<Value>,
+    /// Whether what is measured is short, and its figures noisy.
+    is_quick: bool,
     /// The files that were not there before: a run that ends early leaves no empty ones.
     _new: Vec<Kept>,
 }
@@ -65,8 +67,14 @@ impl Output {
             json: json.map(Path::to_owned),
             html: html.map(Path::to_owned),
             objects: Vec::new(),
+            is_quick: false,
             _new: new,
         })
+    }
+
+    /// All that comes is measured with `--quick`: its figures are noisy.
+    pub(crate) fn mark_quick(&mut self) {
+        self.is_quick = true;
     }
 
     /// Shows a table, or a line above or below one.
@@ -93,7 +101,10 @@ impl Output {
     ///
     /// # Errors
     /// When it cannot be written, or nobody reads it any more.
-    pub(crate) fn take(&mut self, object: Value) -> Result<(), BenchError> {
+    pub(crate) fn take(&mut self, mut object: Value) -> Result<(), BenchError> {
+        if self.is_quick {
+            object["quick"] = true.into();
+        }
         let line = format!("{object}\n");
         match &self.json {
             Some(file) if is_stdout(file) => {

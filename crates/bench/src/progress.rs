@@ -18,27 +18,39 @@ pub(crate) struct Progress {
 }
 
 /// A run of several workloads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Whole {
     begun_ns: u64,
+    /// When the last one was done.
+    counted_ns: u64,
     done: usize,
-    all: usize,
+    /// About how long each takes, in seconds.
+    lengths_s: Vec<f64>,
 }
 
 impl Whole {
-    /// `7 of 29, about 3 min left`: as if the others took as long as those before.
-    fn told(self, now_ns: u64) -> String {
-        let number = self.done + 1;
-        let passed_s = now_ns.saturating_sub(self.begun_ns) / SECOND_NS;
-        let left_s = match self.done as u64 {
-            0 => return format!("{number} of {}", self.all),
-            done => passed_s * self.all.saturating_sub(self.done) as u64 / done,
-        };
+    /// `7 of 29, about 3 min left`: as long as the others are, on a machine as quick as it was for
+    /// those before.
+    fn told(&self, now_ns: u64) -> String {
+        let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / SECOND_NS as f64;
+        let (before, after) = self.lengths_s.split_at(self.done.min(self.lengths_s.len()));
+        let (done_s, rest_s): (f64, f64) = (before.iter().sum(), after.iter().sum());
+        // What the first ones say of the machine is weighed against what was expected.
+        let expected_s = (done_s + rest_s) / 4.0;
+        let pace = (seconds(self.begun_ns, self.counted_ns) + expected_s)
+            / (done_s + expected_s).max(f64::MIN_POSITIVE);
+        let others_s: f64 = after.iter().skip(1).sum();
+        let left_s = rest_s * pace - seconds(self.counted_ns, now_ns);
+        let left_s = left_s.max(others_s * pace).round() as u64;
         let left = match left_s {
             0..90 => format!("{left_s} s"),
             _ => format!("{} min", left_s.div_ceil(60)),
         };
-        format!("{number} of {}, about {left} left", self.all)
+        format!(
+            "{} of {}, about {left} left",
+            self.done + 1,
+            self.lengths_s.len()
+        )
     }
 }
 
@@ -66,12 +78,14 @@ impl Progress {
         }
     }
 
-    /// One of a run of this many workloads.
-    pub(crate) fn of(workloads: usize) -> Self {
+    /// One of a run of several workloads, which take about this many seconds each.
+    pub(crate) fn of(lengths_s: Vec<f64>) -> Self {
+        let begun_ns = now_ns();
         let whole = Whole {
-            begun_ns: now_ns(),
+            begun_ns,
+            counted_ns: begun_ns,
             done: 0,
-            all: workloads,
+            lengths_s,
         };
         Self {
             whole: Some(whole),
@@ -90,7 +104,8 @@ impl Progress {
     /// This many workloads of a longer run are done.
     pub(crate) fn count(&mut self, workloads: usize) {
         if let Some(whole) = &mut self.whole {
-            whole.done = (whole.done + workloads).min(whole.all);
+            whole.done = (whole.done + workloads).min(whole.lengths_s.len());
+            whole.counted_ns = now_ns();
         }
     }
 
@@ -103,7 +118,7 @@ impl Progress {
 
     /// How far a longer run has come; `None` of one that is a single command.
     pub(crate) fn whole(&self) -> Option<String> {
-        self.whole.map(|whole| whole.told(now_ns()))
+        self.whole.as_ref().map(|whole| whole.told(now_ns()))
     }
 
     /// What is being measured from now on.
@@ -170,14 +185,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_left_is_that_of_those_before() {
-        let whole = |done| Whole {
-            begun_ns: 0,
-            done,
-            all: 29,
+    fn the_time_left_is_as_long_as_the_others_are() {
+        let lengths_s = [vec![2.0; 4], vec![20.0; 4]].concat();
+        let told = |done, counted_s, now_s| {
+            let whole = Whole {
+                begun_ns: 0,
+                counted_ns: counted_s * SECOND_NS,
+                done,
+                lengths_s: lengths_s.clone(),
+            };
+            whole.told(now_s * SECOND_NS)
         };
-        assert_eq!(whole(0).told(90 * SECOND_NS), "1 of 29");
-        assert_eq!(whole(6).told(60 * SECOND_NS), "7 of 29, about 4 min left");
-        assert_eq!(whole(28).told(280 * SECOND_NS), "29 of 29, about 10 s left");
+        assert_eq!(told(0, 0, 0), "1 of 8, about 88 s left");
+        // The first ones are short, and say little of the others.
+        assert_eq!(told(4, 8, 8), "5 of 8, about 80 s left");
+        assert_eq!(told(4, 8, 18), "5 of 8, about 70 s left");
+        assert_eq!(told(4, 8, 58), "5 of 8, about 60 s left", "it takes longer");
+        // On a machine that is half as quick.
+        assert_eq!(told(7, 136, 136), "8 of 8, about 35 s left");
+        assert_eq!(told(7, 136, 900), "8 of 8, about 0 s left");
     }
 }

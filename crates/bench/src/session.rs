@@ -1,5 +1,7 @@
 //! One command that measures: explained, or run, shown and written.
 
+use serde_json::Value;
+
 use crate::affinity::Placement;
 use crate::args::Common;
 use crate::error::BenchError;
@@ -89,13 +91,48 @@ pub(crate) fn run(
     Ok(worst)
 }
 
-/// How many workloads a command is; `None` if its options make no sense.
-pub(crate) fn count(scenario: &dyn Scenario) -> Option<usize> {
+/// About how many seconds each workload of a command takes; `None` if its options make no sense.
+pub(crate) fn lengths_s(scenario: &dyn Scenario) -> Option<Vec<f64>> {
     let common = scenario.common();
     let placements = common.placements(scenario.placements());
-    let workloads = scenario.workloads().ok()?.len();
-    Some(workloads * places(common, &placements).len())
+    let places = places(common, &placements).len();
+    let servers = common.subjects(None).len();
+    let workloads = scenario.workloads().ok()?;
+    let each = workloads.iter().flat_map(|workload| {
+        let sheet = workload.sheet();
+        let floors = if common.no_floor {
+            0
+        } else {
+            sheet.floors.len()
+        };
+        let legs = (servers + floors) * common.pairs(sheet.pairs) as usize;
+        std::iter::repeat_n(legs as f64 * leg_s(&sheet), places)
+    });
+    Some(each.collect())
 }
+
+/// About how many seconds it takes to measure one server once.
+fn leg_s(sheet: &Sheet) -> f64 {
+    let number = |key: &str| sheet.parameters.get(key).and_then(Value::as_f64);
+    let sum = |keys: &[&str]| keys.iter().filter_map(|key| number(key)).sum::<f64>();
+    let measured_s = sum(&["warmup_seconds", "seconds", "settle_seconds"]);
+    let connections = sheet.needs.connections as f64;
+    let step_s = measured_s + connections / CONNECTIONS_PER_SECOND;
+    let steps = number("ramp_step").map_or(1.0, |step| (connections / step.max(1.0)).max(1.0));
+    let restart_s = if sheet.parameters.contains_key("restart") {
+        RESTART_S
+    } else {
+        0.0
+    };
+    START_S + steps * step_s + restart_s
+}
+
+/// Seconds in which a server starts and ends.
+const START_S: f64 = 0.7;
+/// Seconds in which topics are filled, and a server comes back after a kill.
+const RESTART_S: f64 = 4.0;
+/// Connections that are made in a second.
+const CONNECTIONS_PER_SECOND: f64 = 3_000.0;
 
 /// The verdict of the measured server; of the floor, if nothing else was measured.
 fn judged(results: &Results) -> Verdict {

@@ -5,7 +5,7 @@ mod summary;
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser};
 use serde_json::{Map, Value};
 
-use crate::args::{Args, Common};
+use crate::args::{Args, Command, Common};
 use crate::error::BenchError;
 use crate::measure;
 use crate::measure::Verdict;
@@ -154,16 +154,20 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
         files.and_then(|files| files.html.as_deref()),
         &common.inputs(),
     )?;
-    let mut progress = Progress::of(lines.iter().map(|words| workloads(words)).sum());
+    if args.quick {
+        output.mark_quick();
+    }
+    let mut progress = Progress::of(lines.iter().flat_map(|words| lengths_s(words)).collect());
     let mut worst = Verdict::Sound;
     for words in &lines {
         let again = command::line(words);
         let measured = parse(words).and_then(|line| {
-            let command = &line.args.command;
-            if command.scenario().is_none() && !explain {
-                output.show(&progress.step())?;
-            }
-            measure(command, again.clone(), &mut output, &mut progress)
+            measure(
+                &line.args.command,
+                again.clone(),
+                &mut output,
+                &mut progress,
+            )
         });
         let verdict = match measured {
             Ok(verdict) => verdict,
@@ -172,7 +176,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
                 let why = error.to_string();
                 output.show(&report::table::not_run(&again, &why))?;
                 if !explain {
-                    progress.count(workloads(words));
+                    progress.count(lengths_s(words).len());
                     output.take(not_run(words, again, &why))?;
                 }
                 Verdict::NotRun(why)
@@ -193,10 +197,14 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
     })
 }
 
-/// How many workloads a line is; one if it makes no sense, which shows when it is run.
-fn workloads(words: &[String]) -> usize {
-    let count = |line: Line| session::count(line.args.command.scenario()?);
-    parse(words).ok().and_then(count).unwrap_or(1)
+/// About how many seconds each workload of a line takes; one if the line makes no sense, which
+/// shows when it is run.
+fn lengths_s(words: &[String]) -> Vec<f64> {
+    let lengths_s = |line: Line| match &line.args.command {
+        Command::Call(args) => Some(args.lengths_s()),
+        command => session::lengths_s(command.scenario()?),
+    };
+    parse(words).ok().and_then(lengths_s).unwrap_or(vec![1.0])
 }
 
 /// How many workloads could not be run, and which.
@@ -329,6 +337,20 @@ mod tests {
                 assert_eq!(command.scenario().is_some(), !is_call, "{line}");
             }
         }
+    }
+
+    /// What is said of the time left knows each workload: one number, from the beginning to the
+    /// summary.
+    #[test]
+    fn a_short_suite_takes_about_five_minutes() {
+        let suite = Suite::try_parse_from(["suite", "--quick"]).unwrap();
+        let lines = suite.args.lines().unwrap();
+        let all: Vec<f64> = lines.iter().flat_map(|words| lengths_s(words)).collect();
+        let calls = lines.iter().find(|words| words[1] == "call").unwrap();
+        assert_eq!(lengths_s(calls).len(), 2, "100 and 1,000 calls");
+        assert_eq!(all.len(), 29);
+        let seconds: f64 = all.iter().sum();
+        assert!((200.0..420.0).contains(&seconds), "{seconds}: {all:?}");
     }
 
     /// What the list says of the suite is so.

@@ -19,14 +19,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stentor_client::{Client, Options, Url};
+use stentor_client::{Client, ClientError, Options, ReasonCode, Url};
 
 use crate::accounts::Accounts;
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
 use crate::link::Endpoint;
 use crate::process::{self, Usage};
-use crate::wire::{Login, Version};
+use crate::wire::{LOGIN_REMEDY, Login, Version};
 
 use launch::Child;
 pub(crate) use launch::{Restarted, without_settings};
@@ -405,8 +405,21 @@ fn probe(url: &Url, trusted: Option<&Path>, version: Version) -> Result<Endpoint
     };
     Client::connect(&options)
         .and_then(Client::disconnect)
-        .map_err(|e| BenchError::server(e.to_string()))?;
+        .map_err(|error| BenchError::server(refused(&error)))?;
     Ok(endpoint)
+}
+
+/// Why a server cannot be measured, and what helps if it is about who logs in.
+fn refused(error: &ClientError) -> String {
+    let is_about_user = matches!(
+        error,
+        ClientError::Refused {
+            reason: ReasonCode::NotAuthorized | ReasonCode::BadUserNameOrPassword,
+            ..
+        }
+    );
+    let remedy = if is_about_user { LOGIN_REMEDY } else { "" };
+    format!("{error}{remedy}")
 }
 
 /// A loopback port that nobody uses right now, for servers that cannot pick one themselves.
@@ -423,6 +436,16 @@ mod tests {
     fn an_address_keeps_its_password() {
         let url: Url = "mqtt://me:p%40ss@h:9".parse().unwrap();
         assert_eq!(address(&url).parse(), Ok(url));
+    }
+
+    #[test]
+    fn a_refused_login_says_how_to_give_a_user() {
+        let told = |reason| refused(&ClientError::Refused { reason, text: None });
+        for reason in [ReasonCode::NotAuthorized, ReasonCode::BadUserNameOrPassword] {
+            let text = told(reason);
+            assert!(text.contains("--target mqtt://USER:PW@HOST:PORT"), "{text}");
+        }
+        assert!(!told(ReasonCode::ServerBusy).contains("--target"));
     }
 
     #[test]

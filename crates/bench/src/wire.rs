@@ -423,9 +423,7 @@ pub(crate) fn connack(body: &[u8], version: Version) -> Result<Accepted, String>
     match body.get(1) {
         Some(0) => {}
         Some(code) => {
-            return Err(format!(
-                "the server refused the login with code 0x{code:02x}"
-            ));
+            return Err(refused(*code));
         }
         None => return Err("the server sent a malformed CONNACK".into()),
     }
@@ -441,6 +439,20 @@ pub(crate) fn connack(body: &[u8], version: Version) -> Result<Accepted, String>
         accepted.keep_alive_secs = number;
     }
     Ok(accepted)
+}
+
+/// What helps where a login is refused for who logs in.
+pub(crate) const LOGIN_REMEDY: &str = "; the benchmark logs in without a user, or with a wrong \
+                                       one: give one by --target mqtt://USER:PW@HOST:PORT";
+
+/// What is said of a refused login.
+fn refused(code: u8) -> String {
+    let remedy = match code {
+        // Of MQTT 3.1.1 and 5.0: bad user name or password, not authorized.
+        0x04 | 0x05 | 0x86 | 0x87 => LOGIN_REMEDY,
+        _ => "",
+    };
+    format!("the server refused the login with code 0x{code:02x}{remedy}")
 }
 
 /// A property that is a two-byte number.

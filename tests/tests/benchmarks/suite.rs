@@ -65,12 +65,12 @@ fn a_suite_measures_and_reports() {
         shown.contains("again: stentor bench pingpong --pairs 1"),
         "{shown}"
     );
-    for place in ["\n1 of 2\n", "\n2 of 2, about "] {
+    for place in ["\n1 of 2, about ", "\n2 of 2, about "] {
         assert!(shown.contains(place), "{place:?}: {shown}");
     }
     let found = shown.trim_end().lines().last().unwrap_or_default();
     assert!(
-        found.contains("2 workloads are") && found.contains("noisy"),
+        found.contains("2 workloads are") && found.contains("measured with --quick"),
         "{found}"
     );
     let text = fs::read_to_string(&json).unwrap();

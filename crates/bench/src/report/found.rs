@@ -15,8 +15,11 @@ pub(crate) fn sentence(objects: &[Value]) -> String {
     parts.extend(Some(&*counted).filter(|text| !text.is_empty()));
     let mut text = parts.join(" ");
     if !text.is_empty() && is_noisy(objects) {
-        text += " Each was measured once, as with --quick: the figures are noisy, and small differences mean \
-                 nothing.";
+        text += match objects.iter().any(is_quick) {
+            true => " This was measured with --quick",
+            false => " Each was measured once, as with --quick",
+        };
+        text += ": the figures are noisy, and small differences mean nothing.";
     }
     text
 }
@@ -76,10 +79,16 @@ fn counted(objects: &[&Value]) -> String {
 /// Workloads that are named for each verdict.
 const NAMED: usize = 4;
 
-/// Whether everything was measured once only, as by `--quick`.
+/// Whether it was measured with `--quick`.
+fn is_quick(object: &Value) -> bool {
+    object["quick"] == true
+}
+
+/// Whether anything was measured with `--quick`, or everything once only.
 pub(crate) fn is_noisy(objects: &[Value]) -> bool {
     let pairs = || objects.iter().filter_map(|object| object["pairs"].as_u64());
-    pairs().count() > 1 && pairs().all(|pairs| pairs <= 1)
+    let is_once = pairs().count() > 1 && pairs().all(|pairs| pairs <= 1);
+    is_once || objects.iter().any(is_quick)
 }
 
 /// Why a workload is not sound; of one that only the generator held up, that says enough.
@@ -151,5 +160,21 @@ mod tests {
             one("b", 5, "sound", None)
         ]));
         assert!(!is_noisy(&[one("a", 1, "sound", None)]));
+    }
+
+    /// Some workloads of a short suite take many turns all the same.
+    #[test]
+    fn figures_of_a_short_suite_are_called_noisy() {
+        let mut objects = [one("a", 1, "sound", None), one("call", 10, "sound", None)];
+        assert!(!is_noisy(&objects));
+        for object in &mut objects {
+            object["quick"] = true.into();
+        }
+        let text = sentence(&objects);
+        assert!(
+            text.contains("measured with --quick: the figures are noisy"),
+            "{text}"
+        );
+        assert!(is_noisy(&objects[..1]));
     }
 }

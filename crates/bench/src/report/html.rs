@@ -73,7 +73,8 @@ const FOOTER: &str = "Medians of interleaved pairs, with the lowest and the high
 const LEGEND: &str = "“Published” is what somebody reported of the same load, mostly long ago and on other \
     machines. “× floor” compares with a bare program that makes the same system calls and nothing \
     else. 1.00 is as good as that; 2.00 of a time is twice as long, and 0.50 of a rate is half as \
-    many.";
+    many. Server and floor take turns. “× floor” is the median of the factors of all turns, so \
+    it may differ from the quotient of the two figures beside it.";
 
 /// What was found, before everything else.
 fn found(objects: &[Value]) -> String {

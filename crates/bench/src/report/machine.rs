@@ -54,7 +54,7 @@ pub(crate) fn line() -> String {
         .unwrap_or_default();
     let count = std::thread::available_parallelism().map_or(0, usize::from);
     let processor = processor().unwrap_or_else(|| "unknown processor".into());
-    format!("{processor}, {count} processors shared by server and generator, kernel {kernel}")
+    format!("{processor}, {count} processors, kernel {kernel}")
 }
 
 fn limits() -> Value {

@@ -6,6 +6,10 @@ use crate::measure::Unit;
 use crate::report::number::{figure, lost, titled};
 use crate::report::table::align;
 
+/// What the column with factors means.
+const FACTOR: &str = "  × floor: the median of the factors, turn by turn. It may differ from the \
+                      quotient of the two figures.";
+
 /// One row per workload and figure that has a floor or was published, else the first figure.
 pub(super) fn table(objects: &[Value]) -> String {
     let header = ["", "measured", "floor", "× floor", "published", "lost", ""];
@@ -40,7 +44,7 @@ pub(super) fn table(objects: &[Value]) -> String {
                 .to_owned();
         }
     }
-    format!("\nall workloads\n\n{}", align(&rows))
+    format!("\nall workloads\n\n{}\n{FACTOR}\n", align(&rows))
 }
 
 fn published(object: &Value, key: &str) -> Option<f64> {

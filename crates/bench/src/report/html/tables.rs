@@ -85,7 +85,7 @@ fn ratio(object: &Value, metrics: &[Value], of: &Value) -> String {
         _ if has(of) => (of, String::new()),
         Some(other) => {
             let label = escaped(other["label"].as_str().unwrap_or_default());
-            (other, format!("<small>{label}</small>"))
+            (other, format!("<small>of {label}</small>"))
         }
         None => return "–".into(),
     };
@@ -157,10 +157,17 @@ impl Columns<'_> {
 
     /// The cells of a row; without `loss` where nothing can be lost.
     fn cells(&self, cell: impl Fn(&Value) -> String, loss: Option<&Value>) -> String {
-        let lost = self
-            .has_loss
-            .then(|| format!("<td>{}</td>", loss.map(lost).unwrap_or_default()));
-        self.metrics.iter().map(cell).chain(lost).collect()
+        let lost = self.has_loss.then(|| {
+            format!(
+                "<td data-label=\"lost\">{}</td>",
+                loss.map(lost).unwrap_or_default()
+            )
+        });
+        let labelled = |metric: &Value| {
+            let label = escaped(metric["label"].as_str().unwrap_or_default());
+            format!("<td data-label=\"{label}\">{}</td>", cell(metric))
+        };
+        self.metrics.iter().map(labelled).chain(lost).collect()
     }
 }
 
@@ -170,8 +177,7 @@ fn table(object: &Value, columns: &Columns<'_>) -> String {
         let cell = |metric: &Value| {
             let key = metric["key"].as_str().unwrap_or_default();
             let value = object["published"]["figures"][key].as_f64();
-            let shown = value.map_or_else(|| "–".into(), |value| figure(value, unit(metric)));
-            format!("<td>{shown}</td>")
+            value.map_or_else(|| "–".into(), |value| figure(value, unit(metric)))
         };
         rows.push_str(&format!(
             "<tr class=\"published\"><td>{}</td>{}</tr>\n",
@@ -209,7 +215,7 @@ fn table(object: &Value, columns: &Columns<'_>) -> String {
         ));
     }
     format!(
-        "<div class=\"scroll\"><table>\n<thead><tr><th></th>{}</tr></thead>\n\
+        "<div class=\"scroll\"><table class=\"figures\">\n<thead><tr><th></th>{}</tr></thead>\n\
          <tbody>\n{rows}</tbody></table></div>\n",
         columns.heads()
     )
@@ -228,14 +234,14 @@ fn row(
         let key = metric["key"].as_str().unwrap_or_default();
         let spread = &measured[key];
         let Some(median) = spread["median"].as_f64() else {
-            return "<td>–</td>".to_owned();
+            return "–".to_owned();
         };
         let unit = unit(metric);
         let shown = |value: &Value| value.as_f64().map_or_else(String::new, |v| figure(v, unit));
         let range = range(&shown(&spread["low"]), &shown(&spread["high"]));
         let ratio = ratio.and_then(|ratio| ratio[key]["median"].as_f64());
         let ratio = ratio.map_or_else(String::new, |r| format!("<small>{r:.2} × floor</small>"));
-        format!("<td>{}{range}{ratio}</td>", figure(median, unit))
+        format!("<span>{}{range}{ratio}</span>", figure(median, unit))
     };
     format!(
         "<tr class=\"{class}\"><td><i class=\"dot {colour}\"></i>{}</td>{}</tr>\n",
@@ -379,7 +385,7 @@ mod tests {
             },
             "published": { "figures": { "in_per_s": 10_000.0 } },
         });
-        let cpu = ">1.23<small>1.19–1.31</small><small>CPU/message in</small></td>";
+        let cpu = ">1.23<small>1.19–1.31</small><small>of CPU/message in</small></td>";
         let page = overview(&[object.clone()]);
         assert!(
             page.contains(">in/s</td><td data-label=\"measured\"><b>10,000</b></td>"),
@@ -401,7 +407,7 @@ mod tests {
         object["published"] = json!({ "figures": { "in_per_s": 10_000.0 } });
         let page = overview(&[object]);
         assert!(
-            page.contains("0.84<small>0.20–1.66</small><small>p99</small>"),
+            page.contains("0.84<small>0.20–1.66</small><small>of p99</small>"),
             "{page}"
         );
     }

@@ -195,6 +195,31 @@ fn processors(percent: f64) -> String {
     }
 }
 
+/// Of a server's processors, the share in percent below which it is not they that were too few.
+const IDLE_PERCENT: f64 = 60.0;
+
+/// Whether a server was only too slow, and used far less than the processors that it had. What is
+/// unknown does not count.
+fn is_idle(sheet: &Sheet, outcome: &Outcome) -> bool {
+    let is_slow = outcome
+        .loss()
+        .is_none_or(|(faults, _)| faults.total() == faults.lost);
+    let cpu_percent = outcome.spread(SERVER_CPU.key).filter(|_| is_slow);
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    let placement = sheet.parameters.get("placement").and_then(Value::as_str);
+    cpu_percent
+        .is_some_and(|percent| percent.median < IDLE_PERCENT * own_processors(placement, all))
+}
+
+/// How many of all processors a server has.
+fn own_processors(placement: Option<&str>, all: usize) -> f64 {
+    match placement {
+        Some("apart") => (all / 2).max(1) as f64,
+        Some("together") => 1.0,
+        _ => all as f64,
+    }
+}
+
 /// What came of it, for whoever asked: a sentence or two about each server.
 pub(crate) fn sentences(sheet: &Sheet, results: &Results) -> Vec<String> {
     if sheet.name != NAME {
@@ -240,6 +265,13 @@ fn verdict(sheet: &Sheet, outcome: &Outcome) -> String {
              delivered {deliveries} messages a second. Ask with a smaller --rate, or measure a \
              server on another machine (--target)."
         ),
+        Verdict::Failed(why) if is_idle(sheet, outcome) => format!(
+            "No: {name} did not carry your load this time ({why}). But it used only {}: the machine \
+             was busy with other things, or a limit of the server was met, which its log names. \
+             Ask again while nothing else runs here, or measure a server on another machine \
+             (--target).",
+            processors(median(SERVER_CPU.key).unwrap_or(0.0)),
+        ),
         Verdict::Failed(why) => format!(
             "No: {name} does not carry your load on this machine ({why}). {rate} messages a second \
              to {} subscribers are too many; ask with a smaller --rate or fewer --subscribers.",
@@ -251,7 +283,51 @@ fn verdict(sheet: &Sheet, outcome: &Outcome) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: MineArgs,
+    }
+
+    #[test]
+    fn a_server_has_the_processors_that_its_placement_says() {
+        assert_eq!(own_processors(Some("apart"), 8), 4.0);
+        assert_eq!(own_processors(Some("apart"), 1), 1.0);
+        assert_eq!(own_processors(Some("together"), 8), 1.0);
+        assert_eq!(own_processors(Some("free"), 8), 8.0);
+    }
+
+    /// The rate is not to blame where the server had little to do.
+    #[test]
+    fn a_machine_that_was_busy_with_other_things_is_said_to_be() {
+        let args = Alone::try_parse_from(["mine"]).unwrap().args;
+        let mut sheet = args.workloads().unwrap()[0].sheet();
+        sheet
+            .parameters
+            .insert("placement".into(), "together".into());
+        for (cpu, begins) in [
+            (36.0, "No: stentor did not"),
+            (98.0, "No: stentor does not"),
+        ] {
+            let mut leg = Leg::default();
+            leg.push(SERVER_CPU, Some(cpu));
+            leg.behind = Some("late".into());
+            let outcome = Outcome {
+                name: "stentor".into(),
+                identity: Value::Null,
+                floor: None,
+                legs: vec![Ok(leg)],
+            };
+            let text = verdict(&sheet, &outcome);
+            assert!(text.starts_with(begins), "{text}");
+            let is_said = text.contains("busy with other things");
+            assert_eq!(is_said, cpu < 50.0, "{text}");
+        }
+    }
 
     #[test]
     fn a_share_of_a_processor_is_told_as_one() {
