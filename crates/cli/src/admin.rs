@@ -234,10 +234,18 @@ fn client_text(client: &Value) -> String {
         row(name, told);
     }
     let mut text = table.render();
-    let mut filters = Table::new(&["SUBSCRIBED TO", "QOS"]);
+    let mut filters = Table::new(&["SUBSCRIBED TO", "QOS", ""]);
     let granted = client["granted"].as_array();
     for one in granted.into_iter().flatten() {
-        filters.row(["filter", "qos"].map(|key| plain(&one[key])));
+        let no_local = (one["no_local"] == true).then(|| "no-local".to_owned());
+        let max_rate = one["max_rate"].as_f64();
+        let max_rate = max_rate.map(|rate| format!("max-rate {rate}"));
+        let options: Vec<String> = no_local.into_iter().chain(max_rate).collect();
+        filters.row([
+            plain(&one["filter"]),
+            plain(&one["qos"]),
+            options.join(", "),
+        ]);
     }
     if granted.is_some_and(|granted| !granted.is_empty()) {
         text += &format!("\n{}", filters.render());

@@ -48,12 +48,35 @@ impl Why {
         let answer = answer.map_err(|failure| failure.not_an_answer(EXIT_NO_ANSWER))?;
         print(match self.which.json {
             true => format!("{answer}\n"),
-            false => text(&answer),
+            false => text(&answer) + &self.hint(),
         })?;
         match answer["gets"] == "no" {
             true => Err(Failure::answered_no()),
             false => Ok(()),
         }
+    }
+}
+
+impl Why {
+    /// That one publisher can be asked about too, where that was not done.
+    fn hint(&self) -> String {
+        const LONG: usize = 200;
+        if self.to.is_some() || self.topic.len() > LONG {
+            return String::new();
+        }
+        let (topic, to) = (word(&self.topic), word(&self.client_id));
+        let zone = self.zone.as_deref();
+        let zone = zone.map_or_else(String::new, |zone| format!(" --zone {}", word(zone)));
+        format!("\nFor one publisher: `stentor why PUBLISHER {topic} --to {to}{zone}`\n")
+    }
+}
+
+/// A word of a command as a shell takes it.
+fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/_.-:@%+,".contains(c);
+    match !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", plain(&json!(text)).replace('\'', r"'\''")),
     }
 }
 
@@ -92,6 +115,18 @@ fn text(answer: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        for (text, quoted) in [
+            ("sensors/dev1/t", "sensors/dev1/t"),
+            ("$room/tea/say", "'$room/tea/say'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(word(text), quoted);
+        }
+    }
 
     #[test]
     fn what_is_in_the_way_comes_with_what_to_do() {

@@ -14,6 +14,7 @@ use crate::adaptor::{Adaptors, Questions};
 use crate::burst::{Burst, Source};
 use crate::call::Callees;
 use crate::debts::Debts;
+use crate::departures::Departures;
 use crate::effects::{ControlItem, Effects, MeshItem};
 use crate::ending::Endings;
 use crate::fence::Fences;
@@ -85,6 +86,7 @@ pub struct Hub {
     pub(crate) due: VecDeque<Timer>,
     pub(crate) routes: Routes,
     pub(crate) debts: Debts,
+    pub(crate) departures: Departures,
     pub(crate) burst: Burst,
     pub(crate) deferred: Deferred,
     pub(crate) privates: Privates,
@@ -158,6 +160,7 @@ impl Hub {
             due: VecDeque::new(),
             routes: Routes::default(),
             debts: Debts::default(),
+            departures: Departures::default(),
             burst: Burst::default(),
             deferred: Deferred::default(),
             privates: Privates::default(),

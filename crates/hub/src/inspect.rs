@@ -4,15 +4,17 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
-use stentor_mqtt::Version;
-use stentor_session::Tick;
+use stentor_mqtt::{QoS, Version};
+use stentor_session::{CloseReason, Tick};
 use stentor_topic::Zone;
 
 use crate::hub::Hub;
 use crate::key::{LinkId, SessionKey};
 use crate::memory::Account;
 use crate::rights::Rights;
+use crate::room::room_of;
 use crate::sessions::{Flushing, Link, Session};
 use crate::settings::TopicPolicy;
 use crate::snapshot::Snapshots;
@@ -38,7 +40,7 @@ pub struct ClientInfo {
     pub subscriptions: usize,
     /// Messages in flight to it.
     pub in_flight: usize,
-    /// Messages that wait for it and have not got a packet id.
+    /// Messages that wait for it: those in flight do not.
     pub waiting: usize,
     /// Bytes of memory that it makes the server hold, as it is charged with them.
     pub held_bytes: u64,
@@ -47,6 +49,19 @@ pub struct ClientInfo {
     pub snapshot_bytes: usize,
     /// What has happened to it that happens to few.
     pub tally: Tally,
+}
+
+/// A subscription of a session, as it was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Its filter, as the client wrote it.
+    pub filter: Arc<str>,
+    /// The most that its messages come with.
+    pub qos: QoS,
+    /// Whether the client does not get by it what it has published itself.
+    pub no_local: bool,
+    /// The least time between two messages of a topic that it asks for.
+    pub interval: Option<Duration>,
 }
 
 /// What decides whether a session gets a message of a topic, besides its subscriptions.
@@ -64,6 +79,16 @@ pub struct Delivering {
     pub queued_bytes: (usize, usize),
     /// Messages that wait for it, and how many may.
     pub queued_messages: (usize, usize),
+    /// How many messages may be in flight to its client, and how many the settings allow; `None`
+    /// without a connection.
+    pub window: Option<(u16, u16)>,
+    /// The largest packet that its client takes, in bytes, if it has said one.
+    pub packet_bytes_max: Option<u32>,
+    /// Whether a message of this topic waits that a newer one would replace.
+    pub holds_topic: bool,
+    /// Whether its connection has a subscription below the room of this topic; `None` if the topic
+    /// is of no room.
+    pub is_in_room: Option<bool>,
 }
 
 impl core::fmt::Debug for Delivering {
@@ -170,11 +195,19 @@ impl Hub {
         self.sessions.get(key).map(|session| info(key, session))
     }
 
+    /// When and why the server has ended the last connection of a client, while it remembers that.
+    #[must_use]
+    pub fn departure(&self, zone: Zone, client_id: &str) -> Option<(Tick, CloseReason)> {
+        self.departures.of(zone, client_id)
+    }
+
     /// What decides whether a session gets a message of a topic. As quick as finding its policy.
     #[must_use]
     pub fn delivering(&self, key: SessionKey, topic: &str) -> Option<Delivering> {
         let session = self.sessions.get(key)?;
         let charge = session.charge();
+        let live = session.live();
+        let packet_bytes_max = live.map(|live| live.packet_bytes_max);
         Some(Delivering {
             rights: Arc::clone(&session.identity.rights),
             is_filtered: session.filtered > 0,
@@ -182,6 +215,10 @@ impl Hub {
             lost: self.losses.of(&session.client_id, topic),
             queued_bytes: (charge.bytes, session.queue_bytes_max(&self.settings)),
             queued_messages: (charge.messages, self.settings.queue_messages_max),
+            window: live.map(|live| (live.window, self.settings.in_flight_max)),
+            packet_bytes_max: packet_bytes_max.filter(|max| *max < u32::MAX),
+            holds_topic: session.holds_back(topic),
+            is_in_room: room_of(topic).map(|room| session.is_in_room(room)),
         })
     }
 }
@@ -212,11 +249,7 @@ fn info(key: SessionKey, session: &Session) -> ClientInfo {
             .outbound
             .as_ref()
             .map_or(0, |outbound| outbound.in_flight_len()),
-        waiting: session
-            .outbound
-            .as_ref()
-            .map_or(0, |outbound| outbound.waiting_len())
-            + session.held_back(),
+        waiting: session.charge().messages,
         held_bytes: Account::of(session).bytes(),
         snapshot_bytes: session.snapshots().map_or(0, Snapshots::bytes),
         tally: session.tallied().copied().unwrap_or_default(),

@@ -258,6 +258,7 @@ impl Hub {
         self.turn.spend(CLOSE_VISITS);
         self.detaching = true;
         self.tell_of_end(key, reason);
+        self.remember_end(now, key, reason);
         self.lose_server(key);
         let rooms = self.disconnect_rooms(now, key, reason);
         self.disconnect_presence(now, key, reason);

@@ -11,3 +11,4 @@ mod place;
 mod quotas;
 mod rights;
 mod why;
+mod why_not;

@@ -8,7 +8,7 @@ use crate::place::Place;
 
 /// The check of this name of one side of an answer.
 #[track_caller]
-fn check<'a>(answer: &'a Value, side: &str, what: &str) -> &'a Value {
+pub(crate) fn check<'a>(answer: &'a Value, side: &str, what: &str) -> &'a Value {
     let checks = answer[side]["checks"].as_array().into_iter().flatten();
     let mut found = checks.filter(|check| check["what"] == what);
     found
@@ -17,7 +17,7 @@ fn check<'a>(answer: &'a Value, side: &str, what: &str) -> &'a Value {
 }
 
 #[track_caller]
-fn says(answer: &Value, side: &str, what: &str, (state, part): (&str, &str)) {
+pub(crate) fn says(answer: &Value, side: &str, what: &str, (state, part): (&str, &str)) {
     let check = check(answer, side, what);
     assert_eq!(check["state"], state, "{what}: {answer}");
     let text = check["text"].as_str().unwrap_or_default();
@@ -27,7 +27,7 @@ fn says(answer: &Value, side: &str, what: &str, (state, part): (&str, &str)) {
 impl Place {
     /// The answer of `stentor why`, whatever its exit code says.
     #[track_caller]
-    fn why(&self, words: &[&str]) -> Value {
+    pub(crate) fn why(&self, words: &[&str]) -> Value {
         let words: Vec<&str> = [&["why"], words, &["--json"]].concat();
         let finished = self.run(&words);
         let text = &finished.stdout;

@@ -76,9 +76,17 @@ impl Grant {
     /// The role that bounds the connections of a user: of several the most generous one.
     #[must_use]
     pub fn bounds_connections(&self) -> Option<&Arc<Role>> {
-        let max = self.quotas.connections?;
+        self.sets(|quotas| quotas.connections.map(u64::from))
+            .map(|(role, _)| role)
+    }
+
+    /// The role that sets a quota, and how high: of several the most generous one.
+    #[must_use]
+    pub fn sets(&self, quota: impl Fn(&Quotas) -> Option<u64>) -> Option<(&Arc<Role>, u64)> {
+        let most = quota(&self.quotas)?;
         let mut roles = self.roles.iter().map(|compiled| &compiled.role);
-        roles.find(|role| role.quotas.connections == Some(max))
+        let role = roles.find(|role| quota(&role.quotas) == Some(most))?;
+        Some((role, most))
     }
 
     /// How many rules its roles have.

@@ -336,6 +336,20 @@ impl Session {
         self.conflating().is_some_and(|known| known.rates.has(id))
     }
 
+    /// The least time between two messages of a topic that a subscription asks for.
+    pub(crate) fn rate_of(&self, subscription: SubscriptionRef) -> Option<Duration> {
+        let SubscriptionRef::Filter(id) = subscription else {
+            return None;
+        };
+        self.conflating()?.rates.of(id)
+    }
+
+    /// Whether a message of this topic is held back, which a newer one would replace.
+    pub(crate) fn holds_back(&self, topic: &str) -> bool {
+        self.conflating()
+            .is_some_and(|known| known.queue.holds(topic))
+    }
+
     /// Sets the rate of a subscription, or takes it back.
     pub(crate) fn set_rate(
         &mut self,
@@ -357,11 +371,6 @@ impl Session {
         {
             known.rates.set(id, "", None);
         }
-    }
-
-    /// Messages that are held back for it.
-    pub(crate) fn held_back(&self) -> usize {
-        self.held_charge().messages
     }
 
     /// What is held back for it.

@@ -43,6 +43,12 @@ impl Rates {
         self.0.iter().any(|rate| rate.id == id)
     }
 
+    /// The least time between two messages of a topic that a subscription asks for.
+    pub(super) fn of(&self, id: FilterId) -> Option<Duration> {
+        let rate = self.0.iter().find(|rate| rate.id == id)?;
+        Some(rate.interval)
+    }
+
     /// Whether there is room for the rate of another subscription, to this filter.
     pub(super) fn has_room(&self, filter: &str) -> bool {
         let bytes: usize = self.0.iter().map(|rate| rate.filter.len()).sum();

@@ -10,6 +10,7 @@ use stentor_zone::inbox;
 
 use super::{INBOXES, SubscriptionRef};
 use crate::hub::Hub;
+use crate::inspect::Granted;
 use crate::key::SessionKey;
 use crate::options::Options;
 use crate::room::room_of;
@@ -122,16 +123,16 @@ impl Hub {
         }
     }
 
-    /// The filters of a session, as it wrote them, with the QoS granted; for inspection.
+    /// The subscriptions of a session, for inspection.
     #[must_use]
-    pub fn granted(&self, key: SessionKey) -> Vec<(Arc<str>, QoS)> {
+    pub fn granted(&self, key: SessionKey) -> Vec<Granted> {
         let session = self.sessions.get(key);
         let all = session.into_iter().flat_map(|one| &one.subscriptions);
         all.map(|subscription| self.grant_of(key, *subscription))
             .collect()
     }
 
-    fn grant_of(&self, key: SessionKey, subscription: SubscriptionRef) -> (Arc<str>, QoS) {
+    fn grant_of(&self, key: SessionKey, subscription: SubscriptionRef) -> Granted {
         let (filter, options) = match subscription {
             SubscriptionRef::Filter(id) => {
                 let options = self.index.options(id, key.slot).map(Options::from_bits);
@@ -142,12 +143,17 @@ impl Hub {
                 (Arc::from(self.shares.text(slot).as_str()), options)
             }
         };
-        (filter, options.map_or(QoS::AtMostOnce, Options::qos))
+        let session = self.sessions.get(key);
+        Granted {
+            filter,
+            qos: options.map_or(QoS::AtMostOnce, Options::qos),
+            no_local: options.is_some_and(Options::no_local),
+            interval: session.and_then(|session| session.rate_of(subscription)),
+        }
     }
 
-    /// The filters of a session that match a topic, as it wrote them, with the QoS granted: of its
-    /// subscriptions from a number on, this many; and with which to go on, if there are more.
-    /// O(`at_most`).
+    /// The subscriptions of a session that match a topic: of all its subscriptions from a number
+    /// on, this many are looked at; and with which to go on, if there are more. O(`at_most`).
     #[must_use]
     pub fn matching(
         &self,
@@ -155,7 +161,7 @@ impl Hub {
         topic: &str,
         from: usize,
         at_most: usize,
-    ) -> (Vec<(Arc<str>, QoS)>, Option<usize>) {
+    ) -> (Vec<Granted>, Option<usize>) {
         let session = self.sessions.get(key);
         let all = session.map_or(&[][..], |session| &session.subscriptions);
         let until = from.saturating_add(at_most).min(all.len());
@@ -172,6 +178,6 @@ impl Hub {
     #[must_use]
     pub fn subscriptions(&self, key: SessionKey) -> Vec<Arc<str>> {
         let granted = self.granted(key).into_iter();
-        granted.map(|(filter, _)| filter).collect()
+        granted.map(|granted| granted.filter).collect()
     }
 }

@@ -143,6 +143,19 @@ impl Plane {
         all.map(|one| one.describe()).collect()
     }
 
+    /// The adaptors of a zone that are asked by a hook, about a room or what is in none.
+    pub(crate) fn asked(
+        &self,
+        zone: &str,
+        hook: &str,
+        room: Option<&str>,
+    ) -> Vec<serde_json::Value> {
+        let roster = self.0.roster.load();
+        let all = roster.all.iter();
+        let asked = all.filter(|one| one.runs_in(zone) && one.hears(hook, room));
+        asked.map(|one| one.describe()).collect()
+    }
+
     /// Whether somebody is asked about logins, to whatever zone.
     fn judges_logins(&self) -> bool {
         let roster = self.0.roster.load();

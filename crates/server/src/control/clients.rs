@@ -1,7 +1,7 @@
 //! The verbs `clients.ls`, `clients.show` and `clients.kick`.
 
 use serde_json::{Value, json};
-use stentor_hub::{Count, LossCause, PauseCause, home_shard};
+use stentor_hub::{Count, Granted, LossCause, PauseCause, home_shard};
 use stentor_mqtt::Version;
 use stentor_session::Tick;
 use stentor_topic::Zone;
@@ -46,9 +46,8 @@ pub(super) fn list(backplane: &Backplane, request: &Request) -> Answer {
 pub(super) fn show(backplane: &Backplane, request: &Request) -> Answer {
     let (_, (entry, granted)) = find(backplane, request)?;
     let mut client = describe(backplane, &entry, backplane.clock.now());
-    let filters: Vec<&str> = granted.iter().map(|(filter, _)| &**filter).collect();
-    let granted = granted.iter();
-    let granted = granted.map(|(filter, qos)| json!({ "filter": filter, "qos": *qos as u8 }));
+    let filters: Vec<&str> = granted.iter().map(|granted| &*granted.filter).collect();
+    let granted = granted.iter().map(subscription);
     if let Value::Object(client) = &mut client {
         client.insert("filters".into(), json!(filters));
         client.insert("granted".into(), granted.collect());
@@ -235,6 +234,19 @@ pub(super) fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) ->
         "pauses": count(&info.tally.paused, now),
         "paused_by": info.tally.paused_by.map(PauseCause::label),
         "publishes_refused": count(&info.tally.refused, now),
+    })
+}
+
+/// A subscription as it was granted.
+pub(super) fn subscription(granted: &Granted) -> Value {
+    // As the client has asked for it: its interval is a whole number of microseconds.
+    let rate = |micros: f64| (1e9 / micros).round() / 1_000.0;
+    let max_rate = granted.interval.map(|least| rate(least.as_micros() as f64));
+    json!({
+        "filter": granted.filter,
+        "qos": granted.qos as u8,
+        "no_local": granted.no_local,
+        "max_rate": max_rate,
     })
 }
 

@@ -44,6 +44,11 @@ impl Shard {
             } => {
                 let _ = answer.send(self.why((zone, &client_id), &topic, from));
             }
+            Inquiry::Departure {
+                zone,
+                client_id,
+                answer,
+            } => drop(answer.send(self.hub.departure(zone, &client_id))),
             Inquiry::ZonesOf {
                 client_id,
                 zones,

@@ -7,10 +7,10 @@ use std::sync::mpsc::Sender;
 
 use stentor_auth::Decision;
 use stentor_hub::{
-    Adaptors, ClientInfo, ControlItem, Delivering, Holder, Identity, Kept, NotKept, ZoneFigures,
+    Adaptors, ClientInfo, ControlItem, Delivering, Granted, Holder, Identity, Kept, NotKept,
+    ZoneFigures,
 };
-use stentor_mqtt::QoS;
-use stentor_session::{ConnectRequest, Message, Tick};
+use stentor_session::{CloseReason, ConnectRequest, Message, Tick};
 use stentor_topic::Zone;
 
 use super::Policy;
@@ -99,6 +99,12 @@ pub(crate) enum Inquiry {
         from: usize,
         answer: Sender<Option<Reasons>>,
     },
+    /// When and why the server has ended the last connection of a client, while it remembers that.
+    Departure {
+        zone: Zone,
+        client_id: String,
+        answer: Sender<Option<(Tick, CloseReason)>>,
+    },
     /// Those of some zones, by number, in which a client id has a session here.
     ZonesOf {
         client_id: String,
@@ -150,15 +156,15 @@ pub(crate) struct Page<T> {
     pub(crate) total: usize,
 }
 
-/// A session, and its filters with the QoS granted.
-pub(crate) type Found = (ClientEntry, Vec<(Arc<str>, QoS)>);
+/// A session, and its subscriptions.
+pub(crate) type Found = (ClientEntry, Vec<Granted>);
 
 /// What decides whether a client gets a message of a topic.
 pub(crate) struct Reasons {
     pub(crate) entry: ClientEntry,
     pub(crate) delivering: Delivering,
-    /// Filters that match, with the QoS granted, of the subscriptions that were looked at.
-    pub(crate) matching: Vec<(Arc<str>, QoS)>,
+    /// Those that match, of the subscriptions that were looked at.
+    pub(crate) matching: Vec<Granted>,
     /// With which subscription to go on.
     pub(crate) next: Option<usize>,
 }

@@ -4,7 +4,9 @@
 //! otherwise. Shards look at a bounded part of a session in one turn.
 
 mod publisher;
+mod queue;
 mod subscriber;
+mod way;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +14,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stentor_auth::center::Standing;
 use stentor_auth::rights::Explanation;
-use stentor_hub::{Access, Delivering, LinkId, Retained as _, Rights};
-use stentor_mqtt::QoS;
-use stentor_session::Tick;
+use stentor_hub::{Access, Delivering, Granted, LinkId, Retained as _, Rights};
+use stentor_session::{CloseReason, Limit, Local, Tick};
 use stentor_topic::{Zone, validate_name};
 
-use super::clients::{describe, home, meant, silent, zone_of};
+use self::way::Way;
+use super::clients::{describe, home, meant, silent, subscription, zone_of};
 use super::protocol::{Answer, Failure, Request};
 use super::zones;
 use crate::backplane::Backplane;
@@ -38,13 +40,15 @@ struct Party {
     /// For how long at least nothing has come from the client, while messages wait for its
     /// acknowledgement.
     silent: Option<Duration>,
+    /// When and why the server has ended its last connection, if it has none and that is known.
+    departed: Option<(Tick, CloseReason)>,
 }
 
 struct Session {
     entry: ClientEntry,
     delivering: Delivering,
-    /// The filters that match, with the QoS granted.
-    matching: Vec<(Arc<str>, QoS)>,
+    /// The subscriptions that match.
+    matching: Vec<Granted>,
 }
 
 /// Whether something is in the way of a message.
@@ -74,6 +78,8 @@ struct Check {
     text: String,
     /// What to do, as a command or a sentence.
     remedy: Option<String>,
+    /// How the verdict leads to it, where the messages arrive and there is more to say.
+    lead: Option<&'static str>,
 }
 
 impl Check {
@@ -83,7 +89,14 @@ impl Check {
             state,
             text: text.into(),
             remedy: None,
+            lead: None,
         }
+    }
+
+    /// A note that the verdict tells too, behind these words.
+    fn with_lead(mut self, lead: &'static str) -> Self {
+        self.lead = Some(lead);
+        self
     }
 
     fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
@@ -109,16 +122,21 @@ pub(super) fn why(backplane: &Backplane, request: &Request) -> Answer {
         return Err(Failure::new("bad-request", message));
     };
     check(client_id, request.to.as_deref(), topic)?;
+    let way = Way::of(topic);
     let (publisher, subscriber) = match &request.to {
-        None => (None, look(backplane, said, (client_id, None), topic)?),
+        None => {
+            let arrives = way.arrives(topic, None);
+            (None, look(backplane, said, (client_id, None), &arrives)?)
+        }
         Some(to) => {
             let other = Some(to.as_str());
             let publisher = look(backplane, said, (client_id, other), topic)?;
             let wanted = (to.as_str(), Some(client_id.as_str()));
-            let subscriber = look(backplane, said.or(Some(publisher.zone)), wanted, topic)?;
+            let arrives = way.arrives(topic, publisher.name());
+            let subscriber = look(backplane, said.or(Some(publisher.zone)), wanted, &arrives)?;
             // A subscriber of another zone is to be called so, not missing.
             let subscriber = match (said, &subscriber.session) {
-                (None, None) => look(backplane, None, wanted, topic)?,
+                (None, None) => look(backplane, None, wanted, &arrives)?,
                 _ => subscriber,
             };
             (Some(publisher), subscriber)
@@ -127,14 +145,26 @@ pub(super) fn why(backplane: &Backplane, request: &Request) -> Answer {
     let mut checks = Vec::new();
     let now = backplane.clock.now();
     if let Some(publisher) = &publisher {
-        checks.extend(publisher::checks(publisher, &subscriber, topic, now));
+        checks.extend(publisher::checks(
+            publisher,
+            &subscriber,
+            (topic, &way),
+            now,
+        ));
     }
     let of_publisher = checks.len();
-    checks.extend(adaptors(backplane, &subscriber.zone_name));
+    checks.extend(way.adaptors(backplane, &subscriber.zone_name));
     let store = &backplane.retained;
     let held = store.get(subscriber.zone, topic, store.mark(), now);
     let holds = held.map(|message| message.payload().len());
-    checks.extend(subscriber::checks(&subscriber, topic, holds, now));
+    let question = subscriber::Question {
+        publisher: publisher.as_ref(),
+        topic,
+        way: &way,
+        holds,
+        now,
+    };
+    checks.extend(subscriber::checks(&subscriber, &question));
     let (gets, verdict) = verdict(&checks, publisher.as_ref(), &subscriber, topic);
     let (before, after) = checks.split_at(of_publisher);
     let all = |checks: &[Check]| checks.iter().map(Check::to_json).collect::<Vec<_>>();
@@ -191,18 +221,18 @@ fn verdict(
     if let Some(bad) = checks.iter().find(|check| check.state == State::Bad) {
         return ("no", format!("{who:?} does not get {whose}: {}", bad.text));
     }
+    let led = |check: &Check| {
+        let lead = check.lead.filter(|_| check.state == State::Note)?;
+        Some(format!("; {lead}: {}", check.text))
+    };
+    let more = checks.iter().find_map(led);
     if !subscriber.is_connected() {
-        let text = format!("{who:?} gets {whose} when it comes back: they wait for it");
+        let more = more.unwrap_or_default();
+        let text = format!("{who:?} gets {whose} when it comes back: they wait for it{more}");
         return ("later", text);
     }
-    // What slows them down at this moment.
-    let slow =
-        |check: &&Check| check.state == State::Note && matches!(check.what, "is read" | "waiting");
-    let how = match checks.iter().find(slow) {
-        Some(check) => format!("but late ({}): {}", check.what, check.text),
-        None => "nothing is in the way now".to_owned(),
-    };
-    ("yes", format!("{who:?} gets {whose}; {how}"))
+    let more = more.unwrap_or_else(|| "; nothing is in the way now".to_owned());
+    ("yes", format!("{who:?} gets {whose}{more}"))
 }
 
 /// How long a client may take for an acknowledgement before that is told.
@@ -230,6 +260,15 @@ fn look(
         let now = backplane.clock.now();
         let still = party.owing().filter(|still| *still == before);
         party.silent = still.map(|(_, last_seen)| now.since(last_seen));
+    }
+    if !party.is_connected() {
+        let question = |answer| Inquiry::Departure {
+            zone,
+            client_id: client_id.to_owned(),
+            answer,
+        };
+        let answer = ask_one(backplane, home(backplane, zone, client_id), question);
+        party.departed = answer.ok_or_else(silent)?;
     }
     Ok(party)
 }
@@ -286,6 +325,7 @@ impl Party {
             session,
             meant: String::new(),
             silent: None,
+            departed: None,
         }
     }
 
@@ -307,9 +347,31 @@ impl Party {
         session.is_some_and(|session| session.entry.info.connection.is_some())
     }
 
+    /// Its user's name in its zone; `None` for who has none.
+    fn name(&self) -> Option<&str> {
+        self.session.as_ref()?.entry.info.user.as_deref()
+    }
+
+    /// Why it has no connection, if the server has ended it: the end of a sentence.
+    fn ended(&self, now: Tick) -> String {
+        let Some((at, reason)) = self.departed else {
+            return String::new();
+        };
+        let words = match reason {
+            CloseReason::Limit(Limit::QueueBytes) => {
+                ": its queue was full, since it read too slowly"
+            }
+            CloseReason::Timeout(_) => ": nothing came from it in time",
+            CloseReason::Local(Local::Kicked) => ": an administrator did that",
+            _ => "",
+        };
+        let (ago, label) = (now.since(at).as_secs(), reason.label());
+        format!("; the server ended its connection {ago} s ago ({label}){words}")
+    }
+
     /// Who it is, for `stentor user test`; `None` for who has no name.
     fn user(&self) -> Option<String> {
-        let user = self.session.as_ref()?.entry.info.user.as_deref()?;
+        let user = self.name()?;
         Some(match self.zone == Zone::DEFAULT {
             true => user.to_owned(),
             false => format!("{}/{user}", self.zone_name),
@@ -319,9 +381,13 @@ impl Party {
     fn to_json(&self, backplane: &Backplane, checks: Vec<Value>) -> Value {
         let session = self.session.as_ref();
         let now = backplane.clock.now();
-        let granted =
-            |(filter, qos): &(Arc<str>, QoS)| json!({ "filter": filter, "qos": *qos as u8 });
-        let all = |session: &Session| session.matching.iter().map(granted).collect::<Vec<_>>();
+        let all = |session: &Session| {
+            session
+                .matching
+                .iter()
+                .map(subscription)
+                .collect::<Vec<_>>()
+        };
         let matching = session.map(all);
         let zone = (!self.is_sought_everywhere).then_some(&self.zone_name);
         json!({
@@ -337,6 +403,13 @@ impl Party {
     }
 }
 
+/// What the Auth Center has said about somebody, where it was asked.
+fn standing(rights: &Arc<dyn Rights>) -> Option<&Standing> {
+    rights
+        .as_any()
+        .and_then(|any| any.downcast_ref::<Standing>())
+}
+
 /// Whether something is permitted, and what says so.
 fn permitted(
     what: &'static str,
@@ -344,10 +417,7 @@ fn permitted(
     rights: &Arc<dyn Rights>,
     explain: impl FnOnce(&Standing) -> Explanation,
 ) -> Check {
-    let standing = rights
-        .as_any()
-        .and_then(|any| any.downcast_ref::<Standing>());
-    let explanation = standing.map(explain);
+    let explanation = standing(rights).map(explain);
     let is_agreed = explanation
         .as_ref()
         .is_some_and(|explanation| (explanation.access == Access::All) == is_permitted);
@@ -387,20 +457,5 @@ fn with_right_remedy(check: Check, party: &Party, action: &str, topic: &str) -> 
             format!("{change}; `stentor user test {user} {action} '{topic}'` tries it")
         }
         None => format!("it is anonymous: let it log in, or {change}"),
-    })
-}
-
-/// Adaptors that may refuse or change messages.
-fn adaptors(backplane: &Backplane, zone: &str) -> Option<Check> {
-    let all = backplane.adaptors.describe(Some(zone));
-    let judges = all.iter().filter(|one| {
-        let hooks = one["hooks"].as_array().into_iter().flatten();
-        hooks.into_iter().any(|hook| hook == "publish")
-    });
-    let files: Vec<&str> = judges.filter_map(|one| one["file"].as_str()).collect();
-    let (what, files) = ("adaptors", files.join(", "));
-    (!files.is_empty()).then(|| {
-        let text = format!("{files} may refuse or change each message");
-        Check::new(what, State::Note, text).with_remedy("stentor adaptor ls")
     })
 }

@@ -2,25 +2,38 @@
 
 use std::borrow::Cow;
 
+use stentor_auth::model::Quotas;
+use stentor_hub::PauseCause;
 use stentor_session::Tick;
 use stentor_zone::{Address, NotAddress};
 
-use super::{Check, Party, State, permitted, with_right_remedy};
+use super::way::Way;
+use super::{Check, Party, Session, State, permitted, standing, with_right_remedy};
 
 /// What was looked at, in the order in which a message passes it.
-pub(super) fn checks(party: &Party, to: &Party, topic: &str, now: Tick) -> Vec<Check> {
+pub(super) fn checks(
+    party: &Party,
+    to: &Party,
+    (topic, way): (&str, &Way<'_>),
+    now: Tick,
+) -> Vec<Check> {
     let mut checks = Vec::new();
     let Some(session) = &party.session else {
-        let text = party.missing(&format!("is not connected {}", party.place()));
+        let text =
+            party.missing(&format!("is not connected {}", party.place())) + &party.ended(now);
         let remedy = "connect it; `stentor clients ls` lists who is there";
         checks.push(Check::new("publisher", State::Bad, text).with_remedy(remedy));
         return checks;
     };
-    let Some(connection) = &session.entry.info.connection else {
-        let text = format!("{:?} is away, and publishes nothing", party.client_id);
+    if session.entry.info.connection.is_none() {
+        let ended = party.ended(now);
+        let text = format!(
+            "{:?} is away, and publishes nothing{ended}",
+            party.client_id
+        );
         checks.push(Check::new("publisher", State::Bad, text).with_remedy("connect it"));
         return checks;
-    };
+    }
     let text = format!("{:?} is connected", party.client_id);
     checks.push(Check::new("publisher", State::Good, text));
     if party.zone != to.zone && to.session.is_some() {
@@ -32,9 +45,8 @@ pub(super) fn checks(party: &Party, to: &Party, topic: &str, now: Tick) -> Vec<C
         checks.push(Check::new("zone", State::Bad, text).with_remedy(remedy));
     }
     checks.push(publish(party, session, topic));
-    if let Some(pause) = connection.paused_until.filter(|(until, _)| *until > now) {
-        checks.push(paused("is read", pause, now));
-    }
+    checks.extend(way.sender(party));
+    checks.extend(paused(session, now));
     let refused = &session.entry.info.tally.refused;
     if let Some(last) = refused.last() {
         let ago = now.since(last).as_secs();
@@ -49,7 +61,7 @@ pub(super) fn checks(party: &Party, to: &Party, topic: &str, now: Tick) -> Vec<C
 }
 
 /// Whether it may publish.
-fn publish(party: &Party, session: &super::Session, topic: &str) -> Check {
+fn publish(party: &Party, session: &Session, topic: &str) -> Check {
     let asked = match Address::parse(topic) {
         Ok(address) => address.right(topic),
         Err(NotAddress::Elsewhere) => Cow::Borrowed(topic),
@@ -66,31 +78,78 @@ fn publish(party: &Party, session: &super::Session, topic: &str) -> Check {
     }
 }
 
-/// Nothing is read from a client for a while.
-pub(super) fn paused(
-    what: &'static str,
-    (until, cause): (Tick, stentor_hub::PauseCause),
-    now: Tick,
-) -> Check {
-    use stentor_hub::PauseCause as By;
-    let millis = until.since(now).as_millis();
-    let (text, remedy) = match cause {
-        By::MessagesPerSec | By::BytesPerSec => (
-            format!(
-                "not for another {millis} ms: it publishes more than the quota {} of its roles allows",
-                cause.label()
-            ),
-            "let it publish less, or raise the quota: `stentor role change ROLE --messages-per-sec N`, \
-             `--bytes-per-sec N`",
+/// Nothing is read from a client for a while, or was not in the last minute.
+pub(super) fn paused(session: &Session, now: Tick) -> Option<Check> {
+    let tally = &session.entry.info.tally;
+    let connection = session.entry.info.connection.as_ref();
+    let pause = connection.and_then(|connection| connection.paused_until);
+    let pause = pause.filter(|(until, _)| *until > now);
+    let lately = tally.paused.lately(now);
+    let times = if lately == 1 { "time" } else { "times" };
+    let (mut text, cause) = match (pause, tally.paused.last(), tally.paused_by) {
+        (Some((until, cause)), _, _) => {
+            let millis = until.since(now).as_millis();
+            (format!("not for another {millis} ms"), cause)
+        }
+        (None, Some(last), Some(cause)) if lately > 0 => {
+            let ago = now.since(last).as_secs();
+            let text = format!(
+                "yes, but it was paused {lately} {times} in the last minute, the last time {ago} s \
+                 ago"
+            );
+            (text, cause)
+        }
+        _ => return None,
+    };
+    let (why, remedy) = match cause {
+        PauseCause::MessagesPerSec | PauseCause::BytesPerSec => quota(session, cause),
+        PauseCause::RoomCommands => (
+            "since it has given many commands about rooms".to_owned(),
+            "give fewer commands".to_owned(),
         ),
-        By::RoomCommands => (
-            format!("not for another {millis} ms: it has given many commands about rooms"),
-            "give fewer commands",
-        ),
-        By::Work => (
-            format!("not for another {millis} ms: what it did was dear for the server"),
-            "docs/limits.md says what is dear",
+        PauseCause::Work => (
+            "since what it did was expensive for the server".to_owned(),
+            "docs/limits.md says what is expensive".to_owned(),
         ),
     };
-    Check::new(what, State::Note, text).with_remedy(remedy)
+    text += &format!(", {why}");
+    if pause.is_some() && lately > 1 {
+        text += &format!("; it was paused {lately} {times} in the last minute");
+    }
+    let check = Check::new("is read", State::Note, text).with_remedy(remedy);
+    Some(check.with_lead("but late (is read)"))
+}
+
+/// The quota by which a client is paused with the role that sets it, and what raises it.
+fn quota(session: &Session, cause: PauseCause) -> (String, String) {
+    let name = cause.label();
+    let option = name.replace('_', "-");
+    let of_cause = |quotas: &Quotas| match cause {
+        PauseCause::MessagesPerSec => quotas.messages_per_sec.map(u64::from),
+        _ => quotas.bytes_per_sec,
+    };
+    let less = "let it publish less, or raise the quota";
+    match sets(session, of_cause) {
+        Some((role, most)) => {
+            let twice = most.saturating_mul(2);
+            (
+                format!("by the quota {name} of role {role} ({most}/s)"),
+                format!("{less}: `stentor role change {role} --{option} {twice}`"),
+            )
+        }
+        None => (
+            format!("by the quota {name} of its roles"),
+            format!("{less}: `stentor role change ROLE --{option} N`"),
+        ),
+    }
+}
+
+/// The role that sets a quota of a client, and how high.
+pub(super) fn sets(
+    session: &Session,
+    quota: impl Fn(&Quotas) -> Option<u64>,
+) -> Option<(String, u64)> {
+    let standing = standing(&session.delivering.rights)?;
+    let (role, most) = standing.holder().grant().sets(quota)?;
+    Some((role.name.to_string(), most))
 }
