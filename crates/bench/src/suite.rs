@@ -204,7 +204,10 @@ fn lengths_s(words: &[String]) -> Vec<f64> {
         Command::Call(args) => Some(args.lengths_s()),
         command => session::lengths_s(command.scenario()?),
     };
-    parse(words).ok().and_then(lengths_s).unwrap_or(vec![1.0])
+    parse(words)
+        .ok()
+        .and_then(lengths_s)
+        .unwrap_or_else(|| vec![1.0])
 }
 
 /// How many workloads could not be run, and which.
