@@ -17,8 +17,9 @@ use crate::options::Options;
 pub(crate) struct Shares {
     hasher: TopicHasher,
     pub(super) slots: Slab<Share>,
-    /// Clients choose the names, so the hash is keyed.
-    by_name: HashTable<u32>,
+    /// Slots by the hashes of their names. Clients choose the names, so the hash is keyed; it is
+    /// here as well, because the table would read all names when it grows.
+    by_name: HashTable<(u64, u32)>,
     /// How many groups share a filter.
     groups: HashMap<FilterId, u32, foldhash::fast::FixedState>,
     /// Of which shared subscriptions a session is a member, by its slot and theirs: no more than
@@ -45,16 +46,16 @@ impl Shares {
         if self.by_name.is_empty() {
             return None;
         }
-        let is_it = |slot: &u32| {
-            let share = self.slots.get(*slot as usize);
+        let hash = hash(&self.hasher, zone, group, filter);
+        let is_it = |(other, slot): &(u64, u32)| {
+            let share = self.slots.get(*slot as usize).filter(|_| *other == hash);
             share.is_some_and(|share| {
                 share.name.zone == zone
                     && *share.name.group == *group
                     && *share.name.filter == *filter
             })
         };
-        let hash = hash(&self.hasher, zone, group, filter);
-        self.by_name.find(hash, is_it).copied()
+        self.by_name.find(hash, is_it).map(|(_, slot)| *slot)
     }
 
     pub(super) fn find_name(&self, name: &ShareName) -> Option<u32> {
@@ -112,11 +113,9 @@ impl Shares {
         let name = Arc::clone(&share.name);
         *self.groups.entry(share.filter).or_default() += 1;
         let slot = u32::try_from(self.slots.insert(share)).unwrap_or(u32::MAX);
-        let (slots, hasher) = (&self.slots, &self.hasher);
-        let of = |name: &ShareName| hash(hasher, name.zone, &name.group, &name.filter);
-        self.by_name.insert_unique(of(&name), slot, |slot| {
-            slots.get(*slot as usize).map_or(0, |share| of(&share.name))
-        });
+        let hash = hash(&self.hasher, name.zone, &name.group, &name.filter);
+        let entry = (hash, slot);
+        self.by_name.insert_unique(hash, entry, |(hash, _)| *hash);
         slot
     }
 
@@ -127,7 +126,7 @@ impl Shares {
         decrease(&mut self.groups, share.filter);
         let name = &share.name;
         let hash = hash(&self.hasher, name.zone, &name.group, &name.filter);
-        if let Ok(entry) = self.by_name.find_entry(hash, |of| *of == slot) {
+        if let Ok(entry) = self.by_name.find_entry(hash, |(_, of)| *of == slot) {
             entry.remove();
         }
     }
