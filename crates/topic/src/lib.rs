@@ -36,6 +36,7 @@ pub use matching::{has_wildcard, levels, literal_prefix, matches, matches_levels
 pub use name::{FilterError, NameError, TOPIC_BYTES_MAX, validate_filter, validate_name};
 pub use subscribers::Subscriber;
 pub use subscription::Subscription;
+pub use table::TagTable;
 pub use walk::{Matched, Walk};
 
 /// The number of an isolated application; topics of different zones never meet.

@@ -137,8 +137,8 @@ fn mistakes_are_explained() {
     for (words, reason) in [
         (&["/p", "word", "x"] as &[&str], "-KEY"),
         (&["/p", "-key"], "needs a value"),
-        (&["-x", "/p"], "no option"),
-        (&["--nonsense", "1", "/p"], "no option"),
+        (&["-x", "/p"], "is not an option"),
+        (&["--nonsense", "1", "/p"], "is not an option"),
         (&["-s", "mail.example", "/p"], "not looked up"),
         (&["-s", "/a", "-p", "1", "/p"], "no port"),
         (&["-p", "0", "/p"], "1 to 65535"),

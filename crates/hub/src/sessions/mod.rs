@@ -13,10 +13,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::HashTable;
 use slab::Slab;
 use stentor_mqtt::QoS;
-use stentor_topic::{TopicHasher, Zone};
+use stentor_topic::{TagTable, TopicHasher, Zone};
 
 use crate::key::SessionKey;
 use crate::memory::{Absences, Account, Lease};
@@ -27,7 +26,7 @@ pub(crate) struct Sessions {
     hasher: TopicHasher,
     slots: Slab<Session>,
     slots_end: usize,
-    by_client: HashTable<u32>,
+    by_client: TagTable,
     generations: u32,
     /// Sessions of all shards that outlive their connection.
     persistent: Arc<AtomicU64>,
@@ -50,7 +49,7 @@ impl Sessions {
             hasher,
             slots: Slab::new(),
             slots_end: 0,
-            by_client: HashTable::new(),
+            by_client: TagTable::new(),
             generations: 0,
             marked: Vec::new(),
             charged: [0; 2],
@@ -83,12 +82,7 @@ impl Sessions {
         let slot = u32::try_from(self.slots.insert(session)).unwrap_or(u32::MAX);
         self.marked.push(slot);
         self.slots_end = self.slots_end.max(slot as usize + 1);
-        let (slots, hasher) = (&self.slots, &self.hasher);
-        self.by_client.insert_unique(hash, slot, |slot| {
-            slots
-                .get(*slot as usize)
-                .map_or(0, |s| hasher.hash(s.zone(), &s.client_id))
-        });
+        self.by_client.insert_unique(hash, slot);
         SessionKey { slot, generation }
     }
 
@@ -98,9 +92,7 @@ impl Sessions {
         let session = self.get(key)?;
         let persistent = u64::from(session.is_persistent());
         let hash = self.hasher.hash(session.zone(), &session.client_id);
-        if let Ok(entry) = self.by_client.find_entry(hash, |slot| *slot == key.slot) {
-            entry.remove();
-        }
+        self.by_client.remove(hash, key.slot);
         self.came_back(key);
         if let Some(lease) = self.leases.get_mut(key.slot as usize) {
             *lease = None;
@@ -159,13 +151,13 @@ impl Sessions {
         zone: Zone,
         client_id: &'s str,
     ) -> impl Iterator<Item = (SessionKey, &'s Session)> {
-        let slots = self.by_client.iter_hash(self.hasher.hash(zone, client_id));
+        let slots = self.by_client.with_hash(self.hasher.hash(zone, client_id));
         let is_it =
             move |session: &&Session| session.zone() == zone && *session.client_id == *client_id;
         slots.filter_map(move |slot| {
-            let session = self.slots.get(*slot as usize).filter(is_it)?;
+            let session = self.slots.get(slot as usize).filter(is_it)?;
             let key = SessionKey {
-                slot: *slot,
+                slot,
                 generation: session.generation,
             };
             Some((key, session))
@@ -182,13 +174,13 @@ impl Sessions {
     /// The connection of a client id, by its hash with the zone.
     pub(crate) fn live_by_hash(&mut self, hash: u64) -> Option<&mut Live> {
         let (slots, hasher) = (&self.slots, &self.hasher);
-        let is_it = |slot: &&u32| {
-            let session = slots.get(**slot as usize);
+        let is_it = |slot: &u32| {
+            let session = slots.get(*slot as usize);
             session.is_some_and(|session| {
                 session.live().is_some() && hasher.hash(session.zone(), &session.client_id) == hash
             })
         };
-        let slot = self.by_client.iter_hash(hash).find(is_it).copied()?;
+        let slot = self.by_client.with_hash(hash).find(is_it)?;
         self.get_mut(self.key(slot)?)?.live_mut()
     }
 

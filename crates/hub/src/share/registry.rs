@@ -4,10 +4,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
 use slab::Slab;
 use smallvec::SmallVec;
-use stentor_topic::{FilterId, TopicHasher, Zone};
+use stentor_topic::{FilterId, TagTable, TopicHasher, Zone};
 
 use super::{Share, ShareName, Untold};
 use crate::options::Options;
@@ -17,9 +17,8 @@ use crate::options::Options;
 pub(crate) struct Shares {
     hasher: TopicHasher,
     pub(super) slots: Slab<Share>,
-    /// Slots by the hashes of their names. Clients choose the names, so the hash is keyed; it is
-    /// here as well, because the table would read all names when it grows.
-    by_name: HashTable<(u64, u32)>,
+    /// Slots by the hashes of their names.
+    by_name: TagTable,
     /// How many groups share a filter.
     groups: HashMap<FilterId, u32, foldhash::fast::FixedState>,
     /// Of which shared subscriptions a session is a member, by its slot and theirs: no more than
@@ -34,7 +33,7 @@ impl Shares {
         Self {
             hasher,
             slots: Slab::new(),
-            by_name: HashTable::new(),
+            by_name: TagTable::new(),
             groups: HashMap::default(),
             memberships: HashMap::default(),
             numbers: 0,
@@ -47,15 +46,15 @@ impl Shares {
             return None;
         }
         let hash = hash(&self.hasher, zone, group, filter);
-        let is_it = |(other, slot): &(u64, u32)| {
-            let share = self.slots.get(*slot as usize).filter(|_| *other == hash);
+        let is_it = |slot: u32| {
+            let share = self.slots.get(slot as usize);
             share.is_some_and(|share| {
                 share.name.zone == zone
                     && *share.name.group == *group
                     && *share.name.filter == *filter
             })
         };
-        self.by_name.find(hash, is_it).map(|(_, slot)| *slot)
+        self.by_name.find(hash, is_it)
     }
 
     pub(super) fn find_name(&self, name: &ShareName) -> Option<u32> {
@@ -114,8 +113,7 @@ impl Shares {
         *self.groups.entry(share.filter).or_default() += 1;
         let slot = u32::try_from(self.slots.insert(share)).unwrap_or(u32::MAX);
         let hash = hash(&self.hasher, name.zone, &name.group, &name.filter);
-        let entry = (hash, slot);
-        self.by_name.insert_unique(hash, entry, |(hash, _)| *hash);
+        self.by_name.insert_unique(hash, slot);
         slot
     }
 
@@ -126,9 +124,7 @@ impl Shares {
         decrease(&mut self.groups, share.filter);
         let name = &share.name;
         let hash = hash(&self.hasher, name.zone, &name.group, &name.filter);
-        if let Ok(entry) = self.by_name.find_entry(hash, |(_, of)| *of == slot) {
-            entry.remove();
-        }
+        self.by_name.remove(hash, slot);
     }
 
     /// As it is in a SUBSCRIBE.

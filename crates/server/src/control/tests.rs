@@ -167,7 +167,8 @@ fn clients_are_listed_shown_and_kicked_wherever_they_live() {
     assert_eq!(read(&mut clients[3], 5), [0x90, 3, 0, 1, 0]);
     let shown = server.ok(json!({ "v": 1, "verb": "clients.show", "client_id": "client-3" }));
     assert_eq!(shown["filters"], json!(["room/#"]));
-    assert_eq!(shown["granted"], json!([{ "filter": "room/#", "qos": 0 }]));
+    let granted = json!({ "filter": "room/#", "qos": 0, "no_local": false, "max_rate": null });
+    assert_eq!(shown["granted"], json!([granted]));
     assert_eq!(shown["connection"]["version"], "3.1.1");
     let topics = server.ok(json!({ "v": 1, "verb": "topics", "containing": "room" }));
     assert_eq!(
