@@ -60,12 +60,10 @@ pub(crate) fn argument(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A verdict with its text, and what the procedure returns. What a procedure returns that accepts
-/// without a word is all that was asked for.
+/// A verdict with its text, and what the procedure returns.
 fn told(verdict: &str, text: &str, result: &str) -> String {
-    match (verdict, text) {
-        ("accept", "") if !result.is_empty() => result.to_owned(),
-        (_, "") => format!("{verdict}\n{result}"),
+    match text {
+        "" => format!("{verdict}\n{result}"),
         _ => format!("{verdict}: {text}\n{result}"),
     }
 }
@@ -158,8 +156,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_returned_without_a_word_stands_alone() {
-        assert_eq!(told("accept", "", "a table\n"), "a table\n");
+    fn the_verdict_comes_first() {
+        assert_eq!(told("accept", "", "a table\n"), "accept\na table\n");
         assert_eq!(told("accept", "", ""), "accept\n");
         assert_eq!(told("accept", "why", "a\n"), "accept: why\na\n");
         assert_eq!(told("reject", "", "a\n"), "reject\na\n");
