@@ -308,6 +308,19 @@ fn whose_absent_sessions_hold_most_loses_first_when_memory_is_short() {
     assert_eq!(w.take_payloads(live), ["still"]);
 }
 
+/// A client that is there and acknowledges none of this many messages. Returns it, and what is in
+/// each message.
+fn hold_much(w: &mut World, publisher: usize, who: &Tenants, count: usize) -> (usize, String) {
+    let live = come(w, "hog", 1_000, who).unwrap();
+    w.subscribe(live, "h", QoS::AtLeastOnce);
+    let long = "x".repeat(50_000);
+    for _ in 0..count {
+        w.publish(publisher, "h", &long, QoS::AtLeastOnce, false);
+    }
+    w.check_accounts();
+    (live, long)
+}
+
 /// A client that acknowledges nothing holds nearly all, and is there.
 #[test]
 fn what_connected_clients_hold_costs_others_no_session() {
@@ -316,13 +329,7 @@ fn what_connected_clients_hold_costs_others_no_session() {
     let (ann, hog) = (tenants(1, &zone), tenants(2, &zone));
     let publisher = w.connect(Version::V5, "p", &clean());
     leave_behind(&mut w, publisher, ("ann", &ann), (1, 100));
-    let live = come(&mut w, "hog", 1_000, &hog).unwrap();
-    w.subscribe(live, "h", QoS::AtLeastOnce);
-    let long = "x".repeat(50_000);
-    for _ in 0..40 {
-        w.publish(publisher, "h", &long, QoS::AtLeastOnce, false);
-    }
-    w.check_accounts();
+    let (live, long) = hold_much(&mut w, publisher, &hog, 40);
     let held = w.ledger.total();
     assert_eq!(assess(&mut w, held * 100 / 95), Pressure::Pressed);
     assert_eq!(assess(&mut w, held), Pressure::Full);
@@ -345,13 +352,7 @@ fn absent_sessions_give_their_part_once_and_nothing_for_others() {
     let (ann, hog) = (tenants(1, &zone), tenants(2, &zone));
     let publisher = w.connect(Version::V5, "p", &clean());
     leave_behind(&mut w, publisher, ("ann", &ann), (10, 10_000));
-    let live = come(&mut w, "hog", 1_000, &hog).unwrap();
-    w.subscribe(live, "h", QoS::AtLeastOnce);
-    let long = "x".repeat(50_000);
-    for _ in 0..20 {
-        w.publish(publisher, "h", &long, QoS::AtLeastOnce, false);
-    }
-    w.check_accounts();
+    hold_much(&mut w, publisher, &hog, 20);
     // A fifth of what is held has to go, and they hold a tenth.
     let held = w.ledger.total();
     assert_eq!(assess(&mut w, held * 100 / 95), Pressure::Pressed);

@@ -7,22 +7,14 @@ mod world;
 use std::sync::Arc;
 
 use stentor_hub::{LossCause, Settings, SlowPolicy, TopicPolicy};
-use stentor_mqtt::{
-    Packet, PacketId, Properties, PropertyBuf, QoS, Unsubscribe, UnsubscribeFilterBuf, Version,
-};
+use stentor_mqtt::{Packet, PacketId, Properties, QoS, Unsubscribe, UnsubscribeFilterBuf, Version};
 use stentor_session::{CloseReason, Limit, Violation};
 use stentor_topic::filter_cost;
 use stentor_zone::RoomsOptions;
-use world::{ConnectOptions, World, clean};
+use world::{ConnectOptions, World, clean, expiring};
 
 fn persistent() -> ConnectOptions<'static> {
     ConnectOptions::persistent()
-}
-
-fn expiring(secs: u32) -> PropertyBuf {
-    let mut properties = PropertyBuf::new();
-    properties.push(stentor_mqtt::Property::MessageExpiryInterval(secs));
-    properties
 }
 
 #[test]

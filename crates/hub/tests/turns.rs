@@ -6,10 +6,10 @@ mod world;
 
 use stentor_hub::{LossCause, Settings};
 use stentor_mqtt::{
-    Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, Subscribe,
-    SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, Version, encode,
+    Packet, PacketId, Properties, Publish, QoS, Subscribe, SubscribeFilterBuf, SubscribeOptions,
+    Unsubscribe, UnsubscribeFilterBuf, Version, encode,
 };
-use world::{ConnectOptions, PING, Random, World, clean, qos, run_seeds};
+use world::{ConnectOptions, PING, Random, World, clean, expiring, qos, run_seeds};
 
 /// What a turn does at most: its budget, and what the last thing that began in it may take.
 const VISITS_MAX: u32 = 4_096 + 1_024 + 512;
@@ -328,10 +328,4 @@ fn what_has_expired_while_it_waited_is_dropped_over_many_turns() {
     assert!(turns(&mut w, bystander) > 5);
     assert_eq!(expired(&w), 10_000);
     assert_eq!(w.take_payloads(slow), ["last"]);
-}
-
-fn expiring(secs: u32) -> PropertyBuf {
-    let mut properties = PropertyBuf::new();
-    properties.push(Property::MessageExpiryInterval(secs));
-    properties
 }

@@ -132,9 +132,8 @@ pub(crate) fn hold_back(
     }
     if interval.is_zero() && !shape.conflates(terms.qos) {
         // It goes another way, and what waits must not follow it.
-        session.conflating()?;
-        if let (false, Some(known)) = (terms.stored, session.conflating_mut()) {
-            known.queue.withdraw(topic)?;
+        if !terms.stored {
+            session.known_conflating()?.queue.withdraw(topic)?;
             till.count_conflated(session);
         }
         return None;
@@ -181,10 +180,7 @@ pub(crate) fn hold_back(
 /// A SUBSCRIBE asks for a stored message, which comes whatever the rate [MQTT-3.3.1-9]: the pace of
 /// its topic begins again with it. Whether another message of the topic waits, whose turn stays.
 fn ask_again(till: &Till<'_>, session: &mut Session, topic: &str) -> bool {
-    if session.conflating().is_none() {
-        return false;
-    }
-    let Some(known) = session.conflating_mut() else {
+    let Some(known) = session.known_conflating() else {
         return false;
     };
     if known.queue.holds(topic) {
@@ -281,6 +277,14 @@ impl Session {
         }
     }
 
+    /// The same to change it: nothing is made for a session that holds nothing back.
+    fn known_conflating(&mut self) -> Option<&mut Conflating> {
+        match &mut self.link {
+            Link::Live(live) => live.extras.as_mut()?.conflating.as_deref_mut(),
+            Link::Away(away) => away.conflating.as_deref_mut(),
+        }
+    }
+
     pub(crate) fn conflating_mut(&mut self) -> &mut Option<Box<Conflating>> {
         match &mut self.link {
             Link::Live(live) => &mut live.extras().conflating,
@@ -366,9 +370,7 @@ impl Session {
 
     /// A subscription has no rate any more.
     pub(crate) fn forget_rate(&mut self, id: FilterId) {
-        if self.conflating().is_some()
-            && let Some(known) = self.conflating_mut()
-        {
+        if let Some(known) = self.known_conflating() {
             known.rates.set(id, "", None);
         }
     }

@@ -46,7 +46,7 @@ impl Hub {
             let queue_bytes_max = session.queue_bytes_max(&self.settings);
             let keeps = [QoS::AtMostOnce, QoS::AtLeastOnce];
             let keeps = keeps.map(|qos| keeps_up(session, qos, queue_bytes_max));
-            let Some(held) = session.conflating_mut() else {
+            let Some(held) = session.known_conflating() else {
                 return;
             };
             if is_enough {
@@ -114,7 +114,7 @@ impl Hub {
             self.outbox.paces.pop();
             self.turn.spend(RELEASE_VISITS);
             if let Some(session) = self.sessions.get_mut(key)
-                && let Some(held) = session.conflating_mut()
+                && let Some(held) = session.known_conflating()
             {
                 if held.armed == at {
                     held.armed = Tick::NEVER;

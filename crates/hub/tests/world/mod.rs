@@ -15,7 +15,7 @@ mod turns;
 pub use self::{
     client::{Client, Message},
     login::{ConnectOptions, TestRights, clean, identity, request},
-    packets::qos,
+    packets::{expiring, qos},
     seeds::{Random, run_seeds, run_seeds_or},
     turns::PING,
 };

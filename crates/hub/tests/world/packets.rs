@@ -8,6 +8,13 @@ use stentor_mqtt::{
 
 use super::{Message, World};
 
+/// The properties of a message that expires.
+pub fn expiring(secs: u32) -> PropertyBuf {
+    let mut properties = PropertyBuf::new();
+    properties.push(Property::MessageExpiryInterval(secs));
+    properties
+}
+
 /// A subscription with this QoS, and nothing special.
 pub fn qos(qos: QoS) -> SubscribeOptions {
     SubscribeOptions {
