@@ -183,7 +183,8 @@ impl Hub {
         let told = self.outbox.packet(key, live, &packet);
         if !told {
             // Without the data the client cannot go on.
-            return self.close(now, key, CloseReason::Limit(Limit::PacketBytes));
+            let reason = CloseReason::Limit(Limit::PacketBytes);
+            return self.close_saying(now, key, reason, reason.reason_code());
         }
         if let Some(identity) = renewed {
             self.adopt(now, key, identity);

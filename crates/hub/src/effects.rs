@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::Version;
-use stentor_session::{CloseReason, Message, Outcome, Output, Tick, Ticket};
+use stentor_session::{CloseReason, Limit, Message, Outcome, Output, Tick, Ticket};
 use stentor_topic::Zone;
 use stentor_zone::Reach;
 
@@ -264,6 +264,17 @@ pub enum Event {
         connected_secs: u64,
         /// Why.
         reason: CloseReason,
+        /// The limit that it met, as the client was told.
+        limit: Option<Box<str>>,
+    },
+    /// A session gets no more subscriptions: told once for each connection.
+    TooManySubscriptions {
+        /// Whose.
+        client_id: Box<str>,
+        /// Its user; `None` for anonymous.
+        user: Option<Arc<str>>,
+        /// The limit and its value.
+        bound: Box<str>,
     },
     /// A session that waited for its client has expired.
     SessionExpired {
@@ -277,6 +288,8 @@ pub enum Event {
         client_id: Box<str>,
         /// Its user; `None` for anonymous.
         user: Option<Arc<str>>,
+        /// Which limit: of sessions, or of memory.
+        limit: Limit,
     },
     /// A publish was refused by rights: told once for each client and topic.
     PublishDenied {

@@ -138,7 +138,7 @@ impl Hub {
             self.turn.spend(put_visits(&message));
             self.fences.begin_put();
             let kept = if self.is_out_of_memory_for(now, &message) {
-                Err(NotKept::Full)
+                Err(NotKept::Memory)
             } else {
                 self.retained.put(&message)
             };

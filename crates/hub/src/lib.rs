@@ -33,6 +33,7 @@ mod keep;
 mod key;
 mod lifecycle;
 mod memory;
+mod met;
 mod options;
 mod outbox;
 mod permission;

@@ -12,11 +12,13 @@ use stentor_session::{
 use stentor_topic::Zone;
 use stentor_zone::{Address, inbox, topic as zone_topic};
 
+use crate::acknowledge::explanation;
 use crate::conflate::Conflating;
 use crate::connect::keep_alive_deadline;
 use crate::effects::{Closing, Event};
 use crate::hub::{Hub, Timer};
 use crate::key::{LinkId, SessionKey};
+use crate::met;
 use crate::publish::may_publish;
 use crate::rights::Identity;
 use crate::sessions::{Away, Extras, Left, Link, Session};
@@ -26,6 +28,9 @@ use crate::work::{CLOSE_VISITS, DROP_VISITS, FILTER_VISITS, OWN_HANDED, TIMER_VI
 /// Sessions of one client id: one for each user who has come with it. Looking for one walks over
 /// them all, and guests get a new name each time.
 const NAMESAKES_MAX: usize = 16;
+
+/// A DISCONNECT beside its text: fixed header, reason code, and the property with its lengths.
+const DISCONNECT_BYTES: usize = 13;
 
 /// What is held back for a session whose connection is gone: messages at QoS 0 are dropped. Where
 /// the session ends as well, everything is dropped with its queue, over many turns.
@@ -52,7 +57,7 @@ impl Hub {
             .and_then(|session| session.live())
             .is_some_and(|live| live.link == link);
         if is_current {
-            self.detach(now, key, why);
+            self.detach(now, key, (why, None));
             self.close_overrun(now);
         }
     }
@@ -105,8 +110,8 @@ impl Hub {
             };
             session.will = None;
             let reference = session.live().and_then(|live| {
-                // Fixed header, reason code, and the property with its lengths.
-                let fits = |text: &String| text.len() + 13 <= live.packet_bytes_max as usize;
+                let fits =
+                    |text: &String| text.len() + DISCONNECT_BYTES <= live.packet_bytes_max as usize;
                 elsewhere(live.link).filter(fits)
             });
             let mut properties = PropertyBuf::new();
@@ -117,14 +122,31 @@ impl Hub {
                 }
                 None => reason.reason_code(),
             };
-            self.close_with(now, key, reason, (code, properties));
+            self.close_with(now, key, (reason, None), (code, properties));
         }
     }
 
     /// Lets a connection go: its queue, closed by a DISCONNECT where the version has one, goes
     /// to the shard, and the session is left without it.
     pub(crate) fn close(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
-        self.close_saying(now, key, reason, reason.reason_code());
+        let session = self.sessions.get(key);
+        let limit = session.and_then(|session| {
+            let live = session.live()?;
+            met::closing(session, live, &self.settings, reason).map(|text| (text, live))
+        });
+        let Some((limit, live)) = limit else {
+            return self.close_saying(now, key, reason, reason.reason_code());
+        };
+        // Without the text if that makes the packet too large [MQTT-3.14.2-3].
+        let fits = limit.len() + DISCONNECT_BYTES <= live.packet_bytes_max as usize;
+        let properties = explanation(if fits { &limit } else { "" });
+        let limit = Some(limit.as_str());
+        self.close_with(
+            now,
+            key,
+            (reason, limit),
+            (reason.reason_code(), properties),
+        );
     }
 
     /// [`Hub::close`] with another code in its DISCONNECT, or none: before CONNACK nothing is
@@ -136,14 +158,14 @@ impl Hub {
         reason: CloseReason,
         code: Option<ReasonCode>,
     ) {
-        self.close_with(now, key, reason, (code, PropertyBuf::new()));
+        self.close_with(now, key, (reason, None), (code, PropertyBuf::new()));
     }
 
     fn close_with(
         &mut self,
         now: Tick,
         key: SessionKey,
-        reason: CloseReason,
+        (reason, limit): (CloseReason, Option<&str>),
         (code, properties): (Option<ReasonCode>, PropertyBuf),
     ) {
         let Some(session) = self.sessions.get_mut(key) else {
@@ -169,7 +191,7 @@ impl Hub {
             reason,
             farewell,
         });
-        self.detach(now, key, reason);
+        self.detach(now, key, (reason, limit));
     }
 
     /// Has a connection closed that a policy gives up. Until then it gets nothing more, and nothing
@@ -254,7 +276,7 @@ impl Hub {
     }
 
     /// A session is without a connection from now on, or at its end.
-    fn detach(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
+    fn detach(&mut self, now: Tick, key: SessionKey, (reason, limit): (CloseReason, Option<&str>)) {
         self.turn.spend(CLOSE_VISITS);
         self.detaching = true;
         self.tell_of_end(key, reason);
@@ -279,6 +301,7 @@ impl Hub {
             user: session.identity.user.clone(),
             connected_secs: now.since(live.since).as_secs(),
             reason,
+            limit: limit.map(Box::from),
         };
         self.effects.events.push(event);
         if reason.drops_will() {

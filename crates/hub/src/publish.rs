@@ -17,6 +17,7 @@ use crate::effects::Event;
 use crate::hub::Hub;
 use crate::keep::is_refused;
 use crate::key::SessionKey;
+use crate::met;
 use crate::private::Envelope;
 use crate::rights::Identity;
 use crate::sessions::{Link, Session};
@@ -195,8 +196,11 @@ impl Hub {
         let Some(session) = self.sessions.get(key) else {
             return Taken::done(ReasonCode::UnspecifiedError);
         };
-        if !self.settings.takes_topic(topic) {
-            return Taken::done(ReasonCode::TopicNameInvalid);
+        if let Some(text) = met::topic(&self.settings, topic) {
+            return Taken::Done(Outcome {
+                reason: ReasonCode::TopicNameInvalid,
+                text: text.into(),
+            });
         }
         if topic.starts_with('$') {
             match Address::parse(topic) {

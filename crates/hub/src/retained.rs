@@ -24,8 +24,12 @@ pub enum Kept {
 /// Why the store does not keep a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
-    /// There is no room for another one: a quota, or the disk.
+    /// There is no room for another one: a bound of the store is reached.
     Full,
+    /// The disk is full.
+    DiskFull,
+    /// `limits.memory` is reached.
+    Memory,
     /// The store cannot write now: a broken disk, a lost permission.
     Failed,
 }
@@ -35,7 +39,7 @@ impl NotKept {
     #[must_use]
     pub const fn reason(self) -> ReasonCode {
         match self {
-            Self::Full => ReasonCode::QuotaExceeded,
+            Self::Full | Self::DiskFull | Self::Memory => ReasonCode::QuotaExceeded,
             Self::Failed => ReasonCode::ImplementationSpecificError,
         }
     }
@@ -45,8 +49,11 @@ impl NotKept {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Full => {
-                "there is no room: a quota is used up, memory is short, or the disk is full"
+                "there is no room: a bound of retained messages is reached, of the server or the \
+                 zone"
             }
+            Self::DiskFull => "there is no room: the disk of the retained messages is full",
+            Self::Memory => "there is no room: limits.memory is reached",
             Self::Failed => "the disk does not take it; the server's log says why",
         }
     }

@@ -431,8 +431,13 @@ fn a_reload_takes_nothing_from_those_who_are_connected() {
         (
             aliased(1).to_vec(),
             CloseReason::Violation(Violation::TopicAlias),
+            "limits.topic_alias_maximum is 1",
         ),
-        (long, CloseReason::Limit(Limit::PacketBytes)),
+        (
+            long,
+            CloseReason::Limit(Limit::PacketBytes),
+            "limits.packet_bytes is 1024",
+        ),
         (
             [
                 [0x34, 7, 0, 1, b't', 0, 1, 0, b'x'],
@@ -440,12 +445,16 @@ fn a_reload_takes_nothing_from_those_who_are_connected() {
             ]
             .concat(),
             CloseReason::Limit(Limit::ReceiveMaximum),
+            "limits.receive_maximum is 1",
         ),
     ];
-    for (bytes, reason) in cases {
+    for (bytes, reason, told) in cases {
         let new = w.connect(Version::V5, "new", &clean());
         w.send_bytes(new, &bytes);
         assert_eq!(w.clients[new].closed, Some(reason));
+        let farewell = w.take_packet(new, 0xE0).unwrap();
+        let farewell = String::from_utf8_lossy(&farewell).into_owned();
+        assert!(farewell.ends_with(told), "{farewell:?}");
     }
 }
 

@@ -194,7 +194,11 @@ fn a_refused_filter_is_explained() {
                 0x87,
                 "the right to receive what this filter matches",
             ),
-            ("b", 0x97, "as many subscriptions as it may have"),
+            (
+                "b",
+                0x97,
+                "as it may have: limits.subscriptions_per_client is 1",
+            ),
         ] {
             let suback = w.subscribe_asking(c, filter, Q0, &[]);
             assert_eq!(suback.last(), Some(&reason), "{filter}");

@@ -177,7 +177,9 @@ fn a_full_store_refuses_across_shards() {
         w.publish(new, "k/second", "x", QoS::AtLeastOnce, false);
         let refused = w.take_packet(new, 0x40).unwrap();
         assert_eq!(refused[4], 0x97);
-        assert!(String::from_utf8_lossy(&refused).contains("a quota is used up"));
+        assert!(
+            String::from_utf8_lossy(&refused).contains("a bound of retained messages is reached")
+        );
         w.publish(old, "k/second", "x", QoS::AtLeastOnce, false);
         assert_eq!(w.take_packet(old, 0x40), None);
         assert_eq!(

@@ -69,7 +69,7 @@ impl Hub {
             return self.effects.lanes.push(item);
         }
         if let Some(key) = self.sessions.first_to_go() {
-            self.evict(now, key);
+            self.evict(now, key, Limit::Sessions);
         }
     }
 
@@ -93,17 +93,19 @@ impl Hub {
         Ok(())
     }
 
-    /// Ends a session without a connection, since there is no room for it any more.
-    pub(super) fn evict(&mut self, now: Tick, key: SessionKey) {
+    /// Ends a session without a connection, since this limit leaves no room for it any more.
+    pub(super) fn evict(&mut self, now: Tick, key: SessionKey, limit: Limit) {
         let Some(session) = self.sessions.get(key) else {
             return;
         };
         let client_id = session.client_id.clone();
         let user = session.identity.user.clone();
         self.stats.evicted += 1;
-        self.effects
-            .events
-            .push(Event::SessionEvicted { client_id, user });
+        self.effects.events.push(Event::SessionEvicted {
+            client_id,
+            user,
+            limit,
+        });
         self.end_session(now, key);
     }
 }

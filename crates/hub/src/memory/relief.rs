@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use stentor_session::{Message, Tick};
+use stentor_session::{Limit, Message, Tick};
 
 use super::Pressure;
 use crate::hub::Hub;
@@ -92,7 +92,7 @@ impl Hub {
                 return;
             };
             self.relief.bytes = self.relief.bytes.saturating_sub(bytes.max(1));
-            self.evict(now, key);
+            self.evict(now, key, Limit::Memory);
         }
     }
 

@@ -17,7 +17,8 @@ use stentor_mqtt::{
 use stentor_session::{CloseReason, Tick, Violation};
 use stentor_topic::{FilterId, Subscription};
 
-use self::permit::{TOO_MANY, no_right};
+pub(crate) use self::permit::TOO_MANY;
+use self::permit::no_right;
 pub(crate) use self::slice::Slices;
 use self::slice::{Source, Subscribing};
 use crate::acknowledge::explanation;
@@ -456,7 +457,10 @@ impl Hub {
             if surplus > 0 && tally.text.is_empty() {
                 tally.text = TOO_MANY;
             }
-            self.send_suback(key, packet_id, &tally.reasons, tally.text);
+            let is_full = tally.text == TOO_MANY;
+            let told = is_full.then(|| self.tell_too_many(key, surplus > 0));
+            let text = told.as_deref().unwrap_or(tally.text);
+            self.send_suback(key, packet_id, &tally.reasons, text);
         }
         if tally.explains {
             self.explain_refusals(now, key, verdicts);

@@ -37,7 +37,7 @@ const NO_RIGHT_TO_READ: &str = "the right to receive what this filter matches is
 const TOO_LONG: &str = "this filter is longer, or has more levels, than this server takes";
 
 /// The answer to a client that has no place for another subscription.
-pub(super) const TOO_MANY: &str = "this session has as many subscriptions as it may have";
+pub(crate) const TOO_MANY: &str = "this session has as many subscriptions as it may have";
 
 /// The answer to a client whose filter has too many wildcards.
 const TOO_MANY_WILDCARDS: &str = "this filter has more wildcards than one may have";

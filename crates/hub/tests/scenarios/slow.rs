@@ -1,6 +1,6 @@
 //! Slow readers.
 
-use stentor_hub::{Settings, SlowPolicy, TopicPolicy};
+use stentor_hub::{Event, Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{QoS, Version};
 use stentor_session::{CloseReason, Limit};
 
@@ -78,6 +78,14 @@ fn policy_disconnect_closes_with_0x97_and_keeps_the_session() {
         w.clients[s].closed,
         Some(CloseReason::Limit(Limit::QueueBytes))
     );
+    let told = w.events.iter().any(|event| {
+        let limit = match event {
+            Event::Disconnected { limit, .. } => limit.as_deref(),
+            _ => None,
+        };
+        limit.is_some_and(|limit| limit.contains("reads too slowly: limits.queue_"))
+    });
+    assert!(told, "the log names the bound of the queue");
     let options = ConnectOptions {
         clean_start: false,
         expiry_secs: 100,

@@ -30,7 +30,7 @@ struct Trouble {
 impl Trouble {
     fn refusal(&self) -> NotKept {
         if self.is_full {
-            NotKept::Full
+            NotKept::DiskFull
         } else {
             NotKept::Failed
         }

@@ -143,7 +143,7 @@ closes! {
             "`stentor status` says who holds most. Raise the limit.";
         Limit(Limit::QueueBytes) =>
             "The queue of the client is full, and its `[[policy]]` is `disconnect`.",
-            "Let the client read faster, raise `limits.queue_bytes`, or choose another policy.";
+            "The log line and the reason string name the limit and its value. Let the client read faster, raise the limit, or choose another policy.";
         Limit(Limit::PacketBytes) =>
             "A packet is larger than `limits.packet_bytes`, or a CONNECT is larger than 1 MiB.",
             "Send smaller messages, or raise the limit.";

@@ -16,7 +16,7 @@ use crossbeam_queue::ArrayQueue;
 use stentor_auth::store::Directory;
 use stentor_hub::{Event, Full};
 use stentor_mqtt::Version;
-use stentor_session::CloseReason;
+use stentor_session::{CloseReason, Limit};
 use tracing::{info, warn};
 
 use super::LongTurn;
@@ -354,18 +354,53 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             user,
             connected_secs: secs,
             reason,
+            limit,
             ..
         } => {
             let (client, user) = (&*shown(client), &*shown(user.as_deref().unwrap_or("")));
+            let remedy = at_limit(*reason);
             let reason = reason.label();
-            info!(client, user, peer, listener, reason, secs, "disconnected");
+            // The end is told in any case, and why at the pace of its kind.
+            let limit = limit.as_deref();
+            match limit.and_then(|limit| Some((limit, pace.admit(reason)?))) {
+                Some((limit, held_back)) => warn!(
+                    client,
+                    user,
+                    peer,
+                    listener,
+                    reason,
+                    secs,
+                    held_back,
+                    "disconnected: {limit}; {remedy}"
+                ),
+                None => info!(client, user, peer, listener, reason, secs, "disconnected"),
+            }
+        }
+        Event::TooManySubscriptions {
+            client_id,
+            user,
+            bound,
+        } => {
+            if let Some(held_back) = pace.admit("too-many-subscriptions") {
+                let (client, user) = (&*shown(client_id), &*shown(user.as_deref().unwrap_or("")));
+                warn!(
+                    client,
+                    user,
+                    held_back,
+                    "a subscription was refused: {bound}; use wildcards, or raise it"
+                );
+            }
         }
         Event::SessionExpired { client_id } => {
             info!(client = &*shown(client_id), "session expired");
         }
-        Event::SessionEvicted { client_id, user } => {
+        Event::SessionEvicted {
+            client_id,
+            user,
+            limit,
+        } => {
             if let Some(held_back) = pace.admit("session-evicted") {
-                write_evicted(client_id, user.as_deref(), held_back);
+                write_evicted((client_id, user.as_deref()), *limit, held_back);
             }
         }
         Event::PublishDenied { .. } | Event::SubscribeDenied { .. } => write_denied(event, pace),
@@ -401,6 +436,21 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
                 warn!(client, topic, cause, held_back, "loses messages{why}");
             }
         }
+    }
+}
+
+/// What to do about a client that met a limit and was disconnected.
+const fn at_limit(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Limit(Limit::QueueBytes) => {
+            "read faster, raise it, or choose another [[policy]]"
+        }
+        CloseReason::Limit(Limit::PacketBytes) => "send smaller messages, or raise it",
+        CloseReason::Limit(Limit::ReceiveMaximum) => {
+            "the client has to wait for acknowledgements, as MQTT says: update its library, or \
+             raise it"
+        }
+        _ => "update the client's library, or raise it",
     }
 }
 
@@ -440,14 +490,17 @@ fn told_full(full: Full) -> Cow<'static, str> {
     }
 }
 
-fn write_evicted(client_id: &str, user: Option<&str>, held_back: u64) {
+fn write_evicted((client_id, user): (&str, Option<&str>), limit: Limit, held_back: u64) {
+    let limit = match limit {
+        Limit::Memory => "`limits.memory` is nearly reached",
+        _ => "`limits.sessions` is reached",
+    };
     let (client, user) = (&*shown(client_id), &*shown(user.unwrap_or("")));
     warn!(
         client,
         user,
         held_back,
-        "session without a connection ended early: its user or address holds most, and \
-         `limits.sessions` is reached or `limits.memory` nearly so"
+        "session without a connection ended early: {limit}, and its user or address holds most"
     );
 }
 
