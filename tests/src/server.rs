@@ -51,6 +51,21 @@ pub fn stentor() -> Command {
     command
 }
 
+/// A command whose `JOURNAL_STREAM` names its own standard error.
+fn into_journal(command: &Command) -> Command {
+    let script = "JOURNAL_STREAM=$(stat -Lc %d:%i /dev/fd/2); export JOURNAL_STREAM; exec \"$@\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(command.get_program());
+    shell.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
 /// What `stentor hash-password` makes of a password.
 ///
 /// # Panics
@@ -120,6 +135,7 @@ pub struct Plan {
     folder: TempDir,
     args: Vec<String>,
     environment: Vec<(String, String)>,
+    into_journal: bool,
     listeners: usize,
 }
 
@@ -144,6 +160,7 @@ impl Plan {
             folder,
             args: Vec::new(),
             environment: Vec::new(),
+            into_journal: false,
             listeners: 0,
         }
     }
@@ -200,6 +217,13 @@ impl Plan {
         self
     }
 
+    /// Has the server write to what `JOURNAL_STREAM` names, as under systemd.
+    #[must_use]
+    pub fn into_journal(mut self) -> Self {
+        self.into_journal = true;
+        self
+    }
+
     /// Gives the server a configuration file, see [`Server::reconfigure`].
     ///
     /// # Panics
@@ -238,7 +262,10 @@ impl Plan {
             .arg(self.data_dir())
             .args(&self.args)
             .envs(self.environment.iter().cloned());
-        command
+        match self.into_journal {
+            true => into_journal(&command),
+            false => command,
+        }
     }
 
     /// Starts the server and waits until every listener is open.

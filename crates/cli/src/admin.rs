@@ -20,11 +20,21 @@ fn last_reload(reload: &Value, now_secs: u64) -> String {
         reloaded(reload)
     } else {
         format!(
-            "failed, the old configuration stays: {}",
-            plain(&reload["reason"])
+            "failed, the old configuration stays:{}",
+            lines(&reload["reason"])
         )
     };
     format!("{}: {result}", when(reload, now_secs))
+}
+
+/// What is wrong with a configuration, to stand behind a colon: several things below each other.
+fn lines(reason: &Value) -> String {
+    let text = reason.as_str().unwrap_or("-");
+    let lines: Vec<String> = text.lines().map(shown).collect();
+    match lines.len() {
+        0 | 1 => format!(" {}", lines.concat()),
+        _ => format!("\n  {}", lines.join("\n  ")),
+    }
 }
 
 fn when(reload: &Value, now_secs: u64) -> String {
@@ -43,9 +53,9 @@ fn just_reloaded(answer: &Value, now_secs: u64) -> String {
     let since = format!("{done} since the {}", when(before, now_secs));
     if before["ok"] != true {
         return format!(
-            "{done}: the server runs with what the file says. The {} failed: {}",
+            "{done}: the server runs with what the file says. The {} failed:{}",
             when(before, now_secs),
-            plain(&before["reason"])
+            lines(&before["reason"])
         );
     }
     match phrases(before) {

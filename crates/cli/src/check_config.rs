@@ -40,7 +40,9 @@ impl CheckConfig {
             let lines: Vec<String> = refusals.iter().map(ToString::to_string).collect();
             return Err(Failure::with_code(EXIT_CONFIG, lines.join("\n")));
         }
-        print("the configuration is good\n")
+        let hints = stentor_server::hints(&config).into_iter();
+        let hints: String = hints.map(|hint| format!("hint: {hint}\n")).collect();
+        print(format!("the configuration is good\n{hints}"))
     }
 }
 

@@ -183,6 +183,24 @@ impl Procedure {
     }
 }
 
+/// Why a caller may not call a procedure, with the key that decides. Programs of this machine are
+/// told apart by the number of their user.
+fn not_admitted(caller: &Caller) -> String {
+    let who = "may not call this procedure";
+    match caller {
+        Caller::User { .. } => {
+            format!("{} {who}: its `allow_users` names others", caller.name())
+        }
+        Caller::Anonymous(address) if address.starts_with("uid ") => format!(
+            "this caller ({address}) {who}: `allow_uid` or `allow_gid` of the [[listener]] says who \
+             may"
+        ),
+        Caller::Anonymous(_) => format!(
+            "this caller {who}: log in, or have its `allow_addresses` or `anonymous` let it"
+        ),
+    }
+}
+
 impl std::fmt::Debug for Procedure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Procedure").field(&self.name).finish()
@@ -371,8 +389,8 @@ impl Registry {
         let (finish, seen) = finish(procedure, &call, start, then);
         let manifest = &procedure.manifest;
         if !procedure.admits(&call.caller) {
-            let reason = "this caller may not call this procedure";
-            return finish(Answer::failed(Status::NotAllowed, reason));
+            let reason = not_admitted(&call.caller);
+            return finish(Answer::failed(Status::NotAllowed, &reason));
         }
         if let Some(answer) = without(manifest, &call.message) {
             return finish(answer);

@@ -49,7 +49,7 @@ mod zones;
 pub use accounts::Accounts;
 pub use error::ServerError;
 pub use exit::ServerExit;
-pub use lifecycle::{block_signals, check, run, survive_long_files};
+pub use lifecycle::{block_signals, check, hints, run, survive_long_files};
 pub use reference::reasons;
 pub use retained::{Access, OfflineError, OfflineStore, properties_json};
 pub use telemetry::sys_topics;

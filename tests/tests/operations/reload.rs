@@ -170,6 +170,21 @@ fn a_key_that_is_set_back_waits_for_nothing() {
     );
 }
 
+/// Saving alone changes nothing, and `status` says so.
+#[test]
+fn a_file_that_is_not_applied_yet_is_seen() {
+    let server = server();
+    let is_newer = || {
+        let text = server.control(&["status"]).success();
+        text.contains("was saved after it was applied: `stentor reload` applies it")
+    };
+    assert!(!is_newer());
+    server.reconfigure(&format!("{BASE}[log]\nlevel = \"debug\"\n"));
+    assert!(is_newer());
+    server.json(&["reload"]);
+    assert!(!is_newer());
+}
+
 #[test]
 fn listeners_open_and_close_and_the_others_stay() {
     let server = server();

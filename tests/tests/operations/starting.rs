@@ -298,6 +298,13 @@ fn check_config_says_what_is_wrong_and_where() {
         "{text}"
     );
     assert!(text.contains('3'), "the line is missing: {text}");
+    // The unit's folder below /run is there only while it runs.
+    let socket = "[[listener]]\nurl = \"unix:/run/stentor-is-not-there/s.sock\"\n";
+    let hinted = run(socket).success();
+    assert!(
+        hinted.contains("hint: there is no folder /run/stentor-is-not-there now"),
+        "{hinted}"
+    );
     fs::remove_file(&path).expect("it was there");
     let mut named = server::stentor();
     let finished = process::run(named.arg("check-config").arg(&path));
@@ -465,8 +472,8 @@ fn adding_a_user_is_not_proposed_where_procedures_are_called_only() {
 #[test]
 fn lines_for_the_journal_begin_with_their_priority() {
     for (format, level) in [("auto", "DEBUG"), ("json", "\"level\":\"DEBUG\"")] {
-        let plan = Plan::new().variable("JOURNAL_STREAM", "8:12345");
-        let plan = plan
+        let plan = Plan::new()
+            .into_journal()
             .arg("--log-format")
             .arg(format)
             .arg("--log-level")
@@ -483,8 +490,12 @@ fn lines_for_the_journal_begin_with_their_priority() {
         assert!(of("<7>").all(|line| line.contains(level)), "{log}");
         assert!(log.lines().all(|line| line.starts_with('<')), "{log}");
     }
-    let server = Server::open();
-    assert!(!server.log().starts_with('<'), "{}", server.log());
+    // A program below a unit inherits the variable, though it writes elsewhere.
+    let elsewhere = Plan::new().variable("JOURNAL_STREAM", "8:12345");
+    for plan in [Plan::new(), elsewhere] {
+        let server = plan.tcp().anonymous().start();
+        assert!(!server.log().starts_with('<'), "{}", server.log());
+    }
 }
 
 #[test]

@@ -69,6 +69,12 @@ fn text(status: &Value, is_verbose: bool) -> String {
     if !status["reload"].is_null() {
         parts.push(format!("{}\n", last_reload(&status["reload"], now_secs)));
     }
+    if let Some(file) = status["newer_file"].as_str() {
+        let file = shown(file);
+        parts.push(format!(
+            "{file} was saved after it was applied: `stentor reload` applies it\n"
+        ));
+    }
     parts.join("\n")
 }
 
@@ -133,6 +139,12 @@ fn memory(memory: &Value) -> String {
         true => String::new(),
         false => format!(" of {}", size(&memory["budget_bytes"])),
     };
+    // The smaller one counts: a message that waits for several clients is held once in memory.
+    let (held, process) = (&memory["held_bytes"], &memory["resident_bytes"]);
+    let (counts, what) = match process.as_u64() {
+        Some(bytes) if bytes < number(held) => (process, " in the process"),
+        _ => (held, ""),
+    };
     let far = match memory["overgrown"] == true {
         true => format!(
             "; the process has {}, far more than the limit and the server's own",
@@ -140,7 +152,7 @@ fn memory(memory: &Value) -> String {
         ),
         false => String::new(),
     };
-    format!("{}{limit}{state}{far}", size(&memory["held_bytes"]))
+    format!("{}{what}{limit}{state}{far}", size(counts))
 }
 
 fn flows(status: &Value) -> String {
@@ -407,6 +419,34 @@ mod tests {
             "losses": { "by_cause": { "drop-newest": 0 }, "worst": [] },
             "long_turns": { "count": 0 }, "shards": [{ "shard": 0, "queues": {} }],
         })
+    }
+
+    /// The smaller number counts, so it is shown: docs/limits.md.
+    #[test]
+    fn what_counts_as_memory_is_shown() {
+        let told = json!({
+            "held_bytes": 131_596_288, "budget_bytes": 4_194_304, "state": "full",
+            "resident_bytes": 42_991_616, "overgrown": false,
+        });
+        let text = memory(&told);
+        assert_eq!(
+            text,
+            "41.0 MiB in the process of 4.0 MiB: the limit is reached"
+        );
+    }
+
+    /// Two mistakes in a file are two lines, not one with `\\n` in it.
+    #[test]
+    fn each_mistake_of_a_reload_has_its_line() {
+        let mut status = status();
+        status["reload"] = json!({
+            "ok": false, "cause": "stentor reload", "at": 1_000, "reason": "a:1: x\na:2: y\u{1b}",
+        });
+        let text = text(&status, false);
+        assert!(
+            text.contains("stays:\n  a:1: x\n  a:2: y\\u{1b}\n"),
+            "{text}"
+        );
     }
 
     /// A stranger reads it: sizes have units, kinds have words, the rest waits for `--verbose`.

@@ -102,6 +102,7 @@ impl Document<'_> {
 
     fn plain(&mut self, section: &'static Section, value: &Spanned<DeValue<'_>>, origin: Origin) {
         let DeValue::Table(table) = value.get_ref() else {
+            self.has_key = true;
             let name = section.name;
             let message =
                 format!("{name} is a section, not a value; write [{name}] and its keys below it");
@@ -115,6 +116,7 @@ impl Document<'_> {
     fn list(&mut self, section: &'static Section, value: &Spanned<DeValue<'_>>, origin: Origin) {
         let name = section.name;
         let DeValue::Array(items) = value.get_ref() else {
+            self.has_key = true;
             let message = format!(
                 "{name} is a list of entries; write [[{name}]] above each, with double brackets"
             );
@@ -180,6 +182,9 @@ fn unknown(section: &str, name: &str, value: &DeValue<'_>) -> String {
         ("", _) => format!("there is no key {shown:?}"),
         _ => format!("there is no key {shown:?} in {section}"),
     };
+    if stands_on_top(section, name) {
+        return format!("{what}; {shown:?} stands above the first [section]: move it there");
+    }
     if (section, name) == ("user", "password") {
         return format!(
             "{what}, since passwords are not kept readable; use `password_hash`, made by `stentor \
@@ -190,6 +195,12 @@ fn unknown(section: &str, name: &str, value: &DeValue<'_>) -> String {
         Some(known) => format!("{what}; did you mean {known}?"),
         None => format!("{what}; docs/configuration.md lists all keys"),
     }
+}
+
+/// Whether this is a key above all sections that stands below one.
+fn stands_on_top(section: &str, name: &str) -> bool {
+    let top = find_section("").and_then(|top| top.key(name));
+    !section.is_empty() && top.is_some()
 }
 
 /// What was probably meant by `name` in `section`: a key of that section, another section, or a

@@ -49,7 +49,7 @@ pub(crate) use audit::Subject;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -111,6 +111,22 @@ struct Notes {
     last_reload: Option<ReloadNote>,
     /// What new passwords are stored as.
     password_hash: PasswordFunction,
+    /// The configuration file, and when it had been saved as it was applied.
+    file: Option<(PathBuf, SystemTime)>,
+}
+
+impl Notes {
+    /// The configuration file, if it was saved since it was applied.
+    fn newer_file(&self) -> Option<String> {
+        let (path, applied) = self.file.as_ref()?;
+        let is_newer = saved_at(path).is_some_and(|saved| saved != *applied);
+        is_newer.then(|| path.display().to_string())
+    }
+}
+
+/// When a file was saved last.
+fn saved_at(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|it| it.modified()).ok()
 }
 
 /// A reload that was tried.
@@ -149,6 +165,7 @@ impl Control {
             ports: Vec::new(),
             last_reload: None,
             password_hash: PasswordFunction::default(),
+            file: None,
         }));
         let desk = Desk {
             backplane: Arc::clone(backplane),
@@ -174,6 +191,12 @@ impl Control {
     /// Remembers what new passwords are stored as, for the commands that make them.
     pub(crate) fn note_password_hash(&self, function: PasswordFunction) {
         lock(&self.notes).password_hash = function;
+    }
+
+    /// Remembers the configuration file that is applied, for `status`.
+    pub(crate) fn note_file(&self, file: Option<&Path>) {
+        let saved = |path: &Path| Some((path.to_owned(), saved_at(path)?));
+        lock(&self.notes).file = file.and_then(saved);
     }
 
     /// Whether the last reload that was noted has failed.

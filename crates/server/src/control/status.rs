@@ -37,11 +37,12 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
     let reports = reports(backplane);
     let sum = total(&reports);
     let uptime = backplane.clock.now().since(stentor_session::Tick::ZERO);
-    let (ports, reload, password_hash) = {
+    let (ports, reload, password_hash, newer_file) = {
         let notes = lock(&desk.notes);
         let ports: Vec<Value> = notes.ports.iter().map(|port| listener(port)).collect();
         let reload = notes.last_reload.as_ref().map(reload);
-        (ports, reload, notes.password_hash.name())
+        let newer_file = notes.newer_file();
+        (ports, reload, notes.password_hash.name(), newer_file)
     };
     let more = json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -68,6 +69,7 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
         "losses": losses(&sum),
         "long_turns": turns(&sum.turn_report),
         "reload": reload,
+        "newer_file": newer_file,
         "shards": reports.iter().map(shard).collect::<Vec<_>>(),
         // Fewer than there are, if one does not answer.
         "shards_answering": reports.len(),

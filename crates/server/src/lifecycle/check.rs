@@ -34,11 +34,34 @@ pub fn check(config: &Config) -> Vec<ServerError> {
     refusals
 }
 
+/// What is missing now and is made when the service starts: no mistake, but worth a word. Each is
+/// a sentence.
+#[must_use]
+pub fn hints(config: &Config) -> Vec<String> {
+    let sockets = config.listeners.iter().filter_map(|it| it.url.unix_path());
+    let folders = sockets.filter_map(Path::parent);
+    let missing = folders.filter(|folder| is_made_at_start(folder) && !folder.is_dir());
+    let hint = |folder: &Path| {
+        let folder = folder.display();
+        format!(
+            "there is no folder {folder} now: `RuntimeDirectory` of the unit makes it at a start"
+        )
+    };
+    missing.map(hint).collect()
+}
+
+/// Whether a folder is one that the system makes when it starts the service: /run is empty after
+/// a boot.
+fn is_made_at_start(folder: &Path) -> bool {
+    folder != Path::new("/run") && folder.starts_with("/run")
+}
+
 fn check_socket(listener: &Listener, data_dir: &Path) -> Result<(), ServerError> {
     let Some(path) = listener.url.unix_path() else {
         return Ok(());
     };
-    if !is_below(path, data_dir) {
+    let is_made = path.parent().is_some_and(is_made_at_start);
+    if !is_made && !is_below(path, data_dir) {
         check_unix(&listener.url, path)?;
     }
     Access::of(listener, path).map(drop)
@@ -63,5 +86,12 @@ mod tests {
         assert!(is_below(Path::new("/x/data/s.sock"), Path::new("/x/data")));
         assert!(!is_below(Path::new("/x/s.sock"), Path::new("/x/data")));
         assert!(!is_below(Path::new("s.sock"), Path::new("data")));
+    }
+
+    #[test]
+    fn folders_below_run_are_made_at_a_start() {
+        assert!(is_made_at_start(Path::new("/run/stentor")));
+        assert!(!is_made_at_start(Path::new("/run")));
+        assert!(!is_made_at_start(Path::new("/runs/stentor")));
     }
 }

@@ -37,7 +37,7 @@ use crate::log::Logger;
 use crate::shard::Letter;
 use crate::telemetry::sys;
 use crate::warden;
-pub use check::check;
+pub use check::{check, hints};
 use reload::Reloader;
 pub(crate) use reload::{ReloadResult, Reloaded};
 pub(crate) use retained::{boot, folder as retained_dir, quotas};
@@ -161,6 +161,7 @@ fn begin(
     let control = Control::start(entrance, &backplane, &directory, shards.table, &commands)?;
     control.note_ports(doors.ports());
     control.note_password_hash(config.auth.password_hash);
+    control.note_file(config.file.as_deref());
     let (intervals, new_intervals) = channel();
     let sys_plane = Arc::clone(&backplane);
     let interval = config.sys.interval;
@@ -288,6 +289,10 @@ impl Supervisor {
         self.control.note_ports(self.reloader.doors.ports());
         let function = self.reloader.config.auth.password_hash;
         self.control.note_password_hash(function);
+        if result.is_ok() {
+            let file = self.reloader.config.file.as_deref();
+            self.control.note_file(file);
+        }
         // Who edits the file and asks for a reload is told of that, not of the watch that found
         // nothing left to do; unless this is how a mistake was mended.
         let found_nothing = result.as_ref().is_ok_and(Reloaded::is_nothing);

@@ -9,6 +9,7 @@ mod lines;
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
@@ -36,7 +37,8 @@ impl Logger {
     /// # Errors
     /// When the process has one already.
     pub fn install(config: &Log) -> Result<Self, String> {
-        let journal = std::env::var_os("JOURNAL_STREAM").is_some() && !is_file(io::stderr());
+        let stream = std::env::var("JOURNAL_STREAM");
+        let journal = stream.is_ok_and(|stream| is_stream(&stream, io::stderr()));
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let style = Style::choose(config.format, io::stderr().is_terminal(), no_color, journal);
         let (level, handle) = reload::Layer::new(filter(config.level));
@@ -73,11 +75,12 @@ impl Logger {
     }
 }
 
-/// Whether this is a file on a disk, which is no way to the journal.
-fn is_file(out: impl AsFd) -> bool {
+/// Whether `JOURNAL_STREAM` names this descriptor, by its device and inode as sd-daemon(3) says. A
+/// program inherits the variable also where its output goes elsewhere.
+fn is_stream(journal_stream: &str, out: impl AsFd) -> bool {
     let file = out.as_fd().try_clone_to_owned().map(std::fs::File::from);
     let metadata = file.and_then(|file| file.metadata());
-    metadata.is_ok_and(|metadata| metadata.is_file())
+    metadata.is_ok_and(|it| journal_stream == format!("{}:{}", it.dev(), it.ino()))
 }
 
 /// Writes the warnings of a log to standard error, for a command that does what a server does
@@ -205,6 +208,19 @@ mod tests {
         ] {
             assert_eq!(Style::choose(format, terminal, no_color, journal), style);
         }
+    }
+
+    /// `serve 2>&1 | cat` in a unit of systemd inherits the variable, and writes into a pipe.
+    #[test]
+    fn only_the_stream_of_the_journal_is_one() {
+        let (_reader, pipe) = io::pipe().expect("there are pipes");
+        let file = std::fs::File::from(pipe.as_fd().try_clone_to_owned().expect("a copy"));
+        let metadata = file.metadata().expect("it has some");
+        let own = format!("{}:{}", metadata.dev(), metadata.ino());
+        assert!(is_stream(&own, &pipe));
+        let (_other_reader, other) = io::pipe().expect("there are pipes");
+        assert!(!is_stream(&own, &other));
+        assert!(!is_stream("", &pipe) && !is_stream("8:12345", &pipe));
     }
 
     #[test]

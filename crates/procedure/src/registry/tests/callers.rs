@@ -107,6 +107,32 @@ fn strangers_call_what_is_open_to_them() {
     assert_eq!(place.call(call).status, Status::Done);
 }
 
+/// Who is refused learns which key decides.
+#[test]
+fn a_refusal_names_its_key() {
+    let user = Caller::User {
+        zone: "default".to_owned(),
+        name: "mail".to_owned(),
+    };
+    for (caller, key) in [
+        (
+            Caller::Anonymous("uid 1000".to_owned()),
+            "`allow_uid` or `allow_gid`",
+        ),
+        (
+            Caller::Anonymous("192.0.2.1".to_owned()),
+            "`allow_addresses`",
+        ),
+        (user, "`allow_users`"),
+    ] {
+        let told = not_admitted(&caller);
+        assert!(
+            told.contains(key) && told.contains("may not call"),
+            "{told}"
+        );
+    }
+}
+
 /// A manifest can name who may call.
 #[test]
 fn users_may_be_named() {

@@ -129,6 +129,14 @@ const BAD: &[(&str, &[&str])] = &[
         &["toml:2:", "in log", "\"level\""],
     ),
     (
+        "[limits]\nshards = 1",
+        &["toml:2:", "\"shards\" stands above the first [section]"],
+    ),
+    (
+        "[[listener]]\nurl = \"mqtt://[::1]:1\"\ndata_dir = \"x\"",
+        &["toml:3:", "\"data_dir\" stands above the first [section]"],
+    ),
+    (
         "[limit]\ninflight = 1",
         &["toml:1:", "no section [limit]", "[limits]"],
     ),
@@ -325,6 +333,13 @@ fn bad_files_are_refused_with_place_reason_and_remedy() {
             assert!(message.contains(word), "{text}\n{message}\nlacks {word}");
         }
     }
+}
+
+/// Keys below a header of the wrong form are keys: the file was not cut off.
+#[test]
+fn single_brackets_are_one_problem() {
+    let message = Case::file("[listener]\nurl = \"mqtt://[::1]:1\"\n").bad();
+    assert_eq!(message.lines().count(), 1, "{message}");
 }
 
 #[test]
