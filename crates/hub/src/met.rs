@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
-use stentor_session::{CloseReason, Limit, Violation};
+use stentor_mqtt::ReasonCode;
+use stentor_session::{CloseReason, Limit, Outcome, Violation};
 
 use crate::effects::{Event, Full};
 use crate::hub::Hub;
@@ -51,21 +52,20 @@ fn queue(session: &Session, settings: &Settings) -> String {
     }
 }
 
-/// The bound that a topic is above; `None` for one that is within them.
-pub(crate) fn topic(settings: &Settings, topic: &str) -> Option<String> {
+/// The refusal of a topic that is above a bound; `None` for one that is within them.
+pub(crate) fn topic(settings: &Settings, topic: &str) -> Option<Outcome> {
     if settings.takes_topic(topic) {
-        None
-    } else if topic.len() > settings.topic_bytes_max {
-        let most = settings.topic_bytes_max;
-        Some(format!(
-            "the topic is too long: limits.topic_bytes is {most}"
-        ))
-    } else {
-        let most = settings.topic_levels_max;
-        Some(format!(
-            "the topic has too many levels: limits.topic_levels is {most}"
-        ))
+        return None;
     }
+    let (bytes, levels) = (settings.topic_bytes_max, settings.topic_levels_max);
+    let text = match topic.len() > bytes {
+        true => format!("the topic is too long: limits.topic_bytes is {bytes}"),
+        false => format!("the topic has too many levels: limits.topic_levels is {levels}"),
+    };
+    Some(Outcome {
+        reason: ReasonCode::TopicNameInvalid,
+        text: text.into(),
+    })
 }
 
 impl Hub {

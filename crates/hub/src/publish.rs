@@ -196,11 +196,8 @@ impl Hub {
         let Some(session) = self.sessions.get(key) else {
             return Taken::done(ReasonCode::UnspecifiedError);
         };
-        if let Some(text) = met::topic(&self.settings, topic) {
-            return Taken::Done(Outcome {
-                reason: ReasonCode::TopicNameInvalid,
-                text: text.into(),
-            });
+        if let Some(outcome) = met::topic(&self.settings, topic) {
+            return Taken::Done(outcome);
         }
         if topic.starts_with('$') {
             match Address::parse(topic) {

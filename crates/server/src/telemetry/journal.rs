@@ -349,48 +349,8 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             let (version, resumed) = (version_name(*version), session_present);
             info!(client, user, peer, listener, version, resumed, "connected");
         }
-        Event::Disconnected {
-            client_id: client,
-            user,
-            connected_secs: secs,
-            reason,
-            limit,
-            ..
-        } => {
-            let (client, user) = (&*shown(client), &*shown(user.as_deref().unwrap_or("")));
-            let remedy = at_limit(*reason);
-            let reason = reason.label();
-            // The end is told in any case, and why at the pace of its kind.
-            let limit = limit.as_deref();
-            match limit.and_then(|limit| Some((limit, pace.admit(reason)?))) {
-                Some((limit, held_back)) => warn!(
-                    client,
-                    user,
-                    peer,
-                    listener,
-                    reason,
-                    secs,
-                    held_back,
-                    "disconnected: {limit}; {remedy}"
-                ),
-                None => info!(client, user, peer, listener, reason, secs, "disconnected"),
-            }
-        }
-        Event::TooManySubscriptions {
-            client_id,
-            user,
-            bound,
-        } => {
-            if let Some(held_back) = pace.admit("too-many-subscriptions") {
-                let (client, user) = (&*shown(client_id), &*shown(user.as_deref().unwrap_or("")));
-                warn!(
-                    client,
-                    user,
-                    held_back,
-                    "a subscription was refused: {bound}; use wildcards, or raise it"
-                );
-            }
-        }
+        Event::Disconnected { .. } => write_disconnected(event, (peer, listener), pace),
+        Event::TooManySubscriptions { .. } => write_too_many(event, pace),
         Event::SessionExpired { client_id } => {
             info!(client = &*shown(client_id), "session expired");
         }
@@ -436,6 +396,50 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
                 warn!(client, topic, cause, held_back, "loses messages{why}");
             }
         }
+    }
+}
+
+/// The end of a connection: a warning if a limit is why, with what to do.
+fn write_disconnected(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
+    let Event::Disconnected {
+        client_id: client,
+        user,
+        connected_secs: secs,
+        reason,
+        limit,
+        ..
+    } = event
+    else {
+        return;
+    };
+    let (client, user) = (&*shown(client), &*shown(user.as_deref().unwrap_or("")));
+    let remedy = at_limit(*reason);
+    let reason = reason.label();
+    let limit = limit.as_deref();
+    // Each end has its line; the pace of its reason decides whether it is a warning.
+    match limit.and_then(|limit| Some((limit, pace.admit(reason)?))) {
+        Some((limit, held_back)) => warn!(
+            client,
+            user, peer, listener, reason, secs, held_back, "disconnected: {limit}; {remedy}"
+        ),
+        None => info!(client, user, peer, listener, reason, secs, "disconnected"),
+    }
+}
+
+/// A client that gets no more subscriptions.
+fn write_too_many(event: &Event, pace: &mut Pace) {
+    if let Event::TooManySubscriptions {
+        client_id,
+        user,
+        bound,
+    } = event
+        && let Some(held_back) = pace.admit("too-many-subscriptions")
+    {
+        let (client, user) = (&*shown(client_id), &*shown(user.as_deref().unwrap_or("")));
+        warn!(
+            client,
+            user, held_back, "a subscription was refused: {bound}; use wildcards, or raise it"
+        );
     }
 }
 
