@@ -183,8 +183,8 @@ impl Procedure {
     }
 }
 
-/// Why a caller may not call a procedure, with the key that decides. Programs of this machine are
-/// told apart by the number of their user.
+/// Why a caller may not call a procedure, with the key that decides. On a Unix socket, a caller is
+/// known by the number of its user.
 fn not_admitted(caller: &Caller) -> String {
     let who = "may not call this procedure";
     match caller {

@@ -107,7 +107,7 @@ fn strangers_call_what_is_open_to_them() {
     assert_eq!(place.call(call).status, Status::Done);
 }
 
-/// Who is refused learns which key decides.
+/// A refusal names the key that decides.
 #[test]
 fn a_refusal_names_its_key() {
     let user = Caller::User {
