@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 
-use stentor_tests::{Finished, Plan, Server, Version, process, server};
+use stentor_tests::{Finished, Plan, Version, process, server};
 
 /// One line on standard error that says all of that, and the exit code that scripts rely on.
 #[track_caller]
