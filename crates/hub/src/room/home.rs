@@ -17,7 +17,7 @@ use stentor_zone::{
 use super::review::Absents;
 use super::{Parting, Place, RoomItem, Who, shard_of};
 use crate::call::{Answer, ReturnAddress};
-use crate::effects::{ControlItem, Event, Sender};
+use crate::effects::{Event, Sender};
 use crate::hub::Hub;
 use crate::key::ShardId;
 use crate::rights::{Access, Identity};
@@ -289,12 +289,7 @@ impl Hub {
         self.perform(now, zone, &room, effects);
         let asker = (to.shard, to.session);
         let (shard, answer) = (to.shard, Answer { to, json });
-        if shard == self.shard {
-            self.answered(now, &answer);
-        } else {
-            let item = ControlItem::Answer(Arc::new(answer));
-            self.effects.lanes.push((shard, item));
-        }
+        self.send_room(now, shard, RoomItem::Answer(Box::new(answer)));
         self.charge(now, asker, work);
     }
 

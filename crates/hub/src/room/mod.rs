@@ -28,7 +28,7 @@ use stentor_session::{Message, Tick, Ticket};
 use stentor_topic::Zone;
 use stentor_zone::{Entry, Expelled, Refusal, Seat, join_ended};
 
-use crate::call::ReturnAddress;
+use crate::call::{Answer, ReturnAddress};
 use crate::effects::Sender;
 use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
@@ -149,6 +149,9 @@ pub enum RoomItem {
         /// As it was heard, marked as history.
         message: Arc<Message>,
     },
+    /// From the home: what a command says. It comes after all that the home has sent before, such as
+    /// what the caller said in the room first.
+    Answer(Box<Answer>),
     /// From the home: a command of the session has been run.
     Charge {
         /// Which session.
@@ -173,6 +176,7 @@ impl RoomItem {
         let more = match self {
             Self::Say { message, .. } | Self::Recall { message, .. } => message.cost(),
             Self::Command { payload, .. } => payload.len(),
+            Self::Answer(answer) => size_of::<Answer>() + answer.json.len(),
             Self::Places { rooms, .. } | Self::Placed { found: rooms, .. } => rooms
                 .iter()
                 .map(|room| room.len() + size_of::<Box<str>>())
@@ -373,6 +377,7 @@ impl Hub {
             RoomItem::Recall { seat, message } => {
                 self.deliver_recalled(now, session_of(seat), &message);
             }
+            RoomItem::Answer(answer) => self.answered(now, &answer),
             RoomItem::Charge { session, work } => self.charged(now, session, work),
             RoomItem::Clear { seat, room, why } => {
                 self.clear_room(now, session_of(seat), &room, why);

@@ -11,6 +11,7 @@ mod world;
 use stentor_mqtt::{Property, PropertyBuf, QoS, Version};
 use world::{ConnectOptions, World};
 
+const Q0: QoS = QoS::AtMostOnce;
 const Q1: QoS = QoS::AtLeastOnce;
 
 fn user(name: &str) -> ConnectOptions<'_> {

@@ -4,7 +4,7 @@ use stentor_mqtt::Version;
 
 use crate::world::{ConnectOptions, World};
 use crate::{
-    Q1, change, command, events, listener, meet, places, puback, received, said, told_of_joins,
+    Q0, Q1, change, command, events, listener, meet, places, puback, received, said, told_of_joins,
     user,
 };
 
@@ -45,6 +45,30 @@ fn members_hear_each_other_with_the_speakers_name() {
             }
             assert!(said(&mut w, bob).is_empty());
         }
+    }
+}
+
+/// Somebody speaks and calls a command at once: the answer comes after the word, wherever the home
+/// is.
+#[test]
+fn an_answer_comes_after_what_was_said_before() {
+    for place in places() {
+        let (mut w, ann, _) = meet(place, Version::V311, &user("bob"));
+        w.subscribe(ann, "$room/tea/#", Q1);
+        w.take_messages(ann);
+        w.paused = true;
+        w.publish(ann, "$room/tea/say", "hello", Q0, false);
+        w.publish(ann, "$call/room.info/1", r#"{"room":"tea"}"#, Q0, false);
+        // The home gets both in one turn.
+        for pair in w.pairs_under_way() {
+            while w.deliver_one(pair) {}
+        }
+        w.paused = false;
+        w.settle();
+        let heard = received(&mut w, ann);
+        assert_eq!(heard.len(), 2, "{heard:?}");
+        assert_eq!(heard[0], "$room/tea/say/ann hello");
+        assert!(heard[1].starts_with("$reply/1 {"), "{heard:?}");
     }
 }
 
