@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use stentor_client::{Client, ClientError, PropertyBuf, Publication, QoS, SubscribeOptions};
+use stentor_client::{
+    Client, ClientError, PropertyBuf, Publication, QoS, ReasonCode, SubscribeOptions,
+};
 use stentor_zone::topic;
 
 use crate::connect::Plan;
@@ -29,7 +31,12 @@ pub(crate) fn ask(
         .map_err(failed)?;
     if let Some(reason) = answers.iter().find(|reason| reason.is_error()) {
         let text = format!("the subscription to {reply} was refused: {}", reason.name());
-        return Err(Failure::with_code(failure::code(*reason), text));
+        let failure = Failure::with_code(failure::code(*reason), text);
+        let is_nobody = *reason == ReasonCode::NotAuthorized && !plan.has_name();
+        return Err(match is_nobody {
+            true => failure.with_note("only users call commands: log in with -u NAME"),
+            false => failure,
+        });
     }
     let message = Publication {
         topic: &format!("{topic}/{REPLY_ID}"),

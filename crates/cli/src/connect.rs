@@ -398,6 +398,18 @@ impl Plan {
         self.options.keep_alive
     }
 
+    /// Whether it comes as administrator, in the zone that a command means without `--zone`. Known
+    /// once it has connected.
+    pub(crate) fn is_in_first_zone(&self) -> bool {
+        let is_folder = matches!(self.route.get(), Some(Route::Folder(_)));
+        is_folder && self.door == Door::Control && self.zone.is_none()
+    }
+
+    /// Whether it says who it is.
+    pub(crate) fn has_name(&self) -> bool {
+        self.options.username.is_some() || self.options.url.username.is_some()
+    }
+
     /// Connects and logs in.
     pub(crate) fn open(&self) -> Result<Client, Failure> {
         self.try_open().map_err(|attempt| {

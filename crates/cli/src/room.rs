@@ -266,7 +266,14 @@ fn command(connect: &Connect, name: &str, words: &Value) -> Result<Value, Failur
     let text = answer["text"]
         .as_str()
         .unwrap_or("the answer makes no sense");
-    Err(Failure::new(text).silenced(connect.quiet))
+    let mut failure = Failure::new(text);
+    if answer["error"] == "unknown" && plan.is_in_first_zone() {
+        failure = failure.with_note(
+            "`stentor room ls` lists the rooms of the default zone, and `--zone NAME` means another \
+             zone",
+        );
+    }
+    Err(failure.silenced(connect.quiet))
 }
 
 fn print(result: &Value, json: bool, text: impl FnOnce(&Value) -> String) -> Result<(), Failure> {

@@ -136,6 +136,11 @@ fn clients_of_other_zones_are_found_and_zones_have_names() {
     assert_eq!(rooms, "lobby: 0 members\ntea: 1 member\n");
     let rooms = server.control(&["room", "ls"]).success();
     assert!(!rooms.contains("tea"), "{rooms}");
+    let refused = server.control(&["room", "show", "tea"]).refusal();
+    assert!(refused.contains("--zone NAME"), "{refused}");
+    let args = ["room", "show", "tea", "--zone", "shop"];
+    let refused = server.control(&args).refusal();
+    assert!(!refused.contains("--zone"), "{refused}");
     server
         .control(&["room", "kick", "--zone", "game", "tea", "bob"])
         .success();

@@ -81,3 +81,12 @@ fn the_administrator_writes_without_a_password() {
     let heard = process::finish(bob, DEADLINE).success();
     assert_eq!(heard, "admin: maintenance at six\n");
 }
+
+#[test]
+fn commands_without_a_user_are_told_to_log_in() {
+    let server = super::start();
+    let mut list = server::stentor();
+    list.args(["room", "ls", "-L", server.url("mqtt")]);
+    let refused = process::run(&mut list).refusal();
+    assert!(refused.contains("log in with -u NAME"), "{refused}");
+}
