@@ -575,7 +575,7 @@ fn a_folder_of_the_configuration_is_found_offline() {
     with_config(&["set", "b", "2"]).success();
     let full = with_config(&["set", "c", "3"]).refusal();
     assert!(
-        full.contains("quota"),
+        full.contains("a bound of retained messages is reached"),
         "the quotas of the configuration hold: {full}"
     );
     let elsewhere = retained(&data_dir, &["ls"]).refusal();
