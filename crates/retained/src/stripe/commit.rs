@@ -80,9 +80,10 @@ impl<R: Region> Stripe<R> {
         }
     }
 
-    /// Whether slots wait for a commit to be freed.
+    /// Whether slots wait for a commit to be freed: a later one, or the one that is under way and
+    /// has taken them with it.
     pub(crate) fn is_holding(&self) -> bool {
-        !self.held.is_empty()
+        self.committing.is_some() || !self.held.is_empty()
     }
 
     /// Frees what a store that promises nothing about power losses need not hold.

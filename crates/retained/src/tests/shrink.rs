@@ -1,5 +1,6 @@
 //! What was large and is not any more gives its room back, and is not harmed by it.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -69,6 +70,25 @@ fn a_store_that_was_large_shrinks() {
         put(&store, "t/1", b"again").unwrap();
         assert_eq!(get(&store, "t/1").as_deref(), Some(&b"again"[..]));
     }
+}
+
+/// A commit that is under way frees what it has taken when it ends, so a compaction waits for it.
+#[test]
+fn a_compaction_waits_for_a_commit_that_is_under_way() {
+    let store = open(&SimulatedDisk::new(1), INTERVAL);
+    let topics = || (0..30_000).map(|i| format!("t/{i}"));
+    for topic in topics() {
+        put(&store, &topic, &[7; 300]).unwrap();
+    }
+    store.commit();
+    clear(&store, topics());
+    let round = Cell::new(Some(store.begin_round()));
+    store.compact_by(|| match round.take() {
+        Some(round) => store.end_round(round, Ok(())),
+        None => store.commit(),
+    });
+    let empty = store.status().files.allocated;
+    assert!(empty <= 9 << 20, "{empty} bytes");
 }
 
 /// Topics of the stripe that the large one falls to: they share its file.
