@@ -21,7 +21,7 @@ use crate::key::{LinkId, SessionKey};
 use crate::met;
 use crate::publish::may_publish;
 use crate::rights::Identity;
-use crate::sessions::{Away, Extras, Left, Link, Session};
+use crate::sessions::{Away, Left, Link, Session};
 use crate::stats::{LossCause, ZoneTraffic};
 use crate::work::{CLOSE_VISITS, DROP_VISITS, FILTER_VISITS, OWN_HANDED, TIMER_VISITS, Turn};
 
@@ -323,10 +323,7 @@ impl Hub {
         let delay = session.will.as_ref().map(|will| will.delay_secs);
         let will_at = delay.map_or(Tick::NEVER, |secs| now.after_secs(secs).min(until));
         session.epoch = session.epoch.wrapping_add(1);
-        let extras = live
-            .extras
-            .take()
-            .map_or_else(Extras::default, |extras| *extras);
+        let extras = *live.extras.take().unwrap_or_default();
         let (mut snapshots, conflating, debt) = (extras.snapshots, extras.conflating, extras.debt);
         if let Some(snapshots) = &mut snapshots {
             snapshots.disconnected();

@@ -186,17 +186,19 @@ impl Procedure {
 /// Why a caller may not call a procedure, with the key that decides. On a Unix socket, a caller is
 /// known by the number of its user.
 fn not_admitted(caller: &Caller) -> String {
-    let who = "may not call this procedure";
+    let refusal = "may not call this procedure";
     match caller {
         Caller::User { .. } => {
-            format!("{} {who}: its `allow_users` names others", caller.name())
+            format!(
+                "{} {refusal}: its `allow_users` names others",
+                caller.name()
+            )
         }
         Caller::Anonymous(address) if address.starts_with("uid ") => format!(
-            "this caller ({address}) {who}: `allow_uid` or `allow_gid` of the [[listener]] says who \
-             may"
+            "this caller ({address}) {refusal}: add it to `allow_uid` or `allow_gid` of the [[listener]]"
         ),
         Caller::Anonymous(_) => format!(
-            "this caller {who}: log in, or have its `allow_addresses` or `anonymous` let it"
+            "this caller {refusal}: log in, or have its `allow_addresses` or `anonymous` let it"
         ),
     }
 }

@@ -264,6 +264,18 @@ impl Hub {
         None
     }
 
+    /// Tells the side that waits to acknowledge it, if there is one, what became of something said.
+    pub(super) fn answer_say(
+        &mut self,
+        now: Tick,
+        answer: Option<(ShardId, Ticket)>,
+        refusal: Option<Refusal>,
+    ) {
+        if let Some((shard, ticket)) = answer {
+            self.send_room(now, shard, RoomItem::Said { ticket, refusal });
+        }
+    }
+
     pub(super) fn home_command(
         &mut self,
         now: Tick,

@@ -149,8 +149,8 @@ pub enum RoomItem {
         /// As it was heard, marked as history.
         message: Arc<Message>,
     },
-    /// From the home: what a command says. It comes after all that the home has sent before, such as
-    /// what the caller said in the room first.
+    /// From the home: the answer of a command. It comes after all that the home has sent before,
+    /// such as what the caller said in the room first.
     Answer(Box<Answer>),
     /// From the home: a command of the session has been run.
     Charge {
@@ -353,9 +353,7 @@ impl Hub {
                 answer,
             } => {
                 let refusal = self.home_say(now, &room, &who, (message, sender));
-                if let Some((shard, ticket)) = answer {
-                    self.send_room(now, shard, RoomItem::Said { ticket, refusal });
-                }
+                self.answer_say(now, answer, refusal);
             }
             RoomItem::Command {
                 procedure,
