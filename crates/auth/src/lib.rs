@@ -7,6 +7,8 @@
 //!
 //! [`center::Center`] is that authenticator, and [`store::Directory`] knows the users.
 
+#![forbid(unsafe_code)]
+
 pub mod calendar;
 pub mod center;
 pub mod credential;

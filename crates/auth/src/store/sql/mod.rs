@@ -4,7 +4,6 @@ mod column;
 mod dialect;
 mod file;
 mod lane;
-mod leftover;
 mod link;
 mod rows;
 
@@ -154,7 +153,6 @@ impl SqlStore {
     async fn prepare(&self) -> Result<(), StoreError> {
         self.writes.check()?;
         if let Some(path) = &self.file {
-            leftover::set_aside(path)?;
             make_private(path)?;
         }
         self.writes.migrate().await?;
