@@ -52,8 +52,8 @@ pub trait Authenticator: Send + Sync {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    /// Who says how many connections somebody may have, who was let in and has met this limit;
-    /// `None` if it does not know.
+    /// What sets the connection limit that a client with this identity has met; `None` if the
+    /// authenticator does not know.
     fn connection_bound(&self, identity: &Identity, limit: Limit) -> Option<ConnectionBound> {
         let _ = (identity, limit);
         None
@@ -63,7 +63,7 @@ pub trait Authenticator: Send + Sync {
     fn waiting(&self) -> usize;
 }
 
-/// Who says how many connections a user or a zone may have, and how many.
+/// What sets the connection limit of a user or a zone, and the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionBound {
     /// A role of the user.
@@ -110,7 +110,7 @@ pub struct LoginRequest {
     pub certificate_name: Option<String>,
     /// The enhanced authentication that it asks for.
     pub method: Option<Method>,
-    /// Who it is already, if it authenticates again.
+    /// The identity that it has already, if it authenticates again.
     pub again: Option<Arc<Identity>>,
 }
 
@@ -193,11 +193,11 @@ pub struct Answer {
     take: Option<Box<dyn FnOnce(Decision) + Send>>,
     /// What is answered if nothing else is.
     otherwise: Refusal,
-    /// Who waits for it, if that may go away.
+    /// The one that waits for it, if that may go away.
     asker: Option<Weak<()>>,
 }
 
-/// Who waits for an [`Answer`]. Dropping it says that nobody does any more.
+/// The one that waits for an [`Answer`]. Dropping it says that nothing waits any more.
 #[derive(Debug, Default)]
 pub struct Asker(Arc<()>);
 
@@ -289,14 +289,14 @@ pub enum Decision {
     Continue(Exchange, Vec<u8>),
     /// It is not.
     Refused(Refusal),
-    /// It is not, by its JSON web token. It is told what one with a wrong password is told; why is
-    /// for the log alone.
+    /// The server refuses its JSON web token. The client receives the same answer as for a wrong
+    /// password; only the log has the reason.
     JwtRefused(JwtRefusal),
     /// The operator's own code does not let it in.
     Denied {
         /// The reason code of MQTT 5; none for the usual one.
         code: Option<u8>,
-        /// Why, for people: the client is told as well.
+        /// Why, for people. The client receives it, too.
         text: String,
     },
 }
@@ -331,13 +331,13 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// Why a client is not let in. What the client is told does not distinguish a wrong name from a
+/// Why a client is not let in. The answer to the client does not distinguish a wrong name from a
 /// wrong password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Wrong name, wrong password, wrong proof, or a token that is not valid (any more).
     Credentials,
-    /// The user is disabled. The client is told what one with a wrong password is told.
+    /// The user is disabled. The client receives the same answer as for a wrong password.
     Disabled,
     /// No name was given and the listener asks for one.
     LoginRequired,
@@ -374,11 +374,11 @@ pub enum JwtRefusal {
     /// The token is of a user of another zone than the listener's.
     #[error("its JSON web token is of a user of another zone than the listener")]
     OtherZone,
-    /// Nobody may be called so.
+    /// The name is reserved: no user can have it.
     #[error("its JSON web token is of a name that the server keeps for itself or for guests")]
     Reserved,
-    /// The token is of a user of a zone that there is not.
-    #[error("its JSON web token is of a zone that there is not")]
+    /// The token is of a user of a zone that does not exist.
+    #[error("its JSON web token is of a zone that does not exist")]
     NoZone,
     /// The directory has the user, and it may not log in.
     #[error("the user of its JSON web token is disabled")]

@@ -140,7 +140,7 @@ fn users_of_the_configuration_have_any_hash() {
     assert_eq!(code(&server, "ann", "pencil"), 0);
     assert_eq!(code(&server, "ann", "wrong"), 0x86);
     let refused = Plan::new().config(&user("pencil")).refused().refusal();
-    assert!(refused.contains("no credential that is known"), "{refused}");
+    assert!(refused.contains("unknown kind of credential"), "{refused}");
     assert!(!refused.contains("pencil"), "{refused}");
 }
 

@@ -309,7 +309,7 @@ fn a_token_of_what_there_cannot_be_is_refused() {
     };
     let long = "x".repeat(256);
     for (changes, why) in [
-        (json!({ "zone": "nowhere" }), "a zone that there is not"),
+        (json!({ "zone": "nowhere" }), "a zone that does not exist"),
         (json!({ "zone": "a/b" }), "must not contain '/'"),
         (
             json!({ "sub": "https://id.example/ann" }),

@@ -294,9 +294,9 @@ fn one_odd_row_is_nobody_elses_trouble() {
         let expected = if is_sound { 0 } else { 0x86 };
         assert_eq!(client.expect(2).body[1], expected, "{name}");
     }
-    // Who is kept out for a value that says neither yes nor no is named, and nobody else is.
-    let log = server.wait_lines(2, &["kept out"]);
-    let told = log.lines().filter(|line| line.contains("kept out"));
+    // The log names the user whose value says neither yes nor no, and nobody else.
+    let log = server.wait_lines(2, &[" is refused: "]);
+    let told = log.lines().filter(|line| line.contains(" is refused: "));
     // Two shards ask, so that either may be looked up first.
     let (vague, server): (Vec<_>, Vec<_>) = told.partition(|line| line.contains("\"vague\""));
     assert!(

@@ -546,7 +546,7 @@ fn users_of_the_configuration_go_before_all_others() {
     directory.pin(vec![pinned]);
     let import = json!({ "verb": "user.import", "users": [{ "name": "ann" }], "replace": true });
     let refusal = order(import).unwrap_err().to_string();
-    assert!(refusal.contains("stands in the configuration"), "{refusal}");
+    assert!(refusal.contains("is in the configuration"), "{refusal}");
     for verb in [
         "user.add",
         "user.disable",
@@ -558,7 +558,7 @@ fn users_of_the_configuration_go_before_all_others() {
             json!({ "verb": verb, "name": "ann", "roles": ["member"], "credentials": [] });
         let refusal = order(request).unwrap_err().to_string();
         assert!(
-            refusal.contains("stands in the configuration"),
+            refusal.contains("is in the configuration"),
             "{verb}: {refusal}"
         );
     }

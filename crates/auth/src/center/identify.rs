@@ -11,8 +11,8 @@ use crate::store::Found;
 use crate::{Decision, Refusal};
 
 impl Center {
-    /// Finds out what a user may do without asking for a proof. Whom nobody has added has the
-    /// rights of the role `member`, like the bearer of a web token who is no user; who is disabled
+    /// Finds out what a user may do without asking for a proof. A name that is not a user has the
+    /// rights of the role `member`, like the bearer of a web token without a user. A disabled user
     /// is refused. `then` is called once, on any thread, where it must not wait for anything.
     pub fn identify(&self, key: UserKey, then: impl FnOnce(Decision) + Send + 'static) {
         let shared = Arc::clone(&self.0);

@@ -14,8 +14,8 @@
 //! threads, unless they were verified a while ago and are remembered. Every queue has a bound, and
 //! a full one answers [`Refusal::Busy`] at once.
 //!
-//! **Who does not exist costs as much as who does**: a password is hashed for nobody, and SCRAM
-//! goes on with a made-up salt until the proof is wrong.
+//! **A login costs as much for an unknown user as for a known one**: the password is hashed all
+//! the same, and SCRAM goes on with a made-up salt until the proof is wrong.
 
 mod decoys;
 mod delays;
@@ -75,7 +75,7 @@ pub trait Accounts: Send + Sync {
     /// Asks for a user; false, and `found` is forgotten, if too many ask already.
     fn look_up(&self, key: UserKey, found: Found) -> bool;
 
-    /// What is said of somebody who was looked up, is no user any more, and is bound by it.
+    /// What the source last said of a user that it no longer has, and that still applies.
     fn left(&self, key: &UserKey) -> Option<Arc<User>> {
         let _ = key;
         None
@@ -125,7 +125,7 @@ pub trait Grants: Send + Sync {
         let _ = zones;
     }
 
-    /// The identity of a user, or of the bearer of a token who is no user; `None` if the user was
+    /// The identity of a user, or of the bearer of a token without a user; `None` if the user was
     /// deleted, or disabled, or lost this proof since it was looked up.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ pub trait Grants: Send + Sync {
         None
     }
 
-    /// Who says how many connections somebody may have, who has met this limit.
+    /// What sets the connection limit that a login has met.
     fn connection_bound(&self, standing: &Standing, limit: Limit) -> Option<ConnectionBound> {
         let _ = (standing, limit);
         None
@@ -200,7 +200,7 @@ pub struct CenterSettings {
     pub remember: Duration,
     /// Whether failures slow down those who cause them.
     pub slow_failures: bool,
-    /// Whose JSON web tokens are accepted.
+    /// The issuers whose JSON web tokens are accepted.
     pub issuers: Vec<Issuer>,
     /// The rules of zones.
     pub zones: Arc<ZoneRules>,
@@ -415,7 +415,7 @@ enum Unknown {
     Refused(Refusal),
 }
 
-/// Who it says to be, and what it shows for it.
+/// The user that a client says to be, and what it shows as a proof.
 fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor, Shown), Unknown> {
     let visitor = |name: &str| {
         let key = zones::key(name, request.zone.as_ref()).map_err(Unknown::Refused)?;
@@ -490,7 +490,7 @@ fn names(said: &str, certified: &str) -> bool {
 }
 
 impl Shared {
-    /// An answer that says more than that credentials are wrong, where it is no secret.
+    /// An answer that says more than that credentials are wrong, where that reveals no secret.
     fn explaining(self: &Arc<Self>, visitor: &Visitor, shown: &Shown, answer: Answer) -> Answer {
         let is_bare = matches!(shown, Shown::Password(password) if password.reveal().is_empty());
         let (shared, key) = (Arc::clone(self), visitor.key.clone());
@@ -564,8 +564,8 @@ impl Shared {
 
     fn go_on(self: &Arc<Self>, visitor: Visitor, shown: Shown, answer: Answer, turn: Turn) {
         let UserKey { zone, name } = &visitor.key;
-        // Nobody is called so, and a database may refuse to look for it. SCRAM says so itself, and
-        // who shows a web token is looked up by the name in that.
+        // No user can have such a name, and a database may refuse to look for it. SCRAM refuses the
+        // name itself, and the bearer of a web token is looked up by the name in the token.
         let is_named_later = matches!(shown, Shown::Scram(..) | Shown::Jwt(_));
         if (zone.contains('\0') || name.contains('\0')) && !is_named_later {
             return answer.give(self.fail(&visitor));
@@ -581,8 +581,8 @@ impl Shared {
         }
     }
 
-    /// Looks a user up and goes on with it, on the thread where it is found. A user who is shut
-    /// out is nobody, and so is one whom somebody else keeps in a zone that there is not.
+    /// Looks a user up and goes on with it, on the thread where it is found. A user who is refused
+    /// counts as unknown, and so does a foreign user in a zone that does not exist.
     fn find(
         self: &Arc<Self>,
         mut visitor: Visitor,

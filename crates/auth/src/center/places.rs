@@ -10,8 +10,8 @@ use crate::model::UserKey;
 /// Entries before those of users who have gone are looked for.
 const ROOM_MIN: usize = 1_024;
 
-/// One [`Places`] per user and per zone whose connections are bounded. Whose are not is not
-/// counted, and costs nothing.
+/// One [`Places`] per user and per zone whose connections are limited. Connections without a
+/// limit are not counted, and cost nothing.
 #[derive(Debug, Default)]
 pub(super) struct Registry(Mutex<Known>);
 

@@ -49,7 +49,7 @@ impl fmt::Debug for RoleGrants {
 struct Source<'s> {
     key: Option<&'s UserKey>,
     user: Option<&'s Arc<User>>,
-    /// What is said of somebody who is no user any more.
+    /// What the source last said of a user that it no longer has.
     left: Option<Arc<User>>,
     proof: Option<&'s Proof>,
     /// Whether a credential that somebody else keeps has let it in.
@@ -68,7 +68,7 @@ impl Source<'_> {
     /// far as the proof says nothing of roles.
     fn roles(&self) -> Vec<Arc<str>> {
         let of_proof = self.proof.and_then(|proof| proof.roles.clone());
-        // Who brings rules needs no role.
+        // A proof that has rules needs no role.
         let has_rules = self.proof.is_some_and(|proof| !proof.rules.is_empty());
         match (of_proof, self.user, self.key) {
             (Some(roles), ..) => roles,
@@ -177,13 +177,13 @@ impl RoleGrants {
         needs.user_bound = of_user.map(|(_, bound)| bound).unwrap_or_default();
         if let (SecondLogin::Replace, Some(key)) = (rule.second_login, source.key) {
             needs.newest = Some(self.registry.newest(key));
-            // Who is there makes room.
+            // The older connection of the user makes room.
             needs.user = None;
         }
         needs
     }
 
-    /// Who says how many connections the users of a zone may have together.
+    /// What sets the limit of the connections that the users of a zone have together.
     fn bound_of_zone(&self, zone: &Arc<str>) -> Option<ConnectionBound> {
         let zone = Arc::clone(zone);
         if let Some(max) = self.rules.load().of(&zone).connections {
@@ -227,7 +227,7 @@ impl RoleGrants {
         }
     }
 
-    /// What is said of somebody who is no user any more.
+    /// What the source last said of a user that it no longer has.
     fn left(&self, key: Option<&UserKey>, user: Option<&Arc<User>>) -> Option<Arc<User>> {
         match user {
             Some(_) => None,
@@ -255,7 +255,7 @@ impl RoleGrants {
             (None, _) if !changes.has_all() => return Renewed::Keep,
             (None, user) => user.clone(),
             (Some(None), Some(_)) => return Renewed::Close { end_session: true },
-            // Who is no user and has a token that needs none goes on with that.
+            // A token that needs no user goes on without one.
             (Some(None), None) => None,
             (Some(Some(user)), _) => Some(Arc::clone(user)),
         };
@@ -292,7 +292,7 @@ impl RoleGrants {
     }
 }
 
-/// The roles of the books, and that of guests where no book has one for all zones.
+/// The roles of the user database, and the role of guests if that has none for all zones.
 fn all_roles(directory: &Directory) -> Vec<Arc<Role>> {
     let mut roles: Vec<Arc<Role>> = directory.roles().iter().cloned().collect();
     let is_of_guests = |role: &Arc<Role>| *role.name == *GUEST && role.zone.is_none();
@@ -302,8 +302,8 @@ fn all_roles(directory: &Directory) -> Vec<Arc<Role>> {
     roles
 }
 
-/// Whether a user is an administrator about whom somebody else's credentials prove nothing. Who has
-/// the role from them has their credentials, too.
+/// Whether a user is an administrator for whom foreign credentials prove nothing. A user who has
+/// the role from the foreign source also has its credentials.
 fn stands_without_them(user: &User) -> bool {
     stands_alone(user) && !user.credentials.iter().any(|one| one.foreign)
 }

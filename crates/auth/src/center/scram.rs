@@ -16,7 +16,7 @@ pub(super) struct Waiting {
     visitor: Visitor,
     turn: Turn,
     server: ScramServer,
-    /// Whose secret it is, and what it proves; `None` for nobody's.
+    /// The user who has the secret, and what it proves; `None` if no user has it.
     found: Option<(Arc<User>, Proof)>,
 }
 

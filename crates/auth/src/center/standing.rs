@@ -15,9 +15,9 @@ use crate::store::Watch;
 pub struct Standing {
     pub(super) holder: Arc<Holder>,
     pub(super) needs: Needs,
-    /// Who it is; `None` for somebody without a name.
+    /// The user's name; `None` for a client without one.
     pub(super) key: Option<UserKey>,
-    /// The user as it was found; `None` for the bearer of a token who is no user.
+    /// The user as it was found; `None` for the bearer of a token without a user.
     pub(super) user: Option<Arc<User>>,
     /// What the credential says besides; nothing for most.
     pub(super) proof: Option<Box<Proof>>,
@@ -47,7 +47,7 @@ impl Standing {
         self.user.is_some()
     }
 
-    /// Who it is; `None` for somebody without a name.
+    /// The user's name; `None` for a client without one.
     #[must_use]
     pub const fn key(&self) -> Option<&UserKey> {
         self.key.as_ref()

@@ -1,4 +1,4 @@
-//! Who asks to be let in.
+//! A client that asks to log in.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,10 +8,10 @@ use stentor_hub::Identity;
 
 use crate::model::{Rule, UserKey};
 
-/// Who asks to be let in, apart from what it shows.
+/// A client that asks to log in, apart from the credential that it shows.
 #[derive(Clone)]
 pub struct Visitor {
-    /// Who it says to be.
+    /// The user that it says to be.
     pub key: UserKey,
     /// Whether it said a zone with its name; otherwise a credential that names one may.
     pub says_zone: bool,
@@ -21,7 +21,7 @@ pub struct Visitor {
     pub client_id: Option<Arc<str>>,
     /// Where it comes from; `None` for a Unix socket.
     pub address: Option<IpAddr>,
-    /// Who it is already, if it authenticates again.
+    /// The identity that it has already, if it authenticates again.
     pub again: Option<Arc<Identity>>,
     /// Whether the user was looked up and is disabled: for the log alone.
     pub is_disabled: bool,
@@ -41,7 +41,7 @@ impl fmt::Debug for Visitor {
 pub struct Proof {
     /// When it ends, in seconds since 1970.
     pub expires_at_secs: Option<u64>,
-    /// The roles, instead of the user's own, or of `member` for who is no user.
+    /// The roles, instead of the user's own, or instead of `member` if there is no user.
     pub roles: Option<Vec<Arc<str>>>,
     /// Rules beside those of the roles.
     pub rules: Vec<Rule>,

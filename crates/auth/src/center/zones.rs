@@ -31,7 +31,7 @@ pub struct ZoneRule {
     pub second_login: SecondLogin,
     /// Connections of one user, where there may be several; a role may say less.
     pub user_connections: Option<u32>,
-    /// Connections of all its users, before what the books say.
+    /// Connections of all its users. It goes before the limit in the user database.
     pub connections: Option<u32>,
     /// Guests that come in per second; `None` lets none in.
     pub guests_per_sec: Option<u32>,
@@ -67,8 +67,8 @@ pub(super) fn is_reserved(key: &UserKey) -> bool {
     guest.is_some_and(|rest| rest.starts_with('/')) || *key.name == *SERVER
 }
 
-/// Whom a login name names, at a listener that may belong to a zone: there a name without one is of
-/// that zone, and one of another zone is nobody's.
+/// The user that a login name means at a listener. If the listener belongs to a zone, a name
+/// without a zone is of that zone, and a name of another zone is unknown.
 pub(super) fn key(login: &str, pinned: Option<&Arc<str>>) -> Result<UserKey, Refusal> {
     let Some(zone) = pinned else {
         return Ok(UserKey::parse(login));
@@ -80,8 +80,8 @@ pub(super) fn key(login: &str, pinned: Option<&Arc<str>>) -> Result<UserKey, Ref
     }
 }
 
-/// What is against who has no credentials that hold, for the log. What the client is told tells
-/// neither whether there is such a user nor whether there is such a zone.
+/// Why a client without valid credentials is refused, for the log. The answer to the client tells
+/// neither whether the user exists nor whether the zone does.
 pub(super) fn explain(grants: &dyn Grants, key: &UserKey, is_bare: bool) -> Refusal {
     if is_bare && &*key.name == GUEST {
         Refusal::NoGuests
@@ -183,8 +183,8 @@ impl Shared {
             roles: Some(vec![GUEST.into()]),
             ..Proof::default()
         };
-        // What it is known by when it comes back: an address that others may know is no secret, but
-        // theirs it is not.
+        // The mark by which a guest is recognised when it comes back. Others may know its address,
+        // which is not a secret, but they do not come from it.
         let mark = GuestMark(self.marks.hash_one((&visitor.key.zone, visitor.address)));
         match self.accept(&visitor, None, proof, None) {
             Decision::Accepted(identity, data) => {

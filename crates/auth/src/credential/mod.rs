@@ -52,18 +52,18 @@ pub enum Verdict {
     Wrong,
 }
 
-/// Why a text is no credential. Says nothing of the text itself.
+/// Why a text is not a credential. The message does not contain the text, which may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CredentialError {
     /// It begins like none that is known.
     #[error(
-        "this is no credential that is known; known are $argon2id$, $argon2i$, $pbkdf2-sha256$, \
+        "unknown kind of credential; it must begin with $argon2id$, $argon2i$, $pbkdf2-sha256$, \
          $pbkdf2-sha512$, $scrypt$, $2a$, $2b$, $2y$ (bcrypt), $6$, $7$ (mosquitto), token:, \
-         SCRAM-SHA-256$ and SCRAM-SHA-512$"
+         SCRAM-SHA-256$ or SCRAM-SHA-512$"
     )]
     Unknown,
     /// It begins like a known one but does not go on like it.
-    #[error("this is no valid {kind} credential: {reason}")]
+    #[error("invalid {kind} credential: {reason}")]
     Malformed {
         /// What it begins like.
         kind: &'static str,
@@ -182,11 +182,11 @@ pub(crate) fn bounded<T: Copy + Into<u64>>(
     })
 }
 
-/// A decimal number without sign, as it stands in a credential.
+/// A decimal number without sign in a credential.
 pub(crate) fn number(kind: &'static str, text: &str) -> Result<u32, CredentialError> {
     let malformed = CredentialError::Malformed {
         kind,
-        reason: "a number is expected where none stands",
+        reason: "a value is not a valid number",
     };
     if text.is_empty() || text.len() > 10 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(malformed);
@@ -230,7 +230,7 @@ pub(crate) mod base64 {
         } else {
             PLAIN.decode(text).ok()
         };
-        let bytes = decoded.ok_or_else(|| malformed("a salt or hash is no base64"))?;
+        let bytes = decoded.ok_or_else(|| malformed("a salt or hash is not valid base64"))?;
         if bytes.len() > max {
             return Err(malformed("a salt or hash is too long"));
         }

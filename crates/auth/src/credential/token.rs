@@ -110,7 +110,7 @@ pub fn is_token(shown: &[u8]) -> bool {
     check(secret) == *last
 }
 
-/// Whose token somebody shows, if the token says so.
+/// The login name in a token that a client shows, if the token has one.
 #[must_use]
 pub fn token_login(shown: &[u8]) -> Option<String> {
     let name = is_token(shown).then(|| shown.get(TOKEN_LEN..))??;

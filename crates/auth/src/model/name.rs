@@ -7,7 +7,7 @@ use thiserror::Error;
 /// The zone of logins that name none.
 pub const DEFAULT_ZONE: &str = "default";
 
-/// Who messages of the server's own are from, which adaptors send: no user is called so.
+/// The sender of the server's own messages, which adaptors send. No user can have this name.
 pub const SERVER: &str = "server";
 
 /// Length limit of the names of users, roles and zones, in bytes of UTF-8.
@@ -16,7 +16,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Length limit of one stored credential, in bytes.
 pub const CREDENTIAL_BYTES_MAX: usize = 1_024;
 
-/// Why something cannot be called so.
+/// Why a text cannot be a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
     /// It has no character.

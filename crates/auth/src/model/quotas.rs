@@ -27,8 +27,8 @@ pub struct Quotas {
 /// A quota that is 0, which some take for nothing and others for no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "{name} is 0, which is no bound; leave it out for none, or take it away with --no-quota \
-     {name}; {instead}"
+    "{name} is 0, and a limit is at least 1; for no limit, leave it out or remove it with \
+     --no-quota {name}; {instead}"
 )]
 pub struct ZeroQuota {
     /// Its name.
@@ -53,11 +53,11 @@ macro_rules! each {
 impl Quotas {
     /// What keeps somebody from something altogether, in the order of [`Quotas::NAMES`].
     const INSTEAD: [&'static str; 5] = [
-        "who is not to log in is disabled: stentor user disable",
-        "who is to publish nothing needs rules that say so",
-        "who is to publish nothing needs rules that say so",
-        "who is to subscribe to nothing needs rules that say so",
-        "who is to receive nothing needs rules that say so",
+        "to stop a user from logging in, disable it: stentor user disable",
+        "to forbid publishing, use rules",
+        "to forbid publishing, use rules",
+        "to forbid subscribing, use rules",
+        "to forbid receiving, use rules",
     ];
 
     /// Checks that no quota is 0.
@@ -126,7 +126,7 @@ impl Quotas {
         each!(Ord::max, self, other)
     }
 
-    /// What both allow: of each quota the smaller one. One of 0, which is no bound, is left out.
+    /// What both allow: of each quota the smaller one. A quota of 0 is not a limit and is left out.
     #[must_use]
     pub fn stricter(self, other: Self) -> Self {
         each!(smaller, self, other)

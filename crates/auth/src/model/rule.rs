@@ -15,7 +15,8 @@ pub const PATTERN_BYTES_MAX: usize = 1_024;
 /// whole level or part of one.
 pub const PLACEHOLDERS: [&str; 3] = ["{user}", "{client}", "{zone}"];
 
-/// The one pattern that is no MQTT filter: every topic that begins with `$`, which `#` leaves out.
+/// The one pattern that is not an MQTT filter: every topic that begins with `$`, which `#` leaves
+/// out.
 pub const EVERY_DOLLAR: &str = "$#";
 
 /// Whether a rule allows or denies.
@@ -58,15 +59,15 @@ pub struct Rule {
 pub enum RuleError {
     /// Not of the form `EFFECT ACTION PATTERN`.
     #[error(
-        "{0:?} is no rule; a rule has three words: `allow` or `deny`, `publish`, `subscribe` or \
+        "{0:?} is not a rule; a rule has three words: `allow` or `deny`, `publish`, `subscribe` or \
          `both`, and a topic filter, like: allow publish sensors/#"
     )]
     Form(String),
     /// The pattern is longer than [`PATTERN_BYTES_MAX`].
     #[error("a pattern has at most {PATTERN_BYTES_MAX} bytes")]
     TooLong,
-    /// The pattern is no topic filter.
-    #[error("the pattern {pattern:?} is no topic filter: {reason}")]
+    /// The pattern is not a topic filter.
+    #[error("the pattern {pattern:?} is not a topic filter: {reason}")]
     Filter {
         /// The pattern.
         pattern: String,
@@ -218,9 +219,9 @@ mod tests {
             ("allow publish", "three words"),
             ("permit publish a", "three words"),
             ("allow write a", "three words"),
-            ("allow publish a#", "is no topic filter"),
-            ("allow publish a/\0", "is no topic filter"),
-            ("allow publish $+", "is no topic filter"),
+            ("allow publish a#", "is not a topic filter"),
+            ("allow publish a/\0", "is not a topic filter"),
+            ("allow publish $+", "is not a topic filter"),
             ("allow publish a/{name}", "a brace that belongs to none"),
             ("allow publish {{user}", "a brace that belongs to none"),
             ("deny both {user", "a brace that belongs to none"),

@@ -37,7 +37,7 @@ impl fmt::Debug for Book {
     }
 }
 
-/// Whose rights are looked up.
+/// The client whose rights are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     /// The user name; `None` for anonymous.

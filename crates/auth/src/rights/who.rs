@@ -1,4 +1,4 @@
-//! Whose rights are asked about: the names that placeholders stand for.
+//! The client whose rights are asked about: the names that placeholders stand for.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ enum Name {
     Usable(Arc<str>),
 }
 
-/// What stands in a pattern for a name.
+/// The placeholder of a name in a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placeholder {
     User,

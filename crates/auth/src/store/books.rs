@@ -8,10 +8,10 @@ use crate::model::{ADMIN, User, UserKey};
 
 /// A store, perhaps with a source of foreign users beside it.
 ///
-/// Who is in the store and in the source is one user: credentials come from both, roles from the
-/// store if it names any, and either may disable it. So an operator gives roles to people who live
-/// in tables of their own. Who was added to the store is a user without the source too; who is
-/// foreign is one only where the source knows it.
+/// A name that is in the store and in the source is one user: credentials come from both, roles
+/// from the store if it names any, and either may disable the user. So an operator can give roles
+/// to users of a foreign table. A user who was added to the store needs no entry in the source; a
+/// foreign user exists only while the source has it.
 ///
 /// An administrator of the store proves itself by what the store says alone: whoever may write to
 /// the source and takes that name would be the administrator otherwise.

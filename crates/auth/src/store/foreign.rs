@@ -15,12 +15,12 @@ use crate::model::{Credential, DEFAULT_ZONE, MEMBER, NameError, SERVER, User, Us
 pub struct Columns {
     /// The name within the zone. It must be there.
     pub name: String,
-    /// The password's hash. It must be there; NULL is no password.
+    /// The password's hash. The column must be there; NULL means that there is no password.
     pub password: String,
     /// The names of roles, separated by commas or white space.
     pub roles: String,
-    /// Whether the user may not log in: a number other than 0, a word for yes, or a date. What is
-    /// neither that nor a no shuts the user out, and is told.
+    /// Whether the user may not log in: a number other than 0, a word for yes, or a date. A value
+    /// that is neither a yes nor a no also refuses the user, and is logged.
     pub disabled: String,
     /// The zone.
     pub zone: String,
@@ -96,10 +96,10 @@ pub struct QuerySource {
 const TOLD_MAX: usize = 1_000;
 
 impl QuerySource {
-    /// Asks a database with a query; who has no role there gets this one, or `member`.
+    /// Asks a database with a query. A user without a role there gets this one, or `member`.
     ///
     /// # Errors
-    /// When the place is no SQL database, or `(?)` is not in the query exactly once.
+    /// When the place is not an SQL database, or `(?)` is not in the query exactly once.
     pub fn new(
         place: &Place,
         password: Option<&str>,
@@ -219,7 +219,7 @@ impl QuerySource {
         said.unwrap_or_else(|| {
             // The value itself may be anything, a hash too if the wrong column is named.
             self.tell([format!(
-                "the user {:?} is kept out: what it has in the column {:?} of auth.query in {} is \
+                "the user {:?} is refused: its value in the column {:?} of auth.query in {} is \
                  neither yes nor no; write 0 or 1, true or false, NULL or a date there",
                 key.to_string(),
                 self.columns.disabled,
@@ -238,7 +238,7 @@ impl QuerySource {
             let error = NameError::Server;
             let shown = &self.shown;
             self.tell([format!(
-                "a user of auth.query in {shown} is kept out: {error}"
+                "a user of auth.query in {shown} is refused: {error}"
             )]);
             return None;
         }
@@ -357,7 +357,7 @@ impl Source for QuerySource {
     fn open(&self) -> Task<'_, ()> {
         Box::pin(async {
             self.reader.ping().await?;
-            // A query that does not work is told at the start. Nobody has this name.
+            // This finds a query that does not work at the start. No user has this name.
             self.look(&[UserKey::new(DEFAULT_ZONE, "\u{1}")]).await?;
             self.tell(self.complaints().await?);
             Ok(())

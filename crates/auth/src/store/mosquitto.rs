@@ -133,7 +133,7 @@ impl MosquittoFile {
 
 /// The name and the hash of a line; `None` if it says nothing.
 fn parse_line(line: &[u8]) -> Result<Option<(&str, &str)>, &'static str> {
-    let line = std::str::from_utf8(line).map_err(|_| "it is no UTF-8")?;
+    let line = std::str::from_utf8(line).map_err(|_| "it is not valid UTF-8")?;
     let line = line.trim_end_matches('\r');
     if line.trim().is_empty() || line.starts_with('#') {
         return Ok(None);
@@ -222,7 +222,7 @@ mod tests {
             (b"\n:$7$x\n", (2, "no name")),
             (b"ann:secret\n", (1, "not hashed")),
             (b"server:$7$x\n", (1, "no user is called server")),
-            (b"ann:\xff\n", (1, "no UTF-8")),
+            (b"ann:\xff\n", (1, "not valid UTF-8")),
             (&long, (1, "too long")),
         ] {
             let (users, bad) = MosquittoFile::parse(text);

@@ -28,7 +28,7 @@ pub enum Place {
 pub enum PlaceError {
     /// No scheme that is known.
     #[error(
-        "this is no place of a database; it is sqlite:PATH, postgres://USER@HOST/DATABASE, \
+        "this does not name a database; write sqlite:PATH, postgres://USER@HOST/DATABASE, \
          mysql://USER@HOST/DATABASE (for MariaDB too), file:PATH or mosquitto:PATH"
     )]
     Scheme,

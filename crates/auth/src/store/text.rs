@@ -22,7 +22,7 @@ const LINKS_MAX: usize = 40;
 
 const HEAD: &str = "\
 # Users, roles and zones of a Stentor server. It may be edited; a running server notices within
-# `auth.refresh`, or at once by `stentor auth refresh`. Commands write the file anew and keep no
+# `auth.refresh`, or at once by `stentor auth refresh`. Commands rewrite the file and keep no
 # comments.
 
 ";
@@ -293,7 +293,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
         match fs::read_link(&path) {
             // A relative one begins in the folder of the link.
             Ok(next) => path = path.parent().unwrap_or_else(|| Path::new("")).join(next),
-            // It is no link, or nothing.
+            // The path is not a link, or does not exist.
             Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound) => {
                 return Ok(path);
             }

@@ -53,7 +53,7 @@ impl ZoneNumbers {
         Self(Mutex::default())
     }
 
-    /// The numbers in files, which are made if they are missing, and mended.
+    /// The numbers in files. Missing files are created, and damaged ones are repaired.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -206,7 +206,7 @@ impl State {
             ))
         } else if copy.is_none() && copy_bytes.is_some() {
             Some(format!(
-                "{} was damaged: it is made anew",
+                "{} was damaged; the server restores it",
                 files.copy.display()
             ))
         } else {
@@ -249,8 +249,8 @@ fn bytes_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// The names in the whole lines of a file: a last one that was cut off was not used by anybody,
-/// and one that is no text is lost.
+/// The names in the whole lines of a file. A last line that was cut off was not used by anybody,
+/// and a line that is not text is lost.
 fn parse_own(bytes: &[u8]) -> Names {
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     lines.pop();

@@ -1,4 +1,4 @@
-//! Whose neighbour an unknown name is.
+//! Finds the neighbour of an unknown name.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

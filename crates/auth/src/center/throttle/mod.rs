@@ -9,9 +9,9 @@
 //!
 //! - A place in a line is taken at the time of that line alone. Whoever waits long for one of its
 //!   lines makes nobody wait longer in the others, and no line is longer than [`WAIT_MAX`].
-//! - Who has not failed does not stand in line behind those who have. An address that is new to an
-//!   account waits the account's delay, [`ACCOUNT`], and for nobody else; names that are new to an
-//!   address have a line of their own, which is quicker.
+//! - A client that has not failed does not wait behind those that have. An address that is new to
+//!   an account waits the account's delay, [`ACCOUNT`], and for nobody else; names that are new to
+//!   an address have a line of their own, which is quicker.
 //! - What a pair fails beyond its free failures is held against the pair alone: a device with an
 //!   old password makes nobody at its address wait.
 //! - Web tokens are apart, since nothing can be guessed about them: their signature is checked
@@ -188,7 +188,7 @@ struct Keys {
     account: Option<Key>,
 }
 
-/// Who has shown a web token that does not let it in.
+/// The source of a web token that was refused.
 #[derive(Clone, Debug)]
 pub(super) enum Bearer {
     /// Somebody at this address whom no signature proves.

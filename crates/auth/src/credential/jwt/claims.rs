@@ -64,7 +64,7 @@ impl Claims {
     }
 }
 
-/// Whom claims are about, whether or not they hold.
+/// The user that claims are about, whether or not they are valid.
 pub(super) fn bearer(object: &Object, issuer: &Issuer) -> Option<UserKey> {
     let zone = zone(object, issuer).ok()?;
     let user = name(object, &issuer.user_claim).ok()??;

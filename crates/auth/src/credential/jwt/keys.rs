@@ -210,10 +210,10 @@ fn single(bytes: &[u8], algorithms: &[Algorithm]) -> Result<Key, &'static str> {
         DecodingKey::from_rsa_pem(bytes)
             .or_else(|_| DecodingKey::from_ec_pem(bytes))
             .or_else(|_| DecodingKey::from_ed_pem(bytes))
-            .map_err(|_| "it is no public key of RSA, ECDSA or EdDSA in PEM format")?
+            .map_err(|_| "it is not a public key of RSA, ECDSA or EdDSA in PEM format")?
     } else {
         return Err(
-            "it is no PEM file (BEGIN PUBLIC KEY); for a secret, name the HS algorithms in \
+            "it is not a PEM file (BEGIN PUBLIC KEY); for a secret, name the HS algorithms in \
              `algorithms`",
         );
     };
@@ -265,7 +265,7 @@ fn check_kind(bytes: &[u8]) -> Result<(), &'static str> {
                  key of the one that signs the tokens",
             ),
             EC if !names_curve(algorithm.parameters.as_ref()) => Err(
-                "it writes its curve out instead of naming it; write the key anew with `openssl ec \
+                "it writes its curve out instead of naming it; rewrite the key with `openssl ec \
                  -pubin -in FILE -pubout -param_enc named_curve`",
             ),
             _ => Ok(()),
@@ -385,7 +385,7 @@ fn set(bytes: &[u8]) -> Result<Vec<Key>, &'static str> {
         keys: Vec<serde_json::Value>,
     }
     let entries: Entries = serde_json::from_slice(bytes)
-        .map_err(|_| "it is no JSON Web Key Set, like {\"keys\": […]}")?;
+        .map_err(|_| "it is not a JSON Web Key Set, like {\"keys\": […]}")?;
     if entries.keys.len() > KEYS_MAX {
         return Err("it holds more than 100 keys");
     }

@@ -52,11 +52,11 @@ pub enum KeySource {
     Jwks(PathBuf),
 }
 
-/// Why a token is refused. What the client is told does not say which it is.
+/// Why a token is refused. The answer to the client does not say which reason it is.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JwtError {
     /// It is none.
-    #[error("it is no JSON web token")]
+    #[error("it is not a JSON web token")]
     Malformed,
     /// It is longer than [`TOKEN_BYTES_MAX`].
     #[error("it has {0} bytes, and one of more than {TOKEN_BYTES_MAX} is not looked at")]
@@ -74,7 +74,7 @@ pub enum JwtError {
     #[error("its claim {0:?} is missing or not of the right shape")]
     Claim(String),
     /// A claim is a name that nobody and nothing can have.
-    #[error("its claim {0:?} is no name: {1}")]
+    #[error("its claim {0:?} is not a valid name: {1}")]
     Name(String, NameError),
     /// It is for somebody else than these.
     #[error("its audience is not this server: {}", right_audience(.0))]
@@ -125,7 +125,8 @@ pub fn check_len(token: &[u8]) -> Result<(), JwtError> {
 pub struct Rejected {
     /// The reason.
     pub error: JwtError,
-    /// Whom an issuer has named in it: its signature is right, only what it says does not hold.
+    /// The user that an issuer has named in it: its signature is right, but its claims are not
+    /// valid.
     pub bearer: Option<UserKey>,
 }
 
@@ -190,7 +191,8 @@ pub fn examine(issuers: &[Issuer], token: &[u8], now_secs: u64) -> Result<Claims
     Err(rejected)
 }
 
-/// What stands in a header but is not done here must not be passed over (RFC 7515, 4.1.11).
+/// Refuses extensions in a header that are not supported; they must not be ignored (RFC 7515,
+/// 4.1.11).
 fn check_header(header: &Header) -> Result<(), JwtError> {
     if header.crit.is_some() {
         return Err(JwtError::Unsupported("critical extensions"));

@@ -485,10 +485,10 @@ fn files_that_hold_no_key_are_refused_with_a_remedy() {
     };
     for (error, reason) in [
         (file(b"short", &[Algorithm::HS256]), "at least 32 bytes"),
-        (file(SECRET, &[]), "no PEM file"),
+        (file(SECRET, &[]), "not a PEM file"),
         (
             file(b"-----BEGIN PUBLIC KEY-----\nAAAA\n", &[]),
-            "no public key",
+            "not a public key",
         ),
         (
             file(
@@ -512,7 +512,7 @@ fn files_that_hold_no_key_are_refused_with_a_remedy() {
         (file(EC_SECP256K1, &[Algorithm::ES256]), "ES256"),
         (file(EC_P384, &[Algorithm::ES256]), "ES384 with P-384"),
         (file(&vec![b'x'; 2 << 20], &[]), "larger than 1 MiB"),
-        (set(b"[]"), "no JSON Web Key Set"),
+        (set(b"[]"), "not a JSON Web Key Set"),
         (set(b"{\"keys\":[]}"), "holds no key"),
         (
             set(br#"{"keys":[{"kty":"EC","crv":"P-521","x":"AA","y":"AA"}]}"#),

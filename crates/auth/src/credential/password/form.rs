@@ -81,7 +81,7 @@ fn whole(form: Form, cost: Cost, salt: &str, hash: &str) -> Result<PasswordHash,
     })
 }
 
-/// The parameters `a=1,b=2` of PHC, which may stand in any order, each at most once.
+/// The parameters `a=1,b=2` of PHC: in any order, and each of them once or not at all.
 fn parameters<const N: usize>(
     kind: &'static str,
     text: &str,

@@ -44,7 +44,7 @@ pub(super) fn text(message: &[u8]) -> Result<&str, ScramError> {
     if message.len() > MESSAGE_BYTES_MAX {
         return Err(ScramError::Malformed("it is too long"));
     }
-    std::str::from_utf8(message).map_err(|_| ScramError::Malformed("it is no UTF-8"))
+    std::str::from_utf8(message).map_err(|_| ScramError::Malformed("it is not valid UTF-8"))
 }
 
 /// The value of the attribute `name=` that must stand here.
@@ -67,7 +67,7 @@ fn nonce(text: &str) -> Result<&str, ScramError> {
 /// Bytes in base64 with padding, as RFC 5802 asks.
 fn bytes(text: &str) -> Result<Vec<u8>, ScramError> {
     base64::decode("SCRAM", text, MESSAGE_BYTES_MAX)
-        .map_err(|_| ScramError::Malformed("a value is no base64"))
+        .map_err(|_| ScramError::Malformed("a value is not valid base64"))
 }
 
 /// A name with `,` and `=` escaped.

@@ -28,7 +28,7 @@ struct Table {
     entries: HashMap<UserKey, Entry>,
     /// Entries without a watch.
     unwatched: usize,
-    /// Who is nobody, and would be disabled as somebody: how many watch for that.
+    /// Names that are not users and could become disabled ones: how many watch each of them.
     absent: HashMap<UserKey, usize>,
     /// What is said here of users whom somebody else does not know any more.
     left: HashMap<UserKey, Arc<User>>,
@@ -137,9 +137,9 @@ impl Cache {
         Some((user, is_news))
     }
 
-    /// A user who was looked up, as it is known now. Who is held by somebody is never forgotten
-    /// while there is room, so whoever is not there then was deleted. Where there is none, those
-    /// are known whom an order has changed or deleted in the meantime.
+    /// A user who was looked up, as it is known now. The cache never forgets a user that is in use
+    /// while it has room, so a user who is missing then was deleted. Without room, it knows the
+    /// users that an order has changed or deleted in the meantime.
     pub(super) fn confirm(&self, user: &Arc<User>) -> Option<Arc<User>> {
         let table = lock(&self.0);
         match table.entries.get(&user.key()) {
@@ -183,7 +183,7 @@ impl Cache {
         lock(&self.0).left.get(key).cloned()
     }
 
-    /// All keys, for a refresh; who has not been used for long is forgotten.
+    /// All keys, for a refresh. Users that have not been used for long are forgotten.
     pub(super) fn keys_to_refresh(&self) -> Vec<UserKey> {
         let mut table = lock(&self.0);
         let mut forgotten = 0;

@@ -27,8 +27,8 @@ pub(super) async fn caught<T, E: From<StoreError>>(
     .await
 }
 
-/// Lets go of look-ups that nobody will answer any more, however the directory's thread ends: who
-/// waits for one is told so.
+/// Drops the look-ups that will not be answered, however the directory's thread ends. Those that
+/// wait for one receive an error.
 pub(super) struct Ending<'q>(pub(super) &'q Queue);
 
 impl Drop for Ending<'_> {

@@ -10,7 +10,7 @@ use crate::model::UserKey;
 /// Changes that are remembered: those of a few imports.
 const REMEMBERED_MAX: usize = 4_096;
 
-/// Whose records orders have changed lately.
+/// The users whose records orders have changed lately.
 #[derive(Debug, Default)]
 pub(super) struct Edits {
     /// How many there were.

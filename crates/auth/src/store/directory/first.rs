@@ -37,7 +37,7 @@ pub(super) async fn administrator(books: &Books, file: &Path) -> Result<bool, St
     };
     let known = books.store.find(&[admin.key()]).await?;
     if !known.is_empty() {
-        // The operator was quicker; whatever file is there is not ours.
+        // The operator was quicker; a file at this path is not ours.
         return books.store.start(&[]).await.map(|_| false);
     }
     // The password is on disk before anybody needs it, and the user is made and the start is

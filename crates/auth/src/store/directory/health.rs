@@ -10,7 +10,7 @@ use tracing::{info, warn};
 /// The pause before the first new attempt, and the longest one.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Whether the database answers. It is told to the log once when it stops, and once when it does
+/// Whether the database answers. The log has one line when it stops, and one when it answers
 /// again.
 #[derive(Debug, Default)]
 pub struct Health {
@@ -34,8 +34,8 @@ impl Health {
     pub(super) fn lose(&self, shown: &str, reason: &str) {
         if self.up.swap(false, Ordering::AcqRel) {
             warn!(
-                "the user database {shown} is gone ({reason}); who is connected stays so, new \
-                 logins are told that the server is unavailable until it answers again"
+                "the user database {shown} is gone ({reason}); clients stay connected, new \
+                 logins are refused as unavailable until it answers again"
             );
         }
         self.gone.notify_one();

@@ -1,4 +1,4 @@
-//! Whom the rest of the server asks about users, roles and zones.
+//! The directory of users, roles and zones, which the rest of the server asks.
 
 mod cache;
 mod caught;
@@ -110,8 +110,8 @@ struct Shared {
     zones: ArcSwap<Vec<ZoneRecord>>,
     /// Users of the configuration, who go before all others.
     pinned: ArcSwap<HashMap<UserKey, Arc<User>>>,
-    /// Held while it is told what becomes of users: what the books say of a name is not told behind
-    /// the news that the configuration has taken it.
+    /// Held while changes of users are sent: a change in the user database must not follow the
+    /// news that the configuration has taken over the name.
     telling: Mutex<()>,
     /// Zones that the configuration names.
     named_zones: ArcSwap<Vec<Arc<str>>>,
@@ -138,8 +138,8 @@ impl Shared {
         }
     }
 
-    /// Tells what has become of a user of the books: nothing that anybody sees where the
-    /// configuration has one of that name.
+    /// Sends the change of a user of the user database, unless the configuration has a user of
+    /// that name, which goes first.
     fn tell_user(&self, key: &UserKey, user: Option<Arc<User>>) {
         let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.pinned.load().contains_key(key) {
@@ -164,8 +164,8 @@ impl fmt::Debug for Directory {
 }
 
 impl Directory {
-    /// Starts the thread and waits until the books are open, or until it is clear that their
-    /// database does not answer now; then the directory starts without and goes on trying.
+    /// Starts the thread and waits until the user database is open, or until it is clear that it
+    /// does not answer now; then the directory starts without it and goes on trying.
     ///
     /// # Errors
     /// When the database refuses, a file cannot be used, or the system gives no thread.
@@ -288,8 +288,8 @@ impl Directory {
         self.shared.hook.set(Box::new(hook)).is_ok()
     }
 
-    /// Takes other users of the configuration from now on. They go before all others: who was
-    /// somebody of the books under such a name is gone.
+    /// Takes other users of the configuration from now on. They go before all others: they replace
+    /// a user of the same name in the user database.
     pub fn pin(&self, users: Vec<User>) {
         let new: HashMap<UserKey, Arc<User>> = users
             .into_iter()
@@ -303,7 +303,7 @@ impl Directory {
         }
         for (key, user) in new {
             if old.get(&key) != Some(&user) {
-                // What proved somebody of the books to be that one proves nothing any more.
+                // A credential of the user database does not prove the configured user.
                 if self.shared.cache.forget(&key) {
                     self.shared.tell(Change::User(key.clone(), None));
                 }
@@ -312,12 +312,12 @@ impl Directory {
         }
     }
 
-    /// Writes down in the audit log what changes rights and is no order.
+    /// Writes a change of rights that is not an order into the audit log.
     pub fn note(&self, who: &Who, what: &str, target: &str, detail: Value) {
         self.shared.note(who, what, target, detail);
     }
 
-    /// The zones that the configuration names: they are listed with those of the books.
+    /// The zones that the configuration names: they are listed with those of the user database.
     pub fn name_zones(&self, zones: Vec<Arc<str>>) {
         self.shared.named_zones.store(Arc::new(zones));
     }
@@ -363,7 +363,7 @@ impl Directory {
         receiver.recv().unwrap_or_else(|_| Err(OrderError::busy()))
     }
 
-    /// Whether a credential of a user who was looked up stands in Stentor's own books, where it can
+    /// Whether a credential of a user who was looked up is in Stentor's own store, where it can
     /// be changed.
     #[must_use]
     pub fn keeps(&self, user: &User, credential: &str) -> bool {

@@ -17,7 +17,8 @@ const QUERIES_MAX: usize = 48;
 /// What is known after a look-up.
 #[derive(Default)]
 pub(super) struct Findings {
-    /// What is known of those who exist. Who was asked for and stands nowhere here does not.
+    /// What is known of the users that exist. A user that was asked for and is neither here nor in
+    /// `unknown` does not exist.
     pub(super) users: HashMap<UserKey, Known>,
     /// Those of whom nothing could be found out.
     pub(super) unknown: HashSet<UserKey>,
@@ -41,7 +42,7 @@ fn is_plain(key: &UserKey) -> bool {
 
 impl Worker {
     /// Users of a look-up that was refused, without those whose names the database cannot hold:
-    /// nobody is called so there.
+    /// it cannot have such users.
     ///
     /// # Errors
     /// The first refusal, if it is not for names.

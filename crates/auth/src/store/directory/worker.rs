@@ -49,7 +49,7 @@ pub(in crate::store) struct Worker {
     pub(in crate::store) options: DirectoryOptions,
     shared: Arc<Shared>,
     shown: String,
-    /// What was wrong with the tables when they were asked last, so that it is told once.
+    /// What was wrong with the tables when they were asked last, so that it is logged once.
     trouble: RefCell<String>,
     /// Administrators whose names somebody else has given away, as was told.
     taken: RefCell<HashSet<UserKey>>,
@@ -97,8 +97,8 @@ impl Worker {
                     return;
                 }
                 warn!(
-                    "the user database {} does not answer ({error}); logins are told that the \
-                     server is unavailable until it does",
+                    "the user database {} does not answer ({error}); logins are refused as \
+                     unavailable until it does",
                     self.shown
                 );
                 self.shared.health.lose(&self.shown, "");
@@ -119,8 +119,8 @@ impl Worker {
         });
     }
 
-    /// Tries to open the books that are lost; whether they are. What refuses is there, so that is
-    /// told, once.
+    /// Tries to open the lost user database again, and returns whether it is open. A database that
+    /// answers but refuses is logged once.
     async fn try_again(&self, told: &RefCell<String>) -> bool {
         let reason = match self.open().await {
             Ok(()) => String::new(),
@@ -129,8 +129,8 @@ impl Worker {
         };
         if !reason.is_empty() && *told.borrow() != reason {
             warn!(
-                "the user database {} is there again, but cannot be used ({reason}); logins are \
-                 told that the server is unavailable until it can",
+                "the user database {} answers again, but cannot be used ({reason}); logins are \
+                 refused as unavailable until it can",
                 self.shown
             );
         }
@@ -139,7 +139,7 @@ impl Worker {
         is_open
     }
 
-    /// Opens the books and reads what is always known.
+    /// Opens the user database and reads the roles and zones, which are always in memory.
     async fn open(&self) -> Result<(), StoreError> {
         let open = async {
             self.books.open().await?;
@@ -214,8 +214,8 @@ impl Worker {
         }
     }
 
-    /// Takes over what a look-up has found. If it is something else than what was known, who is
-    /// connected is told at once: a refresh would find it known already.
+    /// Takes over what a look-up has found. If that is new, connections of the user learn of it at
+    /// once, because a refresh would find it known already.
     fn found(&self, key: &UserKey, known: Known) -> Option<Arc<User>> {
         let cache = &self.shared.cache;
         // A reload may have given the configuration a user of that name in the meantime.
@@ -310,12 +310,12 @@ impl Worker {
                 Err(Unavailable)
             }
             Err(error) => {
-                // Something is wrong with the tables: nobody can log in, but it is no outage.
+                // Something is wrong with the tables: nobody can log in, but this is not an outage.
                 let error = error.to_string();
                 if *self.trouble.borrow() != error {
                     warn!(
-                        "looking users up in {shown} fails ({error}); logins are told that the \
-                         server is unavailable until it works again"
+                        "looking users up in {shown} fails ({error}); logins are refused as \
+                         unavailable until it works again"
                     );
                     self.trouble.replace(error);
                 }
@@ -353,7 +353,7 @@ impl Worker {
                 Err(error)
             }
             Err(error) if !was_up => Err(error),
-            // Whatever else is wrong is told by what the order asks.
+            // The order itself reports whatever else is wrong.
             _ => Ok(()),
         }
     }

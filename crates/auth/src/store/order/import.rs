@@ -11,7 +11,7 @@ use super::{IMPORT_USERS_MAX, OrderError, Outcome, Who};
 use crate::model::{Credential, DEFAULT_ZONE, MEMBER, User, UserKey};
 use crate::store::directory::Worker;
 
-/// Users whose names stand in one line of the audit log.
+/// Limit of the user names in one line of the audit log.
 const NOTED_USERS: usize = 200;
 
 /// A user of an import. What is not given stays as it is where a user is replaced, and is as of an
@@ -72,7 +72,7 @@ impl Imported {
     pub fn over(self, known: Option<&User>) -> User {
         let of_known = known.map(|user| user.credentials.as_slice());
         let of_known = of_known.unwrap_or_default();
-        // Whom we let prove itself is ours.
+        // An import that gives credentials makes a foreign user ours.
         let stays_foreign = self.credentials.is_none() && known.is_some_and(|user| user.foreign);
         let credentials = match self.credentials {
             None => of_known.to_vec(),
@@ -161,7 +161,7 @@ pub(super) async fn import(
     Ok(json!({ "imported": count }))
 }
 
-/// Who these are, and the roles of those who are not just members.
+/// The names of these users, and the roles of those who are not just members.
 fn noted(users: &[User]) -> Map<String, Value> {
     let names: Vec<String> = users.iter().map(|user| user.key().to_string()).collect();
     let is_special = |user: &&User| user.roles.iter().map(|role| &**role).ne([MEMBER]);

@@ -1,7 +1,7 @@
 //! Orders: how commands look at users, roles and zones, and change them.
 //!
-//! One order is one JSON object with a `verb`, as the control socket carries it. What is ordered of
-//! a running server and what a command does by itself to the books of a stopped one is the same.
+//! One order is one JSON object with a `verb`, as the control socket carries it. An order does the
+//! same to a running server as a command does to the user database of a stopped one.
 
 mod import;
 mod roles;
@@ -29,7 +29,7 @@ pub const IMPORT_USERS_MAX: usize = 1_000;
 /// Users that one page of a list has, if nothing else is asked for, and at most.
 const PAGE: (usize, usize) = (1_000, 10_000);
 
-/// Who gives an order, for the audit log.
+/// The giver of an order, for the audit log.
 #[derive(Clone, Debug)]
 pub struct Who(Arc<str>);
 

@@ -75,7 +75,7 @@ impl Told {
 
 fn explain(holder: &Holder, action: Action, topic: &str) -> Result<Told, OrderError> {
     let bad = |error: &dyn std::fmt::Display| {
-        let message = format!("{topic:?} is no topic that can be asked about: {error}");
+        let message = format!("cannot test the topic {topic:?}: {error}");
         OrderError::bad(message)
     };
     match action {

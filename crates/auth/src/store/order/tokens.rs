@@ -24,7 +24,7 @@ pub(super) async fn create(
 ) -> Outcome {
     let key = UserKey::parse(name);
     let Some(id) = id(&credential) else {
-        return Err(OrderError::bad("the credential is no token"));
+        return Err(OrderError::bad("the credential is not a token"));
     };
     let change = |user: &mut User| {
         let same = |one: &Credential| !one.label.is_empty() && one.label == credential.label;

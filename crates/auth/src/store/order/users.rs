@@ -251,7 +251,7 @@ pub(super) async fn disable(worker: &Worker, who: &Who, name: &str, disabled: bo
         user.disabled = disabled;
         Ok(())
     };
-    // Whoever brings a web token of that name is kept out by it also where it is no user any more.
+    // A disabled name is refused with a web token, too, even after the source has lost the user.
     let user = rewrite(worker, &key, true, async |user| change(user)).await?;
     let what = if disabled {
         "user.disable"
@@ -538,8 +538,7 @@ pub(super) fn check_free(worker: &Worker, key: &UserKey) -> Result<(), OrderErro
     if worker.pinned(key).is_none() {
         return Ok(());
     }
-    let message =
-        format!("{key} stands in the configuration; change its [[user]] there, and reload");
+    let message = format!("{key} is in the configuration; change its [[user]] there, and reload");
     Err(OrderError::new("refused", message))
 }
 

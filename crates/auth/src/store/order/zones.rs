@@ -17,8 +17,8 @@ pub(super) async fn add(
 ) -> Outcome {
     if connections == Some(0) {
         let message = format!(
-            "zone {:?}: no connections at all is no bound; leave it out for none, or keep users \
-             out one by one: stentor user disable",
+            "zone {:?}: connections is 0, and a limit is at least 1; leave it out for no limit, or \
+             disable the users one by one: stentor user disable",
             &*name
         );
         return Err(OrderError::bad(message));
@@ -71,7 +71,7 @@ pub(super) async fn remove(worker: &Worker, who: &Who, name: &str) -> Outcome {
     }
     if worker.named_zones().iter().any(|named| **named == *name) {
         let message = format!(
-            "the zone {name:?} stands in the configuration; remove its [[zone]], and what names it \
+            "the zone {name:?} is in the configuration; remove its [[zone]], and what names it \
              there, and reload"
         );
         return Err(OrderError::new("refused", message));

@@ -34,14 +34,14 @@ pub(in crate::store) struct OfQuery {
     pub(in crate::store) is_readable: bool,
 }
 
-/// Bytes that are no text get U+FFFD in their places, which no hash, role or name has: one odd row
-/// shuts out its own user, and not all who are looked up with it.
+/// Replaces bytes that are not text by U+FFFD, which no hash, role or name has. So an odd row
+/// excludes its own user, and not all who are looked up with it.
 fn bytes_as_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A NUMERIC of PostgreSQL: the count of its digits of base 10,000, the weight of the first, the
-/// sign, the decimals that are shown, and the digits. Infinities and what is no number are none.
+/// sign, the decimals that are shown, and the digits. Infinities and NaN give `None`.
 fn decimal(bytes: &[u8]) -> Option<String> {
     let (pairs, _) = bytes.as_chunks::<2>();
     let (&[_, weight, sign, scale], digits) = pairs.split_first_chunk()?;

@@ -20,7 +20,7 @@ pub(super) struct DatabaseFile {
 struct State {
     /// The file that was opened; `None` before.
     opened: Option<Inode>,
-    /// What was told to the log, so that it is told once.
+    /// What was logged, so that it is logged once.
     told: Option<String>,
 }
 

@@ -58,9 +58,9 @@ fn options(place: &Place, password: Option<&str>, read_only: bool) -> Result<Opt
             let options = mysql_options(url, password)?;
             Ok(Options::MySql(Box::new(quiet(options))))
         }
-        Place::Text(_) | Place::Mosquitto(_) => {
-            Err(StoreError::Refused(format!("{place} is no SQL database")))
-        }
+        Place::Text(_) | Place::Mosquitto(_) => Err(StoreError::Refused(format!(
+            "{place} is not an SQL database"
+        ))),
     }
 }
 
@@ -102,7 +102,7 @@ impl SqlStore {
     /// The store at a place. Nothing is connected yet.
     ///
     /// # Errors
-    /// When the place is no SQL database.
+    /// When the place is not an SQL database.
     pub fn new(place: &Place, password: Option<&str>) -> Result<Self, StoreError> {
         let options = options(place, password, false)?;
         let file = match place {
@@ -442,7 +442,7 @@ impl Reader {
         query: &str,
         texts: Vec<String>,
     ) -> Result<Answer, StoreError> {
-        // Who keeps the file may put another one in its place.
+        // The owner of the file may put another one in its place.
         self.lane.follow().await;
         let params = pad(texts.into_iter().map(Param::Text).collect());
         let sql = with_list(query, params.len());

@@ -69,7 +69,7 @@ pub(super) fn role(row: Row) -> Result<Role, StoreError> {
     let [scope, name, rules, quotas] = columns(row)?;
     let scope = text(scope.as_ref(), "scope")?;
     let name = text(name.as_ref(), "name")?;
-    // Whoever mends it has to find it.
+    // The message names the column and the role, so that an operator finds it.
     let place = |column: &str| format!("{column} of the role {name:?}");
     Ok(Role {
         zone: (!scope.is_empty()).then(|| Arc::from(scope)),

@@ -32,7 +32,7 @@ fn passwords_come_from_files_and_the_environment() {
 #[test]
 fn what_does_not_fit_together_is_told() {
     for (text, reason) in [
-        ("database = \"redis://x\"", "this is no place of a database"),
+        ("database = \"redis://x\"", "this does not name a database"),
         (
             "database = \"mosquitto:/etc/passwd\"",
             "give it as auth.source",

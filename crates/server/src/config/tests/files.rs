@@ -409,7 +409,7 @@ fn a_password_file_gives_the_hash() {
 
     let message = Case::file(text).with("etc/a.hash", "hunter2\n").bad();
     assert!(
-        message.contains("no credential that is known") && !message.contains("hunter2"),
+        message.contains("unknown kind of credential") && !message.contains("hunter2"),
         "{message}"
     );
 }
