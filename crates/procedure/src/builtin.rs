@@ -77,7 +77,7 @@ fn sizecheck(call: &Call) -> Answer {
         Some(text) => match text.parse() {
             Ok(max) => max,
             Err(_) => {
-                let reason = format!("-max {text}: this is no number of bytes");
+                let reason = format!("-max {text}: expected a number of bytes");
                 return Answer::failed(Status::BadCall, &reason);
             }
         },

@@ -8,7 +8,7 @@ use crate::answer::Answer;
 use crate::manifest::DEFAULT_ZONE;
 use crate::message::Message;
 
-/// Who is responsible for a message, as far as the mail server said it.
+/// The people responsible for a message, as far as the mail server named them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
     /// The sender's address; empty for a bounce.

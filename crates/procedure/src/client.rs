@@ -117,7 +117,7 @@ impl Runner for ClientRunner {
             Ok(json) => match said::outcome(&json) {
                 Ok(outcome) => Answer::done(outcome),
                 Err(reason) => {
-                    let reason = format!("the client's answer is no verdict: {reason}");
+                    let reason = format!("the client's answer is not a verdict: {reason}");
                     Answer::failed(Status::Failed, &reason)
                 }
             },
@@ -126,7 +126,7 @@ impl Runner for ClientRunner {
     }
 }
 
-/// What a client is told besides the message: envelope, size, who calls, and the arguments as
+/// What a client receives besides the message: envelope, size, caller, and the arguments as
 /// `arg-NAME`.
 fn properties(call: &Call) -> Result<Vec<(String, String)>, String> {
     let envelope = &call.envelope;
@@ -145,7 +145,7 @@ fn properties(call: &Call) -> Result<Vec<(String, String)>, String> {
         bytes += name.len() + value.len();
         if value.len() > VALUE_BYTES_MAX || bytes > ALL_BYTES_MAX {
             return Err(format!(
-                "{name:.32}: a client is told values of at most {VALUE_BYTES_MAX} bytes, \
+                "{name:.32}: a client receives values of up to {VALUE_BYTES_MAX} bytes, and up to \
                  {ALL_BYTES_MAX} bytes in all"
             ));
         }
@@ -163,7 +163,7 @@ fn properties(call: &Call) -> Result<Vec<(String, String)>, String> {
     for (name, value) in &call.arguments {
         if name.len() > PROCEDURE_BYTES_MAX {
             return Err(format!(
-                "{name:.32}…: a client is told arguments with names of at most \
+                "{name:.32}…: a client receives arguments with names of up to \
                  {PROCEDURE_BYTES_MAX} bytes"
             ));
         }
@@ -268,7 +268,7 @@ mod tests {
         }
         let (answer, _) = run(Ok("yes"), &asked());
         assert_eq!(answer.status, Status::Failed);
-        assert!(answer.reason.contains("no verdict"), "{}", answer.reason);
+        assert!(answer.reason.contains("not a verdict"), "{}", answer.reason);
     }
 
     #[test]

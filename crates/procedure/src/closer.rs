@@ -53,7 +53,7 @@ impl Closer {
         state.has_thread = builder.spawn(move || shared.work()).is_ok();
     }
 
-    /// Whether so many files wait that no more should be taken: a file system does not answer.
+    /// Whether too many files wait to take more of them: a file system does not answer.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.0.lock().open >= BEHIND

@@ -45,7 +45,7 @@ impl Runner for EndpointRunner {
         match asked {
             Ok(response) if response.status == 200 => match said::outcome(&response.body) {
                 Ok(outcome) => Answer::done(outcome),
-                Err(reason) => failed(&format!("the endpoint's answer is no verdict: {reason}")),
+                Err(reason) => failed(&format!("the endpoint's answer is not a verdict: {reason}")),
             },
             Ok(response) => failed(&format!("the endpoint said {}", response.status)),
             Err(error) if is_late(&error) => {
@@ -60,7 +60,7 @@ fn failed(reason: &str) -> Answer {
     Answer::failed(Status::Failed, reason)
 }
 
-/// What an endpoint is told besides the message: `Stentor-From`, `Stentor-Rcpt` and so on, and
+/// What an endpoint receives besides the message: `Stentor-From`, `Stentor-Rcpt` and so on, and
 /// arguments as `Stentor-Arg-NAME`.
 fn headers(call: &Call) -> Vec<(String, String)> {
     let envelope = &call.envelope;
@@ -161,7 +161,7 @@ mod tests {
     fn what_is_no_verdict_is_a_failure() {
         for (response, reason) in [
             ("HTTP/1.1 500 Oops\r\n\r\n", "said 500"),
-            ("HTTP/1.1 200 OK\r\n\r\nok", "no verdict"),
+            ("HTTP/1.1 200 OK\r\n\r\nok", "not a verdict"),
             (
                 "HTTP/1.1 200 OK\r\n\r\n{\"verdict\":\"modified\"}",
                 "modified",

@@ -181,7 +181,7 @@ pub struct Manifest {
 #[error("{0}")]
 pub struct ManifestError(pub String);
 
-/// The keys as they stand in a file.
+/// The keys as a file has them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
@@ -234,7 +234,7 @@ impl Manifest {
         }
     }
 
-    /// Reads the manifest of a script, which stands in a comment at its beginning:
+    /// Reads the manifest of a script, which is in a comment at its beginning:
     /// `--[[ procedure`, then TOML, then `]]`. Before it there may be lines that begin with `--!`.
     /// Without one, everything has its default.
     ///
@@ -274,7 +274,7 @@ impl Manifest {
         checked.map_err(|error| with_line(error, toml, line))
     }
 
-    /// Reads the manifest of a procedure that is no script: a TOML file.
+    /// Reads the manifest of a procedure that is not a script: a TOML file.
     ///
     /// # Errors
     /// What is wrong with it.

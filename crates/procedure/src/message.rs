@@ -142,13 +142,14 @@ impl Message {
         }
     }
 
-    /// A file that is laid out as `format` says; for a spool file also its envelope. One that has
-    /// an envelope alone is no message.
+    /// A file that is laid out as `format` says; for a spool file also its envelope. A file with
+    /// only an envelope is not a message.
     ///
     /// `size` is what is known of the file's size, since `content` may be only its beginning.
     ///
     /// # Errors
-    /// When it cannot be read, is no regular file, is shorter than `size`, or has not that format.
+    /// When it cannot be read, is not a regular file, is shorter than `size`, or has another
+    /// format.
     pub fn new(content: Content, size: u64, format: Format) -> io::Result<(Self, Envelope)> {
         let mut message = Self::of(content);
         let envelope = message.lay_out(size, format, Wait::Allowed)?;
@@ -163,7 +164,7 @@ impl Message {
             Content::File(file) => {
                 let metadata = file.metadata()?;
                 if !metadata.is_file() {
-                    return Err(io::Error::other("the message is no regular file"));
+                    return Err(io::Error::other("the message is not a regular file"));
                 }
                 if metadata.len() < size {
                     return Err(is_shorter());

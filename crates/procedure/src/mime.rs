@@ -227,7 +227,7 @@ fn parameters(mut rest: &str) -> Vec<Parameter> {
             if rest.is_empty() {
                 return list;
             }
-            // A word that is no parameter.
+            // A word that is not a parameter.
             let len = name
                 .len()
                 .max(rest.chars().next().map_or(0, char::len_utf8));
@@ -272,7 +272,7 @@ fn plain_end(text: &str) -> usize {
             },
             _ if c.is_whitespace() => word_at = Some(at + c.len_utf8()),
             _ if c.is_ascii_alphanumeric() || matches!(c, '*' | '-' | '_') => {}
-            // This word is no name of a parameter.
+            // This word is not the name of a parameter.
             _ => word_at = None,
         }
     }
@@ -412,7 +412,7 @@ pub(crate) fn file_name(name: &str) -> Option<String> {
     let is_edge = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
     let name = name.trim_matches(is_edge).trim_end_matches(['/', '\\']);
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    // A stream of the file (`a.exe::$DATA`); the letter of a drive is no file.
+    // A stream of the file (`a.exe::$DATA`); the letter of a drive is not a file.
     let name = match name.split_once(':') {
         Some((drive, rest)) if drive.chars().count() <= 1 => rest.split(':').next(),
         Some((file, _)) => Some(file),
@@ -460,7 +460,7 @@ fn plain(c: char) -> char {
     }
 }
 
-/// A file that stands in a text between `begin` and `end`.
+/// A file within a text, between `begin` and `end`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Embedded {
     /// As it stands there.

@@ -11,7 +11,7 @@ pub struct Outside {
     pub relay: Option<String>,
     /// The name server that is asked; without it the first one of this machine.
     pub resolver: Option<SocketAddr>,
-    /// Whose certificates are believed at `https://`.
+    /// The authorities whose certificates are trusted at `https://`.
     pub trust: Trust,
 }
 

@@ -42,7 +42,7 @@ pub enum PartsError {
     Long,
 }
 
-/// A part that is no container of others, or a message in the message.
+/// A part that is not a container of others, or a message in the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part<'a> {
     /// As in `text/plain`, in small letters.
@@ -175,7 +175,7 @@ impl<F> Walk<'_, F> {
             if is_container {
                 self.read_twice()?;
             }
-            // What is shown a second time is no place for changes.
+            // A part that is shown a second time cannot be changed there.
             let place = place.filter(|_| !is_container);
             is_container = true;
             let default = match kind.as_str() {
@@ -216,8 +216,8 @@ impl<F> Walk<'_, F> {
         Ok(())
     }
 
-    /// The files that stand in a part, whatever its type says: mail programs that know them look
-    /// for them in all that they show.
+    /// The files within a part, whatever its type says: mail programs that know them look for them
+    /// in all that they show.
     fn files<E>(&mut self, files: Vec<mime::Embedded>) -> Result<(), E>
     where
         E: From<PartsError>,

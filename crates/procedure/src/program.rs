@@ -179,7 +179,7 @@ fn limiter() -> Option<&'static str> {
     *FOUND
 }
 
-/// What a program is told: `STENTOR_FROM`, `STENTOR_RCPT` (one per line), and so on; arguments as
+/// What a program receives: `STENTOR_FROM`, `STENTOR_RCPT` (one per line), and so on; arguments as
 /// `STENTOR_ARG_NAME`.
 ///
 /// # Errors
@@ -294,7 +294,7 @@ impl Running {
         let pid = self.pid.take()?;
         // There may be nobody left.
         let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-        // What it spent is told as long as it was not waited for.
+        // The system reports the time that it spent until somebody waits for it.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while let Err(Errno::INTR) = rustix::process::waitid(WaitId::Pid(pid), options) {}
         self.spent = processor_time(pid);
@@ -359,7 +359,7 @@ pub(crate) fn outcome(code: i32, output: &[u8]) -> Answer {
         98 => Verdict::Quarantine,
         99 => Verdict::Discard,
         _ => {
-            let reason = format!("the program exited with {code}, which is no verdict");
+            let reason = format!("the program exited with {code}, which is not a verdict");
             return Answer::failed(Status::Failed, &reason);
         }
     };

@@ -44,7 +44,7 @@ pub struct Settings {
     pub forgets: bool,
     /// The servers that scripts may turn to.
     pub outside: Outside,
-    /// Who finds clients that serve procedures; without it none can be of kind `client`.
+    /// Finds the clients that serve procedures; without it none can be of kind `client`.
     pub clients: Option<Arc<dyn Clients>>,
 }
 
@@ -213,7 +213,7 @@ impl Registry {
     /// Opens the store and loads what is in the folder.
     ///
     /// # Errors
-    /// When the folder or the store cannot be used. A procedure that cannot be loaded is no
+    /// When the folder or the store cannot be used. A procedure that cannot be loaded is not an
     /// error: it is in the second value.
     pub fn open(settings: Settings) -> Result<(Self, Loaded), String> {
         let store = match &settings.store {

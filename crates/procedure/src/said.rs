@@ -23,7 +23,7 @@ struct Said {
 /// What somebody outside came to.
 ///
 /// # Errors
-/// Why this is no verdict: what comes from outside may be anything.
+/// Why this is not a verdict: what comes from outside may be anything.
 pub(crate) fn outcome(json: &[u8]) -> Result<Outcome, String> {
     let said: Said = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     let verdict = match Verdict::from_name(&said.verdict) {

@@ -121,8 +121,8 @@ impl ScriptRunner {
         })
     }
 
-    /// Runs the script's text and its own test, as it is done before it replaces another version:
-    /// with a program whose shelf is no other's.
+    /// Runs the script's text and its own test, as before it replaces another version: with a
+    /// program that shares its shelf with no other.
     ///
     /// # Errors
     /// What is wrong, with file and line.

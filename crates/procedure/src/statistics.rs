@@ -9,7 +9,7 @@ use stentor_call_protocol::{Status, Verdict};
 
 use crate::answer::Answer;
 
-/// The longest time that is told apart, in microseconds: five minutes.
+/// The longest time that is distinguished, in microseconds: five minutes.
 const LONGEST_US: u64 = 300_000_000;
 
 /// Counters of one procedure; they outlive its versions.

@@ -56,8 +56,8 @@ pub enum StoreError {
     /// The value is too long.
     #[error("a value has at most 64 KiB")]
     Value,
-    /// The value is no number, or would become one that is too large.
-    #[error("the value of this key is no number that can be added to")]
+    /// The value is not a number, or would become one that is too large.
+    #[error("the value of this key is not a number, or would become too large")]
     Number,
     /// The procedure may not keep more; its quota in bytes.
     #[error("the quota of {0} bytes is used up (`store_bytes` in the manifest)")]
@@ -313,7 +313,7 @@ impl Shared {
         let flushed = self.with(|database| Ok(database.begin_write()?.commit()?));
         match flushed {
             Ok(()) => {}
-            // It is told as the trouble that it is, and there is nothing left to be written.
+            // The caller reports this error, and there is nothing left to write.
             Err(StoreError::Broken(_)) => {}
             Err(error) => {
                 self.is_dirty.store(true, Ordering::Release);
@@ -386,7 +386,7 @@ impl Shelf {
     /// in between. A time to live counts from the first addition.
     ///
     /// # Errors
-    /// As [`Shelf::set`], and when the value is no number.
+    /// As [`Shelf::set`], and when the value is not a number.
     pub fn add(&self, key: &[u8], amount: i64, ttl_secs: Option<u32>) -> Result<i64, StoreError> {
         self.change(key, Expiry::OfFirst(ttl_secs), |old| {
             let old = match old {

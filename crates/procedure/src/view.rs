@@ -166,11 +166,13 @@ impl<'a> View<'a> {
     fn add_header(&self, name: &str, value: &str) -> Result<()> {
         let is_name = |byte: u8| byte.is_ascii_graphic() && byte != b':';
         if name.is_empty() || name.len() > 64 || !name.bytes().all(is_name) {
-            return Err(Error::runtime(format!("add_header: \"{name}\" is no name")));
+            return Err(Error::runtime(format!(
+                "add_header: \"{name}\" is not the name of a header"
+            )));
         }
         if value.len() > 900 || value.chars().any(char::is_control) {
             return Err(Error::runtime(
-                "add_header: a value is one line of at most 900 bytes",
+                "add_header: a value is one line of up to 900 bytes",
             ));
         }
         let end = self.line_end()?;
@@ -194,7 +196,7 @@ impl<'a> View<'a> {
         Ok(mime::line_end(self.message()?))
     }
 
-    /// The parts of the message that are no containers.
+    /// The parts of the message that are not containers.
     fn parts(&self, lua: &Lua) -> Result<Table> {
         self.need(Need::Body, "parts")?;
         let list = lua.create_table()?;

@@ -64,8 +64,8 @@ pub fn check(path: &Path) -> Result<Vec<&'static str>, String> {
 
 /// The part of the interface that tests have: what adaptors do is kept in a list.
 const STAGE: &str = r#"
--- `again` begins a run, `judge` complains about what is no verdict; the rest is the interface as
--- servers have it.
+-- `again` begins a run, `judge` complains about a value that is not a verdict; the rest is the
+-- interface as servers have it.
 local MARK, resume, again, judge = ...
 local check_publish, check_send = publish, send
 local done, mocks = {}, {}

@@ -94,12 +94,12 @@ mod tests {
         request.headers.push(("X".into(), "a\r\nY: b".into()));
         refused(&request, "control character");
         request.headers[0] = ("X: y".into(), "a".into());
-        refused(&request, "no header's name");
+        refused(&request, "not the name of a header");
         request.headers[0] = ("X".into(), "a".repeat(70_000));
         refused(&request, "longer than");
         request.headers.clear();
         request.method = "GET / HTTP/1.1\r\n".into();
-        refused(&request, "no method");
+        refused(&request, "not a method");
     }
 
     #[test]

@@ -12,11 +12,11 @@ use serde_json::{Map, Number};
 use super::{Action, Counters, Options};
 use crate::pace::{LINES_PER_RUN, Lines, Pace};
 
-/// The key by which `allow` and `deny` are told apart.
+/// The key that distinguishes `allow` from `deny`.
 pub(super) const VERDICT: &str = "verdict";
 /// The part of the interface that is itself Luau.
 const PRELUDE: &str = include_str!("prelude.luau");
-/// Under this name a machine keeps what stands before what hooks yield to the host.
+/// The name under which a machine keeps the mark before the values that hooks yield to the host.
 pub(super) const MARK: &str = "mark";
 
 /// Messages of one run, and their bytes in all.
@@ -222,7 +222,7 @@ fn check_topic(topic: &str, retain: bool) -> mlua::Result<()> {
         ));
     }
     if topic.is_empty() || topic.contains(['+', '#', '\0']) {
-        return wrong("is no topic name");
+        return wrong("is not a topic name: it is empty, or contains +, # or NUL");
     }
     if !topic.starts_with('$') {
         return Ok(());
@@ -274,7 +274,9 @@ fn install_actions(lua: &Lua, globals: &Table, outbox: &Shared) -> mlua::Result<
     let send = move |_: &Lua, (to, payload, from): (String, LuaString, Option<String>)| {
         let from = from.unwrap_or_else(|| "server".to_owned());
         if to.is_empty() || from.is_empty() || to.len().max(from.len()) > 1_024 {
-            return Err(Error::runtime("send: this is no user"));
+            return Err(Error::runtime(
+                "send: not a user: a name has 1 to 1024 bytes",
+            ));
         }
         let bytes = to.len() + from.len() + payload.as_bytes().len();
         let mut outbox = lock(&own);

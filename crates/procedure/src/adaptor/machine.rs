@@ -92,7 +92,7 @@ pub(super) struct Machine {
     pub(super) interval: Option<Duration>,
 }
 
-/// Reads a file that is no larger than it may be.
+/// Reads a file up to the limit of its size.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     read_regular(path).map_err(|reason| format!("{}: {reason}", path.display()))
 }
@@ -164,7 +164,7 @@ impl Machine {
             .map_err(|trouble| trouble.told(&self.name))
     }
 
-    /// Runs what is no hook, and does nothing of what it has done.
+    /// Runs a function that is not a hook, and discards its actions.
     fn run_aside<R>(&self, run: impl FnOnce(&Lua) -> mlua::Result<R>) -> Result<R, Trouble> {
         lock(&self.outbox).used = Used::default();
         let result = self.resident.run(end(&self.clock, TEST_TIME), run);

@@ -79,7 +79,7 @@ pub struct Options {
     pub deadline: Duration,
     /// `HOST` or `HOST:PORT` that it may call by HTTP or HTTPS.
     pub hosts: Vec<String>,
-    /// Whose certificates are believed at `https://`; does not change while it runs.
+    /// The authorities whose certificates are trusted at `https://`; does not change while it runs.
     pub trust: Trust,
     /// Messages, commands, calls and requests in one second, all its hooks together.
     pub rate: u32,
@@ -252,13 +252,13 @@ pub enum Action {
     },
 }
 
-/// Who does what adaptors do.
+/// The server that carries out the actions of adaptors.
 pub trait Host: Send + Sync {
     /// Does something in a zone. Must not block.
     fn act(&self, zone: &str, action: Action);
 }
 
-/// Who is told a verdict; called once.
+/// Receives a verdict; called once.
 pub type Answer = Box<dyn FnOnce(Verdict) + Send>;
 
 /// A question that somebody waits for. One that is dropped, by a thread that fails, is answered.

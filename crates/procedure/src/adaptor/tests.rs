@@ -562,7 +562,7 @@ fn a_file_that_is_none_is_not_waited_for() {
         .recv_timeout(Duration::from_secs(20))
         .expect("it is answered");
     let reason = reason.expect_err("it is no file");
-    assert!(reason.contains("no regular file"), "{reason}");
+    assert!(reason.contains("not a regular file"), "{reason}");
 }
 
 /// What is shipped compiles and passes its tests, and so does what `new` writes.

@@ -25,7 +25,7 @@ impl Stamp {
     }
 }
 
-/// A version that was tried and is no good, and why.
+/// A version that failed its trial, and why.
 type Failed = Option<(Option<Stamp>, String)>;
 
 /// The trial of one file in so much memory. Held while a version is tried.

@@ -30,7 +30,7 @@ pub(super) fn text(value: &Value, what: &str) -> mlua::Result<String> {
     match value.as_string().map(|text| text.to_string_lossy()) {
         Some(text) if text.len() <= 65_535 => Ok(text),
         _ => Err(Error::runtime(format!(
-            "{what} is no text of at most 65535 bytes"
+            "{what} must be a text of up to 65535 bytes"
         ))),
     }
 }
@@ -40,7 +40,7 @@ pub(super) fn bytes(value: &Value) -> mlua::Result<Vec<u8>> {
         Value::Nil => Ok(Vec::new()),
         Value::String(text) => Ok(text.as_bytes().to_vec()),
         other => Err(Error::runtime(format!(
-            "a payload is no {}",
+            "a payload must be a text, not a {}",
             other.type_name()
         ))),
     }

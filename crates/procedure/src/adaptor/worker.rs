@@ -23,7 +23,7 @@ const ASIDE_MAX: usize = 1_000;
 /// Threads that wait for an HTTP answer, some of them perhaps for nobody any more. Other requests
 /// wait for one of them.
 const HTTP_MAX: usize = 64;
-/// Failures are told once in this time, with their number.
+/// Failures are logged once in this time, with their number.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What reaches the thread.
@@ -32,7 +32,7 @@ pub(super) enum Input {
     Answered(u64, Vec<u8>),
     Http(u64, Result<(u16, Vec<u8>), String>),
     Look(Start, Sender<Result<bool, String>>),
-    /// Other options; who is to be told whether they are good, and who says then that they count.
+    /// Other options, the receiver of their check's result, and the sender of the word to use them.
     Change(Box<Options>, Sender<Result<bool, String>>, Receiver<()>),
     Stop,
 }
@@ -111,7 +111,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Until it is told to stop.
+    /// Runs until it receives [`Input::Stop`].
     pub(super) fn run(mut self, inputs: &Receiver<Input>) {
         let mut next_look = until(LOOK_INTERVAL);
         loop {
@@ -370,10 +370,10 @@ impl Worker {
                 self.machine = Arc::new(machine);
                 self.announce();
             }
-            // Its text or its test came out otherwise this time. It is told with the failure.
+            // Its text or its test failed this time. The reason goes with that of the failure.
             Err(why) => {
                 if let Some(last) = &mut self.failures.last {
-                    last.reason += &format!("; it cannot begin anew: {why}");
+                    last.reason += &format!("; it cannot start again: {why}");
                 }
             }
         }
@@ -467,7 +467,7 @@ impl Worker {
 
     /// Gives a new machine what the present one has kept.
     fn carry_over(&self, new: &Machine) -> Result<(), String> {
-        // What helps, since the version that runs cannot be mended any more.
+        // The way out, since the running version cannot be corrected any more.
         let told = |whose: &str, reason: String| {
             let file = label(&self.options.path);
             format!(

@@ -15,8 +15,8 @@
 //! pattern. After any trouble the sandbox makes its virtual machine again: one that hit its memory
 //! limit stays at it.
 //!
-//! Functions that are installed run outside of these bounds and have to bring their own. What they
-//! complain about is told with the line that called them.
+//! Functions that are installed run outside of these bounds and have to bring their own. Their
+//! errors name the line that called them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -354,7 +354,7 @@ pub(crate) fn message(error: &Error) -> String {
             }
         }
         Error::FromLuaConversionError { from, to, .. } => {
-            format!("a {from} is no {}", kind_of(to))
+            format!("expected a {}, got a {from}", kind_of(to))
         }
         other => other.to_string(),
     };

@@ -85,7 +85,7 @@ pub(crate) fn ask(
     socket.connect(server)?;
     let mut again = Instant::now();
     loop {
-        // By time alone: who sends what is no answer must not have the question sent each time.
+        // By time alone: a sender of false answers must not have the question sent each time.
         let now = Instant::now();
         if now >= again {
             socket.send(&question)?;
@@ -94,7 +94,7 @@ pub(crate) fn ask(
         socket.set_read_timeout(Some(left(end)?.min(again - now)))?;
         let mut answer = [0; ANSWER_BYTES_MAX];
         match socket.recv(&mut answer) {
-            // What is no answer to this question may be somebody's guess.
+            // A packet that does not answer this question may be an attacker's guess.
             Ok(read) if is_answer(&answer[..read], &question) && answer[2] & CUT_OFF != 0 => {
                 return ask_by_tcp(server, &question, kind, end);
             }
@@ -138,7 +138,7 @@ pub(crate) fn question(id: u16, name: &str, kind: Kind) -> Result<Vec<u8>, Strin
     for label in name.split('.') {
         let is_label = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if label.is_empty() || label.len() > 63 || !label.bytes().all(is_label) {
-            return Err(format!("\"{name}\" is no name that can be looked up"));
+            return Err(format!("\"{name}\" is not a name that can be looked up"));
         }
         bytes.push(label.len() as u8);
         bytes.extend_from_slice(label.as_bytes());

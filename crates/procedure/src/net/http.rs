@@ -40,7 +40,7 @@ impl Url {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let fail = |reason: &str| Err(format!("\"{text}\" is no URL that can be asked: {reason}"));
+        let fail = |reason: &str| Err(format!("cannot request the URL \"{text}\": {reason}"));
         if text.len() > URL_BYTES_MAX {
             return fail("it is longer than 2048 bytes");
         }
@@ -166,8 +166,8 @@ pub(crate) struct Response {
     pub(crate) body: Vec<u8>,
 }
 
-/// Sends a request and reads the response until `end`. A method that is no word is refused, and so
-/// are headers that have line ends in them, or would change how long the request is.
+/// Sends a request and reads the response until `end`. A method that is not a word is refused, and
+/// so are headers that have line ends in them, or would change how long the request is.
 ///
 /// # Errors
 /// When there is no response that makes sense, or not in time.
@@ -179,7 +179,9 @@ pub(crate) fn exchange(request: &Request<'_>, trust: &Trust, end: Instant) -> io
         body,
     } = *request;
     if !(1..=20).contains(&method.len()) || !method.bytes().all(|b| b.is_ascii_uppercase()) {
-        return Err(io::Error::other(format!("\"{method}\" is no method")));
+        return Err(io::Error::other(format!(
+            "\"{method}\" is not a method: it has 1 to 20 letters from A to Z"
+        )));
     }
     let mut head = format!(
         "{method} {} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n",
@@ -226,7 +228,7 @@ fn check_header(name: &str, value: &str) -> Result<(), String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let reserved = ["host", "connection", "content-length", "transfer-encoding"];
     if name.is_empty() || !name.bytes().all(is_name) {
-        return Err(format!("\"{name}\" is no header's name"));
+        return Err(format!("\"{name}\" is not the name of a header"));
     }
     if reserved.contains(&name.to_ascii_lowercase().as_str()) {
         return Err(format!("the header {name} is set by the server"));
@@ -260,7 +262,7 @@ pub(crate) fn parse(answer: &[u8], is_over: bool) -> io::Result<Option<Response>
         if header.name.eq_ignore_ascii_case("content-length") {
             let text = std::str::from_utf8(header.value).unwrap_or_default();
             let value = text.trim().parse::<usize>();
-            length = Some(value.map_err(|_| wrong("its length is no number"))?);
+            length = Some(value.map_err(|_| wrong("its length is not a number"))?);
         }
     }
     if length.unwrap_or(0).max(answer.len() - start) > BODY_BYTES_MAX && length != Some(0) {
@@ -422,7 +424,10 @@ mod tests {
                 "HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\nyes",
                 "too early",
             ),
-            ("HTTP/1.0 200 OK\r\nContent-Length: x\r\n\r\n", "no number"),
+            (
+                "HTTP/1.0 200 OK\r\nContent-Length: x\r\n\r\n",
+                "not a number",
+            ),
             (
                 "HTTP/1.0 200 OK\r\nContent-Length: 9999999\r\n\r\n",
                 "1 MiB",

@@ -37,7 +37,9 @@ fn is_address(text: &str) -> bool {
 pub(crate) fn send(relay: &str, letter: &Letter<'_>, end: Instant) -> io::Result<()> {
     for address in letter.to.iter().map(String::as_str).chain([letter.from]) {
         if !is_address(address) {
-            return Err(io::Error::other(format!("\"{address}\" is no address")));
+            return Err(io::Error::other(format!(
+                "\"{address}\" is not a mail address"
+            )));
         }
     }
     if letter.to.is_empty() || letter.to.len() > RECIPIENTS_MAX {

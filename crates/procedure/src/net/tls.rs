@@ -1,4 +1,4 @@
-//! Whom to believe who a server is, for `https://`.
+//! The authorities that are trusted about servers at `https://`.
 
 use std::fmt;
 use std::io;
@@ -68,7 +68,7 @@ impl Trust {
     ) -> io::Result<StreamOwned<ClientConnection, Raw>> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(bare.to_owned())
-            .map_err(|_| io::Error::other(format!("{host} is no host that a certificate names")))?;
+            .map_err(|_| io::Error::other(format!("a certificate cannot name the host {host}")))?;
         let connection = ClientConnection::new(self.config()?, name);
         let connection = connection.map_err(|error| io::Error::other(error.to_string()))?;
         Ok(StreamOwned::new(connection, raw))

@@ -32,7 +32,7 @@ const PROCEDURES_MAX: usize = 256;
 /// hold up the others.
 const LOADED_AT_A_TIME: usize = 8;
 
-/// After how much of its test a script is told of: a server that starts waits for it.
+/// A script whose test takes longer than this is logged: a server that starts waits for it.
 const SLOW_TEST_TIME: Duration = Duration::from_secs(1);
 
 /// Files by the names of their procedures, or why one of them is none.
@@ -344,7 +344,7 @@ pub(super) fn name_of(path: &Path) -> Result<String, String> {
 fn check_program(path: &Path) -> Result<(), String> {
     let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a file".to_owned());
     }
     let may = rustix::fs::access(path, Access::EXEC_OK);
     may.map_err(|_| "this server may not run it (chmod a+x)".to_owned())

@@ -65,8 +65,8 @@ fn the_trees_of_the_server_are_its_own() {
     assert_eq!(said, allowed());
     let kept = "publish('$room/tea/say/robot', 'x', { retain = true })";
     refuses("publish", kept, "not retained");
-    refuses("publish", "publish('a/+', 'x')", "no topic name");
-    refuses("publish", "publish('', 'x')", "no topic name");
+    refuses("publish", "publish('a/+', 'x')", "not a topic name");
+    refuses("publish", "publish('', 'x')", "not a topic name");
     let long = "publish(string.rep('x', 70000), 'x')";
     refuses("publish", long, "65535 bytes");
 }

@@ -281,7 +281,7 @@ fn mistakes_of_scripts_are_told() {
         ),
         (
             "call:header({})",
-            "p.luau:2: argument 1 of :header(): a table is no text",
+            "p.luau:2: argument 1 of :header(): expected a text, got a table",
         ),
         (
             "call:nonsense()",

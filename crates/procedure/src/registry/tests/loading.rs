@@ -136,7 +136,7 @@ fn what_is_no_file_is_not_waited_for() {
     assert!(
         loaded.refused[0]
             .1
-            .contains("pipe.luau: it is no regular file")
+            .contains("pipe.luau: it is not a regular file")
     );
 }
 
