@@ -62,7 +62,7 @@ impl fmt::Display for NoMessage {
             Self::NoMarker => {
                 write!(
                     f,
-                    "this is no XMail spool file: it has no line {XMAIL_MARKER}"
+                    "this is not an XMail spool file: it has no line {XMAIL_MARKER}"
                 )
             }
             Self::Cut => write!(

@@ -197,7 +197,10 @@ impl Given {
 
     fn word(&mut self, word: &OsStr, rest: &mut Rest<'_>) -> Result<(), String> {
         let Some(name) = word.to_str() else {
-            return Err(format!("{} is no option", word.display()));
+            return Err(format!(
+                "{} is not an option of stentor-call",
+                word.display()
+            ));
         };
         match name {
             "-h" | "--help" if self.procedure.is_none() => self.help = true,
@@ -209,7 +212,7 @@ impl Given {
             _ if name.starts_with("--") => {
                 // It may have had a value.
                 rest.next_if(|word| !matches!(word.as_encoded_bytes().first(), Some(b'-' | b'/')));
-                return Err(format!("{name} is no option"));
+                return Err(format!("{name} is not an option of stentor-call"));
             }
             _ if self.procedure.is_some() => {
                 // Whatever it is: it may come from a stranger.
@@ -229,7 +232,7 @@ impl Given {
                      after /PROCEDURE, as in `/PROCEDURE {name} VALUE`"
                 ));
             }
-            _ => return Err(format!("{name} is no option and no /PROCEDURE")),
+            _ => return Err(format!("{name} is neither an option nor a /PROCEDURE")),
         }
         Ok(())
     }
@@ -284,7 +287,7 @@ impl Given {
         let value = value.ok_or_else(|| missing(name))?;
         let text = || {
             let text = value.to_str();
-            text.ok_or_else(|| format!("{name} {}: this is no text", value.display()))
+            text.ok_or_else(|| format!("{name} {}: it is not valid UTF-8", value.display()))
         };
         match name {
             "--server" => self.host = Some(value),
@@ -317,7 +320,7 @@ impl Given {
                 self.on_error = Some(verdict);
             }
             "--deadline" => self.deadline = Some(duration(text()?)?),
-            _ => return Err(format!("{name} is no option")),
+            _ => return Err(format!("{name} is not an option of stentor-call")),
         }
         Ok(())
     }
@@ -347,7 +350,7 @@ impl Given {
         };
         let changed = match self.changed {
             Some(Changed::InPlace) if !matches!(source, Source::File(_)) => {
-                return Err("--in-place needs a --file that is no standard input".to_owned());
+                return Err("--in-place needs a --file other than standard input".to_owned());
             }
             Some(Changed::Printed) if source == Source::None => {
                 return Err("--filter needs a message: --file or --stdin".to_owned());

@@ -31,7 +31,7 @@ pub(crate) struct Message {
 /// When something else than a regular file is there.
 pub(crate) fn regular(path: &Path) -> io::Result<&Path> {
     match std::fs::metadata(path) {
-        Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is no regular file")),
+        Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is not a regular file")),
         _ => Ok(path),
     }
 }
@@ -49,7 +49,7 @@ pub(crate) fn open(options: &Options, deadline: &Deadline) -> Result<Option<Mess
             let file = platform::open(path).map_err(|error| fail(error.to_string()))?;
             let metadata = file.metadata().map_err(|error| fail(error.to_string()))?;
             if !metadata.is_file() {
-                return Err(fail("it is no regular file".to_owned()));
+                return Err(fail("it is not a regular file".to_owned()));
             }
             Ok(Some(Message {
                 file,

@@ -56,7 +56,7 @@ impl fmt::Display for Violation {
             Self::Unexpected(byte) => write!(f, "the command {byte:#04x} must not come now"),
             Self::TooLong(what) => write!(f, "the {what} goes beyond its bound"),
             Self::Length => f.write_str("a command ends in the middle of a field"),
-            Self::Line => f.write_str("a line is no name=value"),
+            Self::Line => f.write_str("a line is not of the form name=value"),
         }
     }
 }

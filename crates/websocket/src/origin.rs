@@ -20,7 +20,7 @@ use core::net::Ipv4Addr;
 /// On a loopback listener `host` must name this machine in one of these ways, too, unless `allowed`
 /// has the origin. A foreign page may have its own name resolve to 127.0.0.1 (DNS rebinding): its
 /// origin and `host` agree then, and only the name gives it away. A client that sends no origin is
-/// no page, so its `host` is not looked at: a tunnel may have given it any name.
+/// not a page, so its `host` is not checked: a tunnel may have given it any name.
 #[must_use]
 pub fn origin_allowed(
     origin: Option<&str>,

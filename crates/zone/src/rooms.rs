@@ -337,8 +337,8 @@ impl Rooms {
     /// A session comes into a room; where the zone allows it, into one that this makes.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create) and [`Room::join`]; [`Refusal::Unknown`] for who is no
-    /// new member of a room that does not exist.
+    /// Those of [`create`](Self::create) and [`Room::join`]; [`Refusal::Unknown`] if the room does
+    /// not exist and `entry` is not that of a new member.
     pub fn join(
         &mut self,
         now: Tick,

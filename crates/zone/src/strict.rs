@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 pub(crate) fn read_object(text: &[u8]) -> Result<Map<String, Value>, String> {
     let value = serde_json::from_slice(text).map(|Unambiguous(value)| value);
     let Value::Object(fields) = value.map_err(|error| error.to_string())? else {
-        return Err("it is no object".into());
+        return Err("it is not an object".into());
     };
     match inexact(text) {
         None => Ok(fields),
@@ -161,7 +161,7 @@ mod tests {
     fn what_does_not_is_refused() {
         for (text, reason) in [
             ("", "EOF"),
-            ("[]", "no object"),
+            ("[]", "it is not an object"),
             (r#"{"a":1} x"#, "trailing"),
             (r#"{"a":1,"a":1}"#, "a is given twice"),
             (r#"{"a":{"b":[{"c":1,"d":2,"c":3}]}}"#, "c is given twice"),

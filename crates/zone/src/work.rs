@@ -78,8 +78,8 @@ impl Work {
         self.add(COMPARED, bytes);
     }
 
-    /// It has caused these effects, in a room that has this many members now. Whose seat is taken
-    /// has heard what was published before that, and hears nothing after it.
+    /// It has caused these effects, in a room that has this many members now. A member who loses
+    /// the seat receives everything published before that, and nothing after it.
     pub(crate) fn caused(&self, effects: &[Effect], members: usize) {
         let is_cleared = |effect: &&Effect| matches!(effect, Effect::Clear { .. });
         let mut hearers = members + effects.iter().filter(is_cleared).count();

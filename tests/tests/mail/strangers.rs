@@ -222,7 +222,7 @@ fn odd_requests_are_answered_or_end_their_connection() {
     let asked: usize = requests.iter().map(|(_, texts)| texts.len()).sum();
     assert_eq!(log.matches("procedure=\"p\"").count(), asked, "{log}");
     for reason in [
-        "a line is no name=value",
+        "a line is not of the form name=value",
         "the request goes beyond its bound",
     ] {
         assert!(log.contains(reason), "{reason} is not in {log}");

@@ -138,7 +138,7 @@ fn mistakes_are_explained() {
         (&["/p", "word", "x"] as &[&str], "-KEY"),
         (&["/p", "-key"], "needs a value"),
         (&["-x", "/p"], "is not an option"),
-        (&["--nonsense", "1", "/p"], "no option"),
+        (&["--nonsense", "1", "/p"], "not an option"),
         (&["-s", "mail.example", "/p"], "not looked up"),
         (&["-s", "/a", "-p", "1", "/p"], "no port"),
         (&["-p", "0", "/p"], "1 to 65535"),

@@ -116,7 +116,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 /// When it is something else, or cannot be opened.
 pub(crate) fn overwrite(path: &Path) -> io::Result<File> {
     match std::fs::symlink_metadata(path) {
-        Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is no regular file")),
+        Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is not a regular file")),
         _ => File::create(path),
     }
 }

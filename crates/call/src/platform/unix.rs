@@ -204,12 +204,12 @@ pub(crate) fn overwrite(path: &Path) -> io::Result<File> {
             return Err(io::Error::other("it is a symbolic link; remove it"));
         }
         // A pipe that nobody reads.
-        Err(Errno::NXIO) => return Err(io::Error::other("it is no regular file")),
+        Err(Errno::NXIO) => return Err(io::Error::other("it is not a regular file")),
         Err(errno) => return Err(errno.into()),
     };
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     if names(&metadata) > 1 {
         return Err(io::Error::other(

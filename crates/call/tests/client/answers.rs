@@ -320,7 +320,7 @@ fn help_and_version_are_printed_and_mistakes_explained() {
     let mistake = run(&["--profil", "plain", "/p"]);
     assert_eq!(mistake.code, Some(2));
     assert!(
-        mistake.stderr.contains("--profil is no option"),
+        mistake.stderr.contains("--profil is not an option"),
         "{}",
         mistake.stderr
     );

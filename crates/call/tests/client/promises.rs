@@ -168,7 +168,7 @@ fn mistakes(folder: &str) -> Vec<(Vec<String>, &'static str)> {
     vec![
         (
             words("--file @/m.xtmp --nonsense /p"),
-            "--nonsense is no option",
+            "--nonsense is not an option",
         ),
         (words("--file @/m.xtmp -x /p"), "-x is not an option"),
         (
@@ -181,7 +181,7 @@ fn mistakes(folder: &str) -> Vec<(Vec<String>, &'static str)> {
         ),
         (
             words("--file @/m.xtmp --token-file @/pipe /p"),
-            "no regular file",
+            "not a regular file",
         ),
         (words("--file @/m.xtmp"), "procedure is missing"),
         (words("--file @/m.xtmp -p 0 /p"), "1 to 65535"),
@@ -189,7 +189,7 @@ fn mistakes(folder: &str) -> Vec<(Vec<String>, &'static str)> {
         (words("--file @/m.xtmp --deadline soon /p"), "10ms to 1h"),
         (words("--file @/m.xtmp /p -key"), "needs a value"),
         (words("--file @/none.xtmp /p"), "none.xtmp"),
-        (words("--file @ /p"), "no regular file"),
+        (words("--file @ /p"), "not a regular file"),
     ]
 }
 
@@ -286,7 +286,7 @@ fn a_reply_that_nobody_reads() {
         assert!(
             finished
                 .stderr
-                .contains("m.xtmp.rej: it is no regular file"),
+                .contains("m.xtmp.rej: it is not a regular file"),
             "{finished:?}"
         );
     }
