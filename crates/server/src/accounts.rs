@@ -1,5 +1,5 @@
-//! Opening the books that a configuration names: for the server, and for commands while no server
-//! runs.
+//! Opening the user database that a configuration names: for the server, and for commands while
+//! no server runs.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -37,11 +37,11 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Opens the books that a configuration names.
+    /// Opens the user database that a configuration names.
     ///
     /// # Errors
-    /// When a server runs on the data folder, another command has it for long, or the books cannot
-    /// be opened.
+    /// When a server runs on the data folder, another command holds it for too long, or the user
+    /// database cannot be opened.
     pub fn open(config: &Config) -> Result<Self, ServerError> {
         // What a server would log is not lost on whoever runs the command.
         log::warn_on_stderr();
@@ -189,8 +189,8 @@ fn warn_of_loss(place: &Place, folder: &Path) {
     }
 }
 
-/// Whether a user database is not there, or is an empty file, as a copy that failed leaves one. Who
-/// opens it says best why it cannot be seen.
+/// Whether a user database is not there, or is an empty file, as a copy that failed leaves one. If
+/// the metadata cannot be read, the code that opens the file reports why.
 fn is_missing(path: &Path) -> bool {
     match path.metadata() {
         Ok(metadata) => metadata.len() == 0,
@@ -203,8 +203,8 @@ fn was_used(folder: &Path) -> bool {
     folder.join(logins::DECOY_KEY).exists()
 }
 
-/// Whether the books that a configuration names can be opened at all: looks at their places and
-/// the query, connects to nothing.
+/// Whether the user database that a configuration names can be opened at all: checks the paths and
+/// the query, and opens no connection.
 ///
 /// # Errors
 /// When a place is none, or a query lacks what it needs.

@@ -43,7 +43,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Admission {
-    /// Takes other limits; who is there stays.
+    /// Takes other limits. Clients that are connected stay connected.
     pub(crate) fn reconfigure(&self, limits: &Limits) {
         self.connections_max
             .store(limits.connections, Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl Admission {
     }
 }
 
-/// Counts up unless the limit is reached; 0 is no limit.
+/// Counts up unless the limit is reached; 0 means unlimited.
 fn count_up(counter: &AtomicU64, max: u64) -> Option<()> {
     counter
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {

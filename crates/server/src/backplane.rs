@@ -32,7 +32,7 @@ pub(crate) struct Backplane {
     pub(crate) authenticator: Arc<dyn Authenticator>,
     /// Counts and limits connections.
     pub(crate) admission: Arc<Admission>,
-    /// Whose sessions are counted together.
+    /// The tenants: a limit counts the sessions of one tenant together.
     pub(crate) tenants: Tenants,
     /// What clients make the server hold.
     pub(crate) ledger: Arc<Ledger>,
@@ -44,7 +44,7 @@ pub(crate) struct Backplane {
     pub(crate) desk: Arc<Desk>,
     /// The operator's own code.
     pub(crate) adaptors: Plane,
-    /// Where events are told.
+    /// Receives the events for the log and the counters.
     pub(crate) journal: Journal,
     /// The ways to each shard.
     pub(crate) shards: Vec<Way>,
@@ -61,7 +61,7 @@ pub(crate) struct Backplane {
 pub(crate) struct Capacity {
     /// Connections that are served.
     pub(crate) connections: usize,
-    /// Connections beyond them that are told why they are not.
+    /// Further connections, which are accepted only to receive the reason of their refusal.
     pub(crate) refusals: usize,
 }
 

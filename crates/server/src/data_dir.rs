@@ -29,7 +29,7 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is tried in the meantime.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Who has locked a folder.
+/// The program that has locked a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     Server,

@@ -151,8 +151,8 @@ pub enum ServerError {
     },
     /// The retained messages cannot be read.
     #[error(
-        "the retained messages in {} cannot be used: {reason}; mend that, choose another folder \
-         with `retained.dir`, or move this one away to begin without any",
+        "the retained messages in {} cannot be used: {reason}; correct that, choose another \
+         folder with `retained.dir`, or move this one away to start without retained messages",
         path.display()
     )]
     RetainedDir {

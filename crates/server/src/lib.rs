@@ -1,7 +1,7 @@
 //! The Stentor server: the I/O around the hubs.
 //!
-//! [`run`] makes a server out of a [`config::Config`] and runs it until it is told to stop. The
-//! rest is inside, in the order of the way of a message:
+//! [`run`] makes a server out of a [`config::Config`] and runs it until it is asked to stop. The
+//! other modules are private; this is the path of a message through them:
 //!
 //! - `listener` opens the places where clients arrive;
 //! - `shard` is a thread with a poll loop, its connections and its hub;

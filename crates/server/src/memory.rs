@@ -101,7 +101,7 @@ fn group_limit(groups: &str, read: impl Fn(&str) -> Option<String>) -> Option<u6
         };
         let mut path = path.trim_end_matches('/');
         loop {
-            // "max" is no number.
+            // "max" is not a number, and means unlimited.
             let limit = read(&format!("{root}{path}/{file}"));
             let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
             least = least.into_iter().chain(limit).min();

@@ -29,13 +29,13 @@ pub enum ProxyHeader {
     Itself,
 }
 
-/// Why bytes are no header.
+/// The bytes are not a PROXY protocol header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoProxyHeader;
 
 impl fmt::Display for NoProxyHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("this is no PROXY protocol header")
+        f.write_str("this is not a PROXY protocol header")
     }
 }
 
@@ -46,7 +46,7 @@ impl ProxyHeader {
     /// how many bytes it took.
     ///
     /// # Errors
-    /// When the bytes are no header, or it is longer than is decent.
+    /// When the bytes are not a header, or the header is too long.
     pub fn read(input: &[u8]) -> Result<Option<(Self, usize)>, NoProxyHeader> {
         let common = |prefix: &[u8]| {
             let len = prefix.len().min(input.len());
@@ -139,7 +139,7 @@ fn read_binary(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, NoProxyHead
             let port = u16::from_be_bytes([parts[32], parts[33]]);
             ProxyHeader::Client(SocketAddr::new(Ipv6Addr::from(octets).into(), port))
         }
-        // UNSPEC, or something that is no TCP: the addresses mean nothing here.
+        // UNSPEC, or a protocol other than TCP: the addresses mean nothing here.
         (1, 0x00 | 0x12 | 0x22 | 0x31 | 0x32) => ProxyHeader::Itself,
         _ => return Err(NoProxyHeader),
     };
@@ -180,7 +180,8 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "{text:?} is no address and no network (192.0.2.1, 192.0.2.0/24, 2001:db8::/32)"
+                "{text:?} is not an address or a network, such as 192.0.2.1, 192.0.2.0/24 or \
+                 2001:db8::/32"
             )
         };
         let (address, bits) = match text.split_once('/') {

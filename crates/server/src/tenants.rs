@@ -1,4 +1,4 @@
-//! Whose sessions are counted together: see [`Tenant`].
+//! Tenants: the limits count the sessions of one [`Tenant`] together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,7 +8,7 @@ use stentor_topic::Zone;
 
 use crate::peer::{Network, Peer};
 
-/// Who is one tenant.
+/// What makes clients one tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     User(Zone, Arc<str>),
@@ -65,7 +65,7 @@ impl Registry {
 }
 
 impl Tenants {
-    /// Whom the sessions of a client are counted for.
+    /// The tenants that the sessions of a client count for.
     pub(crate) fn of(&self, identity: &Identity, peer: Peer) -> Both {
         let (key, kind) = Key::of(identity, peer);
         // A map is whole after any panic.

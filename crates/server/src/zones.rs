@@ -29,7 +29,7 @@ pub(crate) fn rules(config: &Config) -> Arc<ZoneRules> {
     Arc::new(config.zones.iter().map(rule).collect())
 }
 
-/// What hubs are told: every zone that the configuration names, with its number.
+/// The zones for the hubs: each zone that the configuration names, with its number.
 ///
 /// # Errors
 /// When the number of a new zone cannot be written down.

@@ -18,7 +18,8 @@ use tracing::warn;
 use super::{Plane, Scoped};
 
 /// Asks the adaptors about logins, then the Auth Center: where a name is given with a password.
-/// Who proves itself otherwise has a name when the Auth Center has said so; then they are asked.
+/// A client that proves itself in another way has a name only after the Auth Center's answer, so
+/// the adaptors are asked after that.
 #[derive(Clone)]
 pub(crate) struct Doorkeeper {
     center: Arc<Center>,
@@ -85,7 +86,7 @@ enum Stage {
 struct Unnamed {
     client_id: Option<Arc<str>>,
     address: Option<IpAddr>,
-    /// Whether it is in already, and authenticates again: that is no login.
+    /// Whether the client is logged in already and authenticates again, which is not a login.
     is_again: bool,
     /// As whom the adaptors have judged it already, in which zone.
     judged: Option<(Arc<str>, String)>,

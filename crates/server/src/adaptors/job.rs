@@ -16,7 +16,7 @@ use super::Scoped;
 pub(super) struct Job {
     pub(super) question: Question,
     pub(super) zone: Arc<str>,
-    /// Whom to ask, about which filter of a SUBSCRIBE.
+    /// The adaptors to ask, each with the index of a filter of a SUBSCRIBE.
     pub(super) steps: VecDeque<(Arc<Scoped>, usize)>,
     pub(super) rewrite: Rewrite,
     pub(super) denials: Vec<Option<Denial>>,
@@ -94,7 +94,7 @@ impl Job {
                     "join"
                 }
                 Some((text, None)) => {
-                    // What is shared is no secret way around a guard of the filter.
+                    // A shared subscription must not bypass a guard of its filter.
                     let (share, filter) = shared(text);
                     fields.push(("filter", Field::from(filter)));
                     fields.extend(share.map(|group| ("share", Field::from(group))));
@@ -201,7 +201,7 @@ pub(super) fn shared(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Who does something.
+/// The fields that name the client that does something.
 pub(super) fn who(identity: &Identity, client_id: &str) -> Vec<(&'static str, Field)> {
     let mut fields = vec![("client_id", Field::from(client_id))];
     if let Some(user) = &identity.user {

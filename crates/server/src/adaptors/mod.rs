@@ -36,7 +36,7 @@ use hands::Hands;
 use job::{Job, who};
 use roster::{Roster, Scoped};
 
-/// What a client is told when an adaptor has more to do than it can.
+/// The reason string for a client when an adaptor is overloaded.
 const BUSY: &str = "the zone's adaptor has too much to do; try again";
 
 /// All adaptors, of which there may be none.
@@ -52,7 +52,7 @@ struct Shared {
     payload_max: Arc<AtomicUsize>,
     trials: Arc<Trials>,
     last_id: AtomicU16,
-    /// Whose certificates they believe at `https://`.
+    /// The certificate authorities that adaptors trust at `https://`.
     trust: Trust,
 }
 

@@ -105,8 +105,8 @@ impl Roster {
         }
     }
 
-    /// Who is asked about a deed, in this order, and about which filter of a SUBSCRIBE: of those
-    /// that come into one room, about the first.
+    /// The adaptors that are asked about a deed, in this order, each with the index of a filter of
+    /// a SUBSCRIBE. Of several filters in one room, the adaptor is asked about the first.
     pub(super) fn steps(&self, zone: Zone, deed: &Deed) -> VecDeque<(Arc<Scoped>, usize)> {
         let hearers = |hook: &'static str, room: Option<&str>, filter: usize| {
             let all = self.of(zone).iter();

@@ -38,7 +38,7 @@ impl Callers {
         }
     }
 
-    /// Who this is, if that is known and nothing has changed since.
+    /// The identity of this claim, if it is known and nothing has changed since.
     pub(super) fn find(&mut self, claim: &Claim) -> Option<Arc<Identity>> {
         let mark = mark(claim)?;
         let known = self.known.get(&mark)?;

@@ -1,4 +1,4 @@
-//! Who closes the files of local callers.
+//! The threads that close the files of local callers.
 
 use std::collections::HashMap;
 

@@ -61,7 +61,7 @@ enum Phase {
 
 /// What a connection needs of its surroundings.
 pub(super) struct Around<'a> {
-    /// Who shows this token; `None` if nobody has it.
+    /// Finds the caller of a token; `None` if nobody has it.
     pub(super) claim: &'a dyn Fn(&[u8]) -> Option<Claim>,
     /// Which files may be read on this thread.
     pub(super) mounts: &'a Mounts,
@@ -79,7 +79,7 @@ pub(super) enum Next {
     Run(Box<Asked>),
     /// The message is not kept, and the call is over for this reason.
     Refuse(Box<Asked>, (Status, String)),
-    /// What came is no call that anybody would run: it is to be answered so.
+    /// The request is not a valid call: answer with this status and text.
     Wrong(Status, String),
     /// It is over.
     Close,
@@ -95,8 +95,8 @@ pub(super) struct Called {
 pub(super) struct Asked {
     pub(super) call: Call,
     pub(super) procedure: Arc<Procedure>,
-    /// The message has to be here by then. Who sends slowly holds a place for no longer than the
-    /// procedure may take.
+    /// The message must be complete by then: a caller that sends slowly holds a place for no longer
+    /// than the procedure may take.
     until: Instant,
 }
 

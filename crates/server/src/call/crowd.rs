@@ -1,7 +1,8 @@
-//! Who is connected to a call listener, and who has to make room when it is full.
+//! The callers that are connected to a call listener, and which of them is disconnected when it is
+//! full.
 //!
-//! Each listener has places of its own, so that no crowd on one keeps callers from another. Who
-//! has a place and says nothing has to go first.
+//! Each listener has places of its own, so that a crowd on one does not keep callers from another.
+//! A caller that has a place and sends nothing is disconnected first.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -15,8 +16,8 @@ pub(super) enum Origin {
     User(u32),
 }
 
-/// Connections beyond those that are served, which get to say their call and are told why it is
-/// not served.
+/// Connections beyond those that are served. Each may send its call and receives the reason why it
+/// is not served.
 const TURNED_AWAY_MAX: usize = 256;
 
 /// A connection: its key, and its number, since a key may be taken again.
@@ -89,7 +90,7 @@ impl Crowd {
         self.silent.push_back(name);
     }
 
-    /// Who has been waited for longest, among those of whom this is true.
+    /// The caller that has been silent for longest, among those for which this is true.
     pub(super) fn most_silent(&mut self, is_meant: impl FnMut(&Name) -> bool) -> Option<Name> {
         let at = self.silent.iter().position(is_meant)?;
         self.silent.remove(at)

@@ -118,7 +118,7 @@ impl Peer {
         }
     }
 
-    /// Who it is with this token; `None` if nobody has it.
+    /// The claim that belongs to this token; `None` if nobody has it.
     pub(super) fn claim(&self, tokens: &Tokens, token: &[u8]) -> Option<Claim> {
         match self {
             Self::Local(claim, _) if token.is_empty() => Some(claim.clone()),

@@ -1,4 +1,4 @@
-//! Who calls: a user of this machine, or who shows a token.
+//! The identity of a caller: a user of this machine, or the owner of a token.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::config::Listener;
 /// Tokens that are kept.
 const TOKENS_MAX: usize = 10_000;
 
-/// Who somebody is, as far as it is known before the Auth Center is asked.
+/// The identity that a caller claims, before the Auth Center is asked.
 #[derive(Clone, Debug)]
 pub(super) enum Claim {
     /// Nobody in particular, from an address or as a user of this machine.
@@ -35,7 +35,7 @@ pub(super) enum Claim {
 }
 
 impl Claim {
-    /// Who that is, if it is true.
+    /// The caller that this is, if the claim is true.
     pub(super) fn caller(&self) -> Caller {
         let user = |zone: &str, name: &str| Caller::User {
             zone: zone.to_owned(),
@@ -93,8 +93,8 @@ impl Identities {
         })
     }
 
-    /// Who a program of this machine is, by what the system says about it: its user, and its groups
-    /// if they matter.
+    /// The claim of a program of this machine, by what the system reports about it: its user, and
+    /// its groups if they matter.
     pub(super) fn claim(&self, uid: Uid, groups: impl FnOnce() -> Vec<u32>) -> Claim {
         let find = |list: &[(u32, UserKey)], id: u32| {
             let found = list.iter().find(|(known, _)| *known == id);
@@ -107,7 +107,7 @@ impl Identities {
             return Claim::Owner("server");
         }
         let by_group = || {
-            // Whose entry stands first counts, whatever the order of the groups.
+            // The first matching entry of the file counts, whatever the order of the groups.
             let has = if self.groups.is_empty() {
                 Vec::new()
             } else {
@@ -156,7 +156,7 @@ fn entries(
         .collect()
 }
 
-/// Who calls with which token.
+/// The users, each with the hash of a token.
 #[derive(Default)]
 pub(super) struct Tokens(Vec<(UserKey, TokenHash)>);
 
@@ -199,8 +199,9 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Who shows a token; `None` if nobody can have this one. What is not in the file may be a
-    /// token of the Auth Center with the name of its user before it: `NAME:TOKEN`.
+    /// The claim of a caller that shows a token; `None` if nobody can have this one. A token that
+    /// is not in the file may be one of the Auth Center, with the name of its user before it:
+    /// `NAME:TOKEN`.
     pub(super) fn claim(&self, token: &[u8], address: Option<IpAddr>) -> Option<Claim> {
         let shown = TokenHash::of(token);
         let found = self.0.iter().find(|(_, known)| known.matches(&shown));

@@ -162,7 +162,7 @@ impl Drop for CallServer {
     }
 }
 
-/// Takes over what changes in the folder of procedures, until it is told to stop.
+/// Takes over changes in the folder of procedures, until it receives the order to stop.
 fn look(registry: &Registry, stopped: &Receiver<()>) {
     let mut trouble = None;
     while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
@@ -277,7 +277,7 @@ fn outside(config: &Procedures) -> Result<Outside, ServerError> {
     })
 }
 
-/// Whose certificates scripts and endpoints believe at `https://`.
+/// The certificate authorities that scripts and endpoints trust at `https://`.
 ///
 /// # Errors
 /// When their file cannot be used.

@@ -33,12 +33,12 @@ const WAKER: Token = Token(0);
 const MOUNTS: Token = Token(usize::MAX - 1);
 /// How often connections whose time is up are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// What callers are told who find no place.
+/// The answer to callers when all places are taken.
 const FULL: &str = "too many callers are connected (procedures.connections)";
-/// What callers are told whom nobody knows, when others from their address, or of their user, have
+/// The answer to callers without a token, when others from their address, or of their user, have
 /// half of the places.
 const BESIEGED: &str = "too many callers without a token are connected from this address or user";
-/// What callers are told at the end.
+/// The answer to callers when the server stops.
 const STOPPING: &str = "the server is stopping";
 /// Lines in each [`COMPLAINTS_PERIOD`] about calls that no procedure gets to see.
 const COMPLAINTS_MAX: u32 = 30;
@@ -341,7 +341,7 @@ impl Server {
 
     /// Nothing is waited for any more.
     fn farewell(&mut self) {
-        // What was answered in time is told so.
+        // Calls that were answered in time still receive their answers.
         self.hand_out();
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
         if !keys.is_empty() {
@@ -462,8 +462,8 @@ impl Server {
         registered.is_ok()
     }
 
-    /// Sends away who has been waited for longest, of that origin if one is given; whether there
-    /// was somebody.
+    /// Disconnects the caller that has been silent for longest, of that origin if one is given;
+    /// whether there was one.
     fn make_room(&mut self, listener: usize, from: Option<Origin>) -> bool {
         let connections = &self.connections;
         let is_from = |key: usize| from.is_none() || connections[key].stranger == from;
@@ -610,8 +610,8 @@ impl Server {
         self.refuse(key, number, &call, (Status::NotAllowed, reason));
     }
 
-    /// Runs a call, once its message is here if the procedure needs that. Who may not call is
-    /// refused before a byte of it is taken.
+    /// Runs a call, once its message is here if the procedure needs that. A caller without the
+    /// right is refused before a byte of the message is read.
     fn call(&mut self, key: usize, number: u64, call: Call) {
         let reply = self.reply(key, number);
         let Some(procedure) = self.registry.find(&call.procedure) else {

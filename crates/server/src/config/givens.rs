@@ -51,7 +51,7 @@ impl Givens {
         self.entries.entry(section).or_default()
     }
 
-    /// The one entry of a section that is no list.
+    /// The one entry of a section that is not a list.
     pub(super) fn plain(&mut self, section: &'static str) -> &mut Entry {
         debug_assert!(find_section(section).is_some_and(|section| !section.repeated));
         let entries = self.entries_mut(section);

@@ -151,9 +151,9 @@ impl PasswordFunction {
 }
 
 choice! {
-    /// Who may connect with which client id.
+    /// Which client ids a client may connect with.
     ClientIds {
-        /// Everybody with any: who comes with the client id of a connection ends that.
+        /// Any client id. A client that uses the client id of another connection ends that one.
         None = "none",
         /// A user with its name, and with what begins with its name and `-`, `/`, `:` or `.`.
         UserPrefix = "user-prefix",

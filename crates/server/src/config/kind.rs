@@ -76,7 +76,7 @@ pub enum Kind {
     Choice(&'static [&'static str]),
 }
 
-/// Why a URL is no place, and where the password belongs that it has.
+/// Why a URL cannot be the place of a database, and where its password belongs.
 fn refused_place(error: &PlaceError, password: &str) -> String {
     match error {
         PlaceError::Password => format!(
@@ -149,11 +149,15 @@ impl Kind {
             Self::Mode => {
                 return match u64::from_str_radix(text, 8) {
                     Ok(mode) if mode <= 0o777 => Ok(Value::Number(mode)),
-                    _ => Err("these are no permissions".to_owned()),
+                    _ => Err(format!(
+                        "\"{text}\" is not a file mode; give an octal number up to 0777"
+                    )),
                 };
             }
             Self::HttpPath if !text.starts_with('/') || text.contains(['?', '#', ' ']) => {
-                return Err("this is no path of a URL".to_owned());
+                return Err(format!(
+                    "\"{text}\" is not a path of a URL; it begins with / and has no ?, # or space"
+                ));
             }
             Self::Secret => {
                 Stored::parse(text).map_err(|error| error.to_string())?;
@@ -333,7 +337,7 @@ fn check_origin(text: &str) -> Result<(), String> {
     match authority {
         Some(host) if !host.is_empty() && !host.contains(['/', ' ', '?', '#']) => Ok(()),
         _ => Err(format!(
-            "\"{text}\" is no origin (scheme://host or scheme://host:port)"
+            "\"{text}\" is not an origin; give scheme://host or scheme://host:port"
         )),
     }
 }

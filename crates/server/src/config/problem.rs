@@ -30,7 +30,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing that is wrong: where, what, and how to mend it.
+/// One thing that is wrong: where, what, and how to correct it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Where it stands.

@@ -31,7 +31,7 @@ impl Question {
             let key = word.strip_prefix('-').unwrap_or_default();
             let key = key.strip_prefix('-').unwrap_or(key);
             if !is_name(key, NAME_BYTES_MAX) {
-                return Err(format!("\"{word}\" is no argument's name; {form}"));
+                return Err(format!("\"{word}\" is not the name of an argument; {form}"));
             }
             let value = words
                 .next()
@@ -65,8 +65,8 @@ mod tests {
             ("sizecheck", "/NAME"),
             ("/", "cannot be a procedure's name"),
             ("/a/b", "cannot be a procedure's name"),
-            ("/a b c", "\"b\" is no argument's name"),
-            ("/a -", "\"-\" is no argument's name"),
+            ("/a b c", "\"b\" is not the name of an argument"),
+            ("/a -", "\"-\" is not the name of an argument"),
             ("/a -max", "-max has no value"),
         ] {
             let error = Question::parse(text).unwrap_err();

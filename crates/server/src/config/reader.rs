@@ -98,7 +98,7 @@ impl Givens {
         settings
     }
 
-    /// Reads a section that is no list.
+    /// Reads a section that is not a list.
     pub(super) fn read_one<T>(&mut self, section: &Section, read: fn(&mut Reader<'_>) -> T) -> T {
         let mut problems = Vec::new();
         let empty = Entry::new(Origin::Default);

@@ -38,7 +38,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
         .find(|(name, _)| name.eq_ignore_ascii_case(unit));
     let Some((_, factor)) = factor else {
         return Err(format!(
-            "\"{unit}\" is no unit of size (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB)"
+            "\"{unit}\" is not a unit of size; use B, KiB, MiB, GiB, TiB, kB, MB, GB or TB"
         ));
     };
     number
@@ -72,7 +72,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
         }
         let Some((_, factor)) = DURATIONS.iter().find(|(name, _)| *name == unit) else {
             return Err(format!(
-                "\"{unit}\" is no unit of time (us, ms, s, m, h, d)"
+                "\"{unit}\" is not a unit of time; use us, ms, s, m, h or d"
             ));
         };
         let part = number.checked_mul(*factor);

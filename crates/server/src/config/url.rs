@@ -24,7 +24,7 @@ pub enum Scheme {
     Policy,
 }
 
-/// Who asks procedures on a listener that speaks no MQTT.
+/// The kind of client that calls procedures, on a listener that does not speak MQTT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Asker {
     /// `stentor-call`.
@@ -62,7 +62,7 @@ impl Scheme {
         (Self::Policy, 1891),
     ];
 
-    /// The scheme as it stands in a URL.
+    /// The scheme as a URL spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -138,7 +138,7 @@ impl ListenUrl {
         matches!(self, Self::Net { scheme, .. } if scheme.is_tls())
     }
 
-    /// Who asks procedures here; `None` where MQTT is spoken.
+    /// The kind of client that calls procedures here; `None` for a listener that speaks MQTT.
     #[must_use]
     pub const fn asker(&self) -> Option<Asker> {
         match self {
@@ -241,7 +241,7 @@ impl FromStr for ListenUrl {
                 ("mqtt", _) => Ok(Self::Unix(path)),
                 (_, Some(asker)) => Ok(Self::AskUnix(*asker, path)),
                 _ => Err(format!(
-                    "\"{spoken}+unix\" is no scheme that Stentor listens for"
+                    "\"{spoken}+unix\" is not a scheme that Stentor listens for"
                 )),
             };
         }
@@ -250,7 +250,9 @@ impl FromStr for ListenUrl {
         };
         let known = Scheme::ALL.iter().find(|(scheme, _)| scheme.name() == name);
         let Some(&(scheme, default_port)) = known else {
-            return Err(format!("\"{name}\" is no scheme that Stentor listens for"));
+            return Err(format!(
+                "\"{name}\" is not a scheme that Stentor listens for"
+            ));
         };
         let authority = authority.strip_suffix('/').unwrap_or(authority);
         if authority.contains('/') {
@@ -262,7 +264,9 @@ impl FromStr for ListenUrl {
         let (host, port) = split_port(authority)?;
         let port = match port {
             None => default_port,
-            Some(port) => port.parse().map_err(|_| format!("\"{port}\" is no port"))?,
+            Some(port) => port
+                .parse()
+                .map_err(|_| format!("\"{port}\" is not a port; give a number up to 65535"))?,
         };
         Ok(Self::Net {
             scheme,
@@ -288,7 +292,9 @@ fn split_port(authority: &str) -> Result<(&str, Option<&str>), String> {
             return Err("the bracket after the IPv6 address is missing".to_owned());
         };
         if !matches!(host.parse(), Ok(IpAddr::V6(_))) {
-            return Err(format!("\"{host}\" is no IPv6 address"));
+            return Err(format!(
+                "\"{host}\" is not an IPv6 address; give one such as ::1"
+            ));
         }
         return match (rest, rest.strip_prefix(':')) {
             ("", _) => Ok((host, None)),
@@ -301,14 +307,14 @@ fn split_port(authority: &str) -> Result<(&str, Option<&str>), String> {
         Some((host, port)) => (host, Some(port)),
     };
     if port.is_some_and(|port| port.contains(':')) {
-        return Err("an IPv6 address stands in brackets, as in mqtt://[::1]:1883".to_owned());
+        return Err("an IPv6 address needs brackets, as in mqtt://[::1]:1883".to_owned());
     }
     if host.is_empty() {
         return Err("the host is missing (0.0.0.0 and [::] are all addresses)".to_owned());
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if !host.chars().all(allowed) {
-        return Err(format!("\"{host}\" is no address and no host name"));
+        return Err(format!("\"{host}\" is neither an address nor a host name"));
     }
     Ok((host, port))
 }

@@ -18,7 +18,7 @@ choice! {
         Allow = "allow",
         /// The newcomer is refused with 0x97, unless it takes its own session over.
         Refuse = "refuse",
-        /// The newcomer stays; who was there is disconnected with 0x8E.
+        /// The newcomer stays; the client that was there is disconnected with 0x8E.
         Replace = "replace",
     }
 }

@@ -156,8 +156,9 @@ pub(super) fn home(backplane: &Backplane, zone: Zone, client_id: &str) -> usize 
     usize::from(home_shard(&backplane.hasher, zone, client_id, shards).0)
 }
 
-/// Whom somebody probably meant who said a client id that there is not, in the zone that was said
-/// if one was: the end of a sentence, or nothing. It is never the `other` one of the question.
+/// A suggestion for an unknown client id: the client that was probably meant, in the named zone if
+/// there is one. It is the end of a sentence, or empty, and never names the `other` client of the
+/// question.
 pub(super) fn meant(
     backplane: &Backplane,
     said: Option<Zone>,

@@ -131,7 +131,7 @@ fn saved_at(path: &Path) -> Option<SystemTime> {
 
 /// A reload that was tried.
 struct ReloadNote {
-    /// Who asked for it.
+    /// What caused the reload.
     cause: &'static str,
     at: SystemTime,
     result: ReloadResult,

@@ -24,7 +24,7 @@ use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
 use crate::transport::Transport;
 
-/// Connections served at a time; one more is told so and closed.
+/// Connections served at a time; one more receives an error and is closed.
 const CONNECTIONS_MAX: usize = 32;
 
 /// The longest request line, in bytes: `retained.put` carries messages, the largest of which has
@@ -216,8 +216,8 @@ impl Desk {
         }
     }
 
-    /// A zone was removed: nothing stays of it here. One that the books do not know may still have
-    /// something, since it stood in the configuration or a token named it.
+    /// Removes the sessions and messages of a removed zone. A zone that the user database does not
+    /// know may have some too, because the configuration or a token named it.
     fn end_zone(&self, who: &Who, name: &str, removed: Result<Value, OrderError>) -> Answer {
         let refused = |error: OrderError| Failure::new(error.code, error.message);
         let is_unknown = match &removed {
@@ -231,7 +231,7 @@ impl Desk {
         let (sessions, messages) = zones::end(&self.backplane, zone)?;
         match removed {
             Err(error) if is_unknown && sessions + messages == 0 => Err(refused(error)),
-            // Who keeps the books has noted nothing of a zone that they do not know.
+            // The user database writes no audit entry for a zone that it does not know.
             Err(_) => {
                 let detail = json!({ "sessions": sessions, "retained_messages": messages });
                 self.directory

@@ -79,7 +79,7 @@ pub(crate) fn receive(
     // their true lengths.
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
     let len = Errno::result(len)?;
-    // A truncated list is no reason to stop: what did arrive must be owned by somebody.
+    // The list may be truncated. The descriptors that did arrive need an owner all the same.
     // SAFETY: the kernel filled the header in and `control` is still alive.
     unsafe { take_descriptors(&header, descriptors) };
     // `result` refused what is negative.

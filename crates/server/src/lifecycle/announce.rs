@@ -76,7 +76,7 @@ fn has_users(config: &Config, directory: &Directory) -> bool {
         after: None,
         limit: Some(2),
     };
-    // A database that does not answer is told of by itself.
+    // The Auth Center logs an unreachable database itself.
     let Ok(answer) = directory.order(Who::new("the start"), page) else {
         return true;
     };

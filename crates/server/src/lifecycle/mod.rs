@@ -60,7 +60,7 @@ pub(crate) enum Command {
 
 /// Somebody who waits for what comes of a reload.
 pub(crate) struct Asker {
-    /// Who it is, for the audit log.
+    /// The name for the audit log.
     pub(crate) who: Who,
     /// Where the answer goes.
     pub(crate) answer: Sender<ReloadResult>,
@@ -78,7 +78,7 @@ const LOG_TIME: Duration = Duration::from_secs(1);
 /// How long the main thread waits for commands without a watchdog.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Runs a server until it is told to stop. Prints a line `listening URL` for each listener once
+/// Runs a server until it is asked to stop. Prints a line `listening URL` for each listener once
 /// all are open. `sources` are where `config` came from, for reloads.
 ///
 /// # Errors
@@ -128,7 +128,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// Until it is told to stop.
+    /// Runs until it is asked to stop.
     fn run(mut self) -> ExitCode {
         self.supervisor.systemd.ready();
         let end = self.supervisor.supervise(&self.inbox);
@@ -293,8 +293,8 @@ impl Supervisor {
             let file = self.reloader.config.file.as_deref();
             self.control.note_file(file);
         }
-        // Who edits the file and asks for a reload is told of that, not of the watch that found
-        // nothing left to do; unless this is how a mistake was mended.
+        // After an edit and a requested reload, the watch finds nothing left to do. The note keeps
+        // the requested reload, unless it failed and this one shows that the mistake is corrected.
         let found_nothing = result.as_ref().is_ok_and(Reloaded::is_nothing);
         if cause != FILE_CHANGED || !found_nothing || self.control.last_reload_failed() {
             self.control.note_reload(cause, &result);

@@ -64,7 +64,7 @@ fn start(file: &Path, commands: &Sender<Command>) -> Option<Watch> {
 }
 
 fn concerns(event: &Event, name: &OsString) -> bool {
-    // Reading the file, as a reload does, is no change.
+    // A reload reads the file, which is not a change.
     !matches!(event.kind, EventKind::Access(_))
         && event
             .paths

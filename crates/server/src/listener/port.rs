@@ -32,7 +32,7 @@ pub(crate) struct Rules {
     pub(crate) anonymous: bool,
     /// Connections at a time; 0 for no limit.
     pub(crate) connections_max: u64,
-    /// The server that MQTT 5 clients are told to use when this listener turns them away.
+    /// The server that MQTT 5 clients receive as a reference when this listener refuses them.
     pub(crate) server_reference: Option<String>,
     /// For an encrypted listener.
     pub(crate) certificate: Option<Certificate>,
@@ -40,7 +40,7 @@ pub(crate) struct Rules {
     pub(crate) asks_certificates: bool,
     /// Which name in a client's certificate is its user's.
     pub(crate) certificate_name: Option<NameSource>,
-    /// Who speaks for clients by the PROXY protocol.
+    /// The balancers that report client addresses by the PROXY protocol.
     pub(crate) proxies: Vec<Network>,
     /// For a WebSocket listener.
     pub(crate) web: Option<Arc<WebRules>>,

@@ -103,7 +103,7 @@ fn clear(path: &Path, url: &ListenUrl) -> Result<(), ServerError> {
     }
 }
 
-/// Who may connect to a Unix socket: its owner, group and permissions.
+/// The owner, group and permissions of a Unix socket, which decide what may connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Access {
     owner: Option<Uid>,

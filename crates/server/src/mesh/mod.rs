@@ -219,7 +219,7 @@ impl<T: Cargo> Outward<T> {
 }
 
 impl<T: Cargo> Mesh<T> {
-    /// Sends an item to another shard, which is told at the next [`Mesh::ring_bells`]. Items to
+    /// Sends an item to another shard, which wakes up at the next [`Mesh::ring_bells`]. Items to
     /// one shard arrive in the order they were pushed.
     #[inline]
     pub(crate) fn push(&mut self, to: usize, item: T) -> Pushed {

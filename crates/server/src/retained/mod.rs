@@ -25,7 +25,7 @@ use offline::check_zone;
 pub(crate) use offline::not_noted;
 pub use offline::{Access, OfflineError, OfflineStore};
 
-/// The number of no zone: there are not as many.
+/// A number that no zone has.
 const NOWHERE: Zone = Zone(u32::MAX);
 
 /// What clients publish among the server's own topics.
@@ -146,7 +146,7 @@ struct Request {
     /// For `retained.put`: only compare.
     #[serde(default)]
     dry_run: bool,
-    /// For `retained.put`: also into zones that there are not yet.
+    /// For `retained.put`: create zones that do not exist yet.
     #[serde(default)]
     new_zones: bool,
     /// For `retained.put`: what is there is kept again, even if it is the same.
@@ -346,7 +346,7 @@ impl Desk<'_> {
         validate_filter(filter).map_err(|error| {
             refuse(
                 "bad-request",
-                format!("{filter:?} is no topic filter: {error}"),
+                format!("{filter:?} is not a topic filter: {error}"),
             )
         })?;
         let mark = self.store.mark();

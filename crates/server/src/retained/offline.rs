@@ -41,12 +41,12 @@ pub struct OfflineStore {
 /// What the files of a stopped server are opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing is written: what would be mended is mended in memory.
+    /// Nothing is written: damage is repaired only in memory.
     Read,
     /// The same; a store that is not there passes for an empty one where [`Access::Make`] would
     /// make it.
     Compare,
-    /// Messages are changed, and damage is mended.
+    /// Messages are changed, and damage is repaired.
     Change,
     /// The same; a store that is not there is made, as a server would.
     Make,
@@ -298,7 +298,7 @@ fn make(data_dir: &Path) -> Result<(), OfflineError> {
 
 /// Refuses what no zone can be called.
 pub(super) fn check_zone(name: &str) -> Result<(), String> {
-    check_name(name).map_err(|error| format!("{name:?} is no name of a zone: {error}"))
+    check_name(name).map_err(|error| format!("{name:?} is not a valid name of a zone: {error}"))
 }
 
 /// The number of a new zone could not be written down.

@@ -107,7 +107,7 @@ impl Shard {
             .source()
             .register(self.poll.registry(), token, Interest::READABLE)?;
         entry.insert(Listening { port, socket });
-        // Who came before the registration may not be announced again.
+        // A client that connected before the registration may not be announced again.
         self.accepting.push(index);
         Ok(())
     }
@@ -190,7 +190,7 @@ impl Shard {
             rules.proxies.iter().any(|proxy| proxy.contains(address))
         };
         if self.is_serving() && !is_full && peer.address().is_some_and(is_proxy) {
-            // Whom to admit is known after its first bytes.
+            // The client's address is known only after the PROXY header.
             let phase = Phase::ExpectConnect(Entrance::Proxied);
             if let Ok(transport) = Transport::accept(&port) {
                 let link = Link::new(fd, phase, transport, peer, port, None);

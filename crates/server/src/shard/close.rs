@@ -56,8 +56,8 @@ impl Shard {
         }
     }
 
-    /// A connection that cannot be written to is over. What its client did because of that (a will,
-    /// what others are told) may be much, and there may be many such connections.
+    /// A connection that cannot be written to is over. The work that follows (a will, messages
+    /// to others) may be large, and many connections may end at once.
     pub(super) fn end_later(&mut self, index: u32) {
         let key = self.link_key(index);
         self.broken.push_back(key);
@@ -220,7 +220,7 @@ impl Shard {
         };
         link.permit = None;
         link.transport.close();
-        // A closing alert that finds no room is no loss.
+        // Nothing depends on the closing alert, so it may be lost when there is no room.
         let _ = super::flush::write(link.fd.as_fd(), link.transport.pending());
         link.transport.forget(link.transport.pending().len());
         if shutdown(link.fd.as_raw_fd(), Shutdown::Write).is_err() {

@@ -17,7 +17,7 @@ const WORST: usize = 20;
 const LOOKED_AT: usize = 1_000;
 
 impl Shard {
-    /// Answers; whoever asked may have given up waiting, which is no error.
+    /// Answers. The asker may have given up waiting, which is not an error.
     pub(super) fn answer(&mut self, inquiry: Inquiry) {
         match inquiry {
             Inquiry::Report(answer) => drop(answer.send(self.report())),

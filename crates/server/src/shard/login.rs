@@ -20,7 +20,8 @@ use crate::peer::Peer;
 use crate::telemetry::{Bound, Claim};
 use crate::transport::Fault;
 
-/// What a client is told whose proof does not hold, whatever is wrong with it.
+/// The reason for a client with a wrong proof, whatever is wrong with it: details would help an
+/// attacker.
 const WRONG_LOGIN: CloseReason = CloseReason::Denied(Denied::Credentials);
 
 impl Link {
@@ -31,7 +32,8 @@ impl Link {
         Some(user_name(certificate, source))
     }
 
-    /// Who it says that it is: by its CONNECT, or by its certificate where that names nobody.
+    /// The identity that the client claims: by its CONNECT, or by its certificate where the CONNECT
+    /// names nobody.
     /// In the zone of the listener, where that belongs to one.
     pub(super) fn claim(&self, username: Option<&str>) -> Claim {
         let rules = self.port.rules.load();
@@ -130,7 +132,7 @@ impl Shard {
         let client_id = &*request.client_id;
         let rules = link.port.rules.load();
         let certificate_name = match link.certified_name() {
-            // Who ought to be somebody does not come in as nobody.
+            // A client that must have a certificate name may not log in as a guest.
             Some(Err(error)) if method.is_none() && said_username.is_none() => {
                 let fault = Fault::Certificate(error);
                 return self.refuse_proof(index, &request, fault);
@@ -422,7 +424,7 @@ fn is_tls(input: &[u8]) -> bool {
     input.starts_with(&[0x16, 3])
 }
 
-/// The answer to a CONNECT that cannot be read; `None` to what is no CONNECT at all.
+/// The answer to a CONNECT that cannot be read; `None` for any other packet.
 fn malformed_answer(input: &[u8], reason: CloseReason) -> Option<Box<Output>> {
     if !matches!(reason, CloseReason::Malformed(_)) {
         return None;
@@ -441,7 +443,7 @@ fn malformed_answer(input: &[u8], reason: CloseReason) -> Option<Box<Output>> {
     (version.is_v5() || fits).then(|| farewell(&refusal(version, code, None)))
 }
 
-/// What a client is told of why it is refused, with the value of a limit.
+/// The reason of a refusal in the words for the client, with the value of a limit.
 fn told(reason: CloseReason, bound: Option<&Bound>) -> Cow<'static, str> {
     match bound {
         None => reason.told().into(),

@@ -698,7 +698,8 @@ impl Shard {
         Some(index)
     }
 
-    /// Gives the slots of closed connections free: of so many that the turn stays short.
+    /// Frees the slots of closed connections, up to [`FREED_MAX`] of them so that the turn stays
+    /// short.
     fn free(&mut self) {
         let count = self.gone.len().min(FREED_MAX);
         let mut gone = std::mem::take(&mut self.gone);

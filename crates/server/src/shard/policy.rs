@@ -10,8 +10,8 @@ use stentor_hub::{
 use crate::config::{ClientIds, Config, Keeping, Overflow, Subscribing};
 use crate::listener::Port;
 
-/// CONNECT is no larger than this, whatever other packets may be: who has not logged in yet gets
-/// little memory. Every field at its longest takes a third of it.
+/// The limit for a CONNECT, whatever the limit for other packets: a client that has not logged in
+/// yet gets little memory. Every field at its longest takes a third of it.
 const CONNECT_BYTES_MAX: u32 = 1 << 20;
 
 /// Limits and policies of a shard.
@@ -23,11 +23,11 @@ pub(crate) struct Policy {
     pub(super) login_timeout: Duration,
     /// How long output is held back.
     pub(super) coalesce: Duration,
-    /// How long a turn is that is told of; zero for none.
+    /// A turn that takes longer than this is logged; zero for none.
     pub(super) slow_turn: Duration,
     /// The largest CONNECT, in bytes.
     pub(super) connect_bytes_max: u32,
-    /// The server that MQTT 5 clients are told to use, where the listener names none.
+    /// The server that MQTT 5 clients receive as a reference, where the listener names none.
     server_reference: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Policy {
         }
     }
 
-    /// The server that MQTT 5 clients of a listener are told to use when they cannot stay here.
+    /// The server that MQTT 5 clients of a listener receive as a reference when they cannot stay.
     pub(super) fn server_reference(&self, port: &Port) -> Option<String> {
         let rules = port.rules.load();
         let reference = rules.server_reference.as_ref();

@@ -14,7 +14,7 @@ pub(crate) enum Bound {
     Connections(ConnectionBound),
 }
 
-/// What the limit is and how much it allows: the refused client is told as much.
+/// The name of the limit and its value: the refused client receives this text.
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use ConnectionBound as By;

@@ -53,7 +53,7 @@ pub(crate) enum Entry {
         peer: Peer,
         /// The listener.
         port: Arc<Port>,
-        /// Who it claimed to be.
+        /// The identity that it claimed.
         user: Claim,
         /// The client id, as far as it was read.
         client_id: Box<str>,
@@ -71,7 +71,7 @@ pub(crate) enum Entry {
     },
 }
 
-/// Who a refused client claimed to be.
+/// The identity that a refused client claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// It did not say.
@@ -526,8 +526,8 @@ fn write_no_room(
 fn no_room(trouble: Option<&str>) -> String {
     match trouble {
         Some(trouble) => format!(
-            "the retained store cannot write ({trouble}); make room on its disk, or mend that, or \
-             clear topics with `stentor retained clear`"
+            "the retained store cannot write ({trouble}); free space on its disk, correct the \
+             error, or clear topics with `stentor retained clear`"
         ),
         None => "the retained store is full; raise `retained.messages` or `retained.bytes`, or \
                  clear topics with `stentor retained clear`"

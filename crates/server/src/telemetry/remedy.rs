@@ -28,7 +28,7 @@ pub(super) fn remedy(reason: CloseReason, scene: &Scene<'_>) -> String {
     let text: Cow<'static, str> = match reason {
         CloseReason::Denied(denied) => denial(denied, scene),
         CloseReason::Limit(limit) => limited(limit, scene),
-        CloseReason::Malformed(error) => format!("its CONNECT is no valid MQTT: {error}").into(),
+        CloseReason::Malformed(error) => format!("its CONNECT is not valid MQTT: {error}").into(),
         CloseReason::Violation(violation) => violated(violation, scene),
         CloseReason::Timeout(Timer::Login) => {
             "it sent no whole CONNECT in time; `limits.login_timeout` says how long that may take"
@@ -113,8 +113,8 @@ fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
             scene.rules.zone.as_deref().unwrap_or_default()
         )
         .into(),
-        Denied::NoGuests => "who says the name `guest` without a password becomes a guest where \
-                             the [[zone]] has `guests = true`, and this one has not"
+        Denied::NoGuests => "a client with the name `guest` and no password becomes a guest only \
+                             where the [[zone]] has `guests = true`; this [[zone]] does not"
             .into(),
         Denied::Adaptor => match scene.fault {
             Some(Fault::Said(text)) if !text.is_empty() => {
@@ -217,7 +217,7 @@ const fn for_bearer(why: &JwtRefusal) -> &'static str {
                  [[jwt]] holds"
             }
             JwtError::Claim(_) => {
-                "whoever issues it has to mend that; [[jwt]] says what claims there are"
+                "the issuer of the token has to correct that claim; see the claims of [[jwt]]"
             }
             JwtError::Name(..) => {
                 "whoever issues it has to give another name, or `user_claim` of its [[jwt]] to \
@@ -313,8 +313,8 @@ const fn limit_reached(limit: Limit) -> &'static str {
         }
         Limit::LoginRate => {
             "logins from its address, or of its account, have failed too often lately; it is \
-             let in again after a pause; mend the password of whoever tries, or set \
-             `auth.slow_failures = false`"
+             let in again after a pause; correct the password that the client uses, or \
+             set `auth.slow_failures = false`"
         }
         Limit::GuestRate => {
             "more guests come per second than `guest_rate` of their [[zone]] lets in; raise it"
@@ -335,7 +335,7 @@ fn violated(violation: Violation, scene: &Scene<'_>) -> Cow<'static, str> {
             _ => Cow::Borrowed(""),
         },
         Violation::ExpectedConnect => {
-            "what it sent is no CONNECT of MQTT; TLS has a listener mqtts://, WebSocket one of \
+            "what it sent is not an MQTT CONNECT; TLS has a listener mqtts://, WebSocket one of \
              ws:// or wss://"
                 .into()
         }
@@ -344,7 +344,7 @@ fn violated(violation: Violation, scene: &Scene<'_>) -> Cow<'static, str> {
              header; turn that on at the load balancer, or take the address out"
                 .into()
         }
-        Violation::TopicName => "the topic of its will is no topic name".into(),
+        Violation::TopicName => "the topic of its will is not a valid topic name".into(),
         Violation::SecondConnect
         | Violation::ServerPacket
         | Violation::TopicAlias

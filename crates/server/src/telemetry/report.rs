@@ -112,6 +112,6 @@ pub(crate) struct LongTurn {
     pub(crate) flushes: u64,
     /// Connections accepted.
     pub(crate) accepted: u64,
-    /// Whose packets took the largest part; empty for nobody's.
+    /// The client whose packets took the largest part; empty if there is none.
     pub(crate) client_id: Box<str>,
 }

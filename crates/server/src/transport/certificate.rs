@@ -95,7 +95,7 @@ impl Certificate {
                     format!("{}: {OLD_VERSION}", certificate.display())
                 }
                 Error::InvalidCertificate(error) => format!(
-                    "{} is no certificate that can be used ({error}); make it anew",
+                    "{} is not a certificate that can be used ({error}); create a new one",
                     certificate.display()
                 ),
                 error => format!(
@@ -174,7 +174,7 @@ fn unreadable(path: &Path, error: &PemError) -> String {
                 path.display()
             )
         }
-        error => format!("{} is no valid PEM file ({error:?})", path.display()),
+        error => format!("{} is not a valid PEM file ({error:?})", path.display()),
     }
 }
 

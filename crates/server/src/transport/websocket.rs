@@ -268,7 +268,7 @@ fn refuse(error: UpgradeError) -> Refused {
         | UpgradeError::AmbiguousHeader
         | UpgradeError::Version
         | UpgradeError::Key
-        | UpgradeError::Body => "this is no request of a WebSocket client",
+        | UpgradeError::Body => "the client has to send a valid WebSocket handshake",
     };
     Refused::new(error.status(), &format!("{error}\n"), reason)
         .with_fault(format!("{error}; {remedy}"))

@@ -50,7 +50,7 @@ pub(super) fn serve(visit: &Visit, link: Link) -> Result<(), Ending> {
         }
         input.drain(..taken);
         let is_busy = conversation.session.in_message() || !input.is_empty();
-        // Who is idle says so each time: for how long it is counts.
+        // An idle visit reports that each time, because the length of its silence counts.
         let stays_busy = is_busy && was_busy;
         if !stays_busy && !visit.set_busy(is_busy) {
             return Ok(());

@@ -467,8 +467,8 @@ fn verdict(answer: &Answer) -> Verdict {
     answer.verdict().unwrap_or(Verdict::Tempfail)
 }
 
-/// What the SMTP client is told about a message that does not pass. Reasons that concern the
-/// operator are in the log and not for strangers.
+/// The answer to the SMTP client for a message that does not pass. Reasons that concern the
+/// operator are only in the log, because strangers read this answer.
 fn refusal(answer: &Answer) -> Refusal<'_> {
     let verdict = verdict(answer);
     match &answer.outcome {

@@ -1,8 +1,8 @@
-//! Who is connected to the listeners for mail servers, and who makes room for others.
+//! The connections of the listeners for mail servers, and which of them make room for others.
 //!
 //! Mail servers keep connections that they do not use for a long time, and open another one when
-//! they are ended. So where a listener is full, who has been idle for longest goes; who is in the
-//! middle of a message or a request stays.
+//! they are ended. So a full listener closes the connection that has been idle for longest. A
+//! connection in the middle of a message or a request stays.
 
 use std::time::Instant;
 

@@ -179,7 +179,7 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     (
         "[sys]\ninterval = \"2 parsecs\"",
-        &["\"parsecs\" is no unit of time"],
+        &["\"parsecs\" is not a unit of time"],
     ),
     (
         "[limits]\npacket_bytes = \"1 GiB\"",
@@ -199,7 +199,7 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     (
         "[[listener]]\nurl = \"tcp://[::1]:1\"",
-        &["\"tcp\" is no scheme", "mqtt://HOST:PORT"],
+        &["\"tcp\" is not a scheme", "mqtt://HOST:PORT"],
     ),
     (
         "[[listener]]\nurl = \"mqtts://[::1]:1\"",
@@ -254,7 +254,7 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     (
         "[[listener]]\nurl = \"unix:x\"\nmode = \"0999\"",
-        &["these are no permissions", "octal"],
+        &["is not a file mode", "octal"],
     ),
     (
         "[[listener]]\nurl = \"unix:x\"\nmode = 660",
@@ -262,11 +262,11 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     (
         "[[listener]]\nurl = \"ws://[::1]:1\"\npath = \"mqtt\"",
-        &["no path of a URL"],
+        &["is not a path of a URL"],
     ),
     (
         "[[listener]]\nurl = \"ws://[::1]:1\"\nallowed_origins = [\"example.org\"]",
-        &["\"example.org\" is no origin"],
+        &["\"example.org\" is not an origin"],
     ),
     (
         "[[listener]]\nurl = \"ws://[::1]:1\"\nallowed_origins = [1]",

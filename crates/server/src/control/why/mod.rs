@@ -134,7 +134,7 @@ pub(super) fn why(backplane: &Backplane, request: &Request) -> Answer {
             let wanted = (to.as_str(), Some(client_id.as_str()));
             let arrives = way.arrives(topic, publisher.name());
             let subscriber = look(backplane, said.or(Some(publisher.zone)), wanted, &arrives)?;
-            // A subscriber of another zone is to be called so, not missing.
+            // The answer says that a subscriber is in another zone, not that it is missing.
             let subscriber = match (said, &subscriber.session) {
                 (None, None) => look(backplane, None, wanted, &arrives)?,
                 _ => subscriber,
@@ -217,9 +217,12 @@ fn verdict(
         }
         None => format!("messages of {}", quoted(topic)),
     };
-    let who = &subscriber.client_id;
+    let client = &subscriber.client_id;
     if let Some(bad) = checks.iter().find(|check| check.state == State::Bad) {
-        return ("no", format!("{who:?} does not get {whose}: {}", bad.text));
+        return (
+            "no",
+            format!("{client:?} does not get {whose}: {}", bad.text),
+        );
     }
     let led = |check: &Check| {
         let lead = check.lead.filter(|_| check.state == State::Note)?;
@@ -228,14 +231,14 @@ fn verdict(
     let more = checks.iter().find_map(led);
     if !subscriber.is_connected() {
         let more = more.unwrap_or_default();
-        let text = format!("{who:?} gets {whose} when it comes back: they wait for it{more}");
+        let text = format!("{client:?} gets {whose} when it comes back: they wait for it{more}");
         return ("later", text);
     }
     let more = more.unwrap_or_else(|| "; nothing is in the way now".to_owned());
-    ("yes", format!("{who:?} gets {whose}{more}"))
+    ("yes", format!("{client:?} gets {whose}{more}"))
 }
 
-/// How long a client may take for an acknowledgement before that is told.
+/// How long a client may take for an acknowledgement before the answer mentions it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Looks a client up. One that has messages to acknowledge is looked at again after a while.
@@ -369,7 +372,7 @@ impl Party {
         format!("; the server ended its connection {ago} s ago ({label}){words}")
     }
 
-    /// Who it is, for `stentor user test`; `None` for who has no name.
+    /// The name for `stentor user test`; `None` for a client without one.
     fn user(&self) -> Option<String> {
         let user = self.name()?;
         Some(match self.zone == Zone::DEFAULT {
