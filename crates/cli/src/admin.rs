@@ -182,7 +182,7 @@ impl Clients {
     }
 }
 
-/// What became of a client that was sent away.
+/// The result for a client that was to be disconnected.
 fn kicked(client_id: &str, answer: &Value) -> String {
     let client_id = shown(client_id);
     match (

@@ -105,7 +105,7 @@ impl Call {
         stentor_topic::validate_name(&to)
             .ok()
             .filter(|()| !name.is_empty() && !name.contains('/'))
-            .ok_or_else(|| Failure::usage(format!("{name:?} is no name of a procedure")))?;
+            .ok_or_else(|| Failure::usage(format!("{name:?} is not the name of a procedure")))?;
         let payload = self.payload()?;
         let mut properties = plan.properties.publish.clone();
         if plan.version().is_v5() {

@@ -273,7 +273,7 @@ impl Connect {
             };
             url.path = "/mqtt".into();
         }
-        // Where Stentor listens unless it is told otherwise; the web's own port is for URLs.
+        // Stentor's default port; the default port of the web is only for URLs.
         let default_port = match url.scheme {
             Scheme::Ws => 8083,
             scheme => scheme.default_port(),

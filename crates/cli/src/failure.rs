@@ -89,7 +89,7 @@ impl Failure {
         Self::with_code(EXIT_FAILED, message)
     }
 
-    /// The answer was no, and was told.
+    /// The answer is "no" and has been printed already.
     pub(crate) const fn answered_no() -> Self {
         Self {
             message: None,

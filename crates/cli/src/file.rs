@@ -38,7 +38,7 @@ fn size(bytes: u64) -> String {
 /// The text of a file of UTF-8.
 ///
 /// # Errors
-/// When it cannot be read, is larger than that, or no UTF-8; then the line is told.
+/// When it cannot be read, is larger than that, or is not UTF-8; then the error names the line.
 pub(crate) fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     decode(read(path, bytes_max)?)
 }
@@ -47,7 +47,9 @@ fn decode(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        io::Error::other(format!("line {line} is no UTF-8; save the file as UTF-8"))
+        io::Error::other(format!(
+            "line {line} is not valid UTF-8; save the file as UTF-8"
+        ))
     })
 }
 
@@ -68,6 +70,9 @@ mod tests {
     #[test]
     fn a_line_that_is_no_text_is_named() {
         let error = decode(b"ann,x\nbob,\xff\n".to_vec()).unwrap_err();
-        assert!(error.to_string().contains("line 2 is no UTF-8"), "{error}");
+        assert!(
+            error.to_string().contains("line 2 is not valid UTF-8"),
+            "{error}"
+        );
     }
 }

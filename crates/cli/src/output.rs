@@ -1,7 +1,7 @@
 //! The one place where commands write what they have to say: standard output, or a new file.
 //!
-//! A reader who has left, as `head` does, is no failure. Who has one answer goes on, since the exit
-//! code is an answer too; who has more and more of them ends.
+//! A reader that has left, as `head` does, is not a failure. A command with one answer goes on,
+//! since the exit code is an answer too. A command with a stream of answers ends.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};

@@ -12,8 +12,8 @@ use crate::file;
 /// The largest file with a password, in bytes, and the longest line of standard input.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// Why bytes are no password: clients would send others.
-pub(crate) const NO_UTF8: &str = "it is no UTF-8, which clients send; save it as UTF-8";
+/// Why bytes cannot be a password: clients would send others.
+pub(crate) const NO_UTF8: &str = "it is not valid UTF-8, which clients send; save it as UTF-8";
 
 /// The first line of a file.
 pub(crate) fn from_file(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -66,8 +66,8 @@ pub(crate) fn ask_twice(instead: &str) -> Result<String, Failure> {
         let line = read_line()?;
         return match line.is_empty() {
             true => Err(Failure::new(format!(
-                "there is no password: standard input is no terminal, and its first line is \
-                 empty; {instead}"
+                "there is no password: standard input is not a terminal, and its first line \
+                 is empty; {instead}"
             ))),
             false => Ok(line),
         };

@@ -334,8 +334,9 @@ impl Test {
         })?;
         let size = bytes.len() as u64;
         let message = Message::new(Content::Bytes(bytes), size, Format::Message);
-        let (message, _) = message
-            .map_err(|error| Failure::new(format!("{} is no message: {error}", path.display())))?;
+        let (message, _) = message.map_err(|error| {
+            Failure::new(format!("{} is not a message: {error}", path.display()))
+        })?;
         let call = self.call(&procedure, message);
         let (send, receive) = channel();
         registry.run(&procedure, call, move |answer, _| {

@@ -118,7 +118,8 @@ impl Rr {
     }
 }
 
-/// A response carries the correlation data of its request; who gives none takes any.
+/// A response carries the correlation data of its request. A request without any accepts every
+/// response.
 fn is_response(message: &Message, expected: Option<&[u8]>) -> bool {
     expected.is_none_or(|data| message.properties.as_properties().correlation_data() == Some(data))
 }

@@ -198,7 +198,7 @@ impl Say {
             ..Publication::new(&to, self.text.as_bytes())
         };
         let failed = |error: ClientError| Failure::client(&error, plan.version());
-        // Administrators speak from outside; 3.x is told nothing, so it always joins.
+        // Administrators may send from outside. MQTT 3.x receives no refusal, so it always joins.
         let said = if plan.version().is_v5() {
             client.publish(&message).map(|_| true)
         } else {

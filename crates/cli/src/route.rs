@@ -55,7 +55,7 @@ impl Route {
             Self::Address | Self::Folder(_) => self.clone(),
             Self::FolderOrAddress(folder) => match control::connect(folder) {
                 Err(error) if is_away(&error) || is_somebody_elses(&error) => Self::Address,
-                // Other errors are told when the folder's server is asked.
+                // The request to the folder's server reports other errors.
                 Ok(_) | Err(_) => Self::Folder(folder.clone()),
             },
         }

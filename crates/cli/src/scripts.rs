@@ -73,7 +73,7 @@ fn check_name(name: &str, what: &str, example: &str) -> Result<(), Failure> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
         let reason = format!(
-            "{name:?} is no name of {what}; give letters, digits, - and _, such as {example:?}"
+            "{name:?} is not the name of {what}; give letters, digits, - and _, such as {example:?}"
         );
         return Err(Failure::new(reason));
     }

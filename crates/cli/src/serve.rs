@@ -75,7 +75,7 @@ pub(crate) struct Serve {
 const EXIT_CONFIG: u8 = ServerExit::Configuration as u8;
 
 impl Serve {
-    /// Runs until the server is told to stop.
+    /// Runs until the server is asked to stop.
     pub(crate) fn run(self) -> ExitCode {
         let sources = Sources::from_process(self.config.clone(), self.flags());
         let config = match Config::load(&sources) {

@@ -293,8 +293,9 @@ impl Sub {
             .chain(&self.unsubscribe)
             .chain(&self.filter_out)
         {
-            stentor_topic::validate_filter(filter)
-                .map_err(|error| Failure::usage(format!("{filter:?} is no filter: {error}")))?;
+            stentor_topic::validate_filter(filter).map_err(|error| {
+                Failure::usage(format!("{filter:?} is not a topic filter: {error}"))
+            })?;
         }
         self.topic.iter().for_each(|topic| hint_at_shell(topic));
         let printer = self.output.printer()?;
@@ -409,7 +410,8 @@ impl Sub {
             .collect();
         let properties = &plan.properties.subscribe;
         if self.in_room {
-            // Who may not subscribe there is not told why.
+            // A client without the right to subscribe to these answers does not learn why it may
+            // not join.
             client
                 .subscribe(&[(ABOUT_JOIN, options)])
                 .map_err(Attempt::Failed)?;

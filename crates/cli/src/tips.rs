@@ -176,7 +176,7 @@ pub(crate) fn readable(text: &str) -> String {
         .map_err(|error: ParseIntError| error.to_string());
     match raw {
         Ok(_) => text.to_owned(),
-        Err(raw) => text.replace(&raw, "it is no whole number"),
+        Err(raw) => text.replace(&raw, "it is not a whole number"),
     }
 }
 
@@ -291,7 +291,7 @@ mod tests {
             "stentor clients ls --limit x",
         ] {
             let text = told(words);
-            assert!(text.contains("it is no whole number"), "{text}");
+            assert!(text.contains("it is not a whole number"), "{text}");
             assert!(!text.contains("invalid digit"), "{text}");
         }
     }

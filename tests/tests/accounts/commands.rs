@@ -325,7 +325,7 @@ fn a_password_that_is_none_is_explained() {
     let file = file.to_str().expect("plain names");
     let add = ["user", "add", "ann", "--password-file", file];
     let refusal = place.run(&add).refusal();
-    assert!(refusal.contains("it is no UTF-8"), "{refusal}");
+    assert!(refusal.contains("it is not valid UTF-8"), "{refusal}");
     place.run(&["user", "show", "ann"]).refusal();
 }
 

@@ -1,4 +1,4 @@
-//! Where orders go: to the running server, or to the books themselves.
+//! Where orders go: to the running server, or to the user database itself.
 
 use std::io::BufReader;
 use std::os::unix::net::UnixStream;
@@ -25,23 +25,23 @@ pub(super) struct Desk {
 enum Way {
     /// To the running server.
     Running(BufReader<UnixStream>),
-    /// To the books of a stopped one.
+    /// To the user database of a stopped one.
     Stopped(Box<Stopped>),
 }
 
-/// The books of a stopped server, opened by the first order.
+/// The user database of a stopped server, opened by the first order.
 struct Stopped {
     config: Config,
     accounts: Option<Accounts>,
 }
 
 impl Which {
-    /// Opens the way to the books.
+    /// Opens the way to the user database.
     pub(super) fn open(&self) -> Result<Desk, Failure> {
         Self::open_config(self.load()?)
     }
 
-    /// Opens the way to the books of a configuration file that is not written yet.
+    /// Opens the way to the user database of a configuration file that is not written yet.
     pub(super) fn open_with(&self, file: &Path, text: &str) -> Result<Desk, Failure> {
         let mut sources = self.sources(Some(file.to_owned()));
         let read = move |path: &Path| match path == file {
@@ -82,8 +82,8 @@ impl Which {
 }
 
 impl Stopped {
-    /// The books. A folder or a database that is not there is made by an order that adds something;
-    /// any other was meant for what is elsewhere, or was there before.
+    /// The user database. An order that adds something creates a missing folder or database. For
+    /// any other order a missing one is an error: the order was meant for one that exists.
     fn open_for(&mut self, order: &Order) -> Result<&Accounts, Failure> {
         let adds = matches!(
             order,

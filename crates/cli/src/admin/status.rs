@@ -208,7 +208,7 @@ fn millis(micros: u64) -> String {
     }
 }
 
-/// Who makes the server hold most, if anybody does.
+/// The clients for which the server holds the most memory, if there are any.
 fn holders(memory: &Value) -> Option<String> {
     let all = memory["holders"].as_array().filter(|all| !all.is_empty())?;
     let mut table = Table::new(&["MOST MEMORY FOR", "USER", "SIZE"]);
@@ -226,7 +226,7 @@ fn kinds(memory: &Value) -> String {
         let words = match kind.as_str() {
             "sessions" => "sessions and subscriptions",
             "queues" => "messages that wait for clients",
-            "draining" => "last bytes to clients that were let go",
+            "draining" => "last bytes to clients that were disconnected",
             "connections" => "connections: packets half received, TLS, WebSocket",
             "work" => "work that is not finished",
             "mesh" => "messages on their way between shards",
@@ -350,8 +350,8 @@ fn losses(status: &Value) -> String {
     [lost, others, conflated].concat()
 }
 
-/// What was lost, by cause, then by client and topic; `None` if nothing was. Conflation is no loss:
-/// it was asked for.
+/// What was lost, by cause, then by client and topic; `None` if nothing was. Conflation is not a
+/// loss: the subscriber asked for it.
 fn lost(losses: &Value) -> Option<String> {
     let mut causes = Table::new(&["LOST BECAUSE", "MESSAGES"]);
     let mut any = false;

@@ -238,7 +238,7 @@ impl Source {
     }
 
     /// Calls `each` with every retained message that comes, until it says that this was the last
-    /// or none comes for a while. What is published in the meantime is no retained message.
+    /// or none comes for a while. A message that is published in the meantime does not count.
     fn receive(
         &mut self,
         mut each: impl FnMut(Message) -> Result<bool, Failure>,

@@ -77,7 +77,7 @@ pub(super) struct Sink {
     /// The file that is read; `None` for another broker.
     file: Option<String>,
     batch: Vec<Value>,
-    /// The line of the file that each message of the batch stands in.
+    /// The line of the file for each message of the batch.
     lines: Vec<u64>,
     batch_bytes: usize,
     tally: Tally,
@@ -85,7 +85,7 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Adds a message that stands in a line of the file.
+    /// Adds the message of a line of the file.
     pub(super) fn push(&mut self, message: Value, line: u64) -> Result<(), Failure> {
         self.batch_bytes += payload_of(&message).len();
         self.batch.push(message);
@@ -259,7 +259,7 @@ impl Import {
     }
 }
 
-/// Why a line is no JSON, or may mean several things. The error counts lines from the one that it
+/// Why a line is not JSON, or is ambiguous. The error counts lines from the one that it
 /// was given.
 fn unreadable(error: &serde_json::Error) -> String {
     let column = error.column();

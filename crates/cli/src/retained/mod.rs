@@ -214,7 +214,7 @@ fn get(one: &One) -> Result<(), Failure> {
 }
 
 fn clear(command: &Clear) -> Result<(), Failure> {
-    /// Topics that are told by name, of those that keep their message.
+    /// Up to this many of the topics that keep their message are printed by name.
     const TOLD: u64 = 20;
     let (mut cleared, mut refused) = (0, 0);
     let request = json!({ "verb": "retained.clear", "filter": command.filter });
@@ -238,7 +238,7 @@ fn clear(command: &Clear) -> Result<(), Failure> {
         0 => format!("{cleared} cleared\n"),
         _ => format!("{cleared} cleared, {refused} refused\n"),
     })?;
-    // What was cleared until then is told in any case.
+    // The topics that were cleared until then are printed in any case.
     asked?;
     if refused > 0 {
         return Err(Failure::new("not every topic was cleared"));
@@ -340,13 +340,13 @@ fn verify(place: &Where) -> Result<(), Failure> {
     let until = if store.is_stopped() {
         "the next start of the server goes round it"
     } else {
-        "this is told until the server starts again"
+        "this message stays until the server starts again"
     };
     check_losses(losses.saturating_sub(again), whole, until)
 }
 
 /// Fails if messages were lost since the start, and nobody has published them again. Damage that
-/// cost nothing is no failure.
+/// cost nothing is not a failure.
 fn check_losses(losses: u64, whole: u64, until: &str) -> Result<(), Failure> {
     if losses == 0 {
         return Ok(());

@@ -164,7 +164,7 @@ pub(in crate::accounts) fn in_words(roles: &[Arc<str>]) -> String {
     if roles.is_empty() {
         return NO_ROLES.to_owned();
     }
-    // Other white space than what separates words is part of a name, and stands in quotes too: a
+    // Other white space than what separates words is part of a name, and gets quotes too: a
     // program that the file goes through may take it for a space.
     let needs_quotes = |role: &str| role.contains(|c: char| c.is_whitespace() || c == '"');
     let word = |role: &Arc<str>| match needs_quotes(role) || **role == *NO_ROLES {

@@ -52,14 +52,15 @@ pub(super) fn parse(text: &str) -> Result<Vec<Row>, String> {
     entries.into_iter().enumerate().map(entry).collect()
 }
 
-/// Why a file is no list of users. What the parser says might quote a value, which may be a secret.
+/// Why a file is not a list of users. The parser's message might quote a value,
+/// which may be a secret.
 fn no_list(error: &serde_json::Error) -> String {
     let (line, column) = (error.line(), error.column());
     let what = match error.classify() {
         Category::Eof => "the file ends in the middle of its JSON",
-        Category::Io | Category::Syntax => "this is no JSON",
+        Category::Io | Category::Syntax => "this is not JSON",
         Category::Data => {
-            "it is no list of objects, which `stentor user export --format json` writes"
+            "it is not a list of objects, as `stentor user export --format json` writes it"
         }
     };
     format!("line {line}, column {column}: {what}")

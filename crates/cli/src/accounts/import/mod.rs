@@ -123,7 +123,7 @@ fn places(rows: &[Row]) -> Result<HashMap<String, Place>, String> {
             check_password(password.as_bytes()).map_err(|reason| wrong(&reason.message()))?;
         }
         if let Some(first) = places.insert(key.clone(), place) {
-            return Err(wrong(&format!("it stands in {first} already")));
+            return Err(wrong(&format!("the same user is in {first} already")));
         }
     }
     Ok(places)
@@ -170,7 +170,7 @@ impl Import {
             self.refuse_known(&mut desk, &places)?;
         }
         let placed = |failure: Failure| match place_of(&places, failure.message()) {
-            Some(place) => failure.with_note(&format!("it stands in {shown}, {place}")),
+            Some(place) => failure.with_note(&format!("see {shown}, {place}")),
             None => failure,
         };
         let maker = desk.maker(self.scram)?;
@@ -227,8 +227,8 @@ fn groups(users: impl Iterator<Item = Imported>) -> impl Iterator<Item = Vec<Imp
     })
 }
 
-/// Has all users checked as they will be, by the books, which know what zones, roles and tokens
-/// there are: nobody is imported, and nothing hashed, before somebody is refused.
+/// Lets the user database check all users as they will be, since it knows the zones, roles and
+/// tokens. So a bad user is refused before a user is imported or a password is hashed.
 fn check(desk: &mut Desk, rows: &[Row], maker: &Maker, replace: bool) -> Result<(), Failure> {
     let foreseen = |row: &Row| {
         let mut user = row.user.clone();

@@ -81,7 +81,7 @@ fn what_is_wrong_is_told_with_its_line() {
     }
     let twice = "name,password\nann,a\nann,hush\n";
     let error = places(&csv::parse(twice).unwrap()).unwrap_err();
-    let reason = "line 3, user \"ann\": it stands in line 2";
+    let reason = "line 3, user \"ann\": the same user is in line 2";
     assert!(error.contains(reason) && !error.contains("hush"), "{error}");
 }
 
@@ -90,10 +90,10 @@ fn what_is_wrong_in_json_is_told_with_its_entry() {
     for (text, reason) in [
         ("", "line 1, column 0: the file ends"),
         (r#"[{"name": "ann""#, "the file ends"),
-        ("[{\n\"name\": hush}]", "line 2, column 9: this is no JSON"),
-        (r#""hush""#, "it is no list of objects"),
-        (r#"["hush"]"#, "it is no list of objects"),
-        (r#"{"name": "hush"}"#, "it is no list of objects"),
+        ("[{\n\"name\": hush}]", "line 2, column 9: this is not JSON"),
+        (r#""hush""#, "it is not a list of objects"),
+        (r#"["hush"]"#, "it is not a list of objects"),
+        (r#"{"name": "hush"}"#, "it is not a list of objects"),
         (
             r#"[{"name": "ann"}, {"password": "hush"}]"#,
             "entry 2: the key \"name\" is missing",

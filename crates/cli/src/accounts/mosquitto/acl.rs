@@ -17,7 +17,7 @@ pub(super) struct Acl {
     pub(super) patterns: Vec<Rule>,
 }
 
-/// Whom the lines are about.
+/// The clients that the lines are about.
 enum Whose {
     /// Clients without a name.
     Anonymous,
@@ -54,7 +54,7 @@ pub(super) fn parse(lines: &[Line], troubles: &mut Vec<Trouble>) -> Acl {
                 Whose::User(name) => acl.users.entry(name.clone()).or_default(),
                 Whose::Nobody => {
                     let reason = "the user whom it is about is not carried";
-                    troubles.push(line.trouble(reason, "mend the line with the user's name"));
+                    troubles.push(line.trouble(reason, "correct the line with the user's name"));
                     continue;
                 }
             },
@@ -81,7 +81,7 @@ pub(super) fn parse(lines: &[Line], troubles: &mut Vec<Trouble>) -> Acl {
     acl
 }
 
-/// Why a line is no rule, and what to do.
+/// Why a line is not a rule, and what to do.
 type Wrong = (String, &'static str);
 
 /// What to do about a rule that cannot be carried.

@@ -123,7 +123,7 @@ impl Plan {
         let mut known: BTreeSet<_> = self.users.iter().map(|user| user.key()).collect();
         let is_free = !known.iter().any(|key| *key.name == *other);
         self.users.retain_mut(|user| {
-            // What is no role of mosquitto gave nobody a right there.
+            // A name that is not a role of mosquitto granted no rights there.
             user.roles
                 .retain(|role| names.contains(role) || **role == *MEMBER);
             let text = format!("user {}", user.name);

@@ -120,7 +120,7 @@ impl<'p> Files<'p> {
         let names = rights.acl.users.keys();
         let names = names.filter(|name| !self.known.contains(*name)).cloned();
         for name in names.collect::<Vec<String>>() {
-            // What is wrong with a name is told with its role.
+            // A fault of a name is reported with its role.
             let Ok(user) = user(&name, None) else {
                 continue;
             };
@@ -276,7 +276,8 @@ fn free_name(mut name: String, taken: &mut HashSet<Arc<str>>) -> Arc<str> {
 
 /// The name and the hash in a line of a password file; `None` if it says nothing.
 fn password_line(line: &[u8]) -> Result<Option<(&str, &str)>, &'static str> {
-    let line = std::str::from_utf8(line).map_err(|_| "it is no UTF-8, as names have to be")?;
+    let line =
+        std::str::from_utf8(line).map_err(|_| "it is not valid UTF-8 (user names must be)")?;
     let line = line.trim_end();
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! How a role comes into the books: with one order, or by steps none of which permits what neither
-//! the role that was there nor the one that is to be there permits.
+//! How a role is written to the user database: with one order, or in steps. No step permits what
+//! neither the old nor the new role permits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// 64 KiB.
 const RULES_AT_ONCE: usize = 40;
 
-/// Puts a role into the books.
+/// Writes a role to the user database.
 pub(super) fn put(desk: &mut Desk, role: &Role, replace: bool) -> Result<(), Failure> {
     let is_long = role.rules.len() > RULES_AT_ONCE;
     let known = match is_long && replace && desk.has_books() {

@@ -82,7 +82,7 @@ struct Line {
 
 /// Why a line that is not UTF-8 is not carried, and what to do.
 const NO_TEXT: (&str, &str) = (
-    "it is no UTF-8, as names and topics have to be",
+    "it is not valid UTF-8 (names and topics must be)",
     "save the file as UTF-8, and import it again",
 );
 
@@ -133,7 +133,7 @@ impl fmt::Display for Trouble {
 /// Everything that will be written.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Whether this machine has IPv6: mosquitto listens on it as well where it is told no address.
+    /// Whether this machine has IPv6: without an address, mosquitto listens on it as well.
     has_ipv6: bool,
     config: String,
     listeners: usize,
@@ -196,7 +196,7 @@ impl Mosquitto {
         self.write(&draft.0, config)?;
         self.fill(desk, work).map_err(|failure| {
             failure.with_note(
-                "no configuration is written, and what was added stays; mend what is wrong, and \
+                "no configuration is written, and what was added stays; correct the error, and \
                  start again with --replace",
             )
         })?;
@@ -300,7 +300,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// That something could not be carried which stands in no line.
+    /// Reports something that could not be carried and belongs to no line.
     fn tell(&mut self, file: &str, text: String, reason: &str, remedy: &str) {
         self.troubles.push(Trouble {
             file: file.to_owned(),

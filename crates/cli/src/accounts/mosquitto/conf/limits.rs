@@ -27,7 +27,7 @@ pub(super) fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
                 "lower `limits.packet_bytes` if your topics are short",
             ));
         }
-        // 0 is no bound there.
+        // 0 means unlimited there.
         ("max_inflight_messages", Some(count @ 0..=65_535)) => {
             let count = if count == 0 { 65_535 } else { count };
             draft.limit("inflight", count.to_string());
@@ -163,7 +163,7 @@ pub(super) fn elsewhere(key: &str) -> (&'static str, &'static str) {
 /// The remedy of what needs none.
 const NOTHING: &str = "nothing has to be done";
 
-/// `max_packet_size`; 0 is no bound.
+/// `max_packet_size`; 0 means unlimited.
 fn packet_size(draft: &mut Draft, bytes: u64, line: &Line, plan: &mut Plan) {
     let (least, most) = PACKET_BYTES;
     if (1..least).contains(&bytes) {
@@ -213,7 +213,7 @@ impl Draft {
         self.packet_bytes.into_iter().chain(payload).min()
     }
 
-    /// What may wait for one client: the largest packet at least. 0 is no bound.
+    /// What may wait for one client: the largest packet at least. 0 means unlimited.
     pub(super) fn queue_bytes(&self) -> Option<u64> {
         let (least, most) = QUEUE_BYTES;
         let packet = self.packet_bytes().unwrap_or(DEFAULTS.0);

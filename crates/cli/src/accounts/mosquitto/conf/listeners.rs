@@ -8,7 +8,7 @@ use crate::accounts::mosquitto::{Line, NO_TEXT, Plan};
 /// A listener as it comes together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listener {
-    /// `None` for what is no port: the listener is not carried, and neither are its options.
+    /// `None` for an invalid port: the listener is not carried, and neither are its options.
     pub(super) port: Option<u16>,
     pub(super) bind: Option<String>,
     pub(super) is_websocket: bool,
@@ -57,7 +57,7 @@ fn unusable(listener: &Listener) -> Option<String> {
         Some(0) if !bind.starts_with('/') => Some("a port of 0 needs the path of a socket".into()),
         Some(_) => match listener.url().parse::<ListenUrl>() {
             Ok(_) => None,
-            Err(_) => Some(format!("{bind:?} is no address to listen on")),
+            Err(_) => Some(format!("{bind:?} is not an address to listen on")),
         },
     }
 }

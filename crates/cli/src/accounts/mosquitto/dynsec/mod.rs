@@ -12,7 +12,7 @@ use stentor_auth::model::{
 
 use super::{Plan, Trouble, literal, of_user, role};
 
-/// The file. What is not mentioned here means nothing to us, and is no right.
+/// The file. Fields that are not listed here have no meaning to Stentor, and grant no right.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct File {
@@ -98,7 +98,7 @@ struct DynAcl {
 /// Takes users, groups and roles of the file over.
 ///
 /// # Errors
-/// When the file is no such JSON.
+/// When the file is not JSON of this form.
 pub(super) fn take(name: &str, text: &str, plan: &mut Plan) -> Result<(), String> {
     let mut file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let mut told = Told {

@@ -12,7 +12,7 @@ use super::{DynAcl, File, Group, RoleName, Told};
 /// The rules of a role, in the order in which they are asked.
 type Rules<'f> = HashMap<&'f str, Vec<&'f DynAcl>>;
 
-/// Tells of all rules that allow what another one denies later, of each once.
+/// Reports each rule that allows what another one denies later, once.
 pub(super) fn tell(file: &File, told: &mut Told<'_>) {
     let mut rules = Rules::new();
     for role in &file.roles {
