@@ -81,7 +81,7 @@ pub struct Will {
     pub properties: PropertyBuf,
 }
 
-/// Whom to trust and who to be.
+/// The authorities to trust, and the client's own certificate.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     /// PEM file of the authorities to trust, or a folder of such files; the system's if `None`

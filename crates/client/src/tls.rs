@@ -40,7 +40,7 @@ pub(crate) fn wrap(
     options: &TlsOptions,
 ) -> Result<TlsStream, ClientError> {
     let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| ClientError::Tls(format!("{host:?} is no host name")))?;
+        .map_err(|_| ClientError::Tls(format!("{host:?} is not a host name")))?;
     let connection = ClientConnection::new(Arc::new(config(options)?), name)
         .map_err(|e| ClientError::Tls(e.to_string()))?;
     Ok(StreamOwned::new(connection, socket))
@@ -147,8 +147,7 @@ struct Verifier {
     /// Follows the server's certificate to an authority.
     chains: Arc<WebPkiServerVerifier>,
     /// Certificates that the user named. A server that shows one of them needs no authority: a
-    /// certificate that somebody signed himself is no authority's, and yet just the one that is
-    /// meant.
+    /// self-signed certificate has no authority, and is still the one that is meant.
     named: Vec<CertificateDer<'static>>,
     /// Verifies everything but the server's name.
     accept_any_name: bool,

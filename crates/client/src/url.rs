@@ -103,7 +103,7 @@ pub enum UrlError {
     #[error("{0:?} is not a port number (1 to 65535)")]
     Port(String),
     /// `[` without `]`, or something else than a port after `]`.
-    #[error("an IPv6 address stands in brackets, as in mqtt://[::1]:1883")]
+    #[error("an IPv6 address needs brackets, as in mqtt://[::1]:1883")]
     Brackets,
     /// `%` not followed by two hexadecimal digits, or the result is not UTF-8.
     #[error("broken percent-encoding in the user name or password")]

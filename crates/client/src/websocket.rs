@@ -72,7 +72,7 @@ impl WebSocket {
                 break accepted.head_bytes;
             }
             match read_more(&mut socket, &mut input, deadline) {
-                // What it got is no packet for it.
+                // The server closed: it does not take the request for MQTT.
                 Err(ClientError::Closed | ClientError::Io(_)) if input.is_empty() => {
                     return Err(ClientError::SpeaksNoHttp);
                 }

@@ -342,9 +342,9 @@ impl Hub {
             self.sessions.set_expiry(own, 0);
         }
         if let Some(connected) = self.sessions.connected(zone, client_id) {
-            // A session that was not to outlive its connection ends here [MQTT-3.1.2-23]. That of
-            // another user goes on without it: what waits there is not the newcomer's, and not
-            // the newcomer's to destroy.
+            // A session that was not to outlive its connection ends here [MQTT-3.1.2-23]. The
+            // session of another user goes on without it: its messages do not belong to the
+            // newcomer, who may not destroy them either.
             self.close(now, connected, CloseReason::Local(Local::TakenOver));
         }
         let own = own?;

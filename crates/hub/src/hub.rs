@@ -376,8 +376,8 @@ impl Hub {
     }
 
     /// Every filter that this shard routes by, with the number of its own sessions that subscribe
-    /// to it: 0 if there are only members of shared subscriptions, here or elsewhere. Those are
-    /// told by [`Hub::shared_subscriptions`].
+    /// to it: 0 if there are only members of shared subscriptions, here or elsewhere.
+    /// [`Hub::shared_subscriptions`] has those.
     pub fn filters(&self) -> impl Iterator<Item = (Zone, &str, usize)> {
         self.index.iter().map(|filter| {
             let own = |subscriber: &&Subscriber| as_share(**subscriber).is_none();

@@ -221,7 +221,7 @@ pub(crate) const fn is_refused(taken: &Taken) -> bool {
     matches!(taken, Taken::Done(outcome) if outcome.reason.is_error())
 }
 
-/// The epoch of the numbers that MQTT 5 subscribers of a topic are told; `None` if they are told
+/// The epoch of the numbers that MQTT 5 subscribers of a topic receive; `None` if they receive
 /// none.
 pub(crate) fn epoch(
     uses: Uses,

@@ -99,8 +99,8 @@ impl Hub {
     }
 
     /// Closes all connections because the server stops. Wills stay unpublished: their readers
-    /// are told the same. `elsewhere` names the server that the client of a connection may use
-    /// instead; an MQTT 5 client is told with 0x9C then, if its maximum packet size lets it.
+    /// are disconnected too. `elsewhere` names the server that the client of a connection may use
+    /// instead. An MQTT 5 client receives it with 0x9C, if its maximum packet size allows that.
     pub fn shut_down(&mut self, now: Tick, elsewhere: impl Fn(LinkId) -> Option<String>) {
         let reason = CloseReason::Local(Local::ShuttingDown);
         let keys: Vec<_> = self.sessions.iter().map(|(key, _)| key).collect();

@@ -3,8 +3,8 @@
 //! A record is a head of [`HEAD_BYTES`], what the flags ask for, then topic, properties and
 //! payload. The checksum covers everything behind it, and is keyed with the secret of the store and
 //! the place: what a client publishes can never be mistaken for a record, nor can what was copied
-//! from elsewhere. An empty place says so with a mark that is keyed likewise, so that a page that
-//! was lost is told from one that held nothing.
+//! from elsewhere. An empty place has a mark that is keyed likewise, which tells an empty page
+//! from a lost one.
 
 use stentor_mqtt::QoS;
 use stentor_topic::Zone;

@@ -5,7 +5,7 @@
 //! the judgement is there; other connections go on. So an adaptor never reorders what one client
 //! sends. What a client may not do anyway is refused without asking.
 //!
-//! What only has to be told (somebody left, a room was made) is told and waits for nothing.
+//! Notices (a client left, a room was made) go to the adaptor too, and nothing waits for them.
 
 mod act;
 mod consult;

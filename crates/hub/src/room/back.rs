@@ -2,8 +2,8 @@
 //!
 //! The home is asked which of its places are kept. Where one is not, coming back is joining like
 //! any other: adaptors are asked, then the home again. There is no SUBACK that could say why not,
-//! so whatever the version, `$reply/join` does. Who has been sent out of a room in the meantime is
-//! told so, and joins nothing.
+//! so whatever the version, `$reply/join` does. A client that was removed from a room in the
+//! meantime receives notice of that, and does not join.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -27,8 +27,8 @@ impl Hub {
         }
     }
 
-    /// Asks for the rooms of what a session was subscribed to. What has no right any more, or is
-    /// denied, is told at the end.
+    /// Asks for the rooms of what a session was subscribed to. The answer at the end
+    /// names rooms that the client may no longer join, or that were denied.
     fn ask_again(&mut self, now: Tick, key: SessionKey, elements: Vec<Element>, cause: Cause) {
         let elements = self.tell_expelled(now, key, elements);
         let allowed = elements.iter().filter(|element| element.denial.is_none());

@@ -7,8 +7,8 @@
 //! charged to it. What comes after a job from the same publisher, or to the same topic, waits for
 //! it, so that everybody gets messages in their order.
 //!
-//! Who has not subscribed when a message becomes a job does not get it, and neither does who has
-//! unsubscribed by the time of its turn.
+//! A client that subscribes after a message became a job does not get it. Neither does a client
+//! that has unsubscribed by the time of its turn.
 
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use alloc::sync::Arc;

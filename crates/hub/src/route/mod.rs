@@ -45,7 +45,7 @@ pub(crate) struct Parcel<'m> {
     policy: Option<SlowPolicy>,
     /// How it is thinned out.
     pub(crate) shape: Option<Shape>,
-    /// The epoch of its number, where MQTT 5 subscribers are told.
+    /// The epoch of its number, where MQTT 5 subscribers receive one.
     epoch: Option<u64>,
 }
 

@@ -61,8 +61,8 @@ pub(crate) struct Live {
 pub(crate) struct Announced {
     /// The largest packet that the client may send, in bytes.
     pub(crate) packet_bytes_max: u32,
-    /// QoS 1 and 2 messages that it may have under way. 3.x is told of no maximum: then it is
-    /// the number of packet ids.
+    /// QoS 1 and 2 messages that it may have under way. 3.x has no field for a maximum: then
+    /// it is the number of packet ids.
     pub(crate) receive_maximum: u16,
     /// The highest topic alias that it may use.
     pub(crate) topic_alias_maximum: u16,

@@ -1,4 +1,5 @@
-//! SUBSCRIBE and UNSUBSCRIBE packets with so many filters that they go on in later turns.
+//! SUBSCRIBE and UNSUBSCRIBE packets with more filters than one turn handles: they go on in later
+//! turns.
 //!
 //! What has been done takes effect at once, and there is one answer at the end. Nothing is read
 //! from the connection in the meantime. If it ends, so does the work: nobody waits for the answer.

@@ -141,8 +141,8 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// Gives a stripe room ahead of need. For threads that may wait. Where the disk has none, it is
-    /// told when the stripe is low: until then nobody is refused.
+    /// Gives a stripe room ahead of need. For threads that may wait. A full disk is
+    /// reported when the stripe is low: until then no message is refused.
     fn grow_ahead(&self, number: usize) {
         let (is_filling, is_low) = {
             let stripe = self.lock(number);

@@ -389,7 +389,7 @@ fn upgrade<D: Disk>(
         }
     });
     region.map_err(|error| OpenError::Read {
-        file: format!("{name}, which has to be written anew in format {FORMAT}"),
+        file: format!("{name}, which has to be written again in format {FORMAT}"),
         error,
     })
 }

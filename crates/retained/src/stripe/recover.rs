@@ -367,8 +367,8 @@ impl<R: Region> Stripe<R> {
     }
 
     /// Puts a salvaged record into a slot, unless there is a newer one of its topic, or it says
-    /// that there is none; whether it was put. If there is no room, the stripe has to grow by so
-    /// many blocks first.
+    /// that there is none; whether it was put. If there is no room, the error is the
+    /// number of blocks by which the stripe has to grow first.
     pub(crate) fn readmit(
         &mut self,
         env: &Env,
