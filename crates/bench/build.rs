@@ -1,5 +1,6 @@
 //! Tells the release build which commit it is of, so that results name it wherever the program
-//! lies. Others are not told: they would be built anew at each commit, and lie in their checkout.
+//! is. Other builds do not know it: each commit would build them again, and they stay in their
+//! checkout.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -68,7 +68,7 @@ impl Proof {
     }
 }
 
-/// The books in which the accounts are kept, within the server's folder.
+/// The kind of user database that holds the accounts, within the server's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum StoreKind {
     /// The embedded database
@@ -86,7 +86,7 @@ pub(crate) enum Home {
     Url {
         /// Its address.
         url: String,
-        /// The address that the server is told: a detour, or the same.
+        /// The address in the server's configuration: a detour, or the same.
         told: String,
     },
 }
@@ -104,7 +104,7 @@ impl Home {
     }
 }
 
-/// Refuses what is no database server: the users of a file would be replaced.
+/// Refuses a URL that does not name a database server: the users of a file would be replaced.
 ///
 /// # Errors
 /// When it is none. A password is not repeated: the URL has none to have.
@@ -265,7 +265,7 @@ impl Accounts {
         Some((Self::name(index), self.salted.clone()?))
     }
 
-    /// Where a server finds the books in its data folder, if not in the usual place.
+    /// The place of the user database in a server's data folder, if it is not the default.
     pub(crate) fn database(&self) -> Option<&str> {
         match &self.home {
             Home::Own(StoreKind::Sqlite) => None,
@@ -274,7 +274,7 @@ impl Accounts {
         }
     }
 
-    /// Writes the accounts into the books of a data folder on which no server runs yet.
+    /// Writes the accounts to the user database of a data folder on which no server runs yet.
     ///
     /// # Errors
     /// When they cannot be written.

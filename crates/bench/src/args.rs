@@ -154,7 +154,7 @@ pub(crate) struct Files {
     pub(crate) html: Option<PathBuf>,
 }
 
-/// Whom to measure and how often.
+/// The servers to measure, and how often.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Common {
     /// Measure a server that runs already, instead of starting one

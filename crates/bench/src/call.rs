@@ -303,7 +303,7 @@ fn children_cpu_s() -> Result<f64, BenchError> {
 }
 
 /// How much longer a program takes than another one, turn by turn. A call that fails may be over
-/// soon: a turn with one is no measure of either.
+/// soon: a turn with one measures neither.
 fn ratio(programs: &[Program], all: &[Vec<Figures>], index: usize, to: &str) -> Option<Spread> {
     let base = programs.iter().position(|program| program.name == to)?;
     let each = |turn: &Figures| (turn.failed == 0).then(|| turn.us_per_call());

@@ -41,8 +41,9 @@ Of a load that grew (--ramp) only how far the server carried it is compared, by 
 its figures are those of the last step that was sound, which is another load in each file.
 More messages or connections lost, repeated, out of order, damaged or failed are worse.
 Where processor, number of processors, kernel or system differ, of the figures only the ratios are
-compared, and it says so; loss and verdict are compared always. Other limits, builds and placements
-are told. Files of another schema are refused, and so are figures that are none, by line and field.
+compared, and it says so; loss and verdict are compared always. Differences of
+limits, builds and placements are printed. Files of another schema are refused. A figure that is not
+a number is refused too, with its line and field.
 
 Exit code: 0 nothing got worse, 1 something did, 3 the files could not be compared.")]
 pub(crate) struct CompareArgs {
@@ -365,7 +366,7 @@ fn without_outcome(old: &Value, new: &Value, title: &str) -> Vec<String> {
     lines.into_iter().flatten().collect()
 }
 
-/// The floor that ratios are taken to, if it has failed: it is no measure.
+/// The floor that ratios are taken to, if it has failed: ratios to it mean nothing.
 fn unsound_floor(object: &Value) -> Option<String> {
     // The principal floor comes first.
     let (name, verdict) = object["floor_verdicts"].as_object()?.iter().next()?;
@@ -394,7 +395,7 @@ fn loss_change(old: &Value, new: &Value) -> Option<(Change, Vec<String>)> {
     Some((change, words.map(str::to_owned).to_vec()))
 }
 
-/// Whether what was measured, if anything, is of a part: a server that loses half is no quicker.
+/// Whether what was measured, if anything, is of a part: a server that loses half is not quicker.
 fn has_failed(object: &Value) -> bool {
     ["failed", "not-run"].contains(&object["verdict"]["result"].as_str().unwrap_or_default())
 }

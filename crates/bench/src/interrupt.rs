@@ -29,7 +29,7 @@ enum Leftover {
     /// A server that ran before, and is elsewhere now.
     Places(Places),
     /// Retained messages below these topics, on somebody else's server: clearing them would take
-    /// longer than who interrupts wants to wait, so they are told.
+    /// longer than a user who interrupts wants to wait, so they are printed.
     Retained(String),
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn keep_filled(file: PathBuf) -> Kept {
     Kept(put(&mut started(), Leftover::Empty(file)))
 }
 
-/// Tells of retained messages below these topics if the benchmark is interrupted before this is
+/// Prints the retained messages below these topics if the benchmark is interrupted before this is
 /// dropped.
 pub(crate) fn keep_retained(below: String) -> Kept {
     Kept(put(&mut started(), Leftover::Retained(below)))

@@ -99,7 +99,7 @@ fn trust(
     let mut config = made.map_err(|e| BenchError::server(e.to_string()))?;
     config.resumption = Resumption::disabled();
     let name = ServerName::try_from(url.host.clone())
-        .map_err(|_| BenchError::usage(format!("{:?} is no host name", url.host)))?;
+        .map_err(|_| BenchError::usage(format!("{:?} is not a host name", url.host)))?;
     Ok((Arc::new(config), name))
 }
 

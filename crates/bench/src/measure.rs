@@ -155,8 +155,7 @@ pub(crate) struct Leg {
 }
 
 impl Leg {
-    /// What is no number, or less than nothing, could not be had: a clock that was read in the
-    /// wrong moment.
+    /// Skips a value that is negative or not a number: a clock was read at the wrong moment.
     pub(crate) fn push(&mut self, metric: Metric, value: impl Into<Option<f64>>) {
         let value = value
             .into()

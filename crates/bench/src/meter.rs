@@ -39,7 +39,7 @@ impl GeneratorMeter {
     /// Begins to measure.
     pub(crate) fn start() -> Self {
         let threads = threads_ran_ns();
-        // Last: to look at the threads is no work of the generator's.
+        // Last: looking at the threads does not count as work of the generator.
         Self {
             begun_ns: now_ns(),
             before_s: process::own_cpu_s(),

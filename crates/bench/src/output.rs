@@ -132,7 +132,7 @@ impl Output {
     }
 }
 
-/// Prints to standard output. A reader who has left, as `head` does, is no failure.
+/// Prints to standard output. A reader that has left, as `head` does, is not a failure.
 pub(crate) fn print(text: &str) -> Result<(), BenchError> {
     print_to_reader(text).map(drop)
 }

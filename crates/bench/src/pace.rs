@@ -12,7 +12,7 @@ const AFTER_END: Metric = Metric::new("after_end_percent", "after the end", Unit
 const LATE_MS_MAX: f64 = 50.0;
 /// A smaller share of what is due has not been carried.
 const SHARE_MIN: f64 = 0.98;
-/// A larger share of what is due that came after the end is told.
+/// The verdict mentions a larger share of due messages that came after the end.
 const AFTER_END_MAX: f64 = 0.001;
 
 /// What a load by the clock came to, as far as its verdict goes.

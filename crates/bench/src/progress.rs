@@ -137,7 +137,7 @@ impl Progress {
                 .chars()
                 .take(110)
                 .collect();
-            // Progress is a courtesy: a terminal that went away is no reason to stop.
+            // Progress is a courtesy: the run goes on if the terminal went away.
             let _ = write!(io::stderr().lock(), "\r\x1b[K{line}");
         }
     }

@@ -127,7 +127,7 @@ fn has_failed(leg: &Result<Leg, Verdict>) -> bool {
     matches!(verdict, Ok(Verdict::Failed(_)) | Err(Verdict::Failed(_)))
 }
 
-/// Whom to measure, where and how often.
+/// The servers to measure, where and how often.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     /// The measured server first, then its rivals.

@@ -30,7 +30,7 @@ pub(crate) struct Load {
     pub(crate) rss: u64,
 }
 
-/// Looks again and again until it is told to stop.
+/// Takes samples until it is asked to stop.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     stop: mpsc::Sender<()>,

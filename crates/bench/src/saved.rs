@@ -40,7 +40,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Value>, BenchError> {
         .map(|(line, number)| {
             parse(line).map_err(|why| {
                 BenchError::usage(format!(
-                    "{} line {number} is no result of stentor bench … --json: {why}",
+                    "{} line {number} is not a result of stentor bench … --json: {why}",
                     file.display()
                 ))
             })

@@ -23,7 +23,7 @@ use crate::workload::Workload;
 
 /// A command that measures: its options say which workloads, and where and how often.
 pub(crate) trait Scenario {
-    /// Whom to measure and how often.
+    /// The servers to measure, and how often.
     fn common(&self) -> &Common;
 
     /// The workloads that the options ask for.

@@ -8,8 +8,8 @@ const MAGIC: u32 = 0x5b1e_57a3;
 
 /// Bytes after which the filler's table begins again.
 const PERIOD: usize = 1_024;
-/// Each period begins so much further in the table than the one before, so that none can stand in
-/// the place of another.
+/// Each period begins this much further in the table than the one before, so that none can pass
+/// for another.
 const STEP: usize = 37;
 /// 2^64 divided by the golden ratio: spreads every bit of a number over the upper ones.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

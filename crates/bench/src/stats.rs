@@ -12,7 +12,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` if there are no values or one of them is no number.
+    /// `None` if there are no values or one of them is not a number.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         if values.is_empty() || values.iter().any(|v| v.is_nan()) {

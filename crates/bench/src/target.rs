@@ -1,5 +1,5 @@
-//! Whom to measure: the floor, our own server, a rival started for the purpose, or a server that
-//! runs already.
+//! The servers to measure: the floor, our own server, a rival started for the purpose, or a server
+//! that runs already.
 
 mod holder;
 mod keep_alive;
@@ -106,8 +106,8 @@ const OWN: &str = "stentor";
 /// Words are as alike as that, on a scale to 1, if one may have been meant for the other.
 const ALIKE: f64 = 0.8;
 
-/// Reads an address. A bare word is none, though a host may be called so: more likely it is a name
-/// with a mistake in it, and nobody wants to wait for a host that there is not.
+/// Reads an address. A bare word is refused, though it may be a host: more likely it is a misspelt
+/// name of a server, and waiting for an unknown host takes long.
 fn read_address(text: &str) -> Result<Url, String> {
     let known = format!(
         "{OWN}, {} (each rival also with -tuned or -defaults behind its name)",
@@ -147,7 +147,7 @@ pub(crate) struct Needs {
     pub(crate) config: &'static str,
     /// Files that the configuration names, and what is in them.
     pub(crate) files: &'static [(&'static str, &'static str)],
-    /// Who may log in; `None`: anybody.
+    /// The accounts that may log in; `None` lets every client in.
     pub(crate) accounts: Option<Arc<Accounts>>,
     /// How long connections may be silent, their opening and their end apart.
     pub(crate) silence: Duration,

@@ -54,7 +54,7 @@ impl Version {
     }
 }
 
-/// Who logs in.
+/// The credentials of a client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Login {
     pub(crate) username: Option<String>,

@@ -11,7 +11,7 @@ use crate::target::{Needs, Running};
 /// Figures that somebody published about this workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Published {
-    /// Who and when, as shown in the table.
+    /// The publisher and the date, as shown in the table.
     pub(crate) source: &'static str,
     /// By metric key.
     pub(crate) figures: Vec<(&'static str, f64)>,

@@ -83,7 +83,7 @@ impl Program {
         }
         let (score, status) = (score.escape_debug(), done.status);
         Err(format!(
-            "its trial call printed \"{score}\", which is no score ({status})"
+            "its trial call printed \"{score}\", which is not a score ({status})"
         ))
     }
 }

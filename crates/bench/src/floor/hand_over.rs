@@ -18,7 +18,7 @@ const INBOX: Token = Token(usize::MAX - 1);
 /// A ping-pong's packets are small, and one thread is not flooded.
 const READ_BYTES: usize = 64 * 1_024;
 
-/// Who subscribed to each topic: the half and the number there.
+/// The subscribers of each topic: the half and the number there.
 type Topics = Arc<Mutex<HashMap<Vec<u8>, Vec<(usize, usize)>, RandomState>>>;
 
 /// What one half leaves for the other.

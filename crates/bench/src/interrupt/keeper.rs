@@ -85,7 +85,7 @@ pub(crate) fn run() {
 /// What a benchmark has left.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Left {
-    /// Who was started and has not ended.
+    /// The processes that were started and have not ended.
     running: BTreeSet<i32>,
     /// Those that were made, whether they are there still or not.
     folders: BTreeSet<PathBuf>,

@@ -27,7 +27,7 @@ pub(crate) struct Layers {
 
 /// A connection with layers.
 ///
-/// Bytes count as written once the kernel has all that became of them: a caller that is told to
+/// Bytes count as written once the kernel has all that became of them: a caller that has to
 /// wait presents the same bytes again, as it would for a plain socket.
 #[derive(Debug)]
 pub(crate) struct Layered {

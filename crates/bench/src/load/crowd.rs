@@ -106,7 +106,7 @@ enum Stage {
     ExpectConnAck(Option<Box<AwaitingFinal>>),
     /// With the QoS that was asked for.
     ExpectSubAck(u8),
-    /// An answer is looked at; it stays so where that was no good.
+    /// An answer is checked; a bad answer leaves it here.
     Judging,
     /// CONNACK said no.
     Refused,

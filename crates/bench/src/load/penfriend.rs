@@ -64,7 +64,7 @@ impl Schedule {
     }
 }
 
-/// Who of a thread's clients writes next, and how often all of them have written.
+/// The client of a thread that writes next, and how often all of them have written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     index: usize,
@@ -112,7 +112,7 @@ impl Audience {
     }
 }
 
-/// Who asks what has happened since.
+/// Requests for the tally since the last request.
 pub(crate) type Questions = mpsc::Receiver<mpsc::Sender<Tally>>;
 
 /// What came of it.
@@ -258,7 +258,7 @@ impl Circle {
         loop {
             match questions.try_recv() {
                 Ok(asker) => {
-                    // Who does not listen any more does not want to know.
+                    // An asker that has stopped listening does not need the answer.
                     let _ = asker.send(std::mem::take(&mut self.tally));
                 }
                 Err(TryRecvError::Empty) => return,
@@ -328,7 +328,7 @@ impl Circle {
         self.schedule.due_ns(number, turn.round)
     }
 
-    /// Writes all messages that are due from a turn on. Whose turn is next; nobody's at the end.
+    /// Writes all messages that are due from a turn on. Returns the next turn; `None` at the end.
     fn write_due(&mut self, mut turn: Turn) -> Option<Turn> {
         loop {
             let due_ns = self.due_ns(turn);

@@ -27,7 +27,7 @@ const READ_BYTES: usize = 256 * 1_024;
 /// those of one topic different ones, and of the others the stamp and the length.
 const WHOLE_MASK: u64 = 15;
 
-/// What a receiver thread is told.
+/// The orders for a receiver thread.
 #[derive(Debug)]
 pub(crate) struct Orders {
     pub(crate) shared: Arc<Shared>,
@@ -129,7 +129,7 @@ struct Tally {
     whole_mask: u64,
 }
 
-/// Who receives, and from whom.
+/// A receiver and its publishers.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     /// Of its publisher, or of all where it listens to all, in turn.

@@ -210,7 +210,7 @@ fn ratios(results: &Results) -> String {
     text
 }
 
-/// Of floors that failed: that they are no measure.
+/// A note that floors that failed are not compared with.
 fn left_out(results: &Results) -> String {
     let failed = results.floors.iter().filter(|floor| floor.failures() > 0);
     let lines = failed.map(|floor| {

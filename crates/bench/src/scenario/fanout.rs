@@ -286,8 +286,8 @@ impl Fanout {
             }
             (Rate::Max, Some(window)) if window > self.window_max() => {
                 Err(BenchError::usage(format!(
-                    "--window {window} is more than {}: so many messages of this size to so many \
-                     subscribers are what the kernel's buffers hold",
+                    "--window {window} is more than {}, the limit: the kernel's buffers hold no \
+                     more messages of this size to this number of subscribers",
                     self.window_max()
                 )))
             }

@@ -205,7 +205,7 @@ impl Storm {
         )
     }
 
-    /// Whose books are written. A database is somebody's who has to know that.
+    /// Says which user database the run writes to. The owner of a database has to know that.
     fn books(&self) -> String {
         let connections = count(self.connections);
         match &self.home {

@@ -64,7 +64,7 @@ enum Preset {
     IceLastTick,
 }
 
-/// Who subscribes to what.
+/// The subscribers and their filters.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RecoverArgs {
     /// Published parameters; each can be changed by the options below

@@ -11,7 +11,7 @@ use crate::target::Running;
 pub(super) struct Retained(Option<Kept>);
 
 impl Retained {
-    /// From now on the topics of the run are told to who interrupts it.
+    /// From now on an interrupt prints the topics of the run.
     pub(super) fn keep(running: &Running, run: &str) -> Self {
         let below = || interrupt::keep_retained(format!("bench/{run}/"));
         Self((!running.was_started_here()).then(below))
@@ -22,8 +22,8 @@ impl Retained {
         Self(None)
     }
 
-    /// Nobody else's server keeps what was only for this. Where `clear` fails, it is told what
-    /// stays.
+    /// Removes what this run left on another person's server. If `clear` fails, the error names
+    /// what stays.
     ///
     /// # Errors
     /// When `clear` fails.

@@ -33,10 +33,10 @@ const SENT: Metric = Metric::new("messages_published", "published", Unit::Count)
 const IN_TIME: Metric = Metric::new("in_time_percent", "of what was due", Unit::Percent);
 const LEAST: Metric = Metric::new("turn_us", "one turn of all topics", Unit::Micros);
 
-/// A client that reads a smaller share of what it may is told.
+/// The result mentions a client that reads a smaller share of what it may.
 const READ_MIN: f64 = 0.9;
 
-/// Who publishes how much, and who reads how slowly.
+/// The rate of the publisher, and that of the slow reader.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SlowArgs {
     /// Topics that take turns
@@ -132,8 +132,7 @@ impl Workload for Slow {
             needs,
             pairs: 3,
             plan: vec![
-                "a client subscribes and reads so many bytes a second, through a small buffer of \
-                 its own"
+                "a client subscribes and reads at a limited rate, through a small buffer of its own"
                     .into(),
                 "one publisher goes round all topics; this server conflates them, a rival does \
                  what it does"

@@ -46,7 +46,7 @@ enum Preset {
     IceSubscribe,
 }
 
-/// Who subscribes to what.
+/// The subscribers and their filters.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SubscribeArgs {
     /// Published parameters; each can be changed by the options below

@@ -88,16 +88,16 @@ fn bond_by_unix(path: &Path, pid: u32) -> Bond {
     let peer = getsockopt(&stream, PeerCredentials).map_or(0, |peer| peer.pid());
     // 0 stands for a process that is not known here, as of another container.
     let Some(holder) = u32::try_from(peer).ok().filter(|peer| *peer > 0) else {
-        return Bond::Unknown("who listens there is not known here");
+        return Bond::Unknown("the kernel does not say which process listens there");
     };
     if process::family(pid).contains(&holder) {
         Bond::Holds
     } else if process::family(holder).contains(&pid) {
-        Bond::Unknown("it was started by who listens there")
+        Bond::Unknown("the process that listens there started it")
     } else if process::all().any(|pid| pid == holder) {
         Bond::Foreign(holder)
     } else {
-        Bond::Unknown("who began to listen there has ended")
+        Bond::Unknown("the process that began to listen there has ended")
     }
 }
 
@@ -124,16 +124,16 @@ fn bond_by_tcp(address: SocketAddr, pid: u32) -> Bond {
     if !address.ip().to_canonical().is_loopback() {
         return Bond::Unknown("the target is not on the loopback network");
     }
-    // Who listens may hand over connections to those that it has started.
+    // A process that listens may hand over connections to its children.
     if holders
         .iter()
         .any(|holder| process::family(*holder).contains(&pid))
     {
-        return Bond::Unknown("it was started by who listens there");
+        return Bond::Unknown("the process that listens there started it");
     }
     match holders.first() {
         Some(holder) => Bond::Foreign(*holder),
-        None => Bond::Unknown("who listens there may not be looked at"),
+        None => Bond::Unknown("the process that listens there cannot be read"),
     }
 }
 
@@ -304,7 +304,7 @@ mod tests {
         for path in [path, link] {
             let there = Endpoint::Unix(path);
             assert_eq!(bond(&there, own), Bond::Holds);
-            let why = "it was started by who listens there";
+            let why = "the process that listens there started it";
             assert_eq!(bond(&there, other.id()), Bond::Unknown(why));
             assert_eq!(bond(&there, stranger), Bond::Foreign(own));
         }
@@ -338,7 +338,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = endpoint(&listener);
         let mut other = cat(Stdio::null());
-        let why = "it was started by who listens there";
+        let why = "the process that listens there started it";
         assert_eq!(bond(&there, other.id()), Bond::Unknown(why));
         let mut child = cat(Stdio::from(std::os::fd::OwnedFd::from(listener)));
         assert_eq!(bond(&there, child.id()), Bond::Holds);

@@ -454,8 +454,8 @@ pub(super) fn own(
     Running::started(child, &url)
 }
 
-/// What a server said last that may explain its end; empty if that is nothing. Who came and went
-/// explains nothing.
+/// What a server said last that may explain its end; empty if that is nothing. Clients that
+/// came and went explain nothing.
 fn last_words(log: &str) -> String {
     let is_news = |line: &&str| line.split_whitespace().nth(1) == Some("INFO");
     let lines = log.lines().rev().filter(|line| !is_news(line));

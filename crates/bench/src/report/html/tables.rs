@@ -67,8 +67,8 @@ fn key(metric: &Value) -> &str {
     metric["key"].as_str().unwrap_or_default()
 }
 
-/// The first of those that is no tail of a latency: how long the slowest took on a machine that the
-/// generator shares is mostly chance, and below the floor as often as above.
+/// The first of those that is not a tail of a latency: how long the slowest took on a machine that
+/// the generator shares is mostly chance, and below the floor as often as above.
 fn telling(metrics: &[Value], suits: impl Fn(&Value) -> bool) -> Option<&Value> {
     let suiting = || metrics.iter().filter(|metric| suits(metric));
     let is_tail = |metric: &&Value| key(metric).contains("_p99") || key(metric).contains("_max");

@@ -132,8 +132,8 @@ impl Load<'_> {
         })
     }
 
-    /// Ends the threads, and clears what was retained, also after a load that failed. Whether that
-    /// went well is told apart: what was lost before says more.
+    /// Ends the threads, and clears what was retained, also after a load that failed. The result
+    /// of clearing is separate: earlier losses matter more.
     fn finish(
         &self,
         threads: Threads,

@@ -90,7 +90,7 @@ fn process_rss(running: &Running) -> Option<u64> {
     Some(rss)
 }
 
-/// Who is there so far.
+/// The clients that are connected so far.
 struct Ramp<'a> {
     load: &'a Private,
     plan: Plan,

@@ -1,4 +1,4 @@
-//! Who writes to whom.
+//! Which clients write to which.
 
 /// What the clients do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
