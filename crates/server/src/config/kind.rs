@@ -149,9 +149,7 @@ impl Kind {
             Self::Mode => {
                 return match u64::from_str_radix(text, 8) {
                     Ok(mode) if mode <= 0o777 => Ok(Value::Number(mode)),
-                    _ => Err(format!(
-                        "\"{text}\" is not a file mode; give an octal number up to 0777"
-                    )),
+                    _ => Err(format!("\"{text}\" is not a file mode")),
                 };
             }
             Self::HttpPath if !text.starts_with('/') || text.contains(['?', '#', ' ']) => {

@@ -266,7 +266,7 @@ impl FromStr for ListenUrl {
             None => default_port,
             Some(port) => port
                 .parse()
-                .map_err(|_| format!("\"{port}\" is not a port; give a number up to 65535"))?,
+                .map_err(|_| format!("\"{port}\" is not a port"))?,
         };
         Ok(Self::Net {
             scheme,
@@ -292,9 +292,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<&str>), String> {
             return Err("the bracket after the IPv6 address is missing".to_owned());
         };
         if !matches!(host.parse(), Ok(IpAddr::V6(_))) {
-            return Err(format!(
-                "\"{host}\" is not an IPv6 address; give one such as ::1"
-            ));
+            return Err(format!("\"{host}\" is not an IPv6 address"));
         }
         return match (rest, rest.strip_prefix(':')) {
             ("", _) => Ok((host, None)),
