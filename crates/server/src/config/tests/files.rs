@@ -238,7 +238,7 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     (
         "[[listener]]\nurl = \"mqtt://[::1]:1\"\nproxies = [\"localhost\"]",
-        &["toml:3:", "no address and no network", "10.0.0.0/8"],
+        &["toml:3:", "not an address or a network", "10.0.0.0/8"],
     ),
     (
         "[[listener]]\nurl = \"unix:x\"\nproxies = [\"127.0.0.1\"]",
