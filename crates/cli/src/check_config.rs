@@ -42,7 +42,14 @@ impl CheckConfig {
         }
         let hints = stentor_server::hints(&config).into_iter();
         let hints: String = hints.map(|hint| format!("hint: {hint}\n")).collect();
-        print(format!("the configuration is good\n{hints}"))
+        let what = match sources.file.is_some() {
+            true => "the configuration is good",
+            false => {
+                "no configuration file was read: name one, as in `stentor check-config \
+                 stentor.toml`; the defaults and the environment are good"
+            }
+        };
+        print(format!("{what}\n{hints}"))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::call::Answer;
 use crate::key::{LinkId, SessionKey, ShardId};
 use crate::private::PrivateMessage;
 use crate::renewal::Renewal;
+use crate::retained::NotKept;
 use crate::rights::Identity;
 use crate::room::RoomItem;
 use crate::serve::Ask;
@@ -267,8 +268,10 @@ pub enum Event {
         /// The limit that it met, as the client was told.
         limit: Option<Box<str>>,
     },
-    /// A session gets no more subscriptions: told once for each connection.
-    TooManySubscriptions {
+    /// A session asked for something above a limit: told once for each connection and kind.
+    AboveLimit {
+        /// What was refused: `a subscription` or `a message`.
+        what: &'static str,
         /// Whose.
         client_id: Box<str>,
         /// Its user; `None` for anonymous.
@@ -317,7 +320,9 @@ pub enum Event {
         client_id: Box<str>,
         /// The topic.
         topic: Box<str>,
-        /// What is wrong with the disk; `None` where a quota is used up.
+        /// Why.
+        why: NotKept,
+        /// What is wrong with the disk, if something is.
         trouble: Option<Box<str>>,
     },
     /// A message that its publisher waits for is refused, since the retained store has no room or
@@ -327,7 +332,9 @@ pub enum Event {
         client_id: Box<str>,
         /// The topic.
         topic: Box<str>,
-        /// What is wrong with the disk; `None` where a quota is used up.
+        /// Why.
+        why: NotKept,
+        /// What is wrong with the disk, if something is.
         trouble: Option<Box<str>>,
     },
     /// Somebody used the authority of an administrator, or tried to: for the audit log.

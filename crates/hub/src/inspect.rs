@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -13,6 +14,7 @@ use stentor_topic::Zone;
 use crate::hub::Hub;
 use crate::key::{LinkId, SessionKey};
 use crate::memory::Account;
+use crate::met;
 use crate::rights::Rights;
 use crate::room::room_of;
 use crate::sessions::{Flushing, Link, Session};
@@ -71,6 +73,8 @@ pub struct Delivering {
     pub rights: Arc<dyn Rights>,
     /// Whether each delivery is checked, because a part of its subscriptions is not permitted.
     pub is_filtered: bool,
+    /// The limit that the topic is above: nobody gets it.
+    pub above_limit: Option<String>,
     /// The policy of the topic; `None`: none matches.
     pub policy: Option<TopicPolicy>,
     /// Messages of this topic that it has lost, where they are counted by topic.
@@ -211,6 +215,7 @@ impl Hub {
         Some(Delivering {
             rights: Arc::clone(&session.identity.rights),
             is_filtered: session.filtered > 0,
+            above_limit: met::topic(&self.settings, topic),
             policy: self.settings.policy(topic).cloned(),
             lost: self.losses.of(&session.client_id, topic),
             queued_bytes: (charge.bytes, session.queue_bytes_max(&self.settings)),

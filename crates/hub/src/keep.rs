@@ -39,29 +39,32 @@ impl Hub {
     /// The same for a message of the server's own, or a will.
     pub(crate) fn keep_and_route_now(&mut self, now: Tick, message: Arc<Message>) {
         let copy = Arc::clone(&message);
-        if is_refused(&self.keep_and_route_as(now, message, false, Routing::Now)) {
-            self.count_unkept("", copy.topic());
+        let taken = self.keep_and_route_as(now, message, false, Routing::Now);
+        if let Some(why) = refusal(&taken) {
+            self.count_unkept("", copy.topic(), why);
         }
     }
 
     /// A message that nobody waits for was delivered and is not kept: counts it, and has the log
     /// say so once for each client and topic. `client_id` is empty where it is not known here.
-    pub(crate) fn count_unkept(&mut self, client_id: &str, topic: &str) {
+    pub(crate) fn count_unkept(&mut self, client_id: &str, topic: &str, why: NotKept) {
         self.stats.publishes_dropped += 1;
         if self.losses.record(LossCause::NotKept, client_id, topic) {
             self.effects.events.push(Event::NotKept {
                 client_id: client_id.into(),
                 topic: topic.into(),
+                why,
                 trouble: self.retained.trouble(),
             });
         }
     }
 
     /// A message that the store refused: its publisher and the operator learn it.
-    pub(crate) fn tell_not_taken(&mut self, client_id: Box<str>, topic: &str) {
+    pub(crate) fn tell_not_taken(&mut self, client_id: Box<str>, topic: &str, why: NotKept) {
         self.effects.events.push(Event::NotTaken {
             client_id,
             topic: topic.into(),
+            why,
             trouble: self.retained.trouble(),
         });
     }
@@ -106,13 +109,16 @@ impl Hub {
         let taken = self.put_and_route(now, (message, sender), terms, Routing::Soon);
         match answer {
             Some((shard, ticket)) => {
-                if is_refused(&taken) {
-                    self.tell_not_taken(Box::default(), copy.topic());
+                if let Some(why) = refusal(&taken) {
+                    self.tell_not_taken(Box::default(), copy.topic(), why);
                 }
                 self.tell_shard(shard, ticket, taken);
             }
-            None if is_refused(&taken) => self.count_unkept("", copy.topic()),
-            None => {}
+            None => {
+                if let Some(why) = refusal(&taken) {
+                    self.count_unkept("", copy.topic(), why);
+                }
+            }
         }
     }
 
@@ -216,9 +222,14 @@ fn put_visits(message: &Message) -> u32 {
     (bytes / VISIT_BYTES) as u32
 }
 
-/// Whether a message was not taken.
-pub(crate) const fn is_refused(taken: &Taken) -> bool {
-    matches!(taken, Taken::Done(outcome) if outcome.reason.is_error())
+/// Why a message was not taken; `None` if it was.
+pub(crate) fn refusal(taken: &Taken) -> Option<NotKept> {
+    match taken {
+        Taken::Done(outcome) if outcome.reason.is_error() => {
+            Some(NotKept::of(outcome).unwrap_or(NotKept::Failed))
+        }
+        Taken::Done(_) | Taken::Waits(_) => None,
+    }
 }
 
 /// The epoch of the numbers that MQTT 5 subscribers of a topic receive; `None` if they receive

@@ -129,12 +129,26 @@ impl Hub {
     /// Lets a connection go: its queue, closed by a DISCONNECT where the version has one, goes
     /// to the shard, and the session is left without it.
     pub(crate) fn close(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
-        let session = self.sessions.get(key);
-        let limit = session.and_then(|session| {
-            let live = session.live()?;
-            met::closing(session, live, &self.settings, reason).map(|text| (text, live))
-        });
-        let Some((limit, live)) = limit else {
+        let limit = self.limit_met(key, reason);
+        self.close_naming(now, key, reason, limit);
+    }
+
+    /// The limit for which a connection is closed, in words.
+    fn limit_met(&self, key: SessionKey, reason: CloseReason) -> Option<String> {
+        let session = self.sessions.get(key)?;
+        met::closing(session, session.live()?, &self.settings, reason)
+    }
+
+    /// [`Hub::close`] with the limit that the client has met.
+    fn close_naming(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        reason: CloseReason,
+        limit: Option<String>,
+    ) {
+        let live = self.sessions.get(key).and_then(Session::live);
+        let (Some(limit), Some(live)) = (limit, live) else {
             return self.close_saying(now, key, reason, reason.reason_code());
         };
         // Without the text if that makes the packet too large [MQTT-3.14.2-3].
@@ -231,9 +245,11 @@ impl Hub {
             let session = self.sessions.get(key);
             // It may have gone by itself, and come back.
             if session.is_some_and(Session::is_given_up) {
+                let reason = CloseReason::Limit(stentor_session::Limit::QueueBytes);
+                // The limit first: what waits is dropped with what is counted.
+                let limit = self.limit_met(key, reason);
                 self.count_abandoned(now, key);
-                let limit = stentor_session::Limit::QueueBytes;
-                self.close(now, key, CloseReason::Limit(limit));
+                self.close_naming(now, key, reason, limit);
             }
         }
     }

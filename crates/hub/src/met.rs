@@ -5,14 +5,14 @@ use alloc::format;
 use alloc::string::String;
 
 use stentor_mqtt::ReasonCode;
-use stentor_session::{CloseReason, Limit, Outcome, Violation};
+use stentor_session::{CloseReason, Limit, Outcome, Tick, Violation};
 
 use crate::effects::{Event, Full};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::sessions::{Link, Live, Session};
 use crate::settings::Settings;
-use crate::subscribe::TOO_MANY;
+use crate::subscribe::{TOO_LONG, TOO_MANY};
 
 /// The limit for which the server closes a connection; `None` where no limit with a value is met.
 pub(crate) fn closing(
@@ -52,20 +52,26 @@ fn queue(session: &Session, settings: &Settings) -> String {
     }
 }
 
-/// The refusal of a topic that is above a bound; `None` for one that is within them.
-pub(crate) fn topic(settings: &Settings, topic: &str) -> Option<Outcome> {
+/// The limit that a topic or filter is above: what is wrong, and the limit with its value. `None`
+/// for one that is within them.
+fn bound(settings: &Settings, topic: &str) -> Option<(&'static str, String)> {
     if settings.takes_topic(topic) {
         return None;
     }
     let (bytes, levels) = (settings.topic_bytes_max, settings.topic_levels_max);
-    let text = match topic.len() > bytes {
-        true => format!("the topic is too long: limits.topic_bytes is {bytes}"),
-        false => format!("the topic has too many levels: limits.topic_levels is {levels}"),
-    };
-    Some(Outcome {
-        reason: ReasonCode::TopicNameInvalid,
-        text: text.into(),
+    Some(match topic.len() > bytes {
+        true => ("is too long", format!("limits.topic_bytes is {bytes}")),
+        false => (
+            "has too many levels",
+            format!("limits.topic_levels is {levels}"),
+        ),
     })
+}
+
+/// Why nothing is published to a topic that is above a limit; `None` for one that is within them.
+pub(crate) fn topic(settings: &Settings, topic: &str) -> Option<String> {
+    let (what, limit) = bound(settings, topic)?;
+    Some(format!("the topic {what}: {limit}"))
 }
 
 impl Hub {
@@ -90,17 +96,53 @@ impl Hub {
             _ => format!("limits.subscriptions_per_client is {most}"),
         };
         let text = format!("{TOO_MANY}: {bound}");
-        let hash = self.hasher.hash(session.zone(), TOO_MANY);
-        if let Some(session) = self.sessions.get_mut(key)
-            && let Link::Live(live) = &mut session.link
+        self.log_limit(key, "a subscription", (TOO_MANY, &bound));
+        text
+    }
+
+    /// Refuses a message whose topic is above a limit; `None` if it is within them. The message
+    /// counts as one that was refused.
+    pub(crate) fn refuse_topic(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        name: &str,
+    ) -> Option<Outcome> {
+        let text = topic(&self.settings, name)?;
+        self.stats.denied += 1;
+        let live = self.sessions.get_mut(key).and_then(Session::live_mut);
+        if let Some(live) = live {
+            live.tally().refused.add(now, 1);
+        }
+        self.log_limit(key, "a message", ("topic", &text));
+        Some(Outcome {
+            reason: ReasonCode::TopicNameInvalid,
+            text: text.into(),
+        })
+    }
+
+    /// Why a session does not get a subscription whose filter is above a limit.
+    pub(crate) fn tell_filter(&mut self, key: SessionKey, filter: &str) -> Option<String> {
+        let (_, limit) = bound(&self.settings, filter)?;
+        self.log_limit(key, "a subscription", (TOO_LONG, &limit));
+        Some(format!("{TOO_LONG}: {limit}"))
+    }
+
+    /// Has the log say that a session has met a limit, once for each connection and kind.
+    fn log_limit(&mut self, key: SessionKey, what: &'static str, (kind, bound): (&str, &str)) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let hash = self.hasher.hash(session.zone(), kind);
+        if let Link::Live(live) = &mut session.link
             && live.extras().remember_refusal(hash)
         {
-            self.effects.events.push(Event::TooManySubscriptions {
+            self.effects.events.push(Event::AboveLimit {
+                what,
                 client_id: session.client_id.clone(),
                 user: session.identity.user.clone(),
                 bound: Box::from(bound),
             });
         }
-        text
     }
 }

@@ -15,9 +15,8 @@ use crate::acknowledge::{Taken, receipt};
 use crate::adaptor::Judgement;
 use crate::effects::Event;
 use crate::hub::Hub;
-use crate::keep::is_refused;
+use crate::keep::refusal;
 use crate::key::SessionKey;
-use crate::met;
 use crate::private::Envelope;
 use crate::rights::Identity;
 use crate::sessions::{Link, Session};
@@ -193,12 +192,12 @@ impl Hub {
         name: TopicName<'_>,
     ) -> Taken {
         let topic: &str = &name;
+        if let Some(outcome) = self.refuse_topic(now, key, topic) {
+            return Taken::Done(outcome);
+        }
         let Some(session) = self.sessions.get(key) else {
             return Taken::done(ReasonCode::UnspecifiedError);
         };
-        if let Some(outcome) = met::topic(&self.settings, topic) {
-            return Taken::Done(outcome);
-        }
         if topic.starts_with('$') {
             match Address::parse(topic) {
                 Ok(Address::Private { user, reply }) => {
@@ -242,16 +241,16 @@ impl Hub {
         let operator = operator_of(publish, session);
         let taken = self.keep_and_route(now, message, is_awaited);
         self.note_retained(operator, topic, &taken);
-        if !is_refused(&taken) {
+        let Some(why) = refusal(&taken) else {
             return taken;
-        }
+        };
         let session = self.sessions.get(key);
         let client_id = session.map_or_else(Box::default, |session| session.client_id.clone());
         if is_awaited {
-            self.tell_not_taken(client_id, topic);
+            self.tell_not_taken(client_id, topic, why);
             return taken;
         }
-        self.count_unkept(&client_id, topic);
+        self.count_unkept(&client_id, topic, why);
         Taken::SUCCESS
     }
 

@@ -58,6 +58,12 @@ impl NotKept {
         }
     }
 
+    /// Why a publish was refused that was acknowledged so; `None` if it was not for want of room.
+    pub(crate) fn of(outcome: &Outcome) -> Option<Self> {
+        let all = [Self::Full, Self::DiskFull, Self::Memory, Self::Failed];
+        all.into_iter().find(|it| *outcome == it.outcome())
+    }
+
     /// How a publish is acknowledged that is refused for this.
     #[must_use]
     pub const fn outcome(self) -> Outcome {

@@ -6,7 +6,7 @@ mod world;
 
 use std::sync::Arc;
 
-use stentor_hub::{LossCause, Settings, SlowPolicy, TopicPolicy};
+use stentor_hub::{Event, LossCause, Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{Packet, PacketId, Properties, QoS, Unsubscribe, UnsubscribeFilterBuf, Version};
 use stentor_session::{CloseReason, Limit, Violation};
 use stentor_topic::filter_cost;
@@ -514,4 +514,32 @@ fn sessions_of_one_client_id_are_bounded_and_the_newest_stay() {
     assert!(!comes_back(&mut w, names[3]));
     assert!(!comes_back(&mut w, names[4]), "the oldest had to go for it");
     assert_eq!(w.hubs[0].stats().sessions, 16);
+}
+
+/// A message whose topic is above a limit is refused, counted and logged once, also where its
+/// client cannot be told.
+#[test]
+fn a_topic_above_a_limit_is_counted_and_logged() {
+    let settings = Settings {
+        topic_levels_max: 3,
+        ..Settings::default()
+    };
+    for version in [Version::V311, Version::V5] {
+        let mut w = World::with_settings(1, settings.clone());
+        let c = w.connect(version, "c", &ConnectOptions::default());
+        w.subscribe(c, "#", QoS::AtMostOnce);
+        for _ in 0..3 {
+            w.publish(c, "a/b/c/d", "x", QoS::AtMostOnce, false);
+            w.publish(c, "a/b/c", "x", QoS::AtMostOnce, false);
+        }
+        assert_eq!(w.take_messages(c).len(), 3);
+        assert_eq!(w.hubs[0].stats().denied, 3);
+        let logged = w.events.iter().filter(|event| match event {
+            Event::AboveLimit { bound, .. } => {
+                &**bound == "the topic has too many levels: limits.topic_levels is 3"
+            }
+            _ => false,
+        });
+        assert_eq!(logged.count(), 1);
+    }
 }

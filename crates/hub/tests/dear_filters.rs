@@ -187,7 +187,7 @@ fn a_refused_filter_is_explained() {
             (
                 "a/b/c/d/e",
                 0x8F,
-                "this filter is longer, or has more levels",
+                "or has more levels, than this server takes: limits.topic_levels is 4",
             ),
             (
                 "secret/b",

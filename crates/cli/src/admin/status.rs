@@ -69,7 +69,8 @@ fn text(status: &Value, is_verbose: bool) -> String {
     if !status["reload"].is_null() {
         parts.push(format!("{}\n", last_reload(&status["reload"], now_secs)));
     }
-    if let Some(file) = status["newer_file"].as_str() {
+    let is_tried = status["reload"]["ok"] == false;
+    if let Some(file) = status["newer_file"].as_str().filter(|_| !is_tried) {
         let file = shown(file);
         parts.push(format!(
             "{file} was saved after it was applied: `stentor reload` applies it\n"
@@ -318,6 +319,17 @@ fn since(trouble: &Value, now_secs: u64) -> String {
     format!("since {time} ago: {}", plain(&trouble["text"]))
 }
 
+/// Sessions that the server ended for want of room, with all that waited in them.
+fn ended_early(count: &Value) -> String {
+    match count.as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => format!(
+            "sessions that ended early with the messages that waited in them, because \
+             `limits.memory` or `limits.sessions` was reached: {count}\n"
+        ),
+    }
+}
+
 /// What became of messages that did not arrive: lost by policy, by client and topic, or withheld,
 /// refused or replaced.
 fn losses(status: &Value) -> String {
@@ -339,6 +351,7 @@ fn losses(status: &Value) -> String {
     .filter(|(count, _)| count.as_u64().is_some_and(|count| count > 0))
     .map(|(count, what)| format!("messages {what}: {}\n", plain(count)))
     .collect();
+    let others = others + &ended_early(&status["sessions_evicted"]);
     let lost = lost(&status["losses"]).unwrap_or_else(|| match others.is_empty() {
         true => "no message was lost\n".to_owned(),
         false => String::new(),
@@ -508,6 +521,12 @@ mod tests {
     fn what_was_withheld_or_refused_is_said_instead_of_that_nothing_was_lost() {
         let none = json!({ "losses": { "by_cause": { "drop-newest": 0 } } });
         assert_eq!(losses(&none), "no message was lost\n");
+        let ended = json!({ "losses": { "by_cause": {} }, "sessions_evicted": 7 });
+        let told = losses(&ended);
+        assert!(
+            told.contains("ended early") && told.ends_with(": 7\n"),
+            "{told}"
+        );
         for (status, told) in [
             (
                 json!({ "messages_withheld": 3 }),

@@ -17,8 +17,8 @@ use stentor_mqtt::{
 use stentor_session::{CloseReason, Tick, Violation};
 use stentor_topic::{FilterId, Subscription};
 
-pub(crate) use self::permit::TOO_MANY;
 use self::permit::no_right;
+pub(crate) use self::permit::{TOO_LONG, TOO_MANY};
 pub(crate) use self::slice::Slices;
 use self::slice::{Source, Subscribing};
 use crate::acknowledge::explanation;
@@ -126,6 +126,8 @@ struct Tally<'f> {
     reasons: SmallVec<[u8; 8]>,
     /// One explanation for all of them: the first.
     text: &'f str,
+    /// The filter that it is about, if that is above a limit of topics.
+    too_long: Option<&'f str>,
     wanted: AllWanted<'f>,
     denied: SmallVec<[(&'f str, &'f Denial); 2]>,
     no_joins: Vec<(&'f str, ReasonCode, &'f str)>,
@@ -138,6 +140,7 @@ impl Tally<'_> {
             explains: !is_v5 || awaited.is_none(),
             reasons: SmallVec::new(),
             text: "",
+            too_long: None,
             wanted: AllWanted::new(),
             denied: SmallVec::new(),
             no_joins: Vec::new(),
@@ -398,6 +401,7 @@ impl Hub {
             }
             if tally.text.is_empty() {
                 tally.text = why;
+                tally.too_long = (why == TOO_LONG).then(|| without_share(wanting.filter));
             }
             // 3.x knows one failure only [MQTT-3.9.3-2].
             let failed = reason.is_error() && !tally.is_v5;
@@ -457,8 +461,11 @@ impl Hub {
             if surplus > 0 && tally.text.is_empty() {
                 tally.text = TOO_MANY;
             }
-            let is_full = tally.text == TOO_MANY;
-            let told = is_full.then(|| self.tell_too_many(key, surplus > 0));
+            let told = match (tally.text, tally.too_long) {
+                (TOO_MANY, _) => Some(self.tell_too_many(key, surplus > 0)),
+                (TOO_LONG, Some(filter)) => self.tell_filter(key, filter),
+                _ => None,
+            };
             let text = told.as_deref().unwrap_or(tally.text);
             self.send_suback(key, packet_id, &tally.reasons, text);
         }

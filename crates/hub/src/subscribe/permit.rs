@@ -34,7 +34,8 @@ const NO_RIGHT: &str = "the right to be in this room is missing";
 const NO_RIGHT_TO_READ: &str = "the right to receive what this filter matches is missing";
 
 /// The answer to a client whose filter is longer, or has more levels, than this server takes.
-const TOO_LONG: &str = "this filter is longer, or has more levels, than this server takes";
+pub(crate) const TOO_LONG: &str =
+    "this filter is longer, or has more levels, than this server takes";
 
 /// The answer to a client that has no place for another subscription.
 pub(crate) const TOO_MANY: &str = "this session has as many subscriptions as it may have";

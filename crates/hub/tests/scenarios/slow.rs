@@ -118,6 +118,14 @@ fn what_is_lost_by_policy_disconnect_is_counted() {
             published,
             "{qos:?}"
         );
+        let told = w.events.iter().any(|event| match event {
+            Event::Disconnected { limit, .. } => {
+                let limit = limit.as_deref().unwrap_or_default();
+                limit.contains("limits.queue_bytes is")
+            }
+            _ => false,
+        });
+        assert!(told, "{qos:?}: the log names the bound that was met");
     }
 }
 

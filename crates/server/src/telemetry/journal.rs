@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 use stentor_auth::store::Directory;
-use stentor_hub::{Event, Full};
+use stentor_hub::{Event, Full, NotKept};
 use stentor_mqtt::Version;
 use stentor_session::{CloseReason, Limit};
 use tracing::{info, warn};
@@ -350,7 +350,7 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             info!(client, user, peer, listener, version, resumed, "connected");
         }
         Event::Disconnected { .. } => write_disconnected(event, (peer, listener), pace),
-        Event::TooManySubscriptions { .. } => write_too_many(event, pace),
+        Event::AboveLimit { .. } => write_above_limit(event, pace),
         Event::SessionExpired { client_id } => {
             info!(client = &*shown(client_id), "session expired");
         }
@@ -369,20 +369,24 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
         Event::NotKept {
             client_id,
             topic,
+            why,
             trouble,
         } => {
             let what = "a message was delivered but is not kept for late subscribers";
             let admitted = pace.admit("not-kept");
-            write_no_room(what, (client_id, topic), trouble.as_deref(), admitted);
+            let why = no_room(*why, trouble.as_deref());
+            write_no_room(what, (client_id, topic), &why, admitted);
         }
         Event::NotTaken {
             client_id,
             topic,
+            why,
             trouble,
         } => {
             let what = "a message was refused";
             let admitted = pace.admit("not-taken");
-            write_no_room(what, (client_id, topic), trouble.as_deref(), admitted);
+            let why = no_room(*why, trouble.as_deref());
+            write_no_room(what, (client_id, topic), &why, admitted);
         }
         Event::Losing {
             client_id,
@@ -427,18 +431,19 @@ fn write_disconnected(event: &Event, (peer, listener): (&str, &str), pace: &mut 
 }
 
 /// A client that gets no more subscriptions.
-fn write_too_many(event: &Event, pace: &mut Pace) {
-    if let Event::TooManySubscriptions {
+fn write_above_limit(event: &Event, pace: &mut Pace) {
+    if let Event::AboveLimit {
+        what,
         client_id,
         user,
         bound,
     } = event
-        && let Some(held_back) = pace.admit("too-many-subscriptions")
+        && let Some(held_back) = pace.admit("above-limit")
     {
         let (client, user) = (&*shown(client_id), &*shown(user.as_deref().unwrap_or("")));
         warn!(
             client,
-            user, held_back, "a subscription was refused: {bound}; use wildcards, or raise it"
+            user, held_back, "{what} was refused: {bound}; use less, or raise it"
         );
     }
 }
@@ -509,28 +514,28 @@ fn write_evicted((client_id, user): (&str, Option<&str>), limit: Limit, held_bac
 }
 
 /// What became of a message that the retained store does not take.
-fn write_no_room(
-    what: &str,
-    (client_id, topic): (&str, &str),
-    trouble: Option<&str>,
-    admitted: Option<u64>,
-) {
+fn write_no_room(what: &str, (client_id, topic): (&str, &str), why: &str, admitted: Option<u64>) {
     if let Some(held_back) = admitted {
         let (client, topic) = (&*shown(client_id), &*shown(topic));
-        let why = no_room(trouble);
         warn!(client, topic, held_back, "{what}: {why}");
     }
 }
 
 /// Why the store does not take a message, and what to do: quotas do not help a full disk.
-fn no_room(trouble: Option<&str>) -> String {
-    match trouble {
-        Some(trouble) => format!(
+fn no_room(why: NotKept, trouble: Option<&str>) -> String {
+    match (why, trouble) {
+        (NotKept::Memory, _) => {
+            "`limits.memory` is reached; raise it, or see in `stentor status` which clients hold \
+             most"
+                .to_owned()
+        }
+        (_, Some(trouble)) => format!(
             "the retained store cannot write ({trouble}); free space on its disk, correct the \
              error, or clear topics with `stentor retained clear`"
         ),
-        None => "the retained store is full; raise `retained.messages` or `retained.bytes`, or \
-                 clear topics with `stentor retained clear`"
+        _ => "a bound of the retained store is reached; raise `retained.messages` or \
+              `retained.bytes`, or `zone_messages` or `zone_bytes` if it is the zone's, or clear \
+              topics with `stentor retained clear`"
             .to_owned(),
     }
 }

@@ -49,6 +49,7 @@ pub(super) fn checks(party: &Party, question: &Question<'_>) -> Vec<Check> {
     };
     let info = &session.entry.info;
     let mut checks = vec![connected(party, session, now)];
+    checks.extend(above_limit(session));
     checks.extend(way.recipient(party));
     checks.push(subscribed(party, session, question));
     checks.push(receive(party, session, question));
@@ -178,4 +179,15 @@ fn retained(holds: Option<usize>) -> Check {
         None => "nothing: a late subscriber gets the next message first".to_owned(),
     };
     Check::new("retained", State::Good, text)
+}
+
+/// A topic that is above a limit of topics: no message of it comes in.
+fn above_limit(session: &Session) -> Option<Check> {
+    let limit = session.delivering.above_limit.as_deref()?;
+    let check = Check::new(
+        "topic",
+        State::Bad,
+        format!("every publish is refused: {limit}"),
+    );
+    Some(check.with_remedy("use a shorter topic, or raise the limit"))
 }
