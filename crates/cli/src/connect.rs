@@ -255,6 +255,12 @@ impl Connect {
             return Ok((Url::unix(path.to_string_lossy()), None));
         }
         if let Some(text) = &self.url {
+            if text.starts_with("call:") || text.starts_with("call+unix:") {
+                return Err(Failure::usage(format!(
+                    "-L {text}: this listener speaks the call protocol, not MQTT; \
+                     `stentor-call` speaks it, and its --help says how"
+                )));
+            }
             let (address, topic) = split_topic(text);
             let url = address
                 .parse()

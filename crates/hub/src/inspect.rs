@@ -81,6 +81,8 @@ pub struct Delivering {
     pub lost: u64,
     /// Bytes that wait for it, as they are charged, and how many may.
     pub queued_bytes: (usize, usize),
+    /// Whether less may wait than is configured, because memory is short.
+    pub is_tightened: bool,
     /// Messages that wait for it, and how many may.
     pub queued_messages: (usize, usize),
     /// How many messages may be in flight to its client, and how many the settings allow; `None`
@@ -219,6 +221,7 @@ impl Hub {
             policy: self.settings.policy(topic).cloned(),
             lost: self.losses.of(&session.client_id, topic),
             queued_bytes: (charge.bytes, session.queue_bytes_max(&self.settings)),
+            is_tightened: self.settings.is_tightened(),
             queued_messages: (charge.messages, self.settings.queue_messages_max),
             window: live.map(|live| (live.window, self.settings.in_flight_max)),
             packet_bytes_max: packet_bytes_max.filter(|max| *max < u32::MAX),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use stentor_tests::Plan;
+use stentor_tests::{Plan, process, server};
 
 use crate::{Calls, code, plan, word};
 
@@ -176,4 +176,15 @@ fn strangers_are_turned_away() {
         .collect();
     assert_eq!(code(&calls.by_tcp(&["/noop"])), Some(0));
     drop(half);
+}
+
+/// An MQTT command that is sent to a listener for calls is told what speaks to it.
+#[test]
+fn a_command_of_mqtt_is_told_of_the_call_protocol() {
+    for url in ["call+unix:/run/stentor/call.sock", "call://127.0.0.1:1889"] {
+        let mut command = server::stentor();
+        command.args(["call", "-L", url, "sizecheck"]);
+        let refused = process::run(&mut command).refusal();
+        assert!(refused.contains("`stentor-call` speaks it"), "{refused}");
+    }
 }

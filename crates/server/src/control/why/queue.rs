@@ -147,6 +147,10 @@ fn full(session: &Session) -> Option<(String, String)> {
         true => {
             format!("raise the quota of its roles: `stentor role change {role} --queued-bytes N`")
         }
+        false if delivering.is_tightened => {
+            "raise `limits.memory`: memory is short, so less may wait than `limits.queue_bytes`"
+                .to_owned()
+        }
         false => "raise `limits.queue_bytes`".to_owned(),
     };
     Some((text, raise))
