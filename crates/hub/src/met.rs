@@ -52,26 +52,25 @@ fn queue(session: &Session, settings: &Settings) -> String {
     }
 }
 
-/// The limit that a topic or filter is above: what is wrong, and the limit with its value. `None`
-/// for one that is within them.
-fn bound(settings: &Settings, topic: &str) -> Option<(&'static str, String)> {
+/// Why nothing is published to a topic that is above a limit; `None` for one that is within them.
+pub(crate) fn topic(settings: &Settings, topic: &str) -> Option<String> {
     if settings.takes_topic(topic) {
         return None;
     }
     let (bytes, levels) = (settings.topic_bytes_max, settings.topic_levels_max);
     Some(match topic.len() > bytes {
-        true => ("is too long", format!("limits.topic_bytes is {bytes}")),
-        false => (
-            "has too many levels",
-            format!("limits.topic_levels is {levels}"),
-        ),
+        true => format!("the topic is too long: limits.topic_bytes is {bytes}"),
+        false => format!("the topic has too many levels: limits.topic_levels is {levels}"),
     })
 }
 
-/// Why nothing is published to a topic that is above a limit; `None` for one that is within them.
-pub(crate) fn topic(settings: &Settings, topic: &str) -> Option<String> {
-    let (what, limit) = bound(settings, topic)?;
-    Some(format!("the topic {what}: {limit}"))
+/// The limit of topics that a filter is above, and its value.
+fn filter_limit(settings: &Settings, filter: &str) -> String {
+    let (bytes, levels) = (settings.topic_bytes_max, settings.topic_levels_max);
+    match filter.len() > bytes {
+        true => format!("limits.topic_bytes is {bytes}"),
+        false => format!("limits.topic_levels is {levels}"),
+    }
 }
 
 impl Hub {
@@ -122,10 +121,10 @@ impl Hub {
     }
 
     /// Why a session does not get a subscription whose filter is above a limit.
-    pub(crate) fn tell_filter(&mut self, key: SessionKey, filter: &str) -> Option<String> {
-        let (_, limit) = bound(&self.settings, filter)?;
+    pub(crate) fn tell_filter(&mut self, key: SessionKey, filter: &str) -> String {
+        let limit = filter_limit(&self.settings, filter);
         self.log_limit(key, "a subscription", (TOO_LONG, &limit));
-        Some(format!("{TOO_LONG}: {limit}"))
+        format!("{TOO_LONG}: {limit}")
     }
 
     /// Has the log say that a session has met a limit, once for each connection and kind.

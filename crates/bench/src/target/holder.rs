@@ -342,7 +342,9 @@ mod tests {
         assert_eq!(bond(&there, other.id()), Bond::Unknown(why));
         let mut child = cat(Stdio::from(std::os::fd::OwnedFd::from(listener)));
         assert_eq!(bond(&there, child.id()), Bond::Holds);
-        assert_eq!(own_bond(&there), Bond::Holds);
+        // A process that another test has just forked holds it too, until it runs its program.
+        let held = || own_bond(&there) == Bond::Holds;
+        assert!((0..10_000).any(|_| held()), "{:?}", own_bond(&there));
         assert_eq!(bond(&there, other.id()), Bond::Foreign(child.id()));
         let refused = check(&there, other.id()).unwrap_err().to_string();
         let (other_id, child_id) = (other.id(), child.id());

@@ -463,7 +463,7 @@ impl Hub {
             }
             let told = match (tally.text, tally.too_long) {
                 (TOO_MANY, _) => Some(self.tell_too_many(key, surplus > 0)),
-                (TOO_LONG, Some(filter)) => self.tell_filter(key, filter),
+                (TOO_LONG, Some(filter)) => Some(self.tell_filter(key, filter)),
                 _ => None,
             };
             let text = told.as_deref().unwrap_or(tally.text);

@@ -505,7 +505,7 @@ mod tests {
             ),
             (
                 JwtRefusal::Token(JwtError::Claim("sub".into())),
-                ["\"sub\"", "issues it"],
+                ["\"sub\"", "issuer of the token"],
             ),
             (JwtRefusal::OtherUser, ["another user", "or none"]),
             (JwtRefusal::Disabled, ["is disabled", "user enable"]),
