@@ -205,7 +205,7 @@ fn a_full_store_delivers_what_it_cannot_keep() {
     assert_eq!(losses["by_cause"]["not-kept"], 4, "{losses}");
     let log = server.wait_log(0, "not kept for late subscribers");
     assert!(log.contains("retained.bytes"), "{log}");
-    let log = server.wait_log(0, "a message was refused: the retained store");
+    let log = server.wait_log(0, "a message was refused: a bound of the retained store");
     assert!(log.contains("publisher-0"), "{log}");
 }
 
