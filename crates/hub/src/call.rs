@@ -123,6 +123,16 @@ impl ReturnAddress {
         !matches!(self.place, Place::Nowhere)
     }
 
+    /// The bytes of memory that it holds beside itself. O(1).
+    pub(crate) fn bytes(&self) -> usize {
+        let place = match &self.place {
+            Place::Nowhere => 0,
+            Place::Own(topic) => topic.len(),
+            Place::Public(listener) => listener.topic.len() + listener.client_id.len(),
+        };
+        place + self.correlation.as_ref().map_or(0, |data| data.len())
+    }
+
     /// Has the answer go to another topic, if one is given. Whether it is one to answer on.
     pub(crate) fn redirect(&mut self, topic: Option<&str>, settings: &Settings) -> bool {
         let Place::Public(listener) = &mut self.place else {

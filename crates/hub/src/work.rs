@@ -9,6 +9,8 @@
 //! its due is a debt besides, which time pays: a connection that owes waits while a turn is spent,
 //! and one that owes too much pauses. Ordinary clients never owe anything.
 
+use core::time::Duration;
+
 use stentor_session::Tick;
 
 use crate::hub::Hub;
@@ -19,6 +21,9 @@ pub(crate) const TURN_VISITS: u32 = 4_096;
 
 /// This many bytes that are copied or compared count as one visit.
 pub(crate) const VISIT_BYTES: usize = 64;
+
+/// The time of one visit, about, in nanoseconds.
+const VISIT_NANOS: u128 = 30;
 
 /// The bytes of new memory that take as long as one piece of work.
 const GROWTH_BYTES: u32 = 128;
@@ -141,6 +146,12 @@ impl Turn {
     #[inline]
     pub(crate) const fn spend(&mut self, visits: u32) {
         self.spent = self.spent.saturating_add(visits);
+    }
+
+    /// Counts work that is estimated by its time.
+    pub(crate) fn spend_time(&mut self, time: Duration) {
+        let visits = time.as_nanos() / VISIT_NANOS;
+        self.spend(u32::try_from(visits).unwrap_or(u32::MAX));
     }
 
     /// Counts this many pieces of work, which cost this many visits each.

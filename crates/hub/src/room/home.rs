@@ -22,6 +22,7 @@ use crate::hub::Hub;
 use crate::key::ShardId;
 use crate::rights::{Access, Identity};
 use crate::settings::{Settings, ZoneSettings};
+use crate::work::VISIT_BYTES;
 
 /// The zones whose home is this shard: their rooms, and who is there.
 #[derive(Debug)]
@@ -102,6 +103,9 @@ impl Zones {
         }
     }
 }
+
+/// What it costs to send a message of a room's history to one member, and each 64 bytes of it.
+const RECALL_VISITS: u32 = 2;
 
 /// How long at least from one look at all rooms to the next: each is O(rooms + members), and
 /// clients choose how many deadlines there are.
@@ -288,6 +292,7 @@ impl Hub {
             run_command(rooms, (now, who.user()), &*who.identity, command, out)
         });
         let (room, json, work) = (ran.room, ran.answer, ran.work);
+        self.turn.spend_time(work);
         if let Some(deed) = ran.deed {
             self.effects.events.push(Event::Administered {
                 identity: Arc::clone(&who.identity),
@@ -434,6 +439,8 @@ impl Hub {
                     age_millis,
                 } => {
                     let message = recalled(now, &message, age_millis);
+                    self.turn
+                        .spend_each(1 + message.cost() / VISIT_BYTES, RECALL_VISITS);
                     let item = RoomItem::Recall { seat, message };
                     self.send_room(now, shard_of(seat), item);
                 }

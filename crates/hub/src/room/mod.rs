@@ -175,8 +175,13 @@ impl RoomItem {
     pub(crate) fn bytes(&self) -> usize {
         let more = match self {
             Self::Say { message, .. } | Self::Recall { message, .. } => message.cost(),
-            Self::Command { payload, .. } => payload.len(),
-            Self::Answer(answer) => size_of::<Answer>() + answer.json.len(),
+            Self::Command {
+                procedure,
+                payload,
+                to,
+                ..
+            } => procedure.len() + payload.len() + to.bytes(),
+            Self::Answer(answer) => size_of::<Answer>() + answer.json.len() + answer.to.bytes(),
             Self::Places { rooms, .. } | Self::Placed { found: rooms, .. } => rooms
                 .iter()
                 .map(|room| room.len() + size_of::<Box<str>>())
