@@ -27,8 +27,8 @@ pub(crate) const BUSY_MAX: Duration =
 pub(crate) const VISITS_MAX: u64 = 24 * 4_096;
 
 /// A 99th percentile of pings below this is never too slow: two bystanders, two shards and who
-/// disturbs them may have two processors, which other tests use as well. What a turn itself takes is
-/// held to [`BUSY_MAX`] by the time on its processor; this finds a shard that stands still.
+/// disturbs them may have two processors, which other tests use as well. The time of a turn on its
+/// processor is held to [`BUSY_MAX`]; this finds a shard that stands still.
 const PING_FLOOR: Duration = Duration::from_secs(1);
 
 /// How long a bystander waits after an answer.
