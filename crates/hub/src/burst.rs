@@ -183,7 +183,12 @@ impl<'m> Shipment<'m> {
 impl Counter<'_> {
     /// Gives all messages of a shipment to the session in `slot`.
     #[inline]
-    pub(crate) fn hand_over_all(&mut self, shipment: &mut Shipment<'_>, slot: u32, terms: &Terms) {
+    pub(crate) fn hand_over_all(
+        &mut self,
+        shipment: &mut Shipment<'_>,
+        slot: u32,
+        terms: &Terms<'_>,
+    ) {
         match &mut shipment.parcels {
             Parcels::One(parcel) => return self.hand_over(parcel, slot, terms),
             Parcels::Many(_) => {}
@@ -197,6 +202,8 @@ impl Counter<'_> {
                 let parcel = |message| Parcel::new(message, shape);
                 parcels.extend(shipment.messages.iter().map(parcel));
             }
+            // The first of them counts as all do that go together.
+            self.turn.hand_over(parcels.len() - 1);
             for parcel in parcels {
                 self.hand_over(parcel, slot, terms);
             }
@@ -206,7 +213,7 @@ impl Counter<'_> {
     /// The same as one entry of its queue; `false`, and nothing done, if each message has to be
     /// looked at.
     #[inline]
-    fn hand_over_run(&mut self, shipment: &mut Shipment<'_>, slot: u32, terms: &Terms) -> bool {
+    fn hand_over_run(&mut self, shipment: &mut Shipment<'_>, slot: u32, terms: &Terms<'_>) -> bool {
         let Some(session) = self.sessions.at_mut(slot, QoS::AtMostOnce) else {
             return true;
         };

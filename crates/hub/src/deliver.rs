@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 use stentor_mqtt::{PacketId, QoS};
 use stentor_session::{Delivery, Message, Outbound, Outgoing, SubscriptionIds, Tick, Wire};
+use stentor_topic::FilterId;
 use stentor_zone::Reach;
 
 use crate::charge::Charge;
@@ -24,23 +25,26 @@ use crate::settings::{Settings, SlowPolicy};
 use crate::stats::{LossCause, Losses, Stats, Traffic};
 use crate::work::{DROP_VISITS, Turn};
 
+/// A subscription that matches a message: its filter and its options.
+pub(crate) type Matching = (FilterId, Options);
+
 /// How one session gets one message.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct Terms<'f> {
     pub(crate) qos: QoS,
     pub(crate) retain: bool,
     pub(crate) ids: SmallVec<[u32; 1]>,
     /// The number of the shared subscription that chose this session; 0 for none.
     pub(crate) share: u64,
-    /// How many of its subscriptions match.
-    pub(crate) matched: u32,
+    /// Its subscriptions that match, where these may have rates.
+    pub(crate) matching: &'f [Matching],
     /// Whether the message comes from the retained store, because of a new subscription.
     pub(crate) stored: bool,
     /// How many older messages of the topic it stands for.
     pub(crate) conflated: u32,
 }
 
-impl Terms {
+impl Terms<'_> {
     #[inline]
     pub(crate) fn new(message: &Message, options: Options, ids: &[u32], share: u64) -> Self {
         Self {
@@ -48,7 +52,7 @@ impl Terms {
             retain: options.retain_as_published() && message.retain,
             ids: SmallVec::from_slice(ids),
             share,
-            matched: 1,
+            matching: &[],
             stored: false,
             conflated: 0,
         }
@@ -166,7 +170,7 @@ impl Till<'_> {
 impl Counter<'_> {
     /// Gives a message to the session in `slot`. O(1), but for dropping older ones.
     #[inline]
-    pub(crate) fn hand_over(&mut self, parcel: &mut Parcel<'_>, slot: u32, terms: &Terms) {
+    pub(crate) fn hand_over(&mut self, parcel: &mut Parcel<'_>, slot: u32, terms: &Terms<'_>) {
         self.give(parcel, slot, terms, Course::Usual);
     }
 
@@ -176,7 +180,7 @@ impl Counter<'_> {
         &mut self,
         parcel: &mut Parcel<'_>,
         slot: u32,
-        terms: &Terms,
+        terms: &Terms<'_>,
         course: Course,
     ) {
         let session = self.sessions.at_mut(slot, terms.qos);
@@ -304,7 +308,7 @@ fn give_now(
     parcel: &mut Parcel<'_>,
     key: SessionKey,
     (live, outbound): (&mut Live, Option<&Outbound>),
-    terms: &Terms,
+    terms: &Terms<'_>,
 ) -> Verdict {
     let Some(wire) = parcel
         .wire_for(live.version, false, terms)
@@ -370,7 +374,7 @@ fn owe(
     parcel: &mut Parcel<'_>,
     key: SessionKey,
     session: &mut Session,
-    terms: &Terms,
+    terms: &Terms<'_>,
 ) -> Verdict {
     let delivery = terms.delivery(parcel.message);
     let bytes = session.charge().bytes + delivery.cost();

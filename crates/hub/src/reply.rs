@@ -8,7 +8,7 @@ use stentor_topic::FilterId;
 use stentor_zone::Reach;
 
 use crate::burst::Shipment;
-use crate::deliver::Terms;
+use crate::deliver::{Matching, Terms};
 use crate::hub::Hub;
 use crate::key::SessionKey;
 use crate::options::Options;
@@ -39,10 +39,11 @@ impl Hub {
     pub(crate) fn deliver_stored(&mut self, now: Tick, key: SessionKey, message: &Arc<Message>) {
         self.settle(now);
         let own = self.own_options(key, message);
-        let Some(options) = own.iter().copied().max_by_key(|options| options.qos()) else {
+        let Some((_, options)) = own.iter().copied().max_by_key(|(_, options)| options.qos())
+        else {
             return;
         };
-        let ids: SmallVec<[u32; 4]> = own.iter().map(|options| options.id()).collect();
+        let ids: SmallVec<[u32; 4]> = own.iter().map(|(_, options)| options.id()).collect();
         let ids: SmallVec<[u32; 4]> = ids.into_iter().filter(|id| *id != 0).collect();
         let mut terms = Terms::new(message, options, &ids, 0);
         terms.retain = true;
@@ -53,7 +54,7 @@ impl Hub {
     }
 
     /// The options of a session's own subscriptions that match a message.
-    fn own_options(&self, key: SessionKey, message: &Message) -> SmallVec<[Options; 4]> {
+    fn own_options(&self, key: SessionKey, message: &Message) -> SmallVec<[Matching; 4]> {
         if self.sessions.get(key).is_none() {
             return SmallVec::new();
         }
@@ -62,8 +63,9 @@ impl Hub {
         let mut filters: SmallVec<[FilterId; 4]> = SmallVec::new();
         self.index
             .for_each_match(zone, topic, hash, |id, _| filters.push(id));
-        let own = |id: &FilterId| self.index.options(*id, key.slot);
+        let own = |id: &FilterId| Some((*id, self.index.options(*id, key.slot)?));
         let own = filters.iter().filter_map(own);
-        own.map(Options::from_bits).collect()
+        own.map(|(id, bits)| (id, Options::from_bits(bits)))
+            .collect()
     }
 }

@@ -214,6 +214,9 @@ pub struct AtOnce {
     /// Shared subscriptions that match. Where there are several messages, these are bounded by
     /// `subscribers` as well, each times the messages.
     pub shares: usize,
+    /// Work on sessions beside that of handing each of them one message, in units of that (about
+    /// 50 ns): several messages that have to be looked at one by one, and messages that are paced.
+    pub extra: u32,
     /// Visits that all jobs together may do in one turn. [`u32::MAX`]: what is left of the turn.
     pub job_visits: u32,
 }
@@ -225,6 +228,7 @@ impl Default for AtOnce {
             filters: 1_024,
             subscribers: 4_096,
             shares: 64,
+            extra: 8_192,
             job_visits: u32::MAX,
         }
     }

@@ -92,7 +92,8 @@ const PAUSE_NANOS_MAX: u64 = 10_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     spent: u32,
-    /// Subscribers that messages were handed to, each once for messages that went together.
+    /// Subscribers that messages were handed to, each once for messages that went together, and
+    /// more often where a message was more work.
     handed: u32,
     /// Packets of one connection.
     packets_at_once: u32,

@@ -26,7 +26,19 @@ fn tiny() -> Settings {
             filters: 0,
             subscribers: 0,
             shares: 0,
+            extra: 0,
             job_visits: 8,
+        },
+        ..open()
+    }
+}
+
+/// Serves the rest later as soon as a session has to be looked at for each of several messages.
+fn halting() -> Settings {
+    Settings {
+        at_once: AtOnce {
+            extra: 1,
+            ..AtOnce::default()
         },
         ..open()
     }
@@ -403,6 +415,62 @@ fn visits_on_other_shards_are_charged() {
     assert!(sent > 50, "it has a credit: {sent}");
 }
 
+/// What each message of several costs, where it has to be looked at for each session: those that
+/// number their subscriptions, that know aliases, or that want less than all.
+#[test]
+fn messages_that_do_not_go_as_one_leave_turns_to_others() {
+    const SESSIONS: usize = 400;
+    let aliases = ConnectOptions {
+        alias_maximum: 10,
+        ..clean()
+    };
+    for kind in ["identifier", "alias", "rate"] {
+        let mut w = World::with_settings(1, open());
+        let (bystander, p) = (
+            w.connect(Version::V5, "b", &clean()),
+            w.connect(Version::V5, "p", &clean()),
+        );
+        let subscribers: Vec<usize> = (0..SESSIONS)
+            .map(|n| {
+                let (filter, id) = ("t/+", format!("s{n}"));
+                let options = if kind == "alias" { &aliases } else { &clean() };
+                let s = w.connect(Version::V5, &id, options);
+                let refused = match kind {
+                    "identifier" => w.subscribe_with(s, filter, world::qos(Q0), Some(7)),
+                    "rate" => *w
+                        .subscribe_asking(s, filter, Q0, &[("max-rate", "0.001")])
+                        .last()
+                        .unwrap(),
+                    _ => w.subscribe(s, filter, Q0),
+                };
+                assert_eq!(refused, 0);
+                s
+            })
+            .collect();
+        let numbers: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+        let bytes: Vec<u8> = numbers.iter().flat_map(|n| publish("t/a", n, Q0)).collect();
+        w.paused = true;
+        w.hubs[0].begin_turn();
+        w.send_without_settling(p, &[bytes, publish("u", "after", Q0)].concat());
+        w.flush(0);
+        let at_once: usize = subscribers
+            .iter()
+            .filter(|s| !w.clients[**s].received.is_empty())
+            .count();
+        assert!(at_once > 0 && at_once < SESSIONS / 4, "{kind}: {at_once}");
+        assert!(turns(&mut w, bystander) >= 10, "{kind}");
+        for s in subscribers {
+            let payloads = w.take_payloads(s);
+            let expected = if kind == "rate" {
+                &numbers[..1]
+            } else {
+                &numbers
+            };
+            assert_eq!(payloads, expected, "{kind}");
+        }
+    }
+}
+
 /// Whatever the bounds, each client gets the same.
 #[test]
 fn jobs_deliver_what_is_delivered_at_once() {
@@ -411,6 +479,7 @@ fn jobs_deliver_what_is_delivered_at_once() {
         let shards = [1, 2, 3][random.below(3)];
         let mut worlds = [
             World::with_settings(shards, tiny()),
+            World::with_settings(shards, halting()),
             World::with_settings(shards, open()),
         ];
         const LEVELS: [&str; 4] = ["a", "b", "+", "#"];
@@ -445,17 +514,26 @@ fn jobs_deliver_what_is_delivered_at_once() {
             .collect();
         for number in 0..300 {
             let (client, qos) = (clients[random.below(12)], [Q0, Q1][random.below(2)]);
-            match random.below(3) {
+            match random.below(4) {
                 0 => {
                     let filter = filter(&mut random);
+                    let id = [None, Some(7)][random.below(2)];
                     for w in &mut worlds {
-                        w.subscribe(client, &filter, qos);
+                        w.subscribe_with(client, &filter, world::qos(qos), id);
                     }
                 }
                 1 => {
                     let filter = filter(&mut random);
                     for w in &mut worlds {
                         w.unsubscribe(client, &filter);
+                    }
+                }
+                2 => {
+                    let topic = topic(&mut random);
+                    let burst = (0..3).map(|n| publish(&topic, &format!("{number}.{n}"), Q0));
+                    let burst: Vec<u8> = burst.flatten().collect();
+                    for w in &mut worlds {
+                        w.send_bytes(client, &burst);
                     }
                 }
                 _ => {
@@ -468,17 +546,20 @@ fn jobs_deliver_what_is_delivered_at_once() {
                 }
             }
             for client in &clients {
-                let [some, all] = worlds.each_mut().map(|w| {
+                let [some, others, all] = worlds.each_mut().map(|w| {
                     let mut messages = w.take_messages(*client);
                     for message in &mut messages {
                         if let Some(packet_id) = message.packet_id.take() {
                             w.send_ack(*client, 0x40, packet_id);
                         }
                     }
-                    messages.sort_by_key(|it| (it.payload.clone(), it.qos as u8, it.retain));
+                    messages.sort_by_key(|it| {
+                        (it.payload.clone(), it.ids.clone(), it.qos as u8, it.retain)
+                    });
                     messages
                 });
                 assert_eq!(some, all, "{number}");
+                assert_eq!(others, all, "{number}");
             }
         }
     });

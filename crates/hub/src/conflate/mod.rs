@@ -9,7 +9,7 @@ use core::cmp::Reverse;
 use core::time::Duration;
 
 use stentor_mqtt::QoS;
-use stentor_session::{Conflation, Delivery, Lane, Offered, Tick};
+use stentor_session::{Conflation, Delivery, Lane, Message, Offered, Tick};
 use stentor_topic::{FilterId, TopicHasher};
 
 use self::rates::Rates;
@@ -115,21 +115,18 @@ pub(crate) fn hold_back(
     parcel: &Parcel<'_>,
     key: SessionKey,
     session: &mut Session,
-    terms: &Terms,
+    terms: &Terms<'_>,
 ) -> Option<Verdict> {
     let shape = parcel.shape.unwrap_or_default();
     let message = parcel.message;
     let topic = message.topic();
-    let known = session.conflating();
-    let asked = known.map_or(Duration::ZERO, |c| c.rates.interval(topic, terms.matched));
-    let interval = shape.interval.max(asked);
-    if known.is_some() {
-        till.turn.hand_over(HELD_HANDED);
-    }
     let is_away = session.live().is_none();
     if terms.share != 0 || (is_away && terms.qos == QoS::AtMostOnce) {
         return None;
     }
+    let interval = shape
+        .interval
+        .max(asked_interval(till, session, terms, message));
     if interval.is_zero() && !shape.conflates(terms.qos) {
         // It goes another way, and what waits must not follow it.
         if !terms.stored {
@@ -175,6 +172,27 @@ pub(crate) fn hold_back(
         &terms.delivery(message),
         (interval, terms.stored),
     ))
+}
+
+/// The least time between two messages of a topic that the session's own subscriptions ask for.
+fn asked_interval(
+    till: &mut Till<'_>,
+    session: &Session,
+    terms: &Terms<'_>,
+    message: &Message,
+) -> Duration {
+    let Some(known) = session.conflating() else {
+        return Duration::ZERO;
+    };
+    till.turn.hand_over(HELD_HANDED);
+    if terms.stored {
+        till.turn.spend(known.rates.comparing());
+        return known.rates.interval_of_topic(message.topic());
+    }
+    let is_own = session.publisher == message.publisher;
+    let matching = terms.matching.iter();
+    let matching = matching.filter(|(_, options)| !(is_own && options.no_local()));
+    known.rates.interval(matching.map(|(filter, _)| *filter))
 }
 
 /// A SUBSCRIBE asks for a stored message, which comes whatever the rate [MQTT-3.3.1-9]: the pace of

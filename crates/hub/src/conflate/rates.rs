@@ -9,9 +9,13 @@ use stentor_mqtt::Properties;
 use stentor_topic::{FilterId, levels, matches_levels, split_levels};
 
 /// Rates that one session may ask for, and bytes of their filters: each costs a comparison for
-/// every message that the session gets.
+/// every stored message that the session gets.
 const RATES_MAX: usize = 64;
 const RATE_BYTES_MAX: usize = 2_048;
+
+/// What a comparison of a filter with a topic costs, in visits: one, and one for this many bytes
+/// of the filter.
+const COMPARED_BYTES: usize = 16;
 
 /// What is said to a client that asks for one more.
 pub(crate) const TOO_MANY_RATES: &str = "64 subscriptions of the session have a max-rate already, \
@@ -21,7 +25,7 @@ pub(crate) const TOO_MANY_RATES: &str = "64 subscriptions of the session have a 
 pub(crate) const NO_RATE: &str =
     "max-rate is messages a second: digits, perhaps with a point, from 0.001 to 1000000";
 
-/// The rates of a session's subscriptions.
+/// The rates of a session's subscriptions, ordered by filter.
 #[derive(Debug, Default)]
 pub(super) struct Rates(Vec<Rate>);
 
@@ -40,13 +44,12 @@ impl Rates {
 
     /// Whether the subscription to this filter has a rate.
     pub(super) fn has(&self, id: FilterId) -> bool {
-        self.0.iter().any(|rate| rate.id == id)
+        self.find(id).is_some()
     }
 
     /// The least time between two messages of a topic that a subscription asks for.
     pub(super) fn of(&self, id: FilterId) -> Option<Duration> {
-        let rate = self.0.iter().find(|rate| rate.id == id)?;
-        Some(rate.interval)
+        self.find(id).map(|rate| rate.interval)
     }
 
     /// Whether there is room for the rate of another subscription, to this filter.
@@ -57,20 +60,33 @@ impl Rates {
 
     /// Sets the rate of a subscription, or takes it back.
     pub(super) fn set(&mut self, id: FilterId, filter: &str, interval: Option<Duration>) {
-        self.0.retain(|rate| rate.id != id);
+        let place = self.0.binary_search_by_key(&id, |rate| rate.id);
+        if let Ok(old) = place {
+            self.0.remove(old);
+        }
         if let Some(interval) = interval {
-            self.0.push(Rate {
+            let (Ok(at) | Err(at)) = place;
+            let rate = Rate {
                 id,
                 filter: filter.into(),
                 levels: levels(filter),
                 interval,
-            });
+            };
+            self.0.insert(at, rate);
         }
     }
 
-    /// The least time between two messages of a topic that the session's subscriptions ask for,
-    /// if this many of them match it: one without a rate asks for all.
-    pub(super) fn interval(&self, topic: &str, matched: u32) -> Duration {
+    /// The least time between two messages of a topic that the session's subscriptions ask for, if
+    /// these match it: one without a rate asks for all. O(m log n).
+    pub(super) fn interval(&self, matching: impl Iterator<Item = FilterId>) -> Duration {
+        let intervals = matching.map(|filter| self.of(filter));
+        let least = intervals.map(Option::unwrap_or_default).min();
+        least.unwrap_or_default()
+    }
+
+    /// The same for a stored message, of which only the topic is known: what all rates ask for that
+    /// match it. O(n), see [`Rates::comparing`].
+    pub(super) fn interval_of_topic(&self, topic: &str) -> Duration {
         if self.0.is_empty() {
             return Duration::ZERO;
         }
@@ -78,16 +94,19 @@ impl Rates {
         let most = rates.clone().map(|rate| rate.levels).max().unwrap_or(0);
         let levels: SmallVec<[&[u8]; 16]> = split_levels(topic).take(most + 1).collect();
         let rates = rates.filter(|rate| matches_levels(&rate.filter, &levels));
-        let (mut count, mut least) = (0, Duration::MAX);
-        for rate in rates {
-            count += 1;
-            least = least.min(rate.interval);
-        }
-        if count == 0 || count < matched {
-            Duration::ZERO
-        } else {
-            least
-        }
+        rates.map(|rate| rate.interval).min().unwrap_or_default()
+    }
+
+    /// What [`Rates::interval_of_topic`] costs, in visits.
+    pub(super) fn comparing(&self) -> u32 {
+        let visits = |rate: &Rate| 1 + rate.filter.len() / COMPARED_BYTES;
+        // At most 64 rates, and 2,048 bytes.
+        self.0.iter().map(visits).sum::<usize>() as u32
+    }
+
+    fn find(&self, id: FilterId) -> Option<&Rate> {
+        let at = self.0.binary_search_by_key(&id, |rate| rate.id).ok()?;
+        self.0.get(at)
     }
 }
 

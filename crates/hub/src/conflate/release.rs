@@ -94,7 +94,7 @@ impl Hub {
             retain: delivery.retain,
             ids: SmallVec::from_slice(delivery.subscription_ids.as_slice()),
             share: 0,
-            matched: 0,
+            matching: &[],
             stored: false,
             conflated: delivery.conflated,
         };

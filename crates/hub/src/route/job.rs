@@ -24,6 +24,7 @@ use stentor_topic::{FilterId, Walk};
 
 use super::dues::Dues;
 use crate::burst::{Shipment, Source};
+use crate::deliver::Matching;
 use crate::effects::{ControlItem, Sender};
 use crate::hub::Hub;
 use crate::key::SessionKey;
@@ -45,7 +46,7 @@ pub(super) const SORTED_PER_VISIT: usize = 2;
 const DELIVERY_VISITS: u32 = 4;
 
 /// A subscription: its session and its filter.
-type Entry = (u32, FilterId);
+pub(super) type Entry = (u32, FilterId);
 
 /// What has to be routed in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,10 +137,11 @@ impl Found {
         }
     }
 
-    /// Where nothing is left to be served but shared subscriptions, by number.
-    pub(super) fn shares(shares: Vec<u64>) -> Self {
+    /// Where some subscribers are left, and shared subscriptions, by number.
+    pub(super) fn rest(rest: Vec<Entry>, shares: Vec<u64>) -> Self {
         Self {
             has_begun: true,
+            pile: rest,
             shares,
             ..Self::default()
         }
@@ -548,15 +550,20 @@ impl Hub {
         {
             self.turn.spend(per_session + filters.len() as u32);
             job.delivered = job.delivered.saturating_add(per_session);
-            let all: SmallVec<[Options; 4]> = filters
+            let all: SmallVec<[Matching; 4]> = filters
                 .drain(..)
                 .filter(|filter| !self.routes.is_late((slot, *filter), job.number))
-                .filter_map(|filter| self.index.options(filter, slot))
-                .map(Options::from_bits)
+                .filter_map(|filter| Some((filter, self.index.options(filter, slot)?)))
+                .map(|(filter, bits)| (filter, Options::from_bits(bits)))
                 .collect();
-            if !all.is_empty() {
-                self.counter(now).serve(&mut shipment, message, slot, &all);
+            if all.is_empty() {
+                continue;
             }
+            let handed = self.turn.handed();
+            self.counter(now).serve(&mut shipment, message, slot, &all);
+            let extra = self.turn.handed() - handed;
+            self.turn.spend(extra);
+            job.delivered = job.delivered.saturating_add(extra);
         }
     }
 

@@ -15,7 +15,7 @@ use stentor_topic::{FilterId, Subscriber};
 use stentor_zone::Reach;
 
 use crate::burst::{Shipment, Source};
-use crate::deliver::Terms;
+use crate::deliver::{Matching, Terms};
 use crate::effects::{MeshItem, Sender};
 use crate::hub::Hub;
 use crate::keep::{epoch, numbers};
@@ -26,7 +26,7 @@ use crate::settings::{Settings, Shape, SlowPolicy, TopicPolicy};
 use crate::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN, Turn};
 pub(crate) use ahead::{JobsAhead, Look};
 pub(crate) use job::Routes;
-use job::{Found, SORTED_PER_VISIT};
+use job::{Entry, Found, SORTED_PER_VISIT};
 
 /// This many subscribers beside those of the longest list cost a message nothing: more than what a
 /// few dashboards with wide filters add to a topic.
@@ -107,7 +107,7 @@ impl<'m> Parcel<'m> {
         &mut self,
         version: Version,
         with_id: bool,
-        terms: &Terms,
+        terms: &Terms<'_>,
     ) -> Option<Rc<Wire>> {
         let Some(epoch) = self
             .epoch
@@ -285,7 +285,7 @@ impl Hub {
         }
         let at_once = self.settings.at_once;
         let visits_max = at_once.visits.min(self.turn.left().max(SLICE_VISITS_MIN));
-        let mut filters: SmallVec<[(FilterId, &[Subscriber]); 4]> = SmallVec::new();
+        let mut filters: SmallVec<[List<'_>; 4]> = SmallVec::new();
         let (mut all, mut longest) = (0, 0);
         let matched = self
             .index
@@ -308,19 +308,34 @@ impl Hub {
         self.turn.spend_on_match(matched.visits, all - longest);
         self.turn.hand_over(all);
         let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
-        let lists = filters.iter().map(|(_, subscribers)| *subscribers);
-        let shares = counter!(self, now).serve_all(&mut shipment, message, lists);
+        let mut counter = counter!(self, now);
+        let served = counter.serve_all(&mut shipment, message, (&filters, at_once.extra));
         drop(filters);
+        self.serve_rest_later(messages, from, (hash, served))
+    }
+
+    /// What may still be done at once for messages whose subscribers were served, as far as that
+    /// was possible: returns the shared subscriptions that match, or makes the messages a job.
+    fn serve_rest_later(
+        &mut self,
+        messages: &[Arc<Message>],
+        from: (Source, Option<Sender>),
+        (hash, served): (u64, Served),
+    ) -> SmallVec<[u32; 2]> {
+        let Served { mut shares, rest } = served;
         if from.0 == Source::Mesh {
-            return SmallVec::new();
+            shares.clear();
         }
+        let at_once = self.settings.at_once;
         let deliveries = shares.len() * messages.len();
-        if shares.len() <= at_once.shares && deliveries <= at_once.subscribers.max(messages.len()) {
+        let is_little =
+            shares.len() <= at_once.shares && deliveries <= at_once.subscribers.max(messages.len());
+        if rest.is_empty() && is_little {
             return shares;
         }
         let numbers = shares.iter().rev();
         let numbers = numbers.filter_map(|slot| self.shares.number(*slot));
-        let found = Found::shares(numbers.collect());
+        let found = Found::rest(rest, numbers.collect());
         self.route_later(messages, from, (hash, found));
         SmallVec::new()
     }
@@ -339,7 +354,7 @@ impl Hub {
         };
         let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
         let hash = self.hasher.hash(message.zone, route);
-        let mut filters: SmallVec<[(FilterId, &[Subscriber]); 4]> = SmallVec::new();
+        let mut filters: SmallVec<[List<'_>; 4]> = SmallVec::new();
         let (mut all, mut longest) = (0, 0);
         let matched = self
             .index
@@ -350,10 +365,9 @@ impl Hub {
             });
         self.turn.spend_on_match(matched.visits, all - longest);
         self.turn.hand_over(all);
-        let lists = filters.iter().map(|(_, subscribers)| *subscribers);
         let mut counter = counter!(self, now);
-        let shares = counter.serve_all(&mut shipment, message, lists);
-        (shares, counter.reach)
+        let served = counter.serve_all(&mut shipment, message, (&filters, u32::MAX));
+        (served.shares, counter.reach)
     }
 }
 
@@ -385,65 +399,92 @@ pub(crate) struct Counter<'h> {
     pub(crate) reach: Reach,
 }
 
+/// A filter that matches a message, and its subscribers.
+type List<'i> = (FilterId, &'i [Subscriber]);
+
+/// How far the subscribers of a message were served at once.
+struct Served {
+    /// The shared subscriptions that match.
+    shares: SmallVec<[u32; 2]>,
+    /// The subscriptions whose sessions are served later.
+    rest: Vec<Entry>,
+}
+
 /// One of several subscriptions that match a message.
 struct Match {
     slot: u32,
+    filter: FilterId,
     options: Options,
     /// Whether its session has been served.
     served: bool,
 }
 
 impl Counter<'_> {
-    /// Serves the subscribers in all lists, each session once; returns the shared subscriptions.
+    /// Serves the subscribers in all lists, each session once, until that has cost more than
+    /// `extra_max` beside the work for one message each: see `AtOnce::extra`.
     ///
     /// Usually one list is long and the others are few dashboards with wide filters. So the
     /// longest is walked as it is, and only the others are sorted and looked up.
-    fn serve_all<'s>(
+    fn serve_all(
         &mut self,
         shipment: &mut Shipment<'_>,
         message: &Message,
-        lists: impl Iterator<Item = &'s [Subscriber]> + Clone,
-    ) -> SmallVec<[u32; 2]> {
+        (lists, extra_max): (&[List<'_>], u32),
+    ) -> Served {
         let mut shares = SmallVec::new();
-        let Some((longest, list)) = lists
-            .clone()
-            .enumerate()
-            .max_by_key(|(_, subscribers)| subscribers.len())
-        else {
-            return shares;
+        let lists = lists.iter().enumerate();
+        let longest = lists.clone().max_by_key(|(_, (_, list))| list.len());
+        let Some((longest, (filter, list))) = longest else {
+            let rest = Vec::new();
+            return Served { shares, rest };
         };
-        let others = lists.enumerate().filter(|(at, _)| *at != longest);
-        let mut others = collect(others.flat_map(|(_, subscribers)| subscribers), &mut shares);
-        for subscriber in list {
+        let others = lists.filter(|(at, _)| *at != longest);
+        let mut others = collect(others.map(|(_, list)| *list), &mut shares);
+        let enough = self.turn.handed().saturating_add(extra_max);
+        let mut walk = list.iter();
+        while self.turn.handed() < enough
+            && let Some(subscriber) = walk.next()
+        {
             if let Some(share) = as_share(*subscriber) {
                 shares.push(share);
                 continue;
             }
-            let options = Options::from_bits(subscriber.options);
+            let own = (*filter, Options::from_bits(subscriber.options));
             let slot = subscriber.session;
             let first = others.partition_point(|other| other.slot < slot);
             if others.get(first).is_none_or(|other| other.slot != slot) {
-                self.serve(shipment, message, slot, &[options]);
+                self.serve(shipment, message, slot, &[own]);
                 continue;
             }
             let same = others[first..]
                 .iter_mut()
                 .take_while(|other| other.slot == slot);
-            let mut all: SmallVec<[Options; 4]> = SmallVec::from_slice(&[options]);
+            let mut all: SmallVec<[Matching; 4]> = SmallVec::from_slice(&[own]);
             all.extend(same.map(|other| {
                 other.served = true;
-                other.options
+                (other.filter, other.options)
             }));
             self.serve(shipment, message, slot, &all);
         }
-        for same in others
+        let mut unserved = others
             .chunk_by(|a, b| a.slot == b.slot)
-            .filter(|same| !same[0].served)
+            .filter(|same| !same[0].served);
+        while self.turn.handed() < enough
+            && let Some(same) = unserved.next()
         {
-            let all: SmallVec<[Options; 4]> = same.iter().map(|other| other.options).collect();
+            let all = same.iter().map(|other| (other.filter, other.options));
+            let all: SmallVec<[Matching; 4]> = all.collect();
             self.serve(shipment, message, same[0].slot, &all);
         }
-        shares
+        let rest = unserved.flatten().map(|other| (other.slot, other.filter));
+        let mut rest: Vec<Entry> = rest.collect();
+        for subscriber in walk {
+            match as_share(*subscriber) {
+                Some(share) => shares.push(share),
+                None => rest.push((subscriber.session, *filter)),
+            }
+        }
+        Served { shares, rest }
     }
 
     /// All matching subscriptions of one session: it gets one copy of each message, at the highest
@@ -454,17 +495,15 @@ impl Counter<'_> {
         shipment: &mut Shipment<'_>,
         message: &Message,
         slot: u32,
-        all: &[Options],
+        matching: &[Matching],
     ) {
         let mut best: Option<Options> = None;
-        let mut matched = 0;
         let mut retain = false;
         let mut ids: SmallVec<[u32; 1]> = SmallVec::new();
-        for options in all {
+        for (_, options) in matching {
             if options.no_local() && is_own(self.sessions.at(slot), message) {
                 continue;
             }
-            matched += 1;
             if options.id() != 0 {
                 ids.push(options.id());
             }
@@ -481,7 +520,7 @@ impl Counter<'_> {
                 retain,
                 ids,
                 share,
-                matched,
+                matching,
                 stored: false,
                 conflated: 0,
             };
@@ -491,16 +530,17 @@ impl Counter<'_> {
 }
 
 /// Sorts subscribers by session; shared subscriptions go to `shares`.
-fn collect<'s>(
-    subscribers: impl Iterator<Item = &'s Subscriber>,
+fn collect<'i>(
+    lists: impl Iterator<Item = List<'i>>,
     shares: &mut SmallVec<[u32; 2]>,
 ) -> Vec<Match> {
     let mut matches = Vec::new();
-    for subscriber in subscribers {
+    for (filter, subscriber) in lists.flat_map(|(id, list)| list.iter().map(move |s| (id, s))) {
         match as_share(*subscriber) {
             Some(share) => shares.push(share),
             None => matches.push(Match {
                 slot: subscriber.session,
+                filter,
                 options: Options::from_bits(subscriber.options),
                 served: false,
             }),
