@@ -115,6 +115,7 @@ fn subscriptions(hub: &mut Hub, batch: &mut Batch, dirty: &mut Vec<SessionKey>) 
 
 fn flush(hub: &mut Hub, batch: &mut Batch, dirty: &mut Vec<SessionKey>) -> usize {
     std::mem::swap(&mut hub.effects().dirty, dirty);
+    dirty.append(&mut hub.effects().crowd);
     let mut bytes = 0;
     for key in dirty.drain(..) {
         while hub.transmit(Tick::ZERO, key, batch) {

@@ -25,8 +25,11 @@ use crate::share::{Search, ShareName, count_visits};
 /// `mesh` and `lanes` after each call, the rest at the end of its turn.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Sessions with output; each stands here once until it was flushed.
+    /// Sessions with output; each stands here, or in `crowd`, once until it was flushed.
     pub dirty: Vec<SessionKey>,
+    /// The same for sessions that got theirs with hundreds of others: these are not written to
+    /// before the former.
+    pub crowd: Vec<SessionKey>,
     /// Connections that nothing is to be read from before this time, because they publish faster
     /// than they may: what [`crate::Hub::receive`] left of their bytes comes again then.
     pub paused: Vec<(LinkId, Tick)>,

@@ -204,6 +204,7 @@ impl Hub {
     /// What the calls since have asked for.
     pub fn effects(&mut self) -> &mut Effects {
         self.effects.dirty.append(&mut self.outbox.dirty);
+        self.effects.crowd.append(&mut self.outbox.crowd);
         self.effects.conflating.append(&mut self.outbox.conflating);
         &mut self.effects
     }

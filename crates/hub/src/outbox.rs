@@ -17,6 +17,10 @@ use crate::sessions::{Flushing, Live};
 #[derive(Debug)]
 pub(crate) struct Outbox {
     pub(crate) dirty: Vec<SessionKey>,
+    /// Those that became dirty while `serves_crowd`.
+    pub(crate) crowd: Vec<SessionKey>,
+    /// Whether messages are handed to a crowd: others are written to before.
+    pub(crate) serves_crowd: bool,
     #[expect(
         clippy::vec_box,
         reason = "the boxes move between here and the connections"
@@ -51,6 +55,8 @@ impl Outbox {
     pub(crate) fn new(hasher: TopicHasher) -> Self {
         Self {
             dirty: Vec::new(),
+            crowd: Vec::new(),
+            serves_crowd: false,
             spare: Vec::new(),
             scratch: Vec::new(),
             pumps: VecDeque::new(),
@@ -114,7 +120,11 @@ impl Outbox {
     pub(crate) fn revisit(&mut self, key: SessionKey, live: &mut Live) {
         if live.flushing == Flushing::Idle {
             live.flushing = Flushing::Listed;
-            self.dirty.push(key);
+            if self.serves_crowd {
+                self.crowd.push(key);
+            } else {
+                self.dirty.push(key);
+            }
         }
     }
 

@@ -57,7 +57,7 @@ impl Hub {
     /// those of one that has used its share of the turn for the next (see
     /// [`crate::Effects::yielded`]).
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
-        let mut share = Share::of(&self.turn);
+        let mut share = Share::of(&mut self.turn);
         self.routes.reading = Some(key);
         let consumed = self.receive_packets(now, key, input, &mut share);
         let before = self.turn.spent();

@@ -141,7 +141,7 @@ impl Hub {
             Ok(None) | Err(_) => return self.let_go(now, key),
         };
         self.routes.reading = Some(key);
-        let (before, mut share) = (self.turn.spent(), Share::of(&self.turn));
+        let (before, mut share) = (self.turn.spent(), Share::of(&mut self.turn));
         let is_publish = matches!(packet, Ok(Packet::Publish(_)));
         let result = match packet {
             Ok(packet) => f(self, key, &packet),

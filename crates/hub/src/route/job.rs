@@ -543,6 +543,7 @@ impl Hub {
         };
         let mut shipment = Shipment::new(&job.messages, self.shape_and_epoch(message));
         let per_session = (job.messages.len() as u32).saturating_mul(DELIVERY_VISITS);
+        self.outbox.serves_crowd = true;
         let before = self.turn.spent();
         let mut filters = SmallVec::new();
         while self.turn.spent() - before < visits
@@ -565,6 +566,7 @@ impl Hub {
             self.turn.spend(extra);
             job.delivered = job.delivered.saturating_add(extra);
         }
+        self.outbox.serves_crowd = false;
     }
 
     /// The next message for a member of a shared subscription.

@@ -308,9 +308,11 @@ impl Hub {
         self.turn.spend_on_match(matched.visits, all - longest);
         self.turn.hand_over(all);
         let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
+        self.outbox.serves_crowd = self.turn.serves_crowd();
         let mut counter = counter!(self, now);
         let served = counter.serve_all(&mut shipment, message, (&filters, at_once.extra));
         drop(filters);
+        self.outbox.serves_crowd = false;
         self.serve_rest_later(messages, from, (hash, served))
     }
 

@@ -491,7 +491,8 @@ impl World {
 
     pub fn flush(&mut self, shard: u8) -> bool {
         let hub = &mut self.hubs[usize::from(shard)];
-        let dirty: Vec<_> = hub.effects().dirty.drain(..).collect();
+        let mut dirty = std::mem::take(&mut hub.effects().dirty);
+        dirty.append(&mut hub.effects().crowd);
         let mut moved = !dirty.is_empty();
         let mut batch = Batch::new();
         for key in dirty {

@@ -8,9 +8,10 @@ use nix::sys::socket::{MsgFlags, send};
 use nix::sys::uio::writev;
 use socket2::SockRef;
 use stentor_hub::SessionKey;
-use stentor_session::{Batch, Flush};
+use stentor_session::{Batch, Flush, Tick};
 
 use super::Shard;
+use super::backlog::{CROWD_TIME_MIN, WRITE_TIME, WRITE_TIME_MIN};
 use super::link::{Phase, Reading};
 
 /// Pieces handed to one vectored write.
@@ -80,9 +81,42 @@ fn write_pieces(fd: BorrowedFd<'_>, batch: &Batch) -> Written {
     }
 }
 
+/// How much was written since the clock was looked at.
+struct Writing {
+    flushes: u64,
+    bytes: u64,
+}
+
+impl Writing {
+    /// The flushes and the bytes after which the clock is looked at.
+    const FLUSHES: u64 = 16;
+    const BYTES: u64 = 64 * 1024;
+
+    const fn begin(shard: &Shard) -> Self {
+        Self {
+            flushes: shard.figures.flushes,
+            bytes: shard.figures.bytes_sent,
+        }
+    }
+
+    /// Whether the time is over, after another flush.
+    #[inline]
+    fn is_over(&mut self, shard: &Shard, until: Tick) -> bool {
+        let figures = &shard.figures;
+        if figures.flushes - self.flushes < Self::FLUSHES
+            && figures.bytes_sent - self.bytes < Self::BYTES
+        {
+            return false;
+        }
+        *self = Self::begin(shard);
+        shard.backplane.clock.now() >= until
+    }
+}
+
 impl Shard {
-    /// Writes what transports have pending, then flushes each dirty session once. The answers to a
-    /// connection that has given way wait for its next share: see [`Reading::GaveWay`].
+    /// Writes what transports have pending, then flushes each dirty session once, as far as the
+    /// turn has time. The answers to a connection that has given way wait for its next share: see
+    /// [`Reading::GaveWay`].
     pub(super) fn flush_all(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         for index in pending.drain(..) {
@@ -90,14 +124,52 @@ impl Shard {
         }
         self.pending = pending;
         self.bound_buffers();
+        let had_round = self.backlog.is_behind();
+        let now = self.backplane.clock.now();
+        let until = self.now.after(WRITE_TIME);
+        self.flush_dirty(until.max(now.after(WRITE_TIME_MIN)));
+        if !self.backlog.is_empty() {
+            let now = self.backplane.clock.now();
+            self.flush_backlog(until.max(now.after(CROWD_TIME_MIN)));
+        }
+        self.backlog.end_turn(had_round);
+    }
+
+    /// Flushes the sessions that have got output by themselves, each once; those that a turn has
+    /// no time for with the others.
+    fn flush_dirty(&mut self, until: Tick) {
         std::mem::swap(&mut self.dirty, &mut self.hub.effects().dirty);
         let mut dirty = std::mem::take(&mut self.dirty);
+        let mut writing = Writing::begin(self);
+        let mut is_over = false;
         for key in dirty.drain(..) {
-            if self.waits_for_share(key) || self.flush(key) == Flush::More {
+            if self.waits_for_share(key) {
                 self.hub.effects().dirty.push(key);
+            } else if is_over || self.flush(key) == Flush::More {
+                self.backlog.push(key);
             }
+            is_over = is_over || writing.is_over(self, until);
         }
         self.dirty = dirty;
+        for key in self.hub.effects().crowd.drain(..) {
+            self.backlog.push(key);
+        }
+    }
+
+    /// Flushes the others, each once.
+    fn flush_backlog(&mut self, until: Tick) {
+        let mut writing = Writing::begin(self);
+        for _ in 0..self.backlog.len() {
+            let Some(key) = self.backlog.pop() else {
+                break;
+            };
+            if self.flush(key) == Flush::More {
+                self.backlog.push(key);
+            }
+            if writing.is_over(self, until) {
+                break;
+            }
+        }
     }
 
     /// Has the kernel hold little for those whose messages newer ones may replace.

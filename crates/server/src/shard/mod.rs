@@ -14,6 +14,7 @@
 
 mod absent;
 mod accept;
+mod backlog;
 mod close;
 mod exchange;
 mod flush;
@@ -59,6 +60,7 @@ use crate::mesh::{Bell, Mesh};
 use crate::telemetry::{Entry, Histogram};
 use crate::transport::{Fault, Transport};
 use accept::Listening;
+use backlog::Backlog;
 use link::{Link, LinkKey, Phase, Reading, Stream};
 use pace::{Crowd, Part};
 use scratch::Scratch;
@@ -134,6 +136,8 @@ pub(crate) struct Shard {
     /// Links whose transport has bytes to write.
     pending: Vec<u32>,
     dirty: Vec<SessionKey>,
+    /// Sessions with output that an earlier turn had no time for.
+    backlog: Backlog,
     /// Links that could not be written to, and are not ended yet.
     broken: VecDeque<LinkKey>,
     /// Connections that wait until the earlier ones of their clients are read out.
@@ -270,6 +274,7 @@ impl Shard {
             resumed: Vec::new(),
             pending: Vec::new(),
             dirty: Vec::new(),
+            backlog: Backlog::default(),
             broken: VecDeque::new(),
             taking_over: VecDeque::new(),
             read_out_for: HashMap::new(),
@@ -385,7 +390,8 @@ impl Shard {
             !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
         let reads = has_reads && !self.mesh.is_flooded();
         let effects = self.hub.effects();
-        let flushes = !effects.dirty.is_empty();
+        let flushes = !effects.dirty.is_empty() || !effects.crowd.is_empty();
+        let flushes = flushes || !self.backlog.is_empty();
         let ends = !self.gone.is_empty() || !self.broken.is_empty();
         let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
         let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
@@ -459,6 +465,9 @@ impl Shard {
             hub.begin_drain();
         }
         let mut part = Part::drain(hub, now);
+        if self.backlog.is_behind() {
+            part.take_little(hub);
+        }
         let is_through = self.mesh.drain(|item| {
             hub.apply(now, item);
             part.is_over(hub, clock)
@@ -570,11 +579,13 @@ impl Shard {
     /// Whether output goes out in this turn, or is held back for more.
     fn may_flush(&mut self) -> bool {
         let coalesce = self.policy.coalesce;
-        if coalesce.is_zero() || self.stage != Stage::Serving {
+        if coalesce.is_zero() || self.stage != Stage::Serving || !self.backlog.is_empty() {
             return true;
         }
+        let effects = self.hub.effects();
+        let is_dirty = !effects.dirty.is_empty() || !effects.crowd.is_empty();
         match self.napped {
-            Nap::Due if !self.hub.effects().dirty.is_empty() => {
+            Nap::Due if is_dirty => {
                 // Shorter than the poll could be told to wait. What arrives in the meantime is read
                 // in the next turn and goes out together.
                 std::thread::sleep(coalesce);

@@ -34,6 +34,9 @@ const WORK: u64 = 512;
 const READ_STEPS: u32 = 16;
 const DRAIN_STEPS: u32 = 256;
 
+/// Subscribers that messages are handed to in a part that takes little.
+const LITTLE_HANDED: u32 = 512;
+
 /// Packets that a connection that is read may always have taken.
 const PACKETS_MIN: u32 = 64;
 
@@ -48,6 +51,8 @@ pub(super) struct Part {
     /// When it ends at the earliest.
     earliest: Tick,
     visits_before: u32,
+    /// The subscribers that messages were handed to when it ends.
+    handed_max: u32,
     /// The work of the hub at the last look.
     work: u64,
     steps: u32,
@@ -61,6 +66,7 @@ impl Part {
             until: None,
             earliest: turn.after(time),
             visits_before: hub.turn_visits(),
+            handed_max: u32::MAX,
             work: hub.turn_work(),
             steps: 0,
             steps_max: READ_STEPS,
@@ -73,6 +79,13 @@ impl Part {
             steps_max: DRAIN_STEPS,
             ..Self::begin(hub, turn, DRAIN_TIME)
         }
+    }
+
+    /// Output is left of an earlier turn: this part gets its least time, and ends when messages
+    /// are handed to many.
+    pub(super) fn take_little(&mut self, hub: &Hub) {
+        self.earliest = Tick::ZERO;
+        self.handed_max = hub.turn_handed().saturating_add(LITTLE_HANDED);
     }
 
     /// Whether it has to end, after another step.
@@ -94,7 +107,9 @@ impl Part {
         let until = self
             .until
             .get_or_insert_with(|| now.after(PART_TIME_MIN).max(earliest));
-        now >= *until || hub.turn_visits() - self.visits_before >= PART_VISITS
+        now >= *until
+            || hub.turn_handed() >= self.handed_max
+            || hub.turn_visits() - self.visits_before >= PART_VISITS
     }
 }
 

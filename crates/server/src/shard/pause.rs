@@ -65,7 +65,9 @@ impl Shard {
         let mut waiting = Vec::new();
         let mut held = held.into_iter();
         for index in held.by_ref() {
-            if self.waits(index) {
+            if self.is_behind(index) {
+                waiting.push(index);
+            } else if self.waits(index) {
                 self.let_write(index);
                 waiting.push(index);
             } else {
@@ -80,6 +82,12 @@ impl Shard {
             waiting.append(&mut self.resumed);
             self.resumed = waiting;
         }
+    }
+
+    /// Whether a link has to wait until more of what its and other messages have caused is written.
+    fn is_behind(&self, index: u32) -> bool {
+        let link = self.links.get(index as usize);
+        self.backlog.is_behind() && link.is_some_and(|link| link.reading == Reading::GaveWay)
     }
 
     /// Goes on with a link that may have been paused: first with what it has sent already.

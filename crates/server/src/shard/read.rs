@@ -27,6 +27,9 @@ impl Shard {
     pub(super) fn read_all(&mut self) -> bool {
         let mut listed = std::mem::take(&mut self.readable);
         let mut part = Part::begin(&self.hub, self.now, READ_TIME);
+        if self.backlog.is_behind() {
+            part.take_little(&self.hub);
+        }
         let mut done = 0;
         for &index in &listed {
             done += 1;

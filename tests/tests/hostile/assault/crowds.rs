@@ -3,7 +3,7 @@
 use stentor_tests::raw::{connect_with_will, eventually, publish};
 use stentor_tests::{Raw, Server, Version};
 
-use super::{MIB, by_alias, granted, login, set_alias, subscribe_all};
+use super::{MIB, by_alias, granted, login, send_and_await, set_alias, subscribe_all};
 use crate::bystander::Scene;
 
 /// Sends the same bytes by all connections before any of them is waited for.
@@ -154,6 +154,26 @@ fn many_publishers_connect_again_at_once() {
         let mut successors: Vec<_> = ids.iter().map(|id| login(server, id)).collect();
         for successor in &mut successors {
             successor.ping();
+        }
+    });
+}
+
+/// A message that takes long to write, because it is large and goes to very many.
+#[test]
+fn large_messages_to_many_subscribers() {
+    const SUBSCRIBERS: usize = 1_200;
+    const MESSAGES: usize = 3;
+    let mut scene = Scene::new("");
+    scene.endures(64 * MIB, |server| {
+        let mut subscribers = flooded(server, SUBSCRIBERS);
+        let mut publisher = login(server, "publisher");
+        let large = vec![b'x'; 100_000];
+        let message = publish(Version::V5, "flood/a", &large, 0, false);
+        for _ in 0..MESSAGES {
+            send_and_await(&mut publisher, &message);
+            for client in &mut subscribers {
+                assert_eq!(client.expect(3).body.len(), 2 + 7 + 1 + large.len());
+            }
         }
     });
 }
