@@ -1,0 +1,43 @@
+//! The hub from outside: worlds of several shards on a virtual clock.
+//!
+//! One program, so that the world is compiled and linked once.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod accounts;
+mod adaptors;
+mod authentication;
+mod bounds;
+mod burst;
+mod calls;
+mod client_ids;
+mod cold;
+mod complete;
+mod conflation;
+mod conformance;
+mod conformance_server;
+mod dear_filters;
+mod debts;
+mod deferred;
+mod endings;
+mod given_up;
+mod hostile;
+mod keep;
+mod noise;
+mod permission;
+mod presence;
+mod private;
+mod queue;
+mod quota;
+mod room_simulation;
+mod rooms;
+mod route_jobs;
+mod scenarios;
+mod serve;
+mod share_room;
+mod simulation;
+mod snapshot_jobs;
+mod snapshots_turns;
+mod stored;
+mod turns;
+mod world;

@@ -1,0 +1,562 @@
+//! A message that is dear to route goes on in later turns, and everybody else is served between
+//! them.
+
+use crate::world::{ConnectOptions, PING, Random, World, clean, run_seeds};
+use stentor_hub::{AtOnce, Keep, Settings, TopicPolicy, home_shard};
+use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, Version, encode};
+use stentor_session::Tick;
+use stentor_topic::Zone;
+
+const Q0: QoS = QoS::AtMostOnce;
+const Q1: QoS = QoS::AtLeastOnce;
+
+/// What a turn does at most: its budget, one match, and what the last thing that began in it may
+/// take.
+const VISITS_MAX: u32 = 4_096 + 2_048 + 1_024;
+
+/// Makes every message a job that takes several turns.
+fn tiny() -> Settings {
+    Settings {
+        at_once: AtOnce {
+            visits: 1,
+            filters: 0,
+            subscribers: 0,
+            shares: 0,
+            extra: 0,
+            job_visits: 8,
+        },
+        ..open()
+    }
+}
+
+/// Serves the rest later as soon as a session has to be looked at for each of several messages.
+fn halting() -> Settings {
+    Settings {
+        at_once: AtOnce {
+            extra: 1,
+            ..AtOnce::default()
+        },
+        ..open()
+    }
+}
+
+/// Takes filters that are dear.
+fn open() -> Settings {
+    Settings {
+        topic_wildcards_max: 100,
+        shares_max: 100_000,
+        share_groups_max: 100_000,
+        ..Settings::default()
+    }
+}
+
+fn publish(topic: &str, payload: &str, qos: QoS) -> Vec<u8> {
+    let publish = Publish {
+        dup: false,
+        qos,
+        retain: false,
+        topic,
+        packet_id: (qos > Q0).then(|| PacketId::new(7).unwrap()),
+        properties: Properties::EMPTY,
+        payload: payload.as_bytes(),
+    };
+    let mut bytes = Vec::new();
+    encode(Version::V5, &Packet::Publish(publish), &mut bytes).unwrap();
+    bytes
+}
+
+/// Turns until nothing is left to do: each is short, and in each of them a bystander is served.
+fn turns(w: &mut World, bystander: usize) -> usize {
+    let (_, turns) = w.turns_beside(bystander, VISITS_MAX, |_| {});
+    assert_eq!(w.hubs[0].work_bytes(), 0);
+    turns
+}
+
+/// Audit A2: filters that a topic nearly matches, so that all their levels are visited.
+#[test]
+fn filters_that_nearly_match_leave_turns_to_others() {
+    const LEVELS: u32 = 12;
+    let mut w = World::with_settings(1, open());
+    let (bystander, s, p) = (
+        w.connect(Version::V5, "b", &clean()),
+        w.connect(Version::V5, "s", &clean()),
+        w.connect(Version::V5, "p", &clean()),
+    );
+    let filter = |bits: u32, end: &str| {
+        let level = |at| if bits >> at & 1 == 0 { "a/" } else { "+/" };
+        (0..LEVELS).map(level).collect::<String>() + end
+    };
+    for bits in 0..1 << LEVELS {
+        assert_eq!(w.subscribe(s, &filter(bits, "z"), Q0), 0);
+    }
+    w.subscribe(s, &filter(0xAAA, "y"), Q0);
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    let topic = "a/".repeat(LEVELS as usize);
+    let mut bytes = Vec::new();
+    for n in 0..5 {
+        bytes.extend(publish(&format!("{topic}x{n}"), "none", Q0));
+        bytes.extend(publish(&format!("{topic}y"), &n.to_string(), Q0));
+    }
+    w.send_without_settling(p, &bytes);
+    assert!(w.hubs[0].turn_visits() <= VISITS_MAX);
+    assert!(w.hubs[0].work_bytes() > 0);
+    w.check_accounts();
+    assert_eq!(w.hubs[0].turn_figures().client_id, "p");
+    assert!(turns(&mut w, bystander) >= 10);
+    assert_eq!(w.take_payloads(s), ["0", "1", "2", "3", "4"]);
+    // Its publisher owes for it.
+    let key = w.clients[p].key.unwrap();
+    w.hubs[0].begin_turn();
+    assert!(w.hubs[0].receive(w.now, key, &PING) == 0 || w.now > Tick::from_secs(1));
+}
+
+/// Audit A4: one message for very many groups.
+#[test]
+fn very_many_groups_leave_turns_to_others() {
+    const GROUPS: usize = 3_000;
+    let mut w = World::with_settings(1, open());
+    let (bystander, s, p) = (
+        w.connect(Version::V5, "b", &clean()),
+        w.connect(Version::V5, "s", &clean()),
+        w.connect(Version::V5, "p", &clean()),
+    );
+    let groups: Vec<String> = (0..GROUPS).map(|n| format!("$share/g{n}/t")).collect();
+    w.subscribe_all(s, &groups);
+    w.paused = true;
+    for _ in 0..2 {
+        w.hubs[0].begin_turn();
+        w.send_without_settling(p, &[publish("t", "1", Q0), publish("t", "2", Q0)].concat());
+        assert!(turns(&mut w, bystander) >= 4);
+        let messages = w.take_payloads(s);
+        assert_eq!(messages.len(), 2 * GROUPS);
+        let ones = messages.iter().filter(|payload| *payload == "1").count();
+        assert_eq!(ones, GROUPS);
+    }
+}
+
+#[test]
+fn very_many_subscribers_beside_the_most_leave_turns_to_others() {
+    let mut w = World::with_settings(
+        1,
+        Settings {
+            at_once: AtOnce {
+                subscribers: 500,
+                ..AtOnce::default()
+            },
+            ..open()
+        },
+    );
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let p = w.connect(Version::V5, "p", &clean());
+    let subscribers: Vec<_> = (0..600)
+        .map(|n| {
+            let s = w.connect(Version::V5, &format!("s{n}"), &clean());
+            w.subscribe(s, "t", Q0);
+            w.subscribe(s, "t/#", Q1);
+            if n % 2 == 0 {
+                w.subscribe(s, "+", Q0);
+            }
+            s
+        })
+        .collect();
+    w.paused = true;
+    w.send_without_settling(p, &publish("t", "x", Q1));
+    w.go_on(0);
+    let bytes = w.hubs[0].work_bytes();
+    assert!(bytes < 64 << 10, "{bytes}");
+    turns(&mut w, bystander);
+    for s in subscribers {
+        let messages = w.take_messages(s);
+        assert_eq!(messages.len(), 1, "one copy of each");
+        assert_eq!(messages[0].qos, Q1, "at the highest");
+    }
+}
+
+/// Three publishers share the turns, and each has its order.
+#[test]
+fn each_publisher_has_its_order_and_waits_for_its_own() {
+    let mut w = World::with_settings(1, tiny());
+    let s = w.connect(Version::V5, "s", &clean());
+    for filter in ["#", "t/+", "+/a", "t/a"] {
+        w.subscribe(s, filter, Q0);
+    }
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let publishers: Vec<_> = (0..3)
+        .map(|n| w.connect(Version::V5, &format!("p{n}"), &clean()))
+        .collect();
+    w.paused = true;
+    for (n, p) in publishers.iter().enumerate() {
+        let mut bytes = Vec::new();
+        for at in 0..8 {
+            let topic = ["t/a", "t/b", "x"][at % 3];
+            bytes.extend(publish(topic, &format!("{n}.{at}"), Q0));
+        }
+        bytes.extend(PING);
+        w.send_without_settling(*p, &bytes);
+        w.flush(0);
+        assert!(w.take_packet(*p, 0xD0).is_none(), "it is held");
+    }
+    assert!(turns(&mut w, bystander) > 24);
+    let payloads = w.take_payloads(s);
+    assert_eq!(payloads.len(), 24);
+    for (n, p) in publishers.iter().enumerate() {
+        let own = payloads
+            .iter()
+            .filter(|it| it.starts_with(&format!("{n}.")));
+        assert!(own.is_sorted(), "{payloads:?}");
+        assert!(w.take_packet(*p, 0xD0).is_some());
+    }
+}
+
+#[test]
+fn what_changes_meanwhile_counts() {
+    let mut w = World::with_settings(1, tiny());
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let p = w.connect(Version::V5, "p", &clean());
+    let all: Vec<_> = (0..8)
+        .map(|n| {
+            let s = w.connect(Version::V5, &format!("s{n}"), &ConnectOptions::persistent());
+            w.subscribe(s, "t", Q1);
+            w.subscribe(s, "+", Q0);
+            s
+        })
+        .collect();
+    w.paused = true;
+    w.send_without_settling(p, &publish("t", "x", Q1));
+    w.go_on(0);
+    let unsubscribe = |w: &mut World, s: usize, filter: &str| {
+        let mut filters = stentor_mqtt::UnsubscribeFilterBuf::new();
+        filters.push(filter).unwrap();
+        let packet = Packet::Unsubscribe(stentor_mqtt::Unsubscribe {
+            packet_id: PacketId::new(9).unwrap(),
+            properties: Properties::EMPTY,
+            filters: filters.as_filters(),
+        });
+        let mut bytes = Vec::new();
+        encode(Version::V5, &packet, &mut bytes).unwrap();
+        w.send_without_settling(s, &bytes);
+    };
+    // Gone from one filter, and from both.
+    unsubscribe(&mut w, all[0], "t");
+    unsubscribe(&mut w, all[1], "t");
+    unsubscribe(&mut w, all[1], "+");
+    // Away, gone for good, and anew.
+    w.drop_link(all[2]);
+    w.drop_link(all[3]);
+    let again = w.connect_only(Version::V5, "s3", &clean());
+    let late = w.connect_only(Version::V5, "late", &clean());
+    let nine = PacketId::new(9).unwrap();
+    for s in [again, late] {
+        w.subscribe_only(s, nine, "t", crate::world::qos(Q1));
+    }
+    // Its publisher closes; the message is taken all the same.
+    w.drop_link(p);
+    assert!(w.hubs[0].work_bytes() > 0);
+    turns(&mut w, bystander);
+    for (at, qos) in [(0, Some(Q0)), (1, None), (4, Some(Q1)), (7, Some(Q1))] {
+        let messages = w.take_messages(all[at]);
+        let found = messages.first().map(|message| message.qos);
+        assert_eq!(
+            (messages.len(), found),
+            (usize::from(qos.is_some()), qos),
+            "{at}"
+        );
+    }
+    for s in [again, late] {
+        assert!(
+            w.take_messages(s).is_empty(),
+            "it came when it was published"
+        );
+    }
+    w.paused = false;
+    let back = w.connect(Version::V5, "s2", &ConnectOptions::persistent());
+    assert_eq!(w.take_payloads(back), ["x"], "who is away gets it later");
+    // Nothing is left of it.
+    w.publish(late, "t", "y", Q1, false);
+    for s in [again, late, back, all[0]] {
+        assert_eq!(w.take_payloads(s), ["y"]);
+    }
+}
+
+/// A client id whose home is that shard.
+fn id_at(w: &World, shard: u8, name: &str) -> String {
+    let mut ids = (0..).map(|n| format!("{name}{n}"));
+    ids.find(|id| w.home(id) == shard).unwrap()
+}
+
+/// A publisher's message comes to a shard where it is dear: that one holds the publisher until it
+/// is routed.
+fn is_held_elsewhere(w: &mut World, (p, s): (usize, usize), topic: &str, dear_on: usize) {
+    w.paused = true;
+    w.send_without_settling(p, &publish(topic, "1", Q0));
+    while w.hubs[dear_on].work_bytes() == 0 {
+        let pairs = w.pairs_under_way();
+        assert!(!pairs.is_empty(), "it is dear");
+        w.deliver_one(pairs[0]);
+    }
+    let more = [&publish(topic, "2", Q0)[..], &PING].concat();
+    w.send_without_settling(p, &more);
+    w.flush(w.clients[p].shard);
+    assert!(w.take_packet(p, 0xD0).is_none(), "it is held");
+    w.paused = false;
+    w.settle();
+    assert!(w.take_packet(p, 0xD0).is_some(), "it is let go");
+    assert_eq!(w.take_payloads(s), ["1", "2"]);
+    assert!(w.hubs.iter().all(|hub| hub.work_bytes() == 0));
+}
+
+/// A shard where a message is dear holds its publisher on another one.
+#[test]
+fn a_publisher_is_held_by_other_shards() {
+    let mut w = World::with_settings(2, tiny());
+    let (here, there) = (id_at(&w, 0, "p"), id_at(&w, 1, "s"));
+    let p = w.connect(Version::V5, &here, &clean());
+    let s = w.connect(Version::V5, &there, &clean());
+    for filter in ["t", "+", "#", "t/#"] {
+        w.subscribe(s, filter, Q0);
+    }
+    is_held_elsewhere(&mut w, (p, s), "t", 1);
+}
+
+/// The same where every message is kept, by a shard that is neither the publisher's nor the
+/// subscriber's, or is one of them.
+#[test]
+fn a_publisher_is_held_by_the_shard_that_orders_a_topic() {
+    let policy = TopicPolicy {
+        filter: "k/#".into(),
+        keep: Keep::Last,
+        ..TopicPolicy::default()
+    };
+    for (publisher, owner, subscriber) in [(0, 1, 1), (0, 1, 0), (0, 1, 2), (1, 1, 0)] {
+        let settings = Settings {
+            policies: vec![policy.clone()],
+            ..tiny()
+        };
+        let mut w = World::with_settings(3, settings);
+        let (here, there) = (id_at(&w, publisher, "p"), id_at(&w, subscriber, "s"));
+        let mut topics = (0..).map(|n| format!("k/{n}"));
+        let topic = topics.find(|topic| home_shard(&w.hasher, Zone(0), topic, 3).0 == owner);
+        let p = w.connect(Version::V5, &here, &clean());
+        let s = w.connect(Version::V5, &there, &clean());
+        for filter in ["k/+", "+/+", "#", "k/#"] {
+            w.subscribe(s, filter, Q0);
+        }
+        is_held_elsewhere(&mut w, (p, s), &topic.unwrap(), usize::from(subscriber));
+    }
+}
+
+/// What is said in a room goes to its home first.
+#[test]
+fn a_speaker_is_held_by_other_shards() {
+    let mut w = World::with_settings(2, tiny());
+    let (here, there) = (id_at(&w, 1, "p"), id_at(&w, 0, "s"));
+    let user = |name| ConnectOptions {
+        user: Some(name),
+        ..clean()
+    };
+    let p = w.connect(Version::V5, &here, &user("ann"));
+    let s = w.connect(Version::V5, &there, &user("ben"));
+    for client in [p, s] {
+        assert_eq!(w.subscribe(client, "$room/lobby/say/+", Q0), 0);
+    }
+    assert_eq!(w.subscribe(s, "$room/lobby/#", Q0), 0);
+    w.take_messages(s);
+    is_held_elsewhere(&mut w, (p, s), "$room/lobby/say", 0);
+}
+
+/// A message that is no job, but costs another shard more than is free, is charged to its
+/// publisher: by one item for many messages.
+#[test]
+fn visits_on_other_shards_are_charged() {
+    const LEVELS: u32 = 9;
+    let mut w = World::with_settings(2, open());
+    let (here, there) = (id_at(&w, 0, "p"), id_at(&w, 1, "s"));
+    let (p, s) = (
+        w.connect(Version::V5, &here, &clean()),
+        w.connect(Version::V5, &there, &clean()),
+    );
+    for bits in 0..1 << LEVELS {
+        let level = |at| if bits >> at & 1 == 0 { "a/" } else { "+/" };
+        let filter = (0..LEVELS).map(level).collect::<String>() + "z";
+        assert_eq!(w.subscribe(s, &filter, Q0), 0);
+    }
+    w.paused = true;
+    let dear = publish(&("a/".repeat(LEVELS as usize) + "y"), "x", Q0);
+    let key = w.clients[p].key.unwrap();
+    let takes_more = |w: &mut World| {
+        w.hubs[0].begin_turn();
+        w.hubs[0].receive(w.now, key, &PING) == PING.len()
+    };
+    let mut sent = 0;
+    while takes_more(&mut w) {
+        for _ in 0..10 {
+            w.send_without_settling(p, &dear);
+            w.hubs[1].begin_turn();
+            for pair in w.pairs_under_way() {
+                w.deliver_one(pair);
+            }
+            let visits = w.hubs[1].turn_visits();
+            assert!((500..2_048).contains(&visits), "{visits}");
+            assert_eq!(w.hubs[1].work_bytes(), 0);
+        }
+        sent += 10;
+        assert!(takes_more(&mut w), "it does not know yet");
+        w.hubs[1].begin_drain();
+        w.hubs[1].end_drain(w.now);
+        assert_eq!(w.hubs[1].effects().lanes.len(), 1);
+        w.settle();
+        assert!(sent < 1_000, "it pauses");
+    }
+    assert!(sent > 50, "it has a credit: {sent}");
+}
+
+/// What each message of several costs, where it has to be looked at for each session: those that
+/// number their subscriptions, that know aliases, or that want less than all.
+#[test]
+fn messages_that_do_not_go_as_one_leave_turns_to_others() {
+    const SESSIONS: usize = 400;
+    let aliases = ConnectOptions {
+        alias_maximum: 10,
+        ..clean()
+    };
+    for kind in ["identifier", "alias", "rate"] {
+        let mut w = World::with_settings(1, open());
+        let (bystander, p) = (
+            w.connect(Version::V5, "b", &clean()),
+            w.connect(Version::V5, "p", &clean()),
+        );
+        let subscribers: Vec<usize> = (0..SESSIONS)
+            .map(|n| {
+                let (filter, id) = ("t/+", format!("s{n}"));
+                let options = if kind == "alias" { &aliases } else { &clean() };
+                let s = w.connect(Version::V5, &id, options);
+                let refused = match kind {
+                    "identifier" => w.subscribe_with(s, filter, crate::world::qos(Q0), Some(7)),
+                    "rate" => *w
+                        .subscribe_asking(s, filter, Q0, &[("max-rate", "0.001")])
+                        .last()
+                        .unwrap(),
+                    _ => w.subscribe(s, filter, Q0),
+                };
+                assert_eq!(refused, 0);
+                s
+            })
+            .collect();
+        let numbers: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+        let bytes: Vec<u8> = numbers.iter().flat_map(|n| publish("t/a", n, Q0)).collect();
+        w.paused = true;
+        w.hubs[0].begin_turn();
+        w.send_without_settling(p, &[bytes, publish("u", "after", Q0)].concat());
+        w.flush(0);
+        let at_once: usize = subscribers
+            .iter()
+            .filter(|s| !w.clients[**s].received.is_empty())
+            .count();
+        assert!(at_once > 0 && at_once < SESSIONS / 4, "{kind}: {at_once}");
+        assert!(turns(&mut w, bystander) >= 10, "{kind}");
+        for s in subscribers {
+            let payloads = w.take_payloads(s);
+            let expected = if kind == "rate" {
+                &numbers[..1]
+            } else {
+                &numbers
+            };
+            assert_eq!(payloads, expected, "{kind}");
+        }
+    }
+}
+
+/// Whatever the bounds, each client gets the same.
+#[test]
+fn jobs_deliver_what_is_delivered_at_once() {
+    run_seeds(30, |seed| {
+        let mut random = Random(seed * 0x9E37_79B9 + 1);
+        let shards = [1, 2, 3][random.below(3)];
+        let mut worlds = [
+            World::with_settings(shards, tiny()),
+            World::with_settings(shards, halting()),
+            World::with_settings(shards, open()),
+        ];
+        const LEVELS: [&str; 4] = ["a", "b", "+", "#"];
+        let filter = |random: &mut Random| {
+            let mut levels: Vec<&str> = Vec::new();
+            for _ in 0..1 + random.below(3) {
+                let level = LEVELS[random.below(4)];
+                levels.push(level);
+                if level == "#" {
+                    break;
+                }
+            }
+            let filter = levels.join("/");
+            match random.below(4) {
+                0 => format!("$share/g{}/{filter}", random.below(3)),
+                _ => filter,
+            }
+        };
+        let topic = |random: &mut Random| {
+            let levels: Vec<_> = (0..1 + random.below(3))
+                .map(|_| LEVELS[random.below(2)])
+                .collect();
+            levels.join("/")
+        };
+        let options = [clean(), ConnectOptions::persistent()];
+        let clients: Vec<_> = (0..12)
+            .map(|n| {
+                worlds
+                    .each_mut()
+                    .map(|w| w.connect(Version::V5, &format!("c{n}"), &options[n % 2]))[0]
+            })
+            .collect();
+        for number in 0..300 {
+            let (client, qos) = (clients[random.below(12)], [Q0, Q1][random.below(2)]);
+            match random.below(4) {
+                0 => {
+                    let filter = filter(&mut random);
+                    let id = [None, Some(7)][random.below(2)];
+                    for w in &mut worlds {
+                        w.subscribe_with(client, &filter, crate::world::qos(qos), id);
+                    }
+                }
+                1 => {
+                    let filter = filter(&mut random);
+                    for w in &mut worlds {
+                        w.unsubscribe(client, &filter);
+                    }
+                }
+                2 => {
+                    let topic = topic(&mut random);
+                    let burst = (0..3).map(|n| publish(&topic, &format!("{number}.{n}"), Q0));
+                    let burst: Vec<u8> = burst.flatten().collect();
+                    for w in &mut worlds {
+                        w.send_bytes(client, &burst);
+                    }
+                }
+                _ => {
+                    let topic = topic(&mut random);
+                    let payload = number.to_string();
+                    let retain = random.below(4) == 0;
+                    for w in &mut worlds {
+                        w.publish(client, &topic, &payload, qos, retain);
+                    }
+                }
+            }
+            for client in &clients {
+                let [some, others, all] = worlds.each_mut().map(|w| {
+                    let mut messages = w.take_messages(*client);
+                    for message in &mut messages {
+                        if let Some(packet_id) = message.packet_id.take() {
+                            w.send_ack(*client, 0x40, packet_id);
+                        }
+                    }
+                    messages.sort_by_key(|it| {
+                        (it.payload.clone(), it.ids.clone(), it.qos as u8, it.retain)
+                    });
+                    messages
+                });
+                assert_eq!(some, all, "{number}");
+                assert_eq!(others, all, "{number}");
+            }
+        }
+    });
+}
