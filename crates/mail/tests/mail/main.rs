@@ -1,0 +1,4 @@
+//! The protocols of mail servers from outside.
+
+mod milter;
+mod policy;

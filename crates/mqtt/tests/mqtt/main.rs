@@ -1,0 +1,4 @@
+//! The codec from outside, and beside an oracle.
+
+mod codec;
+mod oracle;

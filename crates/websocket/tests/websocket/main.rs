@@ -1,0 +1,6 @@
+//! WebSocket from outside.
+
+mod frames;
+mod interop;
+mod support;
+mod upgrade;

@@ -1,0 +1,7 @@
+//! Rooms from outside.
+
+mod model;
+mod observers;
+mod owners;
+mod rooms;
+mod support;
