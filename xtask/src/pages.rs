@@ -1,8 +1,9 @@
 //! Types the commands of the book's pages as they stand, and compares what they print.
 //!
 //! Each page is one shell script in a folder of its own: its files are written, its commands run,
-//! and what a command prints has the lines that the page shows below it. `…` in such a line stands
-//! for anything. The ports of the page are replaced by free ones.
+//! and what a command prints is what the page shows below it, line for line. `…` in such a line
+//! stands for anything, and alone in a line for any lines. The ports of the page are replaced by
+//! free ones.
 
 use std::env;
 use std::fs::{self, File};
@@ -227,7 +228,7 @@ fn end_group(child: &Child) {
     drop(kill);
 }
 
-/// Looks for what each block is said to print in what it printed.
+/// Compares what each block is said to print with what it printed.
 fn compare(
     blocks: &[Block],
     printed: &str,
@@ -240,19 +241,53 @@ fn compare(
             Some(Mark::Tour) => part = parts.next().unwrap_or_default(),
             Some(Mark::Output) => {
                 let expected = replaced(&block.code);
-                for line in expected.lines().filter(|line| !line.trim().is_empty()) {
-                    if !part.lines().any(|printed| matches(line, printed)) {
-                        let at = block.line;
-                        return Err(format!(
-                            "line {at}: nothing printed is like {line:?}; it printed:\n{part}"
-                        ));
-                    }
+                let (expected, lines) = (lines_of(&expected), lines_of(part));
+                if let Err(matched) = matches_all(&expected, &lines) {
+                    let at = block.line;
+                    let line = lines.get(matched).copied().unwrap_or("the end");
+                    return Err(format!(
+                        "line {at}: the page does not show {line:?} there; it printed:\n{part}"
+                    ));
                 }
             }
             _ => {}
         }
     }
     Ok(())
+}
+
+/// The lines that are not empty.
+fn lines_of(text: &str) -> Vec<&str> {
+    let lines = text.lines().map(str::trim_end);
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+/// Whether printed lines are the expected ones; `…` alone in a line stands for any number of them.
+///
+/// # Errors
+/// How many printed lines are as expected.
+fn matches_all(expected: &[&str], printed: &[&str]) -> Result<(), usize> {
+    let Some((line, rest)) = expected.split_first() else {
+        return if printed.is_empty() { Ok(()) } else { Err(0) };
+    };
+    if line.trim() == "…" {
+        let tails = (0..=printed.len()).map(|from| (from, matches_all(rest, &printed[from..])));
+        let mut furthest = 0;
+        for (from, result) in tails {
+            match result {
+                Ok(()) => return Ok(()),
+                Err(matched) if matched > 0 => furthest = furthest.max(from + matched),
+                Err(_) => {}
+            }
+        }
+        return Err(furthest);
+    }
+    match printed.split_first() {
+        Some((first, others)) if matches(line, first) => {
+            matches_all(rest, others).map_err(|matched| matched + 1)
+        }
+        _ => Err(0),
+    }
 }
 
 /// Whether a printed line is the expected one; `…` there stands for anything.
@@ -308,7 +343,32 @@ mod tests {
         assert!(script.starts_with("cat > 'f' <<'END_OF_FILE'\nport = 1883\nEND_OF_FILE\n"));
         let replaced = |text: &str| text.replace("1883", "7");
         assert_eq!(compare(&blocks, "7\n\u{1e}\nb\n\u{1e}\n", replaced), Ok(()));
-        let error = compare(&blocks, "7\nb\n\u{1e}\n\u{1e}\n", replaced).expect_err("b is missing");
-        assert!(error.starts_with("line 18: nothing printed is like \"b\""));
+        let error = compare(&blocks, "7\n\u{1e}\n\u{1e}\n", replaced).expect_err("b is missing");
+        assert!(error.starts_with("line 18: the page does not show \"the end\""));
+        let error = compare(&blocks, "8\n7\n\u{1e}\nb\n\u{1e}\n", replaced).expect_err("8");
+        assert!(error.contains("does not show \"8\" there"), "{error}");
+    }
+
+    #[test]
+    fn dots_alone_stand_for_any_lines() {
+        for (expected, printed, result) in [
+            ("a …", "a b", Ok(())),
+            ("a …", "a", Ok(())),
+            ("… b", "a b", Ok(())),
+            ("a … b … c", "a x b y z c", Ok(())),
+            ("a b", "a x b", Err(1)),
+            ("a", "a x", Err(1)),
+            ("a b", "a", Err(1)),
+            ("a … b", "a x y", Err(0)),
+        ] {
+            let (expected, printed) = (expected.split(' '), printed.split(' '));
+            let (expected, printed): (Vec<_>, Vec<_>) = (expected.collect(), printed.collect());
+            let found = matches_all(&expected, &printed).map_err(|_| ());
+            assert_eq!(
+                found,
+                result.map_err(|_: usize| ()),
+                "{expected:?} {printed:?}"
+            );
+        }
     }
 }
