@@ -1,6 +1,7 @@
 //! The command line.
 
 mod old;
+mod token;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -9,13 +10,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stentor_call_protocol::limits::TOKEN_BYTES_MAX;
 use stentor_call_protocol::{Format, Verdict};
 
 use crate::fault::Fault;
-use crate::file::regular;
 use crate::help;
 use crate::profile::Profile;
+use token::token;
 
 /// The socket of a server that was installed by its package.
 const DEFAULT_SOCKET: &str = "/run/stentor/call.sock";
@@ -24,8 +24,6 @@ const DEFAULT_PORT: u16 = 1889;
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
 const DEADLINE_MIN: Duration = Duration::from_millis(10);
 const DEADLINE_MAX: Duration = Duration::from_secs(3600);
-/// The longest token file that is read.
-const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
 /// What was asked for.
 #[derive(Debug)]
@@ -129,6 +127,9 @@ struct Given {
     token_file: Option<PathBuf>,
     procedure: Option<String>,
     arguments: Vec<(String, Vec<u8>)>,
+    /// Arguments behind `--`, which are options in no spelling.
+    literal: Vec<(String, Vec<u8>)>,
+    is_literal: bool,
     old: old::Words,
     file: Option<OsString>,
     format: Option<Format>,
@@ -192,6 +193,7 @@ impl Given {
             result = result.and(read);
         }
         let old = self.understand_old();
+        self.arguments.append(&mut self.literal);
         result.and(old)
     }
 
@@ -202,7 +204,11 @@ impl Given {
                 word.display()
             ));
         };
+        if self.is_literal {
+            return self.literal(name, rest);
+        }
         match name {
+            "--" => self.is_literal = true,
             "-h" | "--help" if self.procedure.is_none() => self.help = true,
             "-V" | "--version" if self.procedure.is_none() => self.version = true,
             "--stdin" => self.file = Some(OsString::from("-")),
@@ -215,10 +221,11 @@ impl Given {
                 return Err(format!("{name} is not an option of stentor-call"));
             }
             _ if self.procedure.is_some() => {
+                self.refuse_option(name, rest)?;
                 // Whatever it is: it may come from a stranger.
                 let value = rest.next().cloned().ok_or_else(|| missing(name))?;
                 self.old.add(name, &value);
-                self.argument(name, value)?;
+                self.arguments.push(argument(name, value)?);
             }
             "-s" | "-server" => self.option("--server", rest)?,
             "-p" | "-port" => self.option("--port", rest)?,
@@ -266,15 +273,17 @@ impl Given {
         }
     }
 
-    /// An argument for the procedure.
-    fn argument(&mut self, name: &str, value: OsString) -> Result<(), String> {
-        let Some(key) = name.strip_prefix('-').filter(|key| !key.is_empty()) else {
-            return Err(format!(
-                "\"{name}\" stands where a -KEY is expected, after the procedure"
-            ));
+    /// What stands behind `--`: the procedure if it is not there yet, and arguments.
+    fn literal(&mut self, name: &str, rest: &mut Rest<'_>) -> Result<(), String> {
+        if self.procedure.is_some() {
+            let value = rest.next().cloned().ok_or_else(|| missing(name))?;
+            self.literal.push(argument(name, value)?);
+            return Ok(());
+        }
+        let Some(procedure) = name.strip_prefix('/') else {
+            return Err(format!("{name} is not a /PROCEDURE"));
         };
-        let value = value.into_encoded_bytes();
-        self.arguments.push((key.to_owned(), value));
+        self.procedure = Some(procedure.trim_start_matches('/').to_owned());
         Ok(())
     }
 
@@ -420,6 +429,16 @@ impl Given {
     }
 }
 
+/// An argument for the procedure.
+fn argument(name: &str, value: OsString) -> Result<(String, Vec<u8>), String> {
+    let Some(key) = name.strip_prefix('-').filter(|key| !key.is_empty()) else {
+        return Err(format!(
+            "\"{name}\" stands where a -KEY is expected, after the procedure"
+        ));
+    };
+    Ok((key.to_owned(), value.into_encoded_bytes()))
+}
+
 fn port(text: &str) -> Result<u16, String> {
     let port = text.parse().ok().filter(|port| *port != 0);
     port.ok_or_else(|| format!("--port {text}: a port is 1 to 65535"))
@@ -427,47 +446,6 @@ fn port(text: &str) -> Result<u16, String> {
 
 fn missing(name: &str) -> String {
     format!("{name} needs a value after it")
-}
-
-/// The token for a server over the network. On a Unix socket one is sent only if it was named.
-fn token(file: Option<PathBuf>, server: &Server) -> Result<Vec<u8>, String> {
-    let token = match file {
-        Some(path) => read_token(&path)
-            .map_err(|reason| format!("--token-file {}: {reason}", path.display()))?,
-        None => match (server, std::env::var_os("STENTOR_TOKEN")) {
-            (Server::Tcp(..), Some(token)) => trim(token.as_encoded_bytes()).to_vec(),
-            _ => return Ok(Vec::new()),
-        },
-    };
-    if token.len() > TOKEN_BYTES_MAX {
-        return Err(format!("the token has more than {TOKEN_BYTES_MAX} bytes"));
-    }
-    Ok(token)
-}
-
-fn read_token(path: &std::path::Path) -> Result<Vec<u8>, String> {
-    let bytes = regular(path)
-        .and_then(std::fs::File::open)
-        .and_then(|file| {
-            let mut bytes = Vec::new();
-            let mut file = std::io::Read::take(file, TOKEN_FILE_BYTES_MAX);
-            std::io::Read::read_to_end(&mut file, &mut bytes)?;
-            Ok(bytes)
-        })
-        .map_err(|error| error.to_string())?;
-    let line = bytes
-        .split(|byte| *byte == b'\n')
-        .next()
-        .unwrap_or_default();
-    let token = trim(line);
-    if token.is_empty() {
-        return Err("the first line is empty; it has to be the token".to_owned());
-    }
-    Ok(token.to_vec())
-}
-
-fn trim(bytes: &[u8]) -> &[u8] {
-    bytes.trim_ascii()
 }
 
 /// `500ms`, `5s`, `2m`, `1h`; a number alone means seconds.

@@ -219,6 +219,24 @@ fn an_old_line_lets_nothing_too_large_pass() {
     }
 }
 
+/// What is neither the old spelling nor the new one does not pass as an argument.
+#[test]
+fn a_half_old_line_lets_nothing_pass() {
+    let calls = Calls::start(&[]);
+    let file = calls.file("S1", spool(MESSAGE).as_bytes());
+    let line = ["/sizecheck", "-f", word(&file), "-rrcpt", "c@d"];
+    let finished = calls.by_unix(&line);
+    assert_eq!(code(&finished), Some(2), "{finished}");
+    let told = "-f after the procedure is not understood: write --file, or `-- -f VALUE`";
+    assert!(finished.stderr.contains(told), "{finished}");
+    let line = ["--profile", "xmail-queue", "--on-error", "reject"];
+    let finished = calls.by_unix(&[&line[..], &["/sizecheck", "-stdin"]].concat());
+    assert_eq!(code(&finished), Some(6), "{finished}");
+    let line = ["/echo", "-a", "b", "--", "-file", "x", "-s", "y"];
+    let finished = calls.by_unix(&line);
+    assert_eq!(finished.stdout, "a=b\nfile=x\ns=y\nsize=0\n", "{finished}");
+}
+
 /// Without room for the reply there is none: an empty one would be what the sender is told.
 #[test]
 fn half_a_reply_is_no_reply() {

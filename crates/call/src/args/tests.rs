@@ -34,10 +34,11 @@ fn a_call_is_written_with_single_dashes() {
         "/sizecheck",
         "-max",
         "-5",
-        "-s",
-        "x",
         "--file",
         "m",
+        "--",
+        "-s",
+        "x",
     ]);
     let host = IpAddr::from([192, 0, 2, 7]);
     assert_eq!(options.server, Server::Tcp(host, 2000));
@@ -86,6 +87,51 @@ fn the_old_spelling_is_understood() {
         assert_eq!(options.source, Source::File("m".into()));
         assert!(options.arguments.is_empty());
     }
+}
+
+/// An option that is taken for an argument would be missed by nobody.
+#[test]
+fn options_among_the_arguments_are_refused() {
+    for (words, new) in [
+        (&["-s", "192.0.2.7"][..], "--server"),
+        (&["-p", "2000"], "--port"),
+        (&["-f", "m"], "--file"),
+        (&["-stdin"], "--stdin"),
+        (&["-in-place"], "--in-place"),
+        (&["-filter"], "--filter"),
+        (&["-token-file", "t"], "--token-file"),
+        (&["-format", "xmail"], "--format"),
+        (&["-format", "message"], "--format"),
+        (&["-profile", "exim"], "--profile"),
+        (&["-on-error", "reject"], "--on-error"),
+        (&["-deadline", "5s"], "--deadline"),
+        (&["-version"], "--version"),
+        (&["-help"], "--help"),
+    ] {
+        let line = [&["/p", "-rcpt", "c@d"], words, &["-max", "1"]].concat();
+        let told = parsed(&line).expect_err("a mistake").fault.to_string();
+        let (old, value) = (words[0], format!("`-- {} VALUE`", words[0]));
+        for part in [old, &format!("write {new},"), &value] {
+            assert!(told.contains(part), "{line:?}: {told}");
+        }
+        // With a value that is one of the words, as of any argument.
+        let line = ["/p", "-rcpt", old, "-max", "1"];
+        assert_eq!(options(&line).arguments[0].1, old.as_bytes());
+        let line = ["/p", "-rcpt", "c@d", "--", old, "x", "-rrcpt", "--file"];
+        let arguments = options(&line).arguments;
+        let names: Vec<_> = arguments.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["rcpt", &old[1..], "rrcpt"]);
+        assert_eq!(arguments[2].1, b"--file");
+    }
+    let line = ["/status", "-format", "json"];
+    assert_eq!(options(&line).arguments.len(), 1);
+    let line = ["--", "/p", "-file", "x", "-rrcpt", "y"];
+    let all = options(&line);
+    assert_eq!((all.procedure.as_str(), all.source), ("p", Source::None));
+    let line = ["/p", "-profile", "xmail-smtp", "-on-error", "reject"];
+    let known = parsed(&line).expect_err("a mistake").options;
+    let wishes = (known.profile, known.on_error);
+    assert_eq!(wishes, (Profile::XmailSmtp, Some(Verdict::Reject)));
 }
 
 /// A procedure may have arguments of these names.
@@ -145,6 +191,10 @@ fn mistakes_are_explained() {
         (&["-p", "65536", "/p"], "1 to 65535"),
         (&["/p", "-port", "x"], "1 to 65535"),
         (&["/p", "-file", ""], "--file is empty"),
+        (&["/p", "-file", "a", "-file", "b"], "-file is given twice"),
+        (&["/p", "--", "-key"], "needs a value"),
+        (&["/p", "--", "word", "x"], "-KEY"),
+        (&["--", "--file", "f", "/p"], "not a /PROCEDURE"),
         (&["--profile", "sendmail", "/p"], "xmail-queue"),
         (
             &["--on-error", "discard", "/p"],
