@@ -279,6 +279,11 @@ fn happened(client: &Value) -> Vec<(&'static str, String)> {
             ", for want of rights".to_owned(),
         ),
         (
+            "topics refused",
+            "topics_refused",
+            ", above limits.topic_bytes or limits.topic_levels".to_owned(),
+        ),
+        (
             "pauses",
             "pauses",
             format!(", the last by {}", plain(&client["paused_by"])),

@@ -6,7 +6,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCode, Version};
-use stentor_session::{CloseReason, ConnectRequest, Denied, Limit, Local, SentAliases, Tick};
+use stentor_session::{
+    CloseReason, ConnectRequest, Denied, Limit, Local, SentAliases, Tick, Violation,
+};
 
 use crate::authenticate::Method;
 use crate::effects::{Event, MeshItem};
@@ -73,6 +75,9 @@ impl Hub {
             return Err(CloseReason::Denied(Denied::Banned));
         };
         let will = request.will.as_ref();
+        if will.is_some_and(|will| !self.settings.takes_topic(&will.topic)) {
+            return Err(CloseReason::Violation(Violation::TopicName));
+        }
         if will.is_some_and(|will| !may_publish(&identity, &will.topic)) {
             return Err(CloseReason::Denied(Denied::Right));
         }

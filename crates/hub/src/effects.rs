@@ -296,6 +296,10 @@ pub enum Event {
         user: Option<Arc<str>>,
         /// Which limit: of sessions, or of memory.
         limit: Limit,
+        /// Its value.
+        most: u64,
+        /// Messages that waited in it, and are lost.
+        messages: u64,
     },
     /// A publish was refused by rights: told once for each client and topic.
     PublishDenied {
@@ -325,6 +329,8 @@ pub enum Event {
         topic: Box<str>,
         /// Why.
         why: NotKept,
+        /// The bound that was met, and its value.
+        bound: Option<Box<str>>,
         /// What is wrong with the disk, if something is.
         trouble: Option<Box<str>>,
     },
@@ -337,6 +343,8 @@ pub enum Event {
         topic: Box<str>,
         /// Why.
         why: NotKept,
+        /// The bound that was met, and its value.
+        bound: Option<Box<str>>,
         /// What is wrong with the disk, if something is.
         trouble: Option<Box<str>>,
     },

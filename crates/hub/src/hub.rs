@@ -302,7 +302,7 @@ impl Hub {
     /// `keep = "last"` this has to be the shard that orders its topic, see [`crate::home_shard`].
     ///
     /// # Errors
-    /// What `put` says: then nobody gets the message.
+    /// When there is no memory for it, and what `put` says: then nobody gets the message.
     pub fn keep_by(
         &mut self,
         now: Tick,
@@ -310,6 +310,10 @@ impl Hub {
         put: impl FnOnce(&Message) -> Result<Kept, NotKept>,
     ) -> Result<Kept, NotKept> {
         self.settle(now);
+        if self.is_out_of_memory_for(now, &message) {
+            self.stats.unkept_by_memory += 1;
+            return Err(NotKept::Memory);
+        }
         // As for a publish: a snapshot on another shard that finds it waits for what came before.
         self.fences.begin_put();
         let kept = put(&message)?;

@@ -12,7 +12,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
-use stentor_session::{Message, MessageParts, Publisher, Tick};
+use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick};
+use stentor_topic::Zone;
 
 use crate::acknowledge::Taken;
 use crate::burst::Source;
@@ -41,32 +42,66 @@ impl Hub {
         let copy = Arc::clone(&message);
         let taken = self.keep_and_route_as(now, message, false, Routing::Now);
         if let Some(why) = refusal(&taken) {
-            self.count_unkept("", copy.topic(), why);
+            self.count_unkept("", (copy.zone, copy.topic()), why);
         }
     }
 
     /// A message that nobody waits for was delivered and is not kept: counts it, and has the log
     /// say so once for each client and topic. `client_id` is empty where it is not known here.
-    pub(crate) fn count_unkept(&mut self, client_id: &str, topic: &str, why: NotKept) {
+    pub(crate) fn count_unkept(
+        &mut self,
+        client_id: &str,
+        (zone, topic): (Zone, &str),
+        why: NotKept,
+    ) {
         self.stats.publishes_dropped += 1;
         if self.losses.record(LossCause::NotKept, client_id, topic) {
             self.effects.events.push(Event::NotKept {
                 client_id: client_id.into(),
                 topic: topic.into(),
                 why,
+                bound: self.bound_met(zone, why),
                 trouble: self.retained.trouble(),
             });
         }
     }
 
     /// A message that the store refused: its publisher and the operator learn it.
-    pub(crate) fn tell_not_taken(&mut self, client_id: Box<str>, topic: &str, why: NotKept) {
+    pub(crate) fn tell_not_taken(
+        &mut self,
+        client_id: Box<str>,
+        (zone, topic): (Zone, &str),
+        why: NotKept,
+    ) {
         self.effects.events.push(Event::NotTaken {
             client_id,
             topic: topic.into(),
             why,
+            bound: self.bound_met(zone, why),
             trouble: self.retained.trouble(),
         });
+    }
+
+    /// The bound for which a message is not kept, and its value, as far as that is known.
+    fn bound_met(&self, zone: Zone, why: NotKept) -> Option<Box<str>> {
+        match why {
+            NotKept::Memory => {
+                let most = self.ledger.budget();
+                Some(format!("limits.memory is {most} bytes").into())
+            }
+            NotKept::Full => self.retained.bound_met(zone),
+            NotKept::DiskFull | NotKept::Failed => None,
+        }
+    }
+
+    /// How a publish is acknowledged that is refused for this. Of a limit, it tells the value.
+    fn refused_for(&self, why: NotKept) -> Outcome {
+        let mut outcome = why.outcome();
+        if why == NotKept::Memory {
+            let most = self.ledger.budget();
+            outcome.text = format!("{}, which is {most} bytes", why.text()).into();
+        }
+        outcome
     }
 
     fn keep_and_route_as(
@@ -110,13 +145,13 @@ impl Hub {
         match answer {
             Some((shard, ticket)) => {
                 if let Some(why) = refusal(&taken) {
-                    self.tell_not_taken(Box::default(), copy.topic(), why);
+                    self.tell_not_taken(Box::default(), (copy.zone, copy.topic()), why);
                 }
                 self.tell_shard(shard, ticket, taken);
             }
             None => {
                 if let Some(why) = refusal(&taken) {
-                    self.count_unkept("", copy.topic(), why);
+                    self.count_unkept("", (copy.zone, copy.topic()), why);
                 }
             }
         }
@@ -144,6 +179,7 @@ impl Hub {
             self.turn.spend(put_visits(&message));
             self.fences.begin_put();
             let kept = if self.is_out_of_memory_for(now, &message) {
+                self.stats.unkept_by_memory += 1;
                 Err(NotKept::Memory)
             } else {
                 self.retained.put(&message)
@@ -151,10 +187,10 @@ impl Hub {
             match kept {
                 Ok(Kept::Now) => {}
                 Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
-                Err(why) if is_awaited => return Taken::Done(why.outcome()),
+                Err(why) if is_awaited => return Taken::Done(self.refused_for(why)),
                 Err(why) => {
                     self.forget_older(now, &message);
-                    taken = Taken::Done(why.outcome());
+                    taken = Taken::Done(self.refused_for(why));
                 }
             }
         }

@@ -441,8 +441,11 @@ impl Hub {
 
     /// Whether a will is permitted still; one that is not is counted.
     pub(crate) fn may_leave(&mut self, identity: &Identity, will: &WillRequest) -> bool {
-        let may = self.settings.takes_topic(&will.topic) && may_publish(identity, &will.topic);
+        let is_taken = self.settings.takes_topic(&will.topic);
+        let may = is_taken && may_publish(identity, &will.topic);
         self.stats.denied += u64::from(!may);
+        self.stats.topics_refused += u64::from(!is_taken);
+        self.stats.publishes_denied += u64::from(is_taken && !may);
         may
     }
 

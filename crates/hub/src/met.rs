@@ -109,9 +109,10 @@ impl Hub {
     ) -> Option<Outcome> {
         let text = topic(&self.settings, name)?;
         self.stats.denied += 1;
+        self.stats.topics_refused += 1;
         let live = self.sessions.get_mut(key).and_then(Session::live_mut);
         if let Some(live) = live {
-            live.tally().refused.add(now, 1);
+            live.tally().topics_refused.add(now, 1);
         }
         self.log_limit(key, "a message", ("topic", &text));
         Some(Outcome {

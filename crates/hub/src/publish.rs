@@ -235,7 +235,8 @@ impl Hub {
             retain: publish.retain,
             expiry_secs: publish.properties.message_expiry(),
         };
-        let origin = (session.zone(), session.publisher, now);
+        let zone = session.zone();
+        let origin = (zone, session.publisher, now);
         let message = Arc::new(Message::to_topic(name.to_shared(), origin, &parts));
         let is_awaited = publish.packet_id.is_some();
         let operator = operator_of(publish, session);
@@ -247,10 +248,10 @@ impl Hub {
         let session = self.sessions.get(key);
         let client_id = session.map_or_else(Box::default, |session| session.client_id.clone());
         if is_awaited {
-            self.tell_not_taken(client_id, topic, why);
+            self.tell_not_taken(client_id, (zone, topic), why);
             return taken;
         }
-        self.count_unkept(&client_id, topic, why);
+        self.count_unkept(&client_id, (zone, topic), why);
         Taken::SUCCESS
     }
 
@@ -276,6 +277,7 @@ impl Hub {
 
     pub(crate) fn deny_publish(&mut self, now: Tick, key: SessionKey, topic: &str) {
         self.stats.denied += 1;
+        self.stats.publishes_denied += 1;
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };

@@ -61,7 +61,9 @@ impl NotKept {
     /// Why a publish was refused that was acknowledged so; `None` if it was not for want of room.
     pub(crate) fn of(outcome: &Outcome) -> Option<Self> {
         let all = [Self::Full, Self::DiskFull, Self::Memory, Self::Failed];
-        all.into_iter().find(|it| *outcome == it.outcome())
+        let is_it =
+            |it: &Self| outcome.reason == it.reason() && outcome.text.starts_with(it.text());
+        all.into_iter().find(is_it)
     }
 
     /// How a publish is acknowledged that is refused for this.
@@ -290,6 +292,12 @@ pub trait Retained: Send + Sync {
     /// wait a little. O(1), without a lock.
     fn is_behind(&self) -> bool {
         false
+    }
+
+    /// The bound that leaves no room for another message of a zone, and its value; `None` where
+    /// none is met.
+    fn bound_met(&self, _zone: Zone) -> Option<Box<str>> {
+        None
     }
 
     /// What is wrong with the disk now, in a sentence; `None` if it is well.

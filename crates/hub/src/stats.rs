@@ -33,12 +33,20 @@ pub struct Stats {
     pub publishes_dropped: u64,
     /// Messages that matched a subscription but that its client may not receive.
     pub publishes_withheld: u64,
-    /// Publishes and subscribes refused by rights.
+    /// Publishes and subscribes refused: by rights, or since a topic is above a limit.
     pub denied: u64,
+    /// The publishes among these that their clients had no right to.
+    pub publishes_denied: u64,
+    /// The publishes among these whose topics were above a limit.
+    pub topics_refused: u64,
+    /// Messages that were not kept, since `limits.memory` is reached.
+    pub unkept_by_memory: u64,
     /// Sessions that expired.
     pub expired: u64,
     /// Sessions that had to give way to others.
     pub evicted: u64,
+    /// Those among them that ended for want of memory.
+    pub evicted_by_memory: u64,
     /// Connections closed because an invariant of the program was broken.
     pub bugs: u64,
 }
@@ -108,11 +116,13 @@ pub enum LossCause {
     /// Delivered, but not kept for late subscribers: the retained store had no room. Counted for
     /// the publisher, where nobody waits for an answer that could say so.
     NotKept,
+    /// The queue of a session that the server ended early for want of room.
+    SessionEnded,
 }
 
 impl LossCause {
     /// All causes, in the order of their counters.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::DropNewest,
         Self::DropOldest,
         Self::Disconnect,
@@ -120,6 +130,7 @@ impl LossCause {
         Self::Expired,
         Self::Conflated,
         Self::NotKept,
+        Self::SessionEnded,
     ];
 
     /// The name in counters and logs.
@@ -133,6 +144,7 @@ impl LossCause {
             Self::Expired => "expired",
             Self::Conflated => "conflated",
             Self::NotKept => "not-kept",
+            Self::SessionEnded => "session-ended",
         }
     }
 }

@@ -106,6 +106,8 @@ pub struct Tally {
     pub paused_by: Option<PauseCause>,
     /// Messages that it published and had no right to.
     pub refused: Count,
+    /// Messages that it published to topics above a limit.
+    pub topics_refused: Count,
 }
 
 impl Tally {

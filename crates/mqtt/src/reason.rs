@@ -143,7 +143,11 @@ impl ReasonCode {
             Self::UnsupportedProtocolVersion => 1,
             Self::ClientIdentifierNotValid => 2,
             Self::BadUserNameOrPassword => 4,
-            Self::NotAuthorized | Self::Banned | Self::BadAuthenticationMethod => 5,
+            // A topic name is that of the will: it is wrong the next time as well.
+            Self::NotAuthorized
+            | Self::Banned
+            | Self::BadAuthenticationMethod
+            | Self::TopicNameInvalid => 5,
             other if other.is_error() => 3,
             _ => 0,
         }

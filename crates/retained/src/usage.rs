@@ -200,6 +200,35 @@ impl Accounts {
         zone.apply(change);
     }
 
+    /// The bound that leaves no room for another message of a zone, and its value: that of messages
+    /// if it is reached, otherwise the one of bytes that is nearest.
+    pub(crate) fn bound_met(&self, zone: Zone) -> Option<String> {
+        let own = self.zone(zone);
+        let bounds = [
+            (
+                "messages",
+                &self.total.messages,
+                &self.total_limits.messages_max,
+            ),
+            (
+                "zone_messages",
+                &own.messages,
+                &self.zone_limits.messages_max,
+            ),
+            ("bytes", &self.total.bytes, &self.total_limits.bytes_max),
+            ("zone_bytes", &own.bytes, &self.zone_limits.bytes_max),
+        ];
+        let bounds = bounds.map(|(key, used, max)| {
+            let max = max.load(Ordering::Relaxed);
+            (max.saturating_sub(used.load(Ordering::Relaxed)), key, max)
+        });
+        let (of_messages, of_bytes) = bounds.split_at(2);
+        let reached = of_messages.iter().find(|(left, ..)| *left == 0);
+        let nearest = of_bytes.iter().min_by_key(|(left, ..)| *left);
+        let (_, key, max) = reached.or(nearest).filter(|(.., max)| *max != u64::MAX)?;
+        Some(format!("retained.{key} is {max}"))
+    }
+
     /// Messages and bytes of all zones.
     pub(crate) fn total(&self) -> (u64, u64) {
         (

@@ -467,6 +467,20 @@ impl Outbound {
         withdrawn
     }
 
+    /// How many messages are lost if the session ends: all that the client has not received,
+    /// without those that other members of its shared subscriptions get. O(messages).
+    #[must_use]
+    pub fn own_len(&self) -> usize {
+        let is_lost = |entry: &&InFlight| match &entry.awaits {
+            Awaits::Acknowledgement(delivery) => delivery.share == 0,
+            Awaits::Receipt(_) => true,
+            Awaits::Completion => false,
+        };
+        let in_flight = self.in_flight.iter().filter(is_lost).count();
+        let waiting = self.waiting.iter().filter(|delivery| delivery.share == 0);
+        in_flight + waiting.count()
+    }
+
     /// Ends the session's debt. O(1): the rest is done where the remains are walked.
     #[must_use]
     pub fn abandon(self) -> Remains {

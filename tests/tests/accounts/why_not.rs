@@ -357,3 +357,34 @@ fn a_connection_that_the_server_ended_is_told() {
     let answer = place.why(&["ann", "q", "--to", "bob"]);
     says(&answer, "publisher", "publisher", ("bad", ended));
 }
+
+/// A topic above a limit is no want of rights, and each has a count of its own.
+#[test]
+fn a_topic_above_a_limit_is_told_apart_from_missing_rights() {
+    let place = Place::with("[limits]\ntopic_levels = 3\n");
+    let rules = ["role", "add", "some", "--rule", "allow both a/#"];
+    place.run(&rules).success();
+    place.add("ann", &["some"]);
+    place.add("bob", &["some"]);
+    let (mut ann, mut bob) = (place.login("ann"), place.login("bob"));
+    bob.subscribe("a/#", 0);
+    ann.send(&publish(Version::V5, "a/b/c/d", b"x", 0, false).repeat(3));
+    ann.send(&publish(Version::V5, "secret", b"x", 0, false));
+    ann.ping();
+    let shown = place.json(&["clients", "show", "ann"]);
+    let counts = ["topics_refused", "publishes_refused"];
+    let counts = counts.map(|key| shown[key]["total"].as_u64());
+    assert_eq!(counts, [Some(3), Some(1)], "{shown}");
+    let answer = place.why(&["ann", "a/b/c/d", "--to", "bob"]);
+    let limit = ("bad", "limits.topic_levels is 3");
+    says(&answer, "publisher", "topic", limit);
+    let refused = "3 of its messages were refused, because their topics were above";
+    assert!(answer.to_string().contains(refused), "{answer}");
+    let status = place.run(&["status"]).success();
+    for told in [
+        "refused, because their clients may not publish them: 1",
+        "refused, because their topics are above limits.topic_bytes or limits.topic_levels: 3",
+    ] {
+        assert!(status.contains(told), "{status}");
+    }
+}

@@ -156,6 +156,11 @@ fn sessions_that_hold_much_end_when_memory_is_short() {
     publisher.ping();
     let status = server.json(&["status"]);
     assert_eq!(status["memory"]["budget_bytes"], 4 << 20);
+    let lost = &status["losses"]["by_cause"]["session-ended"];
+    assert_eq!(
+        *lost, status["sessions_evicted"],
+        "one message waited in each"
+    );
     let first = &status["memory"]["holders"][0];
     let name = first["client_id"].as_str().unwrap_or_default();
     assert!(

@@ -183,6 +183,16 @@ fn a_file_that_is_not_applied_yet_is_seen() {
     assert!(is_newer());
     server.json(&["reload"]);
     assert!(!is_newer());
+    // After one that failed, the file that mends it waits as well.
+    server.reconfigure(&format!("{BASE}no = \"key\"\n"));
+    server.control(&["reload"]).refusal();
+    let is_mended = || {
+        let text = server.control(&["status"]).success();
+        text.contains("was saved after that: `stentor reload` applies it")
+    };
+    assert!(!is_mended());
+    server.reconfigure(BASE);
+    assert!(is_mended());
 }
 
 #[test]
@@ -303,7 +313,10 @@ fn a_reload_that_fails_leaves_no_socket_behind() {
         server.url("mqtt")
     ));
     let text = server.control(&["reload"]).refusal();
-    assert!(text.contains("taken"), "{text}");
+    assert!(
+        text.contains("taken") && !text.contains("--listen"),
+        "{text}"
+    );
     assert!(!path.exists(), "the socket's file stayed behind");
     server.client(Version::V5, "c").ping();
 }

@@ -69,14 +69,22 @@ fn text(status: &Value, is_verbose: bool) -> String {
     if !status["reload"].is_null() {
         parts.push(format!("{}\n", last_reload(&status["reload"], now_secs)));
     }
-    let is_tried = status["reload"]["ok"] == false;
-    if let Some(file) = status["newer_file"].as_str().filter(|_| !is_tried) {
-        let file = shown(file);
-        parts.push(format!(
-            "{file} was saved after it was applied: `stentor reload` applies it\n"
-        ));
-    }
+    parts.extend(newer_file(status));
     parts.join("\n")
+}
+
+/// A configuration file that was saved since the server read it.
+fn newer_file(status: &Value) -> Option<String> {
+    let file = shown(status["newer_file"].as_str()?);
+    let when = match status["reload"]["ok"] == false {
+        true => "after that",
+        false => "after it was applied",
+    };
+    let what = match status["newer_file_is_empty"] == true {
+        true => ", and is empty: `stentor reload` would refuse it",
+        false => ": `stentor reload` applies it",
+    };
+    Some(format!("{file} was saved {when}{what}\n"))
 }
 
 fn number(value: &Value) -> u64 {
@@ -320,14 +328,18 @@ fn since(trouble: &Value, now_secs: u64) -> String {
 }
 
 /// Sessions that the server ended for want of room, with all that waited in them.
-fn ended_early(count: &Value) -> String {
-    match count.as_u64() {
-        None | Some(0) => String::new(),
-        Some(count) => format!(
-            "sessions that ended early with the messages that waited in them, because \
-             `limits.memory` or `limits.sessions` was reached: {count}\n"
-        ),
-    }
+fn ended_early(status: &Value) -> String {
+    let all = number(&status["sessions_evicted"]);
+    let by_memory = number(&status["sessions_evicted_by_memory"]);
+    let told = [
+        ("limits.memory was nearly", by_memory),
+        ("limits.sessions was", all.saturating_sub(by_memory)),
+    ];
+    let told = told.into_iter().filter(|(_, count)| *count > 0);
+    told.map(|(limit, count)| {
+        format!("sessions that ended early, because {limit} reached: {count}\n")
+    })
+    .collect()
 }
 
 /// What became of messages that did not arrive: lost by policy, by client and topic, or withheld,
@@ -339,6 +351,14 @@ fn losses(status: &Value) -> String {
             "withheld from clients that have no right to receive them",
         ),
         (
+            &status["publishes_denied"],
+            "refused, because their clients may not publish them",
+        ),
+        (
+            &status["topics_refused"],
+            "refused, because their topics are above limits.topic_bytes or limits.topic_levels",
+        ),
+        (
             &status["retained"]["refused_by_disk"],
             "with RETAIN refused, because the disk was full or failed",
         ),
@@ -346,12 +366,16 @@ fn losses(status: &Value) -> String {
             &status["retained"]["refused_by_bound"],
             "with RETAIN refused, because a bound of [retained] was reached",
         ),
+        (
+            &status["retained"]["refused_by_memory"],
+            "with RETAIN refused, because limits.memory was reached",
+        ),
     ]
     .into_iter()
     .filter(|(count, _)| count.as_u64().is_some_and(|count| count > 0))
     .map(|(count, what)| format!("messages {what}: {}\n", plain(count)))
     .collect();
-    let others = others + &ended_early(&status["sessions_evicted"]);
+    let others = others + &ended_early(status);
     let lost = lost(&status["losses"]).unwrap_or_else(|| match others.is_empty() {
         true => "no message was lost\n".to_owned(),
         false => String::new(),
@@ -399,6 +423,7 @@ fn cause_text(cause: &str) -> String {
         "expired" => "it expired before it could be sent",
         "not-kept" => "it was not kept for late subscribers",
         "packet-too-large" => "it is larger than the client takes",
+        "session-ended" => "the session ended early, for want of room",
         _ => return shown(cause),
     };
     format!("{words} ({cause})")
@@ -462,6 +487,24 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_file_that_was_saved_since_is_told() {
+        let mut status = json!({ "newer_file": "a.toml", "reload": { "ok": true } });
+        let told = |status: &Value| newer_file(status).unwrap();
+        assert_eq!(
+            told(&status),
+            "a.toml was saved after it was applied: `stentor reload` applies it\n"
+        );
+        status["reload"]["ok"] = false.into();
+        assert_eq!(
+            told(&status),
+            "a.toml was saved after that: `stentor reload` applies it\n"
+        );
+        status["newer_file_is_empty"] = true.into();
+        assert!(told(&status).ends_with("is empty: `stentor reload` would refuse it\n"));
+        assert_eq!(newer_file(&json!({})), None);
+    }
+
     /// A stranger reads it: sizes have units, kinds have words, the rest waits for `--verbose`.
     #[test]
     fn the_first_screen_has_no_inner_words() {
@@ -521,11 +564,13 @@ mod tests {
     fn what_was_withheld_or_refused_is_said_instead_of_that_nothing_was_lost() {
         let none = json!({ "losses": { "by_cause": { "drop-newest": 0 } } });
         assert_eq!(losses(&none), "no message was lost\n");
-        let ended = json!({ "losses": { "by_cause": {} }, "sessions_evicted": 7 });
-        let told = losses(&ended);
-        assert!(
-            told.contains("ended early") && told.ends_with(": 7\n"),
-            "{told}"
+        let ended = json!({
+            "losses": { "by_cause": {} }, "sessions_evicted": 7, "sessions_evicted_by_memory": 5,
+        });
+        assert_eq!(
+            losses(&ended),
+            "sessions that ended early, because limits.memory was nearly reached: 5\n\
+             sessions that ended early, because limits.sessions was reached: 2\n"
         );
         for (status, told) in [
             (
@@ -540,6 +585,12 @@ mod tests {
                 json!({ "retained": { "refused_by_bound": 1 } }),
                 "was reached: 1",
             ),
+            (
+                json!({ "retained": { "refused_by_memory": 4 } }),
+                "messages with RETAIN refused, because limits.memory was reached: 4",
+            ),
+            (json!({ "publishes_denied": 5 }), "may not publish them: 5"),
+            (json!({ "topics_refused": 6 }), "limits.topic_levels: 6"),
         ] {
             let text = losses(&status);
             assert!(

@@ -1,6 +1,7 @@
 //! The places for sessions that outlive their connection: which gets one, and which gives it up.
 
 use stentor_session::{CloseReason, ConnectRequest, Limit, Tick};
+use stentor_topic::Zone;
 
 use super::{Lease, Pressure, Tenants};
 use crate::effects::{ControlItem, Event};
@@ -8,6 +9,7 @@ use crate::hub::Hub;
 use crate::key::{SessionKey, ShardId};
 use crate::rights::Identity;
 use crate::sessions::Session;
+use crate::stats::LossCause;
 
 /// What a newcomer's session takes.
 #[derive(Debug, Default)]
@@ -93,18 +95,34 @@ impl Hub {
         Ok(())
     }
 
+    /// Counts a session that ends early, and the messages that are lost with it.
+    fn count_evicted(&mut self, zone: Zone, limit: Limit, messages: u64) {
+        self.stats.evicted += 1;
+        self.stats.evicted_by_memory += u64::from(limit == Limit::Memory);
+        self.stats.publishes_dropped += messages;
+        self.traffic.of(zone).dropped += messages;
+        self.losses.record_many(LossCause::SessionEnded, messages);
+    }
+
     /// Ends a session without a connection, since this limit leaves no room for it any more.
     pub(super) fn evict(&mut self, now: Tick, key: SessionKey, limit: Limit) {
         let Some(session) = self.sessions.get(key) else {
             return;
         };
+        let (zone, messages) = (session.zone(), session.lost_by_end());
         let client_id = session.client_id.clone();
         let user = session.identity.user.clone();
-        self.stats.evicted += 1;
+        self.count_evicted(zone, limit, messages);
+        let most = match limit {
+            Limit::Memory => self.ledger.budget(),
+            _ => self.settings.sessions_max,
+        };
         self.effects.events.push(Event::SessionEvicted {
             client_id,
             user,
             limit,
+            most,
+            messages,
         });
         self.end_session(now, key);
     }

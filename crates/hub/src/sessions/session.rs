@@ -293,6 +293,18 @@ impl Session {
         }
     }
 
+    /// How many messages nobody gets if it ends while its client is away: those that wait for it,
+    /// without those that other members of its shared subscriptions get. O(messages).
+    pub(crate) fn lost_by_end(&self) -> u64 {
+        let owed = self.outbound.as_ref();
+        let owed = owed.map_or(0, |outbound| outbound.own_len());
+        let held_back = match &self.link {
+            Link::Away(away) => away.conflating.as_ref(),
+            Link::Live(_) => None,
+        };
+        (owed + held_back.map_or(0, |held| held.charge().messages)) as u64
+    }
+
     /// Its client's retained messages that are still to be sent, while it is there.
     pub(crate) fn snapshots(&self) -> Option<&Snapshots> {
         self.live()?.extras.as_ref()?.snapshots.as_deref()

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::world::{ConnectOptions, Random, World, clean, qos, request, run_seeds};
 use stentor_hub::{
-    ControlItem, Event, Holding, Pressure, Settings, SlowPolicy, Tenant, TenantKind, Tenants,
-    TopicPolicy,
+    ControlItem, Event, Holding, LossCause, NotKept, Pressure, Settings, SlowPolicy, Tenant,
+    TenantKind, Tenants, TopicPolicy,
 };
 use stentor_mqtt::{PacketId, QoS, Version};
 use stentor_session::{CloseReason, Limit};
@@ -231,6 +231,33 @@ fn one_user_and_one_zone_have_their_own_bounds() {
     assert!(come(&mut w, "b2", 0, &bob).is_ok());
 }
 
+/// Messages that wait in a session are lost if the server ends it, and not if its client does.
+#[test]
+fn messages_of_a_session_that_ends_early_are_counted_as_lost() {
+    let settings = Settings {
+        sessions_max: 3,
+        ..Settings::default()
+    };
+    let mut w = World::with_settings(1, settings);
+    let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+    let (hog, ann) = (tenants(1, &zone), tenants(2, &zone));
+    let publisher = w.connect(Version::V5, "p", &clean());
+    leave_behind(&mut w, publisher, ("hog", &hog), (3, 10));
+    w.publish(publisher, "hog2", "second", QoS::AtLeastOnce, false);
+    w.advance();
+    come(&mut w, "ann", 100, &ann).unwrap();
+    let told = w.events.iter().find_map(|event| match event {
+        Event::SessionEvicted { messages, most, .. } => Some((*messages, *most)),
+        _ => None,
+    });
+    assert_eq!(told, Some((2, 3)), "hog2 is closest to its end");
+    // It begins anew, and wants no more what waited.
+    w.connect(Version::V5, "hog1", &clean());
+    let hub = &w.hubs[0];
+    assert_eq!(hub.losses().by_cause(LossCause::SessionEnded), 2);
+    assert_eq!(hub.stats().publishes_dropped, 2);
+}
+
 /// A world whose ledger may hold so many bytes, and whose warden looks some times. Returns what it
 /// saw first.
 fn assess(w: &mut World, budget: u64) -> Pressure {
@@ -393,10 +420,19 @@ fn new_work_is_refused_when_memory_is_short_and_what_is_there_goes_on() {
         come(&mut w, "bob0", 100, &bob).is_ok(),
         "his session goes on"
     );
-    for (topic, payload, code) in [("known", "2", 0), ("new", "1", 0x97), ("known", "", 0)] {
+    let full = "there is no room: limits.memory is reached, which is 1 bytes";
+    for (topic, payload, told) in [
+        ("known", "2", (0, "")),
+        ("new", "1", (0x97, full)),
+        ("known", "", (0, "")),
+    ] {
         w.publish(publisher, topic, payload, QoS::AtLeastOnce, true);
-        assert_eq!(w.take_ack(publisher, 0x40).0, code, "{topic} {payload}");
+        let (code, text) = w.take_ack(publisher, 0x40);
+        assert_eq!((code, &*text), told, "{topic} {payload}");
     }
+    let unkept = w.hubs.iter().map(|hub| hub.stats().unkept_by_memory);
+    assert_eq!(unkept.sum::<u64>(), 1);
+    assert_eq!(w.try_restore("other", "1"), Err(NotKept::Memory));
     assert_eq!(assess(&mut w, u64::MAX), Pressure::None);
     assert_eq!(w.subscribe(greedy, &format!("{long}y"), QoS::AtMostOnce), 0);
     assert!(come(&mut w, "ann1", 100, &ann).is_ok());

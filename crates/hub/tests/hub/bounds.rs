@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::world::{ConnectOptions, World, clean, expiring};
+use crate::world::{ConnectOptions, VERSIONS, World, clean, expiring};
 use stentor_hub::{Event, LossCause, Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{Packet, PacketId, Properties, QoS, Unsubscribe, UnsubscribeFilterBuf, Version};
 use stentor_session::{CloseReason, Limit, Violation};
@@ -512,6 +512,32 @@ fn sessions_of_one_client_id_are_bounded_and_the_newest_stay() {
     assert_eq!(w.hubs[0].stats().sessions, 16);
 }
 
+/// A will whose topic is above a limit would never be published: its client is not let in.
+#[test]
+fn a_will_above_a_limit_of_topics_is_refused() {
+    let settings = Settings {
+        topic_levels_max: 3,
+        ..Settings::default()
+    };
+    let w = World::with_settings(1, settings);
+    for (topic, refused) in [
+        ("a/b/c", None),
+        (
+            "a/b/c/d",
+            Some(CloseReason::Violation(Violation::TopicName)),
+        ),
+    ] {
+        let options = ConnectOptions {
+            will: Some((topic, "x", 0)),
+            ..clean()
+        };
+        for version in VERSIONS {
+            let admitted = w.admit(version, "c", &options);
+            assert_eq!(admitted.err(), refused, "{topic}");
+        }
+    }
+}
+
 /// A message whose topic is above a limit is refused, counted and logged once, also where its
 /// client cannot be told.
 #[test]
@@ -529,7 +555,9 @@ fn a_topic_above_a_limit_is_counted_and_logged() {
             w.publish(c, "a/b/c", "x", QoS::AtMostOnce, false);
         }
         assert_eq!(w.take_messages(c).len(), 3);
-        assert_eq!(w.hubs[0].stats().denied, 3);
+        let stats = w.hubs[0].stats();
+        assert_eq!((stats.denied, stats.topics_refused), (3, 3));
+        assert_eq!(stats.publishes_denied, 0, "it had the right");
         let logged = w.events.iter().filter(|event| match event {
             Event::AboveLimit { bound, .. } => {
                 &**bound == "the topic has too many levels: limits.topic_levels is 3"

@@ -480,6 +480,10 @@ impl<D: Disk> Retained for Store<D> {
         self.env.accounts.total().0 + self.volatile.count()
     }
 
+    fn bound_met(&self, zone: Zone) -> Option<Box<str>> {
+        Some(self.env.accounts.bound_met(zone)?.into())
+    }
+
     fn trouble(&self) -> Option<Box<str>> {
         self.troubles.first()
     }

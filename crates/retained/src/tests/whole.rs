@@ -34,8 +34,11 @@ fn quotas_bound_all_zones_and_each() {
     assert_eq!(put(1, "a", b"1"), Ok(Kept::Now));
     assert_eq!(put(1, "b", b"1"), Ok(Kept::Now));
     assert_eq!(put(1, "c", b"1"), Err(NotKept::Full), "the zone is full");
+    let met = |zone| store.bound_met(Zone(zone)).map(String::from);
+    assert_eq!(met(1).as_deref(), Some("retained.zone_messages is 2"));
     assert_eq!(put(2, "a", b"1"), Ok(Kept::Now), "another zone is not");
     assert_eq!(put(2, "b", b"1"), Err(NotKept::Full), "all zones are full");
+    assert_eq!(met(2).as_deref(), Some("retained.messages is 3"));
     assert_eq!(put(1, "a", b"2"), Ok(Kept::Now), "an update needs no room");
     assert_eq!(put(1, "a", &[0; 30]), Err(NotKept::Full), "bytes count too");
     assert_eq!(put(1, "a", b""), Ok(Kept::Now));

@@ -235,6 +235,7 @@ pub(super) fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) ->
         "pauses": count(&info.tally.paused, now),
         "paused_by": info.tally.paused_by.map(PauseCause::label),
         "publishes_refused": count(&info.tally.refused, now),
+        "topics_refused": count(&info.tally.topics_refused, now),
     })
 }
 

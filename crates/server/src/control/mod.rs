@@ -111,16 +111,17 @@ struct Notes {
     last_reload: Option<ReloadNote>,
     /// What new passwords are stored as.
     password_hash: PasswordFunction,
-    /// The configuration file, and when it had been saved as it was applied.
+    /// The configuration file, and when it had been saved as it was read.
     file: Option<(PathBuf, SystemTime)>,
 }
 
 impl Notes {
-    /// The configuration file, if it was saved since it was applied.
-    fn newer_file(&self) -> Option<String> {
-        let (path, applied) = self.file.as_ref()?;
-        let is_newer = saved_at(path).is_some_and(|saved| saved != *applied);
-        is_newer.then(|| path.display().to_string())
+    /// The configuration file, if it was saved since it was read, and whether it is empty.
+    fn newer_file(&self) -> Option<(String, bool)> {
+        let (path, read) = self.file.as_ref()?;
+        let is_newer = saved_at(path).is_some_and(|saved| saved != *read);
+        let is_empty = || fs::metadata(path).is_ok_and(|it| it.len() == 0);
+        is_newer.then(|| (path.display().to_string(), is_empty()))
     }
 }
 
@@ -213,7 +214,14 @@ impl Control {
             at: SystemTime::now(),
             result: result.clone(),
         };
-        lock(&self.notes).last_reload = Some(note);
+        let mut notes = lock(&self.notes);
+        notes.last_reload = Some(note);
+        // A file that was tried counts as read, also if it was not taken.
+        if let Some((path, seen)) = &mut notes.file
+            && let Some(saved) = saved_at(path)
+        {
+            *seen = saved;
+        }
     }
 }
 

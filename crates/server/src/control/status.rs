@@ -61,7 +61,7 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
         "audit_trouble": desk.directory.audit_trouble().map(|it| trouble(&(it.text, it.since))),
         "password_hash": password_hash,
         "log_lines_dropped": backplane.journal.dropped(),
-        "retained": retained(backplane),
+        "retained": retained(backplane, sum.stats.unkept_by_memory),
         "memory": memory(backplane),
         "zones": zones::zones(backplane, std::iter::empty())["zones"].take(),
         "rates": rates,
@@ -69,7 +69,8 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
         "losses": losses(&sum),
         "long_turns": turns(&sum.turn_report),
         "reload": reload,
-        "newer_file": newer_file,
+        "newer_file": newer_file.as_ref().map(|(file, _)| file),
+        "newer_file_is_empty": newer_file.as_ref().is_some_and(|(_, is_empty)| *is_empty),
         "shards": reports.iter().map(shard).collect::<Vec<_>>(),
         // Fewer than there are, if one does not answer.
         "shards_answering": reports.len(),
@@ -86,7 +87,7 @@ fn trouble((text, since): &(String, SystemTime)) -> Value {
 
 /// The retained messages, and how many of them are the server's own; how many were refused, and
 /// what is wrong with the disk since when, in seconds since 1970.
-fn retained(backplane: &Backplane) -> Value {
+fn retained(backplane: &Backplane, by_memory: u64) -> Value {
     let store = &backplane.retained;
     let of_server = store.volatile_count();
     let (by_bound, by_disk) = store.refused();
@@ -98,6 +99,7 @@ fn retained(backplane: &Backplane) -> Value {
         "bytes": store.bytes(),
         "refused_by_bound": by_bound,
         "refused_by_disk": by_disk,
+        "refused_by_memory": by_memory,
         "troubles": troubles.iter().map(trouble).collect::<Vec<_>>(),
     })
 }
@@ -226,8 +228,11 @@ fn figures(report: &ShardReport) -> Value {
         "messages_dropped": stats.publishes_dropped,
         "messages_withheld": stats.publishes_withheld,
         "denied": stats.denied,
+        "publishes_denied": stats.publishes_denied,
+        "topics_refused": stats.topics_refused,
         "sessions_expired": stats.expired,
         "sessions_evicted": stats.evicted,
+        "sessions_evicted_by_memory": stats.evicted_by_memory,
         "bugs": stats.bugs,
         "bytes_in": report.bytes_received,
         "bytes_out": report.bytes_sent,

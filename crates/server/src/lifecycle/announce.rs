@@ -103,11 +103,13 @@ pub(super) fn forgotten(backplane: &Backplane) {
     let sessions: u64 = left.iter().map(|(sessions, _)| sessions).sum();
     let messages: u64 = left.iter().map(|(_, messages)| messages).sum();
     if sessions > 0 {
+        let lost = match messages {
+            0 => "",
+            _ => ", and the messages that waited in them are lost",
+        };
         warn!(
             sessions,
-            messages,
-            "sessions end with the server, and the messages that waited in them are lost: clients \
-             have to subscribe again"
+            messages, "sessions end with the server{lost}: clients have to subscribe again"
         );
     }
 }

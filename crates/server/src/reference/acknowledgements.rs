@@ -80,7 +80,7 @@ pub(super) const PUBLISH: &[Row] = &[
     row(ReasonCode::QuotaExceeded, "there is no room: the disk of the retained messages is full",
         "A retained message was not stored.", "Make room on the disk, or delete messages by `stentor retained clear`."),
     row(ReasonCode::QuotaExceeded, "there is no room: limits.memory is reached",
-        "A new retained message was not stored.", "Raise `limits.memory`. `stentor status` says who holds most."),
+        "A new retained message was not stored. The text ends with the value of the limit.", "Raise `limits.memory`. `stentor status` says who holds most."),
     row(ReasonCode::QuotaExceeded, "the zone's adaptor has too much to do; try again",
         "Too many messages wait for the adaptor.", "Send slower, or make the adaptor faster."),
     row(ReasonCode::QuotaExceeded, "the recipient's queue is full",

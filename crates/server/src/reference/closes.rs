@@ -155,7 +155,7 @@ closes! {
             "Send fewer cookies and headers.";
         Limit(Limit::Retained) =>
             "A retained message of an MQTT 3 client cannot be kept, and MQTT 3 has no code for it.",
-            "Raise `retained.messages` or `retained.bytes`, or repair the disk.";
+            "Raise `retained.messages`, `retained.bytes` or `limits.memory`, or repair the disk: the log names which.";
     }
     "Protocol errors": {
         Violation(Violation::ExpectedConnect) =>

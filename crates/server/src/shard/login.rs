@@ -369,6 +369,7 @@ impl Shard {
             Limit::ConnectionsOfListener => link.port.rules.load().connections_max,
             Limit::ConnectionsPerShard => backplane.capacity.connections as u64,
             Limit::Sessions => hub.sessions_max,
+            Limit::Memory => backplane.ledger.budget(),
             Limit::SessionsPerUser => hub.sessions_per_user_max.into(),
             Limit::SessionsPerAddress => hub.sessions_per_address_max.into(),
             Limit::SessionsPerZone => hub.sessions_per_zone_max.into(),

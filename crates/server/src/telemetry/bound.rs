@@ -19,6 +19,7 @@ impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use ConnectionBound as By;
         match self {
+            Self::Number(Limit::Memory, max) => write!(f, "limits.memory is {max} bytes"),
             Self::Number(limit, max) => match key(*limit) {
                 Some(key) => write!(f, "{key} is {max}"),
                 None => write!(f, "there is room for {}", counted(*max, "connection")),
@@ -72,6 +73,10 @@ mod tests {
             (
                 Bound::Number(Limit::Connections, 7),
                 "limits.connections is 7",
+            ),
+            (
+                Bound::Number(Limit::Memory, 1_048_576),
+                "limits.memory is 1048576 bytes",
             ),
             (
                 Bound::Number(Limit::ConnectionsPerShard, 9),

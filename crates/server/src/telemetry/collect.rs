@@ -96,7 +96,11 @@ fn add_stats(sum: &mut ShardReport, report: &ShardReport) {
     sum.publishes_dropped += more.publishes_dropped;
     sum.publishes_withheld += more.publishes_withheld;
     sum.denied += more.denied;
+    sum.publishes_denied += more.publishes_denied;
+    sum.topics_refused += more.topics_refused;
+    sum.unkept_by_memory += more.unkept_by_memory;
     sum.expired += more.expired;
     sum.evicted += more.evicted;
+    sum.evicted_by_memory += more.evicted_by_memory;
     sum.bugs += more.bugs;
 }

@@ -82,6 +82,11 @@ fn away(sources: &Sources<'_>) -> u64 {
     stats.sessions.saturating_sub(stats.connected)
 }
 
+fn refused(sources: &Sources<'_>) -> u64 {
+    let (by_bound, by_disk) = sources.backplane.retained.refused();
+    by_bound + by_disk + sources.sum.stats.unkept_by_memory
+}
+
 fn held(sources: &Sources<'_>, kind: Holding) -> u64 {
     sources.backplane.ledger.of(kind)
 }
@@ -139,7 +144,7 @@ pub(super) const FIGURES: &[Figure] = &[
     figure("store/messages/bytes", "bytes now", "topics, properties and payloads of the retained messages, without those below `$SYS/`",
         Number(|from| from.backplane.retained.bytes())),
     figure("store/messages/refused", "messages", "retained messages that were not stored, because of a limit or the disk",
-        Number(|from| { let (bound, disk) = from.backplane.retained.refused(); bound + disk })),
+        Number(refused)),
     figure("store/troubles", "troubles now", "what is wrong with the disk of the retained messages; `stentor status` lists it",
         Number(|from| from.backplane.retained.troubles().len() as u64)),
     figure("turns/long", "turns", "[long turns](../turns.md)",

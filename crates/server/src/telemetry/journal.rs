@@ -358,36 +358,18 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             client_id,
             user,
             limit,
+            most,
+            messages,
         } => {
             if let Some(held_back) = pace.admit("session-evicted") {
-                write_evicted((client_id, user.as_deref()), *limit, held_back);
+                let bound = (*limit, *most);
+                write_evicted((client_id, user.as_deref()), bound, (*messages, held_back));
             }
         }
         Event::PublishDenied { .. } | Event::SubscribeDenied { .. } => write_denied(event, pace),
         // It is in the audit log.
         Event::Administered { .. } => {}
-        Event::NotKept {
-            client_id,
-            topic,
-            why,
-            trouble,
-        } => {
-            let what = "a message was delivered but is not kept for late subscribers";
-            let admitted = pace.admit("not-kept");
-            let why = no_room(*why, trouble.as_deref());
-            write_no_room(what, (client_id, topic), &why, admitted);
-        }
-        Event::NotTaken {
-            client_id,
-            topic,
-            why,
-            trouble,
-        } => {
-            let what = "a message was refused";
-            let admitted = pace.admit("not-taken");
-            let why = no_room(*why, trouble.as_deref());
-            write_no_room(what, (client_id, topic), &why, admitted);
-        }
+        Event::NotKept { .. } | Event::NotTaken { .. } => write_unkept(event, pace),
         Event::Losing {
             client_id,
             topic,
@@ -499,45 +481,87 @@ fn told_full(full: Full) -> Cow<'static, str> {
     }
 }
 
-fn write_evicted((client_id, user): (&str, Option<&str>), limit: Limit, held_back: u64) {
+fn write_evicted(
+    (client_id, user): (&str, Option<&str>),
+    (limit, most): (Limit, u64),
+    (messages, held_back): (u64, u64),
+) {
     let limit = match limit {
-        Limit::Memory => "`limits.memory` is nearly reached",
-        _ => "`limits.sessions` is reached",
+        Limit::Memory => format!("`limits.memory` ({most} bytes) is nearly reached"),
+        _ => format!("`limits.sessions` ({most}) is reached"),
+    };
+    let lost = match messages {
+        0 => String::new(),
+        1 => "; the message that waited in it is lost".to_owned(),
+        _ => format!("; the {messages} messages that waited in it are lost"),
     };
     let (client, user) = (&*shown(client_id), &*shown(user.unwrap_or("")));
     warn!(
         client,
         user,
         held_back,
-        "session without a connection ended early: {limit}, and its user or address holds most"
+        "session without a connection ended early: {limit}, and its user or address holds most{lost}"
     );
 }
 
 /// What became of a message that the retained store does not take.
-fn write_no_room(what: &str, (client_id, topic): (&str, &str), why: &str, admitted: Option<u64>) {
-    if let Some(held_back) = admitted {
+fn write_unkept(event: &Event, pace: &mut Pace) {
+    let (what, label) = match event {
+        Event::NotKept { .. } => (
+            "a message was delivered but is not kept for late subscribers",
+            "not-kept",
+        ),
+        _ => ("a message was refused", "not-taken"),
+    };
+    if let Event::NotKept {
+        client_id,
+        topic,
+        why,
+        bound,
+        trouble,
+    }
+    | Event::NotTaken {
+        client_id,
+        topic,
+        why,
+        bound,
+        trouble,
+    } = event
+        && let Some(held_back) = pace.admit(label)
+    {
         let (client, topic) = (&*shown(client_id), &*shown(topic));
+        let why = no_room(*why, bound.as_deref(), trouble.as_deref());
         warn!(client, topic, held_back, "{what}: {why}");
     }
 }
 
 /// Why the store does not take a message, and what to do: quotas do not help a full disk.
-fn no_room(why: NotKept, trouble: Option<&str>) -> String {
+fn no_room(why: NotKept, bound: Option<&str>, trouble: Option<&str>) -> String {
     match (why, trouble) {
-        (NotKept::Memory, _) => {
-            "`limits.memory` is reached; raise it, or see in `stentor status` which clients hold \
-             most"
-                .to_owned()
-        }
+        (NotKept::Memory, _) => format!(
+            "`limits.memory` is reached{}; raise it, or see in `stentor status` which clients hold \
+             most",
+            valued(bound)
+        ),
         (_, Some(trouble)) => format!(
             "the retained store cannot write ({trouble}); free space on its disk, correct the \
              error, or clear topics with `stentor retained clear`"
         ),
-        _ => "a bound of the retained store is reached; raise `retained.messages` or \
-              `retained.bytes`, or `zone_messages` or `zone_bytes` if it is the zone's, or clear \
-              topics with `stentor retained clear`"
-            .to_owned(),
+        _ => format!(
+            "a bound of the retained store is reached{}; raise {}, or clear topics with `stentor \
+             retained clear`",
+            valued(bound),
+            match bound {
+                Some(_) => "it",
+                None => "`retained.messages`, `retained.bytes`, `zone_messages` or `zone_bytes`",
+            }
+        ),
     }
+}
+
+/// A bound with its value, in brackets, where it is known.
+fn valued(bound: Option<&str>) -> String {
+    bound.map_or_else(String::new, |bound| format!(" ({bound})"))
 }
 
 #[cfg(test)]
@@ -554,6 +578,26 @@ mod tests {
         assert_eq!(journal.dropped(), 5);
         assert_eq!(journal.0.dropped_told.load(Ordering::Relaxed), 5);
         assert!(journal.0.entries.is_empty());
+    }
+
+    #[test]
+    fn a_bound_that_leaves_no_room_is_told_with_its_value() {
+        for (why, bound, says) in [
+            (
+                NotKept::Full,
+                Some("retained.messages is 3"),
+                "is reached (retained.messages is 3); raise it",
+            ),
+            (NotKept::Full, None, "`zone_bytes`"),
+            (
+                NotKept::Memory,
+                Some("limits.memory is 9 bytes"),
+                "is reached (limits.memory is 9 bytes); raise it",
+            ),
+        ] {
+            let text = no_room(why, bound, None);
+            assert!(text.contains(says), "{text}");
+        }
     }
 
     #[test]

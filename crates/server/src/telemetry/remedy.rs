@@ -344,7 +344,11 @@ fn violated(violation: Violation, scene: &Scene<'_>) -> Cow<'static, str> {
              header; turn that on at the load balancer, or take the address out"
                 .into()
         }
-        Violation::TopicName => "the topic of its will is not a valid topic name".into(),
+        Violation::TopicName => {
+            "the topic of its will is not a valid topic name, or above `limits.topic_bytes` or \
+             `limits.topic_levels`"
+                .into()
+        }
         Violation::SecondConnect
         | Violation::ServerPacket
         | Violation::TopicAlias

@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stentor_hub::{
     Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, Ledger,
-    LinkId, MeshItem, Retained, Rights, Scope, SessionKey, Settings, ShardId, Shared, Walk,
-    home_shard,
+    LinkId, MeshItem, NotKept, Retained, Rights, Scope, SessionKey, Settings, ShardId, Shared,
+    Walk, home_shard,
 };
 use stentor_mqtt::{QoS, Version};
 use stentor_retained::{Bounds, MemoryStore};
@@ -304,6 +304,11 @@ impl World {
 
     /// The command line keeps a message, on the shard that orders its topic.
     pub fn restore(&mut self, topic: &str, payload: &str) {
+        self.try_restore(topic, payload).expect("there is room");
+    }
+
+    /// The same where there may be no room.
+    pub fn try_restore(&mut self, topic: &str, payload: &str) -> Result<(), NotKept> {
         let parts = MessageParts {
             topic,
             properties: &[],
@@ -318,11 +323,10 @@ impl World {
         let home = home_shard(&self.hasher, Zone(0), topic, shards).0;
         let store = Arc::clone(&self.retained);
         let kept = Arc::clone(&message);
-        self.hubs[usize::from(home)]
-            .keep_by(self.now, message, |_| store.put(&kept))
-            .expect("there is room");
+        let done = self.hubs[usize::from(home)].keep_by(self.now, message, |_| store.put(&kept));
         self.collect(home);
         self.settle();
+        done.map(|_| ())
     }
 
     /// What is retained that matches a filter, by topic.

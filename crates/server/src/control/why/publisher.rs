@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use stentor_auth::model::Quotas;
-use stentor_hub::PauseCause;
+use stentor_hub::{Count, PauseCause};
 use stentor_session::Tick;
 use stentor_zone::{Address, NotAddress};
 
+use super::subscriber::above_limit;
 use super::way::Way;
 use super::{Check, Party, Session, State, permitted, standing, with_right_remedy};
 
@@ -44,20 +45,31 @@ pub(super) fn checks(
         let remedy = "let both log in to the same zone";
         checks.push(Check::new("zone", State::Bad, text).with_remedy(remedy));
     }
+    checks.extend(above_limit(session));
     checks.push(publish(party, session, topic));
     checks.extend(way.sender(party));
     checks.extend(paused(session, now));
-    let refused = &session.entry.info.tally.refused;
-    if let Some(last) = refused.last() {
-        let ago = now.since(last).as_secs();
-        let text = format!(
-            "{} of its messages had no right to be published, the last {ago} s ago; MQTT 3 clients \
-             are not told",
-            refused.total()
-        );
-        checks.push(Check::new("refused", State::Note, text));
-    }
+    let tally = &session.entry.info.tally;
+    checks.extend(refused(
+        &tally.refused,
+        "it had no right to publish them",
+        now,
+    ));
+    let limit = "limits.topic_bytes or limits.topic_levels";
+    let why = format!("their topics were above {limit}");
+    checks.extend(refused(&tally.topics_refused, &why, now));
     checks
+}
+
+/// Messages of the publisher that were refused, for one reason.
+fn refused(count: &Count, why: &str, now: Tick) -> Option<Check> {
+    let ago = now.since(count.last()?).as_secs();
+    let text = format!(
+        "{} of its messages were refused, because {why}; the last {ago} s ago; MQTT 3 clients are \
+         not told",
+        count.total()
+    );
+    Some(Check::new("refused", State::Note, text))
 }
 
 /// Whether it may publish.

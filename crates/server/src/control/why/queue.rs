@@ -180,7 +180,9 @@ fn cause(cause: LossCause) -> String {
         LossCause::Disconnect => "its queue was full, so it was disconnected",
         LossCause::PacketTooLarge => "the message was larger than it takes",
         LossCause::Expired => "the message expired while it waited",
-        LossCause::Conflated | LossCause::NotKept => return cause.label().to_owned(),
+        LossCause::Conflated | LossCause::NotKept | LossCause::SessionEnded => {
+            return cause.label().to_owned();
+        }
     };
     format!("{words} ({})", cause.label())
 }

@@ -49,7 +49,10 @@ pub(super) fn checks(party: &Party, question: &Question<'_>) -> Vec<Check> {
     };
     let info = &session.entry.info;
     let mut checks = vec![connected(party, session, now)];
-    checks.extend(above_limit(session));
+    // Otherwise the publisher's side has it.
+    if question.publisher.is_none_or(|from| from.session.is_none()) {
+        checks.extend(above_limit(session));
+    }
     checks.extend(way.recipient(party));
     checks.push(subscribed(party, session, question));
     checks.push(receive(party, session, question));
@@ -182,7 +185,7 @@ fn retained(holds: Option<usize>) -> Check {
 }
 
 /// A topic that is above a limit of topics: no message of it comes in.
-fn above_limit(session: &Session) -> Option<Check> {
+pub(super) fn above_limit(session: &Session) -> Option<Check> {
     let limit = session.delivering.above_limit.as_deref()?;
     let check = Check::new(
         "topic",
