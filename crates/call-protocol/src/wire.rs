@@ -25,6 +25,9 @@ pub enum Violation {
     Size,
 }
 
+/// What MQTT begins with. No frame has this kind.
+const MQTT_CONNECT: u8 = 0x10;
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -34,6 +37,9 @@ impl fmt::Display for Violation {
                 "the peer speaks version {version} of the call protocol, not {}",
                 crate::VERSION
             ),
+            Self::UnknownFrame(MQTT_CONNECT) => {
+                f.write_str("this is an MQTT client, and the listener is for calls (stentor-call)")
+            }
             Self::UnknownFrame(kind) => write!(f, "there is no frame of kind {kind:#04x}"),
             Self::Unexpected(kind) => write!(f, "a frame of kind {kind:#04x} must not come now"),
             Self::TooLong(what) => write!(f, "the {what} is longer than allowed"),

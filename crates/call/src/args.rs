@@ -400,7 +400,9 @@ impl Given {
             });
         };
         let bytes = host.as_encoded_bytes();
-        let path = match host.to_str().and_then(|text| text.strip_prefix("unix:")) {
+        let text = host.to_str();
+        let text = text.map(|text| text.strip_prefix("call+").unwrap_or(text));
+        let path = match text.and_then(|text| text.strip_prefix("unix:")) {
             Some(path) => Some(PathBuf::from(path)),
             None if bytes.first() == Some(&b'/') => Some(PathBuf::from(&host)),
             None => None,
@@ -411,20 +413,22 @@ impl Given {
             }
             return Ok(Server::Unix(path));
         }
-        let port = self.port.unwrap_or(DEFAULT_PORT);
         let text = host.to_str().unwrap_or_default();
-        if text == "localhost" {
-            return Ok(Server::Tcp(Ipv4Addr::LOCALHOST.into(), port));
+        let text = text.strip_prefix("call://").unwrap_or(text);
+        let text = text.strip_suffix('/').unwrap_or(text);
+        if let Some((address, port)) = address_and_port(text) {
+            return match self.port {
+                Some(other) if other != port => Err(format!(
+                    "--server {} and --port {other} name two ports; leave one out",
+                    host.display()
+                )),
+                _ => Ok(Server::Tcp(address, port)),
+            };
         }
-        let bare = text
-            .strip_prefix('[')
-            .and_then(|text| text.strip_suffix(']'));
-        match bare.unwrap_or(text).parse() {
-            Ok(address) => Ok(Server::Tcp(address, port)),
-            Err(_) => Err(format!(
-                "--server {}: host names are not looked up; give the address, or unix:PATH",
-                host.display()
-            )),
+        let port = self.port.unwrap_or(DEFAULT_PORT);
+        match address(text) {
+            Some(address) => Ok(Server::Tcp(address, port)),
+            None => Err(unknown(&host)),
         }
     }
 }
@@ -437,6 +441,36 @@ fn argument(name: &str, value: OsString) -> Result<(String, Vec<u8>), String> {
         ));
     };
     Ok((key.to_owned(), value.into_encoded_bytes()))
+}
+
+/// An address, which may have brackets around it.
+fn address(text: &str) -> Option<IpAddr> {
+    if text == "localhost" {
+        return Some(Ipv4Addr::LOCALHOST.into());
+    }
+    let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    bare.unwrap_or(text).parse().ok()
+}
+
+/// `ADDRESS:PORT`, as the server's log has it. Of an IPv6 address the brackets are needed.
+fn address_and_port(text: &str) -> Option<(IpAddr, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_whole = !host.contains(':') || host.ends_with(']');
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    is_whole
+        .then(|| address(host))?
+        .map(|address| (address, port))
+}
+
+/// Why a server is not called: it may be the path of a socket.
+fn unknown(host: &OsStr) -> String {
+    let host = host.display();
+    let path = host.to_string();
+    let told = match path.contains('/') || path.ends_with(".sock") {
+        true => format!("a socket is given as unix:{path}"),
+        false => "host names are not looked up; give ADDRESS, ADDRESS:PORT or unix:PATH".to_owned(),
+    };
+    format!("--server {host}: {told}")
 }
 
 fn port(text: &str) -> Result<u16, String> {

@@ -46,7 +46,10 @@ impl fmt::Display for Fault {
                 "the message is too large to be changed before the deadline, and a file stays as \
                  it is; --deadline gives it more time",
             ),
-            Self::Closed => f.write_str("the server closed the connection without an answer"),
+            Self::Closed => f.write_str(
+                "the server closed the connection without an answer; perhaps it has no call listener \
+                 there",
+            ),
             Self::Broken(reason) => write!(f, "the connection broke: {reason}"),
             Self::Nonsense(violation) => write!(f, "the server's answer is not valid: {violation}"),
             Self::Unspeakable(violation) => write!(f, "this call cannot be sent: {violation}"),

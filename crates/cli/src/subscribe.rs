@@ -542,6 +542,7 @@ const fn is_passing(error: &ClientError) -> bool {
         | ClientError::SpeaksTls
         | ClientError::SpeaksNoTls
         | ClientError::SpeaksHttp
+        | ClientError::SpeaksCalls
         | ClientError::SpeaksNoHttp
         | ClientError::Unexpected(_)
         | ClientError::Encode(_) => false,

@@ -12,6 +12,9 @@ use crate::message::Publication;
 use crate::options::Options;
 use crate::transport::Transport;
 
+/// What an answer of the call protocol begins with; no CONNACK does.
+const CALL_ANSWER: u8 = 0x83;
+
 /// What the server said when it let the client in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
@@ -107,6 +110,9 @@ pub(crate) fn connect(
         }
         if input.starts_with(b"HTTP/") {
             return Err(ClientError::SpeaksHttp);
+        }
+        if input.first() == Some(&CALL_ANSWER) {
+            return Err(ClientError::SpeaksCalls);
         }
         if let Some(frame) = frame(input, options.packet_bytes_max)? {
             let body = &input[frame.header_len..frame.total_len];

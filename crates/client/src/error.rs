@@ -71,6 +71,11 @@ pub enum ClientError {
          the port of a listener mqtts:// or wss://"
     )]
     SpeaksNoTls,
+    /// The server answered MQTT with an answer of the call protocol.
+    #[error(
+        "this port is for calls (stentor-call), not for MQTT; name the port of a listener mqtt://"
+    )]
+    SpeaksCalls,
     /// The server answered MQTT with HTTP.
     #[error("this port seems to speak WebSocket: add --ws, or name the port of a listener mqtt://")]
     SpeaksHttp,

@@ -40,6 +40,11 @@ impl Request {
     /// # Errors
     /// What Postfix did wrong.
     pub fn decode(input: &[u8]) -> Result<Option<(Self, usize)>, Violation> {
+        // MQTT and TLS begin so. Both wait for an answer, and write no line.
+        let is_foreign = |byte: &u8| byte.is_ascii_control() && *byte != b'\n';
+        if input.first().is_some_and(is_foreign) {
+            return Err(Violation::Line);
+        }
         let mut request = Self::default();
         let mut at = 0;
         for line in input.split_inclusive(|byte| *byte == b'\n') {

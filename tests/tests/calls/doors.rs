@@ -188,3 +188,17 @@ fn a_command_of_mqtt_is_told_of_the_call_protocol() {
         assert!(refused.contains("`stentor-call` speaks it"), "{refused}");
     }
 }
+
+/// Whoever comes with MQTT reads what the port is for, and so does the operator.
+#[test]
+fn a_client_of_mqtt_is_told_that_the_port_is_for_calls() {
+    let calls = Calls::start(&[]);
+    let port = calls.server.port("call");
+    let words = ["pub", "-h", "127.0.0.1", "-p", &port, "-t", "t", "-m", "x"];
+    let told = process::run(server::stentor().args(words)).stderr;
+    let purpose = "this port is for calls (stentor-call), not for MQTT";
+    assert!(told.contains(purpose), "{told}");
+    let log = calls.server.wait_log(0, "this is an MQTT client");
+    let listener = format!("listener=\"call://127.0.0.1:{port}\"");
+    assert!(log.contains(&listener), "{log}");
+}

@@ -303,6 +303,32 @@ fn the_callers_wishes_are_read_beside_mistakes() {
     }
 }
 
+/// The server's log and `stentor status` name listeners by URLs.
+#[test]
+fn servers_are_known_as_the_log_spells_them() {
+    let tcp = |host: &str, port| Server::Tcp(host.parse().unwrap(), port);
+    for (host, server) in [
+        ("127.0.0.1:47326", tcp("127.0.0.1", 47_326)),
+        ("call://127.0.0.1:47326", tcp("127.0.0.1", 47_326)),
+        ("call://[::1]:7", tcp("::1", 7)),
+        ("localhost:7", tcp("127.0.0.1", 7)),
+        ("::1:7", tcp("::1:7", 1889)),
+        ("call+unix:/a/b", Server::Unix("/a/b".into())),
+    ] {
+        assert_eq!(options(&["-s", host, "/p"]).server, server, "{host}");
+    }
+    for (words, told) in [
+        (&["-s", "call.sock", "/p"][..], "unix:call.sock"),
+        (&["-s", "run/call", "/p"], "unix:run/call"),
+        (&["-s", "mail.example", "/p"], "ADDRESS:PORT"),
+        (&["-s", "127.0.0.1:7", "-p", "8", "/p"], "two ports"),
+    ] {
+        let problem = parsed(words).expect_err("a mistake");
+        let text = problem.fault.to_string();
+        assert!(text.contains(told), "{text}");
+    }
+}
+
 #[test]
 fn durations_have_units() {
     for (text, milliseconds) in [("10ms", 10), ("5", 5000), ("5s", 5000), ("1h", 3_600_000)] {

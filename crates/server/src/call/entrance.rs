@@ -23,6 +23,8 @@ pub(super) struct Entrance {
     identities: Arc<Identities>,
     /// The number of its listener, which may have several sockets.
     pub(super) listener: usize,
+    /// How the log names it.
+    pub(super) url: String,
 }
 
 enum Listening {
@@ -49,6 +51,7 @@ impl Entrance {
             socket,
             identities: Arc::clone(identities),
             listener,
+            url: url.to_string(),
         }
     }
 

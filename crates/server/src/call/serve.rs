@@ -145,6 +145,8 @@ struct Server {
     buffer: Box<[u8]>,
     /// By the numbers of the listeners.
     crowds: Vec<Crowd>,
+    /// How the log names the listeners.
+    urls: Vec<String>,
     /// When calls are over whose message is on its way, by their numbers.
     alarms: BTreeMap<(Instant, u64), usize>,
     /// Of the next connection: a key may be taken again before an answer for its last one comes.
@@ -180,10 +182,15 @@ pub(super) fn prepare(
     }
     let listeners = entrances.iter().map(|entrance| entrance.listener + 1);
     let crowds = (0..listeners.max().unwrap_or(0)).map(|_| Crowd::new(connections_max));
+    let mut urls = vec![String::new(); crowds.len()];
+    for entrance in &entrances {
+        urls[entrance.listener].clone_from(&entrance.url);
+    }
     let mut server = Server {
         mounts: Mounts::watch(poll.registry(), MOUNTS),
         poll,
         crowds: crowds.collect(),
+        urls,
         first: 1 + entrances.len(),
         entrances,
         tokens,
@@ -531,8 +538,9 @@ impl Server {
             return;
         };
         if let Admission::Write { held_back } = self.complaints.admit(Instant::now()) {
-            let caller = held.peer.to_string();
-            warn!(target: "call", status = status.name(), caller, held_back, "{reason}");
+            let (caller, listener) = (held.peer.to_string(), &self.urls[held.listener]);
+            let status = status.name();
+            warn!(target: "call", status, listener, caller, held_back, "{reason}");
         }
     }
 
