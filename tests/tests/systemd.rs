@@ -183,6 +183,7 @@ fn the_unit_starts_reloads_and_gives_up_on_a_broken_configuration() {
     systemd.run("systemctl start stentor").success();
     assert_eq!(systemd.shows("ActiveState"), "active");
     // Root finds the folder of the unit without being told.
+    systemd.run("cd / && stentor pub -t t -m x").success();
     let status = systemd.run("cd / && stentor status").success();
     assert!(status.contains("mqtt://127.0.0.1:"), "{status}");
     let more = format!("{GOOD}[limits]\nqueue_messages = 77\n");

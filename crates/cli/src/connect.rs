@@ -312,7 +312,7 @@ impl Connect {
             Some(folder) => Route::Folder(folder),
             // Those who ask for one of these ways mean a server that they set up for it.
             None if self.wants_tls() || self.ws || self.bind_address.is_some() => Route::Address,
-            None => Route::FolderOrAddress("data".into()),
+            None => Route::FolderOrAddress(which::usual_folder()),
         })
     }
 
@@ -411,6 +411,11 @@ impl Plan {
         is_folder && self.door == Door::Control && self.zone.is_none()
     }
 
+    /// The zone that an administrator has named.
+    pub(crate) fn zone(&self) -> Option<&str> {
+        self.zone.as_deref()
+    }
+
     /// Whether it says who it is.
     pub(crate) fn has_name(&self) -> bool {
         self.options.username.is_some() || self.options.url.username.is_some()
@@ -420,7 +425,12 @@ impl Plan {
     pub(crate) fn open(&self) -> Result<Client, Failure> {
         self.try_open().map_err(|attempt| {
             let is_connect = matches!(attempt, Attempt::Failed(ClientError::Connect { .. }));
+            let is_silent = matches!(attempt, Attempt::Failed(ClientError::Closed));
             let failure = attempt.into_failure(self);
+            let failure = match is_silent {
+                true => failure.with_note("perhaps this port is not for MQTT"),
+                false => failure,
+            };
             match (&self.wish, self.route.get()) {
                 (Route::FolderOrAddress(folder), Some(Route::Address)) if is_connect => failure
                     .with_note(&format!(

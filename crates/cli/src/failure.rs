@@ -40,8 +40,9 @@ Exit codes:
 
 pub ends with 0 when the server has acknowledged everything, or at QoS 0 when the connection was
 still up after the last message.
-Without -h, -p, -L, --unix or --data-dir the command asks the server on ./data, as administrator
-or, with -u, at one of its listeners. If no server runs there, it tries localhost.
+Without -h, -p, -L, --unix or --data-dir the command asks the server on ./data, or on
+/var/lib/stentor if ./data does not exist, as administrator or, with -u, at one of its listeners.
+If no server runs there, it tries localhost.
 The password comes from -P, --password-file or the variable STENTOR_PASSWORD. With -u on a terminal
 the command asks for it."
         )

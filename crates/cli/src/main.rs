@@ -159,9 +159,22 @@ enum Command {
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
 /// goes wrong. Others have it as a word of a message, or as a form of messages.
-const FAIL_AS_JSON: [&str; 13] = [
-    "status", "clients", "why", "topics", "reload", "user", "role", "grant", "revoke", "token",
-    "zone", "import", "auth",
+const FAIL_AS_JSON: [&str; 15] = [
+    "status",
+    "clients",
+    "why",
+    "topics",
+    "reload",
+    "user",
+    "role",
+    "grant",
+    "revoke",
+    "token",
+    "zone",
+    "import",
+    "auth",
+    "procedure",
+    "adaptor",
 ];
 
 /// Whether a program reads what goes wrong.

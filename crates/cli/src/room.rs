@@ -266,14 +266,29 @@ fn command(connect: &Connect, name: &str, words: &Value) -> Result<Value, Failur
     let text = answer["text"]
         .as_str()
         .unwrap_or("the answer makes no sense");
-    let mut failure = Failure::new(text);
-    if answer["error"] == "unknown" && plan.is_in_first_zone() {
-        failure = failure.with_note(
+    let failure = match answer["error"] == "unknown" {
+        true => unknown(&plan, words, text),
+        false => Failure::new(text),
+    };
+    Err(failure.silenced(connect.quiet))
+}
+
+/// Says which room, or whom in it, the server does not know, and where to look.
+fn unknown(plan: &Plan, words: &Value, text: &str) -> Failure {
+    let failure = match words["room"].as_str() {
+        Some(room) => Failure::new(format!("room {room}: {text}")),
+        None => Failure::new(text),
+    };
+    match plan.zone() {
+        Some(zone) => failure.with_note(&format!(
+            "`stentor room ls --zone {zone}` lists the rooms of that zone"
+        )),
+        None if plan.is_in_first_zone() => failure.with_note(
             "`stentor room ls` lists the rooms of the default zone, and `--zone NAME` means another \
              zone",
-        );
+        ),
+        None => failure,
     }
-    Err(failure.silenced(connect.quiet))
 }
 
 fn print(result: &Value, json: bool, text: impl FnOnce(&Value) -> String) -> Result<(), Failure> {

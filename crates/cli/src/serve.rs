@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use stentor_server::ServerExit;
 use stentor_server::config::{Config, Sources};
-use stentor_server::log::Logger;
+use stentor_server::log::{Logger, as_error};
 
 const HELP: &str = "\
 Examples:
@@ -119,6 +119,6 @@ impl Serve {
 }
 
 fn fail(message: &str, code: u8) -> ExitCode {
-    eprintln!("stentor: {message}");
+    eprintln!("{}", as_error(&format!("stentor: {message}")));
     ExitCode::from(code)
 }

@@ -72,8 +72,15 @@ fn of_the_unit(folder: PathBuf) -> PathBuf {
     choose(folder, |path| path.symlink_metadata().is_ok())
 }
 
+/// Where a server of this machine is looked for if nothing is said of its data folder.
+pub(crate) fn usual_folder() -> PathBuf {
+    of_the_unit(HERE.into())
+}
+
+/// The data folder where a server is started without another one.
+const HERE: &str = "data";
+
 fn choose(folder: PathBuf, is_there: impl Fn(&Path) -> bool) -> PathBuf {
-    const HERE: &str = "data";
     const OF_THE_UNIT: &str = "/var/lib/stentor";
     let is_default = folder == Path::new(HERE);
     match is_default && !is_there(&folder) && is_there(Path::new(OF_THE_UNIT)) {

@@ -188,6 +188,17 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 impl ServerError {
+    /// The same for a reload: the file names its listeners.
+    pub(crate) fn at_reload(&self) -> String {
+        match self {
+            Self::PortTaken { url } => format!(
+                "{url} is taken: another program listens there; stop it, or choose another port in \
+                 the file"
+            ),
+            _ => self.to_string(),
+        }
+    }
+
     /// The exit code of the process.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {

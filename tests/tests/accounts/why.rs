@@ -403,3 +403,21 @@ fn what_is_not_permitted_is_logged_with_its_rule() {
         "{line}"
     );
 }
+
+/// Against a rule that denies, another one that allows does not help.
+#[test]
+fn the_log_names_the_rule_that_has_to_go() {
+    let place = Place::with_general("allow_anonymous = true\n[log]\n");
+    let deny = "deny publish no/#";
+    place
+        .run(&["role", "change", "anonymous", "--add", deny])
+        .success();
+    let mut client = place.server().client(Version::V5, "c");
+    client.send(&publish(Version::V5, "no/x", b"x", 1, false));
+    client.expect(4);
+    let log = place
+        .server()
+        .wait_lines(1, &["publish not permitted", "no/x"]);
+    let remedy = format!("`stentor role change anonymous --remove '{deny}'`");
+    assert!(log.contains(&remedy), "{log}");
+}

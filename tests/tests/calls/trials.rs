@@ -263,3 +263,16 @@ fn shipped_procedures_are_good() {
         }
     }
 }
+
+/// A program that asked for JSON reads what went wrong as JSON too.
+#[test]
+fn a_test_that_fails_is_json_where_that_was_asked_for() {
+    let refused = Folder::new().run("test nowhere.luau --json").refusal();
+    let told: serde_json::Value = serde_json::from_str(refused.trim()).expect("it is JSON");
+    assert_eq!(told["exit_code"], 1, "{refused}");
+    assert!(
+        told["error"]
+            .as_str()
+            .is_some_and(|it| it.contains("nowhere.luau"))
+    );
+}

@@ -140,7 +140,11 @@ fn clients_of_other_zones_are_found_and_zones_have_names() {
     assert!(refused.contains("--zone NAME"), "{refused}");
     let args = ["room", "show", "tea", "--zone", "shop"];
     let refused = server.control(&args).refusal();
-    assert!(!refused.contains("--zone"), "{refused}");
+    let list = "`stentor room ls --zone shop`";
+    assert!(
+        refused.contains(list) && !refused.contains("NAME"),
+        "{refused}"
+    );
     server
         .control(&["room", "kick", "--zone", "game", "tea", "bob"])
         .success();

@@ -498,6 +498,17 @@ fn lines_for_the_journal_begin_with_their_priority() {
     }
 }
 
+/// What `journalctl -p err` shows of a unit that does not start.
+#[test]
+fn a_reason_not_to_start_has_the_priority_of_an_error() {
+    let plan = || Plan::new().config("there = \"is\"\nno = \"key\"\n");
+    let told = plan().into_journal().refused().stderr;
+    let is_marked = told.lines().all(|line| line.starts_with("<3>"));
+    assert!(is_marked && told.starts_with("<3>stentor: "), "{told}");
+    let told = plan().refused().stderr;
+    assert!(told.starts_with("stentor: "), "{told}");
+}
+
 #[test]
 fn json_logs_are_json() {
     let mut server = Plan::new()

@@ -84,6 +84,24 @@ fn the_commands_make_and_moderate_a_room() {
     let shown = server.control(&["room", "show", "hall"]).success();
     assert!(shown.contains("owner: nobody"), "{shown}");
     server.control(&["room", "close", "hall"]).success();
+    let unknown = server.control(&["room", "show", "hal"]).refusal();
+    assert!(
+        unknown.contains("room hal: there is no such room"),
+        "{unknown}"
+    );
+    assert!(unknown.contains("`stentor room ls`"), "{unknown}");
+    let zone = |name| {
+        server
+            .control(&["room", "show", "hal", "--zone", name])
+            .refusal()
+    };
+    let unknown = zone("default");
+    assert!(
+        unknown.contains("`stentor room ls --zone default`"),
+        "{unknown}"
+    );
+    let mistyped = zone("defualt");
+    assert!(mistyped.contains("did you mean \"default\"?"), "{mistyped}");
 }
 
 /// A permanent room is there as long as the server runs, whoever goes and whatever is reloaded.

@@ -9,6 +9,7 @@ use stentor_topic::Zone;
 use super::protocol::{Failure, Request, ZoneWord};
 use super::retained;
 use crate::backplane::Backplane;
+use crate::config::suggest::nearest;
 use crate::retained::ZoneNames as _;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_all;
@@ -89,11 +90,21 @@ fn number(backplane: &Backplane, name: &str) -> Result<Zone, Failure> {
         return Ok(zone);
     }
     if !backplane.authenticator.has_zone(name) {
-        let message = format!("there is no zone {name:?}; `stentor zone list` lists them");
+        let meant = meant(backplane, name);
+        let message = format!("there is no zone {name:?}{meant}; `stentor zone list` lists them");
         return Err(Failure::new("not-found", message));
     }
     let number = backplane.number(name);
     number.map_err(|message| Failure::new("unavailable", message))
+}
+
+/// Which zone was probably meant, of those of which there is something: the end of a sentence, or
+/// nothing.
+fn meant(backplane: &Backplane, name: &str) -> String {
+    let all = zones(backplane, std::iter::empty());
+    let names = all["zones"].as_array().into_iter().flatten();
+    let names = names.filter_map(|zone| zone["name"].as_str());
+    nearest(name, names).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 
 /// Ends all that there is of a zone: its connections, sessions, rooms and retained messages.

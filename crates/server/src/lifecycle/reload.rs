@@ -118,7 +118,7 @@ impl Reloader {
         let diff = diff(&self.config, &new);
         let prepared = self
             .prepare(&new, &diff, backplane.shard_count())
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| error.at_reload())?;
         // All or nothing as well.
         let zones = zones::settings(&new, &self.center).map_err(|error| error.to_string());
         let settings = logins::settings(&new).map_err(|error| error.to_string());

@@ -37,8 +37,7 @@ impl Logger {
     /// # Errors
     /// When the process has one already.
     pub fn install(config: &Log) -> Result<Self, String> {
-        let stream = std::env::var("JOURNAL_STREAM");
-        let journal = stream.is_ok_and(|stream| is_stream(&stream, io::stderr()));
+        let journal = is_journal();
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let style = Style::choose(config.format, io::stderr().is_terminal(), no_color, journal);
         let (level, handle) = reload::Layer::new(filter(config.level));
@@ -73,6 +72,23 @@ impl Logger {
         // This fails only when the log is gone, and then there is nobody to tell.
         let _ = self.level.reload(filter(level));
     }
+}
+
+/// Whether standard error goes to systemd's journal.
+fn is_journal() -> bool {
+    let stream = std::env::var("JOURNAL_STREAM");
+    stream.is_ok_and(|stream| is_stream(&stream, io::stderr()))
+}
+
+/// A text for standard error that says why a server does not run. For systemd's journal, each line
+/// begins with the priority of an error.
+#[must_use]
+pub fn as_error(text: &str) -> String {
+    if !is_journal() {
+        return text.to_owned();
+    }
+    let lines = text.lines().map(|line| format!("<3>{line}"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Whether `JOURNAL_STREAM` names this descriptor, by its device and inode as sd-daemon(3) says. A

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use stentor_auth::center::Standing;
-use stentor_auth::rights::Explanation;
+use stentor_auth::model::Effect;
+use stentor_auth::rights::{Explanation, RuleRef};
 use stentor_hub::{Event, Identity};
 use stentor_zone::Address;
 use tracing::warn;
@@ -73,7 +74,8 @@ fn why(
     let standing = identity.rights.as_any();
     let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
     let explanation = standing.map(explain);
-    let rule = match explanation.as_ref().and_then(Explanation::deciding) {
+    let deciding = explanation.as_ref().and_then(Explanation::deciding);
+    let rule = match deciding {
         Some(rule) => rule.to_string(),
         None => "no rule of its roles allows it".to_owned(),
     };
@@ -88,7 +90,16 @@ fn why(
         }
         None => format!(
             "{rule}; it is anonymous, and has the role `anonymous`: let it log in, or change that \
-             role (`stentor role change anonymous --add 'allow {verb} FILTER'`)"
+             role (`stentor role change anonymous {}`)",
+            change(deciding, verb)
         ),
+    }
+}
+
+/// The options of `stentor role change` that help: a rule that denies has to go, since it wins.
+fn change(deciding: Option<&RuleRef>, verb: &str) -> String {
+    match deciding.map(RuleRef::rule) {
+        Some(rule) if rule.effect == Effect::Deny => format!("--remove '{rule}'"),
+        _ => format!("--add 'allow {verb} FILTER'"),
     }
 }
