@@ -105,6 +105,9 @@ pub(crate) enum Course {
     Answer,
 }
 
+/// A message above QoS 0 takes as long as this many others more: it is owed and remembered.
+const OWED_HANDED: usize = 16;
+
 /// Messages of one topic that were lost one after the other.
 pub(crate) struct Lost {
     cause: LossCause,
@@ -376,6 +379,7 @@ fn owe(
     session: &mut Session,
     terms: &Terms<'_>,
 ) -> Verdict {
+    till.turn.hand_over(OWED_HANDED);
     let delivery = terms.delivery(parcel.message);
     let bytes = session.charge().bytes + delivery.cost();
     let may_send = !session.is_given_up();

@@ -162,6 +162,9 @@ impl Hub {
         let is_later = share.is_used_up() || self.turn.left() == 0 && live.owes(now);
         let gate = Gate::Open(live.version, live.announced.packet_bytes_max);
         if has_more && (is_later || self.has_handed_over_enough(share)) {
+            if !is_later {
+                self.turn.cut();
+            }
             self.give_way(now, key);
             return Gate::Shut;
         }

@@ -214,9 +214,10 @@ pub struct AtOnce {
     /// Shared subscriptions that match. Where there are several messages, these are bounded by
     /// `subscribers` as well, each times the messages.
     pub shares: usize,
-    /// Work on sessions beside that of handing each of them one message, in units of that (about
-    /// 50 ns): several messages that have to be looked at one by one, and messages that are paced.
-    pub extra: u32,
+    /// Work on sessions, in units of about 50 ns: four for each session, one for each message of
+    /// several that has to be looked at by itself, and 16 more for a message that is paced, or has
+    /// a QoS above 0.
+    pub work: u32,
     /// Visits that all jobs together may do in one turn. [`u32::MAX`]: what is left of the turn.
     pub job_visits: u32,
 }
@@ -228,7 +229,7 @@ impl Default for AtOnce {
             filters: 1_024,
             subscribers: 4_096,
             shares: 64,
-            extra: 8_192,
+            work: 32_768,
             job_visits: u32::MAX,
         }
     }

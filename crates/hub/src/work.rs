@@ -70,6 +70,9 @@ pub const OWN_PACKETS: u32 = 1_024;
 pub(crate) const OWN_HANDED: u32 = 8_192;
 const OWN_HANDED_EACH: u32 = 32;
 
+/// The same in any case: about 2 ms.
+const OWN_HANDED_MAX: u32 = 32_768;
+
 /// Subscribers that the messages of a connection, or of other shards, have been handed to in a turn
 /// when those that follow are a crowd: others are written to before them.
 const CROWD: u32 = 512;
@@ -99,8 +102,14 @@ pub(crate) struct Turn {
     /// Subscribers that messages were handed to, each once for messages that went together, and
     /// more often where a message was more work.
     handed: u32,
+    /// The subscribers alone.
+    reached: u32,
     /// The same when the present connection began.
-    handed_before: u32,
+    reached_before: u32,
+    /// Bytes of the messages that went to a crowd.
+    crowd_bytes: usize,
+    /// Whether a connection gave way because of what it had handed over.
+    was_cut: bool,
     /// Packets of one connection.
     packets_at_once: u32,
     /// The client whose packets or jobs took the largest part, and how large that was.
@@ -131,7 +140,10 @@ impl Default for Turn {
         Self {
             spent: 0,
             handed: 0,
-            handed_before: 0,
+            reached: 0,
+            reached_before: 0,
+            crowd_bytes: 0,
+            was_cut: false,
             packets_at_once: OWN_PACKETS,
             heaviest: None,
             grown: 0,
@@ -146,7 +158,10 @@ impl Turn {
     pub(crate) const fn begin(&mut self) {
         self.spent = 0;
         self.handed = 0;
-        self.handed_before = 0;
+        self.reached = 0;
+        self.reached_before = 0;
+        self.crowd_bytes = 0;
+        self.was_cut = false;
         self.heaviest = None;
         self.grown = 0;
     }
@@ -171,18 +186,35 @@ impl Turn {
 
     /// Messages are handed to this many subscribers.
     #[inline]
-    pub(crate) const fn hand_over(&mut self, subscribers: usize) {
+    pub(crate) const fn reach(&mut self, subscribers: usize) {
         // A list holds fewer than 2^32 sessions.
-        self.handed = self.handed.saturating_add(subscribers as u32);
+        self.reached = self.reached.saturating_add(subscribers as u32);
+        self.hand_over(subscribers);
+    }
+
+    /// Handing over is as much work as for this many subscribers more.
+    #[inline]
+    pub(crate) const fn hand_over(&mut self, units: usize) {
+        self.handed = self.handed.saturating_add(units as u32);
     }
 
     /// Whether the messages of the present connection, or of other shards, go to a crowd.
     #[inline]
     pub(crate) const fn serves_crowd(&self) -> bool {
-        self.handed - self.handed_before > CROWD
+        self.reached - self.reached_before > CROWD
     }
 
-    /// Subscribers that messages were handed to.
+    /// Messages of this many bytes go to a crowd.
+    pub(crate) const fn count_crowd(&mut self, bytes: usize) {
+        self.crowd_bytes = self.crowd_bytes.saturating_add(bytes);
+    }
+
+    /// A connection gives way because of what it has handed over.
+    pub(crate) const fn cut(&mut self) {
+        self.was_cut = true;
+    }
+
+    /// The work of handing over, in subscribers' worth.
     pub(crate) const fn handed(&self) -> u32 {
         self.handed
     }
@@ -229,7 +261,7 @@ pub(crate) struct Share {
 impl Share {
     /// A connection's share of a turn, of which others have used theirs.
     pub(crate) const fn of(turn: &mut Turn) -> Self {
-        turn.handed_before = turn.handed;
+        turn.reached_before = turn.reached;
         let visits_max = if turn.left() == 0 {
             OWN_VISITS_LATE
         } else {
@@ -348,11 +380,37 @@ impl Hub {
         }
     }
 
-    /// Subscribers that messages were handed to in the present turn: about 50 ns of work each.
+    /// Subscribers that messages were handed to in the present turn.
     #[inline]
     #[must_use]
-    pub const fn turn_handed(&self) -> u32 {
-        self.turn.handed
+    pub const fn turn_reached(&self) -> u32 {
+        self.turn.reached
+    }
+
+    /// Whether more messages are there that go to a crowd, and wait only for the next turn: so
+    /// that the crowd is better written to when it has them too.
+    #[must_use]
+    pub const fn crowd_goes_on(&self) -> bool {
+        self.turn.was_cut || self.routes.crowds > 0
+    }
+
+    /// Whether messages that were expensive to route go on in later turns.
+    #[must_use]
+    pub fn has_jobs(&self) -> bool {
+        !self.routes.is_empty()
+    }
+
+    /// The bytes of the messages that went to a crowd in the present turn.
+    #[must_use]
+    pub const fn turn_crowd_bytes(&self) -> usize {
+        self.turn.crowd_bytes
+    }
+
+    /// Whether what came by the last connection went to a crowd: see [`crate::Effects::crowd`].
+    #[inline]
+    #[must_use]
+    pub const fn has_served_crowd(&self) -> bool {
+        self.turn.serves_crowd()
     }
 
     /// Whether the present turn has done what it may.
@@ -387,11 +445,12 @@ impl Hub {
     #[inline]
     pub(crate) fn has_handed_over_enough(&self, share: &Share) -> bool {
         let handed = self.turn.handed - share.handed_before;
-        handed >= OWN_HANDED && {
-            let dirty = self.outbox.dirty.len() + self.effects.dirty.len();
-            let dirty = dirty + self.outbox.crowd.len() + self.effects.crowd.len();
-            handed as usize >= dirty * OWN_HANDED_EACH as usize
-        }
+        handed >= OWN_HANDED_MAX
+            || handed >= OWN_HANDED && {
+                let dirty = self.outbox.dirty.len() + self.effects.dirty.len();
+                let dirty = dirty + self.outbox.crowd.len() + self.effects.crowd.len();
+                handed as usize >= dirty * OWN_HANDED_EACH as usize
+            }
     }
 
     /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).

@@ -72,6 +72,8 @@ pub(crate) struct Routes {
     late: HashMap<Entry, u64, foldhash::fast::FixedState>,
     /// What the jobs hold.
     bytes: usize,
+    /// How many jobs began with subscribers that were left.
+    pub(crate) crowds: u32,
     /// How many jobs there have been.
     pub(super) number: u64,
     /// Sessions with a snapshot that waits for a job, by its number.
@@ -105,6 +107,8 @@ pub(super) struct Job {
     /// What it held when it was last counted.
     bytes: usize,
     found: Found,
+    /// Whether it began with subscribers that were left.
+    is_rest: bool,
 }
 
 /// What a job has found and not yet served.
@@ -258,6 +262,8 @@ impl Routes {
     fn push(&mut self, mut job: Job) {
         self.number += 1;
         job.number = self.number;
+        job.is_rest = !job.found.pile.is_empty();
+        self.crowds += u32::from(job.is_rest);
         job.bytes = job.held();
         self.bytes += job.bytes;
         // A job takes some hundred bytes: there are fewer than 2^32.
@@ -300,6 +306,7 @@ impl Routes {
     /// A job is over: those behind it may begin.
     fn remove(&mut self, id: u32, job: &Job) {
         self.jobs.try_remove(id as usize);
+        self.crowds -= u32::from(job.is_rest);
         self.bytes -= job.bytes;
         self.by_number.remove(&job.number);
         for line in &job.lines {

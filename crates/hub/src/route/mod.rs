@@ -32,6 +32,9 @@ use job::{Entry, Found, SORTED_PER_VISIT};
 /// few dashboards with wide filters add to a topic.
 const SORTED_FREE: usize = 256;
 
+/// Units of work that a session costs at least: see [`crate::AtOnce::work`].
+const SESSION_WORK: u32 = 4;
+
 /// The subscription identifiers, and the wires without and with a packet id.
 type Identified = (SmallVec<[u32; 1]>, [Option<Rc<Wire>>; 2]);
 
@@ -306,11 +309,15 @@ impl Hub {
             return SmallVec::new();
         }
         self.turn.spend_on_match(matched.visits, all - longest);
-        self.turn.hand_over(all);
+        self.turn.reach(all);
         let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
         self.outbox.serves_crowd = self.turn.serves_crowd();
+        if self.outbox.serves_crowd {
+            self.turn
+                .count_crowd(messages.iter().map(|message| message.cost()).sum());
+        }
         let mut counter = counter!(self, now);
-        let served = counter.serve_all(&mut shipment, message, (&filters, at_once.extra));
+        let served = counter.serve_all(&mut shipment, message, (&filters, at_once.work));
         drop(filters);
         self.outbox.serves_crowd = false;
         self.serve_rest_later(messages, from, (hash, served))
@@ -366,7 +373,7 @@ impl Hub {
                 filters.push((id, found));
             });
         self.turn.spend_on_match(matched.visits, all - longest);
-        self.turn.hand_over(all);
+        self.turn.reach(all);
         let mut counter = counter!(self, now);
         let served = counter.serve_all(&mut shipment, message, (&filters, u32::MAX));
         (served.shares, counter.reach)
@@ -422,8 +429,8 @@ struct Match {
 }
 
 impl Counter<'_> {
-    /// Serves the subscribers in all lists, each session once, until that has cost more than
-    /// `extra_max` beside the work for one message each: see `AtOnce::extra`.
+    /// Serves the subscribers in all lists, each session once, until that has been `work_max`
+    /// units of work: see `AtOnce::work`.
     ///
     /// Usually one list is long and the others are few dashboards with wide filters. So the
     /// longest is walked as it is, and only the others are sorted and looked up.
@@ -431,7 +438,7 @@ impl Counter<'_> {
         &mut self,
         shipment: &mut Shipment<'_>,
         message: &Message,
-        (lists, extra_max): (&[List<'_>], u32),
+        (lists, work_max): (&[List<'_>], u32),
     ) -> Served {
         let mut shares = SmallVec::new();
         let lists = lists.iter().enumerate();
@@ -442,11 +449,12 @@ impl Counter<'_> {
         };
         let others = lists.filter(|(at, _)| *at != longest);
         let mut others = collect(others.map(|(_, list)| *list), &mut shares);
-        let enough = self.turn.handed().saturating_add(extra_max);
+        let mut enough = self.turn.handed().saturating_add(work_max);
         let mut walk = list.iter();
         while self.turn.handed() < enough
             && let Some(subscriber) = walk.next()
         {
+            enough = enough.saturating_sub(SESSION_WORK);
             if let Some(share) = as_share(*subscriber) {
                 shares.push(share);
                 continue;
@@ -474,6 +482,7 @@ impl Counter<'_> {
         while self.turn.handed() < enough
             && let Some(same) = unserved.next()
         {
+            enough = enough.saturating_sub(SESSION_WORK);
             let all = same.iter().map(|other| (other.filter, other.options));
             let all: SmallVec<[Matching; 4]> = all.collect();
             self.serve(shipment, message, same[0].slot, &all);

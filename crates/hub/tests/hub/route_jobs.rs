@@ -22,7 +22,7 @@ fn tiny() -> Settings {
             filters: 0,
             subscribers: 0,
             shares: 0,
-            extra: 0,
+            work: 0,
             job_visits: 8,
         },
         ..open()
@@ -33,7 +33,7 @@ fn tiny() -> Settings {
 fn halting() -> Settings {
     Settings {
         at_once: AtOnce {
-            extra: 1,
+            work: 1,
             ..AtOnce::default()
         },
         ..open()
@@ -415,7 +415,7 @@ fn visits_on_other_shards_are_charged() {
 /// number their subscriptions, that know aliases, or that want less than all.
 #[test]
 fn messages_that_do_not_go_as_one_leave_turns_to_others() {
-    const SESSIONS: usize = 400;
+    const SESSIONS: usize = 1_600;
     let aliases = ConnectOptions {
         alias_maximum: 10,
         ..clean()
@@ -464,6 +464,35 @@ fn messages_that_do_not_go_as_one_leave_turns_to_others() {
             };
             assert_eq!(payloads, expected, "{kind}");
         }
+    }
+}
+
+/// One message that each session is owed.
+#[test]
+fn a_message_to_very_many_leaves_turns_to_others() {
+    const SESSIONS: usize = 3_000;
+    let mut w = World::with_settings(1, open());
+    let (bystander, p) = (
+        w.connect(Version::V5, "b", &clean()),
+        w.connect(Version::V5, "p", &clean()),
+    );
+    let subscribers: Vec<usize> = (0..SESSIONS)
+        .map(|n| {
+            let s = w.connect(Version::V5, &format!("s{n}"), &clean());
+            assert_eq!(w.subscribe(s, "t", Q1), 1);
+            s
+        })
+        .collect();
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    w.send_without_settling(p, &publish("t", "all", Q1));
+    w.flush(0);
+    let has = |w: &World, s: &usize| !w.clients[*s].received.is_empty();
+    let at_once = subscribers.iter().filter(|s| has(&w, s)).count();
+    assert!(at_once > 100 && at_once < 2_000, "{at_once}");
+    assert!(turns(&mut w, bystander) >= 3);
+    for s in subscribers {
+        assert_eq!(w.take_payloads(s), ["all"]);
     }
 }
 

@@ -16,7 +16,7 @@ fn tiny() -> Settings {
             filters: 0,
             subscribers: 0,
             shares: 0,
-            extra: 0,
+            work: 0,
             job_visits: 8,
         },
         ..Settings::default()

@@ -11,7 +11,7 @@ use mio::{Interest, Token};
 use nix::sys::socket::{getsockopt, sockopt};
 use stentor_session::{CloseReason, Limit};
 
-use super::close::STOP_TIME;
+use super::leave::STOP_TIME;
 use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
 use super::pace::{ACCEPT_TIME, Part};
 use super::tail::Tail;
@@ -320,6 +320,7 @@ impl Link {
             phase,
             reading: Reading::Waiting,
             stream: Stream::Open,
+            serves_crowd: false,
             transport,
             tail: Tail::default(),
             weighed: 0,

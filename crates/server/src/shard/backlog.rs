@@ -1,9 +1,14 @@
 //! Output that a turn had no time for.
 //!
-//! A turn writes for [`WRITE_TIME`]. What is left is written in the next turns, which take little
-//! from connections and from other shards in the meantime, and nothing from those that gave way:
-//! so messages do not come faster than they go. That holds until all is written that was left at
-//! the beginning, which is a **round**: then comes a turn that reads as usual, whatever is left.
+//! A turn writes for [`WRITE_TIME`]. What is left is written in the next turns. They take little
+//! from connections and from other shards in the meantime, and nothing from those that gave way, or
+//! that have just sent to hundreds: so messages do not come faster than they go. That holds until
+//! all is written that was left at the beginning, which is a **round**: then comes a turn that
+//! reads as usual, whatever is left.
+//!
+//! If more messages for a crowd wait only for the next turn, the crowd is not written to: each
+//! session gets several messages by one write then. The backlog **fills** until nothing more comes
+//! at once, or each session has enough.
 //!
 //! Sessions that got their messages with hundreds of others are written to last. A client that only
 //! talks to few is answered in each turn.
@@ -12,6 +17,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use stentor_hub::SessionKey;
+use stentor_session::Tick;
 
 /// When a turn stops writing, from its beginning.
 pub(super) const WRITE_TIME: Duration = Duration::from_micros(2_500);
@@ -20,12 +26,40 @@ pub(super) const WRITE_TIME: Duration = Duration::from_micros(2_500);
 pub(super) const WRITE_TIME_MIN: Duration = Duration::from_millis(1);
 pub(super) const CROWD_TIME_MIN: Duration = Duration::from_micros(500);
 
+/// How long a backlog fills at most, and what its sessions get in the meantime: messages on the
+/// average, and bytes.
+const FILL_TIME: Duration = Duration::from_millis(100);
+const FILL_MESSAGES: u64 = 32;
+const FILL_BYTES: usize = 64 * 1024;
+
 /// The sessions that have output which was not written yet, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     sessions: VecDeque<SessionKey>,
-    /// How many of them are of the round.
-    round: usize,
+    stage: Stage,
+}
+
+/// What becomes of it.
+#[derive(Debug, Default)]
+enum Stage {
+    /// It is written to.
+    #[default]
+    Open,
+    /// More is to come.
+    Filling(Fill),
+    /// This many of its sessions are of the round.
+    Round(usize),
+}
+
+/// What has come since a backlog fills.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fill {
+    /// When it began.
+    pub(super) since: Tick,
+    /// Subscribers that messages were handed to.
+    pub(super) reached: u64,
+    /// Bytes of these messages.
+    pub(super) bytes: usize,
 }
 
 impl Backlog {
@@ -36,7 +70,12 @@ impl Backlog {
 
     /// Whether a turn reads little, because a round is not over.
     pub(super) const fn is_behind(&self) -> bool {
-        self.round > 0
+        matches!(self.stage, Stage::Round(_))
+    }
+
+    /// Whether it was not written to in the last turn, because more was to come.
+    pub(super) const fn is_filling(&self) -> bool {
+        matches!(self.stage, Stage::Filling(_))
     }
 
     /// How many sessions have output.
@@ -49,19 +88,51 @@ impl Backlog {
         self.sessions.push_back(session);
     }
 
+    /// Whether it is not written to in this turn, which has brought this, because more is to come
+    /// in the next one.
+    pub(super) fn fills(&mut self, goes_on: bool, turn: Fill) -> bool {
+        let fill = match self.stage {
+            Stage::Round(_) => return false,
+            Stage::Open => turn,
+            Stage::Filling(fill) => Fill {
+                since: fill.since,
+                reached: fill.reached + turn.reached,
+                bytes: fill.bytes.saturating_add(turn.bytes),
+            },
+        };
+        let fills = goes_on
+            && !self.is_empty()
+            && turn.since.since(fill.since) < FILL_TIME
+            && fill.reached < FILL_MESSAGES * self.sessions.len() as u64
+            && fill.bytes < FILL_BYTES;
+        self.stage = if fills {
+            Stage::Filling(fill)
+        } else {
+            Stage::Open
+        };
+        fills
+    }
+
     /// The next session that is written to.
     pub(super) fn pop(&mut self) -> Option<SessionKey> {
         let session = self.sessions.pop_front()?;
-        self.round = self.round.saturating_sub(1);
+        if let Stage::Round(left) = &mut self.stage {
+            *left = left.saturating_sub(1);
+        }
         Some(session)
     }
 
-    /// A turn has written what it had time for: the next round begins if the last one is over.
+    /// A turn has written what it had time for. The next round begins with what is left, if none
+    /// was under way; when one is over, the next turn reads as usual.
     pub(super) fn end_turn(&mut self, had_round: bool) {
         /// Places that are kept when nothing is left.
         const KEPT: usize = 4_096;
-        if !had_round {
-            self.round = self.sessions.len();
+        match self.stage {
+            Stage::Round(0) => self.stage = Stage::Open,
+            Stage::Open if !had_round && !self.is_empty() => {
+                self.stage = Stage::Round(self.sessions.len());
+            }
+            _ => {}
         }
         if self.sessions.is_empty() && self.sessions.capacity() > KEPT {
             self.sessions = VecDeque::new();
@@ -100,5 +171,29 @@ mod tests {
         // A turn that reads as usual.
         backlog.end_turn(false);
         assert!(backlog.is_behind());
+    }
+
+    /// It fills as long as more comes, but not for ever.
+    #[test]
+    fn a_backlog_fills_within_its_bounds() {
+        let turn = |millis: u64, reached, bytes| Fill {
+            since: Tick::from_micros(millis * 1_000),
+            reached,
+            bytes,
+        };
+        let mut backlog = Backlog::default();
+        assert!(!backlog.fills(true, turn(1, 0, 0)), "nothing is there");
+        backlog.push(session(1));
+        assert!(!backlog.fills(false, turn(2, 1, 10)), "nothing more comes");
+        assert!(backlog.fills(true, turn(3, 1, 10)));
+        assert!(backlog.fills(true, turn(102, 30, 10)));
+        assert!(!backlog.fills(true, turn(103, 0, 0)), "too long");
+        assert!(backlog.fills(true, turn(104, 31, 10)));
+        assert!(!backlog.fills(true, turn(104, 1, 10)), "enough messages");
+        assert!(backlog.fills(true, turn(105, 1, 65_000)));
+        assert!(!backlog.fills(true, turn(105, 1, 1_000)), "enough bytes");
+        // What was left at the end of a turn is written first.
+        backlog.end_turn(false);
+        assert!(backlog.is_behind() && !backlog.fills(true, turn(106, 1, 1)));
     }
 }

@@ -10,9 +10,9 @@ use socket2::SockRef;
 use stentor_hub::SessionKey;
 use stentor_session::{Batch, Flush, Tick};
 
-use super::Shard;
-use super::backlog::{CROWD_TIME_MIN, WRITE_TIME, WRITE_TIME_MIN};
+use super::backlog::{CROWD_TIME_MIN, Fill, WRITE_TIME, WRITE_TIME_MIN};
 use super::link::{Phase, Reading};
+use super::{Shard, Stage};
 
 /// Pieces handed to one vectored write.
 const PIECES: usize = 64;
@@ -82,7 +82,7 @@ fn write_pieces(fd: BorrowedFd<'_>, batch: &Batch) -> Written {
 }
 
 /// How much was written since the clock was looked at.
-struct Writing {
+pub(super) struct Writing {
     flushes: u64,
     bytes: u64,
 }
@@ -92,18 +92,18 @@ impl Writing {
     const FLUSHES: u64 = 16;
     const BYTES: u64 = 64 * 1024;
 
-    const fn begin(shard: &Shard) -> Self {
+    pub(super) const fn begin(shard: &Shard) -> Self {
         Self {
-            flushes: shard.figures.flushes,
+            flushes: shard.figures.flushes + shard.figures.farewells,
             bytes: shard.figures.bytes_sent,
         }
     }
 
     /// Whether the time is over, after another flush.
     #[inline]
-    fn is_over(&mut self, shard: &Shard, until: Tick) -> bool {
+    pub(super) fn is_over(&mut self, shard: &Shard, until: Tick) -> bool {
         let figures = &shard.figures;
-        if figures.flushes - self.flushes < Self::FLUSHES
+        if figures.flushes + figures.farewells - self.flushes < Self::FLUSHES
             && figures.bytes_sent - self.bytes < Self::BYTES
         {
             return false;
@@ -128,11 +128,28 @@ impl Shard {
         let now = self.backplane.clock.now();
         let until = self.now.after(WRITE_TIME);
         self.flush_dirty(until.max(now.after(WRITE_TIME_MIN)));
+        if self.backlog_fills() {
+            return;
+        }
         if !self.backlog.is_empty() {
             let now = self.backplane.clock.now();
             self.flush_backlog(until.max(now.after(CROWD_TIME_MIN)));
         }
         self.backlog.end_turn(had_round);
+    }
+
+    /// Whether a crowd is not written to, because more messages for it come in the next turn.
+    fn backlog_fills(&mut self) -> bool {
+        // Once it fills, it does so until all jobs are done: those behind the first one may serve
+        // the same crowd.
+        let goes_on = self.hub.crowd_goes_on() || self.backlog.is_filling() && self.hub.has_jobs();
+        let goes_on = goes_on && self.stage == Stage::Serving;
+        let turn = Fill {
+            since: self.now,
+            reached: u64::from(self.hub.turn_reached()),
+            bytes: self.hub.turn_crowd_bytes(),
+        };
+        self.backlog.fills(goes_on, turn)
     }
 
     /// Flushes the sessions that have got output by themselves, each once; those that a turn has
@@ -314,8 +331,7 @@ impl Shard {
                 }
             )
         {
-            self.drain(index);
-            self.weigh(index);
+            self.leave_on(index);
         }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Link {
     pub(super) phase: Phase,
     pub(super) reading: Reading,
     pub(super) stream: Stream,
+    /// Whether what it sent last went to a crowd.
+    pub(super) serves_crowd: bool,
     pub(super) transport: Transport,
     /// What it has sent that was not applied.
     pub(super) tail: Tail,

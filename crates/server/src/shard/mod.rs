@@ -20,6 +20,7 @@ mod exchange;
 mod flush;
 mod inquiry;
 mod lanes;
+mod leave;
 mod letter;
 mod link;
 mod login;
@@ -138,6 +139,8 @@ pub(crate) struct Shard {
     dirty: Vec<SessionKey>,
     /// Sessions with output that an earlier turn had no time for.
     backlog: Backlog,
+    /// Links with a farewell whose socket may take some of it.
+    leaving: VecDeque<LinkKey>,
     /// Links that could not be written to, and are not ended yet.
     broken: VecDeque<LinkKey>,
     /// Connections that wait until the earlier ones of their clients are read out.
@@ -199,6 +202,8 @@ struct Figures {
     bytes_sent: u64,
     turns: u64,
     flushes: u64,
+    /// Pieces of farewells written.
+    farewells: u64,
     accepted: u64,
     /// Bytes of farewells that are not written yet.
     draining: u64,
@@ -275,6 +280,7 @@ impl Shard {
             pending: Vec::new(),
             dirty: Vec::new(),
             backlog: Backlog::default(),
+            leaving: VecDeque::new(),
             broken: VecDeque::new(),
             taking_over: VecDeque::new(),
             read_out_for: HashMap::new(),
@@ -340,6 +346,7 @@ impl Shard {
         }
         self.advance();
         self.close_all();
+        self.write_farewells();
         self.mesh.ring_bells();
         self.outbox.flush();
         self.tell();
@@ -392,7 +399,7 @@ impl Shard {
         let effects = self.hub.effects();
         let flushes = !effects.dirty.is_empty() || !effects.crowd.is_empty();
         let flushes = flushes || !self.backlog.is_empty();
-        let ends = !self.gone.is_empty() || !self.broken.is_empty();
+        let ends = !self.gone.is_empty() || !self.broken.is_empty() || !self.leaving.is_empty();
         let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
         let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
         if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
@@ -597,6 +604,14 @@ impl Shard {
                 self.napped = Nap::Due;
                 true
             }
+        }
+    }
+
+    /// How long this turn has held back output.
+    fn napped_for(&self) -> Duration {
+        match self.napped {
+            Nap::Taken => self.policy.coalesce,
+            Nap::Due => Duration::ZERO,
         }
     }
 

@@ -52,7 +52,7 @@ pub(super) struct Part {
     earliest: Tick,
     visits_before: u32,
     /// The subscribers that messages were handed to when it ends.
-    handed_max: u32,
+    reached_max: u32,
     /// The work of the hub at the last look.
     work: u64,
     steps: u32,
@@ -66,7 +66,7 @@ impl Part {
             until: None,
             earliest: turn.after(time),
             visits_before: hub.turn_visits(),
-            handed_max: u32::MAX,
+            reached_max: u32::MAX,
             work: hub.turn_work(),
             steps: 0,
             steps_max: READ_STEPS,
@@ -85,7 +85,7 @@ impl Part {
     /// are handed to many.
     pub(super) fn take_little(&mut self, hub: &Hub) {
         self.earliest = Tick::ZERO;
-        self.handed_max = hub.turn_handed().saturating_add(LITTLE_HANDED);
+        self.reached_max = hub.turn_reached().saturating_add(LITTLE_HANDED);
     }
 
     /// Whether it has to end, after another step.
@@ -108,7 +108,7 @@ impl Part {
             .until
             .get_or_insert_with(|| now.after(PART_TIME_MIN).max(earliest));
         now >= *until
-            || hub.turn_handed() >= self.handed_max
+            || hub.turn_reached() >= self.reached_max
             || hub.turn_visits() - self.visits_before >= PART_VISITS
     }
 }

@@ -11,7 +11,7 @@ use stentor_hub::{LinkId, OWN_PACKETS};
 use stentor_session::Tick;
 
 use super::Shard;
-use super::link::{LinkKey, Reading};
+use super::link::{Link, LinkKey, Reading};
 use super::pace::{Part, READ_TIME};
 
 impl Shard {
@@ -84,10 +84,12 @@ impl Shard {
         }
     }
 
-    /// Whether a link has to wait until more of what its and other messages have caused is written.
-    fn is_behind(&self, index: u32) -> bool {
+    /// Whether a link has to wait until more of what its and other messages have caused is written:
+    /// it has used its share of a turn, or its last messages went to a crowd.
+    pub(super) fn is_behind(&self, index: u32) -> bool {
         let link = self.links.get(index as usize);
-        self.backlog.is_behind() && link.is_some_and(|link| link.reading == Reading::GaveWay)
+        let causes = |link: &Link| link.serves_crowd || link.reading == Reading::GaveWay;
+        self.backlog.is_behind() && link.is_some_and(causes)
     }
 
     /// Goes on with a link that may have been paused: first with what it has sent already.

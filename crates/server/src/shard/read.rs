@@ -34,7 +34,7 @@ impl Shard {
         for &index in &listed {
             done += 1;
             // Too much waits for other shards: nothing is read until some of it is gone.
-            if self.mesh.is_flooded() || self.waits(index) {
+            if self.mesh.is_flooded() || self.waits(index) || self.is_behind(index) {
                 self.readable.push(index);
             } else if self.is_handshaking(index) {
                 self.shaking.push_back(index);
@@ -110,6 +110,13 @@ impl Shard {
         }
     }
 
+    /// Remembers of a link whether what it has sent just now went to a crowd.
+    fn note_crowd(&mut self, index: u32) {
+        if let Some(link) = self.links.get_mut(index as usize) {
+            link.serves_crowd = self.hub.has_served_crowd();
+        }
+    }
+
     fn read(&mut self, index: u32) {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
@@ -138,6 +145,7 @@ impl Shard {
                     self.take(index, len);
                 }
                 self.weigh(index);
+                self.note_crowd(index);
                 self.flush_laden(index);
                 if may_have_more {
                     self.list(index);

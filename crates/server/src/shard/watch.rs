@@ -174,7 +174,7 @@ impl Shard {
     /// A turn is over, except that its slots are not free.
     pub(super) fn end_turn(&mut self) {
         let now = self.backplane.clock.now();
-        let took = now.since(self.now);
+        let took = now.since(self.now).saturating_sub(self.napped_for());
         self.watch.last_took = took;
         self.watch.visits_max = self.watch.visits_max.max(self.hub.turn_visits());
         let bound = self.policy.slow_turn;

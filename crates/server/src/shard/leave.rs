@@ -1,0 +1,208 @@
+//! The last bytes of connections that the server has closed.
+//!
+//! Many connections may be closed in one turn, each with a full queue. So their farewells are
+//! written a piece at a time, as far as a turn has time, and the rest in later turns.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use nix::sys::socket::{Shutdown, shutdown};
+use stentor_session::{Batch, Flush, Output, Tick};
+
+use super::flush::{Broken, Writing, write, write_batch};
+use super::link::{Link, LinkKey, Phase};
+use super::{Shard, Stage};
+
+/// How long a peer may take to read its farewell and close its side.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// The same while the server stops.
+pub(super) const STOP_TIME: Duration = Duration::from_millis(500);
+
+/// How many reads are thrown away in the meantime: more than fits the socket's buffers is on
+/// purpose.
+const DRAIN_READS: u8 = 100;
+
+/// What a farewell gathers at a time.
+const FAREWELL_BYTES: usize = 64 * 1024;
+
+/// A farewell of more bytes keeps the place of its connection until it is written: else there
+/// would be more queues than connections are allowed.
+const LIGHT_BYTES: u64 = 16 * 1024;
+
+/// When a turn stops writing farewells, from its beginning, and what they get in any case.
+const LEAVE_TIME: Duration = Duration::from_millis(3);
+const LEAVE_TIME_MIN: Duration = Duration::from_micros(500);
+
+/// What waits to be written.
+pub(super) fn bytes_of(farewell: &Output) -> u64 {
+    farewell.bytes() as u64
+}
+
+/// Writes a piece. Returns whether the socket is full, and how many bytes of the farewell went.
+fn write_piece(
+    link: &mut Link,
+    output: &mut Output,
+    now: Tick,
+    batch: &mut Batch,
+) -> Result<(bool, usize), Broken> {
+    if !link.transport.is_plain() && !link.transport.pending().is_empty() {
+        // What was wrapped before goes out first.
+        let written = write(link.fd.as_fd(), link.transport.pending())?;
+        link.transport.forget(written);
+        if !link.transport.pending().is_empty() {
+            return Ok((true, 0));
+        }
+    }
+    if output.is_empty() {
+        return Ok((false, 0));
+    }
+    output.gather(now, None, FAREWELL_BYTES, batch);
+    let written = if link.transport.is_plain() {
+        write_batch(link.fd.as_fd(), batch)?
+    } else {
+        link.transport.send(batch);
+        batch.len()
+    };
+    let is_blocked = output.written(batch, written) == Flush::Blocked;
+    Ok((is_blocked, written))
+}
+
+impl Shard {
+    /// Parts with a connection: its farewell is written as far as this and later turns have time,
+    /// then this side is closed, and the peer has a moment to read it all and close its own.
+    pub(super) fn part(&mut self, index: u32, farewell: Option<Box<Output>>) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        if matches!(link.phase, Phase::Draining { .. } | Phase::Gone) {
+            return;
+        }
+        link.tail.clear();
+        let farewell = farewell.unwrap_or_default();
+        let bytes = bytes_of(&farewell);
+        self.figures.draining += bytes;
+        if bytes <= LIGHT_BYTES {
+            // Its place is free for another: what is left is only politeness.
+            link.permit = None;
+        }
+        let farewell = Some(farewell);
+        link.phase = Phase::Draining {
+            farewell,
+            reads_left: DRAIN_READS,
+        };
+        let deadline = match self.stage {
+            Stage::Serving => self.now.after(DRAIN_TIME),
+            Stage::Stopping(deadline) => deadline,
+        };
+        let serial = link.serial;
+        let key = LinkKey { index, serial };
+        self.timers.insert(deadline, key);
+        self.leaving.push_back(key);
+        self.weigh(index);
+    }
+
+    /// The socket of a connection takes more of its farewell.
+    pub(super) fn leave_on(&mut self, index: u32) {
+        let key = self.link_key(index);
+        self.leaving.push_back(key);
+    }
+
+    /// Goes on writing farewells, a piece of each, as far as the turn has time.
+    pub(super) fn write_farewells(&mut self) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        let earliest = self.backplane.clock.now().after(LEAVE_TIME_MIN);
+        let until = self.now.after(LEAVE_TIME).max(earliest);
+        let mut writing = Writing::begin(self);
+        for _ in 0..self.leaving.len() {
+            let Some(key) = self.leaving.pop_front() else {
+                break;
+            };
+            if self.link_named(key).is_none() {
+                continue;
+            }
+            if self.drain(key.index) {
+                self.leaving.push_back(key);
+            }
+            self.weigh(key.index);
+            self.figures.farewells += 1;
+            if writing.is_over(self, until) {
+                break;
+            }
+        }
+    }
+
+    /// Writes a piece of a farewell; when all of it is written, closes this side. Returns whether
+    /// the socket may take more of it at once.
+    fn drain(&mut self, index: u32) -> bool {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return false;
+        };
+        let Phase::Draining { farewell, .. } = &mut link.phase else {
+            return false;
+        };
+        let Some(mut output) = farewell.take() else {
+            return false;
+        };
+        // Until it is put back.
+        self.figures.draining -= bytes_of(&output);
+        let written = write_piece(link, &mut output, self.now, &mut self.batch);
+        let (is_blocked, bytes) = match written {
+            Ok(written) => written,
+            Err(Broken) => {
+                self.bury(index);
+                return false;
+            }
+        };
+        self.figures.bytes_sent += bytes as u64;
+        if output.is_empty() && link.transport.pending().is_empty() {
+            self.hub.recycle(output);
+            self.finish_writing(index);
+            return false;
+        }
+        self.figures.draining += bytes_of(&output);
+        if let Phase::Draining { farewell, .. } = &mut link.phase {
+            *farewell = Some(output);
+        }
+        !is_blocked
+    }
+
+    /// Closes this side of a connection whose farewell is written.
+    fn finish_writing(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        link.permit = None;
+        link.transport.close();
+        // Nothing depends on the closing alert, so it may be lost when there is no room.
+        let _ = write(link.fd.as_fd(), link.transport.pending());
+        link.transport.forget(link.transport.pending().len());
+        if shutdown(link.fd.as_raw_fd(), Shutdown::Write).is_err() {
+            return self.bury(index);
+        }
+        if let Stage::Stopping(_) = self.stage {
+            // It has its farewell: a server that stops does not wait long for it to be read.
+            let key = LinkKey {
+                index,
+                serial: link.serial,
+            };
+            self.timers.insert(self.now.after(STOP_TIME), key);
+        }
+        self.list(index);
+    }
+
+    /// Throws away what a leaving peer still sends, within bounds.
+    pub(super) fn discard(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        if let Phase::Draining { reads_left, .. } = &mut link.phase {
+            *reads_left = reads_left.saturating_sub(1);
+            if *reads_left == 0 {
+                self.bury(index);
+            }
+        }
+    }
+}
