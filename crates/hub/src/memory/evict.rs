@@ -11,6 +11,9 @@ use crate::rights::Identity;
 use crate::sessions::Session;
 use crate::stats::LossCause;
 
+/// This many messages of a session are counted by the time of one visit.
+const COUNTED_PER_VISIT: u64 = 16;
+
 /// What a newcomer's session takes.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
@@ -97,6 +100,8 @@ impl Hub {
 
     /// Counts a session that ends early, and the messages that are lost with it.
     fn count_evicted(&mut self, zone: Zone, limit: Limit, messages: u64) {
+        // They were counted one by one.
+        self.turn.spend((messages / COUNTED_PER_VISIT) as u32);
         self.stats.evicted += 1;
         self.stats.evicted_by_memory += u64::from(limit == Limit::Memory);
         self.stats.publishes_dropped += messages;
