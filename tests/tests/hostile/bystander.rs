@@ -47,6 +47,8 @@ pub(crate) struct Scene {
     /// The 99th percentile of the slower one's pings.
     quiet: Duration,
     base_bytes: u64,
+    /// How long a turn may be on its processor.
+    busy_max: Duration,
     _stage: MutexGuard<'static, ()>,
 }
 
@@ -75,11 +77,19 @@ impl Scene {
             bystanders,
             quiet: Duration::ZERO,
             base_bytes: 0,
+            busy_max: BUSY_MAX,
             _stage: stage,
         };
         (scene.quiet, ()) = scene.pings_beside(|_| ());
         scene.base_bytes = peak_bytes(&scene.server);
         scene
+    }
+
+    /// The store writes much to the disk. Each time it flushes pages, the system interrupts all
+    /// processors of the process, which counts as the time of whatever turn runs there.
+    pub(crate) fn beside_the_disk(mut self) -> Self {
+        self.busy_max = 5 * BUSY_MAX;
+        self
     }
 
     /// A client id whose session is at home on a shard.
@@ -98,7 +108,10 @@ impl Scene {
         let turns = turns(&self.server);
         let what = format!("pings {slow:?}, quiet {:?}; {bytes} B; {turns}", self.quiet);
         eprintln!("{what}");
-        assert!(busy(&turns) <= BUSY_MAX, "a turn took too long: {what}");
+        assert!(
+            busy(&turns) <= self.busy_max,
+            "a turn took too long: {what}"
+        );
         let visits = turns["visits_max"].as_u64();
         assert!(visits <= Some(VISITS_MAX), "a turn did too much: {what}");
         assert!(bytes <= bytes_max, "more than {bytes_max} B: {what}");

@@ -67,7 +67,7 @@ fn many_publishers_send_their_smallest_messages_at_once() {
 /// the store has 64 MiB that wait to be freed, and segments that are half as large again.
 #[test]
 fn many_publishers_keep_and_clear_long_names_at_once() {
-    let mut scene = Scene::new("");
+    let mut scene = Scene::new("").beside_the_disk();
     scene.endures(192 * MIB, |server| {
         let mut clients: Vec<_> = (0..48)
             .map(|number| login(server, &format!("publisher-{number}")))
