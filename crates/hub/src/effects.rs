@@ -54,6 +54,14 @@ pub struct Effects {
     pub events: Vec<Event>,
 }
 
+impl Effects {
+    /// Whether a session has output.
+    #[must_use]
+    pub const fn has_output(&self) -> bool {
+        !self.dirty.is_empty() || !self.crowd.is_empty()
+    }
+}
+
 /// A connection that the hub has disconnected: write the farewell once, as far as the socket takes
 /// it, then close.
 #[derive(Debug)]

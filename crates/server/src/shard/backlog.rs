@@ -124,12 +124,12 @@ impl Backlog {
 
     /// A turn has written what it had time for. The next round begins with what is left, if none
     /// was under way; when one is over, the next turn reads as usual.
-    pub(super) fn end_turn(&mut self, had_round: bool) {
+    pub(super) fn end_turn(&mut self) {
         /// Places that are kept when nothing is left.
         const KEPT: usize = 4_096;
         match self.stage {
             Stage::Round(0) => self.stage = Stage::Open,
-            Stage::Open if !had_round && !self.is_empty() => {
+            Stage::Open if !self.is_empty() => {
                 self.stage = Stage::Round(self.sessions.len());
             }
             _ => {}
@@ -157,19 +157,19 @@ mod tests {
         let mut backlog = Backlog::default();
         (0..3).for_each(|slot| backlog.push(session(slot)));
         assert!(!backlog.is_behind());
-        backlog.end_turn(false);
+        backlog.end_turn();
         let mut turns = 0;
         let mut slots = Vec::new();
         while backlog.is_behind() {
             backlog.push(session(9));
             slots.extend(backlog.pop().map(|session| session.slot));
-            backlog.end_turn(true);
+            backlog.end_turn();
             turns += 1;
         }
         assert_eq!((turns, slots), (3, vec![0, 1, 2]));
         assert_eq!(backlog.len(), 3);
         // A turn that reads as usual.
-        backlog.end_turn(false);
+        backlog.end_turn();
         assert!(backlog.is_behind());
     }
 
@@ -193,7 +193,7 @@ mod tests {
         assert!(backlog.fills(true, turn(105, 1, 65_000)));
         assert!(!backlog.fills(true, turn(105, 1, 1_000)), "enough bytes");
         // What was left at the end of a turn is written first.
-        backlog.end_turn(false);
+        backlog.end_turn();
         assert!(backlog.is_behind() && !backlog.fills(true, turn(106, 1, 1)));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
@@ -81,8 +82,16 @@ fn write_pieces(fd: BorrowedFd<'_>, batch: &Batch) -> Written {
     }
 }
 
-/// How much was written since the clock was looked at.
+/// Writing in a turn, for as long as there is time. The clock is looked at only when enough was
+/// written, as by [`super::pace::Part`].
 pub(super) struct Writing {
+    /// When it ends; known after the first look at the clock.
+    until: Option<Tick>,
+    /// When it ends at the earliest.
+    earliest: Tick,
+    /// What it gets in any case, from the first look.
+    least: Duration,
+    /// What had been written at the last look.
     flushes: u64,
     bytes: u64,
 }
@@ -92,24 +101,34 @@ impl Writing {
     const FLUSHES: u64 = 16;
     const BYTES: u64 = 64 * 1024;
 
-    pub(super) const fn begin(shard: &Shard) -> Self {
+    /// Writing that ends at this time of the turn, but gets the least of time.
+    pub(super) fn begin(shard: &Shard, time: Duration, least: Duration) -> Self {
+        let (flushes, bytes) = Self::written(shard);
         Self {
-            flushes: shard.figures.flushes + shard.figures.farewells,
-            bytes: shard.figures.bytes_sent,
+            until: None,
+            earliest: shard.now.after(time),
+            least,
+            flushes,
+            bytes,
         }
+    }
+
+    const fn written(shard: &Shard) -> (u64, u64) {
+        let figures = &shard.figures;
+        (figures.flushes + figures.farewells, figures.bytes_sent)
     }
 
     /// Whether the time is over, after another flush.
     #[inline]
-    pub(super) fn is_over(&mut self, shard: &Shard, until: Tick) -> bool {
-        let figures = &shard.figures;
-        if figures.flushes + figures.farewells - self.flushes < Self::FLUSHES
-            && figures.bytes_sent - self.bytes < Self::BYTES
-        {
+    pub(super) fn is_over(&mut self, shard: &Shard) -> bool {
+        let (flushes, bytes) = Self::written(shard);
+        if flushes - self.flushes < Self::FLUSHES && bytes - self.bytes < Self::BYTES {
             return false;
         }
-        *self = Self::begin(shard);
-        shard.backplane.clock.now() >= until
+        (self.flushes, self.bytes) = (flushes, bytes);
+        let now = shard.backplane.clock.now();
+        let earliest = now.after(self.least).max(self.earliest);
+        now >= *self.until.get_or_insert(earliest)
     }
 }
 
@@ -124,18 +143,12 @@ impl Shard {
         }
         self.pending = pending;
         self.bound_buffers();
-        let had_round = self.backlog.is_behind();
-        let now = self.backplane.clock.now();
-        let until = self.now.after(WRITE_TIME);
-        self.flush_dirty(until.max(now.after(WRITE_TIME_MIN)));
+        self.flush_dirty();
         if self.backlog_fills() {
             return;
         }
-        if !self.backlog.is_empty() {
-            let now = self.backplane.clock.now();
-            self.flush_backlog(until.max(now.after(CROWD_TIME_MIN)));
-        }
-        self.backlog.end_turn(had_round);
+        self.flush_backlog();
+        self.backlog.end_turn();
     }
 
     /// Whether a crowd is not written to, because more messages for it come in the next turn.
@@ -154,10 +167,10 @@ impl Shard {
 
     /// Flushes the sessions that have got output by themselves, each once; those that a turn has
     /// no time for with the others.
-    fn flush_dirty(&mut self, until: Tick) {
+    fn flush_dirty(&mut self) {
         std::mem::swap(&mut self.dirty, &mut self.hub.effects().dirty);
         let mut dirty = std::mem::take(&mut self.dirty);
-        let mut writing = Writing::begin(self);
+        let mut writing = Writing::begin(self, WRITE_TIME, WRITE_TIME_MIN);
         let mut is_over = false;
         for key in dirty.drain(..) {
             if self.waits_for_share(key) {
@@ -165,7 +178,7 @@ impl Shard {
             } else if is_over || self.flush(key) == Flush::More {
                 self.backlog.push(key);
             }
-            is_over = is_over || writing.is_over(self, until);
+            is_over = is_over || writing.is_over(self);
         }
         self.dirty = dirty;
         for key in self.hub.effects().crowd.drain(..) {
@@ -174,8 +187,8 @@ impl Shard {
     }
 
     /// Flushes the others, each once.
-    fn flush_backlog(&mut self, until: Tick) {
-        let mut writing = Writing::begin(self);
+    fn flush_backlog(&mut self) {
+        let mut writing = Writing::begin(self, WRITE_TIME, CROWD_TIME_MIN);
         for _ in 0..self.backlog.len() {
             let Some(key) = self.backlog.pop() else {
                 break;
@@ -183,7 +196,7 @@ impl Shard {
             if self.flush(key) == Flush::More {
                 self.backlog.push(key);
             }
-            if writing.is_over(self, until) {
+            if writing.is_over(self) {
                 break;
             }
         }

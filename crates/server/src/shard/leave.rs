@@ -113,9 +113,7 @@ impl Shard {
         if self.leaving.is_empty() {
             return;
         }
-        let earliest = self.backplane.clock.now().after(LEAVE_TIME_MIN);
-        let until = self.now.after(LEAVE_TIME).max(earliest);
-        let mut writing = Writing::begin(self);
+        let mut writing = Writing::begin(self, LEAVE_TIME, LEAVE_TIME_MIN);
         for _ in 0..self.leaving.len() {
             let Some(key) = self.leaving.pop_front() else {
                 break;
@@ -128,7 +126,7 @@ impl Shard {
             }
             self.weigh(key.index);
             self.figures.farewells += 1;
-            if writing.is_over(self, until) {
+            if writing.is_over(self) {
                 break;
             }
         }

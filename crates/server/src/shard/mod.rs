@@ -397,8 +397,7 @@ impl Shard {
             !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
         let reads = has_reads && !self.mesh.is_flooded();
         let effects = self.hub.effects();
-        let flushes = !effects.dirty.is_empty() || !effects.crowd.is_empty();
-        let flushes = flushes || !self.backlog.is_empty();
+        let flushes = effects.has_output() || !self.backlog.is_empty();
         let ends = !self.gone.is_empty() || !self.broken.is_empty() || !self.leaving.is_empty();
         let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
         let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
@@ -589,10 +588,8 @@ impl Shard {
         if coalesce.is_zero() || self.stage != Stage::Serving || !self.backlog.is_empty() {
             return true;
         }
-        let effects = self.hub.effects();
-        let is_dirty = !effects.dirty.is_empty() || !effects.crowd.is_empty();
         match self.napped {
-            Nap::Due if is_dirty => {
+            Nap::Due if self.hub.effects().has_output() => {
                 // Shorter than the poll could be told to wait. What arrives in the meantime is read
                 // in the next turn and goes out together.
                 std::thread::sleep(coalesce);
