@@ -9,17 +9,17 @@ use stentor_session::{CloseReason, Limit, Message, Outcome, Output, Tick, Ticket
 use stentor_topic::Zone;
 use stentor_zone::Reach;
 
-use crate::adaptor::{Act, Judgement};
-use crate::authenticate::Authentication;
-use crate::call::Answer;
-use crate::key::{LinkId, SessionKey, ShardId};
-use crate::private::PrivateMessage;
-use crate::renewal::Renewal;
-use crate::retained::NotKept;
-use crate::rights::Identity;
-use crate::room::RoomItem;
-use crate::serve::Ask;
-use crate::share::{Search, ShareName, count_visits};
+use crate::core::ids::{LinkId, SessionKey, ShardId};
+use crate::core::retained::NotKept;
+use crate::core::routing::share::{Search, ShareName, count_visits};
+use crate::core::sessions::authenticate::Authentication;
+use crate::core::sessions::renewal::Renewal;
+use crate::core::sessions::rights::Identity;
+use crate::services::calls::Answer;
+use crate::services::hooks::{Act, Judgement};
+use crate::services::private::PrivateMessage;
+use crate::services::rooms::RoomItem;
+use crate::services::serving::Ask;
 
 /// Everything that calls to the hub have asked for since it was last emptied. The shard drains
 /// `mesh` and `lanes` after each call, the rest at the end of its turn.

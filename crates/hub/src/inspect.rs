@@ -11,17 +11,17 @@ use stentor_mqtt::{QoS, Version};
 use stentor_session::{CloseReason, Tick};
 use stentor_topic::Zone;
 
+use crate::core::delivery::snapshot::Snapshots;
+use crate::core::ids::{LinkId, SessionKey};
+use crate::core::memory::Account;
+use crate::core::sessions::limits;
+use crate::core::sessions::registry::{Flushing, Link, Session};
+use crate::core::sessions::rights::Rights;
+use crate::core::sessions::tally::{PauseCause, Tally};
+use crate::core::settings::TopicPolicy;
+use crate::core::stats::ZoneTraffic;
 use crate::hub::Hub;
-use crate::key::{LinkId, SessionKey};
-use crate::memory::Account;
-use crate::met;
-use crate::rights::Rights;
-use crate::room::room_of;
-use crate::sessions::{Flushing, Link, Session};
-use crate::settings::TopicPolicy;
-use crate::snapshot::Snapshots;
-use crate::stats::ZoneTraffic;
-use crate::tally::{PauseCause, Tally};
+use crate::services::rooms::room_of;
 
 /// A session as `stentor clients` shows it.
 #[derive(Clone, Debug)]
@@ -217,7 +217,7 @@ impl Hub {
         Some(Delivering {
             rights: Arc::clone(&session.identity.rights),
             is_filtered: session.filtered > 0,
-            above_limit: met::topic(&self.settings, topic),
+            above_limit: limits::topic(&self.settings, topic),
             policy: self.settings.policy(topic).cloned(),
             lost: self.losses.of(&session.client_id, topic),
             queued_bytes: (charge.bytes, session.queue_bytes_max(&self.settings)),

@@ -1,0 +1,128 @@
+//! Sending what was held back.
+
+use smallvec::SmallVec;
+use stentor_mqtt::QoS;
+use stentor_session::{Delivery, Lane, Tick};
+
+use core::cmp::Reverse;
+
+use super::{TOPICS_SHARE, keeps_up};
+use crate::core::delivery::deliver::{Course, Terms};
+use crate::core::ids::SessionKey;
+use crate::core::stats::LossCause;
+use crate::hub::Hub;
+
+/// What it costs to look at a session or at a topic, or to send a message that was held back, in
+/// visits: they lie all over the memory.
+const RELEASE_VISITS: u32 = 48;
+
+/// What one session may take before the next one gets its turn: 21 messages, which go out by one
+/// write.
+const SESSION_VISITS: u32 = 1_024;
+
+/// Topics whose time is over that are looked at before one message is sent. One message goes for
+/// each of them, so it is sent while it is still at hand.
+const WOKEN_AT_ONCE: usize = 1;
+
+impl Hub {
+    /// Sends what was held back for a session, as far as it keeps up now, and the rates and the
+    /// turn allow. The rest goes on in a later turn.
+    pub(crate) fn release(&mut self, now: Tick, key: SessionKey) {
+        self.release_within(now, key, self.turn.left());
+    }
+
+    fn release_within(&mut self, now: Tick, key: SessionKey, visits: u32) {
+        let most = visits.min(SESSION_VISITS);
+        let mut lanes = [Lane::Windowed, Lane::Free].into_iter().cycle();
+        let before = self.turn.spent();
+        loop {
+            let is_enough = self.turn.spent() - before >= most;
+            let Some(session) = self.sessions.get_mut(key) else {
+                return;
+            };
+            if session.conflating().is_none() {
+                return;
+            }
+            let queue_bytes_max = session.queue_bytes_max(&self.settings);
+            let keeps = [QoS::AtMostOnce, QoS::AtLeastOnce];
+            let keeps = keeps.map(|qos| keeps_up(session, qos, queue_bytes_max));
+            let Some(held) = session.known_conflating() else {
+                return;
+            };
+            if is_enough {
+                return held.arm_at(&mut self.outbox, key, now);
+            }
+            let woken = held.queue.wake(now, WOKEN_AT_ONCE);
+            self.turn.spend_each(woken, RELEASE_VISITS);
+            // The lists take turns, so that neither starves.
+            let may = |lane: Lane| keeps[lane as usize] && held.queue.is_ready(lane);
+            let turns = [lanes.next(), lanes.next()].into_iter().flatten();
+            let next = turns.into_iter().find(|lane| may(*lane));
+            lanes.next();
+            let Some(lane) = next else {
+                if held.queue.next_deadline().is_some_and(|at| at <= now) {
+                    continue;
+                }
+                held.arm(&mut self.outbox, key);
+                if held.is_unused() {
+                    *session.conflating_mut() = None;
+                }
+                return;
+            };
+            let taken = held.queue.taken()[lane as usize];
+            let next = held.queue.pop(now, lane, queue_bytes_max / TOPICS_SHARE);
+            let looked = held.queue.taken()[lane as usize] - taken;
+            self.turn.spend_each(looked as usize, RELEASE_VISITS);
+            if let Some(delivery) = next {
+                self.send_held(now, key, &delivery);
+            }
+        }
+    }
+
+    fn send_held(&mut self, now: Tick, key: SessionKey, delivery: &Delivery) {
+        let message = &delivery.message;
+        if message.is_expired(now) {
+            self.stats.publishes_dropped += 1;
+            self.losses.record_many(LossCause::Expired, 1);
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.tally().lose(now, LossCause::Expired, 1);
+            }
+            return;
+        }
+        let terms = Terms {
+            qos: delivery.qos,
+            retain: delivery.retain,
+            ids: SmallVec::from_slice(delivery.subscription_ids.as_slice()),
+            share: 0,
+            matching: &[],
+            stored: false,
+            conflated: delivery.conflated,
+        };
+        let mut parcel = self.parcel(message);
+        self.counter(now)
+            .give(&mut parcel, key.slot, &terms, Course::Released);
+    }
+
+    /// Goes on with the sessions whose pace lets something go, as far as the turn allows.
+    pub(crate) fn release_due(&mut self, now: Tick) {
+        let (before, slice) = (self.turn.spent(), self.turn.slice());
+        while let left = slice.saturating_sub(self.turn.spent() - before)
+            && left > 0
+            && let Some(Reverse((at, key))) = self.outbox.paces.peek().copied()
+            && at <= now
+        {
+            self.outbox.paces.pop();
+            self.turn.spend(RELEASE_VISITS);
+            if let Some(session) = self.sessions.get_mut(key)
+                && let Some(held) = session.known_conflating()
+            {
+                if held.armed == at {
+                    held.armed = Tick::NEVER;
+                }
+                self.release_within(now, key, left);
+                // The end of a snapshot may have waited for it.
+                self.continue_snapshots(now, key);
+            }
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! Handing one message to one session: straight to the socket's queue, into the in-flight
+//! window, into the waiting queue, or nowhere, as QoS, limits and policies say.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+use stentor_mqtt::{PacketId, QoS};
+use stentor_session::{Delivery, Message, Outbound, Outgoing, SubscriptionIds, Tick, Wire};
+use stentor_topic::FilterId;
+use stentor_zone::Reach;
+
+use crate::core::delivery::conflate::hold_back;
+use crate::core::delivery::outbox::Outbox;
+use crate::core::ids::SessionKey;
+use crate::core::routing::keep::numbers;
+use crate::core::routing::options::Options;
+use crate::core::routing::route::{Counter, Parcel, encode_wire};
+use crate::core::sessions::charge::Charge;
+use crate::core::sessions::registry::{Link, Live, Session};
+use crate::core::settings::{Settings, SlowPolicy};
+use crate::core::stats::{LossCause, Losses, Stats, Traffic};
+use crate::core::work::{DROP_VISITS, Turn};
+use crate::effects::Event;
+
+/// A subscription that matches a message: its filter and its options.
+pub(crate) type Matching = (FilterId, Options);
+
+/// How one session gets one message.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms<'f> {
+    pub(crate) qos: QoS,
+    pub(crate) retain: bool,
+    pub(crate) ids: SmallVec<[u32; 1]>,
+    /// The number of the shared subscription that chose this session; 0 for none.
+    pub(crate) share: u64,
+    /// Its subscriptions that match, where these may have rates.
+    pub(crate) matching: &'f [Matching],
+    /// Whether the message comes from the retained store, because of a new subscription.
+    pub(crate) stored: bool,
+    /// How many older messages of the topic it stands for.
+    pub(crate) conflated: u32,
+}
+
+impl Terms<'_> {
+    #[inline]
+    pub(crate) fn new(message: &Message, options: Options, ids: &[u32], share: u64) -> Self {
+        Self {
+            qos: message.qos.min(options.qos()),
+            retain: options.retain_as_published() && message.retain,
+            ids: SmallVec::from_slice(ids),
+            share,
+            matching: &[],
+            stored: false,
+            conflated: 0,
+        }
+    }
+
+    pub(crate) fn delivery(&self, message: &Arc<Message>) -> Delivery {
+        Delivery {
+            message: Arc::clone(message),
+            qos: self.qos,
+            retain: self.retain,
+            subscription_ids: SubscriptionIds::new(&self.ids),
+            share: self.share,
+            conflated: self.conflated,
+        }
+    }
+}
+
+/// Whether the message does not fit, and what became of that.
+pub(crate) enum Verdict {
+    Taken,
+    Lost(LossCause),
+    /// Taken: older ones were dropped to make room.
+    Displaced(Vec<Lost>),
+    /// There is no room for it, though older ones may have been dropped.
+    NoRoom(Vec<Lost>),
+    Overrun,
+}
+
+impl Verdict {
+    /// How far the message has come.
+    #[inline]
+    const fn reach(&self, is_live: bool) -> Reach {
+        match self {
+            Self::Taken | Self::Displaced(_) if is_live => Reach::Delivered,
+            Self::Taken | Self::Displaced(_) => Reach::Stored,
+            Self::Lost(LossCause::PacketTooLarge) => Reach::TooLarge,
+            Self::Lost(_) | Self::NoRoom(_) | Self::Overrun => Reach::Full,
+        }
+    }
+}
+
+/// What a message to one session goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// Rights, and perhaps it is held back for now.
+    Usual,
+    /// Rights only: it was held back.
+    Released,
+    /// Nothing: it answers a request of the client that was accepted.
+    Answer,
+}
+
+/// A message above QoS 0 takes as long as this many others more: it is owed and remembered.
+const OWED_HANDED: usize = 16;
+
+/// Messages of one topic that were lost one after the other.
+pub(crate) struct Lost {
+    cause: LossCause,
+    topic: Box<str>,
+    messages: u64,
+}
+
+/// Notes the loss of messages.
+fn note(lost: &mut Vec<Lost>, cause: LossCause, topic: &str, messages: u64) {
+    match lost.last_mut() {
+        Some(last) if last.cause == cause && *last.topic == *topic => last.messages += messages,
+        _ => lost.push(Lost {
+            cause,
+            topic: topic.into(),
+            messages,
+        }),
+    }
+}
+
+/// What giving a message to one session needs besides the two.
+pub(crate) struct Till<'a> {
+    pub(crate) now: Tick,
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) settings: &'a Settings,
+    stats: &'a mut Stats,
+    losses: &'a mut Losses,
+    traffic: &'a mut Traffic,
+    pub(crate) turn: &'a mut Turn,
+    /// What the client may be charged with for what waits or is in flight, in bytes.
+    pub(crate) queue_bytes_max: usize,
+    /// Whether who hands it over sees to it that little waits: the bounds do not hold then. A
+    /// snapshot has to be complete, and what was held back is the newest of its topic.
+    paced: bool,
+}
+
+impl Till<'_> {
+    /// What the client may be charged with.
+    #[inline]
+    const fn bound(&self) -> Charge {
+        Charge {
+            bytes: self.queue_bytes_max,
+            messages: self.settings.queue_messages_max,
+        }
+    }
+
+    /// A message is queued for its client.
+    #[inline]
+    fn count_sent(&mut self, message: &Message) {
+        let bytes = message.payload().len() as u64;
+        self.stats.publishes_sent += 1;
+        self.stats.publish_bytes_sent += bytes;
+        self.traffic.sent(message.zone, 1, bytes);
+    }
+
+    /// A newer message has taken the place of one that waited.
+    pub(crate) fn count_conflated(&mut self, session: &mut Session) {
+        // Neither a line in the log nor a place among the losers: it is what was asked for.
+        self.losses.record_many(LossCause::Conflated, 1);
+        session.tally().conflated.add(self.now, 1);
+    }
+}
+
+impl Counter<'_> {
+    /// Gives a message to the session in `slot`. O(1), but for dropping older ones.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, parcel: &mut Parcel<'_>, slot: u32, terms: &Terms<'_>) {
+        self.give(parcel, slot, terms, Course::Usual);
+    }
+
+    /// [`Counter::hand_over`] on another course.
+    #[inline]
+    pub(crate) fn give(
+        &mut self,
+        parcel: &mut Parcel<'_>,
+        slot: u32,
+        terms: &Terms<'_>,
+        course: Course,
+    ) {
+        let session = self.sessions.at_mut(slot, terms.qos);
+        let Some(session) = session.filter(|session| !session.is_retired()) else {
+            return;
+        };
+        if course != Course::Answer && !session.may_receive(parcel.message.topic()) {
+            self.withhold(slot);
+            return;
+        }
+        let key = SessionKey {
+            slot,
+            generation: session.generation,
+        };
+        let mut till = Till {
+            now: self.now,
+            outbox: self.outbox,
+            settings: self.settings,
+            stats: self.stats,
+            losses: self.losses,
+            traffic: self.traffic,
+            turn: self.turn,
+            queue_bytes_max: session.queue_bytes_max_at(terms.qos, self.settings),
+            paced: terms.stored || course == Course::Released,
+        };
+        if session.is_given_up() && (terms.qos == QoS::AtMostOnce || !session.is_persistent()) {
+            // What waits for its connection ends with that, or with the session.
+            return;
+        }
+        let shaped = course == Course::Usual && (parcel.shape.is_some() || session.is_special());
+        let hold = || hold_back(&mut till, parcel, key, session, terms);
+        let held = shaped.then(hold).flatten();
+        let verdict = if let Some(verdict) = held {
+            verdict
+        } else if terms.qos == QoS::AtMostOnce {
+            let Link::Live(live) = &mut session.link else {
+                // QoS 0 is for those who are there [MQTT-3.1.2-5].
+                return;
+            };
+            let outbound = session.outbound.as_deref();
+            give_now(&mut till, parcel, key, (live, outbound), terms)
+        } else {
+            owe(&mut till, parcel, key, session, terms)
+        };
+        let is_live = session.live().is_some();
+        self.reach = self.reach.max(verdict.reach(is_live));
+        match verdict {
+            Verdict::Taken => {}
+            Verdict::Lost(cause) => self.lose(slot, parcel.message.topic(), cause, 1),
+            Verdict::Displaced(lost) | Verdict::NoRoom(lost) => {
+                for lost in lost {
+                    self.lose(slot, &lost.topic, lost.cause, lost.messages);
+                }
+            }
+            Verdict::Overrun => {
+                if terms.qos == QoS::AtMostOnce {
+                    // It waits nowhere.
+                    self.lose(slot, parcel.message.topic(), LossCause::Disconnect, 1);
+                }
+                self.give_up(key);
+            }
+        }
+    }
+
+    /// As [`crate::Hub::give_up`].
+    #[cold]
+    fn give_up(&mut self, key: SessionKey) {
+        let session = self.sessions.get_mut(key);
+        if let Some(live) = session.and_then(Session::live_mut)
+            && live.give_up()
+        {
+            self.overrun.push_back(key);
+        }
+    }
+
+    /// A message is not for the session in `slot`, though it has subscribed to it.
+    #[cold]
+    fn withhold(&mut self, slot: u32) {
+        self.stats.publishes_withheld += 1;
+        // The first time, what the session takes changes without any output: it is to be marked.
+        if let Some(session) = self.sessions.at_mut(slot, QoS::AtLeastOnce) {
+            session.tally().withheld.add(self.now, 1);
+        }
+    }
+
+    fn lose(&mut self, slot: u32, topic: &str, cause: LossCause, messages: u64) {
+        self.stats.publishes_dropped += messages;
+        let Some(session) = self.sessions.at_mut(slot, QoS::AtLeastOnce) else {
+            return;
+        };
+        session.tally().lose(self.now, cause, messages);
+        if let Some(snapshots) = session.live_mut().and_then(Live::snapshots) {
+            match cause {
+                LossCause::DropNewest => snapshots.lose_live(),
+                LossCause::DropOldest => snapshots.lose_queued(),
+                // The store does not help.
+                _ => {}
+            }
+        }
+        self.traffic.of(session.zone()).dropped += messages;
+        let client_id = &session.client_id;
+        let is_first = self
+            .losses
+            .record_several(cause, client_id, topic, messages);
+        if is_first {
+            self.events.push(Event::Losing {
+                client_id: session.client_id.clone(),
+                topic: topic.into(),
+                cause: cause.label(),
+                full: match cause {
+                    LossCause::DropNewest | LossCause::DropOldest => {
+                        Some(session.full(self.settings))
+                    }
+                    _ => None,
+                },
+            });
+        }
+    }
+}
+
+/// QoS 0: into the socket's queue, if it fits.
+#[inline]
+fn give_now(
+    till: &mut Till<'_>,
+    parcel: &mut Parcel<'_>,
+    key: SessionKey,
+    (live, outbound): (&mut Live, Option<&Outbound>),
+    terms: &Terms<'_>,
+) -> Verdict {
+    let Some(wire) = parcel
+        .wire_for(live.version, false, terms)
+        .filter(|w| fits(live, w))
+    else {
+        return Verdict::Lost(LossCause::PacketTooLarge);
+    };
+    let len = wire.encoded.wire_len();
+    let mut verdict = Verdict::Taken;
+    let (bytes, messages) = (len, 1);
+    if !till.paced && live.is_full(till.bound(), outbound, Charge { bytes, messages }) {
+        match parcel.policy(till.settings, QoS::AtMostOnce) {
+            SlowPolicy::DropNewest => return Verdict::Lost(LossCause::DropNewest),
+            SlowPolicy::Disconnect | SlowPolicy::Conflate => return Verdict::Overrun,
+            SlowPolicy::DropOldest => {
+                let others = live.owed(outbound);
+                let messages_max = till.settings.queue_messages_max;
+                let room = Charge {
+                    bytes: till.queue_bytes_max.saturating_sub(others.bytes + len),
+                    messages: messages_max.saturating_sub(others.messages + 1),
+                };
+                let mut dropped = make_room(live, room);
+                let pieces: u64 = dropped.iter().map(|lost| lost.messages).sum();
+                till.turn.spend_each(pieces as usize, DROP_VISITS);
+                let left = live.queued();
+                if left.bytes > room.bytes || left.messages > room.messages {
+                    let topic = parcel.message.topic();
+                    note(&mut dropped, LossCause::DropOldest, topic, 1);
+                    return Verdict::NoRoom(dropped);
+                }
+                verdict = Verdict::Displaced(dropped);
+            }
+        }
+    }
+    till.count_sent(parcel.message);
+    till.outbox.publish(
+        key,
+        live,
+        Outgoing::new(wire, QoS::AtMostOnce, terms.retain, false, None),
+    );
+    verdict
+}
+
+/// Drops the oldest queued messages until no more than `room` is taken, as far as possible.
+fn make_room(live: &mut Live, room: Charge) -> Vec<Lost> {
+    let mut dropped = Vec::new();
+    if let Some(output) = &mut live.output {
+        output.make_room(room.bytes, room.messages, |topic, messages| {
+            note(&mut dropped, LossCause::DropOldest, topic, messages);
+        });
+    }
+    dropped
+}
+
+/// What a session owes, made where it owes nothing yet.
+fn owed(outbound: &mut Option<Box<Outbound>>, next_id: u16) -> &mut Outbound {
+    outbound.get_or_insert_with(|| Box::new(Outbound::starting_at(next_id)))
+}
+
+/// QoS 1 and 2: owed until it is acknowledged.
+fn owe(
+    till: &mut Till<'_>,
+    parcel: &mut Parcel<'_>,
+    key: SessionKey,
+    session: &mut Session,
+    terms: &Terms<'_>,
+) -> Verdict {
+    till.turn.hand_over(OWED_HANDED);
+    let delivery = terms.delivery(parcel.message);
+    let bytes = session.charge().bytes + delivery.cost();
+    let may_send = !session.is_given_up();
+    let may_send = may_send && (till.paced || session.is_served() || bytes <= till.queue_bytes_max);
+    let next_id = session.next_packet_id();
+    let outbound = owed(&mut session.outbound, next_id);
+    if may_send
+        && let Link::Live(live) = &mut session.link
+        && let Some(packet_id) = outbound.send(live.window(till.queue_bytes_max), &delivery)
+    {
+        let wire = parcel.wire_for(live.version, true, terms);
+        let Some(wire) = wire.filter(|wire| fits(live, wire)) else {
+            outbound.discard(packet_id);
+            return Verdict::Lost(LossCause::PacketTooLarge);
+        };
+        till.count_sent(parcel.message);
+        let outgoing = Outgoing::new(wire, terms.qos, terms.retain, false, Some(packet_id));
+        till.outbox.publish(key, live, outgoing);
+        return Verdict::Taken;
+    }
+    keep_waiting(till, delivery, session)
+}
+
+/// Above QoS 0, and neither the window nor the socket takes it now: it waits, if there is room.
+fn keep_waiting(till: &mut Till<'_>, delivery: Delivery, session: &mut Session) -> Verdict {
+    let (settings, queue_bytes_max) = (till.settings, till.queue_bytes_max);
+    let message = Arc::clone(&delivery.message);
+    let is_live = session.live().is_some_and(|live| !live.is_given_up());
+    let others = session.charge_unowed();
+    let cost = delivery.cost();
+    let next_id = session.next_packet_id();
+    let outbound = owed(&mut session.outbound, next_id);
+    let fits = |outbound: &Outbound| {
+        others.bytes + outbound.bytes() + cost <= queue_bytes_max
+            && others.messages + outbound.waiting_len() < settings.queue_messages_max
+    };
+    let mut lost = Vec::new();
+    // What has expired goes first. In a turn that is spent the search is short: the next message
+    // goes on with it.
+    while !fits(outbound) {
+        let mut expired = |topic: &str| note(&mut lost, LossCause::Expired, topic, 1);
+        let looked = outbound.drop_expired_waiting(till.now, &mut expired);
+        till.turn.spend_each(looked, DROP_VISITS);
+        if looked == 0 || till.turn.left() == 0 {
+            break;
+        }
+    }
+    if !fits(outbound) && !till.paced {
+        match settings.slow_policy(message.topic(), delivery.qos) {
+            SlowPolicy::Disconnect | SlowPolicy::Conflate if is_live => {
+                outbound.wait(delivery);
+                return Verdict::Overrun;
+            }
+            SlowPolicy::DropNewest | SlowPolicy::Disconnect | SlowPolicy::Conflate => {
+                note(&mut lost, LossCause::DropNewest, message.topic(), 1);
+                return Verdict::NoRoom(lost);
+            }
+            SlowPolicy::DropOldest => {
+                while !fits(outbound) {
+                    let oldest = outbound.drop_oldest_waiting();
+                    till.turn.spend(DROP_VISITS);
+                    let dropped = oldest.as_ref().map_or(&message, |d| &d.message);
+                    note(&mut lost, LossCause::DropOldest, dropped.topic(), 1);
+                    if oldest.is_none() {
+                        return Verdict::NoRoom(lost);
+                    }
+                }
+            }
+        }
+    }
+    outbound.wait(delivery);
+    if lost.is_empty() {
+        Verdict::Taken
+    } else {
+        Verdict::Displaced(lost)
+    }
+}
+
+/// Whether the client takes a packet of this size [MQTT-3.1.2-24].
+#[inline]
+fn fits(live: &Live, wire: &Wire) -> bool {
+    wire.encoded.wire_len() <= live.packet_bytes_max as usize
+}
+
+/// A PUBLISH of an owed message; `None` if the client does not take it.
+pub(crate) fn outgoing(
+    live: &Live,
+    delivery: &Delivery,
+    epoch: Option<u64>,
+    (packet_id, dup): (PacketId, bool),
+) -> Option<Outgoing> {
+    let ids = delivery.subscription_ids.as_slice();
+    let message = &delivery.message;
+    let numbers = epoch.map(|epoch| numbers(message, epoch, delivery.conflated));
+    let extra = numbers.as_deref().unwrap_or_default();
+    let wire = encode_wire(message, live.version, true, ids, extra)?;
+    fits(live, &wire).then(|| {
+        Outgoing::new(
+            Rc::new(wire),
+            delivery.qos,
+            delivery.retain,
+            dup,
+            Some(packet_id),
+        )
+    })
+}

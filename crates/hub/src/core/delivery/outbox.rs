@@ -1,0 +1,163 @@
+//! Putting packets into the output queues of connections.
+
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use stentor_mqtt::{Packet, Version, encode};
+use stentor_session::{Outgoing, Output, Run, Tick};
+use stentor_topic::TopicHasher;
+
+use crate::core::ids::SessionKey;
+use crate::core::sessions::registry::{Flushing, Live};
+
+/// What every output shares: the list of dirty sessions, spare queues, and a scratch buffer.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    pub(crate) dirty: Vec<SessionKey>,
+    /// Those that became dirty while `serves_crowd`.
+    pub(crate) crowd: Vec<SessionKey>,
+    /// Whether messages are handed to a crowd: others are written to before.
+    pub(crate) serves_crowd: bool,
+    #[expect(
+        clippy::vec_box,
+        reason = "the boxes move between here and the connections"
+    )]
+    spare: Vec<Box<Output>>,
+    scratch: Vec<u8>,
+    /// Sessions that are owed messages which an earlier turn did not allow.
+    pub(crate) pumps: VecDeque<SessionKey>,
+    /// Keys the topics of what is held back.
+    pub(crate) hasher: TopicHasher,
+    /// When something that is held back may go, and for whom.
+    pub(crate) paces: BinaryHeap<Reverse<(Tick, SessionKey)>>,
+    /// When a snapshot asks the store again, and whose.
+    pub(crate) fetches: BinaryHeap<Reverse<(Tick, SessionKey)>>,
+    /// Sessions whose snapshots wait for their turn. Each stands here once, or once more after it
+    /// has come back.
+    pub(crate) snapshots: VecDeque<SessionKey>,
+    /// Sessions with a snapshot that waits for what other shards have kept.
+    pub(crate) fenced: Vec<SessionKey>,
+    /// Sessions that have got their first message that newer ones may replace: see
+    /// [`crate::Effects::conflating`].
+    pub(crate) conflating: Vec<SessionKey>,
+    /// Packets other than PUBLISH that were queued since the start.
+    pub(crate) controls: u64,
+}
+
+/// How many emptied queues are kept for the next connection with output.
+const SPARE_MAX: usize = 4096;
+
+impl Outbox {
+    /// Nothing is queued.
+    pub(crate) fn new(hasher: TopicHasher) -> Self {
+        Self {
+            dirty: Vec::new(),
+            crowd: Vec::new(),
+            serves_crowd: false,
+            spare: Vec::new(),
+            scratch: Vec::new(),
+            pumps: VecDeque::new(),
+            hasher,
+            paces: BinaryHeap::new(),
+            fetches: BinaryHeap::new(),
+            snapshots: VecDeque::new(),
+            fenced: Vec::new(),
+            conflating: Vec::new(),
+            controls: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn publish(&mut self, key: SessionKey, live: &mut Live, outgoing: Outgoing) {
+        self.open(key, live).push_publish(outgoing);
+    }
+
+    #[inline]
+    pub(crate) fn run(&mut self, key: SessionKey, live: &mut Live, run: Rc<Run>) {
+        self.open(key, live).push_run(run);
+    }
+
+    /// An empty buffer for [`Outbox::stored`].
+    pub(crate) fn scratch(&mut self) -> &mut Vec<u8> {
+        self.scratch.clear();
+        &mut self.scratch
+    }
+
+    /// Queues the whole PUBLISH that is in the scratch buffer, for this connection alone.
+    pub(crate) fn stored(&mut self, key: SessionKey, live: &mut Live) {
+        let scratch = core::mem::take(&mut self.scratch);
+        self.open(key, live).push_stored(&scratch);
+        self.scratch = scratch;
+    }
+
+    /// Encodes and queues a packet. One that the encoder refuses, or that is larger than the
+    /// client takes [MQTT-3.1.2-24], is left out; `false` then.
+    pub(crate) fn packet(&mut self, key: SessionKey, live: &mut Live, packet: &Packet<'_>) -> bool {
+        let version = live.version;
+        self.encode(version, packet);
+        if self.scratch.is_empty() || self.scratch.len() > live.packet_bytes_max as usize {
+            return false;
+        }
+        let scratch = core::mem::take(&mut self.scratch);
+        self.open(key, live).push_control(&scratch);
+        self.controls += 1;
+        self.scratch = scratch;
+        true
+    }
+
+    fn encode(&mut self, version: Version, packet: &Packet<'_>) {
+        self.scratch.clear();
+        if encode(version, packet, &mut self.scratch).is_err() {
+            self.scratch.clear();
+        }
+    }
+
+    /// Has a connection flushed at the end of the turn even if it has no output.
+    #[inline]
+    pub(crate) fn revisit(&mut self, key: SessionKey, live: &mut Live) {
+        if live.flushing == Flushing::Idle {
+            live.flushing = Flushing::Listed;
+            if self.serves_crowd {
+                self.crowd.push(key);
+            } else {
+                self.dirty.push(key);
+            }
+        }
+    }
+
+    /// The output queue of a connection, which is dirty from now on.
+    #[inline]
+    fn open<'a>(&mut self, key: SessionKey, live: &'a mut Live) -> &'a mut Output {
+        self.revisit(key, live);
+        live.output
+            .get_or_insert_with(|| self.spare.pop().unwrap_or_default())
+    }
+
+    /// The queue to write a farewell into.
+    pub(crate) fn farewell(
+        &mut self,
+        output: Option<Box<Output>>,
+        version: Version,
+        packet: Option<&Packet<'_>>,
+    ) -> Box<Output> {
+        let mut output = output.unwrap_or_else(|| self.spare.pop().unwrap_or_default());
+        if let Some(packet) = packet {
+            self.encode(version, packet);
+            output.push_control(&self.scratch);
+            self.controls += 1;
+        }
+        output
+    }
+
+    /// Takes an emptied queue back.
+    #[inline]
+    pub(crate) fn recycle(&mut self, mut output: Box<Output>) {
+        if self.spare.len() < SPARE_MAX {
+            output.reset();
+            self.spare.push(output);
+        }
+    }
+}

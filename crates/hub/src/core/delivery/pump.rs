@@ -1,0 +1,177 @@
+//! Sending what waited: when a client comes back, and when it acknowledges.
+
+use stentor_mqtt::PacketId;
+use stentor_session::{Message, Outbound, Resend, Tick};
+use stentor_topic::Zone;
+
+use crate::core::delivery::deliver::outgoing;
+use crate::core::delivery::outbox::Outbox;
+use crate::core::ids::SessionKey;
+use crate::core::routing::keep::epoch;
+use crate::core::sessions::registry::{Link, Live};
+use crate::core::stats::{LossCause, Losses, Stats, Traffic};
+use crate::hub::Hub;
+
+/// What it costs to send a message that waited, or to drop it because it has expired or is too
+/// large, in visits.
+const PUMP_VISITS: u32 = 4;
+
+impl Hub {
+    /// Sends what a session owes and its window allows: first what has to be sent again, then what
+    /// waits. Called when a connection begins and whenever a packet id becomes free. What the turn
+    /// does not allow goes on in a later one.
+    pub(crate) fn pump(&mut self, now: Tick, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let owes = session.outbound.as_ref().is_some_and(|waits| waits.owes());
+        if owes {
+            self.pump_within(now, key, self.turn.left());
+        } else {
+            session.shrink_outbound();
+        }
+    }
+
+    /// Goes on with sessions that were owed more than an earlier turn allowed.
+    pub(crate) fn continue_pumps(&mut self, now: Tick) {
+        let (before, slice) = (self.turn.spent(), self.turn.slice());
+        for _ in 0..self.outbox.pumps.len() {
+            let left = slice.saturating_sub(self.turn.spent() - before);
+            if left == 0 {
+                return;
+            }
+            if let Some(key) = self.outbox.pumps.pop_front()
+                && let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|s| &mut s.link)
+            {
+                live.extras().is_pumped_later = false;
+                self.turn.spend(PUMP_VISITS);
+                self.pump_within(now, key, left);
+                self.release(now, key);
+                self.continue_snapshots(now, key);
+            }
+        }
+    }
+
+    fn pump_within(&mut self, now: Tick, key: SessionKey, visits: u32) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let queue_bytes_max = session.queue_bytes_max(&self.settings);
+        let zone = session.identity.zone;
+        let (Link::Live(live), Some(outbound)) = (&mut session.link, &mut session.outbound) else {
+            return;
+        };
+        let most = visits / PUMP_VISITS;
+        let (uses, settings, store) = (self.uses, &self.settings, &*self.retained);
+        let mut pump = Pump {
+            now,
+            key,
+            zone,
+            queue_bytes_max,
+            live,
+            outbound,
+            outbox: &mut self.outbox,
+            stats: &mut self.stats,
+            losses: &mut self.losses,
+            traffic: &mut self.traffic,
+            epoch: |message: &Message| epoch(uses, settings, store, message),
+            left: most,
+            lost: (0, LossCause::Expired),
+        };
+        pump.resend();
+        pump.advance();
+        let (left, (lost, lost_by)) = (pump.left, pump.lost);
+        self.turn.spend((most - left) * PUMP_VISITS);
+        if left == 0 && outbound.owes() && !live.extras().is_pumped_later {
+            live.extras().is_pumped_later = true;
+            self.outbox.pumps.push_back(key);
+        }
+        if lost > 0 {
+            session.tally().lose(now, lost_by, lost);
+        }
+        session.shrink_outbound();
+    }
+}
+
+/// One session that gets what it is owed.
+struct Pump<'h, E> {
+    now: Tick,
+    key: SessionKey,
+    zone: Zone,
+    queue_bytes_max: usize,
+    live: &'h mut Live,
+    outbound: &'h mut Outbound,
+    outbox: &'h mut Outbox,
+    stats: &'h mut Stats,
+    losses: &'h mut Losses,
+    traffic: &'h mut Traffic,
+    /// The epoch of a message's number.
+    epoch: E,
+    /// Messages that may go in this turn.
+    left: u32,
+    /// How many were lost, and why the last one was.
+    lost: (u64, LossCause),
+}
+
+impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
+    /// What has to be sent again.
+    fn resend(&mut self) {
+        while self.left > 0
+            && let Some(resend) = self.outbound.resend(self.live.window(self.queue_bytes_max))
+        {
+            self.left -= 1;
+            match resend {
+                Resend::Publish(packet_id, delivery) => {
+                    let epoch = (self.epoch)(&delivery.message);
+                    if let Some(outgoing) = outgoing(self.live, delivery, epoch, (packet_id, true))
+                    {
+                        self.stats.publishes_sent += 1;
+                        self.traffic.sent(self.zone, 1, 0);
+                        self.outbox.publish(self.key, self.live, outgoing);
+                    } else {
+                        // The client takes smaller packets than it did before.
+                        self.lose(packet_id, LossCause::PacketTooLarge);
+                    }
+                }
+                Resend::PubRel(packet_id) => {
+                    let pubrel = crate::core::inbound::receive::pubrel(packet_id);
+                    self.outbox.packet(self.key, self.live, &pubrel);
+                }
+            }
+        }
+    }
+
+    /// What waits.
+    fn advance(&mut self) {
+        while self.left > 0
+            && let Some(next) = self
+                .outbound
+                .advance(self.live.window(self.queue_bytes_max))
+        {
+            self.left -= 1;
+            let (packet_id, delivery) = next;
+            let message = &delivery.message;
+            if message.is_expired(self.now) {
+                self.lose(packet_id, LossCause::Expired);
+                continue;
+            }
+            let epoch = (self.epoch)(message);
+            let Some(outgoing) = outgoing(self.live, &delivery, epoch, (packet_id, false)) else {
+                self.lose(packet_id, LossCause::PacketTooLarge);
+                continue;
+            };
+            let bytes = message.payload().len() as u64;
+            self.stats.publishes_sent += 1;
+            self.stats.publish_bytes_sent += bytes;
+            self.traffic.sent(self.zone, 1, bytes);
+            self.outbox.publish(self.key, self.live, outgoing);
+        }
+    }
+
+    fn lose(&mut self, packet_id: PacketId, cause: LossCause) {
+        self.outbound.discard(packet_id);
+        self.stats.publishes_dropped += 1;
+        self.losses.record_many(cause, 1);
+        self.lost = (self.lost.0 + 1, cause);
+    }
+}

@@ -1,0 +1,357 @@
+//! Retained messages on their way to a new subscription, paced by the subscriber's socket and by
+//! what the turns of the shard may do.
+
+mod ahead;
+mod queue;
+mod turn;
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
+use stentor_session::{Message, MessageParts, Publisher, Tick};
+use stentor_topic::{FilterId, Zone, has_wildcard};
+
+use self::ahead::Wait;
+pub(crate) use self::queue::Snapshots;
+use self::queue::{Lost, Progress, Snapshot};
+use self::turn::VISITS;
+use crate::core::delivery::conflate::HeldBack;
+use crate::core::delivery::deliver::{Course, Terms};
+use crate::core::ids::SessionKey;
+use crate::core::retained::{Cursor, Mark, Scope, Walk, copy_visits, topic_visits};
+use crate::core::routing::options::Options;
+use crate::core::routing::route::{Parcel, is_own};
+use crate::core::sessions::registry::Session;
+use crate::core::settings::Settings;
+use crate::hub::Hub;
+
+/// A snapshot goes on while less than this waits for the socket: bounded memory for any number
+/// of matches, and live messages are never far behind.
+const QUEUED_BYTES_LOW: usize = 64 * 1024;
+/// What a message costs that was found, besides what its bytes do: it is encoded and queued.
+const FOUND_VISITS: u32 = 4;
+/// What a look for the message of one topic costs.
+const GET_VISITS: u32 = 4;
+/// What a message takes in the store besides its topic, properties and payload.
+const RECORD_BYTES: usize = 64;
+/// When to ask again for what the store has to fetch from a disk, or other shards have to tell.
+const FETCH_TIME: Duration = Duration::from_millis(1);
+/// How often one step is asked for: whatever keeps it from memory, the snapshot goes on.
+const FETCHES_MAX: u16 = 2_000;
+
+/// A subscription that asks for its retained messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) id: FilterId,
+    pub(crate) filter: &'a str,
+    pub(crate) has_wildcard: bool,
+    pub(crate) options: Options,
+    pub(crate) mark: Mark,
+    /// Whether stored messages are sent at all.
+    pub(crate) sends: bool,
+    /// Whether a message tells the end of the snapshot.
+    pub(crate) marks_end: bool,
+}
+
+/// Whether a session takes more of a snapshot now, of which part of its queue's bound may wait.
+fn is_ready(session: &Session, settings: &Settings) -> bool {
+    let most = session.queue_bytes_max(settings) / 4;
+    has_less(session, QUEUED_BYTES_LOW, most) && !session.is_out_of_window(settings)
+}
+
+/// What a walk costs for a message that it finds.
+fn found_visits(message: &Message) -> u32 {
+    let copied = message.topic().len() + message.properties().len() + message.payload().len();
+    let visits = topic_visits(message.topic()) as u64 + copy_visits(copied + RECORD_BYTES);
+    u32::try_from(visits).unwrap_or(u32::MAX)
+}
+
+/// Visits of one step for a session: few where its queue may hold little.
+fn visits(session: &Session, settings: &Settings) -> usize {
+    const EACH_BYTES: usize = 1024;
+    let room = session.queue_bytes_max(settings) / EACH_BYTES;
+    room.clamp(1, VISITS)
+}
+
+/// Whether fewer bytes wait for a session's socket, at less than the `most` that they may cost, and
+/// no message for a packet id.
+fn has_less(session: &Session, bytes: usize, most: usize) -> bool {
+    let waiting = session
+        .outbound
+        .as_ref()
+        .map_or(0, |outbound| outbound.waiting_len());
+    waiting == 0
+        && session
+            .live()
+            .filter(|live| !live.is_given_up())
+            .is_some_and(|live| live.queued_bytes() < bytes && live.queued().bytes < most)
+}
+
+impl Hub {
+    /// One step of the snapshot whose turn it is; whether there was something to do now.
+    fn step_snapshots(&mut self, now: Tick, key: SessionKey, visits_max: usize) -> bool {
+        let Some(session) = self
+            .sessions
+            .get_mut(key)
+            .filter(|session| is_ready(session, &self.settings))
+        else {
+            return false;
+        };
+        let (zone, at_most) = (session.zone(), visits(session, &self.settings));
+        let held = session.held();
+        let Some(mut snapshot) = session
+            .live_mut()
+            .and_then(|live| live.snapshots())
+            .filter(|snapshots| snapshots.idle_until <= now)
+            .and_then(|snapshots| snapshots.pop_ready(held))
+        else {
+            return false;
+        };
+        self.turn.spend(1);
+        if let Some(wait) = self.is_behind(zone, &mut snapshot) {
+            self.put_behind(now, key, snapshot, wait);
+            return false;
+        }
+        if self.is_fetching(zone, &mut snapshot) {
+            self.put_off(now, key, snapshot);
+            return false;
+        }
+        let walk = if let Progress::Walked(_) = snapshot.progress {
+            self.finish(now, key, &mut snapshot)
+        } else {
+            self.step(now, key, &mut snapshot, at_most.min(visits_max))
+        };
+        let session = self.sessions.get_mut(key);
+        if let Some(live) = session.and_then(|session| session.live_mut())
+            && let Some(snapshots) = live.snapshots()
+        {
+            if walk == Walk::More {
+                snapshots.push(snapshot);
+            }
+            if snapshots.is_empty() {
+                live.extras().snapshots = None;
+            }
+        }
+        true
+    }
+
+    /// One step through the store.
+    fn step(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        snapshot: &mut Snapshot,
+        at_most: usize,
+    ) -> Walk {
+        let Some(zone) = self.sessions.get(key).map(Session::zone) else {
+            return Walk::Done;
+        };
+        let mut found = core::mem::take(&mut self.found);
+        let (filter, mark) = (&snapshot.filter, snapshot.mark);
+        let mut visits = u64::from(GET_VISITS);
+        let walk = match &mut snapshot.progress {
+            Progress::Walking(cursor) if has_wildcard(filter) => {
+                let after = snapshot.after;
+                let scope = Scope { after, mark, now };
+                cursor.visits = 0;
+                let walk = self
+                    .retained
+                    .walk(zone, filter, scope, cursor, at_most, &mut found);
+                visits = cursor.visits;
+                walk
+            }
+            _ => {
+                found.extend(self.retained.get(zone, filter, mark, now));
+                // There is no other topic.
+                snapshot.sends &= found.is_empty();
+                Walk::Done
+            }
+        };
+        let visits = u32::try_from(visits).unwrap_or(u32::MAX);
+        self.turn.spend(visits);
+        let mut vain = visits;
+        for message in found.drain(..) {
+            self.turn.spend(FOUND_VISITS);
+            if self.send_retained(now, key, snapshot.options, &message) {
+                vain = vain.saturating_sub(found_visits(&message));
+            } else {
+                vain += FOUND_VISITS;
+            }
+        }
+        self.found = found;
+        self.charge_vain(now, key, vain);
+        if walk == Walk::Done {
+            // The end comes after the last message, which may wait for a packet id, and after all
+            // that was passed over because it comes live.
+            let session = self.sessions.get(key);
+            let held = session.map_or_else(HeldBack::default, Session::held);
+            snapshot.progress = Progress::Walked(held.listed);
+            snapshot.ahead = self.what_is_ahead();
+            let lost = self.lost(key);
+            if snapshot.marks_end || snapshot.ahead.is_some() || lost != snapshot.lost {
+                return Walk::More;
+            }
+        }
+        walk
+    }
+
+    /// After a walk: what was passed over because it comes live has come, or was lost. Then the
+    /// next walk is for what was put since this one began.
+    fn finish(&mut self, now: Tick, key: SessionKey, snapshot: &mut Snapshot) -> Walk {
+        let lost = self.lost(key);
+        if snapshot.sends && lost != snapshot.lost {
+            snapshot.after = if lost.queued == snapshot.lost.queued {
+                snapshot.mark
+            } else {
+                Mark(0)
+            };
+            snapshot.mark = self.retained.mark();
+            snapshot.ahead = self.what_is_ahead();
+            snapshot.lost = lost;
+            snapshot.progress = Progress::Walking(Cursor::default());
+            return Walk::More;
+        }
+        if snapshot.marks_end {
+            self.send_end(now, key, snapshot);
+        }
+        Walk::Done
+    }
+
+    /// A session owes for visits that have brought it nothing.
+    fn charge_vain(&mut self, now: Tick, key: SessionKey, vain: u32) {
+        let session = self.sessions.get_mut(key);
+        let live = session.and_then(|session| session.live_mut());
+        let snapshots = live.and_then(|live| live.snapshots());
+        let charged = snapshots.map_or(vain, |snapshots| snapshots.charged(vain));
+        if charged > 0 {
+            self.charge_visits(now, key, charged);
+        }
+    }
+
+    /// What a session has lost.
+    fn lost(&self, key: SessionKey) -> Lost {
+        let session = self.sessions.get(key);
+        let snapshots = session.and_then(Session::snapshots);
+        snapshots.map_or_else(Lost::default, |snapshots| snapshots.lost)
+    }
+
+    /// Whether the store has to fetch the next step of a snapshot from a disk.
+    fn is_fetching(&self, zone: Zone, snapshot: &mut Snapshot) -> bool {
+        let is_fetching = match &snapshot.progress {
+            Progress::Walking(cursor) if snapshot.fetches < FETCHES_MAX => {
+                let filter = &snapshot.filter;
+                self.retained.is_fetching(zone, filter, cursor, VISITS)
+            }
+            _ => false,
+        };
+        snapshot.fetches = if is_fetching { snapshot.fetches + 1 } else { 0 };
+        is_fetching
+    }
+
+    /// Puts a snapshot back that waits for messages.
+    fn put_behind(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot, wait: Wait) {
+        if wait == Wait::Shards {
+            self.outbox.fenced.push(key);
+            return self.put_off(now, key, snapshot);
+        }
+        if let Some(snapshots) = self.snapshots_mut(key) {
+            snapshots.push(snapshot);
+        }
+        match wait {
+            Wait::Job(number) => self.routes.await_job(number, key),
+            Wait::Shards | Wait::Look => self.list_snapshots(key),
+        }
+    }
+
+    /// Puts a snapshot back for a moment: none of its session is looked at in the meantime.
+    fn put_off(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot) {
+        let at = now.after(FETCH_TIME);
+        if let Some(snapshots) = self.snapshots_mut(key) {
+            snapshots.push(snapshot);
+            snapshots.idle_until = at;
+            self.outbox.fetches.push(Reverse((at, key)));
+        }
+    }
+
+    fn snapshots_mut(&mut self, key: SessionKey) -> Option<&mut Snapshots> {
+        let live = self.sessions.get_mut(key)?.live_mut()?;
+        live.snapshots()
+    }
+
+    /// A message that matches the filter, empty but for the user property `snapshot-end` with the
+    /// filter as its value.
+    fn send_end(&mut self, now: Tick, key: SessionKey, snapshot: &Snapshot) {
+        let Some(session) = self.sessions.get(key) else {
+            return;
+        };
+        let mut properties = PropertyBuf::new();
+        properties.push(Property::UserProperty((SNAPSHOT_END, &snapshot.filter)));
+        let mut raw = Vec::new();
+        forwardable(properties.as_properties(), &mut raw);
+        let parts = MessageParts {
+            topic: &topic_of(&snapshot.filter),
+            properties: &raw,
+            payload: &[],
+            qos: QoS::AtMostOnce,
+            retain: false,
+            expiry_secs: None,
+        };
+        let message = Message::new(session.zone(), Publisher::SERVER, now, &parts);
+        let message = Arc::new(message);
+        let ids = [snapshot.options.id()];
+        let ids = if ids == [0] { &[][..] } else { &ids[..] };
+        let mut terms = Terms::new(&message, snapshot.options, ids, 0);
+        // It is paced with the messages before it, which may have filled the queue.
+        terms.stored = true;
+        let mut parcel = Parcel::new(&message, (None, None));
+        self.counter(now)
+            .give(&mut parcel, key.slot, &terms, Course::Answer);
+    }
+
+    /// Sends a stored message; whether the client may have it.
+    pub(crate) fn send_retained(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        options: Options,
+        message: &Arc<Message>,
+    ) -> bool {
+        // No-local [MQTT-3.8.3-3] makes no difference between retained and live.
+        if options.no_local() && is_own(self.sessions.get(key), message) {
+            return false;
+        }
+        let ids = [options.id()];
+        let ids = if ids == [0] { &[][..] } else { &ids[..] };
+        let mut terms = Terms::new(message, options, ids, 0);
+        // Sent because of a subscription: RETAIN is set [MQTT-3.3.1-8].
+        terms.retain = true;
+        terms.stored = true;
+        let withheld = self.stats.publishes_withheld;
+        let mut parcel = self.parcel(message);
+        self.counter(now).hand_over(&mut parcel, key.slot, &terms);
+        self.stats.publishes_withheld == withheld
+    }
+}
+
+/// The user property that asks for the end of a snapshot, and tells it.
+pub(crate) const SNAPSHOT_END: &str = "snapshot-end";
+
+/// A topic that matches a filter, as that of every message to a subscriber has to
+/// [MQTT-3.3.2-3].
+fn topic_of(filter: &str) -> String {
+    let mut topic = String::with_capacity(filter.len() + SNAPSHOT_END.len());
+    for (at, level) in filter.split('/').enumerate() {
+        if at > 0 {
+            topic.push('/');
+        }
+        topic.push_str(match level {
+            "+" | "#" => SNAPSHOT_END,
+            level => level,
+        });
+    }
+    topic
+}

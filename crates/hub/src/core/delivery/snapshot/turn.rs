@@ -1,0 +1,190 @@
+//! When snapshots go on: in the turn of their SUBACK, as far as that may do more, and else one
+//! session after the other in later turns.
+
+use core::cmp::Reverse;
+
+use stentor_session::Tick;
+
+use super::queue::{Progress, Snapshot};
+use super::{Wanted, has_less};
+use crate::core::ids::SessionKey;
+use crate::core::retained::{Cursor, Mark};
+use crate::core::sessions::registry::Session;
+use crate::core::work::ENQUEUE_VISITS;
+use crate::hub::Hub;
+
+/// A single value that goes at once may find more waiting: it needs less than a note to send it
+/// later.
+const SINGLE_BYTES_LOW: usize = 256 * 1024;
+/// Visits of one step, so that a large walk does not hold up the shard, and of one session until
+/// it is another's turn.
+pub(super) const VISITS: usize = 256;
+
+impl Hub {
+    /// Has a snapshot begin: what it sends follows by [`Hub::begin_snapshots`]. A single value that
+    /// may go out at once does so if `is_soon`.
+    pub(crate) fn enqueue_snapshot(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        wanted: &Wanted<'_>,
+        is_soon: bool,
+    ) {
+        let ahead = self.what_is_ahead();
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let is_first = session
+            .live_mut()
+            .and_then(|live| live.snapshots())
+            .is_none_or(|snapshots| snapshots.is_empty());
+        let is_single = wanted.sends && !wanted.marks_end && !wanted.has_wildcard;
+        let most = session.queue_bytes_max(&self.settings) / 4;
+        let is_next = is_soon && is_first && ahead.is_none();
+        if is_next && is_single && has_less(session, SINGLE_BYTES_LOW, most) {
+            // The common case, one value at most, needs no bookkeeping.
+            let zone = session.zone();
+            let start = Cursor::default();
+            if !self.retained.is_fetching(zone, wanted.filter, &start, 1) {
+                return self.send_stored(now, key, wanted);
+            }
+        }
+        self.turn.spend(ENQUEUE_VISITS);
+        if let Some(live) = session.live_mut() {
+            let Wanted {
+                id,
+                filter,
+                has_wildcard: _,
+                options,
+                mark,
+                sends,
+                marks_end,
+            } = *wanted;
+            let filter = filter.into();
+            let progress = if sends {
+                Progress::Walking(Cursor::default())
+            } else {
+                Progress::Walked([0; 2])
+            };
+            let snapshots = live.extras().snapshots.get_or_insert_default();
+            let lost = snapshots.lost;
+            snapshots.push(Snapshot {
+                id,
+                filter,
+                options,
+                after: Mark(0),
+                mark,
+                lost,
+                progress,
+                sends,
+                marks_end,
+                ahead,
+                fetches: 0,
+            });
+        }
+    }
+
+    /// Begins with what was enqueued for a session: at once, if the turn has not done what it may,
+    /// as far as its socket takes more and for one session's share.
+    pub(crate) fn begin_snapshots(&mut self, now: Tick, key: SessionKey) {
+        if !self.has_snapshots(key) {
+            return;
+        }
+        if self.turn.left() == 0 {
+            self.list_snapshots(key);
+        } else {
+            self.run_snapshots(now, key, VISITS);
+        }
+        self.close_overrun(now);
+    }
+
+    /// Goes on with the snapshots of a session, after those that wait for their turn.
+    pub(crate) fn continue_snapshots(&mut self, now: Tick, key: SessionKey) {
+        if !self.has_snapshots(key) {
+            // Nothing to do.
+        } else if self.turn.left() == 0 || !self.outbox.snapshots.is_empty() {
+            self.list_snapshots(key);
+        } else {
+            self.run_snapshots(now, key, VISITS);
+        }
+        self.close_overrun(now);
+    }
+
+    /// Has the snapshots of a session go on when it is its turn.
+    pub(crate) fn list_snapshots(&mut self, key: SessionKey) {
+        let session = self.sessions.get_mut(key);
+        let live = session.and_then(|session| session.live_mut());
+        let Some(snapshots) = live.and_then(|live| live.snapshots()) else {
+            return;
+        };
+        if !snapshots.is_empty() && !core::mem::replace(&mut snapshots.is_listed, true) {
+            self.outbox.snapshots.push_back(key);
+        }
+    }
+
+    /// Goes on with the sessions that wait for their turn, one after the other, as far as the
+    /// turn of the shard allows, and a little in any case.
+    pub(crate) fn continue_listed(&mut self, now: Tick) {
+        let mut left = self.turn.slice();
+        while left > 0
+            && let Some(key) = self.outbox.snapshots.pop_front()
+        {
+            let session = self.sessions.get_mut(key);
+            let live = session.and_then(|session| session.live_mut());
+            if let Some(snapshots) = live.and_then(|live| live.snapshots()) {
+                snapshots.is_listed = false;
+            }
+            let before = self.turn.spent();
+            self.run_snapshots(now, key, VISITS.min(left as usize));
+            // One that has gone costs a look.
+            self.turn.spend(1);
+            let used = self.turn.spent() - before;
+            self.turn.attribute(key, used);
+            left = left.saturating_sub(used);
+        }
+        self.close_overrun(now);
+    }
+
+    /// This many visits of the snapshots of a session, which take turns, as far as its socket takes
+    /// more. What is left then waits for its turn.
+    fn run_snapshots(&mut self, now: Tick, key: SessionKey, visits: usize) {
+        let before = self.turn.spent();
+        loop {
+            let used = (self.turn.spent() - before) as usize;
+            if used >= visits {
+                return self.list_snapshots(key);
+            }
+            if !self.step_snapshots(now, key, visits - used) {
+                return;
+            }
+        }
+    }
+
+    /// Goes on with the snapshots that have waited for other shards.
+    pub(crate) fn continue_fenced(&mut self, now: Tick) {
+        for key in core::mem::take(&mut self.outbox.fenced) {
+            if let Some(snapshots) = self.snapshots_mut(key) {
+                snapshots.idle_until = now;
+            }
+            self.continue_snapshots(now, key);
+        }
+    }
+
+    /// Goes on with the snapshots that have waited for the store.
+    pub(crate) fn continue_fetched(&mut self, now: Tick) {
+        while let Some(Reverse((at, key))) = self.outbox.fetches.peek().copied()
+            && at <= now
+        {
+            self.outbox.fetches.pop();
+            self.continue_snapshots(now, key);
+        }
+    }
+
+    /// Whether a session still has retained messages to come.
+    pub(crate) fn has_snapshots(&self, key: SessionKey) -> bool {
+        let session = self.sessions.get(key);
+        session
+            .and_then(Session::snapshots)
+            .is_some_and(|snapshots| !snapshots.is_empty())
+    }
+}

@@ -1,0 +1,144 @@
+//! Handing queued output to the shard that writes it.
+
+use stentor_session::{Batch, Flush, Tick};
+
+use crate::core::ids::SessionKey;
+use crate::core::sessions::registry::{Flushing, Link, Session};
+use crate::core::stats::LossCause;
+use crate::hub::Hub;
+
+/// What one flush writes at most, so that no client holds up the others.
+const FLUSH_BYTES: usize = 64 * 1024;
+
+impl Hub {
+    /// Gathers what waits for a client, up to a budget, for one write. Nothing else may be asked
+    /// of the hub before [`Hub::transmitted`], which does not follow if this is `false`: then the
+    /// client is gone, or has been flushed since it was listed.
+    #[must_use]
+    pub fn transmit(&mut self, now: Tick, key: SessionKey, batch: &mut Batch) -> bool {
+        batch.clear();
+        let Some(Link::Live(live)) = self
+            .sessions
+            .flush_mut(key)
+            .map(|session| &mut session.link)
+        else {
+            return false;
+        };
+        if live.flushing != Flushing::Listed {
+            return false;
+        }
+        let aliases = live
+            .extras
+            .as_mut()
+            .and_then(|extras| extras.sent_aliases.as_mut());
+        if let Some(output) = &live.output {
+            output.gather(now, aliases, FLUSH_BYTES, batch);
+            batch.count_latency_since(live.since);
+        }
+        true
+    }
+
+    /// Whether so much waits for a session's socket that it is better written at once than at the
+    /// end of the turn: what many connections have caused in one turn would leave the caches
+    /// before it is written.
+    #[must_use]
+    pub fn is_laden(&self, key: SessionKey) -> bool {
+        const BYTES: usize = 64 * 1024;
+        let live = self.sessions.get(key).and_then(Session::live);
+        live.is_some_and(|live| live.flushing == Flushing::Listed && live.queued_bytes() >= BYTES)
+    }
+
+    /// Whether something waits for a session's socket, and all of it answers what its client has
+    /// sent. O(1).
+    #[must_use]
+    pub fn has_answers_only(&self, key: SessionKey) -> bool {
+        let live = self.sessions.get(key).and_then(Session::live);
+        live.is_some_and(|live| {
+            live.flushing == Flushing::Listed && live.queued_bytes() == live.control_bytes()
+        })
+    }
+
+    /// Forgets what was written of a batch. After [`Flush::More`] the shard flushes the session
+    /// again, now or in its next turn; after [`Flush::Blocked`] the shard calls
+    /// [`Hub::writable`] when the socket is.
+    pub fn transmitted(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        batch: &mut Batch,
+        written: usize,
+    ) -> Flush {
+        let Some(session) = self.sessions.flush_mut(key) else {
+            return Flush::Done;
+        };
+        let had_queue = session.had_queue();
+        let Link::Live(live) = &mut session.link else {
+            return Flush::Done;
+        };
+        let flush = live
+            .output
+            .as_mut()
+            .map_or(Flush::Done, |out| out.written(batch, written));
+        match flush {
+            Flush::Done => {
+                live.flushing = Flushing::Idle;
+                if let Some(output) = live.output.take() {
+                    self.outbox.recycle(output);
+                }
+            }
+            // It stays listed.
+            Flush::More => {}
+            Flush::Blocked => live.flushing = Flushing::Blocked,
+        }
+        let has_extras = live.extras.is_some();
+        if had_queue || has_extras || flush != Flush::Done {
+            self.sessions.mark(key);
+        }
+        if batch.expired().next().is_some() {
+            self.forget_expired(now, key, batch);
+        }
+        if has_extras && flush != Flush::Blocked {
+            self.release(now, key);
+        }
+        if has_extras && self.has_snapshots(key) {
+            self.continue_snapshots(now, key);
+        }
+        flush
+    }
+
+    /// Messages that expired before they were sent are lost; their packet ids are free, and what
+    /// waits for one goes out.
+    fn forget_expired(&mut self, now: Tick, key: SessionKey, batch: &Batch) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let mut messages = 0;
+        for packet_id in batch.expired() {
+            messages += 1;
+            if let (Some(packet_id), Some(outbound)) = (packet_id, &mut session.outbound) {
+                outbound.discard(packet_id);
+            }
+        }
+        if messages > 0 {
+            session.tally().lose(now, LossCause::Expired, messages);
+        }
+        self.stats.publishes_dropped += messages;
+        self.losses.record_many(LossCause::Expired, messages);
+        self.pump(now, key);
+    }
+
+    /// The socket of a connection takes bytes again.
+    pub fn writable(&mut self, key: SessionKey) {
+        if let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|session| &mut session.link)
+            && live.flushing == Flushing::Blocked
+        {
+            live.flushing = Flushing::Listed;
+            self.outbox.dirty.push(key);
+        }
+    }
+
+    /// Takes back the queue of a farewell that was written or given up.
+    pub fn recycle(&mut self, farewell: alloc::boxed::Box<stentor_session::Output>) {
+        self.discard(farewell);
+    }
+}

@@ -1,0 +1,257 @@
+//! Acknowledging what clients publish: at once, or when what it waits for has happened.
+//!
+//! Acknowledgements leave in the order of receipt. One that waits for a ticket holds the later
+//! ones of its connection, and nothing else: neither other connections nor other packets.
+
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use stentor_mqtt::{Ack, Packet, Property, PropertyBuf, Publish, QoS, ReasonCode};
+use stentor_session::{CloseReason, Limit, Outcome, Receipt, Tick, Ticket};
+
+use crate::core::ids::{SessionKey, ShardId};
+use crate::core::sessions::registry::Link;
+use crate::effects::ControlItem;
+use crate::hub::Hub;
+
+/// What became of a publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// This is known now.
+    Done(Outcome),
+    /// It will be known when the ticket is resolved.
+    Waits(Ticket),
+}
+
+impl Taken {
+    /// All is well.
+    pub(crate) const SUCCESS: Self = Self::Done(Outcome::SUCCESS);
+
+    /// This is known now, and the code says it all.
+    pub(crate) fn done(reason: ReasonCode) -> Self {
+        Self::Done(reason.into())
+    }
+}
+
+/// Acknowledgements of this shard that may wait at a time. Clients that come and go while
+/// nothing is resolved cannot fill the memory; what is above is refused.
+const DEFERRED_MAX: usize = 1 << 20;
+
+/// The acknowledgements that wait, by what they wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Deferred {
+    by_ticket: HashMap<Ticket, Vec<Waiting>, foldhash::fast::FixedState>,
+    len: usize,
+    /// How many tickets of its own this hub has given.
+    tickets: u64,
+}
+
+/// Those who wait for a ticket.
+#[derive(Clone, Copy, Debug)]
+enum Waiting {
+    /// An acknowledgement of a session here, by its name.
+    Ack(SessionKey, u64),
+    /// Another shard, which knows it by this ticket.
+    Shard(ShardId, Ticket),
+}
+
+/// How a publish is acknowledged; QoS 0 is not.
+pub(crate) const fn receipt(publish: &Publish<'_>) -> Option<Receipt> {
+    match (publish.qos, publish.packet_id) {
+        (QoS::AtLeastOnce, Some(packet_id)) => Some(Receipt::PubAck(packet_id)),
+        (QoS::ExactlyOnce, Some(packet_id)) => Some(Receipt::PubRec(packet_id)),
+        _ => None,
+    }
+}
+
+/// A reason string; nothing for no text.
+pub(crate) fn explanation(text: &str) -> PropertyBuf {
+    let mut properties = PropertyBuf::new();
+    if !text.is_empty() {
+        properties.push(Property::ReasonString(text));
+    }
+    properties
+}
+
+/// Whether this reason means that a message could not be kept. It is never acknowledged then:
+/// 5.0 gets the reason, 3.x is disconnected. What is merely not permitted is acknowledged to 3.x,
+/// which has no other way.
+const fn is_withheld(reason: ReasonCode) -> bool {
+    matches!(
+        reason,
+        ReasonCode::QuotaExceeded | ReasonCode::ImplementationSpecificError
+    )
+}
+
+impl Hub {
+    /// Acknowledges a publish, now or in its turn.
+    pub(crate) fn answer(
+        &mut self,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        taken: Taken,
+    ) -> Result<(), CloseReason> {
+        let Some(receipt) = receipt(publish) else {
+            // There is no acknowledgement to withhold.
+            if let Taken::Done(outcome) = taken
+                && is_withheld(outcome.reason)
+            {
+                self.stats.publishes_dropped += 1;
+            }
+            return Ok(());
+        };
+        match taken {
+            Taken::Done(outcome) => self.acknowledge(key, receipt, &outcome),
+            Taken::Waits(_) if self.is_deferring_much() => {
+                self.acknowledge(key, receipt, &ReasonCode::QuotaExceeded.into())
+            }
+            Taken::Waits(ticket) => {
+                self.defer(key, receipt, ticket);
+                Ok(())
+            }
+        }
+    }
+
+    fn acknowledge(
+        &mut self,
+        key: SessionKey,
+        receipt: Receipt,
+        outcome: &Outcome,
+    ) -> Result<(), CloseReason> {
+        if let Some(session) = self.sessions.get_mut(key)
+            && let Some(inbound) = &mut session.inbound
+            && !inbound.may_acknowledge(receipt, outcome)
+        {
+            return Ok(());
+        }
+        self.send_ack(key, receipt, outcome)
+    }
+
+    /// Whether no more acknowledgements may wait.
+    pub(crate) const fn is_deferring_much(&self) -> bool {
+        self.deferred.len >= DEFERRED_MAX
+    }
+
+    fn defer(&mut self, key: SessionKey, receipt: Receipt, ticket: Ticket) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let inbound = session.inbound.get_or_insert_default();
+        let name = inbound.defer(receipt, ticket);
+        self.wait_for(ticket, Waiting::Ack(key, name));
+    }
+
+    fn wait_for(&mut self, ticket: Ticket, who: Waiting) {
+        self.deferred.len += 1;
+        let waiting = self.deferred.by_ticket.entry(ticket).or_default();
+        waiting.push(who);
+    }
+
+    /// A ticket of this hub's own, that the store does not give.
+    pub(crate) const fn issue_ticket(&mut self) -> Ticket {
+        const OWN: u64 = 1 << 63;
+        self.deferred.tickets += 1;
+        Ticket(OWN | self.deferred.tickets)
+    }
+
+    /// Tells another shard what became of a publish: now, or when it is known.
+    pub(crate) fn tell_shard(&mut self, to: ShardId, ticket: Ticket, taken: Taken) {
+        let outcome = match taken {
+            Taken::Waits(of) if !self.is_deferring_much() => {
+                return self.wait_for(of, Waiting::Shard(to, ticket));
+            }
+            Taken::Waits(_) => ReasonCode::QuotaExceeded.into(),
+            Taken::Done(outcome) => outcome,
+        };
+        let item = ControlItem::Resolved { ticket, outcome };
+        self.effects.lanes.push((to, item));
+    }
+
+    /// What acknowledgements of this shard waited for has happened; `outcome` is what their
+    /// publishers get. Does nothing for a ticket that nobody waits for.
+    pub(crate) fn resolve(&mut self, now: Tick, ticket: Ticket, outcome: &Outcome) {
+        let Some(waiting) = self.deferred.by_ticket.remove(&ticket) else {
+            return;
+        };
+        self.deferred.len -= waiting.len();
+        for who in waiting {
+            let (key, name) = match who {
+                Waiting::Ack(key, name) => (key, name),
+                Waiting::Shard(to, ticket) => {
+                    self.tell_shard(to, ticket, Taken::Done(outcome.clone()));
+                    continue;
+                }
+            };
+            let Some(session) = self.sessions.get_mut(key) else {
+                continue;
+            };
+            let Some(inbound) = &mut session.inbound else {
+                continue;
+            };
+            inbound.settle(name, ticket, outcome.clone());
+            if let Err(reason) = self.release_acks(key) {
+                self.close(now, key, reason);
+            }
+        }
+        self.close_overrun(now);
+    }
+
+    /// Sends the acknowledgements of a session that wait for nothing any more.
+    fn release_acks(&mut self, key: SessionKey) -> Result<(), CloseReason> {
+        while let Some(session) = self.sessions.get_mut(key)
+            && let Some(inbound) = &mut session.inbound
+        {
+            let Some((receipt, outcome)) = inbound.next_ack() else {
+                if inbound.is_empty() {
+                    session.inbound = None;
+                }
+                return Ok(());
+            };
+            self.send_ack(key, receipt, &outcome)?;
+        }
+        Ok(())
+    }
+
+    fn send_ack(
+        &mut self,
+        key: SessionKey,
+        receipt: Receipt,
+        outcome: &Outcome,
+    ) -> Result<(), CloseReason> {
+        let reason = outcome.reason;
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Ok(());
+        };
+        // A message that was refused is new when it comes again.
+        if let (true, Receipt::PubRec(packet_id), Some(inbound)) =
+            (reason.is_error(), receipt, &mut session.inbound)
+        {
+            inbound.refuse(packet_id);
+        }
+        let Link::Live(live) = &mut session.link else {
+            return Ok(());
+        };
+        let is_v5 = live.version.is_v5();
+        if !is_v5 && is_withheld(reason) {
+            return Err(CloseReason::Limit(Limit::Retained));
+        }
+        let reason = if is_v5 { reason } else { ReasonCode::Success };
+        // Without the text if that makes the packet too large [MQTT-3.4.2-2] [MQTT-3.5.2-2].
+        for text in live.explanations(&outcome.text) {
+            let properties = explanation(text);
+            let ack = |packet_id| Ack {
+                packet_id,
+                reason,
+                properties: properties.as_properties(),
+            };
+            let packet = match receipt {
+                Receipt::PubAck(packet_id) => Packet::PubAck(ack(packet_id)),
+                Receipt::PubRec(packet_id) => Packet::PubRec(ack(packet_id)),
+            };
+            if self.outbox.packet(key, live, &packet) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

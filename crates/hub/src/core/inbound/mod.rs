@@ -1,0 +1,6 @@
+//! What clients send, packet by packet.
+
+pub(crate) mod acknowledge;
+pub(crate) mod publish;
+pub(crate) mod receive;
+pub(crate) mod subscribe;

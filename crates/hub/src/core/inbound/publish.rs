@@ -1,0 +1,302 @@
+//! A PUBLISH from a client.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{Publish, ReasonCode, forwardable};
+use stentor_session::{
+    Arrival, CloseReason, Limit, Message, MessageParts, Outcome, Receipt, ReceivedAliases, Tick,
+    TopicName,
+};
+use stentor_zone::{Address, NotAddress};
+
+use crate::core::ids::SessionKey;
+use crate::core::inbound::acknowledge::{Taken, receipt};
+use crate::core::routing::keep::refusal;
+use crate::core::sessions::registry::{Link, Session};
+use crate::core::sessions::rights::Identity;
+use crate::effects::Event;
+use crate::hub::Hub;
+use crate::services::hooks::Judgement;
+use crate::services::private::Envelope;
+
+/// What the server says to a publish where only itself may.
+const SERVER_ONLY: Outcome = Outcome::new(ReasonCode::NotAuthorized, NotAddress::ServerOnly.text());
+
+/// The same where its sender needs a right.
+pub(crate) const NO_RIGHT: Outcome = Outcome::new(
+    ReasonCode::NotAuthorized,
+    "the right to publish to this topic is missing",
+);
+
+/// Whether somebody may have a will on a topic, be it an ordinary one or one of a zone's.
+pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
+    if !topic.starts_with('$') {
+        return identity.rights.may_publish(topic);
+    }
+    match Address::parse(topic) {
+        Ok(address @ Address::Private { .. }) => {
+            identity.user.is_some() && identity.rights.may_publish(&address.right(topic))
+        }
+        Err(NotAddress::Elsewhere) => identity.rights.may_publish(topic),
+        // Nobody is left to hear what came of a call, who is gone is in no room, and its calls have
+        // been answered for it.
+        Ok(Address::Say { .. } | Address::Call { .. } | Address::Answer { .. }) => false,
+        Err(_) => false,
+    }
+}
+
+/// The server's owner, if a message of theirs replaces a retained one.
+fn operator_of(publish: &Publish<'_>, session: &Session) -> Option<Arc<Identity>> {
+    let identity = &session.identity;
+    (publish.retain && identity.rights.is_operator()).then(|| Arc::clone(identity))
+}
+
+impl Hub {
+    pub(crate) fn on_publish(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+    ) -> Result<(), CloseReason> {
+        self.take_in(now, key, publish, |hub, topic| {
+            hub.take(now, key, publish, topic)
+        })
+    }
+
+    /// A publish that adaptors have judged.
+    pub(crate) fn publish_judged(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        judgement: &Judgement,
+    ) -> Result<(), CloseReason> {
+        self.take_in(now, key, publish, |hub, topic| {
+            hub.take_judged(now, key, (publish, topic), judgement)
+        })
+    }
+
+    /// Takes a publish by `take`, unless it is a repetition, and acknowledges it.
+    fn take_in(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        take: impl FnOnce(&mut Self, TopicName<'_>) -> Taken,
+    ) -> Result<(), CloseReason> {
+        let bytes = publish.payload.len() as u64;
+        self.stats.publishes_received += 1;
+        self.stats.publish_bytes_received += bytes;
+        if let Some(session) = self.sessions.get(key) {
+            let own = self.traffic.of(session.zone());
+            own.received += 1;
+            own.received_bytes += bytes;
+        }
+        if let Some(receipt) = receipt(publish) {
+            match self.arrive(key, receipt) {
+                Arrival::New => {}
+                Arrival::TooMany => return Err(CloseReason::Limit(Limit::ReceiveMaximum)),
+                again => {
+                    // The alias still counts: packets after it may use it.
+                    self.with_topic(key, publish, |_, _| ())?;
+                    let taken = match again {
+                        Arrival::RepeatedWaiting(ticket) => Taken::Waits(ticket),
+                        _ => Taken::SUCCESS,
+                    };
+                    return self.answer(key, publish, taken);
+                }
+            }
+        }
+        let taken = self.with_topic(key, publish, take);
+        self.close_overrun(now);
+        let answered = taken.and_then(|taken| self.answer(key, publish, taken));
+        if answered.is_err() {
+            self.forget_arrival(key, publish);
+        }
+        answered
+    }
+
+    /// Whether a publish above QoS 0 is new, and one that the client may send.
+    fn arrive(&mut self, key: SessionKey, receipt: Receipt) -> Arrival {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Arrival::TooMany;
+        };
+        let Some(live) = session.live() else {
+            return Arrival::TooMany;
+        };
+        let receive_maximum = live.announced.receive_maximum;
+        match (receipt, &mut session.inbound) {
+            (Receipt::PubAck(_), Some(inbound)) if inbound.is_full(receive_maximum) => {
+                Arrival::TooMany
+            }
+            // It may be a repetition; at QoS 1 that makes no difference.
+            (Receipt::PubAck(_), _) => Arrival::New,
+            (Receipt::PubRec(packet_id), inbound) => inbound
+                .get_or_insert_default()
+                .on_publish(packet_id, receive_maximum),
+        }
+    }
+
+    /// A QoS 2 publish that closes the connection was not taken: it is new when it comes again.
+    fn forget_arrival(&mut self, key: SessionKey, publish: &Publish<'_>) {
+        if let Some(Receipt::PubRec(packet_id)) = receipt(publish)
+            && let Some(session) = self.sessions.get_mut(key)
+            && let Some(inbound) = &mut session.inbound
+        {
+            inbound.refuse(packet_id);
+        }
+    }
+
+    /// Calls `f` with the topic of a publish: the one it carries, or the one of its alias.
+    pub(crate) fn with_topic<R>(
+        &mut self,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        f: impl FnOnce(&mut Self, TopicName<'_>) -> R,
+    ) -> Result<R, CloseReason> {
+        let Some(alias) = publish.properties.topic_alias() else {
+            return Ok(f(self, TopicName::Written(publish.topic)));
+        };
+        let session = self.sessions.get(key);
+        let live = session.and_then(|session| session.live());
+        let maximum = live.map_or(0, |live| live.announced.topic_alias_maximum);
+        // The table leaves the session while the topic is borrowed from it.
+        let mut aliases = self.take_aliases(key).unwrap_or_default();
+        let result = aliases
+            .resolve(alias, publish.topic, maximum)
+            .map(|topic| f(self, topic));
+        if let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|s| &mut s.link) {
+            live.extras().received_aliases = Some(aliases);
+        }
+        result
+    }
+
+    fn take_aliases(&mut self, key: SessionKey) -> Option<ReceivedAliases> {
+        self.sessions
+            .get_mut(key)?
+            .live_mut()?
+            .extras
+            .as_mut()?
+            .received_aliases
+            .take()
+    }
+
+    /// Checks a publish, keeps it if it is retained, and routes it.
+    pub(crate) fn take(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        name: TopicName<'_>,
+    ) -> Taken {
+        let topic: &str = &name;
+        if let Some(outcome) = self.refuse_topic(now, key, topic) {
+            return Taken::Done(outcome);
+        }
+        let Some(session) = self.sessions.get(key) else {
+            return Taken::done(ReasonCode::UnspecifiedError);
+        };
+        if topic.starts_with('$') {
+            match Address::parse(topic) {
+                Ok(Address::Private { user, reply }) => {
+                    let user = &user;
+                    return self.take_private(now, key, publish, &Envelope { user, reply });
+                }
+                Ok(Address::Call { procedure, reply }) => {
+                    return self.take_call(now, key, publish, (procedure, reply));
+                }
+                Ok(Address::Say { room }) => return self.take_say(now, key, publish, room),
+                Ok(Address::Answer { number }) => return self.take_answer(key, publish, number),
+                Err(NotAddress::Elsewhere) => {}
+                Err(NotAddress::ServerOnly) => {
+                    self.deny_publish(now, key, topic);
+                    return Taken::Done(SERVER_ONLY);
+                }
+                Err(why) => {
+                    return Taken::Done(Outcome::new(ReasonCode::TopicNameInvalid, why.text()));
+                }
+            }
+        }
+        if !session.identity.rights.may_publish(topic) {
+            self.deny_publish(now, key, topic);
+            return Taken::Done(NO_RIGHT);
+        }
+        let mut properties = Vec::new();
+        if !publish.properties.is_empty() {
+            forwardable(publish.properties, &mut properties);
+        }
+        let parts = MessageParts {
+            topic,
+            properties: &properties,
+            payload: publish.payload,
+            qos: publish.qos,
+            retain: publish.retain,
+            expiry_secs: publish.properties.message_expiry(),
+        };
+        let zone = session.zone();
+        let origin = (zone, session.publisher, now);
+        let message = Arc::new(Message::to_topic(name.to_shared(), origin, &parts));
+        let is_awaited = publish.packet_id.is_some();
+        let operator = operator_of(publish, session);
+        let taken = self.keep_and_route(now, message, is_awaited);
+        self.note_retained(operator, topic, &taken);
+        let Some(why) = refusal(&taken) else {
+            return taken;
+        };
+        let session = self.sessions.get(key);
+        let client_id = session.map_or_else(Box::default, |session| session.client_id.clone());
+        if is_awaited {
+            self.tell_not_taken(client_id, (zone, topic), why);
+            return taken;
+        }
+        self.count_unkept(&client_id, (zone, topic), why);
+        Taken::SUCCESS
+    }
+
+    /// Notes that the server's owner, if it is one, has replaced a retained message. Where the
+    /// store still has to promise that it keeps it, that counts as done: a later refusal is logged
+    /// as for any other message.
+    fn note_retained(&mut self, operator: Option<Arc<Identity>>, topic: &str, taken: &Taken) {
+        let Some(identity) = operator else {
+            return;
+        };
+        let refused = match taken {
+            Taken::Done(outcome) if outcome.reason.is_error() => Some(outcome.reason.name().into()),
+            Taken::Done(_) | Taken::Waits(_) => None,
+        };
+        self.effects.events.push(Event::Administered {
+            identity,
+            what: "publish.retained",
+            target: topic.into(),
+            user: None,
+            refused,
+        });
+    }
+
+    pub(crate) fn deny_publish(&mut self, now: Tick, key: SessionKey, topic: &str) {
+        self.stats.denied += 1;
+        self.stats.publishes_denied += 1;
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let zone = session.zone();
+        let Link::Live(live) = &mut session.link else {
+            return;
+        };
+        live.tally().refused.add(now, 1);
+        if live
+            .extras()
+            .remember_refusal(self.hasher.hash(zone, topic))
+        {
+            let client_id = session.client_id.clone();
+            let identity = Arc::clone(&session.identity);
+            self.effects.events.push(Event::PublishDenied {
+                client_id,
+                identity,
+                topic: topic.into(),
+            });
+        }
+    }
+}

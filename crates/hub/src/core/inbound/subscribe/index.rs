@@ -1,0 +1,183 @@
+//! The subscriptions of sessions in the index, and out of it.
+
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::QoS;
+use stentor_topic::{Inserted, Subscriber, Zone, matches};
+use stentor_zone::inbox;
+
+use super::{INBOXES, SubscriptionRef};
+use crate::core::ids::SessionKey;
+use crate::core::routing::options::Options;
+use crate::hub::Hub;
+use crate::inspect::Granted;
+use crate::services::rooms::room_of;
+
+impl Hub {
+    /// The filter as it is in the index: an inbox stands under its user's name.
+    fn indexed<'f>(&self, key: SessionKey, filter: &'f str) -> Cow<'f, str> {
+        if !filter.starts_with(INBOXES) {
+            return filter.into();
+        }
+        let session = self.sessions.get(key);
+        match session.and_then(|session| session.identity.user.as_deref()) {
+            Some(user) => inbox::filter(user, filter).into(),
+            None => filter.into(),
+        }
+    }
+
+    /// Puts an ordinary subscription into the index. Interest is raised before the SUBACK is
+    /// queued.
+    pub(super) fn add_subscription(
+        &mut self,
+        key: SessionKey,
+        zone: Zone,
+        (filter, bytes): (&str, usize),
+        granted: Options,
+    ) -> Inserted {
+        let subscriber = Subscriber {
+            session: key.slot,
+            options: granted.bits(),
+        };
+        let indexed = self.indexed(key, filter);
+        let hash = self.hasher.hash(zone, &indexed);
+        let inserted = self.index.insert_hashed(zone, &indexed, hash, subscriber);
+        if inserted.previous.is_some() {
+            return inserted;
+        }
+        let whole = (!inserted.has_wildcard).then_some(hash);
+        self.interest.raise(zone, &indexed, whole);
+        self.stats.subscriptions += 1;
+        self.routes.subscribed(key.slot, inserted.id);
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.subscribed(SubscriptionRef::Filter(inserted.id), bytes);
+            if let Some(room) = room_of(filter) {
+                session.entered(room);
+            }
+        }
+        inserted
+    }
+
+    /// A subscription that a session has already.
+    pub(crate) fn find_subscription(
+        &self,
+        key: SessionKey,
+        zone: Zone,
+        share: Option<&str>,
+        filter: &str,
+    ) -> Option<SubscriptionRef> {
+        if let Some(group) = share {
+            let slot = self.shares.find(zone, group, filter)?;
+            let is_member = self.shares.has_member(slot, key.slot);
+            return is_member.then_some(SubscriptionRef::Share(slot));
+        }
+        let id = self.index.find(zone, &self.indexed(key, filter))?;
+        self.index.options(id, key.slot)?;
+        Some(SubscriptionRef::Filter(id))
+    }
+
+    /// Takes one subscription out of the index.
+    pub(crate) fn drop_subscription(
+        &mut self,
+        key: SessionKey,
+        subscription: SubscriptionRef,
+        was_live: bool,
+    ) {
+        self.stats.subscriptions = self.stats.subscriptions.saturating_sub(1);
+        let bytes = match subscription {
+            SubscriptionRef::Filter(id) => {
+                let (zone, filter) = self.index.filter(id);
+                let bytes = self.subscription_cost(None, &inbox::written(filter));
+                self.interest.lower(zone, filter);
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.forget_rate(id);
+                    if let Some(room) = room_of(filter) {
+                        session.left(room);
+                    }
+                }
+                self.index.remove(id, key.slot);
+                self.routes.unsubscribed(key.slot, id);
+                bytes
+            }
+            SubscriptionRef::Share(slot) => {
+                let name = self.shares.name(slot);
+                let bytes = name.map_or(0, |name| {
+                    self.subscription_cost(Some(&name.group), &name.filter)
+                });
+                self.leave_share(slot, key.slot, was_live);
+                bytes
+            }
+        };
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.unsubscribed(bytes);
+        }
+    }
+
+    /// The filter of a subscription as its client wrote it, without the share group.
+    pub(crate) fn filter_of(&self, subscription: SubscriptionRef) -> Cow<'_, str> {
+        match subscription {
+            SubscriptionRef::Filter(id) => inbox::written(self.index.filter(id).1),
+            SubscriptionRef::Share(slot) => self.shares.filter(slot).into(),
+        }
+    }
+
+    /// The subscriptions of a session, for inspection.
+    #[must_use]
+    pub fn granted(&self, key: SessionKey) -> Vec<Granted> {
+        let session = self.sessions.get(key);
+        let all = session.into_iter().flat_map(|one| &one.subscriptions);
+        all.map(|subscription| self.grant_of(key, *subscription))
+            .collect()
+    }
+
+    fn grant_of(&self, key: SessionKey, subscription: SubscriptionRef) -> Granted {
+        let (filter, options) = match subscription {
+            SubscriptionRef::Filter(id) => {
+                let options = self.index.options(id, key.slot).map(Options::from_bits);
+                (Arc::from(self.filter_of(subscription)), options)
+            }
+            SubscriptionRef::Share(slot) => {
+                let options = self.shares.options(slot, key.slot);
+                (Arc::from(self.shares.text(slot).as_str()), options)
+            }
+        };
+        let session = self.sessions.get(key);
+        Granted {
+            filter,
+            qos: options.map_or(QoS::AtMostOnce, Options::qos),
+            no_local: options.is_some_and(Options::no_local),
+            interval: session.and_then(|session| session.rate_of(subscription)),
+        }
+    }
+
+    /// The subscriptions of a session that match a topic: of all its subscriptions from a number
+    /// on, this many are looked at; and with which to go on, if there are more. O(`at_most`).
+    #[must_use]
+    pub fn matching(
+        &self,
+        key: SessionKey,
+        topic: &str,
+        from: usize,
+        at_most: usize,
+    ) -> (Vec<Granted>, Option<usize>) {
+        let session = self.sessions.get(key);
+        let all = session.map_or(&[][..], |session| &session.subscriptions);
+        let until = from.saturating_add(at_most).min(all.len());
+        let some = all.get(from..until).unwrap_or_default();
+        let found = some
+            .iter()
+            .filter(|subscription| matches(&self.filter_of(**subscription), topic))
+            .map(|subscription| self.grant_of(key, *subscription))
+            .collect();
+        (found, (until < all.len()).then_some(until))
+    }
+
+    /// The filters of a session, as it wrote them, for inspection.
+    #[must_use]
+    pub fn subscriptions(&self, key: SessionKey) -> Vec<Arc<str>> {
+        let granted = self.granted(key).into_iter();
+        granted.map(|granted| granted.filter).collect()
+    }
+}

@@ -1,0 +1,588 @@
+//! SUBSCRIBE and UNSUBSCRIBE.
+
+mod index;
+mod kept;
+mod permit;
+mod slice;
+mod unsubscribe;
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use smallvec::SmallVec;
+use stentor_mqtt::{
+    Packet, PacketId, Properties, QoS, ReasonCode, RetainHandling, SubAck, Subscribe,
+    SubscribeFilter, SubscribeOptions,
+};
+use stentor_session::{CloseReason, Tick, Violation};
+use stentor_topic::{FilterId, Subscription};
+
+use self::permit::no_right;
+pub(crate) use self::permit::{TOO_LONG, TOO_MANY};
+pub(crate) use self::slice::Slices;
+use self::slice::{Source, Subscribing};
+use crate::core::delivery::conflate::{NoRate, max_rate};
+use crate::core::delivery::snapshot::{SNAPSHOT_END, Wanted};
+use crate::core::ids::SessionKey;
+use crate::core::inbound::acknowledge::explanation;
+use crate::core::routing::options::Options;
+use crate::core::sessions::registry::{Link, Session};
+use crate::core::work::{FILTER_VISITS, VISIT_BYTES};
+use crate::hub::Hub;
+use crate::services::hooks::{Denial, Refused, Scope};
+use crate::services::rooms::{
+    Cause, Element, Entered, JOINED_AT_ONCE_MAX, ROOM, ROOMS, RoomsWanted, Verdicts,
+};
+
+/// A subscription as its session remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SubscriptionRef {
+    /// An ordinary one.
+    Filter(FilterId),
+    /// Membership in a shared one, by its slot.
+    Share(u32),
+}
+
+/// What the SUBACK says of one element, and why it was refused, where there is more to say.
+type Answer<'f> = (ReasonCode, &'f str);
+
+/// The retained messages to send after the SUBACK.
+type AllWanted<'f> = SmallVec<[Wanted<'f>; 2]>;
+
+/// One element of a SUBSCRIBE.
+#[derive(Clone, Copy, Debug)]
+struct Wanting<'a> {
+    filter: &'a str,
+    options: SubscribeOptions,
+    /// The subscription identifier.
+    id: Option<u32>,
+    /// What an adaptor has against it.
+    denial: Option<&'a Denial>,
+    /// Why it was refused before they were asked.
+    refused: Option<Refused>,
+}
+
+impl<'a> Wanting<'a> {
+    fn owned(self) -> Element {
+        Element {
+            filter: self.filter.into(),
+            options: self.options,
+            id: self.id,
+            denial: self.denial.cloned(),
+            refused: self.refused,
+            expelled: None,
+        }
+    }
+
+    fn of(element: &'a Element) -> Self {
+        Self {
+            filter: &element.filter,
+            options: element.options,
+            id: element.id,
+            denial: element.denial.as_ref(),
+            refused: element.refused,
+        }
+    }
+}
+
+/// What is the same for all elements of a SUBSCRIBE.
+#[derive(Clone, Copy, Debug)]
+struct Common {
+    /// Whether a bridge has sent it.
+    bridge: bool,
+    /// The subscription identifier.
+    id: Option<u32>,
+}
+
+impl Common {
+    fn wanting<'a>(self, element: &SubscribeFilter<'a>) -> Wanting<'a> {
+        let mut options = element.options;
+        options.no_local |= self.bridge && !element.filter.starts_with("$share/");
+        options.retain_as_published |= self.bridge;
+        Wanting {
+            filter: element.filter,
+            options,
+            id: self.id,
+            denial: None,
+            refused: None,
+        }
+    }
+}
+
+/// The SUBACK that a client waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Awaited {
+    packet_id: PacketId,
+    /// This many elements at the end of the SUBSCRIBE are refused and not looked at: the session
+    /// may not have this many.
+    surplus: usize,
+}
+
+/// What has come of the elements of a SUBSCRIBE so far.
+struct Tally<'f> {
+    is_v5: bool,
+    /// Whether there is no SUBACK that could tell, or one without reasons.
+    explains: bool,
+    reasons: SmallVec<[u8; 8]>,
+    /// One explanation for all of them: the first.
+    text: &'f str,
+    /// The filter that it is about, if that is above a limit of topics.
+    too_long: Option<&'f str>,
+    wanted: AllWanted<'f>,
+    denied: SmallVec<[(&'f str, &'f Denial); 2]>,
+    no_joins: Vec<(&'f str, ReasonCode, &'f str)>,
+}
+
+impl Tally<'_> {
+    fn new(is_v5: bool, awaited: Option<Awaited>) -> Self {
+        Self {
+            is_v5,
+            explains: !is_v5 || awaited.is_none(),
+            reasons: SmallVec::new(),
+            text: "",
+            too_long: None,
+            wanted: AllWanted::new(),
+            denied: SmallVec::new(),
+            no_joins: Vec::new(),
+        }
+    }
+}
+
+/// What a SUBSCRIBE asks for in user properties.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wishes {
+    /// `max-rate`: the least time between two messages of one topic.
+    interval: Option<Duration>,
+    /// `snapshot-end`, whatever its value: a message that tells the end of the stored ones.
+    marks_end: bool,
+}
+
+/// The wishes, if they make sense.
+pub(crate) type Asked = Result<Wishes, NoRate>;
+
+impl Wishes {
+    /// None.
+    pub(crate) const NOTHING: Self = Self {
+        interval: None,
+        marks_end: false,
+    };
+
+    /// Reads them. A rate that is none refuses the subscription: it is this server's own property.
+    fn new(properties: Properties<'_>) -> Result<Self, NoRate> {
+        let interval = max_rate(properties)?;
+        let mut pairs = properties.user_properties();
+        let marks_end = pairs.any(|(name, _)| name == SNAPSHOT_END);
+        Ok(Self {
+            interval,
+            marks_end,
+        })
+    }
+}
+
+/// How the filters of private messages begin. Nothing is retained below it.
+const INBOXES: &str = "$private/";
+
+/// A filter as it was written, without `$share/<group>/`.
+fn without_share(text: &str) -> &str {
+    Subscription::parse(text).map_or(text, |subscription| subscription.filter)
+}
+
+/// How the filters of the list of rooms begin.
+const ROOM_LIST: &str = "$rooms/";
+
+/// Filters of one SUBSCRIBE whose single values go out at once, whatever the turn has done.
+const AT_ONCE_MAX: usize = 8;
+
+/// Whether a subscription brings what is retained.
+const fn sends_retained(options: SubscribeOptions, is_new: bool) -> bool {
+    match options.retain_handling {
+        RetainHandling::Send => true,
+        RetainHandling::SendIfNew => is_new,
+        RetainHandling::DoNotSend => false,
+    }
+}
+
+/// How a SUBACK says which QoS was granted.
+const fn granted_reason(qos: QoS) -> ReasonCode {
+    match qos {
+        QoS::AtMostOnce => ReasonCode::Success,
+        QoS::AtLeastOnce => ReasonCode::GrantedQoS1,
+        QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
+    }
+}
+
+/// What a filter costs besides what its snapshot does.
+pub(crate) const fn filter_visits(filter: &str) -> u32 {
+    // A packet has far less than 2^32 bytes.
+    FILTER_VISITS + (filter.len() / VISIT_BYTES) as u32
+}
+
+/// Whether there may be rooms among the filters of a SUBSCRIBE: cheaper than to read them again.
+fn may_name_rooms(subscribe: &Subscribe<'_>) -> bool {
+    subscribe.filters.iter().rest().contains(&b'$')
+}
+
+/// How many elements of a SUBSCRIBE are beyond those that are looked at.
+fn surplus(subscribe: &Subscribe<'_>, most: usize) -> usize {
+    // A length, a byte of text, and the options.
+    const ELEMENT_BYTES_MIN: usize = 4;
+    let bytes = subscribe.filters.iter().rest().len();
+    if bytes / ELEMENT_BYTES_MIN <= most {
+        return 0;
+    }
+    subscribe.filters.count().saturating_sub(most)
+}
+
+impl Hub {
+    pub(crate) fn on_subscribe(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        subscribe: &Subscribe<'_>,
+    ) -> Result<(), CloseReason> {
+        self.subscribe_judged(now, key, subscribe, (&[], &Scope::default()))
+    }
+
+    /// A SUBSCRIBE, what adaptors have against its elements, and of what they were not asked; what
+    /// is missing is allowed.
+    pub(crate) fn subscribe_judged(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        subscribe: &Subscribe<'_>,
+        (denials, scope): (&[Option<Denial>], &Scope),
+    ) -> Result<(), CloseReason> {
+        let Some(live) = self
+            .sessions
+            .get_mut(key)
+            .and_then(|session| session.live_mut())
+        else {
+            return Ok(());
+        };
+        let bridge = live.extras.as_ref().is_some_and(|extras| extras.bridge);
+        let id = subscribe.properties.subscription_id();
+        let common = Common { bridge, id };
+        let asked = Wishes::new(subscribe.properties);
+        let most = self.settings.subscriptions_max;
+        // What is behind those is refused in any case.
+        let elements = subscribe.filters.iter().take(most).enumerate();
+        let elements = elements.map(|(at, element)| Wanting {
+            denial: denials.get(at).and_then(Option::as_ref),
+            refused: scope.refused(at),
+            ..common.wanting(&element)
+        });
+        let awaited = Awaited {
+            packet_id: subscribe.packet_id,
+            surplus: surplus(subscribe, most),
+        };
+        let is_allowed = |one: &Wanting<'_>| one.denial.is_none() && one.refused.is_none();
+        let rooms = if may_name_rooms(subscribe) {
+            let filters = elements.clone().filter(is_allowed).map(|one| one.filter);
+            self.rooms_to_ask(key, filters, (&scope.unasked, JOINED_AT_ONCE_MAX))
+        } else {
+            RoomsWanted::default()
+        };
+        if !rooms.to_ask.is_empty() {
+            let owned = (elements.clone().map(Wanting::owned).collect(), asked);
+            let cause = Cause::Subscribe(awaited);
+            if self.ask_rooms(now, key, &rooms, cause, owned).is_ok() {
+                return Ok(());
+            }
+        }
+        let verdicts = rooms.verdicts;
+        let is_long = self.is_long(subscribe.filters.iter().rest(), || {
+            subscribe.filters.count()
+        });
+        if is_long || self.waits_to_share(elements.clone().map(|one| one.filter)) {
+            let source = if elements.clone().all(|one| is_allowed(&one)) {
+                Source::packet(common, subscribe, most)
+            } else {
+                Source::elements(elements.map(Wanting::owned).collect())
+            };
+            let job = Subscribing::new(awaited, source, (asked, verdicts));
+            self.hold(key);
+            self.subscribe_later(key, job);
+            return Ok(());
+        }
+        self.subscribe_all(now, key, Some(awaited), elements, (asked, &verdicts))
+    }
+
+    /// Goes on with a SUBSCRIBE that nobody waits for, and whose rooms have answered.
+    pub(crate) fn go_on_subscribing(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        (elements, asked, verdicts): (&[Element], Asked, &Verdicts),
+    ) {
+        let elements = elements.iter().map(Wanting::of);
+        let result = self.subscribe_all(now, key, None, elements, (asked, verdicts));
+        if let Err(reason) = result {
+            self.close(now, key, reason);
+        }
+    }
+
+    /// Goes on with a SUBSCRIBE whose rooms have answered, in slices if it is long. The session is
+    /// held already.
+    pub(crate) fn subscribe_entered(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        awaited: Awaited,
+        elements: Vec<Element>,
+        (asked, verdicts, entered): (Asked, Verdicts, Entered),
+    ) {
+        let filters = elements.iter().map(|element| &*element.filter);
+        if self.fits_turn(elements.len()) && !self.waits_to_share(filters) {
+            let all = elements.iter().map(Wanting::of);
+            let told = (asked, &verdicts);
+            if let Err(reason) = self.subscribe_all(now, key, Some(awaited), all, told) {
+                self.close(now, key, reason);
+            }
+            self.let_go(now, key);
+            let is_same = self.sessions.get(key).is_some_and(|it| it.live().is_some());
+            return self.end_joining(now, (key, is_same), &entered, &verdicts);
+        }
+        let source = Source::elements(elements);
+        let mut job = Subscribing::new(awaited, source, (asked, verdicts));
+        job.entered = Some(entered);
+        self.subscribe_later(key, job);
+    }
+
+    /// Subscribes, and acknowledges that if there is a packet to acknowledge.
+    fn subscribe_all<'f>(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        awaited: Option<Awaited>,
+        mut elements: impl Iterator<Item = Wanting<'f>>,
+        (asked, verdicts): (Asked, &Verdicts),
+    ) -> Result<(), CloseReason> {
+        let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
+        let mut tally = Tally::new(is_v5, awaited);
+        self.subscribe_some(
+            key,
+            &mut elements,
+            (asked, verdicts),
+            (&mut tally, u32::MAX),
+        )?;
+        self.conclude_subscribe(now, key, (awaited, verdicts), &mut tally);
+        Ok(())
+    }
+
+    /// Subscribes to some of the elements: until about this many visits are used up.
+    fn subscribe_some<'f>(
+        &mut self,
+        key: SessionKey,
+        elements: &mut impl Iterator<Item = Wanting<'f>>,
+        (asked, verdicts): (Asked, &Verdicts),
+        (tally, visits): (&mut Tally<'f>, u32),
+    ) -> Result<(), CloseReason> {
+        let before = self.turn.spent();
+        while self.turn.spent() - before < visits
+            && let Some(wanting) = elements.next()
+        {
+            self.turn.spend(filter_visits(wanting.filter));
+            let asked = (asked, verdicts);
+            let (reason, why) = self.subscribe_one(key, wanting, asked, &mut tally.wanted)?;
+            let denied = wanting.denial.map(|denial| (wanting.filter, denial));
+            tally.denied.extend(denied);
+            if reason.is_error() && tally.explains && wanting.denial.is_none() {
+                let filter = without_share(wanting.filter);
+                let room = filter.strip_prefix(ROOMS);
+                let room = room.or_else(|| (filter == ROOM).then_some(""));
+                // The answer of the zone's home goes with the room that it was asked for.
+                let is_told = |room: &str| {
+                    let verdict = room.split('/').next().and_then(|room| verdicts.get(room));
+                    verdict.is_some_and(Option::is_some)
+                };
+                if room.is_some_and(|room| !is_told(room)) {
+                    tally.no_joins.push((filter, reason, why));
+                }
+            }
+            if tally.text.is_empty() {
+                tally.text = why;
+                tally.too_long = (why == TOO_LONG).then(|| without_share(wanting.filter));
+            }
+            // 3.x knows one failure only [MQTT-3.9.3-2].
+            let failed = reason.is_error() && !tally.is_v5;
+            tally.reasons.push(if failed { 0x80 } else { reason as u8 });
+        }
+        Ok(())
+    }
+
+    /// Answers a SUBSCRIBE, and begins what follows its answer.
+    fn conclude_subscribe(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        told: (Option<Awaited>, &Verdicts),
+        tally: &mut Tally<'_>,
+    ) {
+        self.answer_subscribe(now, key, told, tally);
+        for (at, wanted) in tally.wanted.iter().enumerate() {
+            let is_soon = at < AT_ONCE_MAX || !self.turn_is_spent();
+            self.enqueue_snapshot(now, key, wanted, is_soon);
+        }
+        self.begin_snapshots(now, key);
+        let filters = tally.wanted.iter().map(|wanted| wanted.filter);
+        self.list_rooms_for(now, key, filters);
+    }
+
+    /// Tells what rooms there are, if that was subscribed to.
+    fn list_rooms_for<'f>(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        mut filters: impl Iterator<Item = &'f str>,
+    ) {
+        if filters.any(|filter| filter.starts_with(ROOM_LIST))
+            && let Some(zone) = self.sessions.get(key).map(Session::zone)
+        {
+            self.list_rooms(now, zone);
+        }
+    }
+
+    /// Answers a SUBSCRIBE.
+    fn answer_subscribe(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        (awaited, verdicts): (Option<Awaited>, &Verdicts),
+        tally: &mut Tally<'_>,
+    ) {
+        if let Some(Awaited { packet_id, surplus }) = awaited {
+            let refused = if tally.is_v5 {
+                ReasonCode::QuotaExceeded as u8
+            } else {
+                0x80
+            };
+            let all = tally.reasons.len() + surplus;
+            tally.reasons.resize(all, refused);
+            if surplus > 0 && tally.text.is_empty() {
+                tally.text = TOO_MANY;
+            }
+            let told = match (tally.text, tally.too_long) {
+                (TOO_MANY, _) => Some(self.tell_too_many(key, surplus > 0)),
+                (TOO_LONG, Some(filter)) => Some(self.tell_filter(key, filter)),
+                _ => None,
+            };
+            let text = told.as_deref().unwrap_or(tally.text);
+            self.send_suback(key, packet_id, &tally.reasons, text);
+        }
+        if tally.explains {
+            self.explain_refusals(now, key, verdicts);
+            for &(filter, denial) in &tally.denied {
+                self.explain_denial(now, key, filter, denial);
+            }
+            for &no_join in &tally.no_joins {
+                self.explain_no_join(now, key, no_join);
+            }
+        }
+    }
+
+    fn subscribe_one<'a>(
+        &mut self,
+        key: SessionKey,
+        wanting: Wanting<'a>,
+        (asked, verdicts): (Asked, &Verdicts),
+        all_wanted: &mut AllWanted<'a>,
+    ) -> Result<Answer<'a>, CloseReason> {
+        let Wanting {
+            filter: text,
+            options,
+            id,
+            denial,
+            refused,
+        } = wanting;
+        let subscription = match Subscription::parse(text) {
+            Ok(subscription) => subscription,
+            Err(error) => return Ok((ReasonCode::TopicFilterInvalid, error.text())),
+        };
+        let Subscription { share, filter } = subscription;
+        if share.is_some() && options.no_local {
+            return Err(CloseReason::Violation(Violation::SharedNoLocal));
+        }
+        if let Some(denial) = denial {
+            return Ok((denial.reason, &denial.text));
+        }
+        if let Some(refused) = refused {
+            if refused == no_right(filter) {
+                self.deny_subscribe(key, text);
+            }
+            return Ok(refused);
+        }
+        let permitted = self.permit(key, text, subscription, (asked, verdicts));
+        let permitted = match permitted {
+            Ok(permitted) => permitted,
+            Err(refusal) => return Ok(refusal),
+        };
+        let (access, zone, wishes) = (permitted.access, permitted.zone, permitted.wishes);
+        let granted = Options::new(options, id);
+        let reason = granted_reason(granted.qos());
+        if let Some(group) = share {
+            if self.join_share(key, zone, group, filter, granted) {
+                self.count_filtered(key, access);
+            }
+            // Nothing is retained for what is shared.
+            return Ok((reason, ""));
+        }
+        let inserted = self.add_subscription(key, zone, (filter, permitted.bytes), granted);
+        let is_new = inserted.previous.is_none();
+        if is_new {
+            self.count_filtered(key, access);
+        }
+        if let Some(session) = self.sessions.get_mut(key) {
+            let hasher = &self.outbox.hasher;
+            session.set_rate(hasher, (inserted.id, filter), wishes.interval);
+        }
+        let sends = sends_retained(options, is_new);
+        let marks_end = wishes.marks_end;
+        if (sends || marks_end) && !filter.starts_with(INBOXES) {
+            all_wanted.push(Wanted {
+                sends,
+                marks_end,
+                id: inserted.id,
+                filter,
+                has_wildcard: inserted.has_wildcard,
+                options: granted,
+                mark: self.retained.mark(),
+            });
+        }
+        Ok((reason, ""))
+    }
+
+    /// Refuses all of a SUBSCRIBE.
+    pub(crate) fn refuse_subscribe(
+        &mut self,
+        key: SessionKey,
+        subscribe: &Subscribe<'_>,
+        reason: ReasonCode,
+        text: &str,
+    ) {
+        let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
+        let code = if is_v5 { reason as u8 } else { 0x80 };
+        let reasons: SmallVec<[u8; 8]> = subscribe.filters.iter().map(|_| code).collect();
+        self.send_suback(key, subscribe.packet_id, &reasons, text);
+    }
+
+    fn send_suback(&mut self, key: SessionKey, packet_id: PacketId, reasons: &[u8], text: &str) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let Link::Live(live) = &mut session.link else {
+            return;
+        };
+        // Without the text if that makes the packet too large [MQTT-3.9.2-1].
+        for text in live.explanations(text) {
+            let properties = explanation(text);
+            let packet = Packet::SubAck(SubAck {
+                packet_id,
+                properties: properties.as_properties(),
+                reasons,
+            });
+            if self.outbox.packet(key, live, &packet) {
+                break;
+            }
+        }
+    }
+}

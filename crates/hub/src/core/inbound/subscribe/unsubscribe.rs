@@ -1,0 +1,112 @@
+//! UNSUBSCRIBE.
+
+use alloc::vec::Vec;
+
+use hashbrown::HashSet;
+use smallvec::SmallVec;
+use stentor_mqtt::{Packet, PacketId, Properties, ReasonCode, SubAck, Unsubscribe};
+use stentor_session::Tick;
+use stentor_topic::Subscription;
+
+use super::slice::Unsubscribing;
+use super::{SubscriptionRef, filter_visits};
+use crate::core::ids::SessionKey;
+use crate::core::sessions::registry::Link;
+use crate::core::work::VISIT_BYTES;
+use crate::hub::Hub;
+use crate::services::rooms::ROOMS;
+
+/// The subscriptions that an UNSUBSCRIBE has ended.
+type Gone = HashSet<SubscriptionRef, foldhash::fast::FixedState>;
+
+impl Hub {
+    pub(crate) fn on_unsubscribe(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        unsubscribe: &Unsubscribe<'_>,
+    ) {
+        let mut filters = unsubscribe.filters.iter();
+        if self.is_long(filters.rest(), || unsubscribe.filters.count()) {
+            self.hold(key);
+            return self.unsubscribe_later(key, Unsubscribing::new(unsubscribe));
+        }
+        let mut reasons = Vec::new();
+        self.unsubscribe_some(now, key, &mut filters, (&mut reasons, u32::MAX));
+        self.send_unsuback(key, unsubscribe.packet_id, &reasons);
+    }
+
+    /// Ends some of the subscriptions: until about this many visits are used up.
+    pub(super) fn unsubscribe_some<'f>(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        filters: &mut impl Iterator<Item = &'f str>,
+        (reasons, visits): (&mut Vec<u8>, u32),
+    ) {
+        let mut gone = HashSet::default();
+        let mut rooms: SmallVec<[&str; 4]> = SmallVec::new();
+        let before = self.turn.spent();
+        while self.turn.spent() - before < visits
+            && let Some(filter) = filters.next()
+        {
+            self.turn.spend(filter_visits(filter));
+            let reason = self.unsubscribe_one(key, filter, &mut gone);
+            if reason == ReasonCode::Success && filter.starts_with(ROOMS) {
+                rooms.push(filter);
+            }
+            reasons.push(reason as u8);
+        }
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        // In one pass, for the packet may name them all.
+        if !gone.is_empty() {
+            let subscriptions = &mut session.subscriptions;
+            let bytes = size_of_val(subscriptions.as_slice());
+            self.turn
+                .spend(u32::try_from(bytes / VISIT_BYTES).unwrap_or(u32::MAX));
+            subscriptions.retain(|subscription| !gone.contains(subscription));
+        }
+        self.unsubscribed_rooms(now, key, rooms.into_iter());
+    }
+
+    pub(super) fn send_unsuback(&mut self, key: SessionKey, packet_id: PacketId, reasons: &[u8]) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let Link::Live(live) = &mut session.link else {
+            return;
+        };
+        let packet = Packet::UnsubAck(SubAck {
+            packet_id,
+            properties: Properties::EMPTY,
+            reasons,
+        });
+        self.outbox.packet(key, live, &packet);
+    }
+
+    /// Ends one subscription; it stays in the session's own list, and is in `gone`.
+    fn unsubscribe_one(&mut self, key: SessionKey, text: &str, gone: &mut Gone) -> ReasonCode {
+        let Ok(Subscription { share, filter }) = Subscription::parse(text) else {
+            return ReasonCode::TopicFilterInvalid;
+        };
+        let Some(session) = self.sessions.get(key) else {
+            return ReasonCode::UnspecifiedError;
+        };
+        let zone = session.zone();
+        let found = self.find_subscription(key, zone, share, filter);
+        let Some(found) = found.filter(|found| gone.insert(*found)) else {
+            return ReasonCode::NoSubscriptionExisted;
+        };
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.forget_filtered(filter);
+            // What is left of a snapshot is not wanted any more.
+            if let SubscriptionRef::Filter(id) = found {
+                session.forget_snapshot(id);
+            }
+        }
+        self.drop_subscription(key, found, true);
+        ReasonCode::Success
+    }
+}

@@ -1,0 +1,103 @@
+//! What one session makes the server hold.
+
+use stentor_session::{Outbound, WillRequest};
+
+use crate::core::delivery::snapshot::Snapshots;
+use crate::core::sessions::registry::{Extras, Link, Session};
+use crate::core::sessions::rights::Identity;
+use crate::core::sessions::tally::Tally;
+
+/// The place of a session in the tables of its shard.
+const PLACE_BYTES: usize = 16;
+
+/// What an allocation costs beside its bytes.
+const BOX_BYTES: usize = 16;
+
+/// Set in [`Account::own`] while the session is to be counted again.
+const MARK: u32 = 1 << 31;
+
+/// What a session made the server hold when it was last counted, in bytes; nobody holds more than
+/// the two numbers take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// The session itself, its subscriptions, aliases and will; and [`MARK`].
+    own: u32,
+    /// What waits for its client or is in flight to it.
+    queued: u32,
+}
+
+impl Account {
+    /// Counts a session. O(1).
+    pub(crate) fn of(session: &Session) -> Self {
+        let (in_link, snapshots) = link_bytes(&session.link);
+        let own = size_of::<Session>()
+            + PLACE_BYTES
+            + session.client_id.len()
+            + size_of::<Identity>()
+            + session.filter_bytes as usize
+            + session.will.as_deref().map_or(0, WillRequest::bytes)
+            + in_link
+            + session
+                .tallied()
+                .map_or(0, |_| size_of::<Tally>() + BOX_BYTES);
+        let outbound = session.outbound.as_ref();
+        let queued = session.charge().bytes
+            + outbound.map_or(0, |_| size_of::<Outbound>())
+            + snapshots.map_or(0, Snapshots::bytes);
+        Self {
+            own: u32::try_from(own).unwrap_or(MARK - 1).min(MARK - 1),
+            queued: u32::try_from(queued).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The session has changed, perhaps. Returns whether it was marked before.
+    #[inline]
+    pub(crate) const fn mark(&mut self) -> bool {
+        let was_marked = self.is_marked();
+        self.own |= MARK;
+        was_marked
+    }
+
+    #[inline]
+    pub(crate) const fn is_marked(self) -> bool {
+        self.own & MARK != 0
+    }
+
+    /// Whether something waited for its client when it was last counted.
+    #[inline]
+    pub(crate) const fn has_queue(self) -> bool {
+        self.queued > 0
+    }
+
+    /// The session itself, and what waits for its client, in bytes.
+    pub(crate) const fn parts(self) -> (u64, u64) {
+        ((self.own & !MARK) as u64, self.queued as u64)
+    }
+
+    /// Both together.
+    pub(crate) const fn bytes(self) -> u64 {
+        let (own, queued) = self.parts();
+        own + queued
+    }
+}
+
+/// What the connection of a session takes, and its snapshots.
+fn link_bytes(link: &Link) -> (usize, Option<&Snapshots>) {
+    match link {
+        Link::Live(live) => {
+            let extras = live.extras.as_deref();
+            let snapshots = extras.and_then(|extras| extras.snapshots.as_deref());
+            (extras.map_or(0, extras_bytes), snapshots)
+        }
+        Link::Away(away) => (0, away.snapshots.as_deref()),
+    }
+}
+
+fn extras_bytes(extras: &Extras) -> usize {
+    let received = extras.received_aliases.as_ref();
+    let sent = extras.sent_aliases.as_ref();
+    size_of::<Extras>()
+        + BOX_BYTES
+        + received.map_or(0, stentor_session::ReceivedAliases::bytes)
+        + sent.map_or(0, stentor_session::SentAliases::bytes)
+}

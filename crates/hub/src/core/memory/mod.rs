@@ -1,0 +1,107 @@
+//! What clients make the server hold, in bytes.
+//!
+//! Each session is charged with what it makes the server hold, wherever that lies: see
+//! [`account`]. The shard keeps the sum over its sessions, by kind, and writes it into the
+//! [`Ledger`] at the end of each turn. A session that has changed is marked when it is borrowed,
+//! and counted again at the end of the turn: so the way of a message pays one comparison, and no
+//! change can be missed.
+
+mod account;
+mod evict;
+mod ledger;
+mod relief;
+mod tenant;
+
+pub(crate) use account::Account;
+pub(crate) use evict::Room;
+pub use ledger::{Holding, Ledger, Pressure};
+pub(crate) use relief::Relief;
+pub(crate) use tenant::{Absences, Lease};
+pub use tenant::{Tenant, TenantKind, Tenants};
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_topic::Zone;
+
+use crate::core::ids::SessionKey;
+use crate::hub::Hub;
+
+/// A session that makes the server hold much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its zone.
+    pub zone: Zone,
+    /// Its client id.
+    pub client_id: Box<str>,
+    /// Its user; `None` for anonymous.
+    pub user: Option<Arc<str>>,
+    /// Whether its client is there.
+    pub is_connected: bool,
+    /// Bytes that it makes the server hold. A message that waits for several sessions counts for
+    /// each of them: any of them may be the last to hold it.
+    pub bytes: u64,
+}
+
+impl Hub {
+    /// Counts the sessions again that have changed, and writes the sums into the ledger.
+    /// [`Hub::advance`] does it; O(sessions that have changed).
+    pub fn settle_accounts(&mut self) {
+        let held = self.sessions.settle_charges();
+        for (kind, bytes) in [Holding::Sessions, Holding::Queues].into_iter().zip(held) {
+            self.ledger.write(self.shard, kind, bytes);
+        }
+        let work = self.work_bytes() + self.debts.bytes() as u64;
+        self.ledger.write(self.shard, Holding::Work, work);
+        let most = self.sessions.most_absent();
+        self.ledger.write_most_absent(self.shard, most);
+    }
+
+    /// Bytes of memory that work holds which goes on in later turns: messages that are expensive to
+    /// route, with the subscribers found so far, long SUBSCRIBE and UNSUBSCRIBE packets, and what
+    /// waited for sessions that have ended. O(1).
+    #[must_use]
+    pub fn work_bytes(&self) -> u64 {
+        (self.routes.bytes() + self.slices.bytes() + self.endings.bytes()) as u64
+    }
+
+    /// The sums over all sessions and all work, counted one by one: what the ledger says of this
+    /// shard after [`Hub::settle_accounts`]. O(sessions + work): for tests.
+    #[must_use]
+    pub fn recount(&self) -> [(Holding, u64); 3] {
+        let sums = self.sessions.recount();
+        let work = self.routes.recount() + self.slices.recount() + self.endings.recount();
+        let work = work + self.debts.bytes();
+        [
+            (Holding::Sessions, sums[0]),
+            (Holding::Queues, sums[1]),
+            (Holding::Work, work as u64),
+        ]
+    }
+
+    /// The sessions of this shard that hold most, at most this many, in order. O(sessions): for
+    /// people.
+    #[must_use]
+    pub fn holders(&self, at_most: usize) -> Vec<Holder> {
+        let bytes = |(key, session): (SessionKey, _)| (Account::of(session).bytes(), key);
+        let mut all: Vec<(u64, SessionKey)> = self.sessions.iter().map(bytes).collect();
+        let by_bytes = |a: &(u64, _), b: &(u64, _)| b.0.cmp(&a.0);
+        if at_most < all.len() {
+            all.select_nth_unstable_by(at_most, by_bytes);
+            all.truncate(at_most);
+        }
+        all.sort_unstable_by(by_bytes);
+        let holder = |(bytes, key)| {
+            let session = self.sessions.get(key)?;
+            Some(Holder {
+                zone: session.zone(),
+                client_id: session.client_id.clone(),
+                user: session.identity.user.clone(),
+                is_connected: session.live().is_some(),
+                bytes,
+            })
+        };
+        all.into_iter().filter_map(holder).collect()
+    }
+}

@@ -1,0 +1,138 @@
+//! What a shard does when memory is short.
+
+use alloc::sync::Arc;
+
+use stentor_session::{Limit, Message, Tick};
+
+use super::Pressure;
+use crate::core::retained::Mark;
+use crate::core::settings::Settings;
+use crate::hub::Hub;
+
+/// Bytes of QoS 0 that wait for one client, and of its subscriptions, while memory is short: as
+/// much as a client that keeps up never needs.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// What waits for one client or is in flight to it when the limit is reached, in bytes.
+const QUEUE_BYTES_FULL: usize = 256 * 1024;
+
+/// Sessions that end in one turn.
+const ENDED_AT_ONCE: usize = 8;
+
+/// How far a shard has come in freeing memory.
+#[derive(Debug, Default)]
+pub(crate) struct Relief {
+    /// Bytes that are still to be freed.
+    bytes: u64,
+    /// What the sessions keep that wait for their clients, as long as memory is short: otherwise
+    /// they would give their part again and again, if nobody else can give anything.
+    floor: Option<Floor>,
+    /// The settings while there is room, where others are in force.
+    loose: Option<Arc<Settings>>,
+    /// How short memory was when the settings in force were made.
+    pressure: Pressure,
+}
+
+/// What is left to the sessions that wait for their clients.
+#[derive(Clone, Copy, Debug)]
+struct Floor {
+    /// As long as this is the budget.
+    budget: u64,
+    bytes: u64,
+}
+
+impl Relief {
+    pub(crate) const fn is_pending(&self) -> bool {
+        self.bytes > 0
+    }
+
+    /// Other settings are in force than those that were replaced.
+    pub(crate) fn reconfigured(&mut self) {
+        self.loose = None;
+        self.pressure = Pressure::None;
+    }
+}
+
+impl Hub {
+    /// Memory is short: the server has to free this many bytes. This shard gives its part of them
+    /// in this turn and the next ones, by sessions that wait for their clients. First those of
+    /// whoever holds most in that way, the one that is closest to its end before others. They
+    /// give what they hold of all that is held, of whatever kind, and no more: what clients hold
+    /// that are there does not make others lose their sessions.
+    pub fn relieve(&mut self, now: Tick, bytes: u64) {
+        let part = self.sessions.absent_part(bytes, self.ledger.total());
+        let absent = self.sessions.absent_bytes();
+        let budget = self.ledger.budget();
+        let floor = self.relief.floor.take_if(|floor| floor.budget == budget);
+        let bytes = absent.saturating_sub(part);
+        let floor = floor.unwrap_or(Floor { budget, bytes });
+        let part = part.min(absent.saturating_sub(floor.bytes));
+        self.relief.floor = Some(floor);
+        // What sessions have left that have ended goes already.
+        self.relief.bytes = part.saturating_sub(self.endings.bytes() as u64);
+        self.tighten();
+        self.continue_relief(now);
+    }
+
+    /// An eighth of what the sessions hold that wait for their clients goes with them, in the same
+    /// order: their messages may keep far more memory than they count.
+    pub fn unpin(&mut self, now: Tick) {
+        let part = self.sessions.absent_bytes().div_ceil(8);
+        self.relief.bytes = self.relief.bytes.max(part);
+        self.continue_relief(now);
+    }
+
+    pub(crate) fn continue_relief(&mut self, now: Tick) {
+        for _ in 0..ENDED_AT_ONCE {
+            if !self.relief.is_pending() {
+                return;
+            }
+            let Some((key, bytes)) = self.sessions.first_to_free() else {
+                self.relief.bytes = 0;
+                return;
+            };
+            self.relief.bytes = self.relief.bytes.saturating_sub(bytes.max(1));
+            self.evict(now, key, Limit::Memory);
+        }
+    }
+
+    /// Has the bounds in force that the state of memory asks for.
+    pub(crate) fn tighten(&mut self) {
+        let pressure = self.ledger.pressure();
+        if pressure == self.relief.pressure {
+            return;
+        }
+        self.relief.pressure = pressure;
+        let loose = self.relief.loose.take();
+        let loose = loose.unwrap_or_else(|| Arc::clone(&self.settings));
+        if pressure == Pressure::None {
+            self.relief.floor = None;
+            self.settings = loose;
+            return;
+        }
+        let queue_bytes_max = match pressure {
+            Pressure::Full => loose.queue_bytes_max.min(QUEUE_BYTES_FULL),
+            Pressure::None | Pressure::Pressed => loose.queue_bytes_max,
+        };
+        self.settings = Arc::new(Settings {
+            qos0_bytes_max: loose.qos0_bytes_max.min(BYTES_MAX),
+            subscription_bytes_max: loose.subscription_bytes_max.min(BYTES_MAX),
+            queue_bytes_max,
+            ..(*loose).clone()
+        });
+        self.relief.loose = Some(loose);
+    }
+
+    /// Whether there is no memory for a topic that holds no message yet.
+    pub(crate) fn is_out_of_memory_for(&self, now: Tick, message: &Message) -> bool {
+        if self.ledger.pressure() < Pressure::Full || message.payload().is_empty() {
+            return false;
+        }
+        let mut is_known = false;
+        let topic = (message.zone, message.topic());
+        let mark = Mark(u64::MAX);
+        self.retained
+            .look(topic, mark, now, &mut |_| is_known = true);
+        !is_known
+    }
+}

@@ -1,0 +1,245 @@
+//! The sessions that are counted together, and those that give way when there are too many.
+//!
+//! A session that outlives its connection takes a place of the server's for days, and costs
+//! nothing to make. So the places are counted by who holds them, and when all are taken, whoever
+//! holds most gives way to a newcomer who holds less: the session that is closest to its end goes.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use core::cmp::Reverse;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use stentor_session::{Limit, Tick};
+
+use crate::core::settings::Settings;
+
+/// The owner that a tenant stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TenantKind {
+    /// A user with a name that it has proved.
+    User,
+    /// All who come from one network address and have no such name.
+    Address,
+    /// All who belong to one zone.
+    Zone,
+}
+
+/// Somebody whose sessions are counted together, on all shards.
+#[derive(Debug)]
+pub struct Tenant {
+    id: u64,
+    kind: TenantKind,
+    sessions: AtomicU32,
+}
+
+impl Tenant {
+    /// One that has no sessions yet. No two have the same number.
+    #[must_use]
+    pub const fn new(id: u64, kind: TenantKind) -> Self {
+        Self {
+            id,
+            kind,
+            sessions: AtomicU32::new(0),
+        }
+    }
+
+    /// How many sessions it has that outlive their connections.
+    #[must_use]
+    pub fn sessions(&self) -> u32 {
+        self.sessions.load(Ordering::Relaxed)
+    }
+
+    fn bound(&self, settings: &Settings) -> (u32, Limit) {
+        match self.kind {
+            TenantKind::User => (settings.sessions_per_user_max, Limit::SessionsPerUser),
+            TenantKind::Address => (settings.sessions_per_address_max, Limit::SessionsPerAddress),
+            TenantKind::Zone => (settings.sessions_per_zone_max, Limit::SessionsPerZone),
+        }
+    }
+}
+
+/// A place that a session holds with a tenant, for as long as this exists.
+#[derive(Debug)]
+struct Place(Arc<Tenant>);
+
+impl Place {
+    /// Takes a place, or names the limit that is reached. With `beyond` there is none.
+    fn take(tenant: &Arc<Tenant>, settings: &Settings, beyond: bool) -> Result<Self, Limit> {
+        let (max, limit) = tenant.bound(settings);
+        let is_free = |taken: u32| (beyond || taken < max).then(|| taken.saturating_add(1));
+        tenant
+            .sessions
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_free)
+            .map(|_| Self(Arc::clone(tenant)))
+            .map_err(|_| limit)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The owner that a session is counted for.
+#[derive(Clone, Debug)]
+pub struct Tenants {
+    /// Its user, or its address.
+    pub own: Arc<Tenant>,
+    /// Its zone.
+    pub zone: Arc<Tenant>,
+}
+
+/// The places of one session.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    own: Place,
+    _zone: Place,
+}
+
+impl Lease {
+    /// Takes the places of a session, or names the limit that is reached. One that takes the place
+    /// of another goes `beyond`.
+    pub(crate) fn take(
+        tenants: &Tenants,
+        settings: &Settings,
+        beyond: bool,
+    ) -> Result<Self, Limit> {
+        Ok(Self {
+            own: Place::take(&tenants.own, settings, beyond)?,
+            _zone: Place::take(&tenants.zone, settings, beyond)?,
+        })
+    }
+
+    pub(crate) fn tenant(&self) -> &Tenant {
+        &self.own.0
+    }
+}
+
+/// What a tenant has on one shard of what waits for its clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Holds {
+    sessions: u64,
+    bytes: u64,
+}
+
+/// The sessions of one shard that wait for their clients, by whom they are counted for.
+#[derive(Debug, Default)]
+pub(crate) struct Absences {
+    /// By tenant, then by the time of their end.
+    all: BTreeSet<(u64, Tick, u32)>,
+    holds: BTreeMap<u64, Holds>,
+    /// The tenant with most sessions comes first.
+    by_sessions: BTreeSet<(Reverse<u64>, u64)>,
+    /// The tenant who holds most bytes comes first.
+    by_bytes: BTreeSet<(Reverse<u64>, u64)>,
+    /// What all of them hold.
+    bytes: u64,
+}
+
+impl Absences {
+    /// Bytes that the sessions hold which wait for their clients.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The session in a slot, which holds this many bytes, waits for its client, until a time.
+    /// O(log sessions).
+    pub(crate) fn add(&mut self, tenant: &Tenant, until: Tick, (slot, bytes): (u32, u64)) {
+        if self.all.insert((tenant.id, until, slot)) {
+            self.change(tenant, |holds| {
+                holds.sessions += 1;
+                holds.bytes += bytes;
+            });
+        }
+    }
+
+    /// It does no longer, and held as much as was said last. O(log sessions).
+    pub(crate) fn remove(&mut self, tenant: &Tenant, until: Tick, (slot, bytes): (u32, u64)) {
+        if self.all.remove(&(tenant.id, until, slot)) {
+            self.change(tenant, |holds| {
+                holds.sessions = holds.sessions.saturating_sub(1);
+                holds.bytes = holds.bytes.saturating_sub(bytes);
+            });
+        }
+    }
+
+    /// A session that waits holds another number of bytes than before. O(log sessions).
+    pub(crate) fn recharge(&mut self, tenant: &Tenant, before: u64, now: u64) {
+        if self.holds.contains_key(&tenant.id) {
+            self.change(tenant, |holds| {
+                holds.bytes = holds.bytes.saturating_sub(before) + now;
+            });
+        }
+    }
+
+    fn change(&mut self, tenant: &Tenant, change: impl FnOnce(&mut Holds)) {
+        let id = tenant.id;
+        let mut holds = self.holds.get(&id).copied().unwrap_or_default();
+        self.by_sessions.remove(&(Reverse(holds.sessions), id));
+        self.by_bytes.remove(&(Reverse(holds.bytes), id));
+        let others = self.bytes - holds.bytes;
+        change(&mut holds);
+        if holds.sessions == 0 {
+            holds.bytes = 0;
+        }
+        self.bytes = others + holds.bytes;
+        if holds.sessions == 0 {
+            self.holds.remove(&id);
+            return;
+        }
+        self.holds.insert(id, holds);
+        self.by_sessions.insert((Reverse(holds.sessions), id));
+        self.by_bytes.insert((Reverse(holds.bytes), id));
+    }
+
+    /// The slot of the session that goes first where places are short: of the tenant who has most
+    /// here, the one that is closest to its end. O(log sessions).
+    pub(crate) fn first_by_sessions(&self) -> Option<u32> {
+        self.closest_to_end(self.by_sessions.first()?.1)
+    }
+
+    /// The same where memory is short: of the tenant whose sessions here hold most.
+    pub(crate) fn first_by_bytes(&self) -> Option<u32> {
+        self.closest_to_end(self.by_bytes.first()?.1)
+    }
+
+    fn closest_to_end(&self, tenant: u64) -> Option<u32> {
+        let mut all = self.all.range((tenant, Tick::ZERO, 0)..);
+        all.next().map(|(_, _, slot)| *slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_who_has_most_the_session_closest_to_its_end_goes_first() {
+        let (ann, bob) = (
+            Tenant::new(1, TenantKind::User),
+            Tenant::new(2, TenantKind::User),
+        );
+        let soon = Tick::from_secs(9);
+        let mut absences = Absences::default();
+        assert_eq!(absences.first_by_sessions(), None);
+        absences.add(&ann, Tick::from_secs(1), (0, 500));
+        absences.add(&bob, Tick::NEVER, (1, 100));
+        absences.add(&bob, soon, (2, 100));
+        absences.add(&bob, soon, (2, 100));
+        assert_eq!(absences.first_by_sessions(), Some(2));
+        assert_eq!(absences.first_by_bytes(), Some(0));
+        absences.recharge(&bob, 100, 600);
+        assert_eq!(absences.first_by_bytes(), Some(2));
+        assert_eq!(absences.bytes(), 500 + 100 + 600);
+        absences.remove(&bob, soon, (2, 600));
+        absences.remove(&bob, soon, (2, 600));
+        assert_eq!(absences.first_by_sessions(), Some(0), "they have one each");
+        absences.remove(&ann, Tick::from_secs(1), (0, 500));
+        assert_eq!(absences.first_by_sessions(), Some(1));
+        absences.remove(&bob, Tick::NEVER, (1, 100));
+        assert!(absences.holds.is_empty() && absences.all.is_empty());
+        assert!(absences.by_sessions.is_empty() && absences.by_bytes.is_empty());
+        assert_eq!(absences.bytes(), 0);
+    }
+}

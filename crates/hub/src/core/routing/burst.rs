@@ -1,0 +1,266 @@
+//! Several messages at once.
+//!
+//! A client that publishes faster than the shard turns leaves a burst of messages in one read.
+//! Those of QoS 0 to one topic are matched together, and a subscriber that is to get all of them
+//! gets them as one entry in its queue: what a delivery costs is then little more than the copying
+//! of its bytes.
+
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{QoS, Version};
+use stentor_session::{Message, Run, Tick};
+
+use crate::core::delivery::deliver::Terms;
+use crate::core::ids::SessionKey;
+use crate::core::routing::route::{Counter, Parcel, encode_wire};
+use crate::core::sessions::charge::Charge;
+use crate::core::sessions::registry::{Extras, Link};
+use crate::core::settings::Shape;
+use crate::effects::Sender;
+use crate::hub::Hub;
+
+/// A burst is cut when its messages cost this much: it is encoded as a whole and stays in memory
+/// until the last subscriber has got it.
+const BURST_BYTES_MAX: usize = 128 * 1024;
+
+/// The side that handed a message to this shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Its publisher, or the shard where that is: other shards have to hear of it.
+    Client,
+    /// A shard that has told all others of it.
+    Mesh,
+}
+
+/// Messages of one publisher to one topic that were taken but not routed. Empty between the calls
+/// of a shard.
+#[derive(Debug)]
+pub(crate) struct Burst {
+    messages: Vec<Arc<Message>>,
+    /// What they cost together.
+    bytes: usize,
+    source: Source,
+    /// The connection of another shard that they came by.
+    sender: Option<Sender>,
+}
+
+impl Default for Burst {
+    fn default() -> Self {
+        Self {
+            messages: Vec::new(),
+            bytes: 0,
+            source: Source::Client,
+            sender: None,
+        }
+    }
+}
+
+/// Whether nothing in a message but its bytes matters to its subscribers.
+fn is_plain(message: &Message) -> bool {
+    message.qos == QoS::AtMostOnce && message.expires_at == Tick::NEVER
+}
+
+impl Burst {
+    fn goes_with(&self, message: &Message, source: Source) -> bool {
+        let Some(last) = self.messages.last() else {
+            return true;
+        };
+        is_plain(message)
+            && self.source == source
+            && self.bytes + message.cost() <= BURST_BYTES_MAX
+            && last.publisher == message.publisher
+            && last.retain == message.retain
+            && last.zone == message.zone
+            && last.topic() == message.topic()
+    }
+}
+
+impl Hub {
+    /// Routes a message, together with those before and after it where that makes no difference:
+    /// until [`Hub::settle`] at the latest.
+    pub(crate) fn route_soon(
+        &mut self,
+        now: Tick,
+        message: Arc<Message>,
+        (source, sender): (Source, Option<Sender>),
+    ) {
+        if !self.burst.goes_with(&message, source) {
+            self.settle(now);
+        }
+        let is_plain = is_plain(&message);
+        self.burst.bytes += message.cost();
+        self.burst.source = source;
+        self.burst.sender = sender;
+        self.burst.messages.push(message);
+        if !is_plain {
+            self.settle(now);
+        }
+    }
+
+    /// Routes what waits for more of its kind. To be called after the last of several
+    /// [`Hub::apply`]; all other calls do it by themselves.
+    pub fn settle(&mut self, now: Tick) {
+        if !self.burst.messages.is_empty() {
+            self.route_burst(now);
+            self.close_overrun(now);
+        }
+    }
+
+    /// The same, but whoever it is too much for stays connected until later.
+    pub(crate) fn route_burst(&mut self, now: Tick) {
+        if self.burst.messages.is_empty() {
+            return;
+        }
+        let mut messages = core::mem::take(&mut self.burst.messages);
+        self.burst.bytes = 0;
+        match self.burst.source {
+            Source::Client => {
+                let sender = self.burst.sender;
+                self.route_of(now, &messages, sender);
+            }
+            Source::Mesh => self.route_here(now, &messages, self.burst.sender),
+        }
+        messages.clear();
+        self.burst.messages = messages;
+    }
+}
+
+/// Messages on their way to the same subscribers: usually one, or a burst.
+pub(crate) struct Shipment<'m> {
+    messages: &'m [Arc<Message>],
+    /// How they are thinned out, and the epoch of their numbers.
+    shape: (Option<Shape>, Option<u64>),
+    parcels: Parcels<'m>,
+    /// All of them in one, by version 3.x or 5.0.
+    runs: [Option<Rc<Run>>; 2],
+    payload_bytes: u64,
+}
+
+/// The messages of a shipment one by one.
+enum Parcels<'m> {
+    One(Parcel<'m>),
+    /// Made when the first subscriber needs them.
+    Many(Vec<Parcel<'m>>),
+}
+
+impl<'m> Shipment<'m> {
+    /// All `messages` are of one publisher to one topic; none, or several plain ones, if it is
+    /// not one.
+    pub(crate) fn new(messages: &'m [Arc<Message>], shape: (Option<Shape>, Option<u64>)) -> Self {
+        let parcels = match messages {
+            [message] => Parcels::One(Parcel::new(message, shape)),
+            _ => Parcels::Many(Vec::new()),
+        };
+        let payload = |message: &Arc<Message>| message.payload().len() as u64;
+        Self {
+            messages,
+            shape,
+            parcels,
+            runs: Default::default(),
+            payload_bytes: messages.iter().map(payload).sum(),
+        }
+    }
+
+    /// All in one; `None` if one of them is too large for a packet.
+    fn run(&mut self, version: Version) -> Option<&Rc<Run>> {
+        let slot = &mut self.runs[usize::from(version.is_v5())];
+        if slot.is_none() {
+            let first = self.messages.first()?;
+            let mut run = Run::new(first.topic(), first.received_at);
+            for message in self.messages {
+                if !run.push(&encode_wire(message, version, false, &[], &[])?) {
+                    return None;
+                }
+            }
+            *slot = Some(Rc::new(run));
+        }
+        slot.as_ref()
+    }
+}
+
+impl Counter<'_> {
+    /// Gives all messages of a shipment to the session in `slot`.
+    #[inline]
+    pub(crate) fn hand_over_all(
+        &mut self,
+        shipment: &mut Shipment<'_>,
+        slot: u32,
+        terms: &Terms<'_>,
+    ) {
+        match &mut shipment.parcels {
+            Parcels::One(parcel) => return self.hand_over(parcel, slot, terms),
+            Parcels::Many(_) => {}
+        }
+        if self.hand_over_run(shipment, slot, terms) {
+            return;
+        }
+        if let Parcels::Many(parcels) = &mut shipment.parcels {
+            if parcels.is_empty() {
+                let shape = shipment.shape;
+                let parcel = |message| Parcel::new(message, shape);
+                parcels.extend(shipment.messages.iter().map(parcel));
+            }
+            // The first of them counts as all do that go together.
+            self.turn.hand_over(parcels.len() - 1);
+            for parcel in parcels {
+                self.hand_over(parcel, slot, terms);
+            }
+        }
+    }
+
+    /// The same as one entry of its queue; `false`, and nothing done, if each message has to be
+    /// looked at.
+    #[inline]
+    fn hand_over_run(&mut self, shipment: &mut Shipment<'_>, slot: u32, terms: &Terms<'_>) -> bool {
+        let Some(session) = self.sessions.at_mut(slot, QoS::AtMostOnce) else {
+            return true;
+        };
+        let key = SessionKey {
+            slot,
+            generation: session.generation,
+        };
+        let bound = Charge {
+            bytes: session.queue_bytes_max_at(QoS::AtMostOnce, self.settings),
+            messages: self.settings.queue_messages_max,
+        };
+        let outbound = session.outbound.as_deref();
+        let Link::Live(live) = &mut session.link else {
+            return false;
+        };
+        let is_filtered = session.filtered > 0;
+        let looks_at_each =
+            |extras: &Extras| extras.sent_aliases.is_some() || extras.conflating.is_some();
+        if terms.qos != QoS::AtMostOnce
+            || terms.retain
+            || !terms.ids.is_empty()
+            || is_filtered
+            || live.is_given_up()
+            || shipment.shape != (None, None)
+            || live.extras.as_deref().is_some_and(looks_at_each)
+        {
+            return false;
+        }
+        let count = shipment.messages.len() as u64;
+        let payload_bytes = shipment.payload_bytes;
+        let Some(run) = shipment.run(live.version) else {
+            return false;
+        };
+        let more = Charge {
+            bytes: run.bytes().len(),
+            messages: run.len(),
+        };
+        if run.packet_bytes() > live.packet_bytes_max as usize
+            || live.is_full(bound, outbound, more)
+        {
+            return false;
+        }
+        self.stats.publishes_sent += count;
+        self.stats.publish_bytes_sent += payload_bytes;
+        let zone = session.identity.zone;
+        self.traffic.sent(zone, count, payload_bytes);
+        self.outbox.run(key, live, Rc::clone(run));
+        true
+    }
+}

@@ -1,0 +1,299 @@
+//! Keeping a message and routing it, in one order for all subscribers where every message is kept.
+//!
+//! Messages with RETAIN are kept by the shard of their publisher, each under the lock of its
+//! topic, and reach every subscriber in the order of each publisher, which is what MQTT asks for.
+//! Under `keep = "last"` all messages of a topic go to one shard first, by the hash of the topic:
+//! it keeps and routes them one after the other, so that all subscribers see one order and the
+//! last one kept is the last one that each of them sees.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
+use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick};
+use stentor_topic::Zone;
+
+use crate::core::ids::home_shard;
+use crate::core::inbound::acknowledge::Taken;
+use crate::core::retained::{Kept, NotKept, Retained};
+use crate::core::routing::burst::Source;
+use crate::core::settings::{Keep, Settings, Uses};
+use crate::core::stats::LossCause;
+use crate::core::work::{BEHIND_VISITS, VISIT_BYTES};
+use crate::effects::{ControlItem, Event, KeepItem, MeshItem, Sender};
+use crate::hub::Hub;
+
+impl Hub {
+    /// Keeps a message, if it is one to be kept, and routes it: here, or on the shard that orders
+    /// its topic. `is_awaited` tells whether somebody wants to know what became of it.
+    pub(crate) fn keep_and_route(
+        &mut self,
+        now: Tick,
+        message: Arc<Message>,
+        is_awaited: bool,
+    ) -> Taken {
+        self.keep_and_route_as(now, message, is_awaited, Routing::Soon)
+    }
+
+    /// The same for a message of the server's own, or a will.
+    pub(crate) fn keep_and_route_now(&mut self, now: Tick, message: Arc<Message>) {
+        let copy = Arc::clone(&message);
+        let taken = self.keep_and_route_as(now, message, false, Routing::Now);
+        if let Some(why) = refusal(&taken) {
+            self.count_unkept("", (copy.zone, copy.topic()), why);
+        }
+    }
+
+    /// A message that nobody waits for was delivered and is not kept: counts it, and has the log
+    /// say so once for each client and topic. `client_id` is empty where it is not known here.
+    pub(crate) fn count_unkept(
+        &mut self,
+        client_id: &str,
+        (zone, topic): (Zone, &str),
+        why: NotKept,
+    ) {
+        self.stats.publishes_dropped += 1;
+        if self.losses.record(LossCause::NotKept, client_id, topic) {
+            self.effects.events.push(Event::NotKept {
+                client_id: client_id.into(),
+                topic: topic.into(),
+                why,
+                bound: self.bound_met(zone, why),
+                trouble: self.retained.trouble(),
+            });
+        }
+    }
+
+    /// A message that the store refused: its publisher and the operator learn it.
+    pub(crate) fn tell_not_taken(
+        &mut self,
+        client_id: Box<str>,
+        (zone, topic): (Zone, &str),
+        why: NotKept,
+    ) {
+        self.effects.events.push(Event::NotTaken {
+            client_id,
+            topic: topic.into(),
+            why,
+            bound: self.bound_met(zone, why),
+            trouble: self.retained.trouble(),
+        });
+    }
+
+    /// The bound for which a message is not kept, and its value, as far as that is known.
+    fn bound_met(&self, zone: Zone, why: NotKept) -> Option<Box<str>> {
+        match why {
+            NotKept::Memory => {
+                let most = self.ledger.budget();
+                Some(format!("limits.memory is {most} bytes").into())
+            }
+            NotKept::Full => self.retained.bound_met(zone),
+            NotKept::DiskFull | NotKept::Failed => None,
+        }
+    }
+
+    /// How a publish is acknowledged that is refused for this. Of a limit, it tells the value.
+    fn refused_for(&self, why: NotKept) -> Outcome {
+        let mut outcome = why.outcome();
+        if why == NotKept::Memory {
+            let most = self.ledger.budget();
+            outcome.text = format!("{}, which is {most} bytes", why.text()).into();
+        }
+        outcome
+    }
+
+    fn keep_and_route_as(
+        &mut self,
+        now: Tick,
+        message: Arc<Message>,
+        is_awaited: bool,
+        routing: Routing,
+    ) -> Taken {
+        if !self.keeps_last(message.topic()) {
+            let retain = message.retain;
+            return self.put_and_route(now, (message, None), (retain, is_awaited), routing);
+        }
+        let owner = home_shard(&self.hasher, message.zone, message.topic(), self.shards);
+        if owner == self.shard {
+            return self.put_and_route(now, (message, None), (true, is_awaited), routing);
+        }
+        let ticket = is_awaited.then(|| self.issue_ticket());
+        let answer = ticket.map(|ticket| (self.shard, ticket));
+        let item = KeepItem {
+            sender: self.sender_of(&message),
+            message,
+            answer,
+        };
+        self.effects
+            .mesh
+            .push((owner, MeshItem::Keep(Box::new(item))));
+        ticket.map_or(Taken::SUCCESS, Taken::Waits)
+    }
+
+    /// A message of a topic that this shard orders, for a publisher on another one.
+    pub(crate) fn keep_for(&mut self, now: Tick, item: KeepItem) {
+        let KeepItem {
+            message,
+            sender,
+            answer,
+        } = item;
+        let copy = Arc::clone(&message);
+        let terms = (true, answer.is_some());
+        let taken = self.put_and_route(now, (message, sender), terms, Routing::Soon);
+        match answer {
+            Some((shard, ticket)) => {
+                if let Some(why) = refusal(&taken) {
+                    self.tell_not_taken(Box::default(), (copy.zone, copy.topic()), why);
+                }
+                self.tell_shard(shard, ticket, taken);
+            }
+            None => {
+                if let Some(why) = refusal(&taken) {
+                    self.count_unkept("", (copy.zone, copy.topic()), why);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn keeps_last(&self, topic: &str) -> bool {
+        let policy = self.uses.keeps_last.then(|| self.settings.policy(topic));
+        policy
+            .flatten()
+            .is_some_and(|policy| policy.keep == Keep::Last)
+    }
+
+    /// What cannot be kept is refused, if its publisher hears of it: he sends it again, so nobody
+    /// gets it now. If he does not, those who are there get it, and nothing is kept. `sender` is
+    /// the connection of another shard that it came by.
+    fn put_and_route(
+        &mut self,
+        now: Tick,
+        (message, sender): (Arc<Message>, Option<Sender>),
+        (keep, is_awaited): (bool, bool),
+        routing: Routing,
+    ) -> Taken {
+        let mut taken = Taken::SUCCESS;
+        if keep {
+            self.turn.spend(put_visits(&message));
+            self.fences.begin_put();
+            let kept = if self.is_out_of_memory_for(now, &message) {
+                self.stats.unkept_by_memory += 1;
+                Err(NotKept::Memory)
+            } else {
+                self.retained.put(&message)
+            };
+            match kept {
+                Ok(Kept::Now) => {}
+                Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
+                Err(why) if is_awaited => return Taken::Done(self.refused_for(why)),
+                Err(why) => {
+                    self.forget_older(now, &message);
+                    taken = Taken::Done(self.refused_for(why));
+                }
+            }
+        }
+        if keep && self.retained.is_behind() {
+            self.wait_for_store(now, sender);
+        }
+        match routing {
+            Routing::Soon => self.route_soon(now, message, (Source::Client, sender)),
+            Routing::Now => {
+                self.route_burst(now);
+                self.route(now, &[message]);
+            }
+        }
+        taken
+    }
+
+    /// The store is behind: nothing more is read from the publisher for a moment.
+    #[cold]
+    fn wait_for_store(&mut self, now: Tick, sender: Option<Sender>) {
+        let visits = BEHIND_VISITS;
+        match sender.filter(|sender| sender.shard != self.shard) {
+            Some(Sender { shard, session, .. }) => {
+                let item = ControlItem::ChargePublisher { session, visits };
+                self.effects.lanes.push((shard, item));
+            }
+            None => {
+                if let Some(session) = self.routes.reading {
+                    self.charge_visits(now, session, visits);
+                }
+            }
+        }
+    }
+
+    /// Clears the topic of a message that was not kept, so that no late subscriber takes an older
+    /// one for the last [3.1.1 MQTT-3.3.1-7].
+    fn forget_older(&self, now: Tick, message: &Message) {
+        let parts = MessageParts {
+            topic: message.topic(),
+            properties: &[],
+            payload: &[],
+            qos: QoS::AtMostOnce,
+            retain: true,
+            expiry_secs: None,
+        };
+        let clear = Message::new(message.zone, Publisher::SERVER, now, &parts);
+        // Where even that fails, the store is in trouble, which it reports itself.
+        let _ = self.retained.put(&Arc::new(clear));
+    }
+}
+
+/// When a message is routed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Routing {
+    /// Together with others of its kind, where there are any.
+    Soon,
+    /// By itself, after what waits.
+    Now,
+}
+
+/// What it costs to keep a message, in visits: its name is hashed, compared and copied.
+fn put_visits(message: &Message) -> u32 {
+    let names = 2 * message.topic().len();
+    let bytes = names + message.properties().len() + message.payload().len();
+    // A packet has far less than 2^32 bytes.
+    (bytes / VISIT_BYTES) as u32
+}
+
+/// Why a message was not taken; `None` if it was.
+pub(crate) fn refusal(taken: &Taken) -> Option<NotKept> {
+    match taken {
+        Taken::Done(outcome) if outcome.reason.is_error() => {
+            Some(NotKept::of(outcome).unwrap_or(NotKept::Failed))
+        }
+        Taken::Done(_) | Taken::Waits(_) => None,
+    }
+}
+
+/// The epoch of the numbers that MQTT 5 subscribers of a topic receive; `None` if they receive
+/// none.
+pub(crate) fn epoch(
+    uses: Uses,
+    settings: &Settings,
+    store: &dyn Retained,
+    message: &Message,
+) -> Option<u64> {
+    if !uses.sequences || message.sequence() == 0 {
+        return None;
+    }
+    let policy = settings.policy(message.topic())?;
+    policy.sequence.then(|| store.epoch())
+}
+
+/// The user properties `seq`, `epoch` and `conflated`, as on the wire.
+pub(crate) fn numbers(message: &Message, epoch: u64, conflated: u32) -> Vec<u8> {
+    let (seq, epoch) = (format!("{}", message.sequence()), format!("{epoch:016x}"));
+    let conflated = (conflated > 0).then(|| format!("{conflated}"));
+    let mut properties = PropertyBuf::new();
+    properties.push(Property::UserProperty(("seq", &seq)));
+    properties.push(Property::UserProperty(("epoch", &epoch)));
+    if let Some(conflated) = &conflated {
+        properties.push(Property::UserProperty(("conflated", conflated)));
+    }
+    let mut raw = Vec::new();
+    forwardable(properties.as_properties(), &mut raw);
+    raw
+}

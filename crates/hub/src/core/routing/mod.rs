@@ -1,0 +1,9 @@
+//! From a message to the sessions that want it, on this shard and on others.
+
+pub(crate) mod burst;
+pub(crate) mod fence;
+pub(crate) mod interest;
+pub(crate) mod keep;
+pub(crate) mod options;
+pub(crate) mod route;
+pub(crate) mod share;

@@ -1,0 +1,598 @@
+//! Messages that are expensive to route, and go on in later turns.
+//!
+//! A message is expensive if finding its subscribers takes long, or very many filters or shared
+//! subscriptions match it. It becomes a job then: its filters are found, their subscribers are
+//! collected and sorted by session, the sessions are served, and then the shared subscriptions, a
+//! slice of that in each turn. Nothing is read from the publisher in the meantime, and the job is
+//! charged to it. What comes after a job from the same publisher, or to the same topic, waits for
+//! it, so that everybody gets messages in their order.
+//!
+//! A client that subscribes after a message became a job does not get it. Neither does a client
+//! that has unsubscribed by the time of its turn.
+
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::{self, Vec};
+use core::cmp::Reverse;
+use core::mem;
+
+use hashbrown::HashMap;
+use slab::Slab;
+use smallvec::SmallVec;
+use stentor_session::{Message, Publisher, Tick};
+use stentor_topic::{FilterId, Walk};
+
+use super::dues::Dues;
+use crate::core::delivery::deliver::Matching;
+use crate::core::ids::SessionKey;
+use crate::core::routing::burst::{Shipment, Source};
+use crate::core::routing::options::{Options, as_share};
+use crate::core::work::{OWN_VISITS, SHARED_VISITS};
+use crate::effects::{ControlItem, Sender};
+use crate::hub::Hub;
+
+/// Jobs that are under way at a time, and hold the subscribers that they have collected. The others
+/// hold their messages only.
+const RUNNING_MAX: usize = 8;
+
+/// This many subscribers are sorted at a time.
+const SORTED_AT_ONCE: usize = 1_024;
+
+/// This many subscribers of a list are copied, or sorted, by the time of one visit.
+const COPIED_PER_VISIT: usize = 8;
+pub(super) const SORTED_PER_VISIT: usize = 2;
+
+/// Visits that a message costs for each session, or member of a shared subscription, that gets it.
+const DELIVERY_VISITS: u32 = 4;
+
+/// A subscription: its session and its filter.
+pub(super) type Entry = (u32, FilterId);
+
+/// What has to be routed in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Line {
+    /// Messages to a topic, by its hash.
+    Topic(u64),
+    /// Messages of a publisher.
+    Sender(u8, SessionKey),
+}
+
+/// The messages of a shard that go on in later turns.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    pub(super) jobs: Slab<Job>,
+    pub(super) by_number: BTreeMap<u64, u32>,
+    /// The jobs of each line, in order.
+    lines: BTreeMap<Line, VecDeque<u32>>,
+    /// Those that take turns.
+    running: VecDeque<u32>,
+    /// Those that wait for one of the former to end, and for nothing else.
+    ready: VecDeque<u32>,
+    /// Subscriptions that began while there were jobs, with the number of the last job by then.
+    late: HashMap<Entry, u64, foldhash::fast::FixedState>,
+    /// What the jobs hold.
+    bytes: usize,
+    /// How many jobs began with subscribers that were left.
+    pub(crate) crowds: u32,
+    /// How many jobs there have been.
+    pub(super) number: u64,
+    /// Sessions with a snapshot that waits for a job, by its number.
+    pub(super) waiting: BTreeSet<(u64, SessionKey)>,
+    /// The connection whose bytes are being applied.
+    pub(crate) reading: Option<SessionKey>,
+    /// The client whose will is being published.
+    pub(crate) will_of: Option<Sender>,
+    pub(super) dues: Dues,
+}
+
+/// A message, or several of one publisher to one topic.
+#[derive(Debug, Default)]
+pub(super) struct Job {
+    pub(super) messages: Vec<Arc<Message>>,
+    hash: u64,
+    /// Whether shared subscriptions are served too.
+    serves_shares: bool,
+    /// The client that is held until it is over.
+    sender: Option<Sender>,
+    lines: SmallVec<[Line; 2]>,
+    /// In how many lines others stand before it.
+    blocked: u8,
+    number: u64,
+    /// The shared subscription that was the last one when it began, by its serial number.
+    last_share: u64,
+    /// What is still to be charged to its publisher.
+    owed: u32,
+    /// What deliveries have cost since the last slice: they are free, as those of all messages.
+    delivered: u32,
+    /// What it held when it was last counted.
+    bytes: usize,
+    found: Found,
+    /// Whether it began with subscribers that were left.
+    is_rest: bool,
+}
+
+/// What a job has found and not yet served.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Whether the match has begun.
+    has_begun: bool,
+    /// What is left of the match.
+    walk: Option<Walk>,
+    /// Filters whose subscribers have not been collected.
+    filters: Vec<FilterId>,
+    /// Subscriptions as they were found, and in pieces that are sorted from the end.
+    pile: Vec<Entry>,
+    pieces: Vec<vec::IntoIter<Entry>>,
+    /// The next one of each piece.
+    heads: BinaryHeap<Reverse<(Entry, u32)>>,
+    /// Shared subscriptions, by number, and how many messages the last of them has got.
+    shares: Vec<u64>,
+    shared: usize,
+}
+
+impl Found {
+    /// What a match has found until it went on later.
+    pub(super) fn filters(walk: Option<Walk>, filters: Vec<FilterId>) -> Self {
+        Self {
+            has_begun: true,
+            walk,
+            filters,
+            ..Self::default()
+        }
+    }
+
+    /// Where some subscribers are left, and shared subscriptions, by number.
+    pub(super) fn rest(rest: Vec<Entry>, shares: Vec<u64>) -> Self {
+        Self {
+            has_begun: true,
+            pile: rest,
+            shares,
+            ..Self::default()
+        }
+    }
+
+    /// The next session, with its filters that match, each once.
+    fn next_session(&mut self, filters: &mut SmallVec<[FilterId; 4]>) -> Option<u32> {
+        let Reverse(((slot, _), _)) = *self.heads.peek()?;
+        while let Some(Reverse(((next, filter), piece))) = self.heads.peek().copied()
+            && next == slot
+        {
+            self.heads.pop();
+            let follows = self.pieces[piece as usize].next();
+            self.heads
+                .extend(follows.map(|entry| Reverse((entry, piece))));
+            if filters.last() != Some(&filter) {
+                filters.push(filter);
+            }
+        }
+        Some(slot)
+    }
+
+    /// Sorts a piece of what was collected; returns how many there were in it.
+    fn sort_some(&mut self) -> usize {
+        let from = self.pile.len().saturating_sub(SORTED_AT_ONCE);
+        let mut piece = self.pile.split_off(from);
+        piece.sort_unstable();
+        let count = piece.len();
+        let mut piece = piece.into_iter();
+        // There are fewer than 2^32 sessions, with some thousand filters each.
+        let number = self.pieces.len() as u32;
+        self.heads
+            .extend(piece.next().map(|entry| Reverse((entry, number))));
+        self.pieces.push(piece);
+        if self.pile.is_empty() {
+            self.pile = Vec::new();
+        }
+        count
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let pieces: usize = self.pieces.iter().map(|piece| piece.len().max(1)).sum();
+        let entries = self.pile.capacity() + pieces.next_multiple_of(SORTED_AT_ONCE);
+        entries * size_of::<Entry>()
+            + self.walk.as_ref().map_or(0, Walk::heap_bytes)
+            + self.filters.capacity() * size_of::<FilterId>()
+            + self.pieces.capacity() * size_of::<vec::IntoIter<Entry>>()
+            + self.heads.capacity() * size_of::<Reverse<(Entry, u32)>>()
+            + self.shares.capacity() * size_of::<u64>()
+    }
+}
+
+impl Job {
+    /// What it takes itself, in the table of jobs and in its lines, which have room for twice as
+    /// many.
+    const PLACES: usize = 2 * size_of::<Self>() + 4 * size_of::<(Line, u32)>();
+
+    /// Bytes of memory that the job holds, its messages included. O(messages + pieces).
+    fn held(&self) -> usize {
+        let messages: usize = self.messages.iter().map(|message| message.cost()).sum();
+        Self::PLACES + messages + self.found.heap_bytes()
+    }
+}
+
+impl Routes {
+    /// Whether no message goes on in later turns.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Bytes of memory that all jobs hold. O(1).
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.late_bytes()
+    }
+
+    /// The same, counted one by one.
+    pub(crate) fn recount(&self) -> usize {
+        let jobs = self.jobs.iter().map(|(_, job)| job.held());
+        jobs.sum::<usize>() + self.late_bytes()
+    }
+
+    fn late_bytes(&self) -> usize {
+        self.late.capacity() * size_of::<(Entry, u64)>()
+    }
+
+    /// A session has subscribed to a filter that it had not: what became a job before is not for
+    /// it.
+    #[inline]
+    pub(crate) fn subscribed(&mut self, slot: u32, filter: FilterId) {
+        if !self.is_empty() {
+            self.late.insert((slot, filter), self.number);
+        }
+    }
+
+    /// A session has unsubscribed from a filter.
+    #[inline]
+    pub(crate) fn unsubscribed(&mut self, slot: u32, filter: FilterId) {
+        if !self.late.is_empty() {
+            self.late.remove(&(slot, filter));
+        }
+    }
+
+    fn is_late(&self, entry: Entry, job: u64) -> bool {
+        self.late.get(&entry).is_some_and(|last| *last >= job)
+    }
+
+    /// Whether a message to a topic has to wait for a job.
+    pub(super) fn is_behind(&self, hash: u64, sender: Option<Sender>) -> bool {
+        let mut lines = lines_of(hash, sender).into_iter();
+        lines.any(|line| self.lines.contains_key(&line))
+    }
+
+    fn push(&mut self, mut job: Job) {
+        self.number += 1;
+        job.number = self.number;
+        job.is_rest = !job.found.pile.is_empty();
+        self.crowds += u32::from(job.is_rest);
+        job.bytes = job.held();
+        self.bytes += job.bytes;
+        // A job takes some hundred bytes: there are fewer than 2^32.
+        let id = self.jobs.vacant_key() as u32;
+        for line in &job.lines {
+            let waiting = self.lines.entry(*line).or_default();
+            job.blocked += u8::from(!waiting.is_empty());
+            waiting.push_back(id);
+        }
+        if job.blocked == 0 {
+            self.ready.push_back(id);
+        }
+        self.by_number.insert(job.number, id);
+        self.jobs.insert(job);
+    }
+
+    /// The job whose turn it is.
+    fn next(&mut self) -> Option<(u32, Job)> {
+        while self.running.len() < RUNNING_MAX
+            && let Some(id) = self.ready.pop_front()
+        {
+            self.running.push_back(id);
+        }
+        let id = self.running.pop_front()?;
+        let job = self.jobs.get_mut(id as usize).map(mem::take)?;
+        Some((id, job))
+    }
+
+    /// A job goes on later.
+    fn put_back(&mut self, id: u32, mut job: Job) {
+        let held = job.held();
+        self.bytes = self.bytes - job.bytes + held;
+        job.bytes = held;
+        if let Some(place) = self.jobs.get_mut(id as usize) {
+            *place = job;
+            self.running.push_back(id);
+        }
+    }
+
+    /// A job is over: those behind it may begin.
+    fn remove(&mut self, id: u32, job: &Job) {
+        self.jobs.try_remove(id as usize);
+        self.crowds -= u32::from(job.is_rest);
+        self.bytes -= job.bytes;
+        self.by_number.remove(&job.number);
+        for line in &job.lines {
+            let Some(waiting) = self.lines.get_mut(line) else {
+                continue;
+            };
+            waiting.pop_front();
+            let Some(next) = waiting.front().copied() else {
+                self.lines.remove(line);
+                continue;
+            };
+            if let Some(job) = self.jobs.get_mut(next as usize) {
+                job.blocked -= 1;
+                if job.blocked == 0 {
+                    self.ready.push_back(next);
+                }
+            }
+        }
+        if self.jobs.is_empty() {
+            self.late = HashMap::default();
+        }
+    }
+}
+
+fn lines_of(hash: u64, sender: Option<Sender>) -> SmallVec<[Line; 2]> {
+    let of_sender = sender.map(|sender| Line::Sender(sender.shard.0, sender.session));
+    [Some(Line::Topic(hash)), of_sender]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+impl Hub {
+    /// The client whose bytes are being applied, or whose will is published, if these messages are
+    /// theirs.
+    pub(crate) fn sender_of(&self, message: &Message) -> Option<Sender> {
+        if message.publisher == Publisher::SERVER {
+            return self.routes.will_of;
+        }
+        let session = self.routes.reading?;
+        let known = self.sessions.get(session)?;
+        let is_own = known.publisher == message.publisher && known.live().is_some();
+        is_own.then_some(Sender {
+            shard: self.shard,
+            session,
+            epoch: known.epoch,
+        })
+    }
+
+    /// Makes messages a job. Nothing is read from their publisher until it is over.
+    pub(super) fn route_later(
+        &mut self,
+        messages: &[Arc<Message>],
+        (source, sender): (Source, Option<Sender>),
+        (hash, found): (u64, Found),
+    ) {
+        if let Some(sender) = sender {
+            self.hold_sender(sender);
+        }
+        self.routes.push(Job {
+            messages: messages.to_vec(),
+            hash,
+            serves_shares: source == Source::Client,
+            sender,
+            lines: lines_of(hash, sender),
+            last_share: self.shares.last_serial(),
+            found,
+            ..Job::default()
+        });
+    }
+
+    fn hold_sender(&mut self, sender: Sender) {
+        let Sender {
+            shard,
+            session,
+            epoch,
+        } = sender;
+        if shard == self.shard {
+            self.hold_publisher(session, epoch);
+        } else {
+            let item = ControlItem::HoldPublisher { session, epoch };
+            self.effects.lanes.push((shard, item));
+        }
+    }
+
+    /// Nothing is read from a publisher until [`Hub::release_publisher`], if it has the connection
+    /// still that it had.
+    pub(crate) fn hold_publisher(&mut self, key: SessionKey, epoch: u32) {
+        if self.is_still(key, epoch) {
+            self.hold(key);
+        }
+    }
+
+    /// A job of its messages is over, which has cost this many visits that were not charged yet.
+    pub(crate) fn release_publisher(
+        &mut self,
+        now: Tick,
+        (key, epoch): (SessionKey, u32),
+        visits: u32,
+    ) {
+        if visits > 0 {
+            self.charge_visits(now, key, visits);
+        }
+        if self.is_still(key, epoch) {
+            self.let_go(now, key);
+        }
+    }
+
+    /// Goes on with messages, as far as the turn allows, and a little in any case.
+    pub(crate) fn continue_routes(&mut self, now: Tick) {
+        let mut left = self.turn.slice().min(self.settings.at_once.job_visits);
+        while left > 0
+            && let Some((id, mut job)) = self.routes.next()
+        {
+            let before = self.turn.spent();
+            let is_over = self.route_slice(now, &mut job, left.min(OWN_VISITS));
+            let used = self.turn.spent() - before;
+            left = left.saturating_sub(used.max(1));
+            let owed = used.saturating_sub(mem::take(&mut job.delivered));
+            let own = job.sender.filter(|sender| sender.shard == self.shard);
+            if let Some(sender) = own {
+                self.turn.attribute(sender.session, used);
+                self.charge_visits(now, sender.session, owed);
+            } else {
+                job.owed = job.owed.saturating_add(owed);
+            }
+            if is_over {
+                self.end_route(now, id, &job);
+            } else {
+                self.routes.put_back(id, job);
+            }
+            self.close_overrun(now);
+        }
+    }
+
+    fn end_route(&mut self, now: Tick, id: u32, job: &Job) {
+        self.routes.remove(id, job);
+        for key in self.routes.take_waiting(job.number) {
+            self.turn.spend(1);
+            self.list_snapshots(key);
+        }
+        let Some(sender) = job.sender else {
+            return;
+        };
+        let Sender {
+            shard,
+            session,
+            epoch,
+        } = sender;
+        let visits = job.owed;
+        if shard == self.shard {
+            return self.release_publisher(now, (session, epoch), visits);
+        }
+        let item = ControlItem::ReleasePublisher {
+            session,
+            epoch,
+            visits,
+        };
+        self.effects.lanes.push((shard, item));
+    }
+
+    /// One slice of a job, of about this many visits. Returns whether it was the last one.
+    fn route_slice(&mut self, now: Tick, job: &mut Job, visits: u32) -> bool {
+        let before = self.turn.spent();
+        loop {
+            let used = self.turn.spent() - before;
+            if used >= visits {
+                return false;
+            }
+            if !self.route_step(now, job, visits - used) {
+                return true;
+            }
+        }
+    }
+
+    /// The next step of a job; `false` if there is none.
+    fn route_step(&mut self, now: Tick, job: &mut Job, visits: u32) -> bool {
+        let found = &mut job.found;
+        if !found.has_begun || found.walk.is_some() {
+            self.find_filters(job, visits);
+        } else if let Some(filter) = found.filters.pop() {
+            self.collect_subscribers(job, filter);
+        } else if !found.pile.is_empty() {
+            let sorted = found.sort_some();
+            self.turn.spend((sorted / SORTED_PER_VISIT) as u32 + 1);
+        } else if !found.heads.is_empty() {
+            self.serve_some(now, job, visits);
+        } else if let Some(share) = found.shares.last().copied() {
+            self.serve_share(now, job, share);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn find_filters(&mut self, job: &mut Job, visits: u32) {
+        let found = &mut job.found;
+        let Some(message) = job.messages.first() else {
+            found.has_begun = true;
+            found.walk = None;
+            return;
+        };
+        let (zone, topic) = (message.zone, message.topic());
+        let filters = &mut found.filters;
+        let used = if let Some(walk) = &mut found.walk {
+            let visit = |filter| filters.push(filter);
+            walk.resume(&self.index, zone, topic, visits, visit)
+        } else {
+            found.has_begun = true;
+            let visit = |filter, _: &[_]| filters.push(filter);
+            let matched = self.index.match_some(zone, topic, job.hash, visits, visit);
+            found.walk = matched.rest;
+            matched.visits
+        };
+        found.walk.take_if(|walk| walk.is_done());
+        self.turn.spend(used.max(1));
+    }
+
+    /// The whole list, for it may change until later.
+    fn collect_subscribers(&mut self, job: &mut Job, filter: FilterId) {
+        let found = &mut job.found;
+        let subscribers = self.index.subscribers(filter);
+        for subscriber in subscribers {
+            let Some(share) = as_share(*subscriber) else {
+                found.pile.push((subscriber.session, filter));
+                continue;
+            };
+            if job.serves_shares {
+                let number = self.shares.number(share);
+                found.shares.extend(number);
+            }
+        }
+        self.turn
+            .spend((subscribers.len() / COPIED_PER_VISIT) as u32 + 1);
+    }
+
+    fn serve_some(&mut self, now: Tick, job: &mut Job, visits: u32) {
+        let Some(message) = job.messages.first() else {
+            job.found.heads.clear();
+            return;
+        };
+        let mut shipment = Shipment::new(&job.messages, self.shape_and_epoch(message));
+        let per_session = (job.messages.len() as u32).saturating_mul(DELIVERY_VISITS);
+        self.outbox.serves_crowd = true;
+        let before = self.turn.spent();
+        let mut filters = SmallVec::new();
+        while self.turn.spent() - before < visits
+            && let Some(slot) = job.found.next_session(&mut filters)
+        {
+            self.turn.spend(per_session + filters.len() as u32);
+            job.delivered = job.delivered.saturating_add(per_session);
+            let all: SmallVec<[Matching; 4]> = filters
+                .drain(..)
+                .filter(|filter| !self.routes.is_late((slot, *filter), job.number))
+                .filter_map(|filter| Some((filter, self.index.options(filter, slot)?)))
+                .map(|(filter, bits)| (filter, Options::from_bits(bits)))
+                .collect();
+            if all.is_empty() {
+                continue;
+            }
+            let handed = self.turn.handed();
+            self.counter(now).serve(&mut shipment, message, slot, &all);
+            let extra = self.turn.handed() - handed;
+            self.turn.spend(extra);
+            job.delivered = job.delivered.saturating_add(extra);
+        }
+        self.outbox.serves_crowd = false;
+    }
+
+    /// The next message for a member of a shared subscription.
+    fn serve_share(&mut self, now: Tick, job: &mut Job, number: u64) {
+        let found = &mut job.found;
+        let slot = self.shares.by_number(number);
+        let slot = slot.filter(|_| self.shares.serial_of(number) <= job.last_share);
+        if let Some(message) = job.messages.get(found.shared)
+            && let Some(slot) = slot
+        {
+            found.shared += 1;
+            self.deliver_shared(now, slot, message);
+            self.turn.spend(SHARED_VISITS);
+            // Others have subscribed: the publisher does not pay for them.
+            job.delivered = job.delivered.saturating_add(SHARED_VISITS);
+        } else {
+            found.shared = 0;
+            found.shares.pop();
+            self.turn.spend(1);
+        }
+    }
+}

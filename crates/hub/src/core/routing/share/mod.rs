@@ -1,0 +1,359 @@
+//! Shared subscriptions: each message goes to one member of the group.
+//!
+//! Every shard knows, for each shared subscription, how many members each shard has. The shard
+//! that took a message picks a shard by these numbers, that shard picks one of its members in
+//! turn. The numbers travel through the control lanes, which are emptied before bytes that were
+//! read later are applied; so a publish after a SUBACK is seen by the new member. How many of them
+//! travel in a turn is bounded: see [`tell`].
+
+mod members;
+mod registry;
+mod tell;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{QoS, ReasonCode};
+use stentor_session::{Message, Tick};
+use stentor_topic::{FilterId, Zone};
+
+use crate::core::delivery::deliver::Terms;
+use crate::core::ids::{SessionKey, ShardId};
+use crate::core::inbound::subscribe::SubscriptionRef;
+use crate::core::routing::options::{Options, share_subscriber};
+use crate::effects::MeshItem;
+use crate::hub::Hub;
+use members::Members;
+pub(crate) use registry::Shares;
+pub(crate) use tell::count_visits;
+use tell::{NAME_VISITS, Telling, Untold, name_visits};
+
+/// Bytes that a shared subscription takes on one shard beside its filter in the index and its name:
+/// its entry, its members and their numbers.
+pub(crate) const SHARE_BYTES: usize = 256;
+
+/// How many shards may look for a member before a message is given up: members that leave while
+/// it travels cost one each.
+const HOPS_MAX: u8 = 8;
+
+/// The answer to a client that is a member of as many as it may be.
+const TOO_MANY_SHARES: &str = "this session shares as many subscriptions as it may";
+
+/// The same where a filter has as many groups as it may.
+const TOO_MANY_GROUPS: &str = "this filter is shared by as many groups as may share one";
+
+/// How the search for a member of a shared subscription stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// How many shards may still pass the message on when its member has left.
+    hops: u8,
+    /// A bit for each shard where no member may receive the message.
+    refused: u64,
+}
+
+impl Search {
+    const NEW: Self = Self {
+        hops: HOPS_MAX,
+        refused: 0,
+    };
+}
+
+/// Which shared subscription.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ShareName {
+    /// The zone of its members.
+    pub zone: Zone,
+    /// The name after `$share/`.
+    pub group: Box<str>,
+    /// The filter.
+    pub filter: Box<str>,
+}
+
+#[derive(Debug)]
+struct Share {
+    name: Arc<ShareName>,
+    /// Unique, so that deliveries that outlive the slot name nothing.
+    number: u64,
+    filter: FilterId,
+    members: Members,
+    /// Members per shard, this one included.
+    counts: Vec<Count>,
+    /// The shard whose turn it is.
+    turn: u32,
+    /// Whether other shards have not heard of the last change of this shard's numbers.
+    is_untold: bool,
+    /// What it takes though nobody here is a member any more, since others have not heard of that.
+    idle_bytes: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    live: u32,
+    away: u32,
+}
+
+impl Share {
+    /// The shard whose turn it is, weighted by its members: those with a connection first, and
+    /// those without only for messages that can wait. `refused` has a bit for each shard where no
+    /// member may receive the message. O(shards).
+    fn next_shard(&mut self, qos: QoS, refused: u64) -> Option<ShardId> {
+        let counts = || {
+            let is_left = move |(shard, _): &(usize, &Count)| refused >> *shard & 1 == 0;
+            self.counts.iter().enumerate().filter(is_left)
+        };
+        let live: u32 = counts().map(|(_, count)| count.live).sum();
+        let away: u32 = counts().map(|(_, count)| count.away).sum();
+        let (total, of): (u32, fn(&Count) -> u32) = match (live, away, qos) {
+            (1.., _, _) => (live, |count| count.live),
+            (0, 1.., QoS::AtLeastOnce | QoS::ExactlyOnce) => (away, |count| count.away),
+            _ => return None,
+        };
+        let turn = self.turn.wrapping_add(1);
+        let mut place = turn % total;
+        let mut chosen = None;
+        for (shard, count) in counts() {
+            if place < of(count) {
+                chosen = u8::try_from(shard).ok().map(ShardId);
+                break;
+            }
+            place -= of(count);
+        }
+        self.turn = turn;
+        chosen
+    }
+}
+
+impl Hub {
+    /// Whether a session may become a member of one shared subscription more, or why not. O(1).
+    pub(crate) fn check_share(
+        &self,
+        (key, zone): (SessionKey, Zone),
+        share: Option<&str>,
+        filter: &str,
+    ) -> Result<(), (ReasonCode, &'static str)> {
+        let Some(group) = share else {
+            return Ok(());
+        };
+        if self.shares.memberships(key.slot) >= self.settings.shares_max {
+            return Err((ReasonCode::QuotaExceeded, TOO_MANY_SHARES));
+        }
+        if self.shares.find(zone, group, filter).is_some() {
+            return Ok(());
+        }
+        let groups = self.index.find(zone, filter);
+        let groups = groups.map_or(0, |filter| self.shares.groups(filter));
+        if groups >= self.settings.share_groups_max {
+            return Err((ReasonCode::QuotaExceeded, TOO_MANY_GROUPS));
+        }
+        Ok(())
+    }
+
+    /// The slot of a shared subscription, made if it is new here.
+    fn open_share(&mut self, name: &Arc<ShareName>) -> u32 {
+        if let Some(slot) = self.shares.find_name(name) {
+            return slot;
+        }
+        let slot = u32::try_from(self.shares.slots.vacant_key()).unwrap_or(u32::MAX);
+        let subscriber = share_subscriber(slot);
+        let filter = self.index.insert(name.zone, &name.filter, subscriber).id;
+        self.shares.numbers += 1;
+        self.shares.insert(Share {
+            name: Arc::clone(name),
+            number: self.shares.numbers << 32 | u64::from(slot),
+            filter,
+            members: Members::default(),
+            counts: alloc::vec![Count::default(); usize::from(self.shards)],
+            turn: 0,
+            is_untold: false,
+            idle_bytes: 0,
+        })
+    }
+
+    /// Makes a session a member; returns whether it was none.
+    pub(crate) fn join_share(
+        &mut self,
+        key: SessionKey,
+        zone: Zone,
+        group: &str,
+        filter: &str,
+        options: Options,
+    ) -> bool {
+        let name = ShareName {
+            zone,
+            group: group.into(),
+            filter: filter.into(),
+        };
+        let bytes = self.subscription_cost(Some(group), filter);
+        let slot = self.open_share(&Arc::new(name));
+        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+            return false;
+        };
+        let Some(session) = self.sessions.get_mut(key) else {
+            self.close_share_if_empty(slot);
+            return false;
+        };
+        if !share.members.insert(key.slot, options) {
+            return false;
+        }
+        session.subscribed(SubscriptionRef::Share(slot), bytes);
+        self.shares.joined(key.slot, slot);
+        self.stats.subscriptions += 1;
+        // Its SUBACK says that other shards know of it.
+        self.adjust_share(slot, Telling::Now, |count| count.live += 1);
+        true
+    }
+
+    /// A session that is gone, or goes, leaves; `was_live` says as what it was counted.
+    pub(crate) fn leave_share(&mut self, slot: u32, session: u32, was_live: bool) {
+        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+            return;
+        };
+        if share.members.remove(session) {
+            self.shares.left(session, slot);
+            self.adjust_share(slot, Telling::Soon, |count| {
+                let of = if was_live {
+                    &mut count.live
+                } else {
+                    &mut count.away
+                };
+                *of = of.saturating_sub(1);
+            });
+        }
+    }
+
+    /// The connection of a member begins or ends.
+    pub(crate) fn member_changed(&mut self, slot: u32, session: u32, is_live: bool) {
+        if let Some(share) = self.shares.slots.get_mut(slot as usize) {
+            share.members.set_live(session, is_live);
+        }
+        self.adjust_share(slot, Telling::Soon, |count| {
+            let (up, down) = if is_live {
+                (&mut count.live, &mut count.away)
+            } else {
+                (&mut count.away, &mut count.live)
+            };
+            *up += 1;
+            *down = down.saturating_sub(1);
+        });
+    }
+
+    /// Changes the numbers of this shard and tells the other shards.
+    fn adjust_share(&mut self, slot: u32, telling: Telling, change: impl FnOnce(&mut Count)) {
+        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+            return;
+        };
+        change(&mut share.counts[usize::from(self.shard.0)]);
+        self.tell_share(slot, telling);
+        self.close_share_if_empty(slot);
+    }
+
+    /// Another shard's numbers.
+    pub(crate) fn count_share(
+        &mut self,
+        name: &Arc<ShareName>,
+        shard: ShardId,
+        live: u32,
+        away: u32,
+    ) {
+        let before = self.shares.slots.len();
+        let slot = self.open_share(name);
+        let is_new = self.shares.slots.len() > before;
+        if let Some(share) = self.shares.slots.get_mut(slot as usize)
+            && let Some(count) = share.counts.get_mut(usize::from(shard.0))
+        {
+            *count = Count { live, away };
+        }
+        let is_over = self.close_share_if_empty(slot);
+        self.turn.spend(if is_new || is_over {
+            count_visits(name)
+        } else {
+            NAME_VISITS + name_visits(name)
+        });
+    }
+
+    /// Returns whether it was empty. One that others believe to have members here stays until they
+    /// hear of it.
+    fn close_share_if_empty(&mut self, slot: u32) -> bool {
+        let Some(share) = self.shares.slots.get(slot as usize) else {
+            return false;
+        };
+        let is_empty = !share.is_untold
+            && share.members.list.is_empty()
+            && share.counts.iter().all(|count| *count == Count::default());
+        if is_empty {
+            self.index
+                .remove(share.filter, share_subscriber(slot).session);
+            self.shares.remove(slot);
+        }
+        is_empty
+    }
+
+    /// A message that this shard took, for one member anywhere.
+    pub(crate) fn deliver_shared(&mut self, now: Tick, slot: u32, message: &Arc<Message>) {
+        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+            return;
+        };
+        let name = Arc::clone(&share.name);
+        self.pass_on(now, &name, message, Search::NEW);
+    }
+
+    fn pass_on(
+        &mut self,
+        now: Tick,
+        name: &Arc<ShareName>,
+        message: &Arc<Message>,
+        mut search: Search,
+    ) {
+        let slot = self.shares.find_name(name);
+        let Some(share) = slot.and_then(|slot| self.shares.slots.get_mut(slot as usize)) else {
+            return;
+        };
+        let shard = share.next_shard(message.qos, search.refused);
+        let (Some(shard), Some(hops)) = (shard, search.hops.checked_sub(1)) else {
+            if search.refused != 0 {
+                self.stats.publishes_withheld += 1;
+            }
+            return;
+        };
+        search.hops = hops;
+        if shard == self.shard {
+            self.deliver_shared_here(now, name, message, search);
+        } else {
+            let item = MeshItem::Share {
+                name: Arc::clone(name),
+                message: Arc::clone(message),
+                search,
+            };
+            self.effects.mesh.push((shard, item));
+        }
+    }
+
+    /// A message for one member here; picked again elsewhere if the last one has left in the
+    /// meantime, or none may receive it.
+    pub(crate) fn deliver_shared_here(
+        &mut self,
+        now: Tick,
+        name: &Arc<ShareName>,
+        message: &Arc<Message>,
+        mut search: Search,
+    ) {
+        let share = self.shares.find_name(name);
+        let Some(share) = share.and_then(|slot| self.shares.slots.get_mut(slot as usize)) else {
+            return self.pass_on(now, name, message, search);
+        };
+        let Some((member, options)) = share.members.next(&self.sessions, message.topic()) else {
+            if !share.members.list.is_empty() {
+                // Shards are counted once each, so this search ends as well.
+                search.refused |= 1 << self.shard.0;
+                search.hops = search.hops.saturating_add(1);
+            }
+            return self.pass_on(now, name, message, search);
+        };
+        let ids = [options.id()];
+        let ids = if ids == [0] { &[][..] } else { &ids[..] };
+        let terms = Terms::new(message, options, ids, share.number);
+        let mut parcel = self.parcel(message);
+        self.counter(now).hand_over(&mut parcel, member, &terms);
+    }
+}

@@ -1,0 +1,185 @@
+//! What other shards hear of the members of shared subscriptions, and how much at a time.
+//!
+//! Each change of a number is a letter to every other shard, which opens all its letters before it
+//! applies what it reads afterwards. It cannot leave some of them for later: a client that has seen
+//! a SUBACK may publish through any shard. So the shards that send these letters bound their
+//! number. The receiver says how much work it takes in a turn, and each of the others has a part of
+//! that, its **room** ([`Hub::set_share_room`]).
+//!
+//! - A SUBSCRIBE for shared subscriptions waits while there is no room, as one with too many
+//!   filters does; nobody else waits for it. What has begun goes out at once, before the SUBACK.
+//! - All other changes wait in a queue while there is no room: members that leave, whose connection
+//!   ends, or who come back. A letter has all numbers of one shard and one shared subscription. So
+//!   each is in the queue once however often it changes, and the order of the letters does not
+//!   matter. Until a letter arrives, its receiver may send a message to a shard where no member is
+//!   any more, and that one passes it on. A message of QoS 0 may not reach the only members if they
+//!   have just come back; one of a higher QoS does.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use super::{SHARE_BYTES, ShareName};
+use crate::core::ids::ShardId;
+use crate::core::inbound::subscribe::filter_visits;
+use crate::core::work::VISIT_BYTES;
+use crate::effects::ControlItem;
+use crate::hub::Hub;
+
+/// What it costs to find a shared subscription by its name, beside the bytes of that.
+pub(super) const NAME_VISITS: u32 = 2;
+
+/// What it costs to tell one shard of a change.
+const TOLD_VISITS: u32 = 2;
+
+/// What shared subscriptions without members may take here before there are no new ones: the
+/// others have to be told first that those have ended.
+const IDLE_BYTES_MAX: usize = 16 << 20;
+
+/// When other shards hear of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    Now,
+    /// When there is room.
+    Soon,
+}
+
+/// What other shards have not been told.
+#[derive(Debug)]
+pub(crate) struct Untold {
+    /// By their slots, each once.
+    slots: VecDeque<u32>,
+    /// What the receivers' turns have room for, in their visits.
+    room: u32,
+    /// Bytes of those that have no member here.
+    idle_bytes: usize,
+}
+
+impl Default for Untold {
+    fn default() -> Self {
+        Self {
+            slots: VecDeque::new(),
+            room: u32::MAX,
+            idle_bytes: 0,
+        }
+    }
+}
+
+/// What a name costs that is hashed and compared.
+pub(super) fn name_visits(name: &ShareName) -> u32 {
+    // A packet has far less than 2^32 bytes.
+    ((name.group.len() + name.filter.len()) / VISIT_BYTES) as u32
+}
+
+/// What it costs a shard, at most, to hear of a change.
+pub(crate) fn count_visits(name: &ShareName) -> u32 {
+    filter_visits(&name.filter) + NAME_VISITS + name_visits(name)
+}
+
+impl Hub {
+    /// The turns of the other shards have room for changes of shared subscriptions that cost this
+    /// many of their visits. Holds until the next call; without one there is no bound. Part of what
+    /// waits goes out now, so [`Hub::effects`] has something for the lanes.
+    pub fn set_share_room(&mut self, visits: u32) {
+        self.shares.untold.room = visits;
+        // The other half is for new members, who would otherwise wait for all of them.
+        self.tell_untold(visits / 2);
+    }
+
+    /// Whether something waits for room, and for nothing else.
+    #[must_use]
+    pub fn waits_for_share_room(&self) -> bool {
+        let waits = !self.shares.untold.slots.is_empty() || !self.slices.is_empty();
+        self.shares.untold.room == 0 && waits
+    }
+
+    /// Bytes of memory of shared subscriptions that have ended, and of which others have not heard
+    /// that yet.
+    #[must_use]
+    pub const fn untold_bytes(&self) -> u64 {
+        self.shares.untold.idle_bytes as u64
+    }
+
+    /// Whether a SUBSCRIBE for shared subscriptions may go on in this turn.
+    #[inline]
+    pub(crate) const fn may_share(&self) -> bool {
+        self.shares.untold.room > 0 && self.shares.untold.idle_bytes <= IDLE_BYTES_MAX
+    }
+
+    /// Whether something goes out as soon as it can.
+    pub(crate) fn has_untold(&self) -> bool {
+        self.shares.untold.room > 0 && !self.shares.untold.slots.is_empty()
+    }
+
+    /// Tells the other shards what they have not heard yet, until only so much room is left.
+    pub(crate) fn tell_untold(&mut self, left: u32) {
+        while self.shares.untold.room > left
+            && let Some(slot) = self.shares.untold.slots.pop_front()
+        {
+            self.post_counts(slot);
+            if let Some(share) = self.shares.slots.get_mut(slot as usize) {
+                share.is_untold = false;
+            }
+            self.count_idle(slot);
+            self.close_share_if_empty(slot);
+        }
+    }
+
+    /// The numbers of this shard have changed.
+    pub(super) fn tell_share(&mut self, slot: u32, telling: Telling) {
+        if self.shards == 1 {
+            return;
+        }
+        let untold = &mut self.shares.untold;
+        if telling == Telling::Now || untold.room > 0 && untold.slots.is_empty() {
+            self.post_counts(slot);
+        } else if let Some(share) = self.shares.slots.get_mut(slot as usize)
+            && !share.is_untold
+        {
+            share.is_untold = true;
+            untold.slots.push_back(slot);
+        }
+        self.count_idle(slot);
+    }
+
+    /// Writes the letters, whether there is room or not.
+    fn post_counts(&mut self, slot: u32) {
+        let Some(share) = self.shares.slots.get(slot as usize) else {
+            return;
+        };
+        let count = share.counts[usize::from(self.shard.0)];
+        for shard in (0..self.shards).filter(|shard| *shard != self.shard.0) {
+            let item = ControlItem::ShareCount {
+                name: Arc::clone(&share.name),
+                shard: self.shard,
+                live: count.live,
+                away: count.away,
+            };
+            self.effects.lanes.push((ShardId(shard), item));
+        }
+        let untold = &mut self.shares.untold;
+        // Without a bound it stays so.
+        if untold.room != u32::MAX {
+            untold.room = untold.room.saturating_sub(count_visits(&share.name));
+        }
+        let others = usize::from(self.shards) - 1;
+        self.turn.spend_each(others, TOLD_VISITS);
+    }
+
+    /// Counts the bytes of a shared subscription that is here only because others have not heard
+    /// of its end. Those of members are counted with them.
+    fn count_idle(&mut self, slot: u32) {
+        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+            return;
+        };
+        let bytes = if share.is_untold && share.members.list.is_empty() {
+            SHARE_BYTES + share.name.group.len() + 2 * share.name.filter.len()
+        } else {
+            0
+        };
+        let untold = &mut self.shares.untold;
+        untold.idle_bytes -= share.idle_bytes as usize;
+        untold.idle_bytes += bytes;
+        // A packet has far less than 2^32 bytes.
+        share.idle_bytes = bytes as u32;
+    }
+}

@@ -1,0 +1,500 @@
+//! A login that was accepted becomes a connected session.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCode, Version};
+use stentor_session::{
+    CloseReason, ConnectRequest, Denied, Limit, Local, SentAliases, Tick, Violation,
+};
+
+use crate::core::ids::{LinkId, SessionKey, ShardId, home_shard};
+use crate::core::inbound::publish::may_publish;
+use crate::core::memory::{Room, Tenants};
+use crate::core::sessions::authenticate::Method;
+use crate::core::sessions::quota::Seat;
+use crate::core::sessions::registry::{Announced, Flushing, Link, Live, Session};
+use crate::core::sessions::rights::Identity;
+use crate::effects::{Event, MeshItem};
+use crate::hub::{Hub, Timer};
+
+/// A client that may connect.
+#[derive(Debug)]
+pub struct Admitted {
+    identity: Arc<Identity>,
+    seat: Seat,
+    room: Room,
+}
+
+/// Of somebody whose connections are not counted.
+impl From<Arc<Identity>> for Admitted {
+    fn from(identity: Arc<Identity>) -> Self {
+        let (seat, room) = (Seat::default(), Room::default());
+        Self {
+            identity,
+            seat,
+            room,
+        }
+    }
+}
+
+impl Hub {
+    /// Whether a client may have the session that it asks for: there is room for it, its user and
+    /// zone have a place left, and its will is permitted. To be asked right before
+    /// [`Hub::connect`], whose argument it returns: the identity as the latest changes of rights
+    /// have it, and the places taken.
+    ///
+    /// # Errors
+    /// Why the client has to be refused.
+    pub fn admit(
+        &self,
+        request: &ConnectRequest,
+        identity: Arc<Identity>,
+    ) -> Result<Admitted, CloseReason> {
+        self.admit_as(request, identity, None)
+    }
+
+    /// [`Hub::admit`] of somebody whose sessions are counted.
+    ///
+    /// # Errors
+    /// Why the client has to be refused.
+    pub fn admit_as(
+        &self,
+        request: &ConnectRequest,
+        identity: Arc<Identity>,
+        tenants: Option<&Tenants>,
+    ) -> Result<Admitted, CloseReason> {
+        if !request.version.is_v5() && !self.takes_keep_alive(request.keep_alive_secs) {
+            return Err(CloseReason::Denied(Denied::KeepAlive));
+        }
+        let client_id = &request.client_id;
+        let identity = self.returning(request, &identity).unwrap_or(identity);
+        let Some(identity) = self.renewals.refresh(identity, client_id) else {
+            return Err(CloseReason::Denied(Denied::Banned));
+        };
+        let will = request.will.as_ref();
+        if will.is_some_and(|will| !self.settings.takes_topic(&will.topic)) {
+            return Err(CloseReason::Violation(Violation::TopicName));
+        }
+        if will.is_some_and(|will| !may_publish(&identity, &will.topic)) {
+            return Err(CloseReason::Denied(Denied::Right));
+        }
+        self.may_be_called(client_id, &identity)?;
+        let room = self.room_for(request, &identity, tenants)?;
+        let present = self.own_session(&identity, client_id);
+        let takes_over = present.is_some_and(|own| own.live().is_some());
+        let seat = Seat::take(&identity.rights.needs(), takes_over).map_err(CloseReason::Limit)?;
+        Ok(Admitted {
+            identity,
+            seat,
+            room,
+        })
+    }
+
+    pub(crate) fn own_session(&self, identity: &Identity, client_id: &str) -> Option<&Session> {
+        let (zone, user) = (identity.zone, identity.user.as_deref());
+        self.sessions
+            .get(self.sessions.find(zone, client_id, user)?)
+    }
+
+    /// The identity that a guest has already who goes on with its session: every login of a guest
+    /// gives a new name. Guests have nothing to prove who they are, so it is the one who knows the
+    /// client id and comes from the same address, or who knows an id that this server has made up.
+    fn returning(&self, request: &ConnectRequest, new: &Identity) -> Option<Arc<Identity>> {
+        if request.clean_start || new.guest.is_none() {
+            return None;
+        }
+        let client_id = &request.client_id;
+        let is_it = |(_, session): &(_, &Session)| match session.identity.guest {
+            None => false,
+            mark => mark == new.guest || is_assigned(client_id),
+        };
+        let all = self.sessions.all(new.zone, client_id).filter(is_it);
+        // There may be several after a change of the address; a name is not given twice.
+        let (_, session) = all.max_by_key(|(key, _)| key.generation)?;
+        Some(Arc::clone(&session.identity))
+    }
+
+    /// Whether a keep alive is within the maximum; 0 is none at all.
+    fn takes_keep_alive(&self, secs: u16) -> bool {
+        let max = self.settings.keep_alive_max_secs;
+        max == 0 || (secs > 0 && secs <= max)
+    }
+
+    /// Connects a client whose login was accepted: takes its session over from an older
+    /// connection or an absence, or starts a new one, and queues CONNACK and what the session
+    /// owes. The client id's home must be this shard, or the client id empty.
+    pub fn connect(
+        &mut self,
+        now: Tick,
+        link: LinkId,
+        mut request: ConnectRequest,
+        admitted: impl Into<Admitted>,
+    ) -> SessionKey {
+        let Admitted {
+            identity,
+            seat,
+            room,
+        } = admitted.into();
+        if let Some(from) = room.from {
+            self.make_room(now, from);
+        }
+        let assigned = request.client_id.is_empty();
+        if assigned {
+            request.client_id = self.assign_client_id(&identity);
+        }
+        debug_assert!(
+            home_shard(&self.hasher, identity.zone, &request.client_id, self.shards) == self.shard,
+            "a connection must go to its client id's home"
+        );
+        let predecessor = self.predecessor(identity.zone, &request.client_id);
+        let present = self.settle_predecessor(now, &request, &identity);
+        // What the predecessor's will overran, before there is a connection that it did not.
+        self.close_overrun(now);
+        let session_present = present.is_some();
+        let expiry_secs_max = self.settings.session_expiry_max_secs;
+        let expiry_secs = request.session_expiry_secs.min(expiry_secs_max);
+        let mut live = self.live(now, link, &request);
+        let debt = self.debt_of(identity.zone, &request.client_id);
+        live.take_on(now, seat, debt);
+        let key = present.unwrap_or_else(|| {
+            let identity = Arc::clone(&identity);
+            let session = Session::new(identity, &request.client_id, expiry_secs);
+            self.sessions.insert(session)
+        });
+        if !session_present {
+            self.end_oldest_namesake(now, key);
+        }
+        self.stats.connects += 1;
+        self.stats.connected += 1;
+        self.tell_connected(link, &request, &identity, session_present);
+        self.adopt(now, key, identity);
+        self.sessions.came_back(key);
+        if let Some(lease) = room.lease {
+            self.sessions.let_to(key, lease);
+        }
+        let mut rooms = Vec::new();
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.will = request.will.take();
+            rooms = session.attach(live);
+            session.apply_quotas();
+        }
+        self.sessions.set_expiry(key, expiry_secs);
+        self.watch(now, key);
+        let is_told = self.acknowledge_connect(key, &request, assigned, session_present);
+        self.arrived(now, key, predecessor);
+        // Now that it is seen to be there: its user does not blink.
+        self.claim(now, key);
+        if is_told {
+            self.resume(now, key);
+            self.return_to_rooms(now, key, rooms);
+        } else {
+            // Its maximum packet size leaves no room for CONNACK.
+            self.close_saying(now, key, CloseReason::Limit(Limit::PacketBytes), None);
+        }
+        key
+    }
+
+    fn tell_connected(
+        &mut self,
+        link: LinkId,
+        request: &ConnectRequest,
+        identity: &Identity,
+        session_present: bool,
+    ) {
+        self.effects.events.push(Event::Connected {
+            link,
+            zone: identity.zone,
+            client_id: request.client_id.as_str().into(),
+            user: identity.user.clone(),
+            version: request.version,
+            session_present,
+        });
+    }
+
+    /// Where only a user's newest connection stays, closes the one before, on whatever shard.
+    fn claim(&mut self, now: Tick, key: SessionKey) {
+        let Some(claim) = self.claim_of(key) else {
+            return;
+        };
+        let live = self.sessions.get_mut(key).and_then(Session::live_mut);
+        let extras = live.and_then(|live| live.extras.as_mut());
+        if let Some(before) = extras.and_then(|extras| extras.seat.claim(claim)) {
+            self.replaced(now, before);
+        }
+    }
+
+    /// A connection that is there already belongs to a user of whom only the newest is to stay from
+    /// now on: it stays until there is a newer one.
+    pub(crate) fn line_up(&mut self, key: SessionKey) {
+        let Some(claim) = self.claim_of(key) else {
+            return;
+        };
+        let live = self.sessions.get_mut(key).and_then(Session::live_mut);
+        if let Some(extras) = live.and_then(|live| live.extras.as_mut()) {
+            extras.seat.line_up(claim);
+        }
+    }
+
+    /// The number by which the present connection of a session is known to all shards; `None` for
+    /// a slot that has no room in it.
+    fn claim_of(&self, key: SessionKey) -> Option<u64> {
+        let slot = u64::from(key.slot);
+        // A number of connections that wraps around meets none of those that are left.
+        let serial = self.stats.connects & u64::from(u32::MAX);
+        (slot < 1 << 24).then_some(u64::from(self.shard.0) << 56 | slot << 32 | serial.max(1))
+    }
+
+    /// A newer connection of its user takes the place of one, on whatever shard that is, and of
+    /// those that end with it.
+    pub(crate) fn replaced(&mut self, now: Tick, claim: u64) {
+        let mut next = Some(claim);
+        while let Some(claim) = next {
+            let shard = ShardId((claim >> 56) as u8);
+            if shard != self.shard {
+                let item = MeshItem::Replaced { claim };
+                self.effects.mesh.push((shard, item));
+                return;
+            }
+            next = self.replaced_here(now, claim);
+        }
+    }
+
+    /// Returns the claim of the connection that ends with it.
+    fn replaced_here(&mut self, now: Tick, claim: u64) -> Option<u64> {
+        let slot = (claim >> 32) as u32 & ((1 << 24) - 1);
+        let key = self.sessions.key(slot)?;
+        let live = self.sessions.get(key).and_then(Session::live)?;
+        let extras = live.extras.as_ref();
+        let seat = &extras.filter(|extras| extras.seat.has_claim(claim))?.seat;
+        let older = seat.older();
+        self.settle(now);
+        self.close(now, key, CloseReason::Local(Local::Replaced));
+        older
+    }
+
+    fn live(&self, now: Tick, link: LinkId, request: &ConnectRequest) -> Live {
+        let keep_alive_secs = if self.takes_keep_alive(request.keep_alive_secs) {
+            request.keep_alive_secs
+        } else {
+            self.settings.keep_alive_max_secs
+        };
+        let mut live = Live {
+            link,
+            version: request.version,
+            flushing: Flushing::Idle,
+            keep_alive_secs,
+            window: request
+                .receive_maximum
+                .min(self.settings.in_flight_max)
+                .max(1),
+            next_packet_id: 1,
+            packet_bytes_max: request.packet_bytes_max,
+            announced: self.announced(request.version),
+            since: now,
+            last_seen: now,
+            output: None,
+            extras: None,
+        };
+        if !request.request_problem_information {
+            live.extras().terse = true;
+        }
+        if request.bridge {
+            live.extras().bridge = true;
+        }
+        if let Some(method) = &request.authentication_method {
+            live.extras().method = Some(Method::new(method));
+        }
+        let aliases = request
+            .topic_alias_maximum
+            .min(self.settings.sent_alias_maximum);
+        if aliases > 0 {
+            let packet_bytes_max = live.packet_bytes_max as usize;
+            live.extras().sent_aliases = Some(SentAliases::new(aliases, packet_bytes_max));
+        }
+        live
+    }
+
+    fn announced(&self, version: Version) -> Announced {
+        let settings = &self.settings;
+        let (receive_maximum, topic_alias_maximum) = if version.is_v5() {
+            (settings.receive_maximum, settings.topic_alias_maximum)
+        } else {
+            (u16::MAX, 0)
+        };
+        Announced {
+            packet_bytes_max: settings.packet_bytes_max,
+            receive_maximum,
+            topic_alias_maximum,
+        }
+    }
+
+    /// Ends or keeps what the client id had before: one connection, and a session for each user.
+    /// Returns the session to go on with.
+    fn settle_predecessor(
+        &mut self,
+        now: Tick,
+        request: &ConnectRequest,
+        identity: &Identity,
+    ) -> Option<SessionKey> {
+        let (zone, client_id) = (identity.zone, &request.client_id);
+        let own = self
+            .sessions
+            .find(zone, client_id, identity.user.as_deref());
+        if let Some(own) = own.filter(|_| request.clean_start) {
+            self.sessions.set_expiry(own, 0);
+        }
+        if let Some(connected) = self.sessions.connected(zone, client_id) {
+            // A session that was not to outlive its connection ends here [MQTT-3.1.2-23]. The
+            // session of another user goes on without it: its messages do not belong to the
+            // newcomer, who may not destroy them either.
+            self.close(now, connected, CloseReason::Local(Local::TakenOver));
+        }
+        let own = own?;
+        if request.clean_start {
+            self.end_session(now, own);
+            return None;
+        }
+        self.sessions.get(own).map(|_| own)
+    }
+
+    /// Queues CONNACK; `false` if the client does not take a packet of its size.
+    fn acknowledge_connect(
+        &mut self,
+        key: SessionKey,
+        request: &ConnectRequest,
+        assigned: bool,
+        session_present: bool,
+    ) -> bool {
+        let mut properties = PropertyBuf::new();
+        let Some(session) = self.sessions.get_mut(key) else {
+            return true;
+        };
+        let (client_id, expiry_secs) = (session.client_id.clone(), session.expiry_secs());
+        let user = session.identity.user.clone();
+        let Link::Live(live) = &mut session.link else {
+            return true;
+        };
+        if request.version.is_v5() {
+            let settings = &self.settings;
+            if expiry_secs != request.session_expiry_secs {
+                properties.push(Property::SessionExpiryInterval(expiry_secs));
+            }
+            let announced = live.announced;
+            if announced.receive_maximum != u16::MAX {
+                properties.push(Property::ReceiveMaximum(announced.receive_maximum));
+            }
+            properties.push(Property::MaximumPacketSize(announced.packet_bytes_max));
+            if assigned {
+                properties.push(Property::AssignedClientIdentifier(&client_id));
+            }
+            if announced.topic_alias_maximum > 0 {
+                properties.push(Property::TopicAliasMaximum(announced.topic_alias_maximum));
+            }
+            if live.keep_alive_secs != request.keep_alive_secs {
+                properties.push(Property::ServerKeepAlive(live.keep_alive_secs));
+            }
+            // Only clients that came by a method get its name [MQTT-4.12.0-5],
+            // [MQTT-4.12.0-6].
+            // A client that chose another name, or none, gets the one that it has.
+            let said = request.username.as_deref().unwrap_or_default();
+            if let Some(user) = user.as_deref().filter(|user| !names(said, user)) {
+                properties.push(Property::UserProperty(("user", user)));
+            }
+            if let Some(method) = &request.authentication_method {
+                properties.push(Property::AuthenticationMethod(method));
+                if let Some(data) = &request.authentication_data {
+                    properties.push(Property::AuthenticationData(data));
+                }
+            }
+            if let (true, Some(information)) = (
+                request.request_response_information,
+                &settings.response_information,
+            ) {
+                properties.push(Property::ResponseInformation(information));
+            }
+        }
+        let packet = Packet::ConnAck(ConnAck {
+            session_present,
+            reason: ReasonCode::Success,
+            properties: if request.version.is_v5() {
+                properties.as_properties()
+            } else {
+                Properties::EMPTY
+            },
+        });
+        self.outbox.packet(key, live, &packet)
+    }
+
+    /// Goes on where the session's last connection ended.
+    fn resume(&mut self, now: Tick, key: SessionKey) {
+        self.pump(now, key);
+        self.release(now, key);
+        if self.sessions.get(key).is_none() {
+            return;
+        }
+        for slot in self.shares.of_member(key.slot) {
+            self.member_changed(slot, key.slot, true);
+        }
+        self.continue_snapshots(now, key);
+    }
+
+    /// Starts watching the keep-alive of a connection, and the end of what its client has logged
+    /// in with: one timer for both.
+    pub(crate) fn watch(&mut self, now: Tick, key: SessionKey) {
+        if let Some(session) = self.sessions.get(key)
+            && let Some(live) = session.live()
+        {
+            let silence = keep_alive_deadline(live.last_seen, live.keep_alive_secs);
+            let deadline = silence.min(session.identity.expires_at);
+            let timer = Timer {
+                session: key,
+                epoch: session.epoch,
+            };
+            if deadline != Tick::NEVER {
+                self.arm(now, deadline, timer);
+            }
+        }
+    }
+
+    /// A client id that nobody has and whose home is this shard.
+    fn assign_client_id(&self, identity: &Identity) -> String {
+        loop {
+            // A client that knows it may continue a guest's session, so it must be as hard to guess
+            // as a key, and must tell nothing about the secrets of the index.
+            let id = format!("{ASSIGNED}{:032x}", (self.random)());
+            if home_shard(&self.hasher, identity.zone, &id, self.shards) == self.shard
+                && self.sessions.main(identity.zone, &id).is_none()
+            {
+                return id;
+            }
+        }
+    }
+}
+
+/// How the client ids begin that the server makes up.
+const ASSIGNED: &str = "auto-";
+
+/// Whether a client id looks like one that nobody can guess.
+pub(crate) fn is_assigned(client_id: &str) -> bool {
+    let random = client_id.strip_prefix(ASSIGNED);
+    random.is_some_and(|random| random.len() == 32)
+}
+
+/// Whether a login name names this user, with a zone or without.
+fn names(login: &str, user: &str) -> bool {
+    let without_zone = login.split_once('/').map(|(_, name)| name);
+    login == user || without_zone == Some(user)
+}
+
+/// One and a half times the keep-alive time after the last packet [MQTT-3.1.2-22]; never without a
+/// keep-alive.
+pub(crate) fn keep_alive_deadline(last_seen: Tick, keep_alive_secs: u16) -> Tick {
+    if keep_alive_secs == 0 {
+        return Tick::NEVER;
+    }
+    let micros = u64::from(keep_alive_secs) * 1_500_000;
+    Tick::from_micros(last_seen.as_micros() + micros)
+}

@@ -1,0 +1,262 @@
+//! Sessions that have ended, and what they leave.
+//!
+//! A session is gone for everybody as soon as it ends: nobody finds it, and it gets nothing. Its
+//! subscriptions are in the index until they have been taken out, what waited for it is dropped
+//! piece by piece, and what its shared subscriptions owed it goes to other members. Where that is
+//! much, it goes on in later turns.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use stentor_session::{Delivery, Outbound, Output, Remains, Tick};
+
+use crate::core::delivery::conflate::Conflating;
+use crate::core::ids::SessionKey;
+use crate::core::inbound::subscribe::{SubscriptionRef, filter_visits};
+use crate::core::sessions::registry::Link;
+use crate::core::work::{DROP_VISITS, END_VISITS, FILTER_VISITS, OWN_VISITS, SHARED_VISITS};
+use crate::hub::Hub;
+
+/// The sessions of one shard that have ended and have left something still.
+#[derive(Debug, Default)]
+pub(crate) struct Endings {
+    queue: VecDeque<Box<Ending>>,
+    /// What they hold.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Ending {
+    /// As [`Sessions::retire`] has named it. `None` for one that goes on, and has to hand on what
+    /// it may not receive any more.
+    ///
+    /// [`Sessions::retire`]: crate::core::sessions::registry::Sessions::retire
+    session: Option<SessionKey>,
+    /// What it was owed: it is dropped, or other members of its shared subscriptions get it.
+    owed: Remains,
+    /// What was held back for it.
+    held_back: Option<Box<Conflating>>,
+    /// What waited for its socket.
+    output: Option<Box<Output>>,
+}
+
+/// So much of what waited for a socket is dropped at once.
+const PIECES_AT_ONCE: usize = 256;
+
+impl Ending {
+    /// Bytes of memory that it holds.
+    fn bytes(&self) -> usize {
+        let held_back = self.held_back.as_ref();
+        let output = self.output.as_ref();
+        size_of::<Self>()
+            + self.owed.bytes()
+            + held_back.map_or(0, |held| held.charge().bytes)
+            + output.map_or(0, |output| output.bytes())
+    }
+
+    /// How many messages are left, and topics that are known.
+    fn pieces(&self) -> usize {
+        self.owed.len() + self.held_back.as_ref().map_or(0, |held| held.pieces())
+    }
+}
+
+impl Endings {
+    /// Whether nothing is left of any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn push(&mut self, ending: Box<Ending>) {
+        self.bytes += ending.bytes();
+        self.queue.push_back(ending);
+    }
+
+    fn pop(&mut self) -> Option<Box<Ending>> {
+        let ending = self.queue.pop_front()?;
+        self.bytes -= ending.bytes();
+        Some(ending)
+    }
+
+    /// Bytes of memory that they hold beside their sessions. O(1).
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Visits that they get in any turn, however busy it is: the more they hold, the more, so that
+    /// they go as fast as others can come.
+    fn urgent_visits(&self) -> u32 {
+        const BYTES_PER_VISIT: usize = 16 * 1024;
+        const VISITS_MAX: u32 = 8_192;
+        let visits = u32::try_from(self.bytes / BYTES_PER_VISIT);
+        visits.unwrap_or(VISITS_MAX).min(VISITS_MAX)
+    }
+
+    /// The same, counted one by one.
+    pub(crate) fn recount(&self) -> usize {
+        self.queue.iter().map(|ending| ending.bytes()).sum()
+    }
+}
+
+impl Hub {
+    /// Ends a session: its subscriptions, its queue, and its will, which is published now
+    /// [MQTT-3.1.2-10]. O(its shared subscriptions); the rest is counted as visits, and waits for
+    /// later turns where this one has no room for it.
+    pub(crate) fn end_session(&mut self, now: Tick, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        debug_assert!(session.live().is_none(), "it ends after its connection");
+        self.turn.spend(END_VISITS);
+        let (will, outbound) = (session.will.take(), session.outbound.take());
+        let will = will.map(|will| {
+            let identity = Arc::clone(&session.identity);
+            (identity, session.client_id.clone(), will)
+        });
+        let held_back = match &mut session.link {
+            Link::Away(away) => away.conflating.take(),
+            Link::Live(_) => None,
+        };
+        let Some(session) = self.sessions.retire(key) else {
+            return;
+        };
+        self.leave_shares(session);
+        let ending = Ending {
+            session: Some(session),
+            owed: outbound.map_or_else(Remains::default, |owed| Outbound::abandon(*owed)),
+            held_back,
+            output: None,
+        };
+        self.end_soon(now, ending);
+        if let Some((identity, client_id, will)) = will {
+            self.publish_will(now, &identity, &client_id, &will);
+        }
+    }
+
+    /// Gives messages that a member of a shared subscription has not acknowledged, and does not get
+    /// any more, to other members. Those of no shared subscription are dropped.
+    pub(crate) fn hand_on(&mut self, now: Tick, owed: Remains) {
+        if !owed.is_empty() {
+            let ending = Ending {
+                session: None,
+                owed,
+                held_back: None,
+                output: None,
+            };
+            self.end_soon(now, ending);
+        }
+    }
+
+    /// Nobody reads what waited for a socket.
+    pub(crate) fn discard(&mut self, output: Box<Output>) {
+        if output.pieces() <= PIECES_AT_ONCE {
+            return self.outbox.recycle(output);
+        }
+        self.endings.push(Box::new(Ending {
+            session: None,
+            owed: Remains::default(),
+            held_back: None,
+            output: Some(output),
+        }));
+    }
+
+    /// Now, if it is little and the turn has room for it.
+    fn end_soon(&mut self, now: Tick, mut ending: Ending) {
+        let room = self.turn.left().min(OWN_VISITS);
+        let is_now = self.endings.is_empty() && self.ending_visits(&ending) <= room;
+        // Some of what it was owed may take more than was estimated.
+        let most = room.max(1);
+        if !is_now || !self.end_some(now, &mut ending, most) {
+            self.endings.push(Box::new(ending));
+        }
+    }
+
+    /// At once, so that no message is given to a member that is not there.
+    fn leave_shares(&mut self, session: SessionKey) {
+        // From behind: each is the last then, and found at once.
+        for slot in self.shares.of_member(session.slot).into_iter().rev() {
+            self.turn.spend(FILTER_VISITS);
+            self.drop_subscription(session, SubscriptionRef::Share(slot), false);
+        }
+    }
+
+    /// About what it costs to work off what a session has left.
+    fn ending_visits(&self, ending: &Ending) -> u32 {
+        let session = ending.session.and_then(|key| self.sessions.get(key));
+        let filters = session.map_or(0, |session| session.subscriptions.len());
+        let visits = filters * FILTER_VISITS as usize + ending.pieces() * DROP_VISITS as usize;
+        u32::try_from(visits).unwrap_or(u32::MAX)
+    }
+
+    /// Goes on with sessions that have ended, as far as the turn allows, and a little in any case.
+    pub(crate) fn continue_endings(&mut self, now: Tick) {
+        let mut left = self.turn.slice().max(self.endings.urgent_visits());
+        while left > 0
+            && let Some(mut ending) = self.endings.pop()
+        {
+            let before = self.turn.spent();
+            let is_over = self.end_some(now, &mut ending, left.min(OWN_VISITS));
+            left = left.saturating_sub((self.turn.spent() - before).max(1));
+            if !is_over {
+                self.endings.push(ending);
+            }
+        }
+    }
+
+    /// Works off what a session has left, until about this many visits are used up. Returns whether
+    /// nothing is left.
+    fn end_some(&mut self, now: Tick, ending: &mut Ending, visits: u32) -> bool {
+        let before = self.turn.spent();
+        loop {
+            if self.turn.spent() - before >= visits {
+                return false;
+            }
+            if let Some(next) = ending.owed.next() {
+                self.turn.spend(DROP_VISITS);
+                self.give_to_others(now, next.as_ref());
+                continue;
+            }
+            if let Some(held) = &mut ending.held_back {
+                self.turn.spend(DROP_VISITS);
+                if !held.shed() {
+                    ending.held_back = None;
+                }
+                continue;
+            }
+            if let Some(mut output) = ending.output.take() {
+                self.turn.spend(1);
+                if output.shed() {
+                    ending.output = Some(output);
+                } else {
+                    self.outbox.recycle(output);
+                }
+                continue;
+            }
+            let Some(key) = ending.session else {
+                return true;
+            };
+            let session = self.sessions.get_mut(key);
+            match session.and_then(|session| session.subscriptions.pop()) {
+                Some(filter @ SubscriptionRef::Filter(id)) => {
+                    self.turn.spend(filter_visits(self.index.filter(id).1));
+                    self.drop_subscription(key, filter, false);
+                }
+                // It has left that one already.
+                Some(SubscriptionRef::Share(_)) => self.turn.spend(1),
+                None => {
+                    self.sessions.free(key);
+                    return true;
+                }
+            }
+        }
+    }
+
+    fn give_to_others(&mut self, now: Tick, delivery: Option<&Delivery>) {
+        if let Some(delivery) = delivery
+            && let Some(slot) = self.shares.by_number(delivery.share)
+        {
+            self.turn.spend(SHARED_VISITS);
+            self.deliver_shared(now, slot, &delivery.message);
+        }
+    }
+}

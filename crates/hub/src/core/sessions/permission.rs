@@ -1,0 +1,201 @@
+//! What a session may receive: counted per subscription, checked at delivery where it has to be.
+//!
+//! When the rights of a session change, its subscriptions are weighed again, which may take many
+//! turns. Until that is done each delivery is checked, so that the new rights hold at once.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use stentor_session::Tick;
+
+use crate::core::ids::SessionKey;
+use crate::core::inbound::subscribe::SubscriptionRef;
+use crate::core::sessions::registry::Session;
+use crate::core::sessions::rights::Rights;
+use crate::core::sessions::rights::{Access, Identity};
+use crate::core::settings::WideSubscription;
+use crate::hub::Hub;
+
+/// Set in [`Session::filtered`] while its subscriptions are weighed. What is counted in the
+/// meantime may be more than there is, which costs a check for each delivery and nothing else.
+const UNDER_REVIEW: u32 = 1 << 31;
+
+/// Rules that are looked at in one visit.
+const RULES_PER_VISIT: usize = 8;
+
+/// The sessions whose subscriptions are weighed in slices, in turn.
+#[derive(Debug, Default)]
+pub(crate) struct Reviews(VecDeque<Review>);
+
+#[derive(Debug)]
+struct Review {
+    session: SessionKey,
+    /// What it had when its rights changed. What has come since is counted as it comes.
+    subscriptions: Box<[SubscriptionRef]>,
+    /// This many of them are done.
+    done: usize,
+}
+
+impl Reviews {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// What it costs to weigh one subscription, in visits.
+pub(crate) fn weigh_visits(rights: &dyn Rights) -> u32 {
+    // Rules are counted in memory.
+    1 + (rights.rules() / RULES_PER_VISIT).min(1 << 16) as u32
+}
+
+impl Session {
+    /// Whether a message may be delivered. Costs nothing while all subscriptions are permitted in
+    /// full.
+    #[inline]
+    pub(crate) fn may_receive(&self, topic: &str) -> bool {
+        self.filtered == 0 || self.identity.rights.may_receive(topic)
+    }
+
+    /// A subscription goes: it is not among the filtered ones any more, if it was.
+    pub(crate) fn forget_filtered(&mut self, filter: &str) {
+        if self.filtered & UNDER_REVIEW != 0 {
+            // It may not have been counted yet.
+            return;
+        }
+        if self.filtered > 0 && self.identity.rights.may_subscribe(filter) != Access::All {
+            self.filtered -= 1;
+        }
+    }
+}
+
+impl Hub {
+    /// Whether a subscription is taken of which so much is permitted.
+    pub(crate) fn is_accepted(&self, access: Access) -> bool {
+        match (access, self.settings.wide_subscription) {
+            (Access::All, _) | (Access::Part, WideSubscription::Filter) => true,
+            (Access::Part, WideSubscription::Refuse) | (Access::Nothing, _) => false,
+        }
+    }
+
+    /// A session has a new subscription, of which so much is permitted.
+    pub(crate) fn count_filtered(&mut self, key: SessionKey, access: Access) {
+        if access != Access::All
+            && let Some(session) = self.sessions.get_mut(key)
+        {
+            session.filtered += 1;
+        }
+    }
+
+    /// Gives a session another identity. Subscriptions that the new rights do not permit stay, and
+    /// deliver what is permitted; what waits for the client and is not permitted any more is
+    /// taken out, and of shared subscriptions given to another member. Rooms are left where nothing
+    /// is permitted any more. O(subscriptions) in later turns, O(rooms) and O(what waits) at once,
+    /// but nothing if the rights are the same.
+    pub(crate) fn adopt(&mut self, now: Tick, key: SessionKey, identity: Arc<Identity>) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let before = core::mem::replace(&mut session.identity, Arc::clone(&identity));
+        if Arc::ptr_eq(&before.rights, &identity.rights) {
+            return;
+        }
+        session.apply_quotas();
+        session.keep_seat();
+        self.begin_review(key);
+        self.line_up(key);
+        self.withdraw(now, key, &identity);
+        self.review_rooms(now, key, &before);
+    }
+
+    /// Weighs the subscriptions of a session: at once if they are few, or else in later turns.
+    fn begin_review(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        if session.filtered & UNDER_REVIEW != 0 {
+            self.reviews.0.retain(|review| review.session != key);
+        }
+        session.filtered = 0;
+        if session.subscriptions.is_empty() {
+            return;
+        }
+        session.filtered = UNDER_REVIEW;
+        let mut review = Review {
+            session: key,
+            subscriptions: session.subscriptions.as_slice().into(),
+            done: 0,
+        };
+        if !self.review_some(&mut review, self.turn.slice()) {
+            self.reviews.0.push_back(review);
+        }
+    }
+
+    /// Goes on with the reviews, as far as the turn allows, and a little in any case.
+    pub(crate) fn continue_reviews(&mut self) {
+        let mut left = self.turn.slice();
+        while left > 0
+            && let Some(mut review) = self.reviews.0.pop_front()
+        {
+            let before = self.turn.spent();
+            if !self.review_some(&mut review, left) {
+                self.reviews.0.push_front(review);
+            }
+            left = left.saturating_sub((self.turn.spent() - before).max(1));
+        }
+    }
+
+    /// Weighs some subscriptions: about this many visits. Returns whether all are done.
+    fn review_some(&mut self, review: &mut Review, visits: u32) -> bool {
+        let key = review.session;
+        let Some(session) = self.sessions.get(key) else {
+            return true;
+        };
+        let rights = Arc::clone(&session.identity.rights);
+        let each = weigh_visits(&*rights);
+        let most = (visits / each).max(1) as usize;
+        let rest = review.subscriptions.iter().skip(review.done).take(most);
+        let (mut weighed, mut filtered) = (0, 0);
+        for subscription in rest {
+            weighed += 1;
+            let is_there = match *subscription {
+                SubscriptionRef::Filter(id) => self.index.options(id, key.slot).is_some(),
+                SubscriptionRef::Share(_) => true,
+            };
+            let is_filtered =
+                is_there && rights.may_subscribe(&self.filter_of(*subscription)) != Access::All;
+            filtered += u32::from(is_filtered);
+        }
+        review.done += weighed;
+        // Far fewer than 2^32.
+        self.turn.spend((weighed as u32).saturating_mul(each));
+        let is_over = review.done >= review.subscriptions.len();
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.filtered += filtered;
+            if is_over {
+                session.filtered &= !UNDER_REVIEW;
+            }
+        }
+        is_over
+    }
+
+    /// Takes what waits for a client and is not permitted any more back.
+    fn withdraw(&mut self, now: Tick, key: SessionKey, identity: &Identity) {
+        let session = self.sessions.get_mut(key);
+        let Some(outbound) = session.and_then(|session| session.outbound.as_mut()) else {
+            return;
+        };
+        let waiting = outbound.in_flight_len() + outbound.waiting_len();
+        let each = weigh_visits(&*identity.rights);
+        self.turn.spend((waiting as u32).saturating_mul(each));
+        let withdrawn = outbound.withdraw(|message| identity.rights.may_receive(message.topic()));
+        let count = withdrawn.len() as u64;
+        self.stats.publishes_withheld += count;
+        if count > 0
+            && let Some(session) = self.sessions.get_mut(key)
+        {
+            session.tally().withheld.add(now, count);
+        }
+        self.hand_on(now, withdrawn);
+    }
+}

@@ -1,0 +1,125 @@
+//! What the sessions of a shard are charged with, and for whom they are counted.
+
+use alloc::boxed::Box;
+
+use stentor_session::Tick;
+
+use super::{Link, Sessions};
+use crate::core::ids::SessionKey;
+use crate::core::memory::{Absences, Account, Lease, Tenant};
+
+impl Sessions {
+    /// A session takes places of those that outlive their connection.
+    pub(crate) fn let_to(&mut self, key: SessionKey, lease: Lease) {
+        let slot = key.slot as usize;
+        if self.leases.len() <= slot {
+            self.leases.resize_with(slot + 1, || None);
+        }
+        self.leases[slot] = Some(Box::new(lease));
+    }
+
+    /// A session waits for its client from now on: it may be the one that goes first where there
+    /// is no room.
+    pub(crate) fn went_away(&mut self, key: SessionKey) {
+        self.note_absence(key, Absences::add);
+    }
+
+    /// It does no longer.
+    pub(crate) fn came_back(&mut self, key: SessionKey) {
+        self.note_absence(key, Absences::remove);
+    }
+
+    fn note_absence(
+        &mut self,
+        key: SessionKey,
+        note: fn(&mut Absences, &Tenant, Tick, (u32, u64)),
+    ) {
+        let slot = key.slot as usize;
+        let Some(Some(lease)) = self.leases.get(slot) else {
+            return;
+        };
+        let Some(session) = self.slots.get(slot) else {
+            return;
+        };
+        if let Link::Away(away) = &session.link {
+            let holds = (key.slot, session.account.bytes());
+            note(&mut self.absences, lease.tenant(), away.until, holds);
+        }
+    }
+
+    /// How many sessions the tenant has, on all shards, whose session goes first here.
+    pub(crate) fn most_absent(&self) -> u32 {
+        let first = self.absences.first_by_sessions();
+        let lease = first.and_then(|slot| self.leases.get(slot as usize)?.as_ref());
+        lease.map_or(0, |lease| lease.tenant().sessions())
+    }
+
+    /// The session that goes first where places are short.
+    pub(crate) fn first_to_go(&self) -> Option<SessionKey> {
+        self.key(self.absences.first_by_sessions()?)
+    }
+
+    /// The session that goes first where memory is short, and the bytes that it was charged with.
+    pub(crate) fn first_to_free(&self) -> Option<(SessionKey, u64)> {
+        let key = self.key(self.absences.first_by_bytes()?)?;
+        Some((key, self.get(key)?.account.bytes()))
+    }
+
+    /// What the sessions hold that wait for their clients.
+    pub(crate) fn absent_bytes(&self) -> u64 {
+        self.absences.bytes()
+    }
+
+    /// What part of this many bytes the sessions give that wait for their clients, if the whole
+    /// server holds `held`. Where it is hardly any, none: to end them would free nothing.
+    pub(crate) fn absent_part(&self, bytes: u64, held: u64) -> u64 {
+        /// What is less than such a part is hardly any.
+        const PARTS: u64 = 64;
+        let held = u128::from(held.max(self.charged[0] + self.charged[1]).max(1));
+        let part = u128::from(bytes) * u128::from(self.absences.bytes()) / held;
+        // No larger than `bytes`, unless counts are about to be settled.
+        let part = u64::try_from(part).unwrap_or(bytes);
+        if part < bytes / PARTS { 0 } else { part }
+    }
+
+    /// Counts the sessions again that have changed. Returns what all of them are charged with:
+    /// themselves, and what waits for their clients.
+    pub(crate) fn settle_charges(&mut self) -> [u64; 2] {
+        let mut marked = core::mem::take(&mut self.marked);
+        for slot in marked.drain(..) {
+            let Some(session) = self.slots.get_mut(slot as usize) else {
+                continue;
+            };
+            if session.account.is_marked() {
+                let now = Account::of(session);
+                let before = core::mem::replace(&mut session.account, now);
+                let is_away = session.live().is_none();
+                if is_away && let Some(Some(lease)) = self.leases.get(slot as usize) {
+                    let (before, now) = (before.bytes(), now.bytes());
+                    self.absences.recharge(lease.tenant(), before, now);
+                }
+                self.recharge(before, now);
+            }
+        }
+        self.marked = marked;
+        self.charged
+    }
+
+    /// What [`Sessions::settle_charges`] returns, counted one by one. Sessions that have ended are
+    /// in it until they are worked off.
+    pub(crate) fn recount(&self) -> [u64; 2] {
+        let parts = self
+            .slots
+            .iter()
+            .map(|(_, session)| Account::of(session).parts());
+        parts.fold([0; 2], |sums, (own, queued)| {
+            [sums[0] + own, sums[1] + queued]
+        })
+    }
+
+    pub(super) fn recharge(&mut self, before: Account, now: Account) {
+        let (before, now) = (before.parts(), now.parts());
+        self.charged[0] = self.charged[0] - before.0 + now.0;
+        self.charged[1] = self.charged[1] - before.1 + now.1;
+    }
+}

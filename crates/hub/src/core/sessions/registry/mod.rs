@@ -1,0 +1,264 @@
+//! The sessions of one shard.
+
+mod accounts;
+mod link;
+mod session;
+
+pub(crate) use link::{Announced, Away, Backlog, Extras, Flushing, Left, Link, Live};
+use session::RETIRED;
+pub(crate) use session::Session;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use slab::Slab;
+use stentor_mqtt::QoS;
+use stentor_topic::{TagTable, TopicHasher, Zone};
+
+use crate::core::ids::SessionKey;
+use crate::core::memory::{Absences, Account, Lease};
+
+/// All sessions of a shard, by slot and by client id.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    hasher: TopicHasher,
+    slots: Slab<Session>,
+    slots_end: usize,
+    by_client: TagTable,
+    generations: u32,
+    /// Sessions of all shards that outlive their connection.
+    persistent: Arc<AtomicU64>,
+    /// The slots of sessions that have changed, perhaps, since they were counted.
+    marked: Vec<u32>,
+    /// What all sessions were charged with when they were last counted: themselves, and what waits
+    /// for their clients.
+    charged: [u64; 2],
+    /// By slot, the places of sessions that outlive their connection.
+    leases: Vec<Option<Box<Lease>>>,
+    absences: Absences,
+    /// Sessions that have ended and keep their slot still.
+    retired: usize,
+}
+
+impl Sessions {
+    pub(crate) fn new(hasher: TopicHasher, persistent: Arc<AtomicU64>) -> Self {
+        Self {
+            persistent,
+            hasher,
+            slots: Slab::new(),
+            slots_end: 0,
+            by_client: TagTable::new(),
+            generations: 0,
+            marked: Vec::new(),
+            charged: [0; 2],
+            leases: Vec::new(),
+            absences: Absences::default(),
+            retired: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.retired
+    }
+
+    /// One more than the highest slot that was ever taken.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots_end
+    }
+
+    /// Adds a session of a user who has none with its client id yet.
+    pub(crate) fn insert(&mut self, mut session: Session) -> SessionKey {
+        self.generations = self.generations.wrapping_add(1).max(RETIRED + 1);
+        session.generation = self.generations;
+        let generation = session.generation;
+        let persistent = u64::from(session.is_persistent());
+        self.persistent.fetch_add(persistent, Ordering::Relaxed);
+        session.account = Account::default();
+        session.account.mark();
+        let hash = self.hasher.hash(session.zone(), &session.client_id);
+        // A slab of more than 2^32 sessions does not fit into memory.
+        let slot = u32::try_from(self.slots.insert(session)).unwrap_or(u32::MAX);
+        self.marked.push(slot);
+        self.slots_end = self.slots_end.max(slot as usize + 1);
+        self.by_client.insert_unique(hash, slot);
+        SessionKey { slot, generation }
+    }
+
+    /// A session has ended: nobody finds it any more, and it gets nothing. It keeps its slot, for
+    /// its subscriptions name that, until [`Sessions::free`] with the key that is returned. O(1).
+    pub(crate) fn retire(&mut self, key: SessionKey) -> Option<SessionKey> {
+        let session = self.get(key)?;
+        let persistent = u64::from(session.is_persistent());
+        let hash = self.hasher.hash(session.zone(), &session.client_id);
+        self.by_client.remove(hash, key.slot);
+        self.came_back(key);
+        if let Some(lease) = self.leases.get_mut(key.slot as usize) {
+            *lease = None;
+        }
+        self.persistent.fetch_sub(persistent, Ordering::Relaxed);
+        self.retired += 1;
+        let session = self.get_mut(key)?;
+        session.retire();
+        Some(SessionKey {
+            generation: RETIRED,
+            ..key
+        })
+    }
+
+    /// Gives the slot of a retired session free, which has no subscription left.
+    pub(crate) fn free(&mut self, retired: SessionKey) {
+        debug_assert!(retired.generation == RETIRED, "it has ended");
+        if let Some(session) = self.slots.try_remove(retired.slot as usize) {
+            self.retired -= 1;
+            self.recharge(session.account, Account::default());
+        }
+    }
+
+    /// How many sessions of all shards outlive their connection.
+    pub(crate) fn persistent(&self) -> u64 {
+        self.persistent.load(Ordering::Relaxed)
+    }
+
+    /// Sets how long a session outlives its connection, in seconds.
+    pub(crate) fn set_expiry(&mut self, key: SessionKey, expiry_secs: u32) {
+        let count = Arc::clone(&self.persistent);
+        let Some(session) = self.get_mut(key) else {
+            return;
+        };
+        let was = u64::from(session.is_persistent());
+        session.expiry_secs = expiry_secs;
+        count.fetch_add(u64::from(session.is_persistent()), Ordering::Relaxed);
+        count.fetch_sub(was, Ordering::Relaxed);
+    }
+
+    /// The session that a user has under a client id.
+    pub(crate) fn find(
+        &self,
+        zone: Zone,
+        client_id: &str,
+        user: Option<&str>,
+    ) -> Option<SessionKey> {
+        let is_own = |(_, session): &(SessionKey, &Session)| session.user() == user;
+        let (key, _) = self.all(zone, client_id).find(is_own)?;
+        Some(key)
+    }
+
+    /// The sessions of a client id: one for each user who has come with it and may come back.
+    pub(crate) fn all<'s>(
+        &'s self,
+        zone: Zone,
+        client_id: &'s str,
+    ) -> impl Iterator<Item = (SessionKey, &'s Session)> {
+        let slots = self.by_client.with_hash(self.hasher.hash(zone, client_id));
+        let is_it =
+            move |session: &&Session| session.zone() == zone && *session.client_id == *client_id;
+        slots.filter_map(move |slot| {
+            let session = self.slots.get(slot as usize).filter(is_it)?;
+            let key = SessionKey {
+                slot,
+                generation: session.generation,
+            };
+            Some((key, session))
+        })
+    }
+
+    /// The session of a client id that is connected: at most one is [MQTT-3.1.4-3].
+    pub(crate) fn connected(&self, zone: Zone, client_id: &str) -> Option<SessionKey> {
+        let mut all = self.all(zone, client_id);
+        let (key, _) = all.find(|(_, session)| session.live().is_some())?;
+        Some(key)
+    }
+
+    /// The connection of a client id, by its hash with the zone.
+    pub(crate) fn live_by_hash(&mut self, hash: u64) -> Option<&mut Live> {
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let is_it = |slot: &u32| {
+            let session = slots.get(*slot as usize);
+            session.is_some_and(|session| {
+                session.live().is_some() && hasher.hash(session.zone(), &session.client_id) == hash
+            })
+        };
+        let slot = self.by_client.with_hash(hash).find(is_it)?;
+        self.get_mut(self.key(slot)?)?.live_mut()
+    }
+
+    /// The session of a client id that people mean: the connected one, or the newest.
+    pub(crate) fn main(&self, zone: Zone, client_id: &str) -> Option<SessionKey> {
+        let newest = || {
+            self.all(zone, client_id)
+                .max_by_key(|(key, _)| key.generation)
+        };
+        let newest = || newest().map(|(key, _)| key);
+        self.connected(zone, client_id).or_else(newest)
+    }
+
+    pub(crate) fn key(&self, slot: u32) -> Option<SessionKey> {
+        let generation = self.at(slot)?.generation;
+        Some(SessionKey { slot, generation })
+    }
+
+    pub(crate) fn get(&self, key: SessionKey) -> Option<&Session> {
+        self.slots
+            .get(key.slot as usize)
+            .filter(|s| s.generation == key.generation)
+    }
+
+    /// Marks it: what it holds is counted at the end of the turn.
+    pub(crate) fn get_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
+        let session = self.slots.get_mut(key.slot as usize)?;
+        if session.generation != key.generation {
+            return None;
+        }
+        if !session.account.mark() {
+            self.marked.push(key.slot);
+        }
+        Some(session)
+    }
+
+    /// For the flush of its output, which is followed by [`Sessions::mark`] where that matters.
+    #[inline]
+    pub(crate) fn flush_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
+        self.slots
+            .get_mut(key.slot as usize)
+            .filter(|s| s.generation == key.generation)
+    }
+
+    /// Has a session counted at the end of the turn.
+    pub(crate) fn mark(&mut self, key: SessionKey) {
+        self.get_mut(key);
+    }
+
+    /// By slot alone: for the topic index, whose entries never outlive the slot of their session,
+    /// which may be retired. To give it a message of this QoS: it is marked unless only its output
+    /// changes by that.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, slot: u32, qos: QoS) -> Option<&mut Session> {
+        let session = self.slots.get_mut(slot as usize)?;
+        let by_flush = qos == QoS::AtMostOnce && session.is_counted_by_flush();
+        if !by_flush && !session.account.mark() {
+            self.marked.push(slot);
+        }
+        Some(session)
+    }
+
+    pub(crate) fn at(&self, slot: u32) -> Option<&Session> {
+        let session = self.slots.get(slot as usize)?;
+        (!session.is_retired()).then_some(session)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionKey, &Session)> {
+        let present = self.slots.iter().filter(|(_, one)| !one.is_retired());
+        present.map(|(slot, session)| {
+            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+            (
+                SessionKey {
+                    slot,
+                    generation: session.generation,
+                },
+                session,
+            )
+        })
+    }
+}

@@ -1,0 +1,364 @@
+//! A session.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+use stentor_mqtt::QoS;
+use stentor_session::{Inbound, Outbound, Publisher, WillRequest};
+use stentor_topic::{FilterId, Zone};
+
+use super::{Flushing, Link, Live};
+use crate::core::delivery::snapshot::Snapshots;
+use crate::core::inbound::subscribe::SubscriptionRef;
+use crate::core::memory::Account;
+use crate::core::sessions::quota::{Meter, Seat};
+use crate::core::sessions::rights::Identity;
+use crate::core::sessions::tally::Tally;
+use crate::core::settings::Settings;
+use crate::effects::Full;
+use crate::services::rooms::Element;
+
+/// The generation of sessions that have ended. No other has it.
+pub(super) const RETIRED: u32 = 0;
+
+/// One session: what outlives a connection, and the connection while there is one. Kept small:
+/// what most sessions do not have is boxed.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) generation: u32,
+    /// Tells timers of the present connection or absence from those of earlier ones.
+    pub(crate) epoch: u32,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) client_id: Box<str>,
+    /// The client, in the messages that it publishes.
+    pub(crate) publisher: Publisher,
+    /// Seconds that it outlives its connection. Changed by [`Sessions::set_expiry`] only.
+    pub(super) expiry_secs: u32,
+    /// Bytes of memory that its subscriptions are charged with.
+    pub(crate) filter_bytes: u32,
+    /// Subscriptions of which the rights permit a part or nothing: while there are any, each
+    /// delivery is checked.
+    pub(crate) filtered: u32,
+    /// Bytes that may wait for the client, by its quota; `u32::MAX` for none of its own.
+    queue_bytes: u32,
+    /// Kept by [`Sessions`] only.
+    pub(super) account: Account,
+    pub(crate) link: Link,
+    pub(crate) subscriptions: SmallVec<[SubscriptionRef; 2]>,
+    pub(crate) outbound: Option<Box<Outbound>>,
+    pub(crate) inbound: Option<Box<Inbound>>,
+    pub(crate) will: Option<Box<WillRequest>>,
+}
+
+impl Session {
+    /// One that is new: nothing is subscribed, nothing is owed, and nobody is there.
+    pub(crate) fn new(identity: Arc<Identity>, client_id: &str, expiry_secs: u32) -> Self {
+        Self {
+            generation: RETIRED,
+            epoch: 0,
+            identity,
+            client_id: client_id.into(),
+            publisher: Publisher::client(client_id),
+            expiry_secs,
+            filter_bytes: 0,
+            filtered: 0,
+            queue_bytes: u32::MAX,
+            account: Account::default(),
+            link: Link::nobody(),
+            subscriptions: SmallVec::new(),
+            outbound: None,
+            inbound: None,
+            will: None,
+        }
+    }
+
+    /// Whether it has ended: see [`super::Sessions::retire`].
+    #[inline]
+    pub(crate) const fn is_retired(&self) -> bool {
+        self.generation == RETIRED
+    }
+
+    /// Leaves nothing of it but its subscriptions.
+    pub(super) fn retire(&mut self) {
+        self.generation = RETIRED;
+        self.filtered = 0;
+        self.link = Link::nobody();
+        (self.outbound, self.inbound, self.will) = (None, None, None);
+    }
+
+    /// Gives the memory back when nothing is owed.
+    pub(crate) fn shrink_outbound(&mut self) {
+        if let Some(outbound) = self.outbound.take_if(|outbound| outbound.is_empty())
+            && let Some(live) = self.live_mut()
+        {
+            live.next_packet_id = outbound.next_id();
+        }
+    }
+
+    /// Where packet ids go on, while nothing is owed.
+    pub(crate) fn next_packet_id(&self) -> u16 {
+        self.live().map_or(1, |live| live.next_packet_id)
+    }
+
+    /// Whether something waited for its client when it was last counted.
+    #[inline]
+    pub(crate) const fn had_queue(&self) -> bool {
+        self.account.has_queue()
+    }
+
+    /// Whether a message for it changes nothing but its output, which is counted when it has been
+    /// written.
+    #[inline]
+    pub(super) fn is_counted_by_flush(&self) -> bool {
+        let Link::Live(live) = &self.link else {
+            return false;
+        };
+        live.flushing != Flushing::Blocked && live.extras.is_none()
+    }
+
+    pub(crate) const fn expiry_secs(&self) -> u32 {
+        self.expiry_secs
+    }
+
+    /// Whether it outlives its connection.
+    pub(crate) const fn is_persistent(&self) -> bool {
+        self.expiry_secs > 0
+    }
+
+    pub(crate) fn zone(&self) -> Zone {
+        self.identity.zone
+    }
+
+    /// The user's name; `None` for who has none.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.identity.user.as_deref()
+    }
+
+    /// Bytes that may wait for the client.
+    #[inline]
+    pub(crate) fn queue_bytes_max(&self, settings: &Settings) -> usize {
+        match self.queue_bytes {
+            u32::MAX => settings.queue_bytes_max,
+            own => settings.queue_bytes_max.min(own as usize),
+        }
+    }
+
+    /// The same for messages of one QoS.
+    #[inline]
+    pub(crate) fn queue_bytes_max_at(&self, qos: QoS, settings: &Settings) -> usize {
+        let most = self.queue_bytes_max(settings);
+        match qos {
+            QoS::AtMostOnce => most.min(settings.qos0_bytes_max),
+            QoS::AtLeastOnce | QoS::ExactlyOnce => most,
+        }
+    }
+
+    /// The bound that its queue has met: the one that more is used of.
+    pub(crate) fn full(&self, settings: &Settings) -> Full {
+        let (charge, messages_max) = (self.charge(), settings.queue_messages_max);
+        let bytes_max = self.queue_bytes_max(settings);
+        let share = |used: usize, other_max: usize| used as u128 * other_max as u128;
+        if share(charge.messages, bytes_max) >= share(charge.bytes, messages_max) {
+            Full::Messages(messages_max)
+        } else if settings.is_tightened() {
+            Full::Memory
+        } else if bytes_max < settings.queue_bytes_max {
+            Full::Quota(bytes_max)
+        } else {
+            Full::Bytes(bytes_max)
+        }
+    }
+
+    /// Applies the quotas of its identity, to the connection too if it has one.
+    pub(crate) fn apply_quotas(&mut self) {
+        let quotas = self.identity.rights.quotas();
+        // Nobody waits for 4 GiB.
+        let queue_bytes = quotas.queued_bytes.map(u32::try_from);
+        self.queue_bytes = queue_bytes.and_then(Result::ok).unwrap_or(u32::MAX);
+        let Link::Live(live) = &mut self.link else {
+            return;
+        };
+        match (Meter::new(quotas), &mut live.extras) {
+            (None, None) => {}
+            (meter, _) => live.extras().meter = meter,
+        }
+    }
+
+    /// Counts the connection where the session's identity says from now on.
+    pub(crate) fn keep_seat(&mut self) {
+        let needs = self.identity.rights.needs();
+        let Link::Live(live) = &mut self.link else {
+            return;
+        };
+        // The old place first: it may be the same one.
+        let claim = live
+            .extras
+            .as_mut()
+            .and_then(|extras| extras.seat.stand_up());
+        let seat = Seat::keep(&needs, claim);
+        if !seat.is_empty() {
+            live.extras().seat = seat;
+        }
+    }
+
+    /// Whether it has a subscription below a room.
+    pub(crate) fn is_in_room(&self, room: &str) -> bool {
+        let extras = self.live().and_then(|live| live.extras.as_ref());
+        extras.is_some_and(|extras| extras.rooms.contains_key(room))
+    }
+
+    /// How many rooms it has subscriptions below.
+    pub(crate) fn room_count(&self) -> usize {
+        let extras = self.live().and_then(|live| live.extras.as_ref());
+        extras.map_or(0, |extras| extras.rooms.len())
+    }
+
+    /// It has one subscription more below a room.
+    pub(crate) fn entered(&mut self, room: &str) {
+        if let Link::Live(live) = &mut self.link {
+            let rooms = &mut live.extras().rooms;
+            match rooms.get_mut(room) {
+                Some(count) => *count += 1,
+                None => drop(rooms.insert(room.into(), 1)),
+            }
+        }
+    }
+
+    /// It has one subscription less below a room.
+    pub(crate) fn left(&mut self, room: &str) {
+        let Some(extras) = self.live_mut().and_then(|live| live.extras.as_mut()) else {
+            return;
+        };
+        if let Some(count) = extras.rooms.get_mut(room) {
+            *count -= 1;
+            if *count == 0 {
+                extras.rooms.remove(room);
+            }
+        }
+    }
+
+    /// Adds a subscription that costs this many bytes.
+    pub(crate) fn subscribed(&mut self, subscription: SubscriptionRef, bytes: usize) {
+        self.subscriptions.push(subscription);
+        // A subscription costs some megabytes at most, and the limit keeps the sum far from 4 GiB.
+        self.filter_bytes = self.filter_bytes.saturating_add(bytes as u32);
+    }
+
+    /// A subscription that cost this many bytes is gone.
+    pub(crate) const fn unsubscribed(&mut self, bytes: usize) {
+        self.filter_bytes = self.filter_bytes.saturating_sub(bytes as u32);
+    }
+
+    /// Its client is there, and gets what it did not get before. Returns what it subscribed to
+    /// in rooms.
+    pub(crate) fn attach(&mut self, mut live: Live) -> Vec<Element> {
+        let mut rooms = Vec::new();
+        if let Link::Away(away) = &mut self.link {
+            if let Some(snapshots) = away.snapshots.take() {
+                live.extras().snapshots = Some(snapshots);
+            }
+            if let Some(conflating) = away.conflating.take() {
+                live.extras().conflating = Some(conflating);
+            }
+            if let Some(left) = away.left.take() {
+                if left.tally.is_some() {
+                    live.extras().tally = left.tally;
+                }
+                rooms = left.rooms.into_vec();
+            }
+        }
+        self.link = Link::Live(live);
+        self.epoch = self.epoch.wrapping_add(1);
+        rooms
+    }
+
+    /// What has happened to it that happens to few, to be counted there.
+    pub(crate) fn tally(&mut self) -> &mut Tally {
+        match &mut self.link {
+            Link::Live(live) => live.tally(),
+            Link::Away(away) => {
+                let left = away.left.get_or_insert_default();
+                left.tally.get_or_insert_default()
+            }
+        }
+    }
+
+    /// What has happened to it that happens to few, if anything has.
+    pub(crate) fn tallied(&self) -> Option<&Tally> {
+        match &self.link {
+            Link::Live(live) => live.extras.as_ref()?.tally.as_deref(),
+            Link::Away(away) => away.left.as_ref()?.tally.as_deref(),
+        }
+    }
+
+    /// How many messages nobody gets if it ends while its client is away: those that wait for it,
+    /// without those that other members of its shared subscriptions get. O(messages).
+    pub(crate) fn lost_by_end(&self) -> u64 {
+        let owed = self.outbound.as_ref();
+        let owed = owed.map_or(0, |outbound| outbound.own_len());
+        let held_back = match &self.link {
+            Link::Away(away) => away.conflating.as_ref(),
+            Link::Live(_) => None,
+        };
+        (owed + held_back.map_or(0, |held| held.charge().messages)) as u64
+    }
+
+    /// Its client's retained messages that are still to be sent, while it is there.
+    pub(crate) fn snapshots(&self) -> Option<&Snapshots> {
+        self.live()?.extras.as_ref()?.snapshots.as_deref()
+    }
+
+    /// What is left of a subscription's snapshot is not wanted any more.
+    pub(crate) fn forget_snapshot(&mut self, id: FilterId) {
+        if let Some(snapshots) = self.live_mut().and_then(Live::snapshots) {
+            snapshots.cancel(id);
+        }
+    }
+
+    /// Whether it has something that most sessions do not have.
+    #[inline]
+    pub(crate) const fn is_special(&self) -> bool {
+        match &self.link {
+            Link::Live(live) => live.extras.is_some(),
+            Link::Away(away) => away.conflating.is_some(),
+        }
+    }
+
+    /// Whether its connection is about to be closed, because too much waits for its client.
+    #[inline]
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.live().is_some_and(Live::is_given_up)
+    }
+
+    /// Whether it is connected by MQTT 5.
+    pub(crate) fn speaks_v5(&self) -> bool {
+        self.live().is_some_and(|live| live.version.is_v5())
+    }
+
+    pub(crate) const fn live(&self) -> Option<&Live> {
+        match &self.link {
+            Link::Live(live) => Some(live),
+            Link::Away(_) => None,
+        }
+    }
+
+    pub(crate) const fn live_mut(&mut self) -> Option<&mut Live> {
+        match &mut self.link {
+            Link::Live(live) => Some(live),
+            Link::Away(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part of the memory that an idle connection costs.
+    #[test]
+    fn a_session_is_small() {
+        assert!(size_of::<Session>() <= 176, "{}", size_of::<Session>());
+    }
+}

@@ -1,0 +1,545 @@
+//! How much one turn of a shard may do, and how much of it one connection.
+//!
+//! All work that a client can make expensive is counted in **visits**. One visit takes about 30 ns:
+//! a node of the topic index, a name of the retained store, or [`VISIT_BYTES`] bytes that are
+//! copied or compared. What costs more than a turn may do goes on in later turns, and between two
+//! turns every connection is served.
+//!
+//! A connection that has used its share of a turn is not read further in this turn. What is beyond
+//! its due is a debt besides, which time pays: a connection that owes waits while a turn is spent,
+//! and one that owes too much pauses. Ordinary clients never owe anything.
+
+use core::time::Duration;
+
+use stentor_session::Tick;
+
+use crate::core::ids::SessionKey;
+use crate::hub::Hub;
+
+/// Visits of one turn. About 0.15 ms: no longer than what a turn does anyway.
+pub(crate) const TURN_VISITS: u32 = 4_096;
+
+/// This many bytes that are copied or compared count as one visit.
+pub(crate) const VISIT_BYTES: usize = 64;
+
+/// The time of one visit, about, in nanoseconds.
+const VISIT_NANOS: u128 = 30;
+
+/// The bytes of new memory that take as long as one piece of work.
+const GROWTH_BYTES: u32 = 128;
+
+/// What work that goes on from an earlier turn does at least, so that it always gets on.
+pub(crate) const SLICE_VISITS_MIN: u32 = 256;
+
+/// What one filter of a SUBSCRIBE or UNSUBSCRIBE costs: an entry of the index and of its session.
+pub(crate) const FILTER_VISITS: u32 = 8;
+
+/// What one snapshot costs that waits for its turn.
+pub(crate) const ENQUEUE_VISITS: u32 = 4;
+
+/// What a message costs for one member of a shared subscription.
+pub(crate) const SHARED_VISITS: u32 = 8;
+
+/// What it costs to drop one message that waited.
+pub(crate) const DROP_VISITS: u32 = 2;
+
+/// What the end of a session costs beside what it leaves.
+pub(crate) const END_VISITS: u32 = 16;
+
+/// What the end of a connection costs, and of what it did in rooms and groups.
+pub(crate) const CLOSE_VISITS: u32 = 64;
+
+/// What a timer costs that fires.
+pub(crate) const TIMER_VISITS: u32 = 2;
+
+/// Visits after which a connection is not read further in a turn. A filter counts as one here, for
+/// whoever comes back sends a thousand SUBSCRIBE packets, and they are quickest in one piece.
+pub(crate) const OWN_VISITS: u32 = 1_024;
+
+/// The same in a turn that is spent already. Fewer would be answered by a write each, and the shard
+/// ends the turn by its clock.
+const OWN_VISITS_LATE: u32 = OWN_VISITS - 1;
+
+/// Packets after which a connection is not read further in a turn: more than a read holds of
+/// messages of 60 bytes, so that a burst stays in one piece. See [`Hub::set_packets_at_once`].
+pub const OWN_PACKETS: u32 = 1_024;
+
+/// Subscribers that the messages of a connection have been handed to when it is not read further
+/// in a turn: that is about 0.4 ms. Where more sessions wait to be written to, which costs each of
+/// them far more, this many for each of those: several messages go out by one write then.
+pub(crate) const OWN_HANDED: u32 = 8_192;
+const OWN_HANDED_EACH: u32 = 32;
+
+/// The same in any case: about 2 ms.
+const OWN_HANDED_MAX: u32 = 32_768;
+
+/// Subscribers that the messages of a connection, or of other shards, have been handed to in a turn
+/// when those that follow are a crowd: others are written to before them.
+const CROWD: u32 = 512;
+
+/// Visits of one PUBLISH that are free: more than nearly all messages need.
+pub(crate) const PUBLISH_VISITS_FREE: u32 = 64;
+
+/// Visits of any other packet for which nothing is owed: a SUBSCRIBE of 64 filters.
+pub(crate) const PACKET_VISITS_FREE: u32 = 64 * FILTER_VISITS;
+
+/// How fast a debt is paid, in visits per second: about a tenth of what a shard can do.
+const VISITS_PER_SEC: u64 = 3_000_000;
+
+/// What a connection may owe before it pauses, in visits.
+const DEBT_VISITS_MAX: u64 = 65_536;
+
+/// What a message costs while the retained store is behind: a pause of 10 ms.
+pub(crate) const BEHIND_VISITS: u32 = DEBT_VISITS_MAX as u32 + VISITS_PER_SEC as u32 / 100;
+
+/// No pause is longer, in nanoseconds.
+const PAUSE_NANOS_MAX: u64 = 10_000_000_000;
+
+/// What the present turn of a shard has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    spent: u32,
+    /// Subscribers that messages were handed to, each once for messages that went together, and
+    /// more often where a message was more work.
+    handed: u32,
+    /// The subscribers alone.
+    reached: u32,
+    /// The same when the present connection began.
+    reached_before: u32,
+    /// Bytes of the messages that went to a crowd.
+    crowd_bytes: usize,
+    /// Whether a connection gave way because of what it had handed over.
+    was_cut: bool,
+    /// Packets of one connection.
+    packets_at_once: u32,
+    /// The client whose packets or jobs took the largest part, and how large that was.
+    heaviest: Option<(SessionKey, u32)>,
+    /// By how much the memory of connections has grown, in units of [`GROWTH_BYTES`].
+    grown: u32,
+    /// Packets that had been received, and messages that had been delivered, when it began.
+    packets_before: u64,
+    deliveries_before: u64,
+}
+
+/// What a turn of a shard has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnFigures<'h> {
+    /// Work that a client can make expensive, in units of about 30 ns.
+    pub visits: u32,
+    /// Packets received.
+    pub packets: u64,
+    /// Messages queued for clients.
+    pub deliveries: u64,
+    /// The client id of the session whose packets took the largest part of it; empty if there was
+    /// none, or it has gone.
+    pub client_id: &'h str,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self {
+            spent: 0,
+            handed: 0,
+            reached: 0,
+            reached_before: 0,
+            crowd_bytes: 0,
+            was_cut: false,
+            packets_at_once: OWN_PACKETS,
+            heaviest: None,
+            grown: 0,
+            packets_before: 0,
+            deliveries_before: 0,
+        }
+    }
+}
+
+impl Turn {
+    /// A new turn begins.
+    pub(crate) const fn begin(&mut self) {
+        self.spent = 0;
+        self.handed = 0;
+        self.reached = 0;
+        self.reached_before = 0;
+        self.crowd_bytes = 0;
+        self.was_cut = false;
+        self.heaviest = None;
+        self.grown = 0;
+    }
+
+    /// Counts work.
+    #[inline]
+    pub(crate) const fn spend(&mut self, visits: u32) {
+        self.spent = self.spent.saturating_add(visits);
+    }
+
+    /// Counts work that is estimated by its time.
+    pub(crate) fn spend_time(&mut self, time: Duration) {
+        let visits = time.as_nanos() / VISIT_NANOS;
+        self.spend(u32::try_from(visits).unwrap_or(u32::MAX));
+    }
+
+    /// Counts this many pieces of work, which cost this many visits each.
+    pub(crate) fn spend_each(&mut self, pieces: usize, visits: u32) {
+        let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
+        self.spend(pieces.saturating_mul(visits));
+    }
+
+    /// Messages are handed to this many subscribers.
+    #[inline]
+    pub(crate) const fn reach(&mut self, subscribers: usize) {
+        // A list holds fewer than 2^32 sessions.
+        self.reached = self.reached.saturating_add(subscribers as u32);
+        self.hand_over(subscribers);
+    }
+
+    /// Handing over is as much work as for this many subscribers more.
+    #[inline]
+    pub(crate) const fn hand_over(&mut self, units: usize) {
+        self.handed = self.handed.saturating_add(units as u32);
+    }
+
+    /// Whether the messages of the present connection, or of other shards, go to a crowd.
+    #[inline]
+    pub(crate) const fn serves_crowd(&self) -> bool {
+        self.reached - self.reached_before > CROWD
+    }
+
+    /// Messages of this many bytes go to a crowd.
+    pub(crate) const fn count_crowd(&mut self, bytes: usize) {
+        self.crowd_bytes = self.crowd_bytes.saturating_add(bytes);
+    }
+
+    /// A connection gives way because of what it has handed over.
+    pub(crate) const fn cut(&mut self) {
+        self.was_cut = true;
+    }
+
+    /// The work of handing over, in subscribers' worth.
+    pub(crate) const fn handed(&self) -> u32 {
+        self.handed
+    }
+
+    /// What the turn has done, in visits.
+    #[inline]
+    pub(crate) const fn spent(&self) -> u32 {
+        self.spent
+    }
+
+    /// What it may still do.
+    #[inline]
+    pub(crate) const fn left(&self) -> u32 {
+        TURN_VISITS.saturating_sub(self.spent)
+    }
+
+    /// What work that goes on from an earlier turn may do.
+    pub(crate) fn slice(&self) -> u32 {
+        self.left().max(SLICE_VISITS_MIN)
+    }
+
+    /// A session has taken so large a part of the turn.
+    #[inline]
+    pub(crate) fn attribute(&mut self, key: SessionKey, part: u32) {
+        if self.heaviest.is_none_or(|(_, most)| part > most) {
+            self.heaviest = Some((key, part));
+        }
+    }
+}
+
+/// What a connection has done in one go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    visits: u32,
+    visits_max: u32,
+    packets: u32,
+    packets_max: u32,
+    /// Subscribers that the turn had handed messages to when it began.
+    handed_before: u32,
+    /// Visits that it owes for.
+    owed: u32,
+}
+
+impl Share {
+    /// A connection's share of a turn, of which others have used theirs.
+    pub(crate) const fn of(turn: &mut Turn) -> Self {
+        turn.reached_before = turn.reached;
+        let visits_max = if turn.left() == 0 {
+            OWN_VISITS_LATE
+        } else {
+            OWN_VISITS
+        };
+        Self {
+            visits: 0,
+            visits_max,
+            packets: 0,
+            packets_max: turn.packets_at_once,
+            handed_before: turn.handed,
+            owed: 0,
+        }
+    }
+
+    /// Whether nothing more is taken from the connection in this turn.
+    #[inline]
+    pub(crate) const fn is_used_up(&self) -> bool {
+        self.packets >= self.packets_max || self.visits >= self.visits_max
+    }
+
+    const fn is_late(&self) -> bool {
+        self.visits_max == OWN_VISITS_LATE
+    }
+
+    /// How many packets are taken at most, if each costs a visit or, being a PUBLISH, none.
+    pub(crate) fn packets_left(&self, is_publish: bool) -> usize {
+        let packets = self.packets_max.saturating_sub(self.packets);
+        let visits = self.visits_max.saturating_sub(self.visits);
+        let left = if is_publish {
+            packets
+        } else {
+            packets.min(visits)
+        };
+        left as usize
+    }
+
+    /// Counts a packet that cost this many visits.
+    #[inline]
+    pub(crate) const fn count(&mut self, is_publish: bool, visits: u32) {
+        self.packets += 1;
+        if is_publish {
+            let beyond = visits.saturating_sub(PUBLISH_VISITS_FREE);
+            // In a turn that is spent nothing is free.
+            let counted = if self.is_late() { visits } else { beyond };
+            self.visits = self.visits.saturating_add(counted);
+            self.owed = self.owed.saturating_add(beyond);
+        } else {
+            let beyond = visits.saturating_sub(PACKET_VISITS_FREE);
+            self.visits = self.visits.saturating_add(visits / FILTER_VISITS);
+            self.owed = self.owed.saturating_add(beyond);
+        }
+    }
+
+    /// What it weighs beside those of others.
+    const fn weight(&self) -> u32 {
+        self.visits.saturating_add(self.packets)
+    }
+}
+
+/// What a connection owes for work: the time when everything is paid for, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Debt(u64);
+
+impl Debt {
+    /// Adds this many visits.
+    pub(crate) fn add(&mut self, now: Tick, visits: u32) {
+        let now = now.as_micros().saturating_mul(1_000);
+        let costs = u64::from(visits) * 1_000_000_000 / VISITS_PER_SEC;
+        let until = self.0.max(now).saturating_add(costs);
+        self.0 = until.min(now.saturating_add(PAUSE_NANOS_MAX));
+    }
+
+    /// Whether something is not paid for yet.
+    pub(crate) fn is_owed(self, now: Tick) -> bool {
+        self.0 > now.as_micros().saturating_mul(1_000)
+    }
+
+    /// From when on more is read.
+    pub(crate) fn paid_at(self) -> Tick {
+        let credit = DEBT_VISITS_MAX * 1_000_000_000 / VISITS_PER_SEC;
+        Tick::from_micros(self.0.saturating_sub(credit).div_ceil(1_000))
+    }
+}
+
+impl Hub {
+    /// The shard begins a turn: what it may do is counted from here on.
+    pub const fn begin_turn(&mut self) {
+        self.turn.begin();
+        self.turn.packets_before = self.stats.packets_received;
+        self.turn.deliveries_before = self.stats.publishes_sent;
+    }
+
+    /// What the present turn has done so far, in visits of about 30 ns.
+    #[must_use]
+    pub const fn turn_visits(&self) -> u32 {
+        self.turn.spent()
+    }
+
+    /// What the present turn has done so far.
+    #[must_use]
+    pub fn turn_figures(&self) -> TurnFigures<'_> {
+        let Turn {
+            spent,
+            heaviest,
+            packets_before,
+            deliveries_before,
+            ..
+        } = self.turn;
+        let session = heaviest.and_then(|(key, _)| self.sessions.get(key));
+        TurnFigures {
+            visits: spent,
+            packets: self.stats.packets_received - packets_before,
+            deliveries: self.stats.publishes_sent - deliveries_before,
+            client_id: session.map_or("", |session| &session.client_id),
+        }
+    }
+
+    /// Subscribers that messages were handed to in the present turn.
+    #[inline]
+    #[must_use]
+    pub const fn turn_reached(&self) -> u32 {
+        self.turn.reached
+    }
+
+    /// Whether more messages are there that go to a crowd, and wait only for the next turn: so
+    /// that the crowd is better written to when it has them too.
+    #[must_use]
+    pub const fn crowd_goes_on(&self) -> bool {
+        self.turn.was_cut || self.routes.crowds > 0
+    }
+
+    /// Whether messages that were expensive to route go on in later turns.
+    #[must_use]
+    pub fn has_jobs(&self) -> bool {
+        !self.routes.is_empty()
+    }
+
+    /// The bytes of the messages that went to a crowd in the present turn.
+    #[must_use]
+    pub const fn turn_crowd_bytes(&self) -> usize {
+        self.turn.crowd_bytes
+    }
+
+    /// Whether what came by the last connection went to a crowd: see [`crate::Effects::crowd`].
+    #[inline]
+    #[must_use]
+    pub const fn has_served_crowd(&self) -> bool {
+        self.turn.serves_crowd()
+    }
+
+    /// Whether the present turn has done what it may.
+    #[inline]
+    #[must_use]
+    pub const fn turn_is_spent(&self) -> bool {
+        self.turn.left() == 0
+    }
+
+    /// How many packets of one connection are taken in a turn, at most: [`OWN_PACKETS`], or fewer
+    /// while many connections wait for their turn. Holds until the next call.
+    pub const fn set_packets_at_once(&mut self, packets: u32) {
+        self.turn.packets_at_once = packets;
+    }
+
+    /// A figure that grows with all that the present turn does.
+    #[inline]
+    #[must_use]
+    pub const fn turn_work(&self) -> u64 {
+        let packets = self.stats.packets_received - self.turn.packets_before;
+        packets + (self.turn.spent as u64) + (self.turn.handed as u64) + (self.turn.grown as u64)
+    }
+
+    /// A connection holds more bytes than before that were not applied yet. New memory takes the
+    /// system some time: it counts in [`Hub::turn_work`], and nobody is charged for it.
+    #[inline]
+    pub const fn count_growth(&mut self, bytes: u32) {
+        self.turn.grown = self.turn.grown.saturating_add(bytes / GROWTH_BYTES);
+    }
+
+    /// Whether a connection has handed its messages to enough subscribers for one turn.
+    #[inline]
+    pub(crate) fn has_handed_over_enough(&self, share: &Share) -> bool {
+        let handed = self.turn.handed - share.handed_before;
+        handed >= OWN_HANDED_MAX
+            || handed >= OWN_HANDED && {
+                let dirty = self.outbox.dirty.len() + self.effects.dirty.len();
+                let dirty = dirty + self.outbox.crowd.len() + self.effects.crowd.len();
+                handed as usize >= dirty * OWN_HANDED_EACH as usize
+            }
+    }
+
+    /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).
+    #[inline]
+    #[must_use]
+    pub fn waits(&self, now: Tick, key: SessionKey) -> bool {
+        self.turn.left() == 0 && self.owes(now, key)
+    }
+
+    #[cold]
+    fn owes(&self, now: Tick, key: SessionKey) -> bool {
+        let live = self.sessions.get(key).and_then(|session| session.live());
+        live.is_some_and(|live| live.owes(now))
+    }
+
+    /// A connection has taken this part of the turn, and owes for what is beyond its due.
+    pub(crate) fn charge_share(&mut self, now: Tick, key: SessionKey, share: &Share) {
+        self.turn.attribute(key, share.weight());
+        if share.owed > 0 {
+            self.charge_visits(now, key, share.owed);
+        }
+    }
+
+    /// A client owes for this many visits more, be it connected still or not.
+    pub(crate) fn charge_visits(&mut self, now: Tick, key: SessionKey, visits: u32) {
+        let session = self.sessions.get_mut(key);
+        match session.and_then(|session| session.live_mut()) {
+            Some(live) => live.extras().debt.add(now, visits),
+            None => self.charge_absent(now, key, visits),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_spent_and_begins_again() {
+        let mut turn = Turn::default();
+        turn.spend(TURN_VISITS - 1);
+        assert_eq!((turn.left(), turn.slice()), (1, SLICE_VISITS_MIN));
+        turn.spend(u32::MAX);
+        assert_eq!((turn.left(), turn.spent()), (0, u32::MAX));
+        turn.begin();
+        assert_eq!((turn.left(), turn.slice()), (TURN_VISITS, TURN_VISITS));
+    }
+
+    #[test]
+    fn only_what_is_beyond_the_due_is_owed() {
+        let mut turn = Turn::default();
+        let mut share = Share::of(&mut turn);
+        for _ in 0..OWN_PACKETS - 1 {
+            share.count(true, PUBLISH_VISITS_FREE);
+        }
+        assert!(!share.is_used_up() && share.owed == 0);
+        assert_eq!(share.packets_left(true), 1);
+        share.count(true, 1);
+        assert!(share.is_used_up(), "by packets");
+        let mut share = Share::of(&mut turn);
+        share.count(false, PACKET_VISITS_FREE);
+        assert_eq!((share.visits, share.owed), (64, 0));
+        assert_eq!(share.packets_left(false), 1_024 - 64);
+        share.count(true, OWN_VISITS);
+        assert_eq!(share.owed, OWN_VISITS - PUBLISH_VISITS_FREE);
+        assert!(share.is_used_up(), "by visits");
+        turn.spend(TURN_VISITS);
+        let late = OWN_VISITS_LATE as usize;
+        assert_eq!(
+            Share::of(&mut turn).packets_left(false),
+            late,
+            "it comes late"
+        );
+    }
+
+    #[test]
+    fn a_debt_is_paid_by_time_and_pauses_beyond_its_bound() {
+        let now = Tick::from_secs(100);
+        let mut debt = Debt::default();
+        assert!(!debt.is_owed(now));
+        debt.add(now, DEBT_VISITS_MAX as u32);
+        assert!(debt.is_owed(now) && debt.paid_at() <= now);
+        debt.add(now, VISITS_PER_SEC as u32);
+        let pause = debt.paid_at().since(now).as_millis();
+        assert!((999..=1_001).contains(&pause), "{pause}");
+        assert!(!debt.is_owed(Tick::from_secs(102)));
+        for _ in 0..10 {
+            debt.add(now, u32::MAX);
+        }
+        assert!(debt.paid_at().since(now).as_secs() <= 10);
+    }
+}

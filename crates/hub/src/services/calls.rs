@@ -1,0 +1,348 @@
+//! Calls of procedures: handed to the control plane, answered by an event.
+//!
+//! A shard runs no procedure. It checks the caller's rights, hands the call over without waiting,
+//! and acknowledges that. The answer comes back through the control lane with the address that the
+//! call carried, so that nothing is kept here in the meantime.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{Property, PropertyBuf, Publish, QoS, ReasonCode, forwardable};
+use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick};
+use stentor_topic::Zone;
+use stentor_zone::{ROOM_COMMANDS, call_refused, topic};
+
+use crate::core::ids::{SessionKey, ShardId};
+use crate::core::inbound::acknowledge::Taken;
+use crate::core::sessions::rights::Identity;
+use crate::core::settings::Settings;
+use crate::hub::Hub;
+use crate::services::serving::Served;
+
+/// A call on its way to the control plane.
+#[derive(Debug)]
+pub struct Call {
+    /// What is called: one level of a topic.
+    pub procedure: Box<str>,
+    /// What it is about.
+    pub payload: Box<[u8]>,
+    /// The user properties of the publish, in their order.
+    pub arguments: Vec<(Box<str>, Box<str>)>,
+    /// Who calls.
+    pub identity: Arc<Identity>,
+    /// The caller's client id.
+    pub client_id: Box<str>,
+    /// When the caller stops waiting; [`Tick::NEVER`] if it did not say.
+    pub expires_at: Tick,
+    /// Where the answer goes.
+    pub return_to: ReturnAddress,
+}
+
+/// Where the answer to a call goes.
+#[derive(Clone, Debug)]
+pub struct ReturnAddress {
+    /// The shard that has to be told.
+    pub shard: ShardId,
+    pub(crate) session: SessionKey,
+    zone: Zone,
+    place: Place,
+    correlation: Option<Box<[u8]>>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// Nobody wants it.
+    Nowhere,
+    /// A topic below `$reply/`: for the calling session alone.
+    Own(Box<str>),
+    /// Any other topic, to which the caller may publish.
+    Public(Box<Listener>),
+}
+
+/// Where whoever calls listens for the answer, on a topic that others may hear as well.
+#[derive(Clone, Debug)]
+pub(crate) struct Listener {
+    pub(crate) topic: Box<str>,
+    /// The caller: the right to publish there is checked when the answer is there.
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) client_id: Box<str>,
+}
+
+/// An answer to a call.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Where it goes.
+    pub to: ReturnAddress,
+    /// The payload.
+    pub json: Vec<u8>,
+}
+
+impl Answer {
+    fn message(&self, now: Tick, topic: &str) -> Arc<Message> {
+        let mut properties = PropertyBuf::new();
+        properties.push(Property::PayloadFormatIndicator(true));
+        properties.push(Property::ContentType("application/json"));
+        if let Some(data) = &self.to.correlation {
+            properties.push(Property::CorrelationData(data));
+        }
+        let mut raw = Vec::new();
+        forwardable(properties.as_properties(), &mut raw);
+        let parts = MessageParts {
+            topic,
+            properties: &raw,
+            payload: &self.json,
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            expiry_secs: None,
+        };
+        Arc::new(Message::new(self.to.zone, Publisher::SERVER, now, &parts))
+    }
+}
+
+/// The receiver of calls: the control plane.
+pub trait Callees: Send + Sync {
+    /// Takes a call. It is answered once, later and from another thread, by
+    /// [`crate::ControlItem::Answer`]. Must not block.
+    ///
+    /// # Errors
+    /// The call, if no more can wait.
+    fn call(&self, call: Call) -> Result<(), Box<Call>>;
+
+    /// Takes what a shard says to the [`Ask`] of that number; whether somebody waits for it. Must
+    /// not block.
+    ///
+    /// [`Ask`]: crate::Ask
+    fn served(&self, number: u64, served: Served<'_>) -> bool;
+}
+
+impl ReturnAddress {
+    /// Whether anybody wants the answer.
+    #[must_use]
+    pub const fn is_somewhere(&self) -> bool {
+        !matches!(self.place, Place::Nowhere)
+    }
+
+    /// The bytes of memory that it holds beside itself. O(1).
+    pub(crate) fn bytes(&self) -> usize {
+        let place = match &self.place {
+            Place::Nowhere => 0,
+            Place::Own(topic) => topic.len(),
+            Place::Public(listener) => listener.topic.len() + listener.client_id.len(),
+        };
+        place + self.correlation.as_ref().map_or(0, |data| data.len())
+    }
+
+    /// Has the answer go to another topic, if one is given. Whether it is one to answer on.
+    pub(crate) fn redirect(&mut self, topic: Option<&str>, settings: &Settings) -> bool {
+        let Place::Public(listener) = &mut self.place else {
+            return false;
+        };
+        if let Some(topic) = topic {
+            listener.topic = topic.into();
+        }
+        let topic = &*listener.topic;
+        let is_topic = settings.takes_topic(topic) && stentor_topic::validate_name(topic).is_ok();
+        is_topic && !topic.starts_with('$')
+    }
+}
+
+/// Why a call is not made, as acknowledgement and as answer.
+struct Refused {
+    reason: ReasonCode,
+    status: &'static str,
+    text: &'static str,
+}
+
+const NOT_ALLOWED: Refused = Refused {
+    reason: ReasonCode::NotAuthorized,
+    status: "not-allowed",
+    text: "the right to call this procedure is missing",
+};
+const NO_PLACE: Refused = Refused {
+    reason: ReasonCode::NotAuthorized,
+    status: "not-allowed",
+    text: "answers go below $reply/, or to a topic without $ where the caller may publish",
+};
+const NOT_FOUND: Refused = Refused {
+    reason: ReasonCode::NoMatchingSubscribers,
+    status: "not-found",
+    text: "this server runs no procedures",
+};
+const OVERLOADED: Refused = Refused {
+    reason: ReasonCode::QuotaExceeded,
+    status: "overloaded",
+    text: "too many calls wait; try again",
+};
+
+impl Hub {
+    /// A publish to `$call/<procedure>`. The acknowledgement says whether the call was taken.
+    pub(crate) fn take_call(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        (procedure, reply): (&str, Option<&str>),
+    ) -> Taken {
+        // What the caller has published before comes before.
+        self.settle(now);
+        let Some(session) = self.sessions.get(key) else {
+            return Taken::done(ReasonCode::UnspecifiedError);
+        };
+        let is_v5 = session.speaks_v5();
+        let identity = Arc::clone(&session.identity);
+        let client_id = session.client_id.clone();
+        let place = self.place((&identity, &client_id), publish, reply);
+        let mut return_to = ReturnAddress {
+            shard: self.shard,
+            session: key,
+            zone: identity.zone,
+            place: Place::Nowhere,
+            correlation: publish.properties.correlation_data().map(Into::into),
+        };
+        let to = topic::call(procedure);
+        let refused = if !identity.rights.may_publish(&to) {
+            self.deny_publish(now, key, &to);
+            return_to.place = place.unwrap_or(Place::Nowhere);
+            NOT_ALLOWED
+        } else if let Some(place) = place {
+            return_to.place = place;
+            if procedure.starts_with(ROOM_COMMANDS) {
+                let command = (procedure, publish.payload);
+                self.command_room(now, key, command, return_to);
+                return Taken::SUCCESS;
+            }
+            let expires_at = publish.properties.message_expiry();
+            let call = Call {
+                procedure: procedure.into(),
+                payload: publish.payload.into(),
+                arguments: arguments(publish),
+                identity,
+                client_id,
+                expires_at: expires_at.map_or(Tick::NEVER, |secs| now.after_secs(secs)),
+                return_to: return_to.clone(),
+            };
+            match self.callees.as_ref().map(|callees| callees.call(call)) {
+                Some(Ok(())) => return Taken::SUCCESS,
+                Some(Err(_)) => OVERLOADED,
+                None => NOT_FOUND,
+            }
+        } else {
+            NO_PLACE
+        };
+        self.answered(
+            now,
+            &Answer {
+                to: return_to,
+                json: call_refused(refused.status, refused.text),
+            },
+        );
+        // 3.x would be disconnected for what it cannot be told.
+        if is_v5 {
+            Taken::Done(Outcome::new(refused.reason, refused.text))
+        } else {
+            Taken::SUCCESS
+        }
+    }
+
+    /// Where the answer is to go; `None` if it may not go there.
+    fn place(
+        &self,
+        (identity, client_id): (&Arc<Identity>, &str),
+        publish: &Publish<'_>,
+        reply: Option<&str>,
+    ) -> Option<Place> {
+        if let Some(id) = reply {
+            return Some(Place::Own(topic::reply(id).into()));
+        }
+        let Some(topic) = publish.properties.response_topic() else {
+            return Some(Place::Nowhere);
+        };
+        if !self.settings.takes_topic(topic) || stentor_topic::validate_name(topic).is_err() {
+            return None;
+        }
+        if topic.starts_with(topic::REPLIES) {
+            return Some(Place::Own(topic.into()));
+        }
+        let may = !topic.starts_with('$') && identity.rights.may_publish(topic);
+        let listener = || Listener {
+            topic: topic.into(),
+            identity: Arc::clone(identity),
+            client_id: client_id.into(),
+        };
+        may.then(|| Place::Public(Box::new(listener())))
+    }
+
+    /// The control plane has answered a call.
+    pub(crate) fn answered(&mut self, now: Tick, answer: &Answer) {
+        match &answer.to.place {
+            Place::Nowhere => {}
+            Place::Own(topic) => {
+                let message = answer.message(now, topic);
+                // A session that is gone, or full, is not told.
+                self.deliver_to_session(now, answer.to.session, &message);
+            }
+            Place::Public(listener) => {
+                let may = self.may_answer(listener);
+                if !may || !self.consult_answer(answer, listener) {
+                    self.publish_answer(now, answer);
+                }
+            }
+        }
+    }
+
+    /// Publishes an answer where others may hear it too.
+    pub(crate) fn publish_answer(&mut self, now: Tick, answer: &Answer) {
+        if let Place::Public(listener) = &answer.to.place {
+            if !self.may_answer(listener) {
+                self.stats.denied += 1;
+                return;
+            }
+            self.settle(now);
+            self.keep_and_route_now(now, answer.message(now, &listener.topic));
+            self.close_overrun(now);
+        }
+    }
+
+    /// Whether the caller may publish there still; it may have lost the right in the meantime.
+    fn may_answer(&self, listener: &Listener) -> bool {
+        let identity = Arc::clone(&listener.identity);
+        let caller = self.renewals.refresh(identity, &listener.client_id);
+        caller.is_some_and(|caller| caller.rights.may_publish(&listener.topic))
+    }
+
+    /// The address of something that a session receives without having asked.
+    pub(crate) fn own_address(&self, key: SessionKey, zone: Zone, topic: &str) -> ReturnAddress {
+        ReturnAddress {
+            shard: self.shard,
+            session: key,
+            zone,
+            place: Place::Own(topic.into()),
+            correlation: None,
+        }
+    }
+
+    /// The address of a response on `$reply/<id>`.
+    pub(crate) fn reply_address(
+        &self,
+        key: SessionKey,
+        zone: Zone,
+        publish: &Publish<'_>,
+        id: &str,
+    ) -> ReturnAddress {
+        ReturnAddress {
+            shard: self.shard,
+            session: key,
+            zone,
+            place: Place::Own(topic::reply(id).into()),
+            correlation: publish.properties.correlation_data().map(Into::into),
+        }
+    }
+}
+
+fn arguments(publish: &Publish<'_>) -> Vec<(Box<str>, Box<str>)> {
+    let pairs = publish.properties.user_properties();
+    pairs
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
+}

@@ -1,0 +1,281 @@
+//! Private messages: from one user to the sessions of another that subscribe to their inbox.
+//!
+//! An inbox is an ordinary subscription that stands under its user's name in the index (see
+//! [`stentor_zone::inbox`]), so that interest, wildcards and delivery are those of every message.
+//! The sender's acknowledgement is the response: where nobody on its own shard has got the message
+//! it waits until the other shards with such subscriptions have said what they did.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use stentor_mqtt::{Publish, ReasonCode, forwardable};
+use stentor_session::{Message, MessageParts, Outcome, Tick, Ticket};
+use stentor_zone::{Reach, Response, inbox, topic};
+
+use crate::core::ids::{SessionKey, ShardId};
+use crate::core::inbound::acknowledge::Taken;
+use crate::effects::{MeshItem, Sender};
+use crate::hub::Hub;
+use crate::services::calls::{Answer, ReturnAddress};
+
+/// A private message on its way between shards.
+#[derive(Debug)]
+pub struct PrivateMessage {
+    /// As its recipients get it.
+    pub(crate) message: Arc<Message>,
+    /// Where it is routed.
+    pub(crate) route: String,
+    /// The connection that it came by, where it is there still.
+    pub(crate) sender: Option<Sender>,
+}
+
+impl PrivateMessage {
+    /// The bytes of memory that it holds.
+    pub(crate) fn cost(&self) -> usize {
+        size_of::<Self>() + self.route.len() + self.message.cost()
+    }
+}
+
+/// The private messages that wait for what other shards say, by the ticket that their
+/// acknowledgement waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Privates {
+    asked: HashMap<Ticket, Asked, foldhash::fast::FixedState>,
+    /// The topic and the route of the message that is sent now: two texts for all messages.
+    texts: (String, String),
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Asked {
+    /// The session that wants the response on `$reply/<id>`.
+    caller: Option<ReturnAddress>,
+    user: Box<str>,
+    /// How many shards have not answered.
+    shards: u32,
+    reach: Reach,
+}
+
+/// The recipient of a private message, and where its response goes.
+pub(crate) struct Envelope<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) reply: Option<&'a str>,
+}
+
+/// What sending a private message has led to.
+enum Sent {
+    Known(Response),
+    /// Other shards were asked.
+    Asked(Ticket, u32, Reach),
+}
+
+/// How a response is acknowledged.
+fn outcome(response: Response) -> Outcome {
+    let code = ReasonCode::from_u8(response.puback_code());
+    Outcome::new(
+        code.unwrap_or(ReasonCode::UnspecifiedError),
+        response.text(),
+    )
+}
+
+impl Hub {
+    /// A publish to `$private/to/<user>`. The response is its acknowledgement, and with a reply id
+    /// a message to its sender too.
+    pub(crate) fn take_private(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        envelope: &Envelope<'_>,
+    ) -> Taken {
+        let Some(session) = self.sessions.get(key) else {
+            return Taken::done(ReasonCode::UnspecifiedError);
+        };
+        // 3.x has no reason codes: there is nothing to wait for.
+        let is_told = publish.packet_id.is_some() && session.speaks_v5();
+        let zone = session.zone();
+        let address = |id| self.reply_address(key, zone, publish, id);
+        let caller = envelope.reply.map(address);
+        let is_awaited = is_told || caller.is_some();
+        let taken = match self.send_private(now, key, publish, envelope.user, is_awaited) {
+            Sent::Known(response) => {
+                self.respond(now, caller.as_ref(), envelope.user, response);
+                Taken::Done(outcome(response))
+            }
+            Sent::Asked(ticket, shards, reach) => {
+                let asked = Asked {
+                    caller,
+                    user: envelope.user.into(),
+                    shards,
+                    reach,
+                };
+                self.privates.asked.insert(ticket, asked);
+                Taken::Waits(ticket)
+            }
+        };
+        if is_told { taken } else { Taken::SUCCESS }
+    }
+
+    fn send_private(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        publish: &Publish<'_>,
+        user: &str,
+        is_awaited: bool,
+    ) -> Sent {
+        /// Senders of this shard that may wait for other shards at a time.
+        const ASKED_MAX: usize = 1 << 20;
+        let Some(session) = self.sessions.get(key) else {
+            return Sent::Known(Response::Denied);
+        };
+        let to = topic::private_to_as(user, publish.topic);
+        if !session.identity.rights.may_publish(&to) {
+            self.deny_publish(now, key, &to);
+            return Sent::Known(Response::Denied);
+        }
+        let Some(sender) = session.identity.user.as_deref() else {
+            return Sent::Known(Response::Nameless);
+        };
+        // It would be thrown away wherever it waits [MQTT-3.3.2-5].
+        if publish.properties.message_expiry() == Some(0) {
+            return Sent::Known(Response::Expired);
+        }
+        if is_awaited && (self.privates.asked.len() >= ASKED_MAX || self.is_deferring_much()) {
+            return Sent::Known(Response::Busy);
+        }
+        let mut properties = Vec::new();
+        if !publish.properties.is_empty() {
+            forwardable(publish.properties, &mut properties);
+        }
+        let (mut from, mut route) = core::mem::take(&mut self.privates.texts);
+        topic::write_private_from(sender, &mut from);
+        inbox::write_route(user, sender, &mut route);
+        let parts = MessageParts {
+            topic: &from,
+            properties: &properties,
+            payload: publish.payload,
+            qos: publish.qos,
+            retain: false,
+            expiry_secs: publish.properties.message_expiry(),
+        };
+        let message = Arc::new(Message::new(session.zone(), session.publisher, now, &parts));
+        let sent = self.route_private(now, message, &route, is_awaited);
+        self.privates.texts = (from, route);
+        sent
+    }
+
+    /// Delivers a private message here and passes it to the shards that may have a subscriber.
+    fn route_private(
+        &mut self,
+        now: Tick,
+        message: Arc<Message>,
+        route: &str,
+        is_awaited: bool,
+    ) -> Sent {
+        // What its sender has published before comes before.
+        self.settle(now);
+        let sender = self.sender_of(&message);
+        let reach = self.deliver_private(now, (&message, sender), route);
+        let mut others = self.interest.others(message.zone, route);
+        if others == 0 {
+            return Sent::Known(Response::Reached(reach));
+        }
+        let shards = others.count_ones();
+        let asks = is_awaited && reach < Reach::Delivered;
+        let ticket = asks.then(|| self.issue_ticket());
+        let route = route.into();
+        let private = Arc::new(PrivateMessage {
+            message,
+            route,
+            sender,
+        });
+        while others != 0 {
+            let shard = ShardId(others.trailing_zeros() as u8);
+            others &= others - 1;
+            let item = MeshItem::Private {
+                private: Arc::clone(&private),
+                answer: ticket.map(|ticket| (self.shard, ticket)),
+            };
+            self.effects.mesh.push((shard, item));
+        }
+        match ticket {
+            Some(ticket) => Sent::Asked(ticket, shards, reach),
+            None => Sent::Known(Response::Reached(reach)),
+        }
+    }
+
+    /// To the sessions of this shard. Returns how far it has come.
+    ///
+    /// A route has five levels, and only its recipient has subscriptions that match it. So it is
+    /// found at once; that recipient's sessions are what may be many.
+    fn deliver_private(
+        &mut self,
+        now: Tick,
+        (message, sender): (&Arc<Message>, Option<Sender>),
+        route: &str,
+    ) -> Reach {
+        let messages = core::slice::from_ref(message);
+        let before = self.turn.spent();
+        let (_, reach) = self.deliver_to(now, messages, route);
+        self.charge_sender(now, sender, self.turn.spent() - before);
+        self.close_overrun(now);
+        reach
+    }
+
+    /// A private message of another shard's client.
+    pub(crate) fn private_for(
+        &mut self,
+        now: Tick,
+        private: &PrivateMessage,
+        answer: Option<(ShardId, Ticket)>,
+    ) {
+        self.settle(now);
+        let from = (&private.message, private.sender);
+        let reach = self.deliver_private(now, from, &private.route);
+        if let Some((shard, ticket)) = answer {
+            let item = MeshItem::Reached { ticket, reach };
+            self.effects.mesh.push((shard, item));
+        }
+    }
+
+    /// Another shard says how far a private message has come there.
+    pub(crate) fn private_reached(&mut self, now: Tick, ticket: Ticket, reach: Reach) {
+        let Some(asked) = self.privates.asked.get_mut(&ticket) else {
+            return;
+        };
+        asked.reach = asked.reach.max(reach);
+        asked.shards = asked.shards.saturating_sub(1);
+        if asked.shards > 0 && asked.reach < Reach::Delivered {
+            return;
+        }
+        let Some(asked) = self.privates.asked.remove(&ticket) else {
+            return;
+        };
+        let response = Response::Reached(asked.reach);
+        self.respond(now, asked.caller.as_ref(), &asked.user, response);
+        self.resolve(now, ticket, &outcome(response));
+    }
+
+    /// Sends a response as a message, to a sender that asked for that.
+    fn respond(
+        &mut self,
+        now: Tick,
+        caller: Option<&ReturnAddress>,
+        user: &str,
+        response: Response,
+    ) {
+        if let Some(to) = caller {
+            let (to, json) = (to.clone(), response.json(user));
+            self.answered(now, &Answer { to, json });
+        }
+    }
+
+    /// A will that is a private message. Nobody waits for a response.
+    pub(crate) fn will_private(&mut self, now: Tick, message: Arc<Message>, route: &str) {
+        self.route_private(now, message, route, false);
+    }
+}

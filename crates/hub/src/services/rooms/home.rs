@@ -1,0 +1,492 @@
+//! What the home shard of a zone does.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use hashbrown::HashMap;
+use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
+use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
+use stentor_topic::Zone;
+use stentor_zone::{
+    Actor, AllRights, Effect, Entry, Presence, Refusal, Role, RoomRights, Rooms, UNCLAIMED,
+    run_command, topic,
+};
+
+use super::review::Absents;
+use super::{Parting, Place, RoomItem, Who, shard_of};
+use crate::core::ids::ShardId;
+use crate::core::sessions::rights::{Access, Identity};
+use crate::core::settings::{Settings, ZoneSettings};
+use crate::core::work::VISIT_BYTES;
+use crate::effects::{Event, Sender};
+use crate::hub::Hub;
+use crate::services::calls::{Answer, ReturnAddress};
+
+/// The zones whose home is this shard: their rooms, and who is there.
+#[derive(Debug)]
+pub(crate) struct Zones {
+    by_zone: HashMap<Zone, Rooms, foldhash::fast::FixedState>,
+    pub(super) presence: HashMap<Zone, Presence, foldhash::fast::FixedState>,
+    /// When somebody who is away may have to be removed; [`Tick::NEVER`] if nobody is.
+    deadline: Tick,
+    /// When all rooms were looked at last.
+    looked_at: Tick,
+    plan: Plan,
+    /// The rooms that the settings had when they were applied last.
+    fixed: Vec<(Zone, Box<str>)>,
+    /// Those whose places are kept; some of them may have come back.
+    pub(super) absent: Absents,
+}
+
+/// Whether the zones are as the settings have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// The settings are new.
+    Due,
+    /// They have been applied.
+    Done,
+}
+
+impl Default for Zones {
+    fn default() -> Self {
+        Self {
+            by_zone: HashMap::default(),
+            presence: HashMap::default(),
+            deadline: Tick::NEVER,
+            looked_at: Tick::ZERO,
+            plan: Plan::Done,
+            fixed: Vec::new(),
+            absent: Absents::default(),
+        }
+    }
+}
+
+impl Zones {
+    /// When the rooms have something to do next. They are looked at all together, so those who did
+    /// not come back in time may be removed a little later.
+    pub(crate) fn deadline(&self) -> Tick {
+        match (self.plan, self.deadline) {
+            (Plan::Due, _) => Tick::ZERO,
+            (Plan::Done, Tick::NEVER) => Tick::NEVER,
+            (Plan::Done, deadline) => deadline.max(self.looked_at.after(LOOK_TIME)),
+        }
+    }
+
+    /// Of each zone: rooms, places taken in them, bytes that they hold.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = (Zone, u64, u64, u64)> {
+        self.by_zone.iter().map(|(zone, rooms)| {
+            let members = rooms.iter().map(|room| room.member_count() as u64).sum();
+            (*zone, rooms.len() as u64, members, rooms.bytes() as u64)
+        })
+    }
+
+    /// Of each zone: users who are there.
+    pub(crate) fn users(&self) -> impl Iterator<Item = (Zone, u64)> {
+        let present = self.presence.iter();
+        present.map(|(zone, users)| (*zone, users.len() as u64))
+    }
+
+    /// Whether a room keeps a place for a session whose connection was lost.
+    pub(super) fn awaits(&self, now: Tick, who: &Who, room: &str) -> bool {
+        let rooms = self.by_zone.get(&who.identity.zone);
+        let room = rooms.and_then(|rooms| rooms.get(room));
+        room.is_some_and(|room| room.awaits(now, who.user(), who.seat))
+    }
+
+    /// The settings are new: they are applied as soon as the hub advances.
+    pub(crate) fn reconfigure(&mut self, settings: &Settings) {
+        if !settings.zones.is_empty() || !self.by_zone.is_empty() {
+            self.plan = Plan::Due;
+            self.deadline = Tick::ZERO;
+        }
+    }
+}
+
+/// What it costs to send a message of a room's history to one member, and each 64 bytes of it.
+const RECALL_VISITS: u32 = 2;
+
+/// How long at least from one look at all rooms to the next: each is O(rooms + members), and
+/// clients choose how many deadlines there are.
+const LOOK_TIME: Duration = Duration::from_millis(100);
+
+/// The room of every zone that is there without anybody making it.
+const LOBBY: &str = "lobby";
+
+/// The user property that marks what was said before, with its age in milliseconds as value.
+const AGE: &str = "history-age-ms";
+
+impl RoomRights for Identity {
+    /// Administrators are those who may publish where only the server does.
+    fn role(&self, room: &str) -> Role {
+        if self.rights.may_publish(&topic::listed(room)) {
+            Role::Administrator
+        } else {
+            Role::User
+        }
+    }
+
+    fn may_enter(&self, room: &str) -> bool {
+        self.rights.may_subscribe(&super::all_below(room)) != Access::Nothing
+    }
+
+    fn may_join(&self, room: &str) -> bool {
+        self.may_enter(room) && self.may_speak(room)
+    }
+
+    fn may_read(&self, topic: &str) -> bool {
+        self.rights.may_receive(topic)
+    }
+
+    fn rules(&self) -> usize {
+        self.rights.rules()
+    }
+}
+
+fn actor<'a>(who: &'a Who, room: &str) -> Actor<'a> {
+    Actor {
+        user: who.user(),
+        role: who.identity.role(room),
+    }
+}
+
+impl Hub {
+    /// Does something with the rooms of a zone; what they ask for is returned too.
+    fn with_rooms<R>(
+        &mut self,
+        zone: Zone,
+        f: impl FnOnce(&mut Rooms, &mut Vec<Effect>) -> R,
+    ) -> (R, Vec<Effect>) {
+        let mut out = Vec::new();
+        let options = self.settings.rooms_of(zone);
+        let rooms = self.zones.by_zone.entry(zone).or_insert_with(|| {
+            let mut rooms = Rooms::new(options.clone());
+            // The name is a good one.
+            let _ = rooms.fix(LOBBY, options.room.clone(), &mut out);
+            rooms
+        });
+        let result = f(rooms, &mut out);
+        (result, out)
+    }
+
+    pub(super) fn home_join(
+        &mut self,
+        now: Tick,
+        room: Box<str>,
+        who: &Who,
+        entry: Entry,
+        (shard, ticket): (ShardId, Ticket),
+    ) {
+        let zone = who.identity.zone;
+        let (result, effects) = self.with_rooms(zone, |rooms, out| {
+            rooms.join(now, actor(who, &room), &room, (who.seat, entry), out)
+        });
+        let is_recall = |effect: &Effect| matches!(effect, Effect::Recall { .. });
+        let (recalls, others): (Vec<_>, Vec<_>) = effects.into_iter().partition(is_recall);
+        self.perform(now, zone, &room, others);
+        let refusal = result.err();
+        let joined = RoomItem::Joined {
+            ticket,
+            room: room.clone(),
+            refusal,
+        };
+        // What was said before follows the SUBACK.
+        self.send_room(now, shard, joined);
+        self.perform(now, zone, &room, recalls);
+    }
+
+    /// In which of these rooms a user has such a place.
+    pub(super) fn home_places(
+        &self,
+        who: &Who,
+        mut rooms: Vec<Box<str>>,
+        sought: Place,
+    ) -> Vec<Box<str>> {
+        let zone = self.zones.by_zone.get(&who.identity.zone);
+        let has_place = |name: &str| {
+            let room = zone.and_then(|rooms| rooms.get(name));
+            room.is_some_and(|room| match sought {
+                Place::Kept => room.is_away(who.user()),
+                Place::Heard => room.may_say(actor(who, name)),
+            })
+        };
+        rooms.retain(|room| has_place(room));
+        rooms
+    }
+
+    pub(super) fn home_leave(&mut self, now: Tick, room: &str, who: &Who, parting: Parting) {
+        let zone = who.identity.zone;
+        if !self.zones.by_zone.contains_key(&zone) {
+            // The zone has ended.
+            return;
+        }
+        let (user, seat) = (who.user(), who.seat);
+        let (away_until, effects) = self.with_rooms(zone, |rooms, out| {
+            let left = rooms.act(room, out, |room, out| {
+                Ok(match parting {
+                    Parting::Left => room.leave(now, user, seat, out),
+                    Parting::Lost => room.lost(now, user, seat, out),
+                    Parting::Revoked => room.revoke(now, user, seat, out),
+                    Parting::Muted => room.mute(now, user, seat, out),
+                    Parting::Barred => {
+                        room.bar(now, user, seat, out);
+                        None
+                    }
+                })
+            });
+            // There may be no such room any more.
+            left.ok().flatten()
+        });
+        if let Some(until) = away_until {
+            self.zones.deadline = self.zones.deadline.min(until);
+        }
+        self.perform(now, zone, room, effects);
+    }
+
+    pub(super) fn home_say(
+        &mut self,
+        now: Tick,
+        room: &str,
+        who: &Who,
+        (message, sender): (Arc<Message>, Option<Sender>),
+    ) -> Option<Refusal> {
+        let zone = who.identity.zone;
+        let (result, effects) = self.with_rooms(zone, |rooms, out| {
+            rooms.act(room, out, |room, _| {
+                room.say(actor(who, room.name()), &message)
+            })
+        });
+        match result {
+            // The message itself goes out, with the properties that its speaker gave it.
+            Ok(()) => self.route_of(now, &[message], sender),
+            Err(refusal) => {
+                self.perform(now, zone, room, effects);
+                return Some(refusal);
+            }
+        }
+        None
+    }
+
+    /// Tells the side that waits to acknowledge it, if there is one, what became of something said.
+    pub(super) fn answer_say(
+        &mut self,
+        now: Tick,
+        answer: Option<(ShardId, Ticket)>,
+        refusal: Option<Refusal>,
+    ) {
+        if let Some((shard, ticket)) = answer {
+            self.send_room(now, shard, RoomItem::Said { ticket, refusal });
+        }
+    }
+
+    pub(super) fn home_command(
+        &mut self,
+        now: Tick,
+        command: (&str, &[u8]),
+        who: &Who,
+        to: ReturnAddress,
+    ) {
+        let zone = who.identity.zone;
+        let (ran, effects) = self.with_rooms(zone, |rooms, out| {
+            run_command(rooms, (now, who.user()), &*who.identity, command, out)
+        });
+        let (room, json, work) = (ran.room, ran.answer, ran.work);
+        self.turn.spend_time(work);
+        if let Some(deed) = ran.deed {
+            self.effects.events.push(Event::Administered {
+                identity: Arc::clone(&who.identity),
+                what: deed.what,
+                target: room.as_str().into(),
+                user: deed.user.map(Into::into),
+                refused: deed.refused.map(Into::into),
+            });
+        }
+        self.await_owner(now);
+        self.perform(now, zone, &room, effects);
+        let asker = (to.shard, to.session);
+        let (shard, answer) = (to.shard, Answer { to, json });
+        self.send_room(now, shard, RoomItem::Answer(Box::new(answer)));
+        self.charge(now, asker, work);
+    }
+
+    /// Runs a command about rooms as the server itself; returns the answer, which is JSON.
+    pub(crate) fn run_as_administrator(
+        &mut self,
+        now: Tick,
+        zone: Zone,
+        (procedure, payload): (&str, &[u8]),
+    ) -> Vec<u8> {
+        let command = (procedure, payload);
+        let (ran, effects) = self.with_rooms(zone, |rooms, out| {
+            run_command(rooms, (now, ""), &AllRights, command, out)
+        });
+        self.await_owner(now);
+        self.perform(now, zone, &ran.room, effects);
+        ran.answer
+    }
+
+    /// A command may have made a room, which does not wait for its owner for ever.
+    fn await_owner(&mut self, now: Tick) {
+        self.zones.deadline = self.zones.deadline.min(now.after(UNCLAIMED));
+    }
+
+    /// Lets go of those who did not come back in time.
+    pub(crate) fn advance_rooms(&mut self, now: Tick) {
+        if now < self.zones.deadline() {
+            return;
+        }
+        self.zones.looked_at = now;
+        if self.zones.plan == Plan::Due {
+            self.zones.plan = Plan::Done;
+            self.apply_zones(now);
+        }
+        let zones: Vec<Zone> = self.zones.by_zone.keys().copied().collect();
+        let mut next = Tick::NEVER;
+        for zone in zones {
+            let (deadline, effects) = self.with_rooms(zone, |rooms, out| {
+                rooms.advance(now, out);
+                rooms.next_deadline()
+            });
+            next = next.min(deadline.unwrap_or(Tick::NEVER));
+            // Nobody has a seat here: no room has to be named.
+            self.perform(now, zone, "", effects);
+        }
+        self.zones.deadline = next;
+        self.forget_absent(now);
+    }
+
+    /// Makes the zones whose home is here as the settings have them: their options, and the rooms
+    /// that are always there. Rooms that the settings do not have any more end when they are empty.
+    fn apply_zones(&mut self, now: Tick) {
+        let settings = Arc::clone(&self.settings);
+        let known: Vec<Zone> = self.zones.by_zone.keys().copied().collect();
+        for zone in known {
+            let options = settings.rooms_of(zone).clone();
+            self.with_rooms(zone, |rooms, _| rooms.configure(options));
+        }
+        let is_here = |own: &&ZoneSettings| self.home_of(own.zone) == self.shard;
+        let here: Vec<&ZoneSettings> = settings.zones.iter().filter(is_here).collect();
+        let names = |own: &&ZoneSettings| {
+            let zone = own.zone;
+            let names: Vec<_> = own
+                .fixed
+                .iter()
+                .map(|(room, _)| (zone, room.clone()))
+                .collect();
+            names
+        };
+        let fixed = here.iter().flat_map(names).collect();
+        let before = core::mem::replace(&mut self.zones.fixed, fixed);
+        for (zone, room) in before {
+            if self.zones.fixed.contains(&(zone, room.clone())) {
+                continue;
+            }
+            let usual = settings.rooms_of(zone).room.clone();
+            let ((), effects) = self.with_rooms(zone, |rooms, out| match &*room {
+                // The name is a valid one.
+                LOBBY => drop(rooms.fix(LOBBY, usual, out)),
+                _ => rooms.unfix(&room, out),
+            });
+            self.perform(now, zone, &room, effects);
+        }
+        for own in here {
+            for (room, options) in &own.fixed {
+                let (_, effects) = self.with_rooms(own.zone, |rooms, out| {
+                    // The name is a valid one.
+                    rooms.fix(room, options.clone(), out)
+                });
+                self.perform(now, own.zone, room, effects);
+            }
+        }
+    }
+
+    /// A zone ends: nothing is left of its rooms, nor of who was there.
+    pub(crate) fn end_rooms(&mut self, now: Tick, zone: Zone) {
+        let mut out = Vec::new();
+        if let Some(mut rooms) = self.zones.by_zone.remove(&zone) {
+            rooms.close_all(&mut out);
+        }
+        if let Some(mut present) = self.zones.presence.remove(&zone) {
+            present.clear(&mut out);
+        }
+        self.zones.fixed.retain(|(of, _)| *of != zone);
+        self.perform(now, zone, "", out);
+    }
+
+    /// Somebody looks at the list of a zone's rooms: it has the lobby from now on.
+    pub(super) fn home_listed(&mut self, now: Tick, zone: Zone) {
+        let ((), effects) = self.with_rooms(zone, |_, _| ());
+        self.perform(now, zone, LOBBY, effects);
+    }
+
+    /// Does what a room asks for.
+    pub(crate) fn perform(&mut self, now: Tick, zone: Zone, room: &str, effects: Vec<Effect>) {
+        self.tell_of_rooms(zone, &effects);
+        for effect in effects {
+            match effect {
+                Effect::Publish {
+                    topic,
+                    payload,
+                    retain,
+                } => {
+                    let message = server_message(now, zone, &topic, (&payload, &[], retain));
+                    self.keep_and_route_now(now, message);
+                }
+                Effect::Recall {
+                    seat,
+                    message,
+                    age_millis,
+                } => {
+                    let message = recalled(now, &message, age_millis);
+                    self.turn
+                        .spend_each(1 + message.cost() / VISIT_BYTES, RECALL_VISITS);
+                    let item = RoomItem::Recall { seat, message };
+                    self.send_room(now, shard_of(seat), item);
+                }
+                Effect::Clear { seat, why } => {
+                    let room = room.into();
+                    self.send_room(now, shard_of(seat), RoomItem::Clear { seat, room, why });
+                }
+            }
+        }
+        self.close_overrun(now);
+    }
+}
+
+/// What was said before, as it was, marked as history.
+fn recalled(now: Tick, said: &Message, age_millis: u64) -> Arc<Message> {
+    let age = alloc::format!("{age_millis}");
+    let mut mark = PropertyBuf::new();
+    mark.push(Property::UserProperty((AGE, &age)));
+    let mut properties = said.properties().to_vec();
+    forwardable(mark.as_properties(), &mut properties);
+    let parts = MessageParts {
+        topic: said.topic(),
+        properties: &properties,
+        payload: said.payload(),
+        qos: said.qos,
+        retain: false,
+        expiry_secs: None,
+    };
+    let mut message = Message::new(said.zone, Publisher::SERVER, now, &parts);
+    message.expires_at = said.expires_at;
+    Arc::new(message)
+}
+
+pub(crate) fn server_message(
+    now: Tick,
+    zone: Zone,
+    topic: &str,
+    (payload, properties, retain): (&[u8], &[u8], bool),
+) -> Arc<Message> {
+    let parts = MessageParts {
+        topic,
+        properties,
+        payload,
+        qos: QoS::AtLeastOnce,
+        retain,
+        expiry_secs: None,
+    };
+    Arc::new(Message::new(zone, Publisher::SERVER, now, &parts))
+}

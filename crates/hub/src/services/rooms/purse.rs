@@ -1,0 +1,148 @@
+//! What commands about rooms cost those who give them.
+//!
+//! The home of a zone does nothing else while it runs a command, and the largest of them look at
+//! every room. So each is paid for with time. What a command costs is known when its home has run
+//! it: a few of one connection are under way, and the next is not read before one of those is done.
+//! A connection may owe a little, so that pauses, which end late, take nothing from its share.
+
+use core::time::Duration;
+
+use stentor_session::Tick;
+use stentor_topic::Zone;
+
+use super::RoomItem;
+use crate::core::ids::{SessionKey, ShardId};
+use crate::hub::Hub;
+
+/// This many commands of a connection are under way.
+const UNDER_WAY_MAX: u32 = 5;
+/// What a connection may owe: about how late a timer rings.
+const CREDIT: Duration = Duration::from_millis(131);
+/// The same of a connection that is read for the last time.
+const LAST_UNDER_WAY_MAX: u32 = 200;
+const LAST_CREDIT: Duration = Duration::from_millis(600);
+/// No pause is longer, whatever a command costs.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How much longer than it keeps the home busy a command is paid for: commands of one connection
+/// take a quarter of its time at most.
+const SHARE: u32 = 4;
+
+/// What one connection owes for commands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Purse {
+    /// When everything is paid for.
+    paid: Tick,
+    /// Commands that have not been charged yet.
+    under_way: u32,
+    /// Whether the connection is read for the last time.
+    is_last: bool,
+}
+
+impl Purse {
+    /// A command has kept its home busy for so long.
+    fn settle(&mut self, now: Tick, work: Duration) {
+        self.under_way = self.under_way.saturating_sub(1);
+        let paid = self.paid.max(now).after(work.saturating_mul(SHARE));
+        self.paid = paid.min(now.after(PAUSE_MAX));
+    }
+
+    /// Whether nothing is read before a command has been charged.
+    pub(crate) const fn is_full(&self) -> bool {
+        let max = if self.is_last {
+            LAST_UNDER_WAY_MAX
+        } else {
+            UNDER_WAY_MAX
+        };
+        self.under_way >= max
+    }
+
+    /// From when on more is read.
+    pub(crate) fn paid_at(&self) -> Tick {
+        let credit = if self.is_last { LAST_CREDIT } else { CREDIT };
+        let credit = credit.as_micros() as u64;
+        Tick::from_micros(self.paid.as_micros().saturating_sub(credit))
+    }
+}
+
+impl Hub {
+    /// A session gives a command.
+    pub(super) fn begin_command(&mut self, key: SessionKey) {
+        let session = self.sessions.get_mut(key);
+        if let Some(live) = session.and_then(|session| session.live_mut()) {
+            live.extras().purse.get_or_insert_default().under_way += 1;
+        }
+    }
+
+    /// Tells the shard of a session how long its command has kept this one busy.
+    pub(super) fn charge(
+        &mut self,
+        now: Tick,
+        (shard, session): (ShardId, SessionKey),
+        work: Duration,
+    ) {
+        self.send_room(now, shard, RoomItem::Charge { session, work });
+    }
+
+    /// The home of a session's zone has been busy for so long with a command of it.
+    pub(super) fn charged(&mut self, now: Tick, key: SessionKey, work: Duration) {
+        let session = self.sessions.get_mut(key);
+        let Some(live) = session.and_then(|session| session.live_mut()) else {
+            return;
+        };
+        let link = live.link;
+        // A connection that was not there when the command was given owes nothing.
+        let purse = live
+            .extras
+            .as_mut()
+            .and_then(|extras| extras.purse.as_mut());
+        let Some(purse) = purse else {
+            return;
+        };
+        let was_full = purse.is_full();
+        purse.settle(now, work);
+        if was_full && !purse.is_full() {
+            live.last_seen = now;
+            self.effects.resumed.push(link);
+        }
+    }
+
+    /// The connection that a client id has now is about to be taken over: commands that it has
+    /// sent already need not wait, up to some more, or else they would be lost, and a DISCONNECT
+    /// behind them. To be undone.
+    pub fn read_last(&mut self, zone: Zone, client_id: &str, is_last: bool) {
+        let key = self.sessions.connected(zone, client_id);
+        let session = key.and_then(|key| self.sessions.get_mut(key));
+        if let Some(live) = session.and_then(|session| session.live_mut())
+            && (is_last || live.extras.is_some())
+        {
+            live.extras().purse.get_or_insert_default().is_last = is_last;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_commands_are_under_way_and_a_little_is_owed() {
+        let now = Tick::from_secs(100);
+        let mut purse = Purse::default();
+        while !purse.is_full() {
+            purse.under_way += 1;
+        }
+        assert_eq!(purse.under_way, 5);
+        purse.settle(now, Duration::from_millis(32));
+        assert!(!purse.is_full() && purse.paid_at() <= now, "it is little");
+        purse.settle(now, Duration::from_millis(8));
+        assert_eq!(purse.paid_at().since(now), Duration::from_millis(29));
+        // A pause that ends as late as a timer rings takes no time from its share.
+        let later = purse.paid_at().after(CREDIT);
+        purse.settle(later, Duration::from_millis(1));
+        assert_eq!(purse.paid.since(now), Duration::from_millis(164));
+        // Who has given no commands has saved nothing.
+        let later = Tick::from_secs(200);
+        purse.settle(later, Duration::from_secs(1_000));
+        assert_eq!(purse.paid.since(later), PAUSE_MAX);
+    }
+}
