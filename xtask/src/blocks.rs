@@ -1,15 +1,18 @@
 //! The fenced code blocks of a page, each with the mark above it.
 //!
 //! A mark is a comment on the line above a block (an empty line may stand between):
-//! `<!-- tour -->` has a shell block run, `<!-- file: NAME -->` writes the block to a file that
-//! the commands use, `<!-- output -->` says that the block before it prints this, and
-//! `<!-- not run: REASON -->` says why nothing is done with it.
+//! `<!-- tour -->` has a shell block run, `<!-- server -->` has its command run in the background,
+//! as in a terminal of its own, `<!-- file: NAME -->` writes the block to a file that the commands
+//! use, `<!-- output -->` says that the block before it prints this, and `<!-- not run: REASON -->`
+//! says why nothing is done with it.
 
 /// What a mark says about the block below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// The commands are run.
     Tour,
+    /// The command starts a server, which later commands use until `stentor stop`.
+    Server,
     /// The block is the content of a file of this name.
     File(String),
     /// The commands before it print these lines.
@@ -23,6 +26,7 @@ impl Mark {
         let text = line.strip_prefix("<!-- ")?.strip_suffix(" -->")?;
         match text {
             "tour" => Some(Self::Tour),
+            "server" => Some(Self::Server),
             "output" => Some(Self::Output),
             _ => {
                 let named = |word| text.strip_prefix(word).filter(|rest| !rest.is_empty());
@@ -47,6 +51,11 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// Whether `cargo xtask pages` runs it, so that output can follow.
+    pub(crate) fn is_run(&self) -> bool {
+        matches!(self.mark, Some(Mark::Tour | Mark::Server))
+    }
+
     pub(crate) fn is_shell(&self) -> bool {
         matches!(self.language.as_str(), "sh" | "bash" | "shell" | "console")
     }

@@ -3,7 +3,7 @@
 //! Each page is one shell script in a folder of its own: its files are written, its commands run,
 //! and what a command prints is what the page shows below it, line for line. `…` in such a line
 //! stands for anything, and alone in a line for any lines. The ports of the page are replaced by
-//! free ones.
+//! free ones. Commands begin in a folder like the project's, with its `deploy` and `docs/examples`.
 
 use std::env;
 use std::fs::{self, File};
@@ -34,6 +34,27 @@ const TOOLS: [&str; 7] = [
     "python3",
 ];
 
+/// The files that pages copy; the ports in them are replaced as well.
+const EXAMPLES: &str = "docs/examples/";
+
+/// Starts the server of a page, after an earlier one has ended, and waits until it listens.
+const SERVER: &str = "\
+[ -z \"${page_server-}\" ] || wait \"$page_server\"
+rm -f serve.out
+{ COMMAND
+} > serve.out 2> serve.log &
+page_server=$!
+until grep -qs listening serve.out; do
+    kill -0 $page_server || { cat serve.log; exit 1; }
+    sleep 0.02
+done
+cat serve.out
+printf '\\036\\n'
+";
+
+/// The page has stopped its server, which ends without an error.
+const END: &str = "[ -z \"${page_server-}\" ] || wait \"$page_server\"\n";
+
 /// Printed after each block, to tell what each has printed.
 const SEPARATOR: char = '\u{1e}';
 
@@ -56,7 +77,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     let mut count = 0;
     for (path, text) in tree.texts_with(&["md"]) {
         let (blocks, _) = blocks(text);
-        let is_run = blocks.iter().any(|block| block.mark == Some(Mark::Tour));
+        let is_run = blocks.iter().any(Block::is_run);
         if !path.starts_with("docs/") || !is_run {
             continue;
         }
@@ -65,7 +86,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
             continue;
         }
         count += 1;
-        if let Err(message) = page(root, &stentor, binaries, &blocks) {
+        if let Err(message) = page(&tree, (root, &stentor, binaries), &blocks) {
             troubles.push(format!("{path}: {message}"));
         }
     }
@@ -82,7 +103,7 @@ fn missing(blocks: &[Block]) -> Option<&'static str> {
         env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
     let is_there = |tool: &str| folders.iter().any(|folder| folder.join(tool).exists());
     let is_used = |tool: &str| {
-        let mut run = blocks.iter().filter(|block| block.mark == Some(Mark::Tour));
+        let mut run = blocks.iter().filter(|block| block.is_run());
         run.any(|block| block.code.contains(tool))
     };
     TOOLS
@@ -117,7 +138,12 @@ fn missing_client(root: &Path, blocks: &[Block]) -> Option<&'static str> {
     (is_used("from \"mqtt\"") && node_modules(root).is_none()).then_some("MQTT.js")
 }
 
-fn page(root: &Path, stentor: &Path, folder: &Path, blocks: &[Block]) -> Result<(), String> {
+/// Runs one page. The paths are the project, the program, and the folder to work in.
+fn page(
+    tree: &Tree,
+    (root, stentor, folder): (&Path, &Path, &Path),
+    blocks: &[Block],
+) -> Result<(), String> {
     let ports = free_ports()?;
     let replaced = |text: &str| {
         let pairs = PORTS.iter().zip(&ports);
@@ -131,12 +157,18 @@ fn page(root: &Path, stentor: &Path, folder: &Path, blocks: &[Block]) -> Result<
         // Of a page that failed before on the same port.
         fs::remove_dir_all(&folder).map_err(done)?;
     }
-    fs::create_dir_all(&folder).map_err(done)?;
+    let project = folder.join("project");
+    fs::create_dir_all(&project).map_err(done)?;
     std::os::unix::fs::symlink(
         root.canonicalize().map_err(done)?.join("deploy"),
-        folder.join("deploy"),
+        project.join("deploy"),
     )
     .map_err(done)?;
+    for (path, text) in tree.texts().filter(|(path, _)| path.starts_with(EXAMPLES)) {
+        let path = project.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(&project)).map_err(done)?;
+        fs::write(path, replaced(text)).map_err(done)?;
+    }
     if let Some(modules) = node_modules(root) {
         std::os::unix::fs::symlink(modules, folder.join("node_modules")).map_err(done)?;
     }
@@ -148,8 +180,8 @@ fn page(root: &Path, stentor: &Path, folder: &Path, blocks: &[Block]) -> Result<
     path.extend(python());
     path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
     let mut child = Command::new("sh")
-        .args(["-eu", "page.sh"])
-        .current_dir(&folder)
+        .args(["-eu", "../page.sh"])
+        .current_dir(&project)
         .env(
             "PATH",
             env::join_paths(path).map_err(|error| error.to_string())?,
@@ -200,10 +232,11 @@ fn script_of(blocks: &[Block]) -> String {
                 script += &format!("cat > '{name}' <<'END_OF_FILE'\n{code}\nEND_OF_FILE\n");
             }
             Some(Mark::Tour) => script += &format!("{code}\nprintf '\\036\\n'\n"),
+            Some(Mark::Server) => script += &SERVER.replace("COMMAND", code),
             _ => {}
         }
     }
-    script
+    script + END
 }
 
 fn wait(child: &mut Child) -> Option<ExitStatus> {
@@ -238,7 +271,7 @@ fn compare(
     let mut part = "";
     for block in blocks {
         match block.mark {
-            Some(Mark::Tour) => part = parts.next().unwrap_or_default(),
+            Some(Mark::Tour | Mark::Server) => part = parts.next().unwrap_or_default(),
             Some(Mark::Output) => {
                 let expected = replaced(&block.code);
                 let (expected, lines) = (lines_of(&expected), lines_of(part));
@@ -340,6 +373,7 @@ mod tests {
              <!-- output -->\n```text\nb\n```\n",
         );
         let script = script_of(&blocks);
+        assert!(script.ends_with(END));
         assert!(script.starts_with("cat > 'f' <<'END_OF_FILE'\nport = 1883\nEND_OF_FILE\n"));
         let replaced = |text: &str| text.replace("1883", "7");
         assert_eq!(compare(&blocks, "7\n\u{1e}\nb\n\u{1e}\n", replaced), Ok(()));
