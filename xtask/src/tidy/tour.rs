@@ -54,7 +54,9 @@ fn page(path: &str, text: &str, findings: &mut Vec<Finding>) {
             None if needs_mark => {
                 Some("put <!-- tour -->, <!-- file: NAME --> or <!-- not run: REASON --> above it")
             }
-            Some(Mark::Tour | Mark::Server) if !block.is_shell() => Some("only shell blocks can be run"),
+            Some(Mark::Tour | Mark::Server) if !block.is_shell() => {
+                Some("only shell blocks can be run")
+            }
             Some(Mark::Output) if !is_run => Some("no block that is run precedes this output"),
             Some(Mark::File(_) | Mark::Server) if path == README => {
                 Some("the README's tour writes no files and starts its own server")
