@@ -3,8 +3,9 @@
 //! A mark is a comment on the line above a block (an empty line may stand between):
 //! `<!-- tour -->` has a shell block run, `<!-- server -->` has its command run in the background,
 //! as in a terminal of its own, `<!-- file: NAME -->` writes the block to a file that the commands
-//! use, `<!-- output -->` says that the block before it prints this, and `<!-- not run: REASON -->`
-//! says why nothing is done with it.
+//! use, `<!-- part of: PATH -->` says in which file of the project the block is,
+//! `<!-- output -->` says that the block before it prints this, and `<!-- not run: REASON -->` says
+//! why nothing is done with it.
 
 /// What a mark says about the block below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) enum Mark {
     Server,
     /// The block is the content of a file of this name.
     File(String),
+    /// These lines are in this file of the project.
+    PartOf(String),
     /// The commands before it print these lines.
     Output,
     /// Nothing is done with it, for a reason.
@@ -32,6 +35,9 @@ impl Mark {
                 let named = |word| text.strip_prefix(word).filter(|rest| !rest.is_empty());
                 if let Some(name) = named("file: ") {
                     return Some(Self::File(name.to_owned()));
+                }
+                if let Some(path) = named("part of: ") {
+                    return Some(Self::PartOf(path.to_owned()));
                 }
                 named("not run: ").map(|_| Self::NotRun)
             }

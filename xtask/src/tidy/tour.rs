@@ -20,7 +20,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     for (path, text) in tree.texts_with(&["md"]) {
         let is_listed = unmarked.iter().any(|(_, words)| words[0] == path);
         if path == README || (path.starts_with("docs/") && !is_listed) {
-            page(path, text, &mut findings);
+            page(tree, path, text, &mut findings);
         }
     }
     for (line, words) in unmarked {
@@ -41,7 +41,15 @@ fn has_marks(text: &str) -> bool {
         .all(|block| !block.is_code() || block.mark.is_some())
 }
 
-fn page(path: &str, text: &str, findings: &mut Vec<Finding>) {
+/// Whether a file of the project has these lines, one below the other.
+fn has_part(tree: &Tree, path: &str, code: &str) -> bool {
+    let code: Vec<&str> = code.lines().map(str::trim).collect();
+    let file: Vec<&str> = tree.text(path).unwrap_or_default().lines().collect();
+    let is_there = |part: &[&str]| part.iter().zip(&code).all(|(a, b)| a.trim() == *b);
+    !code.is_empty() && file.windows(code.len()).any(is_there)
+}
+
+fn page(tree: &Tree, path: &str, text: &str, findings: &mut Vec<Finding>) {
     let (blocks, stray) = blocks(text);
     let stray = stray
         .into_iter()
@@ -56,6 +64,9 @@ fn page(path: &str, text: &str, findings: &mut Vec<Finding>) {
             }
             Some(Mark::Tour | Mark::Server) if !block.is_shell() => {
                 Some("only shell blocks can be run")
+            }
+            Some(Mark::PartOf(file)) if !has_part(tree, file, &block.code) => {
+                Some("the file that the mark names does not have these lines")
             }
             Some(Mark::Output) if !is_run => Some("no block that is run precedes this output"),
             Some(Mark::File(_) | Mark::Server) if path == README => {
@@ -108,6 +119,20 @@ mod tests {
         assert_eq!(lines("<!-- output -->\n```text\nx\n```\n"), [2]);
         let output = "<!-- tour -->\n```sh\nx\n```\n<!-- output -->\n```text\nx\n```\n";
         assert_eq!(lines(output), [0; 0]);
+    }
+
+    #[test]
+    fn parts_of_files_are_as_in_the_file() {
+        let found = |code: &str| {
+            let text = format!("<!-- part of: docs/x.py -->\n```python\n{code}\n```\n");
+            let tree = Tree::from([("docs/a.md", &*text), ("docs/x.py", "a\n  b\n    c\nd\n")]);
+            check(&tree).len()
+        };
+        assert_eq!(found("b\n  c"), 0);
+        assert_eq!(found("b\nd"), 1);
+        assert_eq!(found("d\ne"), 1);
+        let tree = Tree::from([("docs/a.md", "<!-- part of: x -->\n```python\na\n```\n")]);
+        assert_eq!(check(&tree).len(), 1);
     }
 
     #[test]
