@@ -21,7 +21,7 @@ use crate::tree::Tree;
 const DEADLINE: Duration = Duration::from_secs(180);
 
 /// The ports that pages name.
-const PORTS: [&str; 4] = ["1883", "8883", "8083", "8084"];
+const PORTS: [&str; 5] = ["1883", "8883", "8083", "8084", "8893"];
 
 /// Programs that a page may use, and that a machine may lack.
 const TOOLS: [&str; 7] = [
