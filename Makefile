@@ -50,9 +50,12 @@ pages: ## Run the commands of the pages below docs/ and compare what they print
 	$(CARGO) build --workspace
 	$(CARGO) xtask pages
 
-book: ## Render the book below docs/ to target/book (needs mdBook)
+# Links to Markdown files beside docs/ lead to the files, which are not rendered.
+book: ## Render the book below docs/ to book/ (needs mdBook)
 	@if command -v mdbook >/dev/null 2>&1; then \
-		mdbook build && echo "open target/book/index.html"; \
+		mdbook build && \
+		sed -i -E 's,(href="\.\./(README|CHANGELOG|CONTRIBUTING|ARCHITECTURE))\.html,\1.md,g' book/*.html && \
+		echo "open book/index.html"; \
 	else \
 		echo "mdBook is not installed: read docs/README.md, or run 'cargo install mdbook' first"; \
 		exit 1; \
