@@ -4,41 +4,21 @@
 //! black-box test runs the blocks of the README, and `cargo xtask pages` those of the pages below
 //! `docs/`.
 
-use super::{Finding, list};
+use super::Finding;
 use crate::blocks::{Mark, blocks};
 use crate::tree::Tree;
 
 const README: &str = "README.md";
 
-/// The pages whose blocks have no marks yet. The list may only shrink.
-const UNMARKED: &str = "xtask/unmarked-pages.txt";
-
 /// Checks that each code block says what becomes of it, and that each mark has its block.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let unmarked: Vec<(usize, Vec<&str>)> = list(tree.text(UNMARKED).unwrap_or_default()).collect();
     for (path, text) in tree.texts_with(&["md"]) {
-        let is_listed = unmarked.iter().any(|(_, words)| words[0] == path);
-        if path == README || (path.starts_with("docs/") && !is_listed) {
+        if path == README || path.starts_with("docs/") {
             page(tree, path, text, &mut findings);
         }
     }
-    for (line, words) in unmarked {
-        let marked = tree.text(words[0]).is_none_or(has_marks);
-        if marked {
-            let message = format!("{} has marks or is gone: delete this line", words[0]);
-            findings.push(Finding::new(UNMARKED, line, message));
-        }
-    }
     findings
-}
-
-/// Whether nothing is left to mark on a page.
-fn has_marks(text: &str) -> bool {
-    let (blocks, _) = blocks(text);
-    blocks
-        .iter()
-        .all(|block| !block.is_code() || block.mark.is_some())
 }
 
 /// Whether a file of the project has these lines, one below the other.
@@ -133,15 +113,5 @@ mod tests {
         assert_eq!(found("d\ne"), 1);
         let tree = Tree::from([("docs/a.md", "<!-- part of: x -->\n```python\na\n```\n")]);
         assert_eq!(check(&tree).len(), 1);
-    }
-
-    #[test]
-    fn a_page_without_marks_is_listed_until_it_has_them() {
-        let found = |text: &str| {
-            let tree = Tree::from([("docs/a.md", text), (UNMARKED, "docs/a.md # later\n")]);
-            check(&tree).len()
-        };
-        assert_eq!(found("```sh\nx\n```\n"), 0);
-        assert_eq!(found("<!-- tour -->\n```sh\nx\n```\n"), 1);
     }
 }
