@@ -137,18 +137,42 @@ impl Shard {
     /// turn has time. The answers to a connection that has given way wait for its next share: see
     /// [`Reading::GaveWay`].
     pub(super) fn flush_all(&mut self) {
-        let mut pending = std::mem::take(&mut self.pending);
-        for index in pending.drain(..) {
-            self.write_pending(index);
-        }
-        self.pending = pending;
+        self.write_all_pending();
         self.bound_buffers();
         self.flush_dirty();
+        self.sort_out_crowd();
         if self.backlog_fills() {
             return;
         }
         self.flush_backlog();
         self.backlog.end_turn();
+    }
+
+    /// The same in a turn that went on with connections: so how long it takes says how long the
+    /// next turns go on.
+    pub(super) fn flush_all_timed(&mut self) {
+        let before = self.backplane.clock.now();
+        self.flush_all();
+        self.longer.note(self.backplane.clock.now().since(before));
+    }
+
+    /// Writes to those that have output, if they are few: they do not wait for connections that go
+    /// on. If they are many, each should be written to once in a turn.
+    pub(super) fn answer_few(&mut self) {
+        /// A write takes some microseconds.
+        const FEW: usize = 16;
+        let holds_back = !self.policy.coalesce.is_zero();
+        if self.hub.effects().dirty.len() <= FEW && !holds_back {
+            self.flush_dirty();
+        }
+    }
+
+    fn write_all_pending(&mut self) {
+        let mut pending = std::mem::take(&mut self.pending);
+        for index in pending.drain(..) {
+            self.write_pending(index);
+        }
+        self.pending = pending;
     }
 
     /// Whether a crowd is not written to, because more messages for it come in the next turn.
@@ -181,6 +205,10 @@ impl Shard {
             is_over = is_over || writing.is_over(self);
         }
         self.dirty = dirty;
+    }
+
+    /// Sessions of a crowd are written to after the others.
+    fn sort_out_crowd(&mut self) {
         for key in self.hub.effects().crowd.drain(..) {
             self.backlog.push(key);
         }

@@ -63,7 +63,7 @@ use crate::transport::{Fault, Transport};
 use accept::Listening;
 use backlog::Backlog;
 use link::{Link, LinkKey, Phase, Reading, Stream};
-use pace::{Crowd, Part};
+use pace::{Crowd, Longer, Part};
 use scratch::Scratch;
 use take_over::TakeOver;
 use watch::Watch;
@@ -162,6 +162,7 @@ pub(crate) struct Shard {
     figures: Figures,
     watch: Watch,
     crowd: Crowd,
+    longer: Longer,
 }
 
 /// Whether a shard is there for clients.
@@ -296,6 +297,7 @@ impl Shard {
             figures: Figures::default(),
             watch: Watch::new(),
             crowd: Crowd::new(),
+            longer: Longer::new(),
             policy,
             backplane,
         };
@@ -330,19 +332,27 @@ impl Shard {
         self.begin_turn();
         self.share_lanes();
         self.open_letters();
-        self.drain_mesh();
+        let has_drained = self.drain_mesh();
         self.take_events(events);
         self.accept_all();
         let held = std::mem::take(&mut self.resumed);
         self.end_broken();
         let has_read_all = self.read_all();
-        self.resume_held(held);
+        let goes_on = !held.is_empty() || !has_drained;
+        if goes_on {
+            self.answer_few();
+            self.resume_held(held);
+        }
         self.take_over_all();
         let packets = self.crowd.note(has_read_all);
         self.hub.set_packets_at_once(packets);
         self.mesh.ring_bells();
         if self.may_flush() {
-            self.flush_all();
+            if goes_on {
+                self.flush_all_timed();
+            } else {
+                self.flush_all();
+            }
         }
         self.advance();
         self.close_all();
@@ -470,7 +480,7 @@ impl Shard {
         if self.mesh.begin_round() {
             hub.begin_drain();
         }
-        let mut part = Part::drain(hub, now);
+        let mut part = Part::drain(hub, now, &self.longer);
         if self.backlog.is_behind() {
             part.take_little(hub);
         }

@@ -1,14 +1,14 @@
 //! How long the parts of a turn may take.
 //!
 //! A turn takes what other shards have sent, accepts, and reads; then it writes. Where more is
-//! there than fits into [`DRAIN_TIME`], [`ACCEPT_TIME`] and [`READ_TIME`], the rest waits for the
-//! next turn, in its order: so everybody is answered in between. The clock is looked at only when
-//! enough was done since: a turn with little to do looks at it once.
+//! there than fits into the time of a part, the rest waits for the next turn, in its order: so
+//! everybody is answered in between. The clock is looked at only when enough was done since: a turn
+//! with little to do looks at it once.
 //!
 //! A connection that has more than its share of a turn gives way: it is no longer among those that
-//! are read, but among those that go on, whose time comes after. While more connections wait to be
-//! read than a few turns have time for, the share of each is smaller. The shares of those that go
-//! on are not.
+//! are read, but among those that go on, whose time comes after. The time for these and for other
+//! shards is short where writing is: see [`Longer`]. While more connections wait to be read than a
+//! few turns have time for, the share of each is smaller.
 
 use std::time::Duration;
 
@@ -18,9 +18,17 @@ use stentor_session::Tick;
 use crate::clock::Clock;
 
 /// When a turn goes on with other things, from its beginning.
-pub(super) const DRAIN_TIME: Duration = Duration::from_millis(1);
 pub(super) const ACCEPT_TIME: Duration = Duration::from_micros(1_500);
 pub(super) const READ_TIME: Duration = Duration::from_millis(2);
+
+/// What a turn has for connections that go on, at least and at most.
+const LONGER_TIME: (Duration, Duration) = (Duration::from_micros(150), Duration::from_millis(2));
+
+/// They get this many times the time that the turn before has written.
+const LONGER_RATIO: u32 = 3;
+
+/// The packets that are taken of each of them at once: about 0.1 ms.
+pub(super) const LONGER_PACKETS: u32 = OWN_PACKETS / 4;
 
 /// What each part gets in any case, from its first look at the clock.
 const PART_TIME_MIN: Duration = Duration::from_micros(500);
@@ -50,6 +58,8 @@ pub(super) struct Part {
     until: Option<Tick>,
     /// When it ends at the earliest.
     earliest: Tick,
+    /// What it gets in any case, from the first look.
+    least: Duration,
     visits_before: u32,
     /// The subscribers that messages were handed to when it ends.
     reached_max: u32,
@@ -65,6 +75,7 @@ impl Part {
         Self {
             until: None,
             earliest: turn.after(time),
+            least: PART_TIME_MIN,
             visits_before: hub.turn_visits(),
             reached_max: u32::MAX,
             work: hub.turn_work(),
@@ -74,10 +85,20 @@ impl Part {
     }
 
     /// The one that takes what other shards have sent.
-    pub(super) fn drain(hub: &Hub, turn: Tick) -> Self {
+    pub(super) fn drain(hub: &Hub, turn: Tick, longer: &Longer) -> Self {
+        let time = longer.time() / 2;
         Self {
             steps_max: DRAIN_STEPS,
-            ..Self::begin(hub, turn, DRAIN_TIME)
+            least: time,
+            ..Self::begin(hub, turn, time)
+        }
+    }
+
+    /// The one that goes on with connections that have had their share, from now on.
+    pub(super) fn go_on(hub: &Hub, now: Tick, time: Duration) -> Self {
+        Self {
+            until: Some(now.after(time)),
+            ..Self::begin(hub, now, time)
         }
     }
 
@@ -103,11 +124,8 @@ impl Part {
     fn look(&mut self, hub: &Hub, clock: &Clock, work: u64) -> bool {
         (self.steps, self.work) = (0, work);
         let now = clock.now();
-        let earliest = self.earliest;
-        let until = self
-            .until
-            .get_or_insert_with(|| now.after(PART_TIME_MIN).max(earliest));
-        now >= *until
+        let earliest = now.after(self.least).max(self.earliest);
+        now >= *self.until.get_or_insert(earliest)
             || hub.turn_reached() >= self.reached_max
             || hub.turn_visits() - self.visits_before >= PART_VISITS
     }
@@ -144,9 +162,51 @@ impl Crowd {
     }
 }
 
+/// How long a turn goes on with connections that have had their share. It takes what other shards
+/// have sent for half of this time.
+///
+/// Everybody waits for the end of a turn, so it should be short. But each turn writes to each
+/// client once, and a short turn writes little to many clients. So the time grows with the time
+/// that writing takes.
+#[derive(Debug)]
+pub(super) struct Longer {
+    time: Duration,
+}
+
+impl Longer {
+    pub(super) const fn new() -> Self {
+        Self {
+            time: LONGER_TIME.0,
+        }
+    }
+
+    /// What the next turn has for it.
+    pub(super) const fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// A turn that went on with some has written for so long.
+    pub(super) fn note(&mut self, wrote: Duration) {
+        let (least, most) = LONGER_TIME;
+        self.time = (wrote * LONGER_RATIO).clamp(least, most);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_goes_on_has_longer_when_writing_takes_longer() {
+        let mut longer = Longer::new();
+        assert_eq!(longer.time(), LONGER_TIME.0);
+        longer.note(Duration::from_micros(300));
+        assert_eq!(longer.time(), Duration::from_micros(900));
+        longer.note(Duration::from_millis(5));
+        assert_eq!(longer.time(), LONGER_TIME.1);
+        longer.note(Duration::ZERO);
+        assert_eq!(longer.time(), LONGER_TIME.0);
+    }
 
     #[test]
     fn the_share_shrinks_while_a_crowd_waits_and_grows_again() {

@@ -7,12 +7,12 @@
 //! The answers to a connection that gave way are written with its next share. So a burst that takes
 //! several turns costs a few writes, not one for each turn. Messages of others do not wait.
 
-use stentor_hub::{LinkId, OWN_PACKETS};
+use stentor_hub::LinkId;
 use stentor_session::Tick;
 
 use super::Shard;
 use super::link::{Link, LinkKey, Reading};
-use super::pace::{Part, READ_TIME};
+use super::pace::{LONGER_PACKETS, Part};
 
 impl Shard {
     /// Notes which links the hub wants to be left alone.
@@ -58,10 +58,9 @@ impl Shard {
         if held.is_empty() {
             return;
         }
-        // They have waited for those that send little: none of them is in a hurry, and larger
-        // shares are cheaper.
-        self.hub.set_packets_at_once(OWN_PACKETS);
-        let mut part = Part::begin(&self.hub, self.now, READ_TIME);
+        self.hub.set_packets_at_once(LONGER_PACKETS);
+        let (clock, time) = (&self.backplane.clock, self.longer.time());
+        let mut part = Part::go_on(&self.hub, clock.now(), time);
         let mut waiting = Vec::new();
         let mut held = held.into_iter();
         for index in held.by_ref() {
