@@ -99,7 +99,7 @@ fn an_adaptor_is_measured_beside_none() {
     }
 }
 
-/// As docs/benchmarks.md has it, but smaller.
+/// As docs/benchmarks-method.md has it, but smaller.
 const RAMP: [&str; 10] = [
     "private",
     "appwarp-light",

@@ -1,4 +1,5 @@
-//! The JSON that scripts rely on: one object per workload. docs/benchmarks.md has the schema.
+//! The JSON that scripts rely on: one object per workload. docs/benchmarks-method.md has the
+//! schema.
 
 use serde_json::{Map, Value, json};
 
