@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 use stentor_mqtt::Version;
 use stentor_session::{CloseReason, Limit, Message, Outcome, Output, Tick, Ticket};
 use stentor_topic::Zone;
-use stentor_zone::Reach;
 
 use crate::core::ids::{LinkId, SessionKey, ShardId};
 use crate::core::retained::NotKept;
@@ -15,10 +14,9 @@ use crate::core::routing::share::{Search, ShareName, count_visits};
 use crate::core::sessions::authenticate::Authentication;
 use crate::core::sessions::renewal::Renewal;
 use crate::core::sessions::rights::Identity;
+use crate::services::ServiceItem;
 use crate::services::calls::Answer;
 use crate::services::hooks::{Act, Judgement};
-use crate::services::private::PrivateMessage;
-use crate::services::rooms::RoomItem;
 use crate::services::serving::Ask;
 
 /// Everything that calls to the hub have asked for since it was last emptied. The shard drains
@@ -108,27 +106,13 @@ pub enum MeshItem {
     },
     /// A message of a topic of which every message is kept, for the shard that orders them.
     Keep(Box<KeepItem>),
-    /// A private message for the sessions of its recipient on the receiving shard.
-    Private {
-        /// The message.
-        private: Arc<PrivateMessage>,
-        /// The side that waits for the response, a [`MeshItem::Reached`].
-        answer: Option<(ShardId, Ticket)>,
-    },
-    /// How far a private message has come on the shard that says so.
-    Reached {
-        /// Which one.
-        ticket: Ticket,
-        /// How far.
-        reach: Reach,
-    },
     /// A newer connection of the same user takes the place of one of the receiving shard's.
     Replaced {
         /// Which one, as [`crate::Newest`] knows it.
         claim: u64,
     },
-    /// Something about rooms.
-    Room(Box<RoomItem>),
+    /// Something for a service.
+    Service(ServiceItem),
     /// A message for one member of a shared subscription on the receiving shard.
     Share {
         /// Which shared subscription.
@@ -148,9 +132,8 @@ impl MeshItem {
         let more = match self {
             Self::Publish { message, .. } | Self::Share { message, .. } => message.cost(),
             Self::Keep(item) => size_of::<KeepItem>() + item.message.cost(),
-            Self::Private { private, .. } => private.cost(),
-            Self::Room(item) => item.bytes(),
-            Self::Reached { .. } | Self::Replaced { .. } => 0,
+            Self::Service(item) => item.bytes(),
+            Self::Replaced { .. } => 0,
         };
         size_of::<Self>() + more
     }

@@ -14,10 +14,11 @@ extern crate alloc;
 mod core;
 mod effects;
 mod hub;
-mod inspect;
 mod services;
 
 pub use self::core::ids::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_shard};
+pub use self::core::inbound::subscribe::{Denial, Granted};
+pub use self::core::inspect::{ClientInfo, ConnectionInfo, Delivering, ZoneFigures};
 pub use self::core::memory::{Holder, Holding, Ledger, Pressure, Tenant, TenantKind, Tenants};
 pub use self::core::retained::{
     Cursor, Kept, Mark, NotKept, Purpose, Retained, STRIPE_VISITS, Scope, Stored, Walk,
@@ -39,11 +40,8 @@ pub use self::core::stats::{LossCause, Losses, Stats, ZoneTraffic};
 pub use self::core::work::{OWN_PACKETS, TurnFigures};
 pub use effects::{Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender};
 pub use hub::{Hub, Shared};
-pub use inspect::{ClientInfo, ConnectionInfo, Delivering, Granted, ZoneFigures};
+pub use services::ServiceItem;
 pub use services::calls::{Answer, Call, Callees, ReturnAddress};
-pub use services::hooks::{
-    Act, Adaptors, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite,
-};
+pub use services::hooks::{Act, Adaptors, Deed, Happening, Hooks, Judgement, Question, Rewrite};
 pub use services::private::PrivateMessage;
-pub use services::rooms::{Parting, Place, RoomItem, Who};
 pub use services::serving::{Ask, Served};

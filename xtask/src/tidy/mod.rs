@@ -3,6 +3,7 @@
 mod book;
 mod crates;
 pub(crate) mod english;
+mod hub;
 pub(crate) mod layers;
 mod links;
 mod outputs;
@@ -67,6 +68,8 @@ const CHECKS: &[Check] = &[
     words::banned,
     layers::check,
     crates::sans_io,
+    hub::folders,
+    hub::type_sizes,
     unsafety::check,
     outputs::check,
     links::check,

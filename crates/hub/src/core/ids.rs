@@ -31,3 +31,9 @@ pub fn home_shard(hasher: &TopicHasher, zone: Zone, client_id: &str, shards: u8)
     let shard = ((hash >> 32) * u64::from(shards)) >> 32;
     ShardId(u8::try_from(shard).unwrap_or(0))
 }
+
+/// The shard where the rooms and the list of users of a zone are.
+pub(crate) const fn home_of_zone(zone: Zone, shards: u8) -> ShardId {
+    // Less than the number of shards, which is a byte.
+    ShardId((zone.get() % (shards as u32)) as u8)
+}

@@ -7,10 +7,140 @@
 pub(crate) mod delivery;
 pub(crate) mod ids;
 pub(crate) mod inbound;
+pub(crate) mod inspect;
+pub(crate) mod interface;
 pub(crate) mod memory;
 pub(crate) mod retained;
 pub(crate) mod routing;
 pub(crate) mod sessions;
 pub(crate) mod settings;
 pub(crate) mod stats;
+pub(crate) mod transitions;
+pub(crate) mod upkeep;
 pub(crate) mod work;
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_session::{Message, Tick, Wheel};
+use stentor_topic::{Index, TopicHasher};
+
+use crate::core::delivery::outbox::Outbox;
+use crate::core::ids::{SessionKey, ShardId};
+use crate::core::inbound::acknowledge::Deferred;
+use crate::core::inbound::subscribe::Slices;
+use crate::core::memory::{Ledger, Relief};
+use crate::core::retained::Retained;
+use crate::core::routing::burst::Burst;
+use crate::core::routing::fence::Fences;
+use crate::core::routing::interest::Interest;
+use crate::core::routing::route::Routes;
+use crate::core::routing::share::Shares;
+use crate::core::sessions::debts::Debts;
+use crate::core::sessions::departures::Departures;
+use crate::core::sessions::ending::Endings;
+use crate::core::sessions::permission::Reviews;
+use crate::core::sessions::registry::Sessions;
+use crate::core::sessions::renewal::Renewals;
+use crate::core::settings::{Settings, Uses};
+use crate::core::stats::{Losses, Stats, Traffic};
+use crate::core::transitions::Transitions;
+use crate::core::work::Turn;
+use crate::effects::Effects;
+use crate::hub::Shared;
+
+/// The sessions of one shard, and the way of a message between them.
+pub(crate) struct Core {
+    pub(in crate::core) shard: ShardId,
+    pub(in crate::core) shards: u8,
+    pub(in crate::core) hasher: TopicHasher,
+    pub(in crate::core) settings: Arc<Settings>,
+    pub(in crate::core) uses: Uses,
+    pub(in crate::core) retained: Arc<dyn Retained>,
+    pub(in crate::core) interest: Interest,
+    pub(in crate::core) fences: Fences,
+    pub(in crate::core) index: Index,
+    pub(in crate::core) sessions: Sessions,
+    pub(in crate::core) shares: Shares,
+    pub(in crate::core) timers: Wheel<Timer>,
+    pub(in crate::core) outbox: Outbox,
+    pub(in crate::core) turn: Turn,
+    pub(in crate::core) slices: Slices,
+    pub(in crate::core) endings: Endings,
+    /// Timers that have fired, and that nothing was done about yet.
+    pub(in crate::core) due: VecDeque<Timer>,
+    pub(in crate::core) routes: Routes,
+    pub(in crate::core) debts: Debts,
+    pub(in crate::core) departures: Departures,
+    pub(in crate::core) burst: Burst,
+    pub(in crate::core) deferred: Deferred,
+    /// Sessions whose connection has to be closed when the present routing is done, or in a later
+    /// turn: see [`Core::give_up`].
+    pub(in crate::core) overrun: VecDeque<SessionKey>,
+    pub(in crate::core) transitions: Transitions,
+    pub(in crate::core) effects: Effects,
+    pub(in crate::core) stats: Stats,
+    pub(in crate::core) losses: Losses,
+    pub(in crate::core) traffic: Traffic,
+    /// Used for every walk over retained messages.
+    pub(in crate::core) found: Vec<Arc<Message>>,
+    pub(in crate::core) renewals: Renewals,
+    pub(in crate::core) reviews: Reviews,
+    pub(in crate::core) random: Arc<dyn Fn() -> u128 + Send + Sync>,
+    pub(in crate::core) ledger: Arc<Ledger>,
+    pub(in crate::core) relief: Relief,
+}
+
+/// What a timer is for: the keep-alive of a connection, or the end of an absence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timer {
+    pub(crate) session: SessionKey,
+    pub(crate) epoch: u32,
+}
+
+impl Core {
+    pub(crate) fn new(
+        (shard, shards): (ShardId, u8),
+        hasher: TopicHasher,
+        shared: Shared,
+        settings: Arc<Settings>,
+    ) -> Self {
+        Self {
+            shard,
+            shards,
+            uses: settings.uses(),
+            settings,
+            retained: shared.retained,
+            fences: Fences::new(Arc::clone(&shared.interest), shard.0, shards),
+            interest: Interest::new(shared.interest, hasher.clone(), shard.0, shards),
+            index: Index::new(hasher.clone()),
+            sessions: Sessions::new(hasher.clone(), shared.persistent_sessions),
+            shares: Shares::new(hasher.clone()),
+            timers: Wheel::new(Tick::ZERO),
+            outbox: Outbox::new(hasher.clone()),
+            turn: Turn::default(),
+            slices: Slices::default(),
+            endings: Endings::default(),
+            due: VecDeque::new(),
+            routes: Routes::default(),
+            debts: Debts::default(),
+            departures: Departures::default(),
+            burst: Burst::default(),
+            deferred: Deferred::default(),
+            overrun: VecDeque::new(),
+            transitions: Transitions::default(),
+            effects: Effects::default(),
+            stats: Stats::default(),
+            losses: Losses::default(),
+            traffic: Traffic::default(),
+            found: Vec::new(),
+            renewals: Renewals::default(),
+            reviews: Reviews::default(),
+            random: shared.random,
+            ledger: shared.ledger,
+            relief: Relief::default(),
+            hasher,
+        }
+    }
+}

@@ -13,8 +13,8 @@ use core::time::Duration;
 
 use stentor_session::Tick;
 
+use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::hub::Hub;
 
 /// Visits of one turn. About 0.15 ms: no longer than what a turn does anyway.
 pub(crate) const TURN_VISITS: u32 = 4_096;
@@ -61,7 +61,8 @@ pub(crate) const OWN_VISITS: u32 = 1_024;
 const OWN_VISITS_LATE: u32 = OWN_VISITS - 1;
 
 /// Packets after which a connection is not read further in a turn: more than a read holds of
-/// messages of 60 bytes, so that a burst stays in one piece. See [`Hub::set_packets_at_once`].
+/// messages of 60 bytes, so that a burst stays in one piece. See
+/// [`crate::Hub::set_packets_at_once`].
 pub const OWN_PACKETS: u32 = 1_024;
 
 /// Subscribers that the messages of a connection have been handed to when it is not read further
@@ -347,23 +348,21 @@ impl Debt {
     }
 }
 
-impl Hub {
+impl Core {
     /// The shard begins a turn: what it may do is counted from here on.
-    pub const fn begin_turn(&mut self) {
+    pub(crate) const fn begin_turn(&mut self) {
         self.turn.begin();
         self.turn.packets_before = self.stats.packets_received;
         self.turn.deliveries_before = self.stats.publishes_sent;
     }
 
     /// What the present turn has done so far, in visits of about 30 ns.
-    #[must_use]
-    pub const fn turn_visits(&self) -> u32 {
+    pub(crate) const fn turn_visits(&self) -> u32 {
         self.turn.spent()
     }
 
     /// What the present turn has done so far.
-    #[must_use]
-    pub fn turn_figures(&self) -> TurnFigures<'_> {
+    pub(crate) fn turn_figures(&self) -> TurnFigures<'_> {
         let Turn {
             spent,
             heaviest,
@@ -382,62 +381,55 @@ impl Hub {
 
     /// Subscribers that messages were handed to in the present turn.
     #[inline]
-    #[must_use]
-    pub const fn turn_reached(&self) -> u32 {
+    pub(crate) const fn turn_reached(&self) -> u32 {
         self.turn.reached
     }
 
     /// Whether more messages are there that go to a crowd, and wait only for the next turn: so
     /// that the crowd is better written to when it has them too.
-    #[must_use]
-    pub const fn crowd_goes_on(&self) -> bool {
+    pub(crate) const fn crowd_goes_on(&self) -> bool {
         self.turn.was_cut || self.routes.crowds > 0
     }
 
     /// Whether messages that were expensive to route go on in later turns.
-    #[must_use]
-    pub fn has_jobs(&self) -> bool {
+    pub(crate) fn has_jobs(&self) -> bool {
         !self.routes.is_empty()
     }
 
     /// The bytes of the messages that went to a crowd in the present turn.
-    #[must_use]
-    pub const fn turn_crowd_bytes(&self) -> usize {
+    pub(crate) const fn turn_crowd_bytes(&self) -> usize {
         self.turn.crowd_bytes
     }
 
     /// Whether what came by the last connection went to a crowd: see [`crate::Effects::crowd`].
     #[inline]
-    #[must_use]
-    pub const fn has_served_crowd(&self) -> bool {
+    pub(crate) const fn has_served_crowd(&self) -> bool {
         self.turn.serves_crowd()
     }
 
     /// Whether the present turn has done what it may.
     #[inline]
-    #[must_use]
-    pub const fn turn_is_spent(&self) -> bool {
+    pub(crate) const fn turn_is_spent(&self) -> bool {
         self.turn.left() == 0
     }
 
     /// How many packets of one connection are taken in a turn, at most: [`OWN_PACKETS`], or fewer
     /// while many connections wait for their turn. Holds until the next call.
-    pub const fn set_packets_at_once(&mut self, packets: u32) {
+    pub(crate) const fn set_packets_at_once(&mut self, packets: u32) {
         self.turn.packets_at_once = packets;
     }
 
     /// A figure that grows with all that the present turn does.
     #[inline]
-    #[must_use]
-    pub const fn turn_work(&self) -> u64 {
+    pub(crate) const fn turn_work(&self) -> u64 {
         let packets = self.stats.packets_received - self.turn.packets_before;
         packets + (self.turn.spent as u64) + (self.turn.handed as u64) + (self.turn.grown as u64)
     }
 
     /// A connection holds more bytes than before that were not applied yet. New memory takes the
-    /// system some time: it counts in [`Hub::turn_work`], and nobody is charged for it.
+    /// system some time: it counts in [`Core::turn_work`], and nobody is charged for it.
     #[inline]
-    pub const fn count_growth(&mut self, bytes: u32) {
+    pub(crate) const fn count_growth(&mut self, bytes: u32) {
         self.turn.grown = self.turn.grown.saturating_add(bytes / GROWTH_BYTES);
     }
 
@@ -455,8 +447,7 @@ impl Hub {
 
     /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).
     #[inline]
-    #[must_use]
-    pub fn waits(&self, now: Tick, key: SessionKey) -> bool {
+    pub(crate) fn waits(&self, now: Tick, key: SessionKey) -> bool {
         self.turn.left() == 0 && self.owes(now, key)
     }
 

@@ -13,11 +13,10 @@ use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick};
 use stentor_topic::Zone;
 use stentor_zone::{ROOM_COMMANDS, call_refused, topic};
 
+use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
-use crate::core::inbound::acknowledge::Taken;
 use crate::core::sessions::rights::Identity;
 use crate::core::settings::Settings;
-use crate::hub::Hub;
 use crate::services::serving::Served;
 
 /// A call on its way to the control plane.
@@ -69,6 +68,29 @@ pub(crate) struct Listener {
     pub(crate) client_id: Box<str>,
 }
 
+impl Listener {
+    /// Whether the caller may publish there still; it may have lost the right in the meantime.
+    fn may_answer(&self, core: &Core) -> bool {
+        let caller = core.refresh(Arc::clone(&self.identity), &self.client_id);
+        caller.is_some_and(|caller| caller.rights.may_publish(&self.topic))
+    }
+}
+
+/// What has come of a call.
+pub(crate) enum Called {
+    /// The control plane has it.
+    Taken,
+    /// It is a command about rooms, whose answer goes there.
+    Room(ReturnAddress),
+    /// It is refused, and this is the answer.
+    Refused(Outcome, Answer),
+}
+
+/// The calls of clients, on their way to the control plane.
+pub(crate) struct CallService {
+    callees: Option<Arc<dyn Callees>>,
+}
+
 /// An answer to a call.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -79,6 +101,35 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Delivers it to the calling session, if that is where it goes. A session that is gone, or
+    /// full, is not told.
+    pub(crate) fn deliver(&self, core: &mut Core, now: Tick) {
+        if let Place::Own(topic) = &self.to.place {
+            let message = self.message(now, topic);
+            core.deliver_to_session(now, self.to.session, &message);
+        }
+    }
+
+    /// Publishes it where others may hear it too, if that is where it goes.
+    pub(crate) fn publish(&self, core: &mut Core, now: Tick) {
+        if let Place::Public(listener) = &self.to.place {
+            if !listener.may_answer(core) {
+                core.count_denied();
+                return;
+            }
+            core.settle(now);
+            core.keep_and_route_now(now, self.message(now, &listener.topic));
+        }
+    }
+
+    /// The listener that it is published to, if it may be.
+    pub(crate) fn listener(&self, core: &Core) -> Option<&Listener> {
+        match &self.to.place {
+            Place::Public(listener) => Some(&**listener).filter(|it| it.may_answer(core)),
+            Place::Own(_) | Place::Nowhere => None,
+        }
+    }
+
     fn message(&self, now: Tick, topic: &str) -> Arc<Message> {
         let mut properties = PropertyBuf::new();
         properties.push(Property::PayloadFormatIndicator(true));
@@ -117,6 +168,31 @@ pub trait Callees: Send + Sync {
 }
 
 impl ReturnAddress {
+    /// The address of something that a session receives without having asked.
+    pub(crate) fn own(shard: ShardId, session: SessionKey, zone: Zone, topic: &str) -> Self {
+        Self {
+            shard,
+            session,
+            zone,
+            place: Place::Own(topic.into()),
+            correlation: None,
+        }
+    }
+
+    /// The address of a response on `$reply/<id>`.
+    pub(crate) fn reply(
+        (shard, session): (ShardId, SessionKey),
+        zone: Zone,
+        publish: &Publish<'_>,
+        id: &str,
+    ) -> Self {
+        let correlation = publish.properties.correlation_data().map(Into::into);
+        Self {
+            correlation,
+            ..Self::own(shard, session, zone, &topic::reply(id))
+        }
+    }
+
     /// Whether anybody wants the answer.
     #[must_use]
     pub const fn is_somewhere(&self) -> bool {
@@ -175,26 +251,30 @@ const OVERLOADED: Refused = Refused {
     text: "too many calls wait; try again",
 };
 
-impl Hub {
+impl CallService {
+    pub(crate) const fn new(callees: Option<Arc<dyn Callees>>) -> Self {
+        Self { callees }
+    }
+
     /// A publish to `$call/<procedure>`. The acknowledgement says whether the call was taken.
+    /// `None` if there is no such session.
     pub(crate) fn take_call(
         &mut self,
+        core: &mut Core,
         now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
         (procedure, reply): (&str, Option<&str>),
-    ) -> Taken {
+    ) -> Option<Called> {
         // What the caller has published before comes before.
-        self.settle(now);
-        let Some(session) = self.sessions.get(key) else {
-            return Taken::done(ReasonCode::UnspecifiedError);
-        };
+        core.settle(now);
+        let session = core.session(key)?;
         let is_v5 = session.speaks_v5();
         let identity = Arc::clone(&session.identity);
         let client_id = session.client_id.clone();
-        let place = self.place((&identity, &client_id), publish, reply);
+        let place = self.place(core, (&identity, &client_id), publish, reply);
         let mut return_to = ReturnAddress {
-            shard: self.shard,
+            shard: core.shard(),
             session: key,
             zone: identity.zone,
             place: Place::Nowhere,
@@ -202,15 +282,13 @@ impl Hub {
         };
         let to = topic::call(procedure);
         let refused = if !identity.rights.may_publish(&to) {
-            self.deny_publish(now, key, &to);
+            core.deny_publish(now, key, &to);
             return_to.place = place.unwrap_or(Place::Nowhere);
             NOT_ALLOWED
         } else if let Some(place) = place {
             return_to.place = place;
             if procedure.starts_with(ROOM_COMMANDS) {
-                let command = (procedure, publish.payload);
-                self.command_room(now, key, command, return_to);
-                return Taken::SUCCESS;
+                return Some(Called::Room(return_to));
             }
             let expires_at = publish.properties.message_expiry();
             let call = Call {
@@ -222,32 +300,26 @@ impl Hub {
                 expires_at: expires_at.map_or(Tick::NEVER, |secs| now.after_secs(secs)),
                 return_to: return_to.clone(),
             };
-            match self.callees.as_ref().map(|callees| callees.call(call)) {
-                Some(Ok(())) => return Taken::SUCCESS,
+            let callees = self.callees.as_ref();
+            match callees.map(|callees| callees.call(call)) {
+                Some(Ok(())) => return Some(Called::Taken),
                 Some(Err(_)) => OVERLOADED,
                 None => NOT_FOUND,
             }
         } else {
             NO_PLACE
         };
-        self.answered(
-            now,
-            &Answer {
-                to: return_to,
-                json: call_refused(refused.status, refused.text),
-            },
-        );
+        let (to, json) = (return_to, call_refused(refused.status, refused.text));
+        let outcome = Outcome::new(refused.reason, refused.text);
         // 3.x would be disconnected for what it cannot be told.
-        if is_v5 {
-            Taken::Done(Outcome::new(refused.reason, refused.text))
-        } else {
-            Taken::SUCCESS
-        }
+        let outcome = if is_v5 { outcome } else { Outcome::SUCCESS };
+        Some(Called::Refused(outcome, Answer { to, json }))
     }
 
     /// Where the answer is to go; `None` if it may not go there.
     fn place(
         &self,
+        core: &Core,
         (identity, client_id): (&Arc<Identity>, &str),
         publish: &Publish<'_>,
         reply: Option<&str>,
@@ -258,7 +330,7 @@ impl Hub {
         let Some(topic) = publish.properties.response_topic() else {
             return Some(Place::Nowhere);
         };
-        if !self.settings.takes_topic(topic) || stentor_topic::validate_name(topic).is_err() {
+        if !core.settings().takes_topic(topic) || stentor_topic::validate_name(topic).is_err() {
             return None;
         }
         if topic.starts_with(topic::REPLIES) {
@@ -271,72 +343,6 @@ impl Hub {
             client_id: client_id.into(),
         };
         may.then(|| Place::Public(Box::new(listener())))
-    }
-
-    /// The control plane has answered a call.
-    pub(crate) fn answered(&mut self, now: Tick, answer: &Answer) {
-        match &answer.to.place {
-            Place::Nowhere => {}
-            Place::Own(topic) => {
-                let message = answer.message(now, topic);
-                // A session that is gone, or full, is not told.
-                self.deliver_to_session(now, answer.to.session, &message);
-            }
-            Place::Public(listener) => {
-                let may = self.may_answer(listener);
-                if !may || !self.consult_answer(answer, listener) {
-                    self.publish_answer(now, answer);
-                }
-            }
-        }
-    }
-
-    /// Publishes an answer where others may hear it too.
-    pub(crate) fn publish_answer(&mut self, now: Tick, answer: &Answer) {
-        if let Place::Public(listener) = &answer.to.place {
-            if !self.may_answer(listener) {
-                self.stats.denied += 1;
-                return;
-            }
-            self.settle(now);
-            self.keep_and_route_now(now, answer.message(now, &listener.topic));
-            self.close_overrun(now);
-        }
-    }
-
-    /// Whether the caller may publish there still; it may have lost the right in the meantime.
-    fn may_answer(&self, listener: &Listener) -> bool {
-        let identity = Arc::clone(&listener.identity);
-        let caller = self.renewals.refresh(identity, &listener.client_id);
-        caller.is_some_and(|caller| caller.rights.may_publish(&listener.topic))
-    }
-
-    /// The address of something that a session receives without having asked.
-    pub(crate) fn own_address(&self, key: SessionKey, zone: Zone, topic: &str) -> ReturnAddress {
-        ReturnAddress {
-            shard: self.shard,
-            session: key,
-            zone,
-            place: Place::Own(topic.into()),
-            correlation: None,
-        }
-    }
-
-    /// The address of a response on `$reply/<id>`.
-    pub(crate) fn reply_address(
-        &self,
-        key: SessionKey,
-        zone: Zone,
-        publish: &Publish<'_>,
-        id: &str,
-    ) -> ReturnAddress {
-        ReturnAddress {
-            shard: self.shard,
-            session: key,
-            zone,
-            place: Place::Own(topic::reply(id).into()),
-            correlation: publish.properties.correlation_data().map(Into::into),
-        }
     }
 }
 

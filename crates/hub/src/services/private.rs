@@ -15,10 +15,11 @@ use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Tick, Ticket};
 use stentor_zone::{Reach, Response, inbox, topic};
 
+use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::acknowledge::Taken;
-use crate::effects::{MeshItem, Sender};
-use crate::hub::Hub;
+use crate::effects::Sender;
+use crate::services::Item;
 use crate::services::calls::{Answer, ReturnAddress};
 
 /// A private message on its way between shards.
@@ -39,10 +40,39 @@ impl PrivateMessage {
     }
 }
 
+/// What shards tell each other about private messages.
+#[derive(Clone, Debug)]
+pub(crate) enum PrivateItem {
+    /// A private message for the sessions of its recipient on the receiving shard.
+    Message {
+        /// The message.
+        private: Arc<PrivateMessage>,
+        /// The side that waits for the response, a [`PrivateItem::Reached`].
+        answer: Option<(ShardId, Ticket)>,
+    },
+    /// How far a private message has come on the shard that says so.
+    Reached {
+        /// Which one.
+        ticket: Ticket,
+        /// How far.
+        reach: Reach,
+    },
+}
+
+impl PrivateItem {
+    /// The bytes of memory that the item holds beside itself.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Message { private, .. } => private.cost(),
+            Self::Reached { .. } => 0,
+        }
+    }
+}
+
 /// The private messages that wait for what other shards say, by the ticket that their
 /// acknowledgement waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Privates {
+pub(crate) struct PrivateService {
     asked: HashMap<Ticket, Asked, foldhash::fast::FixedState>,
     /// The topic and the route of the message that is sent now: two texts for all messages.
     texts: (String, String),
@@ -81,28 +111,30 @@ fn outcome(response: Response) -> Outcome {
     )
 }
 
-impl Hub {
+impl PrivateService {
     /// A publish to `$private/to/<user>`. The response is its acknowledgement, and with a reply id
     /// a message to its sender too.
     pub(crate) fn take_private(
         &mut self,
+        core: &mut Core,
         now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
         envelope: &Envelope<'_>,
     ) -> Taken {
-        let Some(session) = self.sessions.get(key) else {
+        let Some(session) = core.session(key) else {
             return Taken::done(ReasonCode::UnspecifiedError);
         };
         // 3.x has no reason codes: there is nothing to wait for.
         let is_told = publish.packet_id.is_some() && session.speaks_v5();
         let zone = session.zone();
-        let address = |id| self.reply_address(key, zone, publish, id);
+        let shard = core.shard();
+        let address = |id| ReturnAddress::reply((shard, key), zone, publish, id);
         let caller = envelope.reply.map(address);
         let is_awaited = is_told || caller.is_some();
-        let taken = match self.send_private(now, key, publish, envelope.user, is_awaited) {
+        let taken = match self.send_private(core, now, key, publish, envelope.user, is_awaited) {
             Sent::Known(response) => {
-                self.respond(now, caller.as_ref(), envelope.user, response);
+                self.respond(core, now, caller.as_ref(), envelope.user, response);
                 Taken::Done(outcome(response))
             }
             Sent::Asked(ticket, shards, reach) => {
@@ -112,7 +144,7 @@ impl Hub {
                     shards,
                     reach,
                 };
-                self.privates.asked.insert(ticket, asked);
+                self.asked.insert(ticket, asked);
                 Taken::Waits(ticket)
             }
         };
@@ -121,6 +153,7 @@ impl Hub {
 
     fn send_private(
         &mut self,
+        core: &mut Core,
         now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
@@ -129,12 +162,12 @@ impl Hub {
     ) -> Sent {
         /// Senders of this shard that may wait for other shards at a time.
         const ASKED_MAX: usize = 1 << 20;
-        let Some(session) = self.sessions.get(key) else {
+        let Some(session) = core.session(key) else {
             return Sent::Known(Response::Denied);
         };
         let to = topic::private_to_as(user, publish.topic);
         if !session.identity.rights.may_publish(&to) {
-            self.deny_publish(now, key, &to);
+            core.deny_publish(now, key, &to);
             return Sent::Known(Response::Denied);
         }
         let Some(sender) = session.identity.user.as_deref() else {
@@ -144,14 +177,14 @@ impl Hub {
         if publish.properties.message_expiry() == Some(0) {
             return Sent::Known(Response::Expired);
         }
-        if is_awaited && (self.privates.asked.len() >= ASKED_MAX || self.is_deferring_much()) {
+        if is_awaited && (self.asked.len() >= ASKED_MAX || core.is_deferring_much()) {
             return Sent::Known(Response::Busy);
         }
         let mut properties = Vec::new();
         if !publish.properties.is_empty() {
             forwardable(publish.properties, &mut properties);
         }
-        let (mut from, mut route) = core::mem::take(&mut self.privates.texts);
+        let (mut from, mut route) = core::mem::take(&mut self.texts);
         topic::write_private_from(sender, &mut from);
         inbox::write_route(user, sender, &mut route);
         let parts = MessageParts {
@@ -163,30 +196,31 @@ impl Hub {
             expiry_secs: publish.properties.message_expiry(),
         };
         let message = Arc::new(Message::new(session.zone(), session.publisher, now, &parts));
-        let sent = self.route_private(now, message, &route, is_awaited);
-        self.privates.texts = (from, route);
+        let sent = self.route_private(core, now, message, &route, is_awaited);
+        self.texts = (from, route);
         sent
     }
 
     /// Delivers a private message here and passes it to the shards that may have a subscriber.
     fn route_private(
         &mut self,
+        core: &mut Core,
         now: Tick,
         message: Arc<Message>,
         route: &str,
         is_awaited: bool,
     ) -> Sent {
         // What its sender has published before comes before.
-        self.settle(now);
-        let sender = self.sender_of(&message);
-        let reach = self.deliver_private(now, (&message, sender), route);
-        let mut others = self.interest.others(message.zone, route);
+        core.settle(now);
+        let sender = core.sender_of(&message);
+        let reach = self.deliver_private(core, now, (&message, sender), route);
+        let mut others = core.other_shards(message.zone, route);
         if others == 0 {
             return Sent::Known(Response::Reached(reach));
         }
         let shards = others.count_ones();
         let asks = is_awaited && reach < Reach::Delivered;
-        let ticket = asks.then(|| self.issue_ticket());
+        let ticket = asks.then(|| core.issue_ticket());
         let route = route.into();
         let private = Arc::new(PrivateMessage {
             message,
@@ -196,11 +230,11 @@ impl Hub {
         while others != 0 {
             let shard = ShardId(others.trailing_zeros() as u8);
             others &= others - 1;
-            let item = MeshItem::Private {
+            let item = PrivateItem::Message {
                 private: Arc::clone(&private),
-                answer: ticket.map(|ticket| (self.shard, ticket)),
+                answer: ticket.map(|ticket| (core.shard(), ticket)),
             };
-            self.effects.mesh.push((shard, item));
+            core.send_to_shard(shard, Item::Private(item));
         }
         match ticket {
             Some(ticket) => Sent::Asked(ticket, shards, reach),
@@ -214,37 +248,56 @@ impl Hub {
     /// found at once; that recipient's sessions are what may be many.
     fn deliver_private(
         &mut self,
+        core: &mut Core,
         now: Tick,
         (message, sender): (&Arc<Message>, Option<Sender>),
         route: &str,
     ) -> Reach {
         let messages = core::slice::from_ref(message);
-        let before = self.turn.spent();
-        let (_, reach) = self.deliver_to(now, messages, route);
-        self.charge_sender(now, sender, self.turn.spent() - before);
-        self.close_overrun(now);
+        let before = core.spent();
+        let (_, reach) = core.deliver_to(now, messages, route);
+        core.charge_sender(now, sender, core.spent() - before);
         reach
+    }
+
+    /// What another shard sends.
+    pub(crate) fn receive(&mut self, core: &mut Core, now: Tick, item: PrivateItem) {
+        match item {
+            PrivateItem::Message { private, answer } => {
+                self.private_for(core, now, &private, answer);
+            }
+            PrivateItem::Reached { ticket, reach } => {
+                self.private_reached(core, now, ticket, reach);
+            }
+        }
     }
 
     /// A private message of another shard's client.
     pub(crate) fn private_for(
         &mut self,
+        core: &mut Core,
         now: Tick,
         private: &PrivateMessage,
         answer: Option<(ShardId, Ticket)>,
     ) {
-        self.settle(now);
+        core.settle(now);
         let from = (&private.message, private.sender);
-        let reach = self.deliver_private(now, from, &private.route);
+        let reach = self.deliver_private(core, now, from, &private.route);
         if let Some((shard, ticket)) = answer {
-            let item = MeshItem::Reached { ticket, reach };
-            self.effects.mesh.push((shard, item));
+            let item = PrivateItem::Reached { ticket, reach };
+            core.send_to_shard(shard, Item::Private(item));
         }
     }
 
     /// Another shard says how far a private message has come there.
-    pub(crate) fn private_reached(&mut self, now: Tick, ticket: Ticket, reach: Reach) {
-        let Some(asked) = self.privates.asked.get_mut(&ticket) else {
+    pub(crate) fn private_reached(
+        &mut self,
+        core: &mut Core,
+        now: Tick,
+        ticket: Ticket,
+        reach: Reach,
+    ) {
+        let Some(asked) = self.asked.get_mut(&ticket) else {
             return;
         };
         asked.reach = asked.reach.max(reach);
@@ -252,17 +305,18 @@ impl Hub {
         if asked.shards > 0 && asked.reach < Reach::Delivered {
             return;
         }
-        let Some(asked) = self.privates.asked.remove(&ticket) else {
+        let Some(asked) = self.asked.remove(&ticket) else {
             return;
         };
         let response = Response::Reached(asked.reach);
-        self.respond(now, asked.caller.as_ref(), &asked.user, response);
-        self.resolve(now, ticket, &outcome(response));
+        self.respond(core, now, asked.caller.as_ref(), &asked.user, response);
+        core.resolve(now, ticket, &outcome(response));
     }
 
     /// Sends a response as a message, to a sender that asked for that.
     fn respond(
         &mut self,
+        core: &mut Core,
         now: Tick,
         caller: Option<&ReturnAddress>,
         user: &str,
@@ -270,12 +324,12 @@ impl Hub {
     ) {
         if let Some(to) = caller {
             let (to, json) = (to.clone(), response.json(user));
-            self.answered(now, &Answer { to, json });
+            Answer { to, json }.deliver(core, now);
         }
     }
 
-    /// A will that is a private message. Nobody waits for a response.
-    pub(crate) fn will_private(&mut self, now: Tick, message: Arc<Message>, route: &str) {
-        self.route_private(now, message, route, false);
+    /// Sends a message of the server's own, or a will. Nobody waits for a response.
+    pub(crate) fn send(&mut self, core: &mut Core, now: Tick, message: Arc<Message>, route: &str) {
+        self.route_private(core, now, message, route, false);
     }
 }

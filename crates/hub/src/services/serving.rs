@@ -17,10 +17,10 @@ use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick};
 use stentor_topic::Zone;
 use stentor_zone::{Reach, topic};
 
+use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
-use crate::core::routing::options::as_share;
-use crate::hub::Hub;
+use crate::services::calls::Callees;
 
 /// A call for a client that serves procedures.
 #[derive(Debug)]
@@ -55,8 +55,9 @@ pub enum Served<'a> {
 }
 
 /// The calls that clients of this shard are asked and have not answered.
-#[derive(Debug, Default)]
-pub(crate) struct Serving {
+#[derive(Default)]
+pub(crate) struct ServingService {
+    callees: Option<Arc<dyn Callees>>,
     asked: HashMap<u64, Asked, foldhash::fast::FixedState>,
     /// Calls that were given to somebody.
     given: usize,
@@ -74,12 +75,19 @@ const NOT_AWAITED: Outcome = Outcome::new(
     "nobody waits for this answer of this client",
 );
 
-impl Hub {
+impl ServingService {
+    pub(crate) fn new(callees: Option<Arc<dyn Callees>>) -> Self {
+        Self {
+            callees,
+            ..Self::default()
+        }
+    }
+
     /// The control plane asks for a client that serves a call.
-    pub(crate) fn ask_client(&mut self, now: Tick, ask: &Ask) {
-        self.serving.asked.retain(|_, asked| asked.until > now);
+    pub(crate) fn ask_client(&mut self, core: &mut Core, now: Tick, ask: &Ask) {
+        self.asked.retain(|_, asked| asked.until > now);
         let to = topic::serve(&ask.procedure, ask.number);
-        let served = match self.pick_server(ask.zone, &to) {
+        let served = match self.pick_server(core, ask.zone, &to) {
             None => Served::Nobody,
             Some(key) => {
                 let message = ask_message(now, ask, &to);
@@ -88,8 +96,8 @@ impl Hub {
                     session: key,
                     until,
                 };
-                self.serving.asked.insert(ask.number, asked);
-                match self.deliver_to_session(now, key, &message) {
+                self.asked.insert(ask.number, asked);
+                match core.deliver_to_session(now, key, &message) {
                     Reach::Delivered | Reach::Stored => return,
                     Reach::TooLarge => Served::TooLarge,
                     Reach::Full => Served::Full,
@@ -98,35 +106,24 @@ impl Hub {
             }
         };
         // If that closed its connection, this was said already.
-        self.serving.asked.remove(&ask.number);
+        self.asked.remove(&ask.number);
         self.say_served(ask.number, served);
     }
 
     /// The connected session that a call is given to: the one that has the fewest; those that have
     /// as many take turns. O(sessions that serve it × calls that wait for an answer).
-    fn pick_server(&mut self, zone: Zone, to: &str) -> Option<SessionKey> {
-        let hash = self.hasher.hash(zone, to);
-        let mut slots = Vec::new();
-        self.index.for_each_match(zone, to, hash, |_, found| {
-            let own = found.iter().filter(|one| as_share(**one).is_none());
-            slots.extend(own.map(|one| one.session));
-        });
-        slots.sort_unstable();
-        slots.dedup();
-        slots.retain(|slot| {
-            let session = self.sessions.at(*slot);
-            session.is_some_and(|session| session.live().is_some() && session.may_receive(to))
-        });
+    fn pick_server(&mut self, core: &mut Core, zone: Zone, to: &str) -> Option<SessionKey> {
+        let mut slots = core.connected_subscribers(zone, to);
         if slots.is_empty() {
             return None;
         }
-        self.serving.given = self.serving.given.wrapping_add(1);
-        let turn = self.serving.given % slots.len();
+        self.given = self.given.wrapping_add(1);
+        let turn = self.given % slots.len();
         slots.rotate_left(turn);
-        let asked = || self.serving.asked.values();
+        let asked = || self.asked.values();
         let load = |slot: &u32| asked().filter(|asked| asked.session.slot == *slot).count();
         let slot = slots.into_iter().min_by_key(load)?;
-        self.sessions.key(slot)
+        core.session_at(slot)
     }
 
     /// A publish to `$answer/<number>`.
@@ -136,11 +133,11 @@ impl Hub {
         publish: &Publish<'_>,
         number: u64,
     ) -> Taken {
-        let asked = self.serving.asked.get(&number);
+        let asked = self.asked.get(&number);
         if asked.is_none_or(|asked| asked.session != key) {
             return Taken::Done(NOT_AWAITED);
         }
-        self.serving.asked.remove(&number);
+        self.asked.remove(&number);
         if self.say_served(number, Served::Said(publish.payload)) {
             Taken::SUCCESS
         } else {
@@ -150,13 +147,10 @@ impl Hub {
 
     /// The connection of a session ends: what it was asked will not be answered.
     pub(crate) fn lose_server(&mut self, key: SessionKey) {
-        if self.serving.asked.is_empty() {
+        if self.asked.is_empty() {
             return;
         }
-        let own = self
-            .serving
-            .asked
-            .extract_if(|_, asked| asked.session == key);
+        let own = self.asked.extract_if(|_, asked| asked.session == key);
         let numbers: Vec<u64> = own.map(|(number, _)| number).collect();
         for number in numbers {
             self.say_served(number, Served::Gone);

@@ -248,7 +248,7 @@ impl Counter<'_> {
         }
     }
 
-    /// As [`crate::Hub::give_up`].
+    /// As [`crate::core::Core::give_up`].
     #[cold]
     fn give_up(&mut self, key: SessionKey) {
         let session = self.sessions.get_mut(key);

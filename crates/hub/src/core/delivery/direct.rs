@@ -7,13 +7,13 @@ use stentor_session::{Message, Tick};
 use stentor_topic::FilterId;
 use stentor_zone::Reach;
 
+use crate::core::Core;
 use crate::core::delivery::deliver::{Matching, Terms};
 use crate::core::ids::SessionKey;
 use crate::core::routing::burst::Shipment;
 use crate::core::routing::options::Options;
-use crate::hub::Hub;
 
-impl Hub {
+impl Core {
     /// Delivers a message to one session, and says how far it has come. Like everything, it is
     /// delivered only to what the session subscribes to.
     pub(crate) fn deliver_to_session(
@@ -29,9 +29,7 @@ impl Hub {
         let mut shipment = Shipment::new(core::slice::from_ref(message), shape);
         let mut counter = self.counter(now);
         counter.serve(&mut shipment, message, key.slot, &own);
-        let reach = counter.reach;
-        self.close_overrun(now);
-        reach
+        counter.reach
     }
 
     /// Delivers something that was said before the session subscribed: with RETAIN, like what is
@@ -50,7 +48,6 @@ impl Hub {
         terms.stored = true;
         let mut parcel = self.parcel(message);
         self.counter(now).hand_over(&mut parcel, key.slot, &terms);
-        self.close_overrun(now);
     }
 
     /// The options of a session's own subscriptions that match a message.

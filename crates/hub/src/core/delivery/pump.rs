@@ -4,19 +4,19 @@ use stentor_mqtt::PacketId;
 use stentor_session::{Message, Outbound, Resend, Tick};
 use stentor_topic::Zone;
 
+use crate::core::Core;
 use crate::core::delivery::deliver::outgoing;
 use crate::core::delivery::outbox::Outbox;
 use crate::core::ids::SessionKey;
 use crate::core::routing::keep::epoch;
 use crate::core::sessions::registry::{Link, Live};
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
-use crate::hub::Hub;
 
 /// What it costs to send a message that waited, or to drop it because it has expired or is too
 /// large, in visits.
 const PUMP_VISITS: u32 = 4;
 
-impl Hub {
+impl Core {
     /// Sends what a session owes and its window allows: first what has to be sent again, then what
     /// waits. Called when a connection begins and whenever a packet id becomes free. What the turn
     /// does not allow goes on in a later one.

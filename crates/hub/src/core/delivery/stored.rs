@@ -12,13 +12,13 @@ use stentor_mqtt::{
 };
 use stentor_session::Tick;
 
+use crate::core::Core;
 use crate::core::delivery::snapshot::Wanted;
 use crate::core::ids::SessionKey;
 use crate::core::retained::{Purpose, Stored};
 use crate::core::sessions::registry::Live;
 use crate::core::settings::{Settings, Uses};
 use crate::core::work::VISIT_BYTES;
-use crate::hub::Hub;
 
 /// A longer payload is shared with the write instead of being copied once more.
 const COPIED_BYTES_MAX: usize = 4096;
@@ -72,7 +72,7 @@ impl Direct<'_> {
     }
 }
 
-impl Hub {
+impl Core {
     /// Sends the message of one topic, if it holds one.
     pub(crate) fn send_stored(&mut self, now: Tick, key: SessionKey, wanted: &Wanted<'_>) {
         let Some(session) = self.sessions.get_mut(key) else {

@@ -2,20 +2,19 @@
 
 use stentor_session::{Batch, Flush, Tick};
 
+use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::sessions::registry::{Flushing, Link, Session};
 use crate::core::stats::LossCause;
-use crate::hub::Hub;
 
 /// What one flush writes at most, so that no client holds up the others.
 const FLUSH_BYTES: usize = 64 * 1024;
 
-impl Hub {
+impl Core {
     /// Gathers what waits for a client, up to a budget, for one write. Nothing else may be asked
-    /// of the hub before [`Hub::transmitted`], which does not follow if this is `false`: then the
+    /// of the hub before [`Core::transmitted`], which does not follow if this is `false`: then the
     /// client is gone, or has been flushed since it was listed.
-    #[must_use]
-    pub fn transmit(&mut self, now: Tick, key: SessionKey, batch: &mut Batch) -> bool {
+    pub(crate) fn transmit(&mut self, now: Tick, key: SessionKey, batch: &mut Batch) -> bool {
         batch.clear();
         let Some(Link::Live(live)) = self
             .sessions
@@ -41,8 +40,7 @@ impl Hub {
     /// Whether so much waits for a session's socket that it is better written at once than at the
     /// end of the turn: what many connections have caused in one turn would leave the caches
     /// before it is written.
-    #[must_use]
-    pub fn is_laden(&self, key: SessionKey) -> bool {
+    pub(crate) fn is_laden(&self, key: SessionKey) -> bool {
         const BYTES: usize = 64 * 1024;
         let live = self.sessions.get(key).and_then(Session::live);
         live.is_some_and(|live| live.flushing == Flushing::Listed && live.queued_bytes() >= BYTES)
@@ -50,8 +48,7 @@ impl Hub {
 
     /// Whether something waits for a session's socket, and all of it answers what its client has
     /// sent. O(1).
-    #[must_use]
-    pub fn has_answers_only(&self, key: SessionKey) -> bool {
+    pub(crate) fn has_answers_only(&self, key: SessionKey) -> bool {
         let live = self.sessions.get(key).and_then(Session::live);
         live.is_some_and(|live| {
             live.flushing == Flushing::Listed && live.queued_bytes() == live.control_bytes()
@@ -60,8 +57,8 @@ impl Hub {
 
     /// Forgets what was written of a batch. After [`Flush::More`] the shard flushes the session
     /// again, now or in its next turn; after [`Flush::Blocked`] the shard calls
-    /// [`Hub::writable`] when the socket is.
-    pub fn transmitted(
+    /// [`Core::writable`] when the socket is.
+    pub(crate) fn transmitted(
         &mut self,
         now: Tick,
         key: SessionKey,
@@ -128,7 +125,7 @@ impl Hub {
     }
 
     /// The socket of a connection takes bytes again.
-    pub fn writable(&mut self, key: SessionKey) {
+    pub(crate) fn writable(&mut self, key: SessionKey) {
         if let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|session| &mut session.link)
             && live.flushing == Flushing::Blocked
         {
@@ -138,7 +135,7 @@ impl Hub {
     }
 
     /// Takes back the queue of a farewell that was written or given up.
-    pub fn recycle(&mut self, farewell: alloc::boxed::Box<stentor_session::Output>) {
+    pub(crate) fn recycle(&mut self, farewell: alloc::boxed::Box<stentor_session::Output>) {
         self.discard(farewell);
     }
 }

@@ -9,10 +9,10 @@ use hashbrown::HashMap;
 use stentor_mqtt::{Ack, Packet, Property, PropertyBuf, Publish, QoS, ReasonCode};
 use stentor_session::{CloseReason, Limit, Outcome, Receipt, Tick, Ticket};
 
+use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::sessions::registry::Link;
 use crate::effects::ControlItem;
-use crate::hub::Hub;
 
 /// What became of a publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ const fn is_withheld(reason: ReasonCode) -> bool {
     )
 }
 
-impl Hub {
+impl Core {
     /// Acknowledges a publish, now or in its turn.
     pub(crate) fn answer(
         &mut self,
@@ -193,7 +193,6 @@ impl Hub {
                 self.close(now, key, reason);
             }
         }
-        self.close_overrun(now);
     }
 
     /// Sends the acknowledgements of a session that wait for nothing any more.

@@ -11,20 +11,15 @@ use stentor_session::{
 };
 use stentor_zone::{Address, NotAddress};
 
+use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::{Taken, receipt};
 use crate::core::routing::keep::refusal;
 use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::rights::Identity;
 use crate::effects::Event;
-use crate::hub::Hub;
-use crate::services::hooks::Judgement;
-use crate::services::private::Envelope;
 
-/// What the server says to a publish where only itself may.
-const SERVER_ONLY: Outcome = Outcome::new(ReasonCode::NotAuthorized, NotAddress::ServerOnly.text());
-
-/// The same where its sender needs a right.
+/// What the server says to a publish whose sender has not the right to it.
 pub(crate) const NO_RIGHT: Outcome = Outcome::new(
     ReasonCode::NotAuthorized,
     "the right to publish to this topic is missing",
@@ -53,39 +48,41 @@ fn operator_of(publish: &Publish<'_>, session: &Session) -> Option<Arc<Identity>
     (publish.retain && identity.rights.is_operator()).then(|| Arc::clone(identity))
 }
 
-impl Hub {
-    pub(crate) fn on_publish(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        publish: &Publish<'_>,
-    ) -> Result<(), CloseReason> {
-        self.take_in(now, key, publish, |hub, topic| {
-            hub.take(now, key, publish, topic)
-        })
-    }
+/// Calls `f` with the topic of a publish: the one it carries, or the one of its alias.
+pub(crate) fn with_topic<C: AsMut<Core>, R>(
+    context: &mut C,
+    key: SessionKey,
+    publish: &Publish<'_>,
+    f: impl FnOnce(&mut C, TopicName<'_>) -> R,
+) -> Result<R, CloseReason> {
+    let Some(alias) = publish.properties.topic_alias() else {
+        return Ok(f(context, TopicName::Written(publish.topic)));
+    };
+    let maximum = context.as_mut().topic_alias_maximum(key);
+    // The table leaves the session while the topic is borrowed from it.
+    let mut aliases = context.as_mut().take_aliases(key).unwrap_or_default();
+    let result = aliases
+        .resolve(alias, publish.topic, maximum)
+        .map(|topic| f(context, topic));
+    context.as_mut().put_aliases(key, aliases);
+    result
+}
 
-    /// A publish that adaptors have judged.
-    pub(crate) fn publish_judged(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        publish: &Publish<'_>,
-        judgement: &Judgement,
-    ) -> Result<(), CloseReason> {
-        self.take_in(now, key, publish, |hub, topic| {
-            hub.take_judged(now, key, (publish, topic), judgement)
-        })
+/// So that [`with_topic`] hands it on.
+impl AsMut<Self> for Core {
+    fn as_mut(&mut self) -> &mut Self {
+        self
     }
+}
 
-    /// Takes a publish by `take`, unless it is a repetition, and acknowledges it.
-    fn take_in(
+impl Core {
+    /// Counts a publish, and tells whether it is new. One that is not is acknowledged once more, by
+    /// what is returned.
+    pub(crate) fn begin_publish(
         &mut self,
-        now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
-        take: impl FnOnce(&mut Self, TopicName<'_>) -> Taken,
-    ) -> Result<(), CloseReason> {
+    ) -> Result<Option<Taken>, CloseReason> {
         let bytes = publish.payload.len() as u64;
         self.stats.publishes_received += 1;
         self.stats.publish_bytes_received += bytes;
@@ -94,28 +91,15 @@ impl Hub {
             own.received += 1;
             own.received_bytes += bytes;
         }
-        if let Some(receipt) = receipt(publish) {
-            match self.arrive(key, receipt) {
-                Arrival::New => {}
-                Arrival::TooMany => return Err(CloseReason::Limit(Limit::ReceiveMaximum)),
-                again => {
-                    // The alias still counts: packets after it may use it.
-                    self.with_topic(key, publish, |_, _| ())?;
-                    let taken = match again {
-                        Arrival::RepeatedWaiting(ticket) => Taken::Waits(ticket),
-                        _ => Taken::SUCCESS,
-                    };
-                    return self.answer(key, publish, taken);
-                }
-            }
+        let Some(receipt) = receipt(publish) else {
+            return Ok(None);
+        };
+        match self.arrive(key, receipt) {
+            Arrival::New => Ok(None),
+            Arrival::TooMany => Err(CloseReason::Limit(Limit::ReceiveMaximum)),
+            Arrival::RepeatedWaiting(ticket) => Ok(Some(Taken::Waits(ticket))),
+            Arrival::Repeated => Ok(Some(Taken::SUCCESS)),
         }
-        let taken = self.with_topic(key, publish, take);
-        self.close_overrun(now);
-        let answered = taken.and_then(|taken| self.answer(key, publish, taken));
-        if answered.is_err() {
-            self.forget_arrival(key, publish);
-        }
-        answered
     }
 
     /// Whether a publish above QoS 0 is new, and one that the client may send.
@@ -140,7 +124,7 @@ impl Hub {
     }
 
     /// A QoS 2 publish that closes the connection was not taken: it is new when it comes again.
-    fn forget_arrival(&mut self, key: SessionKey, publish: &Publish<'_>) {
+    pub(crate) fn forget_arrival(&mut self, key: SessionKey, publish: &Publish<'_>) {
         if let Some(Receipt::PubRec(packet_id)) = receipt(publish)
             && let Some(session) = self.sessions.get_mut(key)
             && let Some(inbound) = &mut session.inbound
@@ -149,30 +133,21 @@ impl Hub {
         }
     }
 
-    /// Calls `f` with the topic of a publish: the one it carries, or the one of its alias.
-    pub(crate) fn with_topic<R>(
-        &mut self,
-        key: SessionKey,
-        publish: &Publish<'_>,
-        f: impl FnOnce(&mut Self, TopicName<'_>) -> R,
-    ) -> Result<R, CloseReason> {
-        let Some(alias) = publish.properties.topic_alias() else {
-            return Ok(f(self, TopicName::Written(publish.topic)));
-        };
+    /// The highest topic alias that a client may use.
+    fn topic_alias_maximum(&self, key: SessionKey) -> u16 {
         let session = self.sessions.get(key);
         let live = session.and_then(|session| session.live());
-        let maximum = live.map_or(0, |live| live.announced.topic_alias_maximum);
-        // The table leaves the session while the topic is borrowed from it.
-        let mut aliases = self.take_aliases(key).unwrap_or_default();
-        let result = aliases
-            .resolve(alias, publish.topic, maximum)
-            .map(|topic| f(self, topic));
+        live.map_or(0, |live| live.announced.topic_alias_maximum)
+    }
+
+    /// Gives a client's topic aliases back.
+    fn put_aliases(&mut self, key: SessionKey, aliases: ReceivedAliases) {
         if let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|s| &mut s.link) {
             live.extras().received_aliases = Some(aliases);
         }
-        result
     }
 
+    /// Takes a client's topic aliases, so that a topic may be borrowed from them.
     fn take_aliases(&mut self, key: SessionKey) -> Option<ReceivedAliases> {
         self.sessions
             .get_mut(key)?
@@ -183,8 +158,8 @@ impl Hub {
             .take()
     }
 
-    /// Checks a publish, keeps it if it is retained, and routes it.
-    pub(crate) fn take(
+    /// Checks a publish to an ordinary topic, keeps it if it is retained, and routes it.
+    pub(crate) fn publish(
         &mut self,
         now: Tick,
         key: SessionKey,
@@ -198,27 +173,6 @@ impl Hub {
         let Some(session) = self.sessions.get(key) else {
             return Taken::done(ReasonCode::UnspecifiedError);
         };
-        if topic.starts_with('$') {
-            match Address::parse(topic) {
-                Ok(Address::Private { user, reply }) => {
-                    let user = &user;
-                    return self.take_private(now, key, publish, &Envelope { user, reply });
-                }
-                Ok(Address::Call { procedure, reply }) => {
-                    return self.take_call(now, key, publish, (procedure, reply));
-                }
-                Ok(Address::Say { room }) => return self.take_say(now, key, publish, room),
-                Ok(Address::Answer { number }) => return self.take_answer(key, publish, number),
-                Err(NotAddress::Elsewhere) => {}
-                Err(NotAddress::ServerOnly) => {
-                    self.deny_publish(now, key, topic);
-                    return Taken::Done(SERVER_ONLY);
-                }
-                Err(why) => {
-                    return Taken::Done(Outcome::new(ReasonCode::TopicNameInvalid, why.text()));
-                }
-            }
-        }
         if !session.identity.rights.may_publish(topic) {
             self.deny_publish(now, key, topic);
             return Taken::Done(NO_RIGHT);

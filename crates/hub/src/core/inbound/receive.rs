@@ -1,15 +1,12 @@
 //! Bytes from a connected client, packet by packet.
 
-use stentor_mqtt::{
-    Ack, Disconnect, Frame, Packet, PacketId, Properties, ReasonCode, Sender, Version, decode,
-    decode_publish, decode_subscribe, frame,
-};
-use stentor_session::{Acked, CloseReason, Remote, Tick, Violation, malformed};
+use stentor_mqtt::{Ack, Disconnect, Frame, Packet, PacketId, Properties, ReasonCode, Version};
+use stentor_session::{Acked, CloseReason, Remote, Tick, Violation};
 
+use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::sessions::registry::Link;
 use crate::core::work::{Share, VISIT_BYTES};
-use crate::hub::Hub;
 
 /// A PUBREL without a complaint.
 pub(crate) const fn pubrel(packet_id: PacketId) -> Packet<'static> {
@@ -22,22 +19,22 @@ pub(crate) const fn pubrel(packet_id: PacketId) -> Packet<'static> {
 }
 
 /// Whether a packet with this first byte is a PUBLISH.
-const fn is_publish(first: u8) -> bool {
+pub(crate) const fn is_publish(first: u8) -> bool {
     first >> 4 == 3
 }
 
 /// Whether a packet with this first byte is a SUBSCRIBE.
-const fn is_subscribe(first: u8) -> bool {
+pub(crate) const fn is_subscribe(first: u8) -> bool {
     first >> 4 == 8
 }
 
 /// Whether a packet with this first byte is a SUBSCRIBE or an UNSUBSCRIBE.
-const fn is_list(first: u8) -> bool {
+pub(crate) const fn is_list(first: u8) -> bool {
     matches!(first >> 4, 8 | 10)
 }
 
 /// Whether the next packet of a connection is taken now.
-enum Gate {
+pub(crate) enum Gate {
     /// It is: by this version, if it is not larger than that.
     Open(Version, u32),
     /// Not yet.
@@ -47,88 +44,35 @@ enum Gate {
 }
 
 /// A SUBSCRIBE or UNSUBSCRIBE that is no longer has few filters.
-const LIST_BYTES: usize = 1_024;
+pub(crate) const LIST_BYTES: usize = 1_024;
 
-impl Hub {
-    /// Applies all whole packets at the front of `input`; returns how many bytes they were. What
-    /// breaks the protocol closes the connection (see [`crate::Effects::closing`]) and the rest
-    /// of the input is not looked at: then everything counts as consumed. Packets of a connection
-    /// that publishes faster than it may are left for later (see [`crate::Effects::paused`]), and
-    /// those of one that has used its share of the turn for the next (see
-    /// [`crate::Effects::yielded`]).
-    pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
-        let mut share = Share::of(&mut self.turn);
+impl Core {
+    /// Bytes of a connection are about to be read: what it may use of this turn.
+    pub(crate) fn begin_reading(&mut self, key: SessionKey) -> Share {
         self.routes.reading = Some(key);
-        let consumed = self.receive_packets(now, key, input, &mut share);
-        let before = self.turn.spent();
-        self.settle(now);
-        self.routes.reading = None;
-        share.count(true, self.turn.spent() - before);
-        self.charge_share(now, key, &share);
-        consumed
+        Share::of(&mut self.turn)
     }
 
-    fn receive_packets(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        input: &[u8],
-        share: &mut Share,
-    ) -> usize {
-        let mut consumed = 0;
-        // How far the store knows what comes.
-        let mut looked = 0;
-        loop {
-            let has_more = consumed < input.len();
-            let (version, packet_bytes_max) = match self.gate(now, key, share, has_more) {
-                Gate::Open(version, packet_bytes_max) => (version, packet_bytes_max),
-                Gate::Shut => return consumed,
-                Gate::Gone => return input.len(),
-            };
-            let rest = input.get(consumed..).unwrap_or_default();
-            let frame = match frame(rest, packet_bytes_max) {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return consumed,
-                Err(error) => {
-                    self.settle(now);
-                    self.close(now, key, malformed(error));
-                    return input.len();
-                }
-            };
-            let Some(whole) = rest.get(..frame.total_len) else {
-                return consumed;
-            };
-            if is_list(frame.first) && frame.total_len > LIST_BYTES && self.slices.is_full() {
-                // There would be no room for its filters.
-                self.give_way(now, key);
-                return consumed;
-            }
-            consumed += frame.total_len;
-            self.meter_packet(now, key, frame);
-            self.stats.packets_received += 1;
-            if looked < consumed
-                && rest.len() > frame.total_len
-                && let Some(purpose) = self.asks_store(frame.first)
-            {
-                let layout = (version, packet_bytes_max);
-                let at_most = share.packets_left(is_publish(frame.first));
-                let ahead = self.look_ahead(key, layout, (purpose, at_most), rest);
-                looked = consumed - whole.len() + ahead;
-            }
-            let before = self.turn.spent();
-            let result = self.on_frame(now, key, (version, frame), whole);
-            share.count(is_publish(frame.first), self.turn.spent() - before);
-            if let Err(reason) = result {
-                self.settle(now);
-                self.close(now, key, reason);
-                return input.len();
-            }
-        }
+    /// They have been. What was published by them is routed.
+    pub(crate) fn end_reading(&mut self, now: Tick) {
+        self.settle(now);
+        self.routes.reading = None;
+    }
+
+    /// Whether a long list of filters has to stay where it was read.
+    pub(crate) const fn has_no_room_for_lists(&self) -> bool {
+        self.slices.is_full()
     }
 
     /// Whether the next packet of a connection is taken now.
     #[inline]
-    fn gate(&mut self, now: Tick, key: SessionKey, share: &Share, has_more: bool) -> Gate {
+    pub(crate) fn gate(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        share: &Share,
+        has_more: bool,
+    ) -> Gate {
         let Some(live) = self
             .sessions
             .get_mut(key)
@@ -154,9 +98,7 @@ impl Hub {
         }
         // Answers that nobody reads are bounded like messages.
         if live.control_bytes() > self.settings.queue_bytes_max {
-            self.settle(now);
             self.give_up(key);
-            self.close_overrun(now);
             return Gate::Gone;
         }
         let is_later = share.is_used_up() || self.turn.left() == 0 && live.owes(now);
@@ -173,7 +115,7 @@ impl Hub {
 
     /// Leaves what a connection has sent for the next turn.
     #[cold]
-    fn give_way(&mut self, now: Tick, key: SessionKey) {
+    pub(crate) fn give_way(&mut self, now: Tick, key: SessionKey) {
         let session = self.sessions.get_mut(key);
         if let Some(live) = session.and_then(|session| session.live_mut()) {
             // That it is alive is seen already.
@@ -184,7 +126,8 @@ impl Hub {
 
     /// A whole packet is there: only those count [MQTT-3.1.2-22].
     #[inline]
-    fn meter_packet(&mut self, now: Tick, key: SessionKey, frame: Frame) {
+    pub(crate) fn meter_packet(&mut self, now: Tick, key: SessionKey, frame: Frame) {
+        self.stats.packets_received += 1;
         let session = self.sessions.get_mut(key);
         let Some(live) = session.and_then(|session| session.live_mut()) else {
             return;
@@ -198,99 +141,15 @@ impl Hub {
         }
     }
 
-    /// What comes by the thousand is decoded where it is used: a [`Packet`] of any kind would be
-    /// written to memory and copied from there.
-    #[inline]
-    fn on_frame(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        (version, frame): (Version, Frame),
-        packet: &[u8],
-    ) -> Result<(), CloseReason> {
-        frame.check(version).map_err(malformed)?;
-        let first = frame.first;
-        let body = packet.get(frame.header_len..).unwrap_or_default();
-        if is_publish(first) {
-            let publish = decode_publish(version, Sender::Client, first, body);
-            let publish = publish.map_err(malformed)?;
-            self.spend_on_properties(publish.properties);
-            if self.adaptors.is_some()
-                && let Some(result) = self.consult_publish(now, key, &publish, packet)
-            {
-                return result;
-            }
-            return self.on_publish(now, key, &publish);
-        }
-        // Everything but a publish meets a hub that has routed what came before.
-        self.settle(now);
-        if is_subscribe(first) {
-            let subscribe = decode_subscribe(version, first, body);
-            let subscribe = subscribe.map_err(malformed)?;
-            self.spend_on_properties(subscribe.properties);
-            if self.adaptors.is_some()
-                && let Some(result) = self.consult_subscribe(now, key, &subscribe, packet)
-            {
-                return result;
-            }
-            return self.on_subscribe(now, key, &subscribe);
-        }
-        let packet = decode(version, Sender::Client, first, body).map_err(malformed)?;
-        self.turn.spend_each(body.len() / VISIT_BYTES, 1);
-        self.on_packet(now, key, &packet)
-    }
-
     /// Properties are checked, searched and copied.
     #[inline]
-    fn spend_on_properties(&mut self, properties: Properties<'_>) {
+    pub(crate) fn spend_on_properties(&mut self, properties: Properties<'_>) {
         self.turn
             .spend_each(properties.raw().len() / VISIT_BYTES, 1);
     }
 
-    fn on_packet(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        packet: &Packet<'_>,
-    ) -> Result<(), CloseReason> {
-        match packet {
-            Packet::Publish(publish) => self.on_publish(now, key, publish),
-            Packet::PubAck(ack) => {
-                self.on_ack(now, key, |outbound| outbound.on_puback(ack.packet_id));
-                Ok(())
-            }
-            Packet::PubRec(ack) => {
-                self.on_pubrec(now, key, ack);
-                Ok(())
-            }
-            Packet::PubRel(ack) => {
-                self.on_pubrel(key, ack.packet_id);
-                Ok(())
-            }
-            Packet::PubComp(ack) => {
-                self.on_ack(now, key, |outbound| outbound.on_pubcomp(ack.packet_id));
-                Ok(())
-            }
-            Packet::Subscribe(subscribe) => self.on_subscribe(now, key, subscribe),
-            Packet::Unsubscribe(unsubscribe) => {
-                self.on_unsubscribe(now, key, unsubscribe);
-                Ok(())
-            }
-            Packet::PingReq => {
-                self.send(key, &Packet::PingResp);
-                Ok(())
-            }
-            Packet::Disconnect(disconnect) => self.on_disconnect(key, disconnect),
-            Packet::Connect(_) => Err(CloseReason::Violation(Violation::SecondConnect)),
-            Packet::Auth(auth) => self.on_auth(key, auth),
-            Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
-                Err(CloseReason::Violation(Violation::ServerPacket))
-            }
-        }
-    }
-
     /// Queues a packet for a connected client.
-    fn send(&mut self, key: SessionKey, packet: &Packet<'_>) {
+    pub(crate) fn send(&mut self, key: SessionKey, packet: &Packet<'_>) {
         if let Some(session) = self.sessions.get_mut(key)
             && let Link::Live(live) = &mut session.link
         {
@@ -298,7 +157,7 @@ impl Hub {
         }
     }
 
-    fn on_ack(
+    pub(crate) fn on_ack(
         &mut self,
         now: Tick,
         key: SessionKey,
@@ -318,7 +177,7 @@ impl Hub {
         }
     }
 
-    fn on_pubrec(&mut self, now: Tick, key: SessionKey, ack: &Ack<'_>) {
+    pub(crate) fn on_pubrec(&mut self, now: Tick, key: SessionKey, ack: &Ack<'_>) {
         let mut acked = Acked::Unknown;
         self.on_ack(now, key, |outbound| {
             acked = outbound.on_pubrec(ack.packet_id, ack.reason);
@@ -341,7 +200,7 @@ impl Hub {
         }
     }
 
-    fn on_pubrel(&mut self, key: SessionKey, packet_id: PacketId) {
+    pub(crate) fn on_pubrel(&mut self, key: SessionKey, packet_id: PacketId) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -369,7 +228,7 @@ impl Hub {
         self.send(key, &Packet::PubComp(answer));
     }
 
-    fn on_disconnect(
+    pub(crate) fn on_disconnect(
         &mut self,
         key: SessionKey,
         disconnect: &Disconnect<'_>,

@@ -4,12 +4,12 @@ use stentor_session::{CloseReason, ConnectRequest, Limit, Tick};
 use stentor_topic::Zone;
 
 use super::{Lease, Pressure, Tenants};
+use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::core::stats::LossCause;
 use crate::effects::{ControlItem, Event};
-use crate::hub::Hub;
 
 /// This many messages of a session are counted by the time of one visit.
 const COUNTED_PER_VISIT: u64 = 16;
@@ -23,7 +23,7 @@ pub(crate) struct Room {
     pub(crate) from: Option<ShardId>,
 }
 
-impl Hub {
+impl Core {
     /// Finds room for the session that a client asks for, if it outlives its connection. A session
     /// that is there already always goes on.
     pub(crate) fn room_for(

@@ -25,8 +25,8 @@ use alloc::vec::Vec;
 
 use stentor_topic::Zone;
 
+use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::hub::Hub;
 
 /// A session that makes the server hold much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +44,10 @@ pub struct Holder {
     pub bytes: u64,
 }
 
-impl Hub {
+impl Core {
     /// Counts the sessions again that have changed, and writes the sums into the ledger.
-    /// [`Hub::advance`] does it; O(sessions that have changed).
-    pub fn settle_accounts(&mut self) {
+    /// [`Core::advance`] does it; O(sessions that have changed).
+    pub(crate) fn settle_accounts(&mut self) {
         let held = self.sessions.settle_charges();
         for (kind, bytes) in [Holding::Sessions, Holding::Queues].into_iter().zip(held) {
             self.ledger.write(self.shard, kind, bytes);
@@ -61,15 +61,13 @@ impl Hub {
     /// Bytes of memory that work holds which goes on in later turns: messages that are expensive to
     /// route, with the subscribers found so far, long SUBSCRIBE and UNSUBSCRIBE packets, and what
     /// waited for sessions that have ended. O(1).
-    #[must_use]
-    pub fn work_bytes(&self) -> u64 {
+    pub(crate) fn work_bytes(&self) -> u64 {
         (self.routes.bytes() + self.slices.bytes() + self.endings.bytes()) as u64
     }
 
     /// The sums over all sessions and all work, counted one by one: what the ledger says of this
-    /// shard after [`Hub::settle_accounts`]. O(sessions + work): for tests.
-    #[must_use]
-    pub fn recount(&self) -> [(Holding, u64); 3] {
+    /// shard after [`Core::settle_accounts`]. O(sessions + work): for tests.
+    pub(crate) fn recount(&self) -> [(Holding, u64); 3] {
         let sums = self.sessions.recount();
         let work = self.routes.recount() + self.slices.recount() + self.endings.recount();
         let work = work + self.debts.bytes();
@@ -82,8 +80,7 @@ impl Hub {
 
     /// The sessions of this shard that hold most, at most this many, in order. O(sessions): for
     /// people.
-    #[must_use]
-    pub fn holders(&self, at_most: usize) -> Vec<Holder> {
+    pub(crate) fn holders(&self, at_most: usize) -> Vec<Holder> {
         let bytes = |(key, session): (SessionKey, _)| (Account::of(session).bytes(), key);
         let mut all: Vec<(u64, SessionKey)> = self.sessions.iter().map(bytes).collect();
         let by_bytes = |a: &(u64, _), b: &(u64, _)| b.0.cmp(&a.0);

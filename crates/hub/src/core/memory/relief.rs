@@ -5,9 +5,9 @@ use alloc::sync::Arc;
 use stentor_session::{Limit, Message, Tick};
 
 use super::Pressure;
+use crate::core::Core;
 use crate::core::retained::Mark;
 use crate::core::settings::Settings;
-use crate::hub::Hub;
 
 /// Bytes of QoS 0 that wait for one client, and of its subscriptions, while memory is short: as
 /// much as a client that keeps up never needs.
@@ -53,13 +53,13 @@ impl Relief {
     }
 }
 
-impl Hub {
+impl Core {
     /// Memory is short: the server has to free this many bytes. This shard gives its part of them
     /// in this turn and the next ones, by sessions that wait for their clients. First those of
     /// whoever holds most in that way, the one that is closest to its end before others. They
     /// give what they hold of all that is held, of whatever kind, and no more: what clients hold
     /// that are there does not make others lose their sessions.
-    pub fn relieve(&mut self, now: Tick, bytes: u64) {
+    pub(crate) fn relieve(&mut self, now: Tick, bytes: u64) {
         let part = self.sessions.absent_part(bytes, self.ledger.total());
         let absent = self.sessions.absent_bytes();
         let budget = self.ledger.budget();
@@ -76,7 +76,7 @@ impl Hub {
 
     /// An eighth of what the sessions hold that wait for their clients goes with them, in the same
     /// order: their messages may keep far more memory than they count.
-    pub fn unpin(&mut self, now: Tick) {
+    pub(crate) fn unpin(&mut self, now: Tick) {
         let part = self.sessions.absent_bytes().div_ceil(8);
         self.relief.bytes = self.relief.bytes.max(part);
         self.continue_relief(now);

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use stentor_mqtt::{QoS, Version};
 use stentor_session::{Message, Run, Tick};
 
+use crate::core::Core;
 use crate::core::delivery::deliver::Terms;
 use crate::core::ids::SessionKey;
 use crate::core::routing::route::{Counter, Parcel, encode_wire};
@@ -19,7 +20,6 @@ use crate::core::sessions::charge::Charge;
 use crate::core::sessions::registry::{Extras, Link};
 use crate::core::settings::Shape;
 use crate::effects::Sender;
-use crate::hub::Hub;
 
 /// A burst is cut when its messages cost this much: it is encoded as a whole and stays in memory
 /// until the last subscriber has got it.
@@ -63,6 +63,12 @@ fn is_plain(message: &Message) -> bool {
 }
 
 impl Burst {
+    /// Whether nothing waits to be routed.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
     fn goes_with(&self, message: &Message, source: Source) -> bool {
         let Some(last) = self.messages.last() else {
             return true;
@@ -77,9 +83,9 @@ impl Burst {
     }
 }
 
-impl Hub {
+impl Core {
     /// Routes a message, together with those before and after it where that makes no difference:
-    /// until [`Hub::settle`] at the latest.
+    /// until [`Core::settle`] at the latest.
     pub(crate) fn route_soon(
         &mut self,
         now: Tick,
@@ -99,20 +105,16 @@ impl Hub {
         }
     }
 
-    /// Routes what waits for more of its kind. To be called after the last of several
-    /// [`Hub::apply`]; all other calls do it by themselves.
-    pub fn settle(&mut self, now: Tick) {
-        if !self.burst.messages.is_empty() {
+    /// Routes what waits for more of its kind. To be called before anything that must not come
+    /// before what was published earlier.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: Tick) {
+        if !self.burst.is_empty() {
             self.route_burst(now);
-            self.close_overrun(now);
         }
     }
 
-    /// The same, but whoever it is too much for stays connected until later.
-    pub(crate) fn route_burst(&mut self, now: Tick) {
-        if self.burst.messages.is_empty() {
-            return;
-        }
+    fn route_burst(&mut self, now: Tick) {
         let mut messages = core::mem::take(&mut self.burst.messages);
         self.burst.bytes = 0;
         match self.burst.source {

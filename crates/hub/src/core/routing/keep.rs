@@ -15,6 +15,7 @@ use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick};
 use stentor_topic::Zone;
 
+use crate::core::Core;
 use crate::core::ids::home_shard;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::retained::{Kept, NotKept, Retained};
@@ -23,9 +24,8 @@ use crate::core::settings::{Keep, Settings, Uses};
 use crate::core::stats::LossCause;
 use crate::core::work::{BEHIND_VISITS, VISIT_BYTES};
 use crate::effects::{ControlItem, Event, KeepItem, MeshItem, Sender};
-use crate::hub::Hub;
 
-impl Hub {
+impl Core {
     /// Keeps a message, if it is one to be kept, and routes it: here, or on the shard that orders
     /// its topic. `is_awaited` tells whether somebody wants to know what became of it.
     pub(crate) fn keep_and_route(
@@ -200,7 +200,7 @@ impl Hub {
         match routing {
             Routing::Soon => self.route_soon(now, message, (Source::Client, sender)),
             Routing::Now => {
-                self.route_burst(now);
+                self.settle(now);
                 self.route(now, &[message]);
             }
         }

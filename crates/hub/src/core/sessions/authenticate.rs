@@ -2,7 +2,7 @@
 //!
 //! The hub knows whose turn it is and nothing of any method: what a client says goes to the shard
 //! by [`Effects::authentications`](crate::Effects), what the authenticator answers comes back by
-//! [`Hub::authenticated`]. In the meantime the client goes on as who it was.
+//! [`Core::authenticated`]. In the meantime the client goes on as who it was.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 use stentor_mqtt::{Disconnect, Packet, Property, PropertyBuf, ReasonCode};
 use stentor_session::{CloseReason, Denied, Limit, Tick, Violation};
 
+use crate::core::Core;
 use crate::core::ids::{LinkId, SessionKey};
 use crate::core::sessions::registry::Link;
 use crate::core::sessions::rights::Identity;
-use crate::hub::Hub;
 
 /// The authentication method of a connection, for as long as it lasts.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub enum Authenticated {
     Refused(CloseReason),
 }
 
-impl Hub {
+impl Core {
     /// AUTH of a connected client.
     pub(crate) fn on_auth(
         &mut self,
@@ -135,7 +135,7 @@ impl Hub {
     /// The authenticator has answered what [`Authentication`] told it. Does nothing if the
     /// connection has ended in the meantime. A client that turns out to be somebody else is
     /// refused: what its session holds is the first one's.
-    pub fn authenticated(
+    pub(crate) fn authenticated(
         &mut self,
         now: Tick,
         key: SessionKey,

@@ -3,13 +3,13 @@
 use stentor_session::{CloseReason, Denied};
 use stentor_topic::Zone;
 
+use crate::core::Core;
 use crate::core::sessions::connect::is_assigned;
 use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::core::settings::ClientIdBinding;
-use crate::hub::Hub;
 
-impl Hub {
+impl Core {
     /// Whether a client may come with the client id that it gives. O(sessions of that client id).
     pub(crate) fn may_be_called(
         &self,

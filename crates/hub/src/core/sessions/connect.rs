@@ -6,26 +6,39 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCode, Version};
-use stentor_session::{
-    CloseReason, ConnectRequest, Denied, Limit, Local, SentAliases, Tick, Violation,
-};
+use stentor_session::{CloseReason, ConnectRequest, Denied, Local, SentAliases, Tick, Violation};
 
 use crate::core::ids::{LinkId, SessionKey, ShardId, home_shard};
 use crate::core::inbound::publish::may_publish;
-use crate::core::memory::{Room, Tenants};
+use crate::core::inbound::subscribe::Element;
+use crate::core::memory::{Lease, Room, Tenants};
 use crate::core::sessions::authenticate::Method;
 use crate::core::sessions::quota::Seat;
 use crate::core::sessions::registry::{Announced, Flushing, Link, Live, Session};
 use crate::core::sessions::rights::Identity;
+use crate::core::{Core, Timer};
 use crate::effects::{Event, MeshItem};
-use crate::hub::{Hub, Timer};
 
 /// A client that may connect.
 #[derive(Debug)]
 pub struct Admitted {
-    identity: Arc<Identity>,
-    seat: Seat,
-    room: Room,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) seat: Seat,
+    pub(crate) room: Room,
+}
+
+/// A client on its way to its session.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) link: LinkId,
+    pub(crate) request: ConnectRequest,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) seat: Seat,
+    pub(crate) lease: Option<Lease>,
+    /// Whether its client id is one that the server has made up.
+    pub(crate) assigned: bool,
+    /// Whether it goes on with a session.
+    pub(crate) session_present: bool,
 }
 
 /// Of somebody whose connections are not counted.
@@ -40,15 +53,15 @@ impl From<Arc<Identity>> for Admitted {
     }
 }
 
-impl Hub {
+impl Core {
     /// Whether a client may have the session that it asks for: there is room for it, its user and
     /// zone have a place left, and its will is permitted. To be asked right before
-    /// [`Hub::connect`], whose argument it returns: the identity as the latest changes of rights
+    /// [`Core::connect`], whose argument it returns: the identity as the latest changes of rights
     /// have it, and the places taken.
     ///
     /// # Errors
     /// Why the client has to be refused.
-    pub fn admit(
+    pub(crate) fn admit(
         &self,
         request: &ConnectRequest,
         identity: Arc<Identity>,
@@ -56,11 +69,11 @@ impl Hub {
         self.admit_as(request, identity, None)
     }
 
-    /// [`Hub::admit`] of somebody whose sessions are counted.
+    /// [`Core::admit`] of somebody whose sessions are counted.
     ///
     /// # Errors
     /// Why the client has to be refused.
-    pub fn admit_as(
+    pub(crate) fn admit_as(
         &self,
         request: &ConnectRequest,
         identity: Arc<Identity>,
@@ -123,78 +136,75 @@ impl Hub {
         max == 0 || (secs > 0 && secs <= max)
     }
 
-    /// Connects a client whose login was accepted: takes its session over from an older
-    /// connection or an absence, or starts a new one, and queues CONNACK and what the session
-    /// owes. The client id's home must be this shard, or the client id empty.
-    pub fn connect(
-        &mut self,
-        now: Tick,
-        link: LinkId,
-        mut request: ConnectRequest,
-        admitted: impl Into<Admitted>,
-    ) -> SessionKey {
-        let Admitted {
-            identity,
-            seat,
-            room,
-        } = admitted.into();
-        if let Some(from) = room.from {
-            self.make_room(now, from);
-        }
+    /// Gives a client that has no client id one.
+    pub(crate) fn name_client(&self, request: &mut ConnectRequest, identity: &Identity) -> bool {
         let assigned = request.client_id.is_empty();
         if assigned {
-            request.client_id = self.assign_client_id(&identity);
+            request.client_id = self.assign_client_id(identity);
         }
         debug_assert!(
             home_shard(&self.hasher, identity.zone, &request.client_id, self.shards) == self.shard,
             "a connection must go to its client id's home"
         );
-        let predecessor = self.predecessor(identity.zone, &request.client_id);
-        let present = self.settle_predecessor(now, &request, &identity);
-        // What the predecessor's will overran, before there is a connection that it did not.
-        self.close_overrun(now);
-        let session_present = present.is_some();
-        let expiry_secs_max = self.settings.session_expiry_max_secs;
-        let expiry_secs = request.session_expiry_secs.min(expiry_secs_max);
-        let mut live = self.live(now, link, &request);
-        let debt = self.debt_of(identity.zone, &request.client_id);
-        live.take_on(now, seat, debt);
+        assigned
+    }
+
+    /// The session of a connection: the one that was there, or a new one. Its connection is none
+    /// yet: [`Core::attach`] gives it.
+    pub(crate) fn open_session(
+        &mut self,
+        now: Tick,
+        opening: &Opening,
+        present: Option<SessionKey>,
+    ) -> SessionKey {
+        let (request, identity) = (&opening.request, &opening.identity);
         let key = present.unwrap_or_else(|| {
-            let identity = Arc::clone(&identity);
-            let session = Session::new(identity, &request.client_id, expiry_secs);
+            let expiry_secs = self.expiry_secs(request);
+            let session = Session::new(Arc::clone(identity), &request.client_id, expiry_secs);
             self.sessions.insert(session)
         });
-        if !session_present {
+        if present.is_none() {
             self.end_oldest_namesake(now, key);
         }
         self.stats.connects += 1;
         self.stats.connected += 1;
-        self.tell_connected(link, &request, &identity, session_present);
-        self.adopt(now, key, identity);
+        self.tell_connected(opening.link, request, identity, present.is_some());
+        self.adopt(now, key, Arc::clone(identity));
+        key
+    }
+
+    fn expiry_secs(&self, request: &ConnectRequest) -> u32 {
+        let max = self.settings.session_expiry_max_secs;
+        request.session_expiry_secs.min(max)
+    }
+
+    /// Gives a session its connection, and queues CONNACK. Returns what it was subscribed to in
+    /// rooms; `None` if the client does not take a packet of the size of CONNACK.
+    pub(crate) fn attach(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        mut opening: Opening,
+    ) -> Option<Vec<Element>> {
+        let mut live = self.live(now, opening.link, &opening.request);
+        let debt = self.debt_of(opening.identity.zone, &opening.request.client_id);
+        live.take_on(now, opening.seat, debt);
         self.sessions.came_back(key);
-        if let Some(lease) = room.lease {
+        if let Some(lease) = opening.lease {
             self.sessions.let_to(key, lease);
         }
         let mut rooms = Vec::new();
         if let Some(session) = self.sessions.get_mut(key) {
-            session.will = request.will.take();
+            session.will = opening.request.will.take();
             rooms = session.attach(live);
             session.apply_quotas();
         }
+        let expiry_secs = self.expiry_secs(&opening.request);
         self.sessions.set_expiry(key, expiry_secs);
         self.watch(now, key);
-        let is_told = self.acknowledge_connect(key, &request, assigned, session_present);
-        self.arrived(now, key, predecessor);
-        // Now that it is seen to be there: its user does not blink.
-        self.claim(now, key);
-        if is_told {
-            self.resume(now, key);
-            self.return_to_rooms(now, key, rooms);
-        } else {
-            // Its maximum packet size leaves no room for CONNACK.
-            self.close_saying(now, key, CloseReason::Limit(Limit::PacketBytes), None);
-        }
-        key
+        let (assigned, present) = (opening.assigned, opening.session_present);
+        let is_told = self.acknowledge_connect(key, &opening.request, assigned, present);
+        is_told.then_some(rooms)
     }
 
     fn tell_connected(
@@ -215,7 +225,7 @@ impl Hub {
     }
 
     /// Where only a user's newest connection stays, closes the one before, on whatever shard.
-    fn claim(&mut self, now: Tick, key: SessionKey) {
+    pub(crate) fn claim(&mut self, now: Tick, key: SessionKey) {
         let Some(claim) = self.claim_of(key) else {
             return;
         };
@@ -333,7 +343,7 @@ impl Hub {
 
     /// Ends or keeps what the client id had before: one connection, and a session for each user.
     /// Returns the session to go on with.
-    fn settle_predecessor(
+    pub(crate) fn settle_predecessor(
         &mut self,
         now: Tick,
         request: &ConnectRequest,
@@ -429,7 +439,7 @@ impl Hub {
     }
 
     /// Goes on where the session's last connection ended.
-    fn resume(&mut self, now: Tick, key: SessionKey) {
+    pub(crate) fn resume(&mut self, now: Tick, key: SessionKey) {
         self.pump(now, key);
         self.release(now, key);
         if self.sessions.get(key).is_none() {

@@ -13,10 +13,10 @@ use hashbrown::HashMap;
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
+use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::work::Debt;
 use crate::effects::Sender;
-use crate::hub::Hub;
 
 /// This many client ids without a connection are known to owe something.
 const DEBTORS_MAX: usize = 65_536;
@@ -96,7 +96,7 @@ impl Debts {
     }
 }
 
-impl Hub {
+impl Core {
     fn client_hash(&self, zone: Zone, client_id: &str) -> u64 {
         self.hasher.hash(zone, client_id)
     }
@@ -135,12 +135,15 @@ impl Hub {
         self.debts.remember(now, client, debt);
     }
 
-    /// Publishes the will of a client by `f`: its client id pays for that, by whatever session.
-    pub(crate) fn at_cost_of(&mut self, zone: Zone, client_id: &str, f: impl FnOnce(&mut Self)) {
-        let sender = self.sender_of_will(zone, client_id);
-        let outer = self.routes.will_of.replace(sender);
-        f(self);
-        self.routes.will_of = outer;
+    /// What is published from now on is a will of a client, until [`Core::end_will`]: its client id
+    /// pays for that, by whatever session.
+    pub(crate) fn begin_will(&mut self, zone: Zone, client_id: &str) {
+        self.routes.will_of = Some(self.sender_of_will(zone, client_id));
+    }
+
+    /// The will is published.
+    pub(crate) const fn end_will(&mut self) {
+        self.routes.will_of = None;
     }
 
     fn sender_of_will(&mut self, zone: Zone, client_id: &str) -> Sender {

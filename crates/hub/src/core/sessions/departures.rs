@@ -7,8 +7,8 @@ use alloc::collections::VecDeque;
 use stentor_session::{CloseReason, Local, Tick};
 use stentor_topic::Zone;
 
+use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::hub::Hub;
 
 /// Connections that are remembered.
 const REMEMBERED_MAX: usize = 64;
@@ -60,7 +60,7 @@ impl Departures {
     }
 }
 
-impl Hub {
+impl Core {
     /// The connection of a session ends.
     pub(crate) fn remember_end(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
         if let Some(session) = self.sessions.get(key) {

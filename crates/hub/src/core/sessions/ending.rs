@@ -11,12 +11,12 @@ use alloc::sync::Arc;
 
 use stentor_session::{Delivery, Outbound, Output, Remains, Tick};
 
+use crate::core::Core;
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{SubscriptionRef, filter_visits};
 use crate::core::sessions::registry::Link;
 use crate::core::work::{DROP_VISITS, END_VISITS, FILTER_VISITS, OWN_VISITS, SHARED_VISITS};
-use crate::hub::Hub;
 
 /// The sessions of one shard that have ended and have left something still.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ impl Endings {
     }
 }
 
-impl Hub {
+impl Core {
     /// Ends a session: its subscriptions, its queue, and its will, which is published now
     /// [MQTT-3.1.2-10]. O(its shared subscriptions); the rest is counted as visits, and waits for
     /// later turns where this one has no room for it.
@@ -129,7 +129,7 @@ impl Hub {
         };
         self.end_soon(now, ending);
         if let Some((identity, client_id, will)) = will {
-            self.publish_will(now, &identity, &client_id, &will);
+            self.note_will(identity, client_id, will);
         }
     }
 

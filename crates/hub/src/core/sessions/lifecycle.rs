@@ -1,29 +1,28 @@
 //! How connections and sessions end, and what happens then.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{Disconnect, Packet, Property, PropertyBuf, ReasonCode};
-use stentor_session::{
-    CloseReason, Denied, Local, Message, MessageParts, Tick, Timer as TimerKind, WillRequest,
-};
-use stentor_topic::Zone;
-use stentor_zone::{Address, inbox, topic as zone_topic};
+use stentor_session::{CloseReason, Denied, Local, Tick, Timer as TimerKind, WillRequest};
 
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::{LinkId, SessionKey};
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::inbound::publish::may_publish;
+use crate::core::inbound::subscribe::{Element, ROOMS, room_of};
 use crate::core::sessions::connect::keep_alive_deadline;
 use crate::core::sessions::limits;
 use crate::core::sessions::registry::{Away, Left, Link, Session};
 use crate::core::sessions::rights::Identity;
-use crate::core::stats::{LossCause, ZoneTraffic};
+use crate::core::stats::LossCause;
+use crate::core::transitions::{Detached, DueWill, Transition};
 use crate::core::work::{CLOSE_VISITS, DROP_VISITS, FILTER_VISITS, OWN_HANDED, TIMER_VISITS, Turn};
+use crate::core::{Core, Timer};
 use crate::effects::{Closing, Event};
-use crate::hub::{Hub, Timer};
 
 /// Sessions of one client id: one for each user who has come with it. Looking for one walks over
 /// them all, and guests get a new name each time.
@@ -47,63 +46,35 @@ fn held_while_away(
     held.disconnected()
 }
 
-impl Hub {
-    /// The socket of a connection is gone. Does nothing if the hub has let that connection go
-    /// already.
-    pub fn disconnected(&mut self, now: Tick, key: SessionKey, link: LinkId, why: CloseReason) {
-        let is_current = self
-            .sessions
-            .get(key)
-            .and_then(|session| session.live())
-            .is_some_and(|live| live.link == link);
-        if is_current {
+/// What timers may cost.
+pub(crate) struct TimerBudget {
+    /// Visits of the turn when it is used up.
+    spent: u32,
+    /// Messages that the turn has handed over then.
+    handed: u32,
+}
+
+impl Core {
+    /// The socket of a connection is gone. Does nothing if it was disconnected before.
+    pub(crate) fn disconnected(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        link: LinkId,
+        why: CloseReason,
+    ) {
+        let live = self.sessions.get(key).and_then(Session::live);
+        if live.is_some_and(|live| live.link == link) {
             self.detach(now, key, (why, None));
-            self.close_overrun(now);
         }
-    }
-
-    /// Closes the connection of a client, and with `end_session` the sessions of all users under
-    /// its id too. Returns whether there was one.
-    pub fn kick(&mut self, now: Tick, zone: Zone, client_id: &str, end_session: bool) -> bool {
-        let keys: Vec<_> = self
-            .sessions
-            .all(zone, client_id)
-            .map(|(key, _)| key)
-            .collect();
-        for &key in &keys {
-            self.close(now, key, CloseReason::Local(Local::Kicked));
-            if end_session {
-                self.end_session(now, key);
-            }
-        }
-        self.close_overrun(now);
-        !keys.is_empty()
-    }
-
-    /// A zone ends: closes its connections, ends its sessions, and its rooms if this is their
-    /// home. Wills are not published. Returns how many sessions there were. O(sessions).
-    pub fn end_zone(&mut self, now: Tick, zone: Zone) -> u64 {
-        self.settle(now);
-        let of_zone = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| session.zone() == zone);
-        let keys: Vec<_> = of_zone.map(|(key, _)| key).collect();
-        for &key in &keys {
-            self.revoke(now, key, true);
-        }
-        self.end_rooms(now, zone);
-        *self.traffic.of(zone) = ZoneTraffic::default();
-        self.close_overrun(now);
-        keys.len() as u64
     }
 
     /// Closes all connections because the server stops. Wills stay unpublished: their readers
     /// are disconnected too. `elsewhere` names the server that the client of a connection may use
     /// instead. An MQTT 5 client receives it with 0x9C, if its maximum packet size allows that.
-    pub fn shut_down(&mut self, now: Tick, elsewhere: impl Fn(LinkId) -> Option<String>) {
+    pub(crate) fn shut_down(&mut self, now: Tick, elsewhere: impl Fn(LinkId) -> Option<String>) {
         let reason = CloseReason::Local(Local::ShuttingDown);
-        let keys: Vec<_> = self.sessions.iter().map(|(key, _)| key).collect();
+        let keys = self.all_sessions();
         for key in keys {
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
@@ -139,7 +110,7 @@ impl Hub {
         limits::closing(session, session.live()?, &self.settings, reason)
     }
 
-    /// [`Hub::close`] with the limit that the client has met.
+    /// [`Core::close`] with the limit that the client has met.
     fn close_naming(
         &mut self,
         now: Tick,
@@ -163,7 +134,7 @@ impl Hub {
         );
     }
 
-    /// [`Hub::close`] with another code in its DISCONNECT, or none: before CONNACK nothing is
+    /// [`Core::close`] with another code in its DISCONNECT, or none: before CONNACK nothing is
     /// said [MQTT-3.14.0-1].
     pub(crate) fn close_saying(
         &mut self,
@@ -219,9 +190,7 @@ impl Hub {
         }
     }
 
-    /// Closes the connections that a policy has given up, as far as the turn allows. In the midst
-    /// of the end of a connection it does nothing: what others hear of that end may be too much for
-    /// them, or for itself. Then they are closed by the next call, of the same turn or a later one.
+    /// Closes the connections that a policy has given up, as far as the turn allows.
     #[inline]
     pub(crate) fn close_overrun(&mut self, now: Tick) {
         if !self.overrun.is_empty() {
@@ -235,9 +204,6 @@ impl Hub {
     }
 
     fn close_some_overrun(&mut self, now: Tick, visits: u32) {
-        if self.detaching {
-            return;
-        }
         let before = self.turn.spent();
         while self.turn.spent() - before < visits
             && let Some(key) = self.overrun.pop_front()
@@ -294,13 +260,10 @@ impl Hub {
     /// A session is without a connection from now on, or at its end.
     fn detach(&mut self, now: Tick, key: SessionKey, (reason, limit): (CloseReason, Option<&str>)) {
         self.turn.spend(CLOSE_VISITS);
-        self.detaching = true;
-        self.tell_of_end(key, reason);
         self.remember_end(now, key, reason);
-        self.lose_server(key);
-        let rooms = self.disconnect_rooms(now, key, reason);
-        self.disconnect_presence(now, key, reason);
-        self.detaching = false;
+        let was_held = self.is_held(key);
+        let rooms = self.leave_rooms(key);
+        self.note_detached(key, reason, &rooms, was_held);
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -361,6 +324,71 @@ impl Hub {
         self.settle_absence(now, key);
     }
 
+    /// Takes a session out of its rooms. Returns what it was subscribed to there.
+    fn leave_rooms(&mut self, key: SessionKey) -> Vec<Element> {
+        let session = self.sessions.get(key);
+        match session.map_or(0, Session::room_count) {
+            0 => Vec::new(),
+            _ => self.drop_subscriptions_below(key, ROOMS),
+        }
+    }
+
+    fn note_detached(
+        &mut self,
+        key: SessionKey,
+        reason: CloseReason,
+        elements: &[Element],
+        was_held: bool,
+    ) {
+        let Some(session) = self.sessions.get(key) else {
+            return;
+        };
+        let mut known: BTreeSet<&str> = BTreeSet::new();
+        let rooms = elements.iter().filter_map(|it| room_of(&it.filter));
+        let rooms = rooms.filter(|room| known.insert(room)).map(Into::into);
+        let detached = Detached {
+            session: key,
+            identity: Arc::clone(&session.identity),
+            client_id: session.client_id.clone(),
+            reason,
+            rooms: rooms.collect(),
+            was_held,
+        };
+        self.transitions
+            .note(Transition::Detached(Box::new(detached)));
+    }
+
+    /// What a session is to subscribe to in rooms when its client is back, besides what it was
+    /// subscribed to.
+    pub(crate) fn keep_for_return(&mut self, key: SessionKey, elements: Vec<Element>) {
+        if elements.is_empty() {
+            return;
+        }
+        if let Some(session) = self.sessions.get_mut(key)
+            && let Link::Away(away) = &mut session.link
+        {
+            let left = away.left.get_or_insert_default();
+            let mut all = core::mem::take(&mut left.rooms).into_vec();
+            all.extend(elements);
+            left.rooms = all.into();
+        }
+    }
+
+    /// A will is to be published.
+    pub(crate) fn note_will(
+        &mut self,
+        identity: Arc<Identity>,
+        client_id: Box<str>,
+        will: Box<WillRequest>,
+    ) {
+        let due = DueWill {
+            identity,
+            client_id,
+            will,
+        };
+        self.transitions.note(Transition::WillDue(Box::new(due)));
+    }
+
     /// Members of a session's shared subscriptions are counted: one of them is away from now on.
     fn tell_shares(&mut self, key: SessionKey) {
         for slot in self.shares.of_member(key.slot) {
@@ -397,12 +425,12 @@ impl Hub {
             session: key,
             epoch: session.epoch,
         };
-        let (client_id, user) = (session.client_id.clone(), Arc::clone(&session.identity));
+        let (client_id, identity) = (session.client_id.clone(), Arc::clone(&session.identity));
         if next != Tick::NEVER {
             self.arm(now, next, timer);
         }
         if let Some(will) = due_will {
-            self.publish_will(now, &user, &client_id, &will);
+            self.note_will(identity, client_id, will);
         }
     }
 
@@ -425,20 +453,6 @@ impl Hub {
         }
     }
 
-    pub(crate) fn publish_will(
-        &mut self,
-        now: Tick,
-        identity: &Arc<Identity>,
-        client_id: &str,
-        will: &WillRequest,
-    ) {
-        if self.may_leave(identity, will) && !self.consult_will(identity, client_id, will) {
-            self.at_cost_of(identity.zone, client_id, |hub| {
-                hub.publish_will_as(now, identity, will);
-            });
-        }
-    }
-
     /// Whether a will is permitted still; one that is not is counted.
     pub(crate) fn may_leave(&mut self, identity: &Identity, will: &WillRequest) -> bool {
         let is_taken = self.settings.takes_topic(&will.topic);
@@ -449,32 +463,6 @@ impl Hub {
         may
     }
 
-    /// Publishes a will that is permitted.
-    pub(crate) fn publish_will_as(&mut self, now: Tick, identity: &Identity, will: &WillRequest) {
-        let zone = identity.zone;
-        let private = match (Address::parse(&will.topic), identity.user.as_deref()) {
-            (Ok(Address::Private { user, .. }), Some(sender)) => Some((
-                zone_topic::private_from(sender),
-                inbox::route(&user, sender),
-            )),
-            _ => None,
-        };
-        let parts = MessageParts {
-            topic: private.as_ref().map_or(&will.topic, |(topic, _)| topic),
-            properties: &will.properties,
-            payload: &will.payload,
-            qos: will.qos,
-            retain: will.retain && private.is_none(),
-            expiry_secs: will.expiry_secs,
-        };
-        let publisher = stentor_session::Publisher::SERVER;
-        let message = Arc::new(Message::new(zone, publisher, now, &parts));
-        match private {
-            Some((_, route)) => self.will_private(now, message, &route),
-            None => self.keep_and_route_now(now, message),
-        }
-    }
-
     /// Sets a timer. It fires early when the deadline is far away, and is set again then: a timer
     /// of an earlier connection cannot be taken out, so none may stay for hours.
     pub(crate) fn arm(&mut self, now: Tick, deadline: Tick, timer: Timer) {
@@ -483,20 +471,33 @@ impl Hub {
         self.timers.insert(at, timer);
     }
 
-    /// Does what timers have fired for, as far as the turn allows, and a little in any case.
-    pub(crate) fn fire_due(&mut self, now: Tick) {
+    /// Takes note of the timers that have fired.
+    pub(crate) fn collect_due(&mut self, now: Tick) {
         let due = &mut self.due;
         self.timers.advance(now, |timer| due.push_back(timer));
-        let (before, visits) = (self.turn.spent(), self.turn.slice());
-        // The wills of clients that fall silent together may go to many.
-        let handed = self.turn.handed();
-        while self.turn.spent() - before < visits
-            && self.turn.handed() - handed < OWN_HANDED
-            && let Some(timer) = self.due.pop_front()
-        {
-            self.turn.spend(TIMER_VISITS);
-            self.on_timer(now, timer);
+    }
+
+    /// What timers may cost in this turn from now on.
+    pub(crate) fn timer_budget(&self) -> TimerBudget {
+        TimerBudget {
+            spent: self.turn.spent().saturating_add(self.turn.slice()),
+            // The wills of clients that fall silent together may go to many.
+            handed: self.turn.handed().saturating_add(OWN_HANDED),
         }
+    }
+
+    /// Does what the next timer has fired for, if there is one and the budget is not used up.
+    pub(crate) fn fire_next(&mut self, now: Tick, budget: &TimerBudget) -> bool {
+        let (spent, handed) = (self.turn.spent(), self.turn.handed());
+        if spent >= budget.spent || handed >= budget.handed {
+            return false;
+        }
+        let Some(timer) = self.due.pop_front() else {
+            return false;
+        };
+        self.turn.spend(TIMER_VISITS);
+        self.on_timer(now, timer);
+        true
     }
 
     fn on_timer(&mut self, now: Tick, timer: Timer) {

@@ -7,12 +7,12 @@ use alloc::string::String;
 use stentor_mqtt::ReasonCode;
 use stentor_session::{CloseReason, Limit, Outcome, Tick, Violation};
 
+use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{TOO_LONG, TOO_MANY};
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::settings::Settings;
 use crate::effects::{Event, Full};
-use crate::hub::Hub;
 
 /// The limit for which the server closes a connection; `None` where no limit with a value is met.
 pub(crate) fn closing(
@@ -73,7 +73,7 @@ fn filter_limit(settings: &Settings, filter: &str) -> String {
     }
 }
 
-impl Hub {
+impl Core {
     /// Why a session gets no more subscriptions: [`TOO_MANY`] and the limit. The log says it once
     /// for each connection.
     ///

@@ -10,6 +10,7 @@ pub(crate) mod ending;
 pub(crate) mod lifecycle;
 pub(crate) mod limits;
 pub(crate) mod permission;
+pub(crate) mod purse;
 pub(crate) mod quota;
 pub(crate) mod registry;
 pub(crate) mod renewal;

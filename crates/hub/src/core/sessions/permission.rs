@@ -9,13 +9,13 @@ use alloc::sync::Arc;
 
 use stentor_session::Tick;
 
+use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::sessions::registry::Session;
-use crate::core::sessions::rights::Rights;
-use crate::core::sessions::rights::{Access, Identity};
+use crate::core::sessions::rights::{Access, Identity, Rights};
 use crate::core::settings::WideSubscription;
-use crate::hub::Hub;
+use crate::core::transitions::Transition;
 
 /// Set in [`Session::filtered`] while its subscriptions are weighed. What is counted in the
 /// meantime may be more than there is, which costs a check for each delivery and nothing else.
@@ -69,7 +69,7 @@ impl Session {
     }
 }
 
-impl Hub {
+impl Core {
     /// Whether a subscription is taken of which so much is permitted.
     pub(crate) fn is_accepted(&self, access: Access) -> bool {
         match (access, self.settings.wide_subscription) {
@@ -105,7 +105,10 @@ impl Hub {
         self.begin_review(key);
         self.line_up(key);
         self.withdraw(now, key, &identity);
-        self.review_rooms(now, key, &before);
+        self.transitions.note(Transition::RightsChanged {
+            session: key,
+            before,
+        });
     }
 
     /// Weighs the subscriptions of a session: at once if they are few, or else in later turns.

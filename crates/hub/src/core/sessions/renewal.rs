@@ -8,11 +8,11 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
 
-use stentor_session::{CloseReason, Local, Tick};
+use stentor_session::Tick;
 
+use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::sessions::rights::{Access, Identity, Rights};
-use crate::hub::Hub;
 
 /// A change of rights. The same one goes to every shard.
 pub trait Renewal: Send + Sync + fmt::Debug {
@@ -38,8 +38,8 @@ pub enum Renewed {
 }
 
 /// What it costs to look at a session, and to do something about it, in visits.
-const LOOK_VISITS: u32 = 4;
-const CHANGE_VISITS: u32 = 16;
+pub(crate) const LOOK_VISITS: u32 = 4;
+pub(crate) const CHANGE_VISITS: u32 = 16;
 /// How many changes are remembered for logins under way, and for how long, in seconds.
 const RECENT_MAX: usize = 1_000;
 const RECENT_SECS: u32 = 600;
@@ -63,7 +63,7 @@ impl fmt::Debug for Renewals {
 }
 
 impl Renewals {
-    fn push(&mut self, now: Tick, renewal: Arc<dyn Renewal>) {
+    pub(crate) fn push(&mut self, now: Tick, renewal: Arc<dyn Renewal>) {
         let is_other = |known: &Arc<dyn Renewal>| known.subject() != renewal.subject();
         self.recent
             .retain(|(until, known)| *until > now && is_other(known));
@@ -94,6 +94,16 @@ impl Renewals {
         Some(identity)
     }
 
+    /// The change that goes on, and the slot of the first session that it has not visited.
+    pub(crate) fn next(&mut self) -> Option<(Arc<dyn Renewal>, usize)> {
+        self.pending.pop_front()
+    }
+
+    /// It goes on from this slot in a later turn.
+    pub(crate) fn put_back(&mut self, renewal: Arc<dyn Renewal>, slot: usize) {
+        self.pending.push_front((renewal, slot));
+    }
+
     pub(crate) fn is_pending(&self) -> bool {
         !self.pending.is_empty()
     }
@@ -116,57 +126,32 @@ impl Rights for NoRights {
     }
 }
 
-impl Hub {
-    /// Begins to apply a change of rights.
-    pub(crate) fn begin_renewal(&mut self, now: Tick, renewal: Arc<dyn Renewal>) {
-        self.settle(now);
-        self.review_absent(now, &*renewal);
+impl Core {
+    /// Another change of rights is to go through the sessions.
+    pub(crate) fn push_renewal(&mut self, now: Tick, renewal: Arc<dyn Renewal>) {
         self.renewals.push(now, renewal);
-        self.continue_renewals(now);
     }
 
-    /// Visits the next sessions.
-    pub(crate) fn continue_renewals(&mut self, now: Tick) {
-        let Some((renewal, from)) = self.renewals.pending.pop_front() else {
-            return;
-        };
-        // What was taken before the change is delivered before it.
-        self.settle(now);
-        let (before, visits) = (self.turn.spent(), self.turn.slice());
-        let mut slot = from;
-        while slot < self.sessions.slots() && self.turn.spent() - before < visits {
-            self.turn.spend(LOOK_VISITS);
-            // Slots have 32 bits.
-            if let Some(key) = self.sessions.key(slot as u32) {
-                self.renew(now, key, &*renewal);
-            }
-            slot += 1;
-        }
-        if slot < self.sessions.slots() {
-            self.renewals.pending.push_front((renewal, slot));
-        }
-        self.close_overrun(now);
+    /// The change of rights that goes on, and the slot of the first session that it has not
+    /// visited.
+    pub(crate) fn next_renewal(&mut self) -> Option<(Arc<dyn Renewal>, usize)> {
+        self.renewals.next()
     }
 
-    fn renew(&mut self, now: Tick, key: SessionKey, renewal: &dyn Renewal) {
-        let Some(session) = self.sessions.get(key) else {
-            return;
-        };
-        match renewal.renew(&session.identity, &session.client_id) {
-            Renewed::Keep => {}
-            Renewed::Replace(identity) => {
-                self.turn.spend(CHANGE_VISITS);
-                self.adopt(now, key, identity);
-            }
-            Renewed::Close { end_session } => {
-                self.turn.spend(CHANGE_VISITS);
-                self.revoke(now, key, end_session);
-            }
-        }
+    /// It goes on from this slot in a later turn.
+    pub(crate) fn put_back_renewal(&mut self, renewal: Arc<dyn Renewal>, slot: usize) {
+        self.renewals.put_back(renewal, slot);
     }
 
-    /// Closes a session's connection because its user may not be here any more.
-    pub(crate) fn revoke(&mut self, now: Tick, key: SessionKey, end_session: bool) {
+    /// What a change of rights makes of a session.
+    pub(crate) fn renewed(&self, key: SessionKey, renewal: &dyn Renewal) -> Renewed {
+        self.sessions.get(key).map_or(Renewed::Keep, |session| {
+            renewal.renew(&session.identity, &session.client_id)
+        })
+    }
+
+    /// Takes all rights from a session, whose user may not be here any more.
+    pub(crate) fn take_rights(&mut self, now: Tick, key: SessionKey) {
         let Some(session) = self.sessions.get(key) else {
             return;
         };
@@ -175,12 +160,5 @@ impl Hub {
             ..(*session.identity).clone()
         };
         self.adopt(now, key, Arc::new(identity));
-        if end_session {
-            self.sessions.set_expiry(key, 0);
-        }
-        self.close(now, key, CloseReason::Local(Local::Revoked));
-        if end_session {
-            self.end_session(now, key);
-        }
     }
 }

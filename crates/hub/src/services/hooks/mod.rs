@@ -9,23 +9,24 @@
 
 mod act;
 mod consult;
-mod judge;
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use stentor_mqtt::{QoS, ReasonCode};
+use stentor_mqtt::QoS;
 use stentor_session::{Ticket, WillRequest};
 use stentor_topic::Zone;
+use stentor_zone::Expelled;
 
 use crate::core::ids::{SessionKey, ShardId};
+use crate::core::inbound::subscribe::{Decided, Denial, Element, expel};
 use crate::core::sessions::rights::Identity;
 use crate::services::calls::Answer;
-use crate::services::rooms::Element;
+use crate::services::rooms::RoomItem;
 
 /// What the adaptors of a zone want to hear of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,15 +126,6 @@ pub enum Judgement {
     Denied(Denial),
     /// Of the filters of a SUBSCRIBE, each by itself; what is missing is allowed.
     Filters(Vec<Option<Denial>>),
-}
-
-/// Why not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denial {
-    /// The reason code of MQTT 5.
-    pub reason: ReasonCode,
-    /// The reason, for people.
-    pub text: Box<str>,
 }
 
 /// What becomes of a deed that is done.
@@ -237,9 +229,21 @@ pub trait Adaptors: Send + Sync {
     fn answered(&self, number: u64, json: Vec<u8>);
 }
 
+/// What has come of a SUBSCRIBE that adaptors may want to hear of.
+#[derive(Debug)]
+pub(crate) enum Consulted {
+    /// It waits, or is refused.
+    Waits,
+    /// There is nothing to ask about: it goes on.
+    Not(Decided),
+}
+
 /// The packets that wait for a judgement, and what the adaptors of the home's zones know.
-#[derive(Debug, Default)]
-pub(crate) struct Questions {
+#[derive(Default)]
+pub(crate) struct HookService {
+    pub(crate) adaptors: Option<Arc<dyn Adaptors>>,
+    /// What the homes of zones are asked.
+    pub(crate) requests: VecDeque<(ShardId, RoomItem)>,
     waiting: HashMap<u64, Aside, foldhash::fast::FixedState>,
     /// Each packet of which the home is asked first: whether a SUBSCRIBE joins anything, whether
     /// what is said is heard. At most one of a connection.
@@ -249,9 +253,43 @@ pub(crate) struct Questions {
     rooms: BTreeSet<(Zone, Box<str>)>,
 }
 
-impl Questions {
+impl HookService {
+    pub(crate) fn new(adaptors: Option<Arc<dyn Adaptors>>) -> Self {
+        Self {
+            adaptors,
+            ..Self::default()
+        }
+    }
+
+    /// What waits for the judgement of that number.
+    pub(crate) fn take_aside(&mut self, number: u64) -> Option<Aside> {
+        self.waiting.remove(&number)
+    }
+
+    /// The packet that waits for what the home says about rooms.
+    pub(crate) fn take_placing(&mut self, ticket: Ticket) -> Option<Packed> {
+        self.placing.remove(&ticket)
+    }
+
+    /// A connection ends before its session is back in rooms: it tries again next time.
+    pub(crate) fn take_returning(&mut self, key: SessionKey) -> Vec<Element> {
+        let elements = self.coming_back(key).flat_map(|elements| elements.iter());
+        let undenied = |element: &Element| Element {
+            denial: None,
+            ..element.clone()
+        };
+        elements.map(undenied).collect()
+    }
+
+    /// A session is out of a room to which it is about to come back: it learns it then.
+    pub(crate) fn expel(&mut self, key: SessionKey, room: &str, why: Expelled) {
+        for elements in self.coming_back(key) {
+            expel(elements, room, why);
+        }
+    }
+
     /// What a session that comes back to its rooms has asked about.
-    pub(crate) fn coming_back(&mut self, key: SessionKey) -> impl Iterator<Item = &mut [Element]> {
+    fn coming_back(&mut self, key: SessionKey) -> impl Iterator<Item = &mut [Element]> {
         self.waiting
             .values_mut()
             .filter_map(move |aside| match aside {
@@ -265,61 +303,17 @@ impl Questions {
 
 /// A packet, whose connection is not read in the meantime.
 #[derive(Debug)]
-struct Packed {
-    session: SessionKey,
+pub(crate) struct Packed {
+    pub(crate) session: SessionKey,
     /// The session's, when the packet came.
-    epoch: u32,
-    packet: Vec<u8>,
-    scope: Scope,
-}
-
-/// Why a session may not have something, whatever adaptors say.
-pub(crate) type Refused = (ReasonCode, &'static str);
-
-/// What of a SUBSCRIBE adaptors are asked about, and what not.
-#[derive(Debug, Default)]
-pub(crate) struct Scope {
-    /// Rooms of which they are not, in order: the session was in them, or had a place there. If it
-    /// is out by the time they have judged the rest, it does not come in.
-    pub(crate) unasked: Vec<Box<str>>,
-    /// The elements of which they are, by their places in the packet.
-    asked: Vec<usize>,
-    /// The elements that the session might not have anyway, with why not. It has none of them by
-    /// this packet, even if it may by the time they have judged the rest. In order.
-    refused: Vec<(usize, Refused)>,
-    /// How many elements were looked at, if not all: the session has none of the others.
-    looked_at: Option<usize>,
-}
-
-impl Scope {
-    /// What adaptors have against each element of the packet; what is missing is allowed.
-    fn denials(&self, judged: &[Option<Denial>]) -> Vec<Option<Denial>> {
-        let mut denials = Vec::new();
-        for (at, denial) in self.asked.iter().zip(judged) {
-            if denials.len() <= *at {
-                denials.resize(at + 1, None);
-            }
-            if let Some(place) = denials.get_mut(*at) {
-                place.clone_from(denial);
-            }
-        }
-        denials
-    }
-
-    /// Why an element was refused when it was looked at, or was not.
-    pub(crate) fn refused(&self, at: usize) -> Option<Refused> {
-        if self.looked_at.is_some_and(|most| at >= most) {
-            return Some((ReasonCode::QuotaExceeded, ""));
-        }
-        let found = self.refused.binary_search_by_key(&at, |(at, _)| *at);
-        let (_, refused) = self.refused.get(found.ok()?)?;
-        Some(*refused)
-    }
+    pub(crate) epoch: u32,
+    pub(crate) packet: Vec<u8>,
+    pub(crate) scope: Decided,
 }
 
 /// What waits for a judgement.
 #[derive(Debug)]
-enum Aside {
+pub(crate) enum Aside {
     Packet(Packed),
     /// What a session was subscribed to in rooms where it has no place any more, and comes back
     /// to. Its connection is not read in the meantime.

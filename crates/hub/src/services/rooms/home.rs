@@ -10,25 +10,27 @@ use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
 use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 use stentor_zone::{
-    Actor, AllRights, Effect, Entry, Presence, Refusal, Role, RoomRights, Rooms, UNCLAIMED,
+    Actor, AllRights, Effect, Entry, Refusal, Role, RoomRights, Rooms, UNCLAIMED, decode_name,
     run_command, topic,
 };
 
 use super::review::Absents;
-use super::{Parting, Place, RoomItem, Who, shard_of};
+use super::{Parting, Place, RoomItem};
+use crate::core::Core;
 use crate::core::ids::ShardId;
 use crate::core::sessions::rights::{Access, Identity};
 use crate::core::settings::{Settings, ZoneSettings};
 use crate::core::work::VISIT_BYTES;
 use crate::effects::{Event, Sender};
-use crate::hub::Hub;
 use crate::services::calls::{Answer, ReturnAddress};
+use crate::services::hooks::Happening;
+use crate::services::rooms::{RoomRequest, RoomService};
+use crate::services::who::{Who, shard_of};
 
 /// The zones whose home is this shard: their rooms, and who is there.
 #[derive(Debug)]
 pub(crate) struct Zones {
     by_zone: HashMap<Zone, Rooms, foldhash::fast::FixedState>,
-    pub(super) presence: HashMap<Zone, Presence, foldhash::fast::FixedState>,
     /// When somebody who is away may have to be removed; [`Tick::NEVER`] if nobody is.
     deadline: Tick,
     /// When all rooms were looked at last.
@@ -53,7 +55,6 @@ impl Default for Zones {
     fn default() -> Self {
         Self {
             by_zone: HashMap::default(),
-            presence: HashMap::default(),
             deadline: Tick::NEVER,
             looked_at: Tick::ZERO,
             plan: Plan::Done,
@@ -80,12 +81,6 @@ impl Zones {
             let members = rooms.iter().map(|room| room.member_count() as u64).sum();
             (*zone, rooms.len() as u64, members, rooms.bytes() as u64)
         })
-    }
-
-    /// Of each zone: users who are there.
-    pub(crate) fn users(&self) -> impl Iterator<Item = (Zone, u64)> {
-        let present = self.presence.iter();
-        present.map(|(zone, users)| (*zone, users.len() as u64))
     }
 
     /// Whether a room keeps a place for a session whose connection was lost.
@@ -151,15 +146,31 @@ fn actor<'a>(who: &'a Who, room: &str) -> Actor<'a> {
     }
 }
 
-impl Hub {
+impl RoomService {
+    /// When the rooms have something to do next.
+    pub(crate) fn deadline(&self) -> Tick {
+        self.zones.deadline()
+    }
+
+    /// Of each zone: rooms, places taken in them, bytes that they hold.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = (Zone, u64, u64, u64)> {
+        self.zones.figures()
+    }
+
+    /// The settings are new: they are applied as soon as the hub advances.
+    pub(crate) fn reconfigure(&mut self, settings: &Settings) {
+        self.zones.reconfigure(settings);
+    }
+
     /// Does something with the rooms of a zone; what they ask for is returned too.
     fn with_rooms<R>(
         &mut self,
+        core: &mut Core,
         zone: Zone,
         f: impl FnOnce(&mut Rooms, &mut Vec<Effect>) -> R,
     ) -> (R, Vec<Effect>) {
         let mut out = Vec::new();
-        let options = self.settings.rooms_of(zone);
+        let options = core.settings().rooms_of(zone);
         let rooms = self.zones.by_zone.entry(zone).or_insert_with(|| {
             let mut rooms = Rooms::new(options.clone());
             // The name is a good one.
@@ -172,6 +183,7 @@ impl Hub {
 
     pub(super) fn home_join(
         &mut self,
+        core: &mut Core,
         now: Tick,
         room: Box<str>,
         who: &Who,
@@ -179,12 +191,12 @@ impl Hub {
         (shard, ticket): (ShardId, Ticket),
     ) {
         let zone = who.identity.zone;
-        let (result, effects) = self.with_rooms(zone, |rooms, out| {
+        let (result, effects) = self.with_rooms(core, zone, |rooms, out| {
             rooms.join(now, actor(who, &room), &room, (who.seat, entry), out)
         });
         let is_recall = |effect: &Effect| matches!(effect, Effect::Recall { .. });
         let (recalls, others): (Vec<_>, Vec<_>) = effects.into_iter().partition(is_recall);
-        self.perform(now, zone, &room, others);
+        self.perform(core, now, zone, &room, others);
         let refusal = result.err();
         let joined = RoomItem::Joined {
             ticket,
@@ -192,8 +204,8 @@ impl Hub {
             refusal,
         };
         // What was said before follows the SUBACK.
-        self.send_room(now, shard, joined);
-        self.perform(now, zone, &room, recalls);
+        self.send_room(core, now, shard, joined);
+        self.perform(core, now, zone, &room, recalls);
     }
 
     /// In which of these rooms a user has such a place.
@@ -215,14 +227,21 @@ impl Hub {
         rooms
     }
 
-    pub(super) fn home_leave(&mut self, now: Tick, room: &str, who: &Who, parting: Parting) {
+    pub(super) fn home_leave(
+        &mut self,
+        core: &mut Core,
+        now: Tick,
+        room: &str,
+        who: &Who,
+        parting: Parting,
+    ) {
         let zone = who.identity.zone;
         if !self.zones.by_zone.contains_key(&zone) {
             // The zone has ended.
             return;
         }
         let (user, seat) = (who.user(), who.seat);
-        let (away_until, effects) = self.with_rooms(zone, |rooms, out| {
+        let (away_until, effects) = self.with_rooms(core, zone, |rooms, out| {
             let left = rooms.act(room, out, |room, out| {
                 Ok(match parting {
                     Parting::Left => room.leave(now, user, seat, out),
@@ -241,27 +260,28 @@ impl Hub {
         if let Some(until) = away_until {
             self.zones.deadline = self.zones.deadline.min(until);
         }
-        self.perform(now, zone, room, effects);
+        self.perform(core, now, zone, room, effects);
     }
 
     pub(super) fn home_say(
         &mut self,
+        core: &mut Core,
         now: Tick,
         room: &str,
         who: &Who,
         (message, sender): (Arc<Message>, Option<Sender>),
     ) -> Option<Refusal> {
         let zone = who.identity.zone;
-        let (result, effects) = self.with_rooms(zone, |rooms, out| {
+        let (result, effects) = self.with_rooms(core, zone, |rooms, out| {
             rooms.act(room, out, |room, _| {
                 room.say(actor(who, room.name()), &message)
             })
         });
         match result {
             // The message itself goes out, with the properties that its speaker gave it.
-            Ok(()) => self.route_of(now, &[message], sender),
+            Ok(()) => core.route_of(now, &[message], sender),
             Err(refusal) => {
-                self.perform(now, zone, room, effects);
+                self.perform(core, now, zone, room, effects);
                 return Some(refusal);
             }
         }
@@ -271,30 +291,32 @@ impl Hub {
     /// Tells the side that waits to acknowledge it, if there is one, what became of something said.
     pub(super) fn answer_say(
         &mut self,
+        core: &mut Core,
         now: Tick,
         answer: Option<(ShardId, Ticket)>,
         refusal: Option<Refusal>,
     ) {
         if let Some((shard, ticket)) = answer {
-            self.send_room(now, shard, RoomItem::Said { ticket, refusal });
+            self.send_room(core, now, shard, RoomItem::Said { ticket, refusal });
         }
     }
 
     pub(super) fn home_command(
         &mut self,
+        core: &mut Core,
         now: Tick,
         command: (&str, &[u8]),
         who: &Who,
         to: ReturnAddress,
     ) {
         let zone = who.identity.zone;
-        let (ran, effects) = self.with_rooms(zone, |rooms, out| {
+        let (ran, effects) = self.with_rooms(core, zone, |rooms, out| {
             run_command(rooms, (now, who.user()), &*who.identity, command, out)
         });
         let (room, json, work) = (ran.room, ran.answer, ran.work);
-        self.turn.spend_time(work);
+        core.spend_time(work);
         if let Some(deed) = ran.deed {
-            self.effects.events.push(Event::Administered {
+            core.log(Event::Administered {
                 identity: Arc::clone(&who.identity),
                 what: deed.what,
                 target: room.as_str().into(),
@@ -303,26 +325,27 @@ impl Hub {
             });
         }
         self.await_owner(now);
-        self.perform(now, zone, &room, effects);
+        self.perform(core, now, zone, &room, effects);
         let asker = (to.shard, to.session);
         let (shard, answer) = (to.shard, Answer { to, json });
-        self.send_room(now, shard, RoomItem::Answer(Box::new(answer)));
-        self.charge(now, asker, work);
+        self.send_room(core, now, shard, RoomItem::Answer(Box::new(answer)));
+        self.charge(core, now, asker, work);
     }
 
     /// Runs a command about rooms as the server itself; returns the answer, which is JSON.
     pub(crate) fn run_as_administrator(
         &mut self,
+        core: &mut Core,
         now: Tick,
         zone: Zone,
         (procedure, payload): (&str, &[u8]),
     ) -> Vec<u8> {
         let command = (procedure, payload);
-        let (ran, effects) = self.with_rooms(zone, |rooms, out| {
+        let (ran, effects) = self.with_rooms(core, zone, |rooms, out| {
             run_command(rooms, (now, ""), &AllRights, command, out)
         });
         self.await_owner(now);
-        self.perform(now, zone, &ran.room, effects);
+        self.perform(core, now, zone, &ran.room, effects);
         ran.answer
     }
 
@@ -332,25 +355,25 @@ impl Hub {
     }
 
     /// Lets go of those who did not come back in time.
-    pub(crate) fn advance_rooms(&mut self, now: Tick) {
+    pub(crate) fn advance(&mut self, core: &mut Core, now: Tick) {
         if now < self.zones.deadline() {
             return;
         }
         self.zones.looked_at = now;
         if self.zones.plan == Plan::Due {
             self.zones.plan = Plan::Done;
-            self.apply_zones(now);
+            self.apply_zones(core, now);
         }
         let zones: Vec<Zone> = self.zones.by_zone.keys().copied().collect();
         let mut next = Tick::NEVER;
         for zone in zones {
-            let (deadline, effects) = self.with_rooms(zone, |rooms, out| {
+            let (deadline, effects) = self.with_rooms(core, zone, |rooms, out| {
                 rooms.advance(now, out);
                 rooms.next_deadline()
             });
             next = next.min(deadline.unwrap_or(Tick::NEVER));
             // Nobody has a seat here: no room has to be named.
-            self.perform(now, zone, "", effects);
+            self.perform(core, now, zone, "", effects);
         }
         self.zones.deadline = next;
         self.forget_absent(now);
@@ -358,14 +381,14 @@ impl Hub {
 
     /// Makes the zones whose home is here as the settings have them: their options, and the rooms
     /// that are always there. Rooms that the settings do not have any more end when they are empty.
-    fn apply_zones(&mut self, now: Tick) {
-        let settings = Arc::clone(&self.settings);
+    fn apply_zones(&mut self, core: &mut Core, now: Tick) {
+        let settings = Arc::clone(core.settings());
         let known: Vec<Zone> = self.zones.by_zone.keys().copied().collect();
         for zone in known {
             let options = settings.rooms_of(zone).clone();
-            self.with_rooms(zone, |rooms, _| rooms.configure(options));
+            self.with_rooms(core, zone, |rooms, _| rooms.configure(options));
         }
-        let is_here = |own: &&ZoneSettings| self.home_of(own.zone) == self.shard;
+        let is_here = |own: &&ZoneSettings| core.home_of(own.zone) == core.shard();
         let here: Vec<&ZoneSettings> = settings.zones.iter().filter(is_here).collect();
         let names = |own: &&ZoneSettings| {
             let zone = own.zone;
@@ -383,46 +406,54 @@ impl Hub {
                 continue;
             }
             let usual = settings.rooms_of(zone).room.clone();
-            let ((), effects) = self.with_rooms(zone, |rooms, out| match &*room {
+            let ((), effects) = self.with_rooms(core, zone, |rooms, out| match &*room {
                 // The name is a valid one.
                 LOBBY => drop(rooms.fix(LOBBY, usual, out)),
                 _ => rooms.unfix(&room, out),
             });
-            self.perform(now, zone, &room, effects);
+            self.perform(core, now, zone, &room, effects);
         }
         for own in here {
             for (room, options) in &own.fixed {
-                let (_, effects) = self.with_rooms(own.zone, |rooms, out| {
+                let (_, effects) = self.with_rooms(core, own.zone, |rooms, out| {
                     // The name is a valid one.
                     rooms.fix(room, options.clone(), out)
                 });
-                self.perform(now, own.zone, room, effects);
+                self.perform(core, now, own.zone, room, effects);
             }
         }
     }
 
-    /// A zone ends: nothing is left of its rooms, nor of who was there.
-    pub(crate) fn end_rooms(&mut self, now: Tick, zone: Zone) {
+    /// A zone ends: nothing is left of its rooms.
+    pub(crate) fn end_zone(&mut self, core: &mut Core, now: Tick, zone: Zone) {
         let mut out = Vec::new();
         if let Some(mut rooms) = self.zones.by_zone.remove(&zone) {
             rooms.close_all(&mut out);
         }
-        if let Some(mut present) = self.zones.presence.remove(&zone) {
-            present.clear(&mut out);
-        }
         self.zones.fixed.retain(|(of, _)| *of != zone);
-        self.perform(now, zone, "", out);
+        self.perform(core, now, zone, "", out);
     }
 
     /// Somebody looks at the list of a zone's rooms: it has the lobby from now on.
-    pub(super) fn home_listed(&mut self, now: Tick, zone: Zone) {
-        let ((), effects) = self.with_rooms(zone, |_, _| ());
-        self.perform(now, zone, LOBBY, effects);
+    pub(super) fn home_listed(&mut self, core: &mut Core, now: Tick, zone: Zone) {
+        let ((), effects) = self.with_rooms(core, zone, |_, _| ());
+        self.perform(core, now, zone, LOBBY, effects);
     }
 
     /// Does what a room asks for.
-    pub(crate) fn perform(&mut self, now: Tick, zone: Zone, room: &str, effects: Vec<Effect>) {
-        self.tell_of_rooms(zone, &effects);
+    pub(crate) fn perform(
+        &mut self,
+        core: &mut Core,
+        now: Tick,
+        zone: Zone,
+        room: &str,
+        effects: Vec<Effect>,
+    ) {
+        if self.has_adaptors {
+            let told = effects.iter().filter_map(happening);
+            let told = told.map(|happening| RoomRequest::Tell(zone, happening));
+            self.requests.extend(told);
+        }
         for effect in effects {
             match effect {
                 Effect::Publish {
@@ -431,7 +462,7 @@ impl Hub {
                     retain,
                 } => {
                     let message = server_message(now, zone, &topic, (&payload, &[], retain));
-                    self.keep_and_route_now(now, message);
+                    core.keep_and_route_now(now, message);
                 }
                 Effect::Recall {
                     seat,
@@ -439,19 +470,40 @@ impl Hub {
                     age_millis,
                 } => {
                     let message = recalled(now, &message, age_millis);
-                    self.turn
-                        .spend_each(1 + message.cost() / VISIT_BYTES, RECALL_VISITS);
+                    core.spend_each(1 + message.cost() / VISIT_BYTES, RECALL_VISITS);
                     let item = RoomItem::Recall { seat, message };
-                    self.send_room(now, shard_of(seat), item);
+                    self.send_room(core, now, shard_of(seat), item);
                 }
                 Effect::Clear { seat, why } => {
                     let room = room.into();
-                    self.send_room(now, shard_of(seat), RoomItem::Clear { seat, room, why });
+                    self.send_room(
+                        core,
+                        now,
+                        shard_of(seat),
+                        RoomItem::Clear { seat, room, why },
+                    );
                 }
             }
         }
-        self.close_overrun(now);
     }
+}
+
+/// What adaptors may want to hear of something that a room publishes.
+fn happening(effect: &Effect) -> Option<Happening> {
+    let Effect::Publish { topic, payload, .. } = effect else {
+        return None;
+    };
+    if let Some(room) = topic.strip_prefix("$rooms/") {
+        let room = room.into();
+        return Some(match payload.is_empty() {
+            true => Happening::Closed { room },
+            false => Happening::Created { room },
+        });
+    }
+    let (room, user) = topic.strip_prefix("$room/")?.split_once("/member/")?;
+    let user: Box<str> = decode_name(user).map_or_else(|| user.into(), Into::into);
+    let room = room.into();
+    payload.is_empty().then_some(Happening::Left { room, user })
 }
 
 /// What was said before, as it was, marked as history.

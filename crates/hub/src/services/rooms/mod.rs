@@ -12,12 +12,11 @@
 mod back;
 mod home;
 mod join;
-mod presence;
-mod purse;
 mod review;
 mod talk;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -28,25 +27,24 @@ use stentor_session::{Message, Tick, Ticket};
 use stentor_topic::Zone;
 use stentor_zone::{Entry, Expelled, Refusal, Seat, join_ended};
 
+use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
-use crate::core::inbound::subscribe::SubscriptionRef;
-use crate::core::routing::options::Options;
-use crate::core::sessions::rights::Identity;
-use crate::core::work::{FILTER_VISITS, PACKET_VISITS_FREE};
+use crate::core::inbound::subscribe::Element;
+use crate::core::work::PACKET_VISITS_FREE;
 use crate::effects::Sender;
-use crate::hub::Hub;
+use crate::services::Item;
 use crate::services::calls::{Answer, ReturnAddress};
+use crate::services::hooks::Happening;
+use crate::services::rooms::talk::say_about_join;
+use crate::services::who::{Who, session_of};
 
 pub(crate) use home::{Zones, server_message};
-pub(crate) use join::{
-    Cause, Element, Entered, JOINED_AT_ONCE_MAX, Joins, ROOMS_MAX, RoomsWanted, Verdicts, room_of,
-};
-pub(crate) use purse::Purse;
-pub(crate) use talk::{ROOM, ROOMS};
+pub(crate) use join::{Cause, JOINED_AT_ONCE_MAX, Joins, ROOMS_MAX};
+pub(crate) use talk::explain;
 
 /// What shards say to each other about rooms.
 #[derive(Clone, Debug)]
-pub enum RoomItem {
+pub(crate) enum RoomItem {
     /// To the home: a session asks to come in.
     Join {
         /// The room.
@@ -103,16 +101,6 @@ pub enum RoomItem {
         who: Who,
         /// Where the answer goes.
         to: ReturnAddress,
-    },
-    /// To the home: a connection of a user has begun.
-    Arrived {
-        /// Who.
-        who: Who,
-    },
-    /// To the home: a connection of a user has ended.
-    Departed {
-        /// Who.
-        who: Who,
     },
     /// To the home: somebody looks at the list of rooms.
     Listed {
@@ -188,8 +176,6 @@ impl RoomItem {
                 .sum(),
             Self::Join { .. }
             | Self::Leave { .. }
-            | Self::Arrived { .. }
-            | Self::Departed { .. }
             | Self::Listed { .. }
             | Self::Joined { .. }
             | Self::Said { .. }
@@ -202,7 +188,7 @@ impl RoomItem {
 
 /// What a home is asked about a user and a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// Whether its place is kept, though all its connections are lost.
     Kept,
     /// Whether what it says there is heard, be it that another session of it is in the room.
@@ -211,7 +197,7 @@ pub enum Place {
 
 /// How a session goes out of a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parting {
+pub(crate) enum Parting {
     /// It wanted to.
     Left,
     /// Its connection was lost.
@@ -224,41 +210,6 @@ pub enum Parting {
     Barred,
 }
 
-/// A session of a user, as the home of a zone knows it.
-#[derive(Clone, Debug)]
-pub struct Who {
-    /// The session.
-    pub seat: Seat,
-    /// The user and its rights.
-    pub identity: Arc<Identity>,
-}
-
-impl Who {
-    /// The user's name; empty if it has none, and then it is not a member.
-    fn user(&self) -> &str {
-        self.identity.user.as_deref().unwrap_or_default()
-    }
-}
-
-/// This many filters of a session are looked at by the time of one visit.
-const SCANNED_PER_VISIT: usize = 2;
-
-/// Bits of a seat for the slot of a session.
-const SLOT_BITS: u32 = 24;
-
-/// The session that a seat of this shard stands for.
-const fn session_of(seat: Seat) -> SessionKey {
-    SessionKey {
-        slot: (seat.0 >> 32) as u32 & ((1 << SLOT_BITS) - 1),
-        generation: seat.0 as u32,
-    }
-}
-
-/// The shard of a seat.
-const fn shard_of(seat: Seat) -> ShardId {
-    ShardId((seat.0 >> (32 + SLOT_BITS)) as u8)
-}
-
 /// How the filters of a room begin.
 fn below(room: &str) -> String {
     format!("$room/{room}/")
@@ -269,65 +220,59 @@ fn all_below(room: &str) -> String {
     format!("$room/{room}/#")
 }
 
-impl Hub {
-    /// The shard where the rooms of a zone live.
-    pub(crate) fn home_of(&self, zone: Zone) -> ShardId {
-        // Less than the number of shards, which is a byte.
-        ShardId((zone.get() % u32::from(self.shards)) as u8)
-    }
+/// What rooms want of other services.
+#[derive(Debug)]
+pub(crate) enum RoomRequest {
+    /// The answer of a command is to go to its caller.
+    Answer(Box<Answer>),
+    /// The home has said in which rooms the user of a packet that waits has a place.
+    Placed(Ticket, Vec<Box<str>>),
+    /// A session comes back to rooms where it has no place any more: adaptors may be asked.
+    Return(SessionKey, Vec<Element>),
+    /// A session is out of a room to which it may be about to come back.
+    Expel(SessionKey, Box<str>, Expelled),
+    /// Adaptors may want to hear of this.
+    Tell(Zone, Happening),
+}
 
-    /// A session as rooms know it; `None` if no seat has room for its number.
-    pub(crate) fn who(&self, key: SessionKey) -> Option<Who> {
-        let session = self.sessions.get(key)?;
-        if key.slot >> SLOT_BITS != 0 {
-            return None;
-        }
-        let slot = u64::from(self.shard.0) << SLOT_BITS | u64::from(key.slot);
-        Some(Who {
-            seat: Seat(slot << 32 | u64::from(key.generation)),
-            identity: Arc::clone(&session.identity),
-        })
-    }
+/// The rooms of the zones whose home is this shard, and the sessions of this shard that ask the
+/// homes of theirs.
+#[derive(Debug, Default)]
+pub(crate) struct RoomService {
+    zones: Zones,
+    joins: Joins,
+    /// What other services have not taken yet.
+    pub(crate) requests: VecDeque<RoomRequest>,
+    /// Whether there may be adaptors that want to hear of rooms.
+    pub(crate) has_adaptors: bool,
+}
 
-    /// The identity of a session, and the home of its zone's rooms.
-    fn who_and_home(&self, key: SessionKey) -> Option<(Who, ShardId)> {
-        let who = self.who(key)?;
-        let home = self.home_of(who.identity.zone);
-        Some((who, home))
-    }
-
+impl RoomService {
     /// Somebody subscribes to the list of a zone's rooms.
-    pub(crate) fn list_rooms(&mut self, now: Tick, zone: Zone) {
-        let home = self.home_of(zone);
-        self.send_room(now, home, RoomItem::Listed { zone });
-    }
-
-    /// Whether a session has a subscription below a room.
-    pub(crate) fn is_in_room(&self, key: SessionKey, room: &str) -> bool {
-        let session = self.sessions.get(key);
-        session.is_some_and(|session| session.is_in_room(room))
+    pub(crate) fn list_rooms(&mut self, core: &mut Core, now: Tick, zone: Zone) {
+        let home = core.home_of(zone);
+        self.send_room(core, now, home, RoomItem::Listed { zone });
     }
 
     /// Sends something about rooms to a shard, which may be this one.
-    pub(crate) fn send_room(&mut self, now: Tick, to: ShardId, item: RoomItem) {
-        if to == self.shard {
-            self.room_item(now, item);
+    pub(crate) fn send_room(&mut self, core: &mut Core, now: Tick, to: ShardId, item: RoomItem) {
+        if to == core.shard() {
+            self.room_item(core, now, item);
         } else {
-            let item = crate::effects::MeshItem::Room(Box::new(item));
-            self.effects.mesh.push((to, item));
+            core.send_to_shard(to, Item::Room(Box::new(item)));
         }
     }
 
     /// Something about rooms, of this shard or of another one.
-    pub(crate) fn room_item(&mut self, now: Tick, item: RoomItem) {
-        self.settle(now);
+    pub(crate) fn room_item(&mut self, core: &mut Core, now: Tick, item: RoomItem) {
+        core.settle(now);
         match item {
             RoomItem::Join {
                 room,
                 who,
                 entry,
                 answer,
-            } => self.home_join(now, room, &who, entry, answer),
+            } => self.home_join(core, now, room, &who, entry, answer),
             RoomItem::Places {
                 rooms,
                 sought,
@@ -336,16 +281,18 @@ impl Hub {
             } => {
                 let found = self.home_places(&who, rooms, sought);
                 let (shard, ticket) = answer;
-                self.send_room(now, shard, RoomItem::Placed { ticket, found });
+                self.send_room(core, now, shard, RoomItem::Placed { ticket, found });
             }
-            RoomItem::Placed { ticket, found } => self.placed(now, ticket, &found),
+            RoomItem::Placed { ticket, found } => {
+                self.requests.push_back(RoomRequest::Placed(ticket, found));
+            }
             RoomItem::Leave {
                 room,
                 who,
                 parting,
                 client_id,
             } => {
-                self.home_leave(now, &room, &who, parting);
+                self.home_leave(core, now, &room, &who, parting);
                 if parting == Parting::Lost {
                     self.note_absent(now, &room, &who, &client_id);
                 }
@@ -357,102 +304,68 @@ impl Hub {
                 sender,
                 answer,
             } => {
-                let refusal = self.home_say(now, &room, &who, (message, sender));
-                self.answer_say(now, answer, refusal);
+                let refusal = self.home_say(core, now, &room, &who, (message, sender));
+                self.answer_say(core, now, answer, refusal);
             }
             RoomItem::Command {
                 procedure,
                 payload,
                 who,
                 to,
-            } => self.home_command(now, (&procedure, &payload), &who, to),
-            RoomItem::Listed { zone } => self.home_listed(now, zone),
-            RoomItem::Arrived { who } => self.home_arrived(now, &who),
-            RoomItem::Departed { who } => self.home_departed(now, &who),
+            } => self.home_command(core, now, (&procedure, &payload), &who, to),
+            RoomItem::Listed { zone } => self.home_listed(core, now, zone),
             RoomItem::Joined {
                 ticket,
                 room,
                 refusal,
-            } => self.joined(now, ticket, &room, refusal),
+            } => self.joined(core, now, ticket, &room, refusal),
             RoomItem::Said { ticket, refusal } => {
-                self.resolve(now, ticket, &talk::outcome(refusal));
+                core.resolve(now, ticket, &talk::outcome(refusal));
             }
             RoomItem::Recall { seat, message } => {
-                self.deliver_recalled(now, session_of(seat), &message);
+                self.deliver_recalled(core, now, session_of(seat), &message);
             }
-            RoomItem::Answer(answer) => self.answered(now, &answer),
-            RoomItem::Charge { session, work } => self.charged(now, session, work),
+            RoomItem::Answer(answer) => self.requests.push_back(RoomRequest::Answer(answer)),
+            RoomItem::Charge { session, work } => core.charged(now, session, work),
             RoomItem::Clear { seat, room, why } => {
-                self.clear_room(now, session_of(seat), &room, why);
+                self.clear_room(core, now, session_of(seat), &room, why);
             }
         }
-        self.close_overrun(now);
+    }
+
+    /// Tells the shard of a session how long its command has kept this one busy.
+    pub(super) fn charge(
+        &mut self,
+        core: &mut Core,
+        now: Tick,
+        (shard, session): (ShardId, SessionKey),
+        work: Duration,
+    ) {
+        self.send_room(core, now, shard, RoomItem::Charge { session, work });
     }
 
     /// Takes a session's subscriptions below a room away, and tells it so.
     /// A session with many subscriptions pays for the look at them.
-    fn clear_room(&mut self, now: Tick, key: SessionKey, room: &str, why: Expelled) {
-        self.expel_returning(key, room, why);
-        self.slices.expel(key, room);
-        if !self.is_in_room(key, room) {
+    fn clear_room(
+        &mut self,
+        core: &mut Core,
+        now: Tick,
+        key: SessionKey,
+        room: &str,
+        why: Expelled,
+    ) {
+        self.expel_returning(core, key, room, why);
+        core.expel_subscribing(key, room);
+        self.joins.expel(key, room);
+        if !core.is_in_room(key, room) {
             return;
         }
-        let before = self.turn.spent();
-        let gone = self.drop_subscriptions_below(key, &below(room));
-        let visits = self.turn.spent() - before;
-        self.charge_visits(now, key, visits.saturating_sub(PACKET_VISITS_FREE));
+        let before = core.spent();
+        let gone = core.drop_subscriptions_below(key, &below(room));
+        let visits = core.spent() - before;
+        core.charge_visits(now, key, visits.saturating_sub(PACKET_VISITS_FREE));
         if !gone.is_empty() {
-            self.say_about_join(now, key, join_ended(room, why));
+            say_about_join(core, now, key, join_ended(room, why));
         }
-    }
-
-    /// Takes a session's subscriptions whose filters begin so away; returns them.
-    fn drop_subscriptions_below(&mut self, key: SessionKey, below: &str) -> Vec<Element> {
-        self.drop_subscriptions(key, |filter| filter.starts_with(below))
-    }
-
-    /// Takes a session's subscriptions to such filters away; returns them.
-    fn drop_subscriptions(
-        &mut self,
-        key: SessionKey,
-        is_such: impl Fn(&str) -> bool,
-    ) -> Vec<Element> {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return Vec::new();
-        };
-        let mut subscriptions = core::mem::take(&mut session.subscriptions);
-        self.turn
-            .spend((subscriptions.len() / SCANNED_PER_VISIT) as u32);
-        let mut gone = Vec::new();
-        let mut elements = Vec::new();
-        subscriptions.retain(|subscription| {
-            let SubscriptionRef::Filter(id) = *subscription else {
-                return true;
-            };
-            let filter = self.index.filter(id).1;
-            if !is_such(filter) {
-                return true;
-            }
-            let Some(options) = self.index.options(id, key.slot) else {
-                return true;
-            };
-            let options = Options::from_bits(options);
-            elements.push(Element::stored(filter, options));
-            gone.push(id);
-            false
-        });
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.subscriptions = subscriptions;
-        }
-        self.turn
-            .spend((gone.len() as u32).saturating_mul(FILTER_VISITS));
-        for (id, element) in gone.into_iter().zip(&elements) {
-            if let Some(session) = self.sessions.get_mut(key) {
-                session.forget_filtered(&element.filter);
-                session.forget_snapshot(id);
-            }
-            self.drop_subscription(key, SubscriptionRef::Filter(id), true);
-        }
-        elements
     }
 }

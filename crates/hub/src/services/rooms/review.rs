@@ -10,12 +10,16 @@ use hashbrown::HashMap;
 use stentor_session::Tick;
 use stentor_zone::{Entry, Refusal, Seat, join_refused, topic};
 
-use super::{Parting, RoomItem, Who, all_below, room_of};
+use super::{Parting, RoomItem, all_below};
+use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::inbound::subscribe::{ROOMS, room_of};
 use crate::core::sessions::registry::Link;
 use crate::core::sessions::renewal::{Renewal, Renewed};
 use crate::core::sessions::rights::{Access, Identity};
-use crate::hub::Hub;
+use crate::services::rooms::RoomService;
+use crate::services::rooms::talk::say_about_join;
+use crate::services::who::Who;
 
 /// A room that a session is in, and whether it may be there: as what, by its subscriptions.
 struct Standing {
@@ -122,7 +126,7 @@ impl Identity {
     }
 }
 
-impl Hub {
+impl RoomService {
     /// At the home: a room may keep the place of a lost connection.
     pub(super) fn note_absent(&mut self, now: Tick, room: &str, who: &Who, client_id: &Arc<str>) {
         if !self.zones.awaits(now, who, room) {
@@ -142,7 +146,7 @@ impl Hub {
     }
 
     /// At the home: rights have changed, those of absent members too.
-    pub(crate) fn review_absent(&mut self, now: Tick, renewal: &dyn Renewal) {
+    pub(crate) fn review_absent(&mut self, core: &mut Core, now: Tick, renewal: &dyn Renewal) {
         self.forget_absent(now);
         let mut all: Vec<(Who, Vec<Box<str>>)> = Vec::new();
         for absent in self.zones.absent.by_seat.values_mut() {
@@ -153,41 +157,47 @@ impl Hub {
         }
         for (who, rooms) in all {
             for room in rooms {
-                self.home_leave(now, &room, &who, Parting::Barred);
+                self.home_leave(core, now, &room, &who, Parting::Barred);
             }
         }
     }
 
     /// The rights of a session are not those that it had before.
-    pub(crate) fn review_rooms(&mut self, now: Tick, key: SessionKey, before: &Identity) {
-        let Some(session) = self.sessions.get(key) else {
+    pub(crate) fn review_rooms(
+        &mut self,
+        core: &mut Core,
+        now: Tick,
+        key: SessionKey,
+        before: &Identity,
+    ) {
+        let Some(session) = core.session(key) else {
             return;
         };
         let is_live = session.live().is_some();
         let mut expelled: Vec<Box<str>> = Vec::new();
-        for standing in self.standings(key, before) {
+        for standing in self.standings(core, key, before) {
             if standing.before == standing.now {
                 continue;
             }
             let room = &*standing.room;
             match standing.now {
                 None => {
-                    self.part_from(now, key, room, Parting::Revoked);
+                    self.part_from(core, now, key, room, Parting::Revoked);
                     expelled.push(standing.room);
                 }
                 // Its session comes back as what it may be then.
-                _ if !is_live => self.part_from(now, key, room, Parting::Revoked),
-                Some(Entry::Observer) => self.part_from(now, key, room, Parting::Muted),
-                Some(entry) => self.enter_as(now, key, room, entry),
+                _ if !is_live => self.part_from(core, now, key, room, Parting::Revoked),
+                Some(Entry::Observer) => self.part_from(core, now, key, room, Parting::Muted),
+                Some(entry) => self.enter_as(core, now, key, room, entry),
             }
         }
-        self.expel(now, key, &expelled);
+        self.expel(core, now, key, &expelled);
     }
 
-    fn standings(&self, key: SessionKey, before: &Identity) -> Vec<Standing> {
+    fn standings(&self, core: &Core, key: SessionKey, before: &Identity) -> Vec<Standing> {
         let mut standings: Vec<Standing> = Vec::new();
         let mut places: BTreeMap<Box<str>, usize> = BTreeMap::new();
-        let Some(session) = self.sessions.get(key) else {
+        let Some(session) = core.session(key) else {
             return standings;
         };
         let mut add = |filter: &str| {
@@ -216,8 +226,8 @@ impl Hub {
             }
             Link::Live(_) => {
                 for subscription in &session.subscriptions {
-                    let filter = self.filter_of(*subscription);
-                    if filter.starts_with(super::ROOMS) {
+                    let filter = core.filter_of(*subscription);
+                    if filter.starts_with(ROOMS) {
                         add(&filter);
                     }
                 }
@@ -227,35 +237,42 @@ impl Hub {
     }
 
     /// A session may be in these rooms no more. O(subscriptions), however many rooms they are.
-    fn expel(&mut self, now: Tick, key: SessionKey, rooms: &[Box<str>]) {
+    fn expel(&mut self, core: &mut Core, now: Tick, key: SessionKey, rooms: &[Box<str>]) {
         if rooms.is_empty() {
             return;
         }
         let gone: BTreeSet<&str> = rooms.iter().map(|room| &**room).collect();
-        let dropped = self.drop_subscriptions(key, |filter| {
+        let dropped = core.drop_subscriptions(key, |filter| {
             room_of(filter).is_some_and(|room| gone.contains(room))
         });
         let mut told: BTreeSet<&str> = BTreeSet::new();
         let rooms = dropped.iter().filter_map(|it| room_of(&it.filter));
         // A session that is away learns it when it is back, unless it has the right again by then.
         for room in rooms.filter(|room| told.insert(room)) {
-            self.say_about_join(now, key, join_refused(room, Refusal::NoRight));
+            say_about_join(core, now, key, join_refused(room, Refusal::NoRight));
         }
     }
 
-    fn part_from(&mut self, now: Tick, key: SessionKey, room: &str, parting: Parting) {
-        if let Some(who) = self.who(key) {
-            self.leave_room(now, who, room, parting);
+    fn part_from(
+        &mut self,
+        core: &mut Core,
+        now: Tick,
+        key: SessionKey,
+        room: &str,
+        parting: Parting,
+    ) {
+        if let Some(who) = Who::of(core, key) {
+            self.leave_room(core, now, who, room, parting);
         }
     }
 
     /// An observer may speak now. It stays one if there is no place.
-    fn enter_as(&mut self, now: Tick, key: SessionKey, room: &str, entry: Entry) {
-        let Some((who, home)) = self.who_and_home(key) else {
+    fn enter_as(&mut self, core: &mut Core, now: Tick, key: SessionKey, room: &str, entry: Entry) {
+        let Some((who, home)) = Who::and_home(core, key) else {
             return;
         };
         // Nobody waits for the answer.
-        let answer = (self.shard, self.issue_ticket());
+        let answer = (core.shard(), core.issue_ticket());
         let room = room.into();
         let item = RoomItem::Join {
             room,
@@ -263,7 +280,7 @@ impl Hub {
             entry,
             answer,
         };
-        self.send_room(now, home, item);
+        self.send_room(core, now, home, item);
     }
 }
 

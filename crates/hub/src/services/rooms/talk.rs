@@ -10,17 +10,15 @@ use stentor_zone::{
     Interest, Refusal, adaptor_refused, join_refused, out_of_room, refuse_unread, topic,
 };
 
-use super::{RoomItem, Verdicts};
+use super::RoomItem;
+use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
-use crate::hub::Hub;
+use crate::core::inbound::subscribe::{Denial, ROOMS};
+use crate::core::transitions::Unexplained;
 use crate::services::calls::{Answer, ReturnAddress};
-use crate::services::hooks::Denial;
-
-/// How the filters of rooms begin.
-pub(crate) const ROOMS: &str = "$room/";
-/// The filter of rooms that names none.
-pub(crate) const ROOM: &str = "$room";
+use crate::services::rooms::{RoomRequest, RoomService};
+use crate::services::who::Who;
 
 /// How it is acknowledged that somebody may say nothing there.
 const MUTE: Outcome = Outcome::new(
@@ -39,20 +37,21 @@ pub(super) fn outcome(refusal: Option<Refusal>) -> Outcome {
     Outcome::new(reason, refusal.map_or("", Refusal::text))
 }
 
-impl Hub {
+impl RoomService {
     /// A publish to `$room/<room>/say`.
     pub(crate) fn take_say(
         &mut self,
+        core: &mut Core,
         now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
         room: &str,
     ) -> Taken {
-        let Some(who) = self.who(key) else {
+        let Some(who) = Who::of(core, key) else {
             return Taken::done(ReasonCode::UnspecifiedError);
         };
         let to = topic::say(room);
-        let Some(session) = self.sessions.get(key) else {
+        let Some(session) = core.session(key) else {
             return Taken::done(ReasonCode::UnspecifiedError);
         };
         let (is_v5, publisher) = (session.speaks_v5(), session.publisher);
@@ -65,7 +64,7 @@ impl Hub {
             }
         };
         if !who.identity.rights.may_publish(&to) {
-            self.deny_publish(now, key, &to);
+            core.deny_publish(now, key, &to);
             return told(MUTE);
         }
         let Some(user) = who.identity.user.as_deref() else {
@@ -86,45 +85,47 @@ impl Hub {
         let zone = who.identity.zone;
         let message = Arc::new(Message::new(zone, publisher, now, &parts));
         // What its speaker has published before comes before.
-        self.settle(now);
-        let home = self.home_of(zone);
-        let sender = self.sender_of(&message);
-        if home == self.shard {
-            let refusal = self.home_say(now, room, &who, (message, sender));
+        core.settle(now);
+        let home = core.home_of(zone);
+        let sender = core.sender_of(&message);
+        if home == core.shard() {
+            let refusal = self.home_say(core, now, room, &who, (message, sender));
             return told(outcome(refusal));
         }
         let is_awaited = is_v5 && publish.packet_id.is_some();
-        if is_awaited && self.is_deferring_much() {
+        if is_awaited && core.is_deferring_much() {
             return told(ReasonCode::QuotaExceeded.into());
         }
-        let ticket = is_awaited.then(|| self.issue_ticket());
+        let ticket = is_awaited.then(|| core.issue_ticket());
         let item = RoomItem::Say {
             room: room.into(),
             who,
             message,
             sender,
-            answer: ticket.map(|ticket| (self.shard, ticket)),
+            answer: ticket.map(|ticket| (core.shard(), ticket)),
         };
-        self.send_room(now, home, item);
+        self.send_room(core, now, home, item);
         ticket.map_or(Taken::SUCCESS, Taken::Waits)
     }
 
     /// A command about rooms: `$call/room.…`.
     pub(crate) fn command_room(
         &mut self,
+        core: &mut Core,
         now: Tick,
         key: SessionKey,
         (procedure, payload): (&str, &[u8]),
         to: ReturnAddress,
     ) {
-        let Some((who, home)) = self.who_and_home(key) else {
+        let Some((who, home)) = Who::and_home(core, key) else {
             return;
         };
-        self.begin_command(key);
+        core.begin_command(key);
         if let Some(ran) = refuse_unread(procedure, payload) {
             let json = ran.answer;
-            self.answered(now, &Answer { to, json });
-            self.charged(now, key, ran.work);
+            let answer = Box::new(Answer { to, json });
+            self.requests.push_back(RoomRequest::Answer(answer));
+            core.charged(now, key, ran.work);
             return;
         }
         let (procedure, payload): (Box<str>, Box<[u8]>) = (procedure.into(), payload.into());
@@ -134,67 +135,68 @@ impl Hub {
             who,
             to,
         };
-        self.send_room(now, home, item);
+        self.send_room(core, now, home, item);
     }
 
     /// Something that was said before a session came in: with RETAIN, as nothing live has.
-    pub(super) fn deliver_recalled(&mut self, now: Tick, key: SessionKey, message: &Arc<Message>) {
-        self.deliver_stored(now, key, message);
-    }
-
-    /// Tells a client that no SUBACK tells what an adaptor has against its coming into a room: on
-    /// `$reply/join`.
-    pub(crate) fn explain_denial(
+    pub(super) fn deliver_recalled(
         &mut self,
+        core: &mut Core,
         now: Tick,
         key: SessionKey,
-        filter: &str,
-        denial: &Denial,
+        message: &Arc<Message>,
     ) {
-        if let Interest::Room { room } = Interest::parse(filter) {
-            let json = adaptor_refused(denial.reason as u8, "room", room, &denial.text);
-            self.say_about_join(now, key, json);
-        }
+        core.deliver_stored(now, key, message);
     }
+}
 
-    /// Tells a client that no SUBACK tells why a filter below `$room/` joins nothing, whatever the
-    /// room: on `$reply/join`.
-    pub(crate) fn explain_no_join(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        (filter, reason, text): (&str, ReasonCode, &str),
-    ) {
-        let error = match reason {
-            ReasonCode::NotAuthorized => "not-allowed",
-            ReasonCode::TopicFilterInvalid => "no-room",
-            ReasonCode::QuotaExceeded => "too-many",
-            _ => "refused",
-        };
-        let below = filter.strip_prefix(ROOMS).unwrap_or_default();
-        let room = below.split('/').next().unwrap_or_default();
-        let json = out_of_room(room, (reason as u8, error), text);
-        self.say_about_join(now, key, json);
+/// Tells a client that no SUBACK tells why it is not let into rooms: on `$reply/join`.
+pub(crate) fn explain(core: &mut Core, now: Tick, key: SessionKey, unexplained: &Unexplained) {
+    for (room, refusal) in &unexplained.refusals {
+        say_about_join(core, now, key, join_refused(room, *refusal));
     }
+    for (filter, denial) in &unexplained.denials {
+        explain_denial(core, now, key, filter, denial);
+    }
+    for (filter, reason, why) in &unexplained.others {
+        explain_no_join(core, now, key, (filter, *reason, why));
+    }
+}
 
-    /// Tells a session something about its being in a room, on `$reply/join`.
-    pub(super) fn say_about_join(&mut self, now: Tick, key: SessionKey, json: Vec<u8>) {
-        let Some(session) = self.sessions.get(key) else {
-            return;
-        };
-        let to = self.own_address(key, session.zone(), "$reply/join");
-        self.answered(now, &Answer { to, json });
+/// Tells a client that no SUBACK tells what an adaptor has against its coming into a room: on
+/// `$reply/join`.
+fn explain_denial(core: &mut Core, now: Tick, key: SessionKey, filter: &str, denial: &Denial) {
+    if let Interest::Room { room } = Interest::parse(filter) {
+        let json = adaptor_refused(denial.reason as u8, "room", room, &denial.text);
+        say_about_join(core, now, key, json);
     }
+}
 
-    /// Tells a client that no SUBACK tells it why it is not let into rooms: on `$reply/join`.
-    pub(crate) fn explain_refusals(&mut self, now: Tick, key: SessionKey, of: &Verdicts) {
-        for (room, refusal) in of {
-            // A session without a place as a member continues as the observer that it is.
-            if let Some(refusal) = refusal
-                && !self.is_in_room(key, room)
-            {
-                self.say_about_join(now, key, join_refused(room, *refusal));
-            }
-        }
-    }
+/// Tells a client that no SUBACK tells why a filter below `$room/` joins nothing, whatever the
+/// room: on `$reply/join`.
+fn explain_no_join(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    (filter, reason, text): (&str, ReasonCode, &str),
+) {
+    let error = match reason {
+        ReasonCode::NotAuthorized => "not-allowed",
+        ReasonCode::TopicFilterInvalid => "no-room",
+        ReasonCode::QuotaExceeded => "too-many",
+        _ => "refused",
+    };
+    let below = filter.strip_prefix(ROOMS).unwrap_or_default();
+    let room = below.split('/').next().unwrap_or_default();
+    let json = out_of_room(room, (reason as u8, error), text);
+    say_about_join(core, now, key, json);
+}
+
+/// Tells a session something about its being in a room, on `$reply/join`.
+pub(super) fn say_about_join(core: &mut Core, now: Tick, key: SessionKey, json: Vec<u8>) {
+    let Some(session) = core.session(key) else {
+        return;
+    };
+    let to = ReturnAddress::own(core.shard(), key, session.zone(), "$reply/join");
+    Answer { to, json }.deliver(core, now);
 }

@@ -1,16 +1,16 @@
 //! Sending what was held back.
 
+use core::cmp::Reverse;
+
 use smallvec::SmallVec;
 use stentor_mqtt::QoS;
 use stentor_session::{Delivery, Lane, Tick};
 
-use core::cmp::Reverse;
-
 use super::{TOPICS_SHARE, keeps_up};
+use crate::core::Core;
 use crate::core::delivery::deliver::{Course, Terms};
 use crate::core::ids::SessionKey;
 use crate::core::stats::LossCause;
-use crate::hub::Hub;
 
 /// What it costs to look at a session or at a topic, or to send a message that was held back, in
 /// visits: they lie all over the memory.
@@ -24,7 +24,7 @@ const SESSION_VISITS: u32 = 1_024;
 /// each of them, so it is sent while it is still at hand.
 const WOKEN_AT_ONCE: usize = 1;
 
-impl Hub {
+impl Core {
     /// Sends what was held back for a session, as far as it keeps up now, and the rates and the
     /// turn allow. The rest goes on in a later turn.
     pub(crate) fn release(&mut self, now: Tick, key: SessionKey) {

@@ -4,9 +4,9 @@ use stentor_session::Message;
 use stentor_topic::{Zone, matches};
 
 use super::queue::Snapshot;
+use crate::core::Core;
 use crate::core::routing::fence::Fence;
 use crate::core::routing::route::{JobsAhead, Look};
-use crate::hub::Hub;
 
 /// Messages that were kept before, and have not been delivered yet.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) enum Wait {
     Look,
 }
 
-impl Hub {
+impl Core {
     /// What a snapshot has to wait for whose mark has been taken; `None` for nothing.
     pub(super) fn what_is_ahead(&self) -> Option<Ahead> {
         let (fence, jobs) = (self.fences.raise(), self.routes.ahead());

@@ -19,6 +19,7 @@ use self::ahead::Wait;
 pub(crate) use self::queue::Snapshots;
 use self::queue::{Lost, Progress, Snapshot};
 use self::turn::VISITS;
+use crate::core::Core;
 use crate::core::delivery::conflate::HeldBack;
 use crate::core::delivery::deliver::{Course, Terms};
 use crate::core::ids::SessionKey;
@@ -27,7 +28,6 @@ use crate::core::routing::options::Options;
 use crate::core::routing::route::{Parcel, is_own};
 use crate::core::sessions::registry::Session;
 use crate::core::settings::Settings;
-use crate::hub::Hub;
 
 /// A snapshot goes on while less than this waits for the socket: bounded memory for any number
 /// of matches, and live messages are never far behind.
@@ -91,7 +91,7 @@ fn has_less(session: &Session, bytes: usize, most: usize) -> bool {
             .is_some_and(|live| live.queued_bytes() < bytes && live.queued().bytes < most)
 }
 
-impl Hub {
+impl Core {
     /// One step of the snapshot whose turn it is; whether there was something to do now.
     fn step_snapshots(&mut self, now: Tick, key: SessionKey, visits_max: usize) -> bool {
         let Some(session) = self
@@ -121,7 +121,7 @@ impl Hub {
             return false;
         }
         let walk = if let Progress::Walked(_) = snapshot.progress {
-            self.finish(now, key, &mut snapshot)
+            self.finish_snapshot(now, key, &mut snapshot)
         } else {
             self.step(now, key, &mut snapshot, at_most.min(visits_max))
         };
@@ -201,7 +201,7 @@ impl Hub {
 
     /// After a walk: what was passed over because it comes live has come, or was lost. Then the
     /// next walk is for what was put since this one began.
-    fn finish(&mut self, now: Tick, key: SessionKey, snapshot: &mut Snapshot) -> Walk {
+    fn finish_snapshot(&mut self, now: Tick, key: SessionKey, snapshot: &mut Snapshot) -> Walk {
         let lost = self.lost(key);
         if snapshot.sends && lost != snapshot.lost {
             snapshot.after = if lost.queued == snapshot.lost.queued {

@@ -7,11 +7,11 @@ use stentor_session::Tick;
 
 use super::queue::{Progress, Snapshot};
 use super::{Wanted, has_less};
+use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::retained::{Cursor, Mark};
 use crate::core::sessions::registry::Session;
 use crate::core::work::ENQUEUE_VISITS;
-use crate::hub::Hub;
 
 /// A single value that goes at once may find more waiting: it needs less than a note to send it
 /// later.
@@ -20,9 +20,9 @@ const SINGLE_BYTES_LOW: usize = 256 * 1024;
 /// it is another's turn.
 pub(super) const VISITS: usize = 256;
 
-impl Hub {
-    /// Has a snapshot begin: what it sends follows by [`Hub::begin_snapshots`]. A single value that
-    /// may go out at once does so if `is_soon`.
+impl Core {
+    /// Has a snapshot begin: what it sends follows by [`Core::begin_snapshots`]. A single value
+    /// that may go out at once does so if `is_soon`.
     pub(crate) fn enqueue_snapshot(
         &mut self,
         now: Tick,
@@ -95,7 +95,6 @@ impl Hub {
         } else {
             self.run_snapshots(now, key, VISITS);
         }
-        self.close_overrun(now);
     }
 
     /// Goes on with the snapshots of a session, after those that wait for their turn.
@@ -107,7 +106,6 @@ impl Hub {
         } else {
             self.run_snapshots(now, key, VISITS);
         }
-        self.close_overrun(now);
     }
 
     /// Has the snapshots of a session go on when it is its turn.
@@ -142,7 +140,6 @@ impl Hub {
             self.turn.attribute(key, used);
             left = left.saturating_sub(used);
         }
-        self.close_overrun(now);
     }
 
     /// This many visits of the snapshots of a session, which take turns, as far as its socket takes

@@ -3,19 +3,32 @@
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use stentor_mqtt::QoS;
 use stentor_topic::{Inserted, Subscriber, Zone, matches};
 use stentor_zone::inbox;
 
 use super::{INBOXES, SubscriptionRef};
+use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::inbound::subscribe::room_of;
 use crate::core::routing::options::Options;
-use crate::hub::Hub;
-use crate::inspect::Granted;
-use crate::services::rooms::room_of;
 
-impl Hub {
+/// A subscription of a session, as it was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Its filter, as the client wrote it.
+    pub filter: Arc<str>,
+    /// The most that its messages come with.
+    pub qos: QoS,
+    /// Whether the client does not get by it what it has published itself.
+    pub no_local: bool,
+    /// The least time between two messages of a topic that it asks for.
+    pub interval: Option<Duration>,
+}
+
+impl Core {
     /// The filter as it is in the index: an inbox stands under its user's name.
     fn indexed<'f>(&self, key: SessionKey, filter: &'f str) -> Cow<'f, str> {
         if !filter.starts_with(INBOXES) {
@@ -124,8 +137,7 @@ impl Hub {
     }
 
     /// The subscriptions of a session, for inspection.
-    #[must_use]
-    pub fn granted(&self, key: SessionKey) -> Vec<Granted> {
+    pub(crate) fn granted(&self, key: SessionKey) -> Vec<Granted> {
         let session = self.sessions.get(key);
         let all = session.into_iter().flat_map(|one| &one.subscriptions);
         all.map(|subscription| self.grant_of(key, *subscription))
@@ -154,8 +166,7 @@ impl Hub {
 
     /// The subscriptions of a session that match a topic: of all its subscriptions from a number
     /// on, this many are looked at; and with which to go on, if there are more. O(`at_most`).
-    #[must_use]
-    pub fn matching(
+    pub(crate) fn matching(
         &self,
         key: SessionKey,
         topic: &str,
@@ -175,8 +186,7 @@ impl Hub {
     }
 
     /// The filters of a session, as it wrote them, for inspection.
-    #[must_use]
-    pub fn subscriptions(&self, key: SessionKey) -> Vec<Arc<str>> {
+    pub(crate) fn subscriptions(&self, key: SessionKey) -> Vec<Arc<str>> {
         let granted = self.granted(key).into_iter();
         granted.map(|granted| granted.filter).collect()
     }

@@ -7,7 +7,7 @@ use stentor_mqtt::ReasonCode;
 
 use super::{Awaited, Tally};
 use crate::core::delivery::snapshot::Wanted;
-use crate::services::hooks::Denial;
+use crate::core::inbound::subscribe::Denial;
 
 /// What has come of the elements so far: a [`Tally`] that outlives them.
 #[derive(Debug, Default)]

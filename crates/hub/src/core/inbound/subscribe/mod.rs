@@ -1,11 +1,14 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
+mod drop;
+mod element;
 mod index;
 mod kept;
 mod permit;
 mod slice;
 mod unsubscribe;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -14,25 +17,25 @@ use stentor_mqtt::{
     Packet, PacketId, Properties, QoS, ReasonCode, RetainHandling, SubAck, Subscribe,
     SubscribeFilter, SubscribeOptions,
 };
-use stentor_session::{CloseReason, Tick, Violation};
+use stentor_session::{CloseReason, Tick, Ticket, Violation};
 use stentor_topic::{FilterId, Subscription};
 
+pub use self::element::Denial;
+pub(crate) use self::element::{Decided, Element, ROOM, ROOMS, Refused, Verdicts, expel, room_of};
+pub use self::index::Granted;
 use self::permit::no_right;
 pub(crate) use self::permit::{TOO_LONG, TOO_MANY};
 pub(crate) use self::slice::Slices;
 use self::slice::{Source, Subscribing};
+use crate::core::Core;
 use crate::core::delivery::conflate::{NoRate, max_rate};
 use crate::core::delivery::snapshot::{SNAPSHOT_END, Wanted};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::routing::options::Options;
 use crate::core::sessions::registry::{Link, Session};
+use crate::core::transitions::{Transition, Unexplained};
 use crate::core::work::{FILTER_VISITS, VISIT_BYTES};
-use crate::hub::Hub;
-use crate::services::hooks::{Denial, Refused, Scope};
-use crate::services::rooms::{
-    Cause, Element, Entered, JOINED_AT_ONCE_MAX, ROOM, ROOMS, RoomsWanted, Verdicts,
-};
 
 /// A subscription as its session remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +75,11 @@ impl<'a> Wanting<'a> {
             refused: self.refused,
             expelled: None,
         }
+    }
+
+    /// Whether nobody has refused it.
+    const fn is_allowed(&self) -> bool {
+        self.denial.is_none() && self.refused.is_none()
     }
 
     fn of(element: &'a Element) -> Self {
@@ -217,8 +225,24 @@ pub(crate) const fn filter_visits(filter: &str) -> u32 {
     FILTER_VISITS + (filter.len() / VISIT_BYTES) as u32
 }
 
+/// The elements of a SUBSCRIBE that are looked at, with what was decided about them.
+fn elements<'s>(
+    common: Common,
+    subscribe: &Subscribe<'s>,
+    most: usize,
+    denials: &'s [Option<Denial>],
+    decided: &'s Decided,
+) -> impl Iterator<Item = Wanting<'s>> + Clone + use<'s> {
+    let elements = subscribe.filters.iter().take(most).enumerate();
+    elements.map(move |(at, element)| Wanting {
+        denial: denials.get(at).and_then(Option::as_ref),
+        refused: decided.refused(at),
+        ..common.wanting(&element)
+    })
+}
+
 /// Whether there may be rooms among the filters of a SUBSCRIBE: cheaper than to read them again.
-fn may_name_rooms(subscribe: &Subscribe<'_>) -> bool {
+pub(crate) fn may_name_rooms(subscribe: &Subscribe<'_>) -> bool {
     subscribe.filters.iter().rest().contains(&b'$')
 }
 
@@ -233,68 +257,77 @@ fn surplus(subscribe: &Subscribe<'_>, most: usize) -> usize {
     subscribe.filters.count().saturating_sub(most)
 }
 
-impl Hub {
-    pub(crate) fn on_subscribe(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        subscribe: &Subscribe<'_>,
-    ) -> Result<(), CloseReason> {
-        self.subscribe_judged(now, key, subscribe, (&[], &Scope::default()))
+impl Core {
+    /// What a SUBSCRIBE asks for that has passed everybody who may have something against it: the
+    /// filters of its elements that nobody has refused.
+    pub(crate) fn allowed_filters<'s>(
+        &self,
+        subscribe: &Subscribe<'s>,
+        denials: &'s [Option<Denial>],
+        decided: &'s Decided,
+    ) -> impl Iterator<Item = &'s str> + use<'s> {
+        let common = Common {
+            bridge: false,
+            id: None,
+        };
+        let most = self.settings.subscriptions_max;
+        let elements = elements(common, subscribe, most, denials, decided);
+        elements.filter(Wanting::is_allowed).map(|one| one.filter)
     }
 
-    /// A SUBSCRIBE, what adaptors have against its elements, and of what they were not asked; what
-    /// is missing is allowed.
-    pub(crate) fn subscribe_judged(
-        &mut self,
-        now: Tick,
+    /// A SUBSCRIBE whose elements outlive the packet; `None` without a connection.
+    pub(crate) fn owned_request(
+        &self,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        (denials, scope): (&[Option<Denial>], &Scope),
-    ) -> Result<(), CloseReason> {
-        let Some(live) = self
-            .sessions
-            .get_mut(key)
-            .and_then(|session| session.live_mut())
-        else {
-            return Ok(());
-        };
-        let bridge = live.extras.as_ref().is_some_and(|extras| extras.bridge);
-        let id = subscribe.properties.subscription_id();
-        let common = Common { bridge, id };
-        let asked = Wishes::new(subscribe.properties);
+        (denials, decided): (&[Option<Denial>], &Decided),
+    ) -> Option<(Awaited, Vec<Element>, Asked)> {
+        let common = self.common(key, subscribe)?;
         let most = self.settings.subscriptions_max;
-        // What is behind those is refused in any case.
-        let elements = subscribe.filters.iter().take(most).enumerate();
-        let elements = elements.map(|(at, element)| Wanting {
-            denial: denials.get(at).and_then(Option::as_ref),
-            refused: scope.refused(at),
-            ..common.wanting(&element)
-        });
+        let elements = elements(common, subscribe, most, denials, decided);
         let awaited = Awaited {
             packet_id: subscribe.packet_id,
             surplus: surplus(subscribe, most),
         };
-        let is_allowed = |one: &Wanting<'_>| one.denial.is_none() && one.refused.is_none();
-        let rooms = if may_name_rooms(subscribe) {
-            let filters = elements.clone().filter(is_allowed).map(|one| one.filter);
-            self.rooms_to_ask(key, filters, (&scope.unasked, JOINED_AT_ONCE_MAX))
-        } else {
-            RoomsWanted::default()
+        let asked = Wishes::new(subscribe.properties);
+        Some((awaited, elements.map(Wanting::owned).collect(), asked))
+    }
+
+    /// What is the same for all elements of a SUBSCRIBE; `None` without a connection.
+    fn common(&self, key: SessionKey, subscribe: &Subscribe<'_>) -> Option<Common> {
+        let live = self.sessions.get(key)?.live()?;
+        let bridge = live.extras.as_ref().is_some_and(|extras| extras.bridge);
+        let id = subscribe.properties.subscription_id();
+        Some(Common { bridge, id })
+    }
+
+    /// Takes a SUBSCRIBE, now or in slices. `denials` are what adaptors have against its elements,
+    /// and `decided` of what they were not asked; what is missing is allowed. `verdicts` are what
+    /// was said about its rooms.
+    pub(crate) fn subscribe(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        subscribe: &Subscribe<'_>,
+        (denials, decided): (&[Option<Denial>], &Decided),
+        verdicts: Verdicts,
+    ) -> Result<(), CloseReason> {
+        let Some(common) = self.common(key, subscribe) else {
+            return Ok(());
         };
-        if !rooms.to_ask.is_empty() {
-            let owned = (elements.clone().map(Wanting::owned).collect(), asked);
-            let cause = Cause::Subscribe(awaited);
-            if self.ask_rooms(now, key, &rooms, cause, owned).is_ok() {
-                return Ok(());
-            }
-        }
-        let verdicts = rooms.verdicts;
+        let asked = Wishes::new(subscribe.properties);
+        let most = self.settings.subscriptions_max;
+        // What is behind those is refused in any case.
+        let elements = elements(common, subscribe, most, denials, decided);
+        let awaited = Awaited {
+            packet_id: subscribe.packet_id,
+            surplus: surplus(subscribe, most),
+        };
         let is_long = self.is_long(subscribe.filters.iter().rest(), || {
             subscribe.filters.count()
         });
         if is_long || self.waits_to_share(elements.clone().map(|one| one.filter)) {
-            let source = if elements.clone().all(|one| is_allowed(&one)) {
+            let source = if elements.clone().all(|one| one.is_allowed()) {
                 Source::packet(common, subscribe, most)
             } else {
                 Source::elements(elements.map(Wanting::owned).collect())
@@ -322,30 +355,31 @@ impl Hub {
     }
 
     /// Goes on with a SUBSCRIBE whose rooms have answered, in slices if it is long. The session is
-    /// held already.
+    /// held already. Returns whether that is all; otherwise a [`Transition::Entered`] with this
+    /// ticket tells when it is.
     pub(crate) fn subscribe_entered(
         &mut self,
         now: Tick,
         key: SessionKey,
         awaited: Awaited,
         elements: Vec<Element>,
-        (asked, verdicts, entered): (Asked, Verdicts, Entered),
-    ) {
+        (asked, verdicts, ticket): (Asked, &Verdicts, Ticket),
+    ) -> bool {
         let filters = elements.iter().map(|element| &*element.filter);
         if self.fits_turn(elements.len()) && !self.waits_to_share(filters) {
             let all = elements.iter().map(Wanting::of);
-            let told = (asked, &verdicts);
+            let told = (asked, verdicts);
             if let Err(reason) = self.subscribe_all(now, key, Some(awaited), all, told) {
                 self.close(now, key, reason);
             }
             self.let_go(now, key);
-            let is_same = self.sessions.get(key).is_some_and(|it| it.live().is_some());
-            return self.end_joining(now, (key, is_same), &entered, &verdicts);
+            return true;
         }
         let source = Source::elements(elements);
-        let mut job = Subscribing::new(awaited, source, (asked, verdicts));
-        job.entered = Some(entered);
+        let mut job = Subscribing::new(awaited, source, (asked, verdicts.clone()));
+        job.entered = Some(ticket);
         self.subscribe_later(key, job);
+        false
     }
 
     /// Subscribes, and acknowledges that if there is a packet to acknowledge.
@@ -418,34 +452,28 @@ impl Hub {
         told: (Option<Awaited>, &Verdicts),
         tally: &mut Tally<'_>,
     ) {
-        self.answer_subscribe(now, key, told, tally);
+        self.answer_subscribe(key, told, tally);
         for (at, wanted) in tally.wanted.iter().enumerate() {
             let is_soon = at < AT_ONCE_MAX || !self.turn_is_spent();
             self.enqueue_snapshot(now, key, wanted, is_soon);
         }
         self.begin_snapshots(now, key);
         let filters = tally.wanted.iter().map(|wanted| wanted.filter);
-        self.list_rooms_for(now, key, filters);
+        self.list_rooms_for(key, filters);
     }
 
     /// Tells what rooms there are, if that was subscribed to.
-    fn list_rooms_for<'f>(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        mut filters: impl Iterator<Item = &'f str>,
-    ) {
+    fn list_rooms_for<'f>(&mut self, key: SessionKey, mut filters: impl Iterator<Item = &'f str>) {
         if filters.any(|filter| filter.starts_with(ROOM_LIST))
             && let Some(zone) = self.sessions.get(key).map(Session::zone)
         {
-            self.list_rooms(now, zone);
+            self.transitions.note(Transition::WantsRooms(zone));
         }
     }
 
     /// Answers a SUBSCRIBE.
     fn answer_subscribe(
         &mut self,
-        now: Tick,
         key: SessionKey,
         (awaited, verdicts): (Option<Awaited>, &Verdicts),
         tally: &mut Tally<'_>,
@@ -469,14 +497,33 @@ impl Hub {
             let text = told.as_deref().unwrap_or(tally.text);
             self.send_suback(key, packet_id, &tally.reasons, text);
         }
-        if tally.explains {
-            self.explain_refusals(now, key, verdicts);
-            for &(filter, denial) in &tally.denied {
-                self.explain_denial(now, key, filter, denial);
-            }
-            for &no_join in &tally.no_joins {
-                self.explain_no_join(now, key, no_join);
-            }
+        let is_any_refused = !verdicts.is_empty() || !tally.denied.is_empty();
+        if tally.explains && (is_any_refused || !tally.no_joins.is_empty()) {
+            self.note_unexplained(key, verdicts, tally);
+        }
+    }
+
+    /// No SUBACK tells the client why it is not let into rooms.
+    fn note_unexplained(&mut self, key: SessionKey, verdicts: &Verdicts, tally: &Tally<'_>) {
+        let refused = verdicts.iter();
+        let refused = refused.filter_map(|(room, refusal)| Some((room, (*refusal)?)));
+        // A session without a place as a member continues as the observer that it is.
+        let refused = refused.filter(|(room, _)| !self.is_in_room(key, room));
+        let denied = tally.denied.iter();
+        let others = tally.no_joins.iter();
+        let unexplained = Unexplained {
+            refusals: refused.map(|(room, why)| (room.clone(), why)).collect(),
+            denials: denied
+                .map(|(filter, denial)| ((*filter).into(), (*denial).clone()))
+                .collect(),
+            others: others
+                .map(|(filter, reason, why)| ((*filter).into(), *reason, (*why).into()))
+                .collect(),
+        };
+        if !unexplained.is_empty() {
+            let unexplained = Box::new(unexplained);
+            self.transitions
+                .note(Transition::Unexplained(key, unexplained));
         }
     }
 

@@ -7,15 +7,15 @@ use stentor_topic::{Subscription, Zone, filter_cost, has_wildcard, wildcards};
 use stentor_zone::Interest;
 
 use super::{Answer, Asked, Wishes};
+use crate::core::Core;
 use crate::core::delivery::conflate::{NO_RATE, TOO_MANY_RATES};
 use crate::core::ids::SessionKey;
+use crate::core::inbound::subscribe::{ROOMS, Verdicts};
 use crate::core::routing::share::SHARE_BYTES;
 use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::rights::{Access, Identity};
 use crate::core::settings::Settings;
 use crate::effects::Event;
-use crate::hub::Hub;
-use crate::services::rooms::{ROOMS, Verdicts};
 
 /// A subscription that is taken.
 pub(super) struct Permitted {
@@ -100,7 +100,7 @@ pub(super) fn no_right(filter: &str) -> (ReasonCode, &'static str) {
     )
 }
 
-impl Hub {
+impl Core {
     /// How much of a subscription is permitted, or why nothing is.
     pub(crate) fn check_filter(
         &self,

@@ -11,17 +11,18 @@ use alloc::vec::Vec;
 use stentor_mqtt::{
     PacketId, Subscribe, SubscribeFiltersIter, Unsubscribe, UnsubscribeFiltersIter, Version,
 };
-use stentor_session::Tick;
+use stentor_session::{Tick, Ticket};
 use stentor_zone::Refusal;
 
 use super::kept::Kept;
 use super::{Asked, Awaited, Common, SubscriptionRef, Tally, Wanting};
+use crate::core::Core;
 use crate::core::delivery::snapshot::Wanted;
 use crate::core::ids::SessionKey;
+use crate::core::inbound::subscribe::{Element, Verdicts};
 use crate::core::sessions::registry::Session;
+use crate::core::transitions::Transition;
 use crate::core::work::{ENQUEUE_VISITS, FILTER_VISITS, OWN_VISITS};
-use crate::hub::Hub;
-use crate::services::rooms::{Element, Entered, Verdicts};
 
 /// What the packets of one shard that go on in later turns may hold together before more of them
 /// stay where they were read.
@@ -63,8 +64,8 @@ pub(super) struct Subscribing {
     source: Source,
     asked: Asked,
     verdicts: Verdicts,
-    /// What it does about rooms at its end.
-    pub(super) entered: Option<Entered>,
+    /// What those who let it into rooms know it by, to be told of its end.
+    pub(super) entered: Option<Ticket>,
     kept: Kept,
     /// How many of its snapshots have begun; `None` before it is answered.
     begun: Option<usize>,
@@ -218,16 +219,6 @@ impl Slices {
         self.bytes >= BYTES_MAX
     }
 
-    /// The rooms that a session has come into and is about to subscribe in.
-    pub(crate) fn rooms_of(&self, key: SessionKey) -> impl Iterator<Item = &str> {
-        let own = self.jobs.iter().filter(move |job| job.session == key);
-        let entered = own.filter_map(|job| match &job.kind {
-            Kind::Subscribe(subscribing) => subscribing.entered.as_ref(),
-            Kind::Unsubscribe(_) => None,
-        });
-        entered.flat_map(|entered| entered.rooms.iter().map(|room| &**room))
-    }
-
     /// A session is out of a room that it was about to subscribe in.
     pub(crate) fn expel(&mut self, key: SessionKey, room: &str) {
         for job in self.jobs.iter_mut().filter(|job| job.session == key) {
@@ -240,7 +231,7 @@ impl Slices {
     }
 }
 
-impl Hub {
+impl Core {
     /// Whether a list of filters is too long for this turn. `count` is asked where the bytes alone
     /// do not tell.
     pub(super) fn is_long(&self, raw: &[u8], count: impl FnOnce() -> usize) -> bool {
@@ -309,7 +300,7 @@ impl Hub {
             match &mut job.kind {
                 Kind::Subscribe(subscribing) => self.subscribe_slice(now, key, subscribing, visits),
                 Kind::Unsubscribe(unsubscribing) => {
-                    self.unsubscribe_slice(now, key, unsubscribing, visits)
+                    self.unsubscribe_slice(key, unsubscribing, visits)
                 }
             }
         } else {
@@ -333,11 +324,11 @@ impl Hub {
             self.let_go(now, key);
         }
         if let Kind::Subscribe(subscribing) = job.kind
-            && let Some(entered) = &subscribing.entered
+            && let Some(ticket) = subscribing.entered
         {
-            self.end_joining(now, (key, is_same), entered, &subscribing.verdicts);
+            let entered = Transition::Entered(key, ticket, is_same);
+            self.transitions.note(entered);
         }
-        self.close_overrun(now);
     }
 
     /// Returns whether that was the last one.
@@ -387,7 +378,7 @@ impl Hub {
         }
         if job.source.is_empty() {
             let mut tally = job.kept.tally(is_v5, awaited);
-            self.answer_subscribe(now, key, (Some(awaited), &job.verdicts), &mut tally);
+            self.answer_subscribe(key, (Some(awaited), &job.verdicts), &mut tally);
             job.begun = Some(0);
         }
         job.begun.is_some() && job.kept.wanted.is_empty()
@@ -422,22 +413,16 @@ impl Hub {
         let is_over = *begun >= wanted.len();
         if is_over {
             let filters = wanted.iter().map(|(filter, _)| &**filter);
-            self.list_rooms_for(now, key, filters);
+            self.list_rooms_for(key, filters);
         }
         is_over
     }
 
     /// Returns whether that was the last one.
-    fn unsubscribe_slice(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        job: &mut Unsubscribing,
-        visits: u32,
-    ) -> bool {
+    fn unsubscribe_slice(&mut self, key: SessionKey, job: &mut Unsubscribing, visits: u32) -> bool {
         let rest = &job.raw[job.raw.len() - job.bytes_left..];
         let mut filters = UnsubscribeFiltersIter::resume(rest);
-        self.unsubscribe_some(now, key, &mut filters, (&mut job.reasons, visits));
+        self.unsubscribe_some(key, &mut filters, (&mut job.reasons, visits));
         job.bytes_left = filters.rest().len();
         if job.bytes_left == 0 {
             self.send_unsuback(key, job.packet_id, &job.reasons);

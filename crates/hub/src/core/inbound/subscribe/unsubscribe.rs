@@ -5,41 +5,35 @@ use alloc::vec::Vec;
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 use stentor_mqtt::{Packet, PacketId, Properties, ReasonCode, SubAck, Unsubscribe};
-use stentor_session::Tick;
 use stentor_topic::Subscription;
 
 use super::slice::Unsubscribing;
 use super::{SubscriptionRef, filter_visits};
+use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::inbound::subscribe::ROOMS;
 use crate::core::sessions::registry::Link;
+use crate::core::transitions::Transition;
 use crate::core::work::VISIT_BYTES;
-use crate::hub::Hub;
-use crate::services::rooms::ROOMS;
 
 /// The subscriptions that an UNSUBSCRIBE has ended.
 type Gone = HashSet<SubscriptionRef, foldhash::fast::FixedState>;
 
-impl Hub {
-    pub(crate) fn on_unsubscribe(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        unsubscribe: &Unsubscribe<'_>,
-    ) {
+impl Core {
+    pub(crate) fn on_unsubscribe(&mut self, key: SessionKey, unsubscribe: &Unsubscribe<'_>) {
         let mut filters = unsubscribe.filters.iter();
         if self.is_long(filters.rest(), || unsubscribe.filters.count()) {
             self.hold(key);
             return self.unsubscribe_later(key, Unsubscribing::new(unsubscribe));
         }
         let mut reasons = Vec::new();
-        self.unsubscribe_some(now, key, &mut filters, (&mut reasons, u32::MAX));
+        self.unsubscribe_some(key, &mut filters, (&mut reasons, u32::MAX));
         self.send_unsuback(key, unsubscribe.packet_id, &reasons);
     }
 
     /// Ends some of the subscriptions: until about this many visits are used up.
     pub(super) fn unsubscribe_some<'f>(
         &mut self,
-        now: Tick,
         key: SessionKey,
         filters: &mut impl Iterator<Item = &'f str>,
         (reasons, visits): (&mut Vec<u8>, u32),
@@ -68,7 +62,10 @@ impl Hub {
                 .spend(u32::try_from(bytes / VISIT_BYTES).unwrap_or(u32::MAX));
             subscriptions.retain(|subscription| !gone.contains(subscription));
         }
-        self.unsubscribed_rooms(now, key, rooms.into_iter());
+        if !rooms.is_empty() {
+            let rooms = rooms.into_iter().map(Into::into).collect();
+            self.transitions.note(Transition::LeftRooms(key, rooms));
+        }
     }
 
     pub(super) fn send_unsuback(&mut self, key: SessionKey, packet_id: PacketId, reasons: &[u8]) {

@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 
 use stentor_session::Tick;
 
+use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::work::PUBLISH_VISITS_FREE;
 use crate::effects::{ControlItem, Sender};
-use crate::hub::Hub;
 
 /// This many clients are kept apart before all of them are reported.
 const CLIENTS_MAX: usize = 16;
@@ -34,9 +34,9 @@ impl Dues {
     }
 }
 
-impl Hub {
+impl Core {
     /// Messages have cost this many visits: whoever sent them owes for what is not free, unless it
-    /// is charged by [`Hub::receive`].
+    /// is charged by `Hub::receive`.
     #[inline]
     pub(crate) fn charge_sender(&mut self, now: Tick, sender: Option<Sender>, visits: u32) {
         if visits > PUBLISH_VISITS_FREE

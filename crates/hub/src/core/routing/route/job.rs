@@ -23,13 +23,13 @@ use stentor_session::{Message, Publisher, Tick};
 use stentor_topic::{FilterId, Walk};
 
 use super::dues::Dues;
+use crate::core::Core;
 use crate::core::delivery::deliver::Matching;
 use crate::core::ids::SessionKey;
 use crate::core::routing::burst::{Shipment, Source};
 use crate::core::routing::options::{Options, as_share};
 use crate::core::work::{OWN_VISITS, SHARED_VISITS};
 use crate::effects::{ControlItem, Sender};
-use crate::hub::Hub;
 
 /// Jobs that are under way at a time, and hold the subscribers that they have collected. The others
 /// hold their messages only.
@@ -339,7 +339,7 @@ fn lines_of(hash: u64, sender: Option<Sender>) -> SmallVec<[Line; 2]> {
         .collect()
 }
 
-impl Hub {
+impl Core {
     /// The client whose bytes are being applied, or whose will is published, if these messages are
     /// theirs.
     pub(crate) fn sender_of(&self, message: &Message) -> Option<Sender> {
@@ -392,7 +392,7 @@ impl Hub {
         }
     }
 
-    /// Nothing is read from a publisher until [`Hub::release_publisher`], if it has the connection
+    /// Nothing is read from a publisher until [`Core::release_publisher`], if it has the connection
     /// still that it had.
     pub(crate) fn hold_publisher(&mut self, key: SessionKey, epoch: u32) {
         if self.is_still(key, epoch) {
@@ -438,7 +438,6 @@ impl Hub {
             } else {
                 self.routes.put_back(id, job);
             }
-            self.close_overrun(now);
         }
     }
 

@@ -8,12 +8,7 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use smallvec::SmallVec;
-use stentor_mqtt::{EncodedPublish, PublishParts, QoS, Version};
-use stentor_session::{Message, Tick, Wire};
-use stentor_topic::{FilterId, Subscriber};
-use stentor_zone::Reach;
-
+use crate::core::Core;
 use crate::core::delivery::deliver::{Matching, Terms};
 use crate::core::ids::ShardId;
 use crate::core::routing::burst::{Shipment, Source};
@@ -23,10 +18,14 @@ use crate::core::sessions::registry::Session;
 use crate::core::settings::{Settings, Shape, SlowPolicy, TopicPolicy};
 use crate::core::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN, Turn};
 use crate::effects::{MeshItem, Sender};
-use crate::hub::Hub;
 pub(crate) use ahead::{JobsAhead, Look};
 pub(crate) use job::Routes;
 use job::{Entry, Found, SORTED_PER_VISIT};
+use smallvec::SmallVec;
+use stentor_mqtt::{EncodedPublish, PublishParts, QoS, Version};
+use stentor_session::{Message, Tick, Wire};
+use stentor_topic::{FilterId, Subscriber};
+use stentor_zone::Reach;
 
 /// This many subscribers beside those of the longest list cost a message nothing: more than what a
 /// few dashboards with wide filters add to a topic.
@@ -184,7 +183,7 @@ macro_rules! counter {
     };
 }
 
-impl Hub {
+impl Core {
     /// How messages of a topic are thinned out.
     #[inline]
     pub(crate) fn shape(&self, topic: &str) -> Option<Shape> {

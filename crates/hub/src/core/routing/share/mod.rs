@@ -14,18 +14,18 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_mqtt::{QoS, ReasonCode};
-use stentor_session::{Message, Tick};
-use stentor_topic::{FilterId, Zone};
+use members::Members;
 
+use crate::core::Core;
 use crate::core::delivery::deliver::Terms;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::routing::options::{Options, share_subscriber};
 use crate::effects::MeshItem;
-use crate::hub::Hub;
-use members::Members;
 pub(crate) use registry::Shares;
+use stentor_mqtt::{QoS, ReasonCode};
+use stentor_session::{Message, Tick};
+use stentor_topic::{FilterId, Zone};
 pub(crate) use tell::count_visits;
 use tell::{NAME_VISITS, Telling, Untold, name_visits};
 
@@ -124,7 +124,7 @@ impl Share {
     }
 }
 
-impl Hub {
+impl Core {
     /// Whether a session may become a member of one shared subscription more, or why not. O(1).
     pub(crate) fn check_share(
         &self,

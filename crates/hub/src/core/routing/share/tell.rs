@@ -4,7 +4,7 @@
 //! applies what it reads afterwards. It cannot leave some of them for later: a client that has seen
 //! a SUBACK may publish through any shard. So the shards that send these letters bound their
 //! number. The receiver says how much work it takes in a turn, and each of the others has a part of
-//! that, its **room** ([`Hub::set_share_room`]).
+//! that, its **room** ([`Core::set_share_room`]).
 //!
 //! - A SUBSCRIBE for shared subscriptions waits while there is no room, as one with too many
 //!   filters does; nobody else waits for it. What has begun goes out at once, before the SUBACK.
@@ -19,11 +19,11 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use super::{SHARE_BYTES, ShareName};
+use crate::core::Core;
 use crate::core::ids::ShardId;
 use crate::core::inbound::subscribe::filter_visits;
 use crate::core::work::VISIT_BYTES;
 use crate::effects::ControlItem;
-use crate::hub::Hub;
 
 /// What it costs to find a shared subscription by its name, beside the bytes of that.
 pub(super) const NAME_VISITS: u32 = 2;
@@ -75,27 +75,25 @@ pub(crate) fn count_visits(name: &ShareName) -> u32 {
     filter_visits(&name.filter) + NAME_VISITS + name_visits(name)
 }
 
-impl Hub {
+impl Core {
     /// The turns of the other shards have room for changes of shared subscriptions that cost this
     /// many of their visits. Holds until the next call; without one there is no bound. Part of what
-    /// waits goes out now, so [`Hub::effects`] has something for the lanes.
-    pub fn set_share_room(&mut self, visits: u32) {
+    /// waits goes out now, so [`Core::effects`] has something for the lanes.
+    pub(crate) fn set_share_room(&mut self, visits: u32) {
         self.shares.untold.room = visits;
         // The other half is for new members, who would otherwise wait for all of them.
         self.tell_untold(visits / 2);
     }
 
     /// Whether something waits for room, and for nothing else.
-    #[must_use]
-    pub fn waits_for_share_room(&self) -> bool {
+    pub(crate) fn waits_for_share_room(&self) -> bool {
         let waits = !self.shares.untold.slots.is_empty() || !self.slices.is_empty();
         self.shares.untold.room == 0 && waits
     }
 
     /// Bytes of memory of shared subscriptions that have ended, and of which others have not heard
     /// that yet.
-    #[must_use]
-    pub const fn untold_bytes(&self) -> u64 {
+    pub(crate) const fn untold_bytes(&self) -> u64 {
         self.shares.untold.idle_bytes as u64
     }
 

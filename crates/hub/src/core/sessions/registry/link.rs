@@ -10,11 +10,12 @@ use stentor_session::{Output, ReceivedAliases, SentAliases, Tick};
 use crate::core::delivery::conflate::Conflating;
 use crate::core::delivery::snapshot::Snapshots;
 use crate::core::ids::LinkId;
+use crate::core::inbound::subscribe::Element;
 use crate::core::sessions::authenticate::Method;
+use crate::core::sessions::purse::Purse;
 use crate::core::sessions::quota::{Meter, Seat};
 use crate::core::sessions::tally::{PauseCause, Tally};
 use crate::core::work::Debt;
-use crate::services::rooms::{Element, Purse};
 
 /// Whether the client of a session is there.
 #[derive(Debug)]
@@ -95,7 +96,7 @@ pub(crate) struct Extras {
     pub(crate) seat: Seat,
     /// Whether `Outbox::pumps` has it.
     pub(crate) is_pumped_later: bool,
-    /// Whether it is about to be closed: see `Hub::give_up`.
+    /// Whether it is about to be closed: see `Core::give_up`.
     is_given_up: bool,
     /// How many things that it has asked for have to be decided before more is read.
     pub(crate) held: u32,

@@ -11,14 +11,13 @@ use stentor_topic::{FilterId, Zone};
 
 use super::{Flushing, Link, Live};
 use crate::core::delivery::snapshot::Snapshots;
-use crate::core::inbound::subscribe::SubscriptionRef;
+use crate::core::inbound::subscribe::{Element, SubscriptionRef};
 use crate::core::memory::Account;
 use crate::core::sessions::quota::{Meter, Seat};
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::tally::Tally;
 use crate::core::settings::Settings;
 use crate::effects::Full;
-use crate::services::rooms::Element;
 
 /// The generation of sessions that have ended. No other has it.
 pub(super) const RETIRED: u32 = 0;

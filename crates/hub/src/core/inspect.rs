@@ -4,15 +4,15 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::time::Duration;
 
-use stentor_mqtt::{QoS, Version};
+use stentor_mqtt::Version;
 use stentor_session::{CloseReason, Tick};
 use stentor_topic::Zone;
 
+use crate::core::Core;
 use crate::core::delivery::snapshot::Snapshots;
 use crate::core::ids::{LinkId, SessionKey};
+use crate::core::inbound::subscribe::room_of;
 use crate::core::memory::Account;
 use crate::core::sessions::limits;
 use crate::core::sessions::registry::{Flushing, Link, Session};
@@ -20,8 +20,6 @@ use crate::core::sessions::rights::Rights;
 use crate::core::sessions::tally::{PauseCause, Tally};
 use crate::core::settings::TopicPolicy;
 use crate::core::stats::ZoneTraffic;
-use crate::hub::Hub;
-use crate::services::rooms::room_of;
 
 /// A session as `stentor clients` shows it.
 #[derive(Clone, Debug)]
@@ -51,19 +49,6 @@ pub struct ClientInfo {
     pub snapshot_bytes: usize,
     /// What has happened to it that happens to few.
     pub tally: Tally,
-}
-
-/// A subscription of a session, as it was granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Granted {
-    /// Its filter, as the client wrote it.
-    pub filter: Arc<str>,
-    /// The most that its messages come with.
-    pub qos: QoS,
-    /// Whether the client does not get by it what it has published itself.
-    pub no_local: bool,
-    /// The least time between two messages of a topic that it asks for.
-    pub interval: Option<Duration>,
 }
 
 /// What decides whether a session gets a message of a topic, besides its subscriptions.
@@ -148,31 +133,9 @@ pub struct ConnectionInfo {
     pub paused_until: Option<(Tick, PauseCause)>,
 }
 
-impl Hub {
-    /// The client id of a session that exists.
-    #[must_use]
-    pub fn client_id(&self, key: SessionKey) -> Option<&str> {
-        self.sessions.get(key).map(|session| &*session.client_id)
-    }
-
-    /// The connection that a session has, by its client id: the one that is taken over when its
-    /// client connects again.
-    #[must_use]
-    pub fn link(&self, zone: Zone, client_id: &str) -> Option<LinkId> {
-        let key = self.sessions.connected(zone, client_id)?;
-        Some(self.sessions.get(key)?.live()?.link)
-    }
-
-    /// All sessions of this shard. O(sessions): for people, not for every message.
-    pub fn clients(&self) -> impl Iterator<Item = ClientInfo> {
-        self.sessions
-            .iter()
-            .map(|(key, session)| info(key, session))
-    }
-
-    /// The zones of which there is something here. O(sessions + rooms): for people.
-    #[must_use]
-    pub fn zone_figures(&self) -> Vec<(Zone, ZoneFigures)> {
+impl Core {
+    /// The zones of which there is something here. O(sessions): for people.
+    pub(crate) fn zone_figures(&self) -> BTreeMap<u32, ZoneFigures> {
         let mut zones: BTreeMap<u32, ZoneFigures> = BTreeMap::new();
         for (_, session) in self.sessions.iter() {
             let zone = zones.entry(session.zone().get()).or_default();
@@ -180,36 +143,44 @@ impl Hub {
             zone.connections += u64::from(session.live().is_some());
             zone.subscriptions += session.subscriptions.len() as u64;
         }
-        for (zone, rooms, members, room_bytes) in self.zones.figures() {
-            let zone = zones.entry(zone.get()).or_default();
-            (zone.rooms, zone.members, zone.room_bytes) = (rooms, members, room_bytes);
-        }
-        for (zone, users) in self.zones.users() {
-            zones.entry(zone.get()).or_default().users = users;
-        }
         for (zone, traffic) in self.traffic.iter() {
             zones.entry(zone.get()).or_default().traffic = traffic;
         }
-        let numbered = |(zone, figures)| (Zone(zone), figures);
-        zones.into_iter().map(numbered).collect()
+        zones
+    }
+
+    /// The client id of a session that exists.
+    pub(crate) fn client_id(&self, key: SessionKey) -> Option<&str> {
+        self.sessions.get(key).map(|session| &*session.client_id)
+    }
+
+    /// The connection that a session has, by its client id: the one that is taken over when its
+    /// client connects again.
+    pub(crate) fn link(&self, zone: Zone, client_id: &str) -> Option<LinkId> {
+        let key = self.sessions.connected(zone, client_id)?;
+        Some(self.sessions.get(key)?.live()?.link)
+    }
+
+    /// All sessions of this shard. O(sessions): for people, not for every message.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = ClientInfo> {
+        self.sessions
+            .iter()
+            .map(|(key, session)| info(key, session))
     }
 
     /// One session, by its client id: of several users, the one that is connected.
-    #[must_use]
-    pub fn client(&self, zone: Zone, client_id: &str) -> Option<ClientInfo> {
+    pub(crate) fn client(&self, zone: Zone, client_id: &str) -> Option<ClientInfo> {
         let key = self.sessions.main(zone, client_id)?;
         self.sessions.get(key).map(|session| info(key, session))
     }
 
     /// When and why the server has ended the last connection of a client, while it remembers that.
-    #[must_use]
-    pub fn departure(&self, zone: Zone, client_id: &str) -> Option<(Tick, CloseReason)> {
+    pub(crate) fn departure(&self, zone: Zone, client_id: &str) -> Option<(Tick, CloseReason)> {
         self.departures.of(zone, client_id)
     }
 
     /// What decides whether a session gets a message of a topic. As quick as finding its policy.
-    #[must_use]
-    pub fn delivering(&self, key: SessionKey, topic: &str) -> Option<Delivering> {
+    pub(crate) fn delivering(&self, key: SessionKey, topic: &str) -> Option<Delivering> {
         let session = self.sessions.get(key)?;
         let charge = session.charge();
         let live = session.live();

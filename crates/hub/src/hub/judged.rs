@@ -1,20 +1,22 @@
 //! What becomes of what was asked, when adaptors have judged.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 
 use stentor_mqtt::{Packet, Publish, ReasonCode, Sender, decode, frame};
-use stentor_session::{CloseReason, Outcome, Tick, TopicName, WillRequest};
-use stentor_zone::{Address, adaptor_refused, topic as zone_topic};
+use stentor_session::{CloseReason, Outcome, Tick, Ticket, TopicName, WillRequest};
+use stentor_zone::{Address, Refusal, adaptor_refused, topic as zone_topic};
 
-use super::{Aside, Denial, Judgement, Packed, Rewrite};
+use super::Hub;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::NO_RIGHT;
+use crate::core::inbound::subscribe::Denial;
+use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
-use crate::core::work::Share;
-use crate::hub::Hub;
-use crate::services::calls::Answer;
+use crate::services::calls::{Answer, ReturnAddress};
+use crate::services::hooks::{Aside, Consulted, Hooks, Judgement, Packed, Rewrite};
 
 /// What the server says to a publish that an adaptor has where its sender may not publish. Its
 /// sender knows another topic.
@@ -49,39 +51,9 @@ fn denials_of(judgement: &Judgement) -> &[Option<Denial>] {
 }
 
 impl Hub {
-    /// Nothing more is read from a session's connection until [`Hub::let_go`].
-    pub(crate) fn hold(&mut self, key: SessionKey) {
-        if let Some(live) = self
-            .sessions
-            .get_mut(key)
-            .and_then(|session| session.live_mut())
-        {
-            live.extras().held += 1;
-        }
-    }
-
-    /// Undoes one [`Hub::hold`].
-    pub(crate) fn let_go(&mut self, now: Tick, key: SessionKey) {
-        let Some(live) = self
-            .sessions
-            .get_mut(key)
-            .and_then(|session| session.live_mut())
-        else {
-            return;
-        };
-        // It could not show that it is alive.
-        live.last_seen = now;
-        let link = live.link;
-        let extras = live.extras();
-        extras.held = extras.held.saturating_sub(1);
-        if extras.held == 0 {
-            self.effects.resumed.push(link);
-        }
-    }
-
     /// The adaptors have judged.
     pub(crate) fn judged(&mut self, now: Tick, number: u64, judgement: &Judgement) {
-        match self.questions.waiting.remove(&number) {
+        match self.services.hooks.take_aside(number) {
             Some(Aside::Packet(packed)) => self.packet_judged(now, &packed, judgement),
             Some(Aside::Return {
                 session,
@@ -89,7 +61,9 @@ impl Hub {
                 elements,
             }) => {
                 let denials = denials_of(judgement);
-                self.return_judged(now, (session, epoch), elements, denials);
+                let of = (session, epoch);
+                let rooms = &mut self.services.rooms;
+                rooms.return_judged(&mut self.core, now, of, elements, denials);
             }
             Some(Aside::Will(identity, will)) => {
                 self.will_judged(now, &identity, will, judgement);
@@ -99,26 +73,70 @@ impl Hub {
         }
     }
 
+    /// The home has said in which rooms the user of a packet has a place: of those that it comes
+    /// back to no adaptor is asked, and of those that it speaks in they are.
+    pub(crate) fn placed(&mut self, now: Tick, ticket: Ticket, found: &[Box<str>]) {
+        let Some(packed) = self.services.hooks.take_placing(ticket) else {
+            return;
+        };
+        self.unpack(now, &packed, |hub, key, packet| {
+            let zone = hub.core.session(key).map(Session::zone);
+            let hooks = zone.map_or(Hooks::NONE, |zone| hub.services.hooks.hooks(zone));
+            let (core, service) = (&mut hub.core, &mut hub.services.hooks);
+            match packet {
+                Packet::Subscribe(subscribe) => {
+                    let deed = service.deed_of_subscribe(core, key, subscribe, (hooks, found));
+                    let about = deed.map(|deed| (deed, &packed.packet[..]));
+                    let consulted =
+                        about.map(|about| service.consult_about(core, key, subscribe, about));
+                    match consulted {
+                        Some(Consulted::Not(decided)) => {
+                            hub.on_subscribe(now, key, subscribe, (&[], &decided))
+                        }
+                        Some(Consulted::Waits) | None => Ok(()),
+                    }
+                }
+                Packet::Publish(publish) => {
+                    let deed = service.deed_of_publish(core, key, publish, hooks);
+                    if found.is_empty() && deed.is_some() {
+                        // It may be heard by now, but nobody has judged it.
+                        let judgement = Judgement::Denied(Denial {
+                            reason: ReasonCode::NotAuthorized,
+                            text: Refusal::NotMember.text().into(),
+                        });
+                        return hub.on_publish(now, key, publish, Some(&judgement));
+                    }
+                    let packet = &packed.packet[..];
+                    let consulted = deed.and_then(|deed| {
+                        service.consult_about_publish(core, key, publish, deed, packet)
+                    });
+                    consulted.unwrap_or_else(|| hub.on_publish(now, key, publish, None))
+                }
+                _ => Ok(()),
+            }
+        });
+    }
+
     fn packet_judged(&mut self, now: Tick, packed: &Packed, judgement: &Judgement) {
         self.unpack(now, packed, |hub, key, packet| match packet {
-            Packet::Publish(publish) => hub.publish_judged(now, key, publish, judgement),
+            Packet::Publish(publish) => hub.on_publish(now, key, publish, Some(judgement)),
             Packet::Subscribe(subscribe) => {
                 let denials = packed.scope.denials(denials_of(judgement));
-                hub.subscribe_judged(now, key, subscribe, (&denials, &packed.scope))
+                hub.on_subscribe(now, key, subscribe, (&denials, &packed.scope))
             }
             _ => Ok(()),
         });
     }
 
     /// Goes on with a packet that was put aside, and then with its connection.
-    pub(super) fn unpack(
+    fn unpack(
         &mut self,
         now: Tick,
         packed: &Packed,
         f: impl FnOnce(&mut Self, SessionKey, &Packet<'_>) -> Result<(), CloseReason>,
     ) {
         let (key, epoch, bytes) = (packed.session, packed.epoch, &packed.packet[..]);
-        let Some(session) = self.sessions.get(key) else {
+        let Some(session) = self.core.session(key) else {
             return;
         };
         // Whoever is gone is not answered, and has asked for nothing any more.
@@ -126,7 +144,7 @@ impl Hub {
             return;
         };
         let (version, max) = (live.version, live.announced.packet_bytes_max);
-        self.settle(now);
+        self.core.settle(now);
         let packet = match frame(bytes, max) {
             Ok(Some(frame)) => {
                 let body = bytes.get(frame.header_len..frame.total_len);
@@ -138,24 +156,21 @@ impl Hub {
                 )
             }
             // It was whole when it was put aside.
-            Ok(None) | Err(_) => return self.let_go(now, key),
+            Ok(None) | Err(_) => return self.core.let_go(now, key),
         };
-        self.routes.reading = Some(key);
-        let (before, mut share) = (self.turn.spent(), Share::of(&mut self.turn));
+        let (before, mut share) = (self.core.spent(), self.core.begin_reading(key));
         let is_publish = matches!(packet, Ok(Packet::Publish(_)));
         let result = match packet {
             Ok(packet) => f(self, key, &packet),
             Err(_) => Ok(()),
         };
-        self.settle(now);
-        self.routes.reading = None;
-        share.count(is_publish, self.turn.spent() - before);
-        self.charge_share(now, key, &share);
+        self.core.end_reading(now);
+        share.count(is_publish, self.core.spent() - before);
+        self.core.charge_share(now, key, &share);
         if let Err(reason) = result {
-            self.close(now, key, reason);
+            self.core.close(now, key, reason);
         }
-        self.let_go(now, key);
-        self.close_overrun(now);
+        self.core.let_go(now, key);
     }
 
     /// What becomes of something that nobody waits for; `None` if nothing does.
@@ -163,7 +178,7 @@ impl Hub {
         match judgement {
             Judgement::Done(rewrite) => Some(rewrite).filter(|rewrite| !rewrite.hides_notification),
             Judgement::Denied(_) | Judgement::Filters(_) => {
-                self.stats.denied += 1;
+                self.core.count_denied();
                 None
             }
         }
@@ -177,10 +192,13 @@ impl Hub {
         if let Some(payload) = &rewrite.payload {
             answer.json = payload.to_vec();
         }
-        if answer.to.redirect(rewrite.to.as_deref(), &self.settings) {
-            self.publish_answer(now, &answer);
+        if answer
+            .to
+            .redirect(rewrite.to.as_deref(), self.core.settings())
+        {
+            answer.publish(&mut self.core, now);
         } else {
-            self.stats.denied += 1;
+            self.core.count_denied();
         }
     }
 
@@ -200,13 +218,12 @@ impl Hub {
         if let Some(payload) = &rewrite.payload {
             will.payload = payload.to_vec();
         }
-        self.settle(now);
+        self.core.settle(now);
         // It may go elsewhere now, where its owner may not publish.
         let is_topic = stentor_topic::validate_name(&will.topic).is_ok();
-        if is_topic && self.may_leave(identity, &will) {
+        if is_topic && self.core.may_leave(identity, &will) {
             self.publish_will_as(now, identity, &will);
         }
-        self.close_overrun(now);
     }
 
     /// What becomes of a publish, as adaptors have it.
@@ -234,12 +251,12 @@ impl Hub {
                 user,
                 reply: Some(id),
             }) = Address::parse(topic)
-                && let Some(zone) = self.sessions.get(key).map(|session| session.zone())
+                && let Some(zone) = self.core.session(key).map(|session| session.zone())
             {
-                let to = self.reply_address(key, zone, publish, id);
+                let to = ReturnAddress::reply((self.core.shard(), key), zone, publish, id);
                 let delivered = stentor_zone::Reach::Delivered;
                 let json = stentor_zone::Response::Reached(delivered).json(&user);
-                self.answered(now, &Answer { to, json });
+                Answer { to, json }.deliver(&mut self.core, now);
             }
             return Taken::SUCCESS;
         }
@@ -267,8 +284,8 @@ impl Hub {
         (publish, topic): (&Publish<'_>, &str),
         denial: &Denial,
     ) -> Taken {
-        self.stats.denied += 1;
-        let Some(session) = self.sessions.get(key) else {
+        self.core.count_denied();
+        let Some(session) = self.core.session(key) else {
             return Taken::done(denial.reason);
         };
         let (zone, is_v5) = (session.zone(), session.speaks_v5());
@@ -277,9 +294,9 @@ impl Hub {
             reply: Some(id),
         }) = Address::parse(topic)
         {
-            let to = self.reply_address(key, zone, publish, id);
+            let to = ReturnAddress::reply((self.core.shard(), key), zone, publish, id);
             let json = adaptor_refused(denial.reason as u8, "to", &user, &denial.text);
-            self.answered(now, &Answer { to, json });
+            Answer { to, json }.deliver(&mut self.core, now);
         }
         // 3.x has no reason codes.
         if !is_v5 {

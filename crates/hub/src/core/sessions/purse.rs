@@ -10,9 +10,8 @@ use core::time::Duration;
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
-use super::RoomItem;
-use crate::core::ids::{SessionKey, ShardId};
-use crate::hub::Hub;
+use crate::core::Core;
+use crate::core::ids::SessionKey;
 
 /// This many commands of a connection are under way.
 const UNDER_WAY_MAX: u32 = 5;
@@ -64,27 +63,17 @@ impl Purse {
     }
 }
 
-impl Hub {
+impl Core {
     /// A session gives a command.
-    pub(super) fn begin_command(&mut self, key: SessionKey) {
+    pub(crate) fn begin_command(&mut self, key: SessionKey) {
         let session = self.sessions.get_mut(key);
         if let Some(live) = session.and_then(|session| session.live_mut()) {
             live.extras().purse.get_or_insert_default().under_way += 1;
         }
     }
 
-    /// Tells the shard of a session how long its command has kept this one busy.
-    pub(super) fn charge(
-        &mut self,
-        now: Tick,
-        (shard, session): (ShardId, SessionKey),
-        work: Duration,
-    ) {
-        self.send_room(now, shard, RoomItem::Charge { session, work });
-    }
-
     /// The home of a session's zone has been busy for so long with a command of it.
-    pub(super) fn charged(&mut self, now: Tick, key: SessionKey, work: Duration) {
+    pub(crate) fn charged(&mut self, now: Tick, key: SessionKey, work: Duration) {
         let session = self.sessions.get_mut(key);
         let Some(live) = session.and_then(|session| session.live_mut()) else {
             return;
@@ -109,7 +98,7 @@ impl Hub {
     /// The connection that a client id has now is about to be taken over: commands that it has
     /// sent already need not wait, up to some more, or else they would be lost, and a DISCONNECT
     /// behind them. To be undone.
-    pub fn read_last(&mut self, zone: Zone, client_id: &str, is_last: bool) {
+    pub(crate) fn read_last(&mut self, zone: Zone, client_id: &str, is_last: bool) {
         let key = self.sessions.connected(zone, client_id);
         let session = key.and_then(|key| self.sessions.get_mut(key));
         if let Some(live) = session.and_then(|session| session.live_mut())

@@ -1,0 +1,75 @@
+//! Subscriptions that end without an UNSUBSCRIBE.
+
+use alloc::vec::Vec;
+
+use super::SubscriptionRef;
+use crate::core::Core;
+use crate::core::ids::SessionKey;
+use crate::core::inbound::subscribe::Element;
+use crate::core::routing::options::Options;
+use crate::core::work::FILTER_VISITS;
+
+/// This many filters of a session are looked at by the time of one visit.
+const SCANNED_PER_VISIT: usize = 2;
+
+impl Core {
+    /// Takes a session's subscriptions whose filters begin so away; returns them.
+    pub(crate) fn drop_subscriptions_below(
+        &mut self,
+        key: SessionKey,
+        below: &str,
+    ) -> Vec<Element> {
+        self.drop_subscriptions(key, |filter| filter.starts_with(below))
+    }
+
+    /// Takes a session's subscriptions to such filters away; returns them.
+    pub(crate) fn drop_subscriptions(
+        &mut self,
+        key: SessionKey,
+        is_such: impl Fn(&str) -> bool,
+    ) -> Vec<Element> {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Vec::new();
+        };
+        let mut subscriptions = core::mem::take(&mut session.subscriptions);
+        self.turn
+            .spend((subscriptions.len() / SCANNED_PER_VISIT) as u32);
+        let mut gone = Vec::new();
+        let mut elements = Vec::new();
+        subscriptions.retain(|subscription| {
+            let SubscriptionRef::Filter(id) = *subscription else {
+                return true;
+            };
+            let filter = self.index.filter(id).1;
+            if !is_such(filter) {
+                return true;
+            }
+            let Some(options) = self.index.options(id, key.slot) else {
+                return true;
+            };
+            let options = Options::from_bits(options);
+            elements.push(Element::stored(filter, options));
+            gone.push(id);
+            false
+        });
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.subscriptions = subscriptions;
+        }
+        self.turn
+            .spend((gone.len() as u32).saturating_mul(FILTER_VISITS));
+        for (id, element) in gone.into_iter().zip(&elements) {
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.forget_filtered(&element.filter);
+                session.forget_snapshot(id);
+            }
+            self.drop_subscription(key, SubscriptionRef::Filter(id), true);
+        }
+        elements
+    }
+
+    /// Whether a session has a subscription below a room.
+    pub(crate) fn is_in_room(&self, key: SessionKey, room: &str) -> bool {
+        let session = self.sessions.get(key);
+        session.is_some_and(|session| session.is_in_room(room))
+    }
+}

@@ -1,0 +1,177 @@
+//! What services may ask of the core, besides what its parts offer.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use stentor_topic::Zone;
+
+use crate::core::Core;
+use crate::core::ids::{SessionKey, ShardId, home_of_zone};
+use crate::core::routing::options::as_share;
+use crate::core::sessions::registry::Session;
+use crate::core::sessions::rights::Identity;
+use crate::core::settings::Settings;
+use crate::core::stats::ZoneTraffic;
+use crate::effects::{Event, MeshItem};
+
+impl Core {
+    /// A session, unless it has ended.
+    #[inline]
+    pub(crate) fn session(&self, key: SessionKey) -> Option<&Session> {
+        self.sessions.get(key)
+    }
+
+    /// A session, to be changed.
+    #[inline]
+    pub(crate) fn session_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
+        self.sessions.get_mut(key)
+    }
+
+    /// The session in a slot.
+    pub(crate) fn session_at(&self, slot: u32) -> Option<SessionKey> {
+        self.sessions.key(slot)
+    }
+
+    /// The session of a client id that has a connection.
+    pub(crate) fn connected(&self, zone: Zone, client_id: &str) -> Option<SessionKey> {
+        self.sessions.connected(zone, client_id)
+    }
+
+    /// The slots of the connected sessions that subscribe to a topic, and may receive it.
+    pub(crate) fn connected_subscribers(&self, zone: Zone, topic: &str) -> Vec<u32> {
+        let hash = self.hasher.hash(zone, topic);
+        let mut slots = Vec::new();
+        self.index.for_each_match(zone, topic, hash, |_, found| {
+            let own = found.iter().filter(|one| as_share(**one).is_none());
+            slots.extend(own.map(|one| one.session));
+        });
+        slots.sort_unstable();
+        slots.dedup();
+        slots.retain(|slot| {
+            let session = self.sessions.at(*slot);
+            session.is_some_and(|session| session.live().is_some() && session.may_receive(topic))
+        });
+        slots
+    }
+
+    /// The settings in force.
+    #[inline]
+    pub(crate) const fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// This shard.
+    #[inline]
+    pub(crate) const fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// The shard where the rooms and the list of users of a zone are.
+    pub(crate) fn home_of(&self, zone: Zone) -> ShardId {
+        home_of_zone(zone, self.shards)
+    }
+
+    /// Sends something to another shard, after all that it was sent before.
+    pub(crate) fn send_to_shard(&mut self, to: ShardId, item: impl Into<MeshItem>) {
+        self.effects.mesh.push((to, item.into()));
+    }
+
+    /// Has the log tell something.
+    pub(crate) fn log(&mut self, event: Event) {
+        self.effects.events.push(event);
+    }
+
+    /// Counts something that was refused.
+    pub(crate) const fn count_denied(&mut self) {
+        self.stats.denied += 1;
+    }
+
+    /// The visits that this turn has cost so far.
+    pub(crate) const fn spent(&self) -> u32 {
+        self.turn.spent()
+    }
+
+    /// The visits that one kind of work may use in this turn.
+    pub(crate) fn slice_visits(&self) -> u32 {
+        self.turn.slice()
+    }
+
+    /// Counts visits.
+    pub(crate) fn spend(&mut self, visits: u32) {
+        self.turn.spend(visits);
+    }
+
+    /// All slots of sessions are below this one.
+    pub(crate) fn slots(&self) -> usize {
+        self.sessions.slots()
+    }
+
+    /// A session does not outlive its connection.
+    pub(crate) fn end_with_connection(&mut self, key: SessionKey) {
+        self.sessions.set_expiry(key, 0);
+    }
+
+    /// The sessions of a zone.
+    pub(crate) fn sessions_of(&self, zone: Zone) -> Vec<SessionKey> {
+        let all = self.sessions.iter();
+        let own = all.filter(|(_, session)| session.zone() == zone);
+        own.map(|(key, _)| key).collect()
+    }
+
+    /// All sessions.
+    pub(crate) fn all_sessions(&self) -> Vec<SessionKey> {
+        self.sessions.iter().map(|(key, _)| key).collect()
+    }
+
+    /// The sessions of a client id, one for each user.
+    pub(crate) fn sessions_of_client(&self, zone: Zone, client_id: &str) -> Vec<SessionKey> {
+        let all = self.sessions.all(zone, client_id);
+        all.map(|(key, _)| key).collect()
+    }
+
+    /// Nothing went through for a zone that has ended.
+    pub(crate) fn forget_traffic(&mut self, zone: Zone) {
+        *self.traffic.of(zone) = ZoneTraffic::default();
+    }
+
+    /// Counts work that took so long.
+    pub(crate) fn spend_time(&mut self, work: Duration) {
+        self.turn.spend_time(work);
+    }
+
+    /// Counts work on this many things.
+    pub(crate) fn spend_each(&mut self, things: usize, visits: u32) {
+        self.turn.spend_each(things, visits);
+    }
+
+    /// Other shards send what matches a filter from now on.
+    pub(crate) fn raise_interest(&mut self, zone: Zone, filter: &str) {
+        self.interest.raise(zone, filter, None);
+    }
+
+    /// Undoes one [`Core::raise_interest`].
+    pub(crate) fn lower_interest(&mut self, zone: Zone, filter: &str) {
+        self.interest.lower(zone, filter);
+    }
+
+    /// The shards that may have a subscriber of a topic, a bit each, without this one.
+    pub(crate) fn other_shards(&mut self, zone: Zone, topic: &str) -> u64 {
+        self.interest.others(zone, topic)
+    }
+
+    /// An identity of earlier, as it is after the latest changes of rights; `None` if it may not be
+    /// here any more.
+    pub(crate) fn refresh(
+        &self,
+        identity: Arc<Identity>,
+        client_id: &str,
+    ) -> Option<Arc<Identity>> {
+        self.renewals.refresh(identity, client_id)
+    }
+
+    /// A session is out of a room that it is about to subscribe in.
+    pub(crate) fn expel_subscribing(&mut self, key: SessionKey, room: &str) {
+        self.slices.expel(key, room);
+    }
+}

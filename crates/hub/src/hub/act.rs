@@ -1,0 +1,65 @@
+//! What adaptors do of their own accord.
+
+use stentor_session::Tick;
+use stentor_zone::{Effect, inbox, topic as zone_topic};
+
+use super::Hub;
+use crate::services::hooks::Act;
+use crate::services::rooms::server_message;
+
+impl Hub {
+    /// Does what an adaptor does.
+    pub(crate) fn act(&mut self, now: Tick, act: &Act) {
+        self.core.settle(now);
+        match act {
+            Act::Publish {
+                zone,
+                topic,
+                payload,
+                retain,
+            } => {
+                let is_topic = stentor_topic::validate_name(topic).is_ok();
+                if !is_topic || !self.core.settings().takes_topic(topic) {
+                    self.core.count_denied();
+                    return;
+                }
+                let effect = Effect::Publish {
+                    topic: topic.clone(),
+                    payload: payload.clone(),
+                    retain: *retain,
+                };
+                let effects = alloc::vec![effect];
+                self.services
+                    .rooms
+                    .perform(&mut self.core, now, *zone, "", effects);
+            }
+            Act::Send {
+                zone,
+                to,
+                from,
+                payload,
+            } => {
+                let topic = zone_topic::private_from(from);
+                let parts = (payload.as_slice(), &[][..], false);
+                let message = server_message(now, *zone, &topic, parts);
+                let route = inbox::route(to, from);
+                self.services
+                    .private
+                    .send(&mut self.core, now, message, &route);
+            }
+            Act::Command {
+                zone,
+                procedure,
+                payload,
+                number,
+            } => {
+                let command = (procedure.as_str(), payload.as_slice());
+                let rooms = &mut self.services.rooms;
+                let json = rooms.run_as_administrator(&mut self.core, now, *zone, command);
+                if let Some(adaptors) = &self.services.hooks.adaptors {
+                    adaptors.answered(*number, json);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What an administrator may see.
+
+use alloc::vec::Vec;
+
+use stentor_session::{CloseReason, Tick};
+use stentor_topic::Zone;
+
+use super::Hub;
+use crate::core::ids::{LinkId, SessionKey};
+use crate::core::inspect::{ClientInfo, Delivering, ZoneFigures};
+
+impl Hub {
+    /// The client id of a session that exists.
+    #[must_use]
+    pub fn client_id(&self, key: SessionKey) -> Option<&str> {
+        self.core.client_id(key)
+    }
+
+    /// The connection that a session has, by its client id: the one that is taken over when its
+    /// client connects again.
+    #[must_use]
+    pub fn link(&self, zone: Zone, client_id: &str) -> Option<LinkId> {
+        self.core.link(zone, client_id)
+    }
+
+    /// All sessions of this shard. O(sessions): for people, not for every message.
+    pub fn clients(&self) -> impl Iterator<Item = ClientInfo> {
+        self.core.clients()
+    }
+
+    /// One session, by its client id: of several users, the one that is connected.
+    #[must_use]
+    pub fn client(&self, zone: Zone, client_id: &str) -> Option<ClientInfo> {
+        self.core.client(zone, client_id)
+    }
+
+    /// When and why the server has ended the last connection of a client, while it remembers that.
+    #[must_use]
+    pub fn departure(&self, zone: Zone, client_id: &str) -> Option<(Tick, CloseReason)> {
+        self.core.departure(zone, client_id)
+    }
+
+    /// What decides whether a session gets a message of a topic. As quick as finding its policy.
+    #[must_use]
+    pub fn delivering(&self, key: SessionKey, topic: &str) -> Option<Delivering> {
+        self.core.delivering(key, topic)
+    }
+
+    /// The zones of which there is something here. O(sessions + rooms): for people.
+    #[must_use]
+    pub fn zone_figures(&self) -> Vec<(Zone, ZoneFigures)> {
+        let mut zones = self.core.zone_figures();
+        for (zone, rooms, members, room_bytes) in self.services.rooms.figures() {
+            let zone = zones.entry(zone.get()).or_default();
+            (zone.rooms, zone.members, zone.room_bytes) = (rooms, members, room_bytes);
+        }
+        for (zone, users) in self.services.presence.users() {
+            zones.entry(zone.get()).or_default().users = users;
+        }
+        let numbered = |(zone, figures)| (Zone(zone), figures);
+        zones.into_iter().map(numbered).collect()
+    }
+}

@@ -1,0 +1,242 @@
+//! The hub itself: one shard's sessions, subscriptions and timers.
+
+mod act;
+mod close;
+mod connect;
+mod facade;
+mod hear;
+mod inspect;
+mod judged;
+mod publish;
+mod receive;
+mod renew;
+mod subscribe;
+mod wills;
+
+use alloc::sync::Arc;
+use core::sync::atomic::AtomicU64;
+
+use stentor_session::{Message, Tick};
+use stentor_topic::TopicHasher;
+
+use crate::core::Core;
+use crate::core::ids::ShardId;
+use crate::core::memory::Ledger;
+use crate::core::retained::{Kept, NotKept, Retained};
+use crate::core::routing::burst::Source;
+use crate::core::routing::interest::InterestTable;
+use crate::core::settings::Settings;
+use crate::effects::{ControlItem, MeshItem};
+use crate::services::calls::Callees;
+use crate::services::hooks::Adaptors;
+use crate::services::{Item, Services};
+
+/// What all shards of a server share.
+#[derive(Clone)]
+pub struct Shared {
+    /// Which shards want to hear of which topics.
+    pub interest: Arc<InterestTable>,
+    /// The last message of each topic.
+    pub retained: Arc<dyn Retained>,
+    /// The receiver of calls of procedures; without it there are none.
+    pub callees: Option<Arc<dyn Callees>>,
+    /// The operator's own code; without it nobody is asked.
+    pub adaptors: Option<Arc<dyn Adaptors>>,
+    /// How many sessions outlive their connection, for [`Settings::sessions_max`].
+    pub persistent_sessions: Arc<AtomicU64>,
+    /// Draws bits that nobody can foresee: the client ids that the server makes up are of them.
+    pub random: Arc<dyn Fn() -> u128 + Send + Sync>,
+    /// What they hold.
+    pub ledger: Arc<Ledger>,
+}
+
+/// A shard's brain: owns the sessions whose home it is, routes messages between them, and says
+/// what has to go to other shards.
+///
+/// Call order: a turn of the shard begins with [`Hub::begin_turn`]; after every call the shard
+/// drains `effects().mesh` and `lanes` and says that by [`Hub::forwarded`]; what comes from others
+/// stands between [`Hub::begin_drain`] and [`Hub::end_drain`]; at the end of its turn it flushes
+/// each session in `dirty` by [`Hub::transmit`], a write, and [`Hub::transmitted`], then does the
+/// `closing` ones, then calls [`Hub::advance`]. A `now` never lies before an earlier one. No call
+/// blocks, does I/O, or costs more than what it routes.
+pub struct Hub {
+    pub(crate) core: Core,
+    pub(crate) services: Services,
+}
+
+impl Hub {
+    /// An empty hub. `hasher` must be the same for all shards of a server.
+    ///
+    /// # Panics
+    /// If `shard` is not one of `shards`, or there are more than [`crate::SHARDS_MAX`].
+    #[must_use]
+    pub fn new(
+        shard: ShardId,
+        shards: u8,
+        hasher: TopicHasher,
+        mut shared: Shared,
+        settings: Arc<Settings>,
+    ) -> Self {
+        assert!(
+            shard.0 < shards && shards <= crate::SHARDS_MAX,
+            "shard {} of {shards}",
+            shard.0
+        );
+        let mut services = Services::new(shared.callees.take(), shared.adaptors.take());
+        services.rooms.reconfigure(&settings);
+        Self {
+            core: Core::new((shard, shards), hasher, shared, settings),
+            services,
+        }
+    }
+
+    /// New limits and policies; what is connected keeps what its CONNACK said.
+    pub fn reconfigure(&mut self, settings: Arc<Settings>) {
+        self.core.reconfigure(settings);
+        self.services.rooms.reconfigure(self.core.settings());
+    }
+
+    /// Has other adaptors judge what is done from now on, or none. What waits is judged by those
+    /// who were asked.
+    pub fn set_adaptors(&mut self, adaptors: Option<Arc<dyn Adaptors>>) {
+        self.services.set_adaptors(adaptors);
+    }
+
+    /// It has done that.
+    pub fn end_drain(&mut self, now: Tick) {
+        self.core.end_drain(now);
+        self.finish(now);
+    }
+
+    /// Something from another shard's ring. [`Hub::settle`] has to follow, after this or after
+    /// several; [`Hub::end_drain`] does it.
+    pub fn apply(&mut self, now: Tick, item: MeshItem) {
+        match item {
+            MeshItem::Publish { message, sender } => {
+                self.core.route_soon(now, message, (Source::Mesh, sender));
+            }
+            MeshItem::Keep(item) => self.core.keep_for(now, *item),
+            MeshItem::Service(item) => self.apply_service(now, item.0),
+            MeshItem::Replaced { claim } => self.core.replaced(now, claim),
+            MeshItem::Share {
+                name,
+                message,
+                search,
+            } => {
+                self.core.settle(now);
+                self.core.deliver_shared_here(now, &name, &message, search);
+            }
+        }
+        self.finish_unsettled(now);
+    }
+
+    fn apply_service(&mut self, now: Tick, item: Item) {
+        let (core, services) = (&mut self.core, &mut self.services);
+        // A client that is let into a room subscribes now, and finds in the store what was kept
+        // before.
+        core.settle(now);
+        match item {
+            Item::Room(item) => services.rooms.room_item(core, now, *item),
+            Item::Presence(item) => services.presence.receive(core, now, &item),
+            Item::Private(item) => services.private.receive(core, now, item),
+        }
+    }
+
+    /// Something from the control lane.
+    pub fn control(&mut self, now: Tick, item: ControlItem) {
+        match item {
+            ControlItem::ShareCount {
+                name,
+                shard,
+                live,
+                away,
+            } => {
+                self.core.count_share(&name, shard, live, away);
+            }
+            ControlItem::Renew(renewal) => self.begin_renewal(now, renewal),
+            ControlItem::Publish(message) => self.publish_as_server(now, &message),
+            ControlItem::Judged { number, judgement } => self.judged(now, number, &judgement),
+            ControlItem::Relieve { bytes } => self.core.relieve(now, bytes),
+            ControlItem::Unpin => self.core.unpin(now),
+            ControlItem::MakeRoom => self.core.make_room(now, self.core.shard()),
+            ControlItem::Act(act) => self.act(now, &act),
+            ControlItem::Answer(answer) => self.answered(now, &answer),
+            ControlItem::Ask(ask) => self.services.serving.ask_client(&mut self.core, now, &ask),
+            ControlItem::Resolved { ticket, outcome } => self.core.resolve(now, ticket, &outcome),
+            ControlItem::HoldPublisher { session, epoch } => {
+                self.core.hold_publisher(session, epoch)
+            }
+            ControlItem::ChargePublisher { session, visits } => {
+                self.core.charge_visits(now, session, visits);
+            }
+            ControlItem::ReleasePublisher {
+                session,
+                epoch,
+                visits,
+            } => self.core.release_publisher(now, (session, epoch), visits),
+        }
+        self.finish(now);
+    }
+
+    /// Publishes a message of the server's own: kept if it is retained, and routed everywhere.
+    pub fn publish_as_server(&mut self, now: Tick, message: &Arc<Message>) {
+        // A full store keeps what it has; the server's own figures come again.
+        self.core.keep_and_route_now(now, Arc::clone(message));
+        self.finish(now);
+    }
+
+    /// Has a message kept by `put`, and then routes it, after everything that came before it. Under
+    /// `keep = "last"` this has to be the shard that orders its topic, see [`crate::home_shard`].
+    ///
+    /// # Errors
+    /// When there is no memory for it, and what `put` says: then nobody gets the message.
+    pub fn keep_by(
+        &mut self,
+        now: Tick,
+        message: Arc<Message>,
+        put: impl FnOnce(&Message) -> Result<Kept, NotKept>,
+    ) -> Result<Kept, NotKept> {
+        let kept = self.core.keep_by(now, message, put);
+        self.finish(now);
+        kept
+    }
+
+    /// Does what timers have fired for, as far as the turn allows, and a little in any case.
+    fn fire_due(&mut self, now: Tick) {
+        self.core.collect_due(now);
+        let budget = self.core.timer_budget();
+        while self.core.fire_next(now, &budget) {
+            self.hear(now);
+        }
+    }
+
+    /// Fires what is due.
+    pub fn advance(&mut self, now: Tick) {
+        self.fire_due(now);
+        self.core.continue_pumps(now);
+        self.core.release_due(now);
+        self.core.continue_fetched(now);
+        self.core.continue_routes(now);
+        self.core.continue_slices(now);
+        self.hear(now);
+        self.core.tell_untold(0);
+        self.core.continue_endings(now);
+        self.core.continue_listed(now);
+        self.core.continue_reviews();
+        self.continue_renewals(now);
+        self.services.rooms.advance(&mut self.core, now);
+        self.core.continue_overrun(now);
+        self.core.continue_relief(now);
+        self.finish(now);
+        self.core.settle_accounts();
+        self.core.tighten();
+    }
+
+    /// When to call [`Hub::advance`] next at the latest.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Tick> {
+        let core = self.core.next_deadline();
+        let rooms = Some(self.services.rooms.deadline()).filter(|at| *at != Tick::NEVER);
+        core.into_iter().chain(rooms).min()
+    }
+}

@@ -1,0 +1,193 @@
+//! Bytes from a connected client, packet by packet.
+
+use stentor_mqtt::{
+    Frame, Packet, Sender, Version, decode, decode_publish, decode_subscribe, frame,
+};
+use stentor_session::{CloseReason, Tick, Violation, malformed};
+
+use super::Hub;
+use crate::core::ids::SessionKey;
+use crate::core::inbound::receive::{Gate, LIST_BYTES, is_list, is_publish, is_subscribe};
+use crate::core::inbound::subscribe::Decided;
+use crate::core::work::{Share, VISIT_BYTES};
+use crate::services::hooks::Consulted;
+
+impl Hub {
+    /// Applies all whole packets at the front of `input`; returns how many bytes they were. What
+    /// breaks the protocol closes the connection (see [`crate::Effects::closing`]) and the rest
+    /// of the input is not looked at: then everything counts as consumed. Packets of a connection
+    /// that publishes faster than it may are left for later (see [`crate::Effects::paused`]), and
+    /// those of one that has used its share of the turn for the next (see
+    /// [`crate::Effects::yielded`]).
+    pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
+        let mut share = self.core.begin_reading(key);
+        let consumed = self.receive_packets(now, key, input, &mut share);
+        let before = self.core.spent();
+        self.core.end_reading(now);
+        share.count(true, self.core.spent() - before);
+        self.core.charge_share(now, key, &share);
+        self.finish(now);
+        consumed
+    }
+
+    fn receive_packets(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        input: &[u8],
+        share: &mut Share,
+    ) -> usize {
+        let mut consumed = 0;
+        // How far the store knows what comes.
+        let mut looked = 0;
+        loop {
+            let has_more = consumed < input.len();
+            let (version, packet_bytes_max) = match self.core.gate(now, key, share, has_more) {
+                Gate::Open(version, packet_bytes_max) => (version, packet_bytes_max),
+                Gate::Shut => return consumed,
+                Gate::Gone => return input.len(),
+            };
+            let rest = input.get(consumed..).unwrap_or_default();
+            let frame = match frame(rest, packet_bytes_max) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return consumed,
+                Err(error) => {
+                    self.core.settle(now);
+                    self.core.close(now, key, malformed(error));
+                    return input.len();
+                }
+            };
+            let Some(whole) = rest.get(..frame.total_len) else {
+                return consumed;
+            };
+            if is_list(frame.first)
+                && frame.total_len > LIST_BYTES
+                && self.core.has_no_room_for_lists()
+            {
+                // There would be no room for its filters.
+                self.core.give_way(now, key);
+                return consumed;
+            }
+            consumed += frame.total_len;
+            self.core.meter_packet(now, key, frame);
+
+            if looked < consumed
+                && rest.len() > frame.total_len
+                && let Some(purpose) = self.core.asks_store(frame.first)
+            {
+                let layout = (version, packet_bytes_max);
+                let at_most = share.packets_left(is_publish(frame.first));
+                let ahead = self.core.look_ahead(key, layout, (purpose, at_most), rest);
+                looked = consumed - whole.len() + ahead;
+            }
+            let before = self.core.spent();
+            let result = self.on_frame(now, key, (version, frame), whole);
+            share.count(is_publish(frame.first), self.core.spent() - before);
+            if let Err(reason) = result {
+                self.core.settle(now);
+                self.core.close(now, key, reason);
+                return input.len();
+            }
+            self.hear(now);
+        }
+    }
+
+    /// What comes by the thousand is decoded where it is used: a [`Packet`] of any kind would be
+    /// written to memory and copied from there.
+    #[inline]
+    fn on_frame(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        (version, frame): (Version, Frame),
+        packet: &[u8],
+    ) -> Result<(), CloseReason> {
+        frame.check(version).map_err(malformed)?;
+        let first = frame.first;
+        let body = packet.get(frame.header_len..).unwrap_or_default();
+        if is_publish(first) {
+            let publish = decode_publish(version, Sender::Client, first, body);
+            let publish = publish.map_err(malformed)?;
+            self.core.spend_on_properties(publish.properties);
+            if self.services.hooks.adaptors.is_some()
+                && let Some(result) =
+                    self.services
+                        .hooks
+                        .consult_publish(&mut self.core, key, &publish, packet)
+            {
+                return result;
+            }
+            return self.on_publish(now, key, &publish, None);
+        }
+        // Everything but a publish meets a hub that has routed what came before.
+        self.core.settle(now);
+        if is_subscribe(first) {
+            let subscribe = decode_subscribe(version, first, body);
+            let subscribe = subscribe.map_err(malformed)?;
+            self.core.spend_on_properties(subscribe.properties);
+            if self.services.hooks.adaptors.is_some()
+                && let Some(consulted) =
+                    self.services
+                        .hooks
+                        .consult_subscribe(&mut self.core, key, &subscribe, packet)
+            {
+                return match consulted {
+                    Consulted::Waits => Ok(()),
+                    Consulted::Not(decided) => {
+                        self.on_subscribe(now, key, &subscribe, (&[], &decided))
+                    }
+                };
+            }
+            return self.on_subscribe(now, key, &subscribe, (&[], &Decided::default()));
+        }
+        let packet = decode(version, Sender::Client, first, body).map_err(malformed)?;
+        self.core.spend_each(body.len() / VISIT_BYTES, 1);
+        self.on_packet(now, key, &packet)
+    }
+
+    fn on_packet(
+        &mut self,
+        now: Tick,
+        key: SessionKey,
+        packet: &Packet<'_>,
+    ) -> Result<(), CloseReason> {
+        match packet {
+            Packet::Publish(publish) => self.on_publish(now, key, publish, None),
+            Packet::PubAck(ack) => {
+                self.core
+                    .on_ack(now, key, |outbound| outbound.on_puback(ack.packet_id));
+                Ok(())
+            }
+            Packet::PubRec(ack) => {
+                self.core.on_pubrec(now, key, ack);
+                Ok(())
+            }
+            Packet::PubRel(ack) => {
+                self.core.on_pubrel(key, ack.packet_id);
+                Ok(())
+            }
+            Packet::PubComp(ack) => {
+                self.core
+                    .on_ack(now, key, |outbound| outbound.on_pubcomp(ack.packet_id));
+                Ok(())
+            }
+            Packet::Subscribe(subscribe) => {
+                self.on_subscribe(now, key, subscribe, (&[], &Decided::default()))
+            }
+            Packet::Unsubscribe(unsubscribe) => {
+                self.core.on_unsubscribe(key, unsubscribe);
+                Ok(())
+            }
+            Packet::PingReq => {
+                self.core.send(key, &Packet::PingResp);
+                Ok(())
+            }
+            Packet::Disconnect(disconnect) => self.core.on_disconnect(key, disconnect),
+            Packet::Connect(_) => Err(CloseReason::Violation(Violation::SecondConnect)),
+            Packet::Auth(auth) => self.core.on_auth(key, auth),
+            Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
+                Err(CloseReason::Violation(Violation::ServerPacket))
+            }
+        }
+    }
+}
