@@ -119,11 +119,6 @@ impl Core {
         own.map(|(key, _)| key).collect()
     }
 
-    /// All sessions.
-    pub(crate) fn all_sessions(&self) -> Vec<SessionKey> {
-        self.sessions.iter().map(|(key, _)| key).collect()
-    }
-
     /// The sessions of a client id, one for each user.
     pub(crate) fn sessions_of_client(&self, zone: Zone, client_id: &str) -> Vec<SessionKey> {
         let all = self.sessions.all(zone, client_id);

@@ -32,7 +32,7 @@ use crate::core::inbound::acknowledge::Deferred;
 use crate::core::inbound::subscribe::Slices;
 use crate::core::memory::{Ledger, Relief};
 use crate::core::retained::Retained;
-use crate::core::routing::burst::Burst;
+use crate::core::routing::batch::PublishBatch;
 use crate::core::routing::fence::Fences;
 use crate::core::routing::interest::Interest;
 use crate::core::routing::route::Routes;
@@ -73,7 +73,7 @@ pub(crate) struct Core {
     pub(in crate::core) routes: Routes,
     pub(in crate::core) debts: Debts,
     pub(in crate::core) departures: Departures,
-    pub(in crate::core) burst: Burst,
+    pub(in crate::core) batch: PublishBatch,
     pub(in crate::core) deferred: Deferred,
     /// Sessions whose connection has to be closed when the present routing is done, or in a later
     /// turn: see [`Core::give_up`].
@@ -126,7 +126,7 @@ impl Core {
             routes: Routes::default(),
             debts: Debts::default(),
             departures: Departures::default(),
-            burst: Burst::default(),
+            batch: PublishBatch::default(),
             deferred: Deferred::default(),
             overrun: VecDeque::new(),
             transitions: Transitions::default(),

@@ -98,7 +98,7 @@ impl Core {
     /// Whether something is left to be done before the call of the shard ends.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
-        !self.burst.is_empty() || !self.transitions.0.is_empty() || !self.overrun.is_empty()
+        !self.batch.is_empty() || !self.transitions.0.is_empty() || !self.overrun.is_empty()
     }
 
     /// What has happened that nobody has heard of yet.

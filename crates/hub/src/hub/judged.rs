@@ -155,14 +155,19 @@ impl Hub {
                     body.unwrap_or_default(),
                 )
             }
-            // It was whole when it was put aside.
-            Ok(None) | Err(_) => return self.core.let_go(now, key),
+            Ok(None) | Err(_) => {
+                let what = "a packet was whole when it was put aside, and is not any more";
+                return self.core.bug(now, key, what);
+            }
         };
         let (before, mut share) = (self.core.spent(), self.core.begin_reading(key));
         let is_publish = matches!(packet, Ok(Packet::Publish(_)));
         let result = match packet {
             Ok(packet) => f(self, key, &packet),
-            Err(_) => Ok(()),
+            Err(_) => {
+                let what = "a packet was valid when it was put aside, and is not any more";
+                Err(CloseReason::Bug(what))
+            }
         };
         self.core.end_reading(now);
         share.count(is_publish, self.core.spent() - before);

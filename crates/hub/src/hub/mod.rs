@@ -23,7 +23,7 @@ use crate::core::Core;
 use crate::core::ids::ShardId;
 use crate::core::memory::Ledger;
 use crate::core::retained::{Kept, NotKept, Retained};
-use crate::core::routing::burst::Source;
+use crate::core::routing::batch::Source;
 use crate::core::routing::interest::InterestTable;
 use crate::core::settings::Settings;
 use crate::effects::{ControlItem, MeshItem};

@@ -17,7 +17,7 @@ use crate::core::delivery::outbox::Outbox;
 use crate::core::ids::SessionKey;
 use crate::core::routing::keep::numbers;
 use crate::core::routing::options::Options;
-use crate::core::routing::route::{Counter, Parcel, encode_wire};
+use crate::core::routing::route::{EncodedVariants, Fanout, encode_wire};
 use crate::core::sessions::charge::Charge;
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::settings::{Settings, SlowPolicy};
@@ -30,7 +30,7 @@ pub(crate) type Matching = (FilterId, Options);
 
 /// How one session gets one message.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms<'f> {
+pub(crate) struct DeliveryOptions<'f> {
     pub(crate) qos: QoS,
     pub(crate) retain: bool,
     pub(crate) ids: SmallVec<[u32; 1]>,
@@ -44,7 +44,7 @@ pub(crate) struct Terms<'f> {
     pub(crate) conflated: u32,
 }
 
-impl Terms<'_> {
+impl DeliveryOptions<'_> {
     #[inline]
     pub(crate) fn new(message: &Message, options: Options, ids: &[u32], share: u64) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Terms<'_> {
 }
 
 /// Whether the message does not fit, and what became of that.
-pub(crate) enum Verdict {
+pub(crate) enum DeliveryResult {
     Taken,
     Lost(LossCause),
     /// Taken: older ones were dropped to make room.
@@ -81,7 +81,7 @@ pub(crate) enum Verdict {
     Overrun,
 }
 
-impl Verdict {
+impl DeliveryResult {
     /// How far the message has come.
     #[inline]
     const fn reach(&self, is_live: bool) -> Reach {
@@ -128,7 +128,7 @@ fn note(lost: &mut Vec<Lost>, cause: LossCause, topic: &str, messages: u64) {
 }
 
 /// What giving a message to one session needs besides the two.
-pub(crate) struct Till<'a> {
+pub(crate) struct DeliveryContext<'a> {
     pub(crate) now: Tick,
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) settings: &'a Settings,
@@ -143,7 +143,7 @@ pub(crate) struct Till<'a> {
     paced: bool,
 }
 
-impl Till<'_> {
+impl DeliveryContext<'_> {
     /// What the client may be charged with.
     #[inline]
     const fn bound(&self) -> Charge {
@@ -170,27 +170,32 @@ impl Till<'_> {
     }
 }
 
-impl Counter<'_> {
+impl Fanout<'_> {
     /// Gives a message to the session in `slot`. O(1), but for dropping older ones.
     #[inline]
-    pub(crate) fn hand_over(&mut self, parcel: &mut Parcel<'_>, slot: u32, terms: &Terms<'_>) {
-        self.give(parcel, slot, terms, Course::Usual);
+    pub(crate) fn deliver(
+        &mut self,
+        variants: &mut EncodedVariants<'_>,
+        slot: u32,
+        terms: &DeliveryOptions<'_>,
+    ) {
+        self.give(variants, slot, terms, Course::Usual);
     }
 
-    /// [`Counter::hand_over`] on another course.
+    /// [`Fanout::deliver`] on another course.
     #[inline]
     pub(crate) fn give(
         &mut self,
-        parcel: &mut Parcel<'_>,
+        variants: &mut EncodedVariants<'_>,
         slot: u32,
-        terms: &Terms<'_>,
+        terms: &DeliveryOptions<'_>,
         course: Course,
     ) {
         let session = self.sessions.at_mut(slot, terms.qos);
         let Some(session) = session.filter(|session| !session.is_retired()) else {
             return;
         };
-        if course != Course::Answer && !session.may_receive(parcel.message.topic()) {
+        if course != Course::Answer && !session.may_receive(variants.message.topic()) {
             self.withhold(slot);
             return;
         }
@@ -198,7 +203,7 @@ impl Counter<'_> {
             slot,
             generation: session.generation,
         };
-        let mut till = Till {
+        let mut context = DeliveryContext {
             now: self.now,
             outbox: self.outbox,
             settings: self.settings,
@@ -213,8 +218,8 @@ impl Counter<'_> {
             // What waits for its connection ends with that, or with the session.
             return;
         }
-        let shaped = course == Course::Usual && (parcel.shape.is_some() || session.is_special());
-        let hold = || hold_back(&mut till, parcel, key, session, terms);
+        let shaped = course == Course::Usual && (variants.shape.is_some() || session.is_special());
+        let hold = || hold_back(&mut context, variants, key, session, terms);
         let held = shaped.then(hold).flatten();
         let verdict = if let Some(verdict) = held {
             verdict
@@ -224,24 +229,24 @@ impl Counter<'_> {
                 return;
             };
             let outbound = session.outbound.as_deref();
-            give_now(&mut till, parcel, key, (live, outbound), terms)
+            give_now(&mut context, variants, key, (live, outbound), terms)
         } else {
-            owe(&mut till, parcel, key, session, terms)
+            owe(&mut context, variants, key, session, terms)
         };
         let is_live = session.live().is_some();
         self.reach = self.reach.max(verdict.reach(is_live));
         match verdict {
-            Verdict::Taken => {}
-            Verdict::Lost(cause) => self.lose(slot, parcel.message.topic(), cause, 1),
-            Verdict::Displaced(lost) | Verdict::NoRoom(lost) => {
+            DeliveryResult::Taken => {}
+            DeliveryResult::Lost(cause) => self.lose(slot, variants.message.topic(), cause, 1),
+            DeliveryResult::Displaced(lost) | DeliveryResult::NoRoom(lost) => {
                 for lost in lost {
                     self.lose(slot, &lost.topic, lost.cause, lost.messages);
                 }
             }
-            Verdict::Overrun => {
+            DeliveryResult::Overrun => {
                 if terms.qos == QoS::AtMostOnce {
                     // It waits nowhere.
-                    self.lose(slot, parcel.message.topic(), LossCause::Disconnect, 1);
+                    self.lose(slot, variants.message.topic(), LossCause::Disconnect, 1);
                 }
                 self.give_up(key);
             }
@@ -307,47 +312,47 @@ impl Counter<'_> {
 /// QoS 0: into the socket's queue, if it fits.
 #[inline]
 fn give_now(
-    till: &mut Till<'_>,
-    parcel: &mut Parcel<'_>,
+    context: &mut DeliveryContext<'_>,
+    variants: &mut EncodedVariants<'_>,
     key: SessionKey,
     (live, outbound): (&mut Live, Option<&Outbound>),
-    terms: &Terms<'_>,
-) -> Verdict {
-    let Some(wire) = parcel
+    terms: &DeliveryOptions<'_>,
+) -> DeliveryResult {
+    let Some(wire) = variants
         .wire_for(live.version, false, terms)
         .filter(|w| fits(live, w))
     else {
-        return Verdict::Lost(LossCause::PacketTooLarge);
+        return DeliveryResult::Lost(LossCause::PacketTooLarge);
     };
     let len = wire.encoded.wire_len();
-    let mut verdict = Verdict::Taken;
+    let mut verdict = DeliveryResult::Taken;
     let (bytes, messages) = (len, 1);
-    if !till.paced && live.is_full(till.bound(), outbound, Charge { bytes, messages }) {
-        match parcel.policy(till.settings, QoS::AtMostOnce) {
-            SlowPolicy::DropNewest => return Verdict::Lost(LossCause::DropNewest),
-            SlowPolicy::Disconnect | SlowPolicy::Conflate => return Verdict::Overrun,
+    if !context.paced && live.is_full(context.bound(), outbound, Charge { bytes, messages }) {
+        match variants.policy(context.settings, QoS::AtMostOnce) {
+            SlowPolicy::DropNewest => return DeliveryResult::Lost(LossCause::DropNewest),
+            SlowPolicy::Disconnect | SlowPolicy::Conflate => return DeliveryResult::Overrun,
             SlowPolicy::DropOldest => {
                 let others = live.owed(outbound);
-                let messages_max = till.settings.queue_messages_max;
+                let messages_max = context.settings.queue_messages_max;
                 let room = Charge {
-                    bytes: till.queue_bytes_max.saturating_sub(others.bytes + len),
+                    bytes: context.queue_bytes_max.saturating_sub(others.bytes + len),
                     messages: messages_max.saturating_sub(others.messages + 1),
                 };
                 let mut dropped = make_room(live, room);
                 let pieces: u64 = dropped.iter().map(|lost| lost.messages).sum();
-                till.turn.spend_each(pieces as usize, DROP_VISITS);
+                context.turn.spend_each(pieces as usize, DROP_VISITS);
                 let left = live.queued();
                 if left.bytes > room.bytes || left.messages > room.messages {
-                    let topic = parcel.message.topic();
+                    let topic = variants.message.topic();
                     note(&mut dropped, LossCause::DropOldest, topic, 1);
-                    return Verdict::NoRoom(dropped);
+                    return DeliveryResult::NoRoom(dropped);
                 }
-                verdict = Verdict::Displaced(dropped);
+                verdict = DeliveryResult::Displaced(dropped);
             }
         }
     }
-    till.count_sent(parcel.message);
-    till.outbox.publish(
+    context.count_sent(variants.message);
+    context.outbox.publish(
         key,
         live,
         Outgoing::new(wire, QoS::AtMostOnce, terms.retain, false, None),
@@ -373,39 +378,44 @@ fn owed(outbound: &mut Option<Box<Outbound>>, next_id: u16) -> &mut Outbound {
 
 /// QoS 1 and 2: owed until it is acknowledged.
 fn owe(
-    till: &mut Till<'_>,
-    parcel: &mut Parcel<'_>,
+    context: &mut DeliveryContext<'_>,
+    variants: &mut EncodedVariants<'_>,
     key: SessionKey,
     session: &mut Session,
-    terms: &Terms<'_>,
-) -> Verdict {
-    till.turn.hand_over(OWED_HANDED);
-    let delivery = terms.delivery(parcel.message);
+    terms: &DeliveryOptions<'_>,
+) -> DeliveryResult {
+    context.turn.hand_over(OWED_HANDED);
+    let delivery = terms.delivery(variants.message);
     let bytes = session.charge().bytes + delivery.cost();
     let may_send = !session.is_given_up();
-    let may_send = may_send && (till.paced || session.is_served() || bytes <= till.queue_bytes_max);
+    let may_send =
+        may_send && (context.paced || session.is_served() || bytes <= context.queue_bytes_max);
     let next_id = session.next_packet_id();
     let outbound = owed(&mut session.outbound, next_id);
     if may_send
         && let Link::Live(live) = &mut session.link
-        && let Some(packet_id) = outbound.send(live.window(till.queue_bytes_max), &delivery)
+        && let Some(packet_id) = outbound.send(live.window(context.queue_bytes_max), &delivery)
     {
-        let wire = parcel.wire_for(live.version, true, terms);
+        let wire = variants.wire_for(live.version, true, terms);
         let Some(wire) = wire.filter(|wire| fits(live, wire)) else {
             outbound.discard(packet_id);
-            return Verdict::Lost(LossCause::PacketTooLarge);
+            return DeliveryResult::Lost(LossCause::PacketTooLarge);
         };
-        till.count_sent(parcel.message);
+        context.count_sent(variants.message);
         let outgoing = Outgoing::new(wire, terms.qos, terms.retain, false, Some(packet_id));
-        till.outbox.publish(key, live, outgoing);
-        return Verdict::Taken;
+        context.outbox.publish(key, live, outgoing);
+        return DeliveryResult::Taken;
     }
-    keep_waiting(till, delivery, session)
+    keep_waiting(context, delivery, session)
 }
 
 /// Above QoS 0, and neither the window nor the socket takes it now: it waits, if there is room.
-fn keep_waiting(till: &mut Till<'_>, delivery: Delivery, session: &mut Session) -> Verdict {
-    let (settings, queue_bytes_max) = (till.settings, till.queue_bytes_max);
+fn keep_waiting(
+    context: &mut DeliveryContext<'_>,
+    delivery: Delivery,
+    session: &mut Session,
+) -> DeliveryResult {
+    let (settings, queue_bytes_max) = (context.settings, context.queue_bytes_max);
     let message = Arc::clone(&delivery.message);
     let is_live = session.live().is_some_and(|live| !live.is_given_up());
     let others = session.charge_unowed();
@@ -421,30 +431,30 @@ fn keep_waiting(till: &mut Till<'_>, delivery: Delivery, session: &mut Session) 
     // goes on with it.
     while !fits(outbound) {
         let mut expired = |topic: &str| note(&mut lost, LossCause::Expired, topic, 1);
-        let looked = outbound.drop_expired_waiting(till.now, &mut expired);
-        till.turn.spend_each(looked, DROP_VISITS);
-        if looked == 0 || till.turn.left() == 0 {
+        let looked = outbound.drop_expired_waiting(context.now, &mut expired);
+        context.turn.spend_each(looked, DROP_VISITS);
+        if looked == 0 || context.turn.left() == 0 {
             break;
         }
     }
-    if !fits(outbound) && !till.paced {
+    if !fits(outbound) && !context.paced {
         match settings.slow_policy(message.topic(), delivery.qos) {
             SlowPolicy::Disconnect | SlowPolicy::Conflate if is_live => {
                 outbound.wait(delivery);
-                return Verdict::Overrun;
+                return DeliveryResult::Overrun;
             }
             SlowPolicy::DropNewest | SlowPolicy::Disconnect | SlowPolicy::Conflate => {
                 note(&mut lost, LossCause::DropNewest, message.topic(), 1);
-                return Verdict::NoRoom(lost);
+                return DeliveryResult::NoRoom(lost);
             }
             SlowPolicy::DropOldest => {
                 while !fits(outbound) {
                     let oldest = outbound.drop_oldest_waiting();
-                    till.turn.spend(DROP_VISITS);
+                    context.turn.spend(DROP_VISITS);
                     let dropped = oldest.as_ref().map_or(&message, |d| &d.message);
                     note(&mut lost, LossCause::DropOldest, dropped.topic(), 1);
                     if oldest.is_none() {
-                        return Verdict::NoRoom(lost);
+                        return DeliveryResult::NoRoom(lost);
                     }
                 }
             }
@@ -452,9 +462,9 @@ fn keep_waiting(till: &mut Till<'_>, delivery: Delivery, session: &mut Session) 
     }
     outbound.wait(delivery);
     if lost.is_empty() {
-        Verdict::Taken
+        DeliveryResult::Taken
     } else {
-        Verdict::Displaced(lost)
+        DeliveryResult::Displaced(lost)
     }
 }
 

@@ -8,9 +8,9 @@ use stentor_topic::FilterId;
 use stentor_zone::Reach;
 
 use crate::core::Core;
-use crate::core::delivery::deliver::{Matching, Terms};
+use crate::core::delivery::deliver::{DeliveryOptions, Matching};
 use crate::core::ids::SessionKey;
-use crate::core::routing::burst::Shipment;
+use crate::core::routing::batch::EncodedBatch;
 use crate::core::routing::options::Options;
 
 impl Core {
@@ -26,10 +26,10 @@ impl Core {
         self.settle(now);
         let own = self.own_options(key, message);
         let shape = self.shape_and_epoch(message);
-        let mut shipment = Shipment::new(core::slice::from_ref(message), shape);
-        let mut counter = self.counter(now);
-        counter.serve(&mut shipment, message, key.slot, &own);
-        counter.reach
+        let mut batch = EncodedBatch::new(core::slice::from_ref(message), shape);
+        let mut fanout = self.fanout(now);
+        fanout.serve(&mut batch, message, key.slot, &own);
+        fanout.reach
     }
 
     /// Delivers something that was said before the session subscribed: with RETAIN, like what is
@@ -43,11 +43,11 @@ impl Core {
         };
         let ids: SmallVec<[u32; 4]> = own.iter().map(|(_, options)| options.id()).collect();
         let ids: SmallVec<[u32; 4]> = ids.into_iter().filter(|id| *id != 0).collect();
-        let mut terms = Terms::new(message, options, &ids, 0);
+        let mut terms = DeliveryOptions::new(message, options, &ids, 0);
         terms.retain = true;
         terms.stored = true;
-        let mut parcel = self.parcel(message);
-        self.counter(now).hand_over(&mut parcel, key.slot, &terms);
+        let mut variants = self.variants(message);
+        self.fanout(now).deliver(&mut variants, key.slot, &terms);
     }
 
     /// The options of a session's own subscriptions that match a message.

@@ -72,6 +72,10 @@ impl Core {
         let Link::Live(live) = &mut session.link else {
             return Flush::Done;
         };
+        if written > batch.len() {
+            self.bug(now, key, "more was written than there was");
+            return Flush::Done;
+        }
         let flush = live
             .output
             .as_mut()

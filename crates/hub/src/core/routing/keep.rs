@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::core::ids::home_shard;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::retained::{Kept, NotKept, Retained};
-use crate::core::routing::burst::Source;
+use crate::core::routing::batch::Source;
 use crate::core::settings::{Keep, Settings, Uses};
 use crate::core::stats::LossCause;
 use crate::core::work::{BEHIND_VISITS, VISIT_BYTES};

@@ -1,6 +1,6 @@
 //! From a message to the sessions that want it, on this shard and on others.
 
-pub(crate) mod burst;
+pub(crate) mod batch;
 pub(crate) mod fence;
 pub(crate) mod interest;
 pub(crate) mod keep;

@@ -74,7 +74,7 @@ impl Core {
     /// instead. An MQTT 5 client receives it with 0x9C, if its maximum packet size allows that.
     pub(crate) fn shut_down(&mut self, now: Tick, elsewhere: impl Fn(LinkId) -> Option<String>) {
         let reason = CloseReason::Local(Local::ShuttingDown);
-        let keys = self.all_sessions();
+        let keys: Vec<_> = self.sessions.iter().map(|(key, _)| key).collect();
         for key in keys {
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
@@ -102,6 +102,13 @@ impl Core {
     pub(crate) fn close(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
         let limit = self.limit_met(key, reason);
         self.close_naming(now, key, reason, limit);
+    }
+
+    /// An invariant of the program is broken for a session: its connection is closed, which is
+    /// counted, and the log says it. Others go on.
+    #[cold]
+    pub(crate) fn bug(&mut self, now: Tick, key: SessionKey, what: &'static str) {
+        self.close(now, key, CloseReason::Bug(what));
     }
 
     /// The limit for which a connection is closed, in words.

@@ -15,11 +15,11 @@ use stentor_topic::{FilterId, TopicHasher};
 use self::rates::Rates;
 pub(crate) use self::rates::{NO_RATE, NoRate, TOO_MANY_RATES, max_rate};
 
-use crate::core::delivery::deliver::{Terms, Till, Verdict};
+use crate::core::delivery::deliver::{DeliveryContext, DeliveryOptions, DeliveryResult};
 use crate::core::delivery::outbox::Outbox;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::SubscriptionRef;
-use crate::core::routing::route::Parcel;
+use crate::core::routing::route::EncodedVariants;
 use crate::core::sessions::charge::Charge;
 use crate::core::sessions::registry::{Backlog, Flushing, Link, Session};
 use crate::core::settings::Settings;
@@ -111,14 +111,14 @@ impl Conflating {
 
 /// Decides whether a session gets a message now. `None`: it does, like everybody.
 pub(crate) fn hold_back(
-    till: &mut Till<'_>,
-    parcel: &Parcel<'_>,
+    context: &mut DeliveryContext<'_>,
+    variants: &EncodedVariants<'_>,
     key: SessionKey,
     session: &mut Session,
-    terms: &Terms<'_>,
-) -> Option<Verdict> {
-    let shape = parcel.shape.unwrap_or_default();
-    let message = parcel.message;
+    terms: &DeliveryOptions<'_>,
+) -> Option<DeliveryResult> {
+    let shape = variants.shape.unwrap_or_default();
+    let message = variants.message;
     let topic = message.topic();
     let is_away = session.live().is_none();
     if terms.share != 0 || (is_away && terms.qos == QoS::AtMostOnce) {
@@ -126,47 +126,47 @@ pub(crate) fn hold_back(
     }
     let interval = shape
         .interval
-        .max(asked_interval(till, session, terms, message));
+        .max(asked_interval(context, session, terms, message));
     if interval.is_zero() && !shape.conflates(terms.qos) {
         // It goes another way, and what waits must not follow it.
         if !terms.stored {
             session.known_conflating()?.queue.withdraw(topic)?;
-            till.count_conflated(session);
+            context.count_conflated(session);
         }
         return None;
     }
-    if terms.stored && ask_again(till, session, topic) {
+    if terms.stored && ask_again(context, session, topic) {
         // What waits is newer than what was stored before the subscription: to a client that keeps
         // up both go, in this order, and to another one the newer alone.
-        let keeps_up = keeps_up(session, terms.qos, till.queue_bytes_max);
-        return (!keeps_up).then_some(Verdict::Taken);
+        let keeps_up = keeps_up(session, terms.qos, context.queue_bytes_max);
+        return (!keeps_up).then_some(DeliveryResult::Taken);
     }
     let known = session.conflating();
-    let passes = known.is_none_or(|c| c.queue.may_pass(till.now, topic));
+    let passes = known.is_none_or(|c| c.queue.may_pass(context.now, topic));
     // A message that finds no room in the queue replaces an older one instead.
     let has_room =
-        session.is_served() || session.charge().bytes + message.cost() <= till.queue_bytes_max;
+        session.is_served() || session.charge().bytes + message.cost() <= context.queue_bytes_max;
     let keeps_up = if terms.stored && !is_away {
         // A snapshot takes as much of the socket's room as it needs, and waits for more by itself:
         // what is held back would only fill the queue.
-        terms.qos == QoS::AtMostOnce || (has_room && session.has_window(till.queue_bytes_max))
+        terms.qos == QoS::AtMostOnce || (has_room && session.has_window(context.queue_bytes_max))
     } else {
-        has_room && keeps_up(session, terms.qos, till.queue_bytes_max)
+        has_room && keeps_up(session, terms.qos, context.queue_bytes_max)
     };
     if shape.conflates(terms.qos) || !keeps_up {
-        bound_backlog(till.outbox, key, session, keeps_up);
+        bound_backlog(context.outbox, key, session, keeps_up);
     }
     if passes && keeps_up {
         if !interval.is_zero() {
-            let held = session.conflating_or_new(&till.outbox.hasher);
-            let most = till.queue_bytes_max / TOPICS_SHARE;
-            held.queue.passed(till.now, topic, interval, most);
-            held.arm(till.outbox, key);
+            let held = session.conflating_or_new(&context.outbox.hasher);
+            let most = context.queue_bytes_max / TOPICS_SHARE;
+            held.queue.passed(context.now, topic, interval, most);
+            held.arm(context.outbox, key);
         }
         return None;
     }
     Some(wait(
-        till,
+        context,
         key,
         session,
         &terms.delivery(message),
@@ -176,17 +176,17 @@ pub(crate) fn hold_back(
 
 /// The least time between two messages of a topic that the session's own subscriptions ask for.
 fn asked_interval(
-    till: &mut Till<'_>,
+    context: &mut DeliveryContext<'_>,
     session: &Session,
-    terms: &Terms<'_>,
+    terms: &DeliveryOptions<'_>,
     message: &Message,
 ) -> Duration {
     let Some(known) = session.conflating() else {
         return Duration::ZERO;
     };
-    till.turn.hand_over(HELD_HANDED);
+    context.turn.hand_over(HELD_HANDED);
     if terms.stored {
-        till.turn.spend(known.rates.comparing());
+        context.turn.spend(known.rates.comparing());
         return known.rates.interval_of_topic(message.topic());
     }
     let is_own = session.publisher == message.publisher;
@@ -197,46 +197,47 @@ fn asked_interval(
 
 /// A SUBSCRIBE asks for a stored message, which comes whatever the rate [MQTT-3.3.1-9]: the pace of
 /// its topic begins again with it. Whether another message of the topic waits, whose turn stays.
-fn ask_again(till: &Till<'_>, session: &mut Session, topic: &str) -> bool {
+fn ask_again(context: &DeliveryContext<'_>, session: &mut Session, topic: &str) -> bool {
     let Some(known) = session.known_conflating() else {
         return false;
     };
     if known.queue.holds(topic) {
         return true;
     }
-    known.queue.hurry(till.now, topic);
+    known.queue.hurry(context.now, topic);
     false
 }
 
 /// Has a message wait in the place of an older one of its topic, if there is room. A step of a
 /// snapshot (`is_stored`) is bounded, and has to be complete.
 fn wait(
-    till: &mut Till<'_>,
+    context: &mut DeliveryContext<'_>,
     key: SessionKey,
     session: &mut Session,
     delivery: &Delivery,
     (interval, is_stored): (Duration, bool),
-) -> Verdict {
+) -> DeliveryResult {
     let is_away = session.live().is_none();
     let charge = session.charge();
     let topic = delivery.message.topic();
-    let held = session.conflating_or_new(&till.outbox.hasher);
+    let held = session.conflating_or_new(&context.outbox.hasher);
     let bytes = charge.bytes - held.queue.bytes() + held.queue.bytes_with(delivery);
-    let is_full = charge.messages >= till.settings.queue_messages_max && !held.queue.holds(topic);
-    if (bytes > till.queue_bytes_max || is_full) && !is_stored {
+    let is_full =
+        charge.messages >= context.settings.queue_messages_max && !held.queue.holds(topic);
+    if (bytes > context.queue_bytes_max || is_full) && !is_stored {
         // Newer than all that this client was sent of its topic: it may not just be lost.
         return if is_away {
-            Verdict::Lost(LossCause::DropNewest)
+            DeliveryResult::Lost(LossCause::DropNewest)
         } else {
-            Verdict::Overrun
+            DeliveryResult::Overrun
         };
     }
-    let offered = held.queue.offer(till.now, delivery.clone(), interval);
-    held.arm(till.outbox, key);
+    let offered = held.queue.offer(context.now, delivery.clone(), interval);
+    held.arm(context.outbox, key);
     if offered == Offered::Replaced {
-        till.count_conflated(session);
+        context.count_conflated(session);
     }
-    Verdict::Taken
+    DeliveryResult::Taken
 }
 
 /// A session gets messages that newer ones may replace: what lies in its socket cannot be, so it

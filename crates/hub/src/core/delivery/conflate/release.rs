@@ -8,7 +8,7 @@ use stentor_session::{Delivery, Lane, Tick};
 
 use super::{TOPICS_SHARE, keeps_up};
 use crate::core::Core;
-use crate::core::delivery::deliver::{Course, Terms};
+use crate::core::delivery::deliver::{Course, DeliveryOptions};
 use crate::core::ids::SessionKey;
 use crate::core::stats::LossCause;
 
@@ -89,7 +89,7 @@ impl Core {
             }
             return;
         }
-        let terms = Terms {
+        let terms = DeliveryOptions {
             qos: delivery.qos,
             retain: delivery.retain,
             ids: SmallVec::from_slice(delivery.subscription_ids.as_slice()),
@@ -98,9 +98,9 @@ impl Core {
             stored: false,
             conflated: delivery.conflated,
         };
-        let mut parcel = self.parcel(message);
-        self.counter(now)
-            .give(&mut parcel, key.slot, &terms, Course::Released);
+        let mut variants = self.variants(message);
+        self.fanout(now)
+            .give(&mut variants, key.slot, &terms, Course::Released);
     }
 
     /// Goes on with the sessions whose pace lets something go, as far as the turn allows.

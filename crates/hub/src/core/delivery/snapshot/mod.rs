@@ -21,11 +21,11 @@ use self::queue::{Lost, Progress, Snapshot};
 use self::turn::VISITS;
 use crate::core::Core;
 use crate::core::delivery::conflate::HeldBack;
-use crate::core::delivery::deliver::{Course, Terms};
+use crate::core::delivery::deliver::{Course, DeliveryOptions};
 use crate::core::ids::SessionKey;
 use crate::core::retained::{Cursor, Mark, Scope, Walk, copy_visits, topic_visits};
 use crate::core::routing::options::Options;
-use crate::core::routing::route::{Parcel, is_own};
+use crate::core::routing::route::{EncodedVariants, is_own};
 use crate::core::sessions::registry::Session;
 use crate::core::settings::Settings;
 
@@ -304,12 +304,12 @@ impl Core {
         let message = Arc::new(message);
         let ids = [snapshot.options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
-        let mut terms = Terms::new(&message, snapshot.options, ids, 0);
+        let mut terms = DeliveryOptions::new(&message, snapshot.options, ids, 0);
         // It is paced with the messages before it, which may have filled the queue.
         terms.stored = true;
-        let mut parcel = Parcel::new(&message, (None, None));
-        self.counter(now)
-            .give(&mut parcel, key.slot, &terms, Course::Answer);
+        let mut variants = EncodedVariants::new(&message, (None, None));
+        self.fanout(now)
+            .give(&mut variants, key.slot, &terms, Course::Answer);
     }
 
     /// Sends a stored message; whether the client may have it.
@@ -326,13 +326,13 @@ impl Core {
         }
         let ids = [options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
-        let mut terms = Terms::new(message, options, ids, 0);
+        let mut terms = DeliveryOptions::new(message, options, ids, 0);
         // Sent because of a subscription: RETAIN is set [MQTT-3.3.1-8].
         terms.retain = true;
         terms.stored = true;
         let withheld = self.stats.publishes_withheld;
-        let mut parcel = self.parcel(message);
-        self.counter(now).hand_over(&mut parcel, key.slot, &terms);
+        let mut variants = self.variants(message);
+        self.fanout(now).deliver(&mut variants, key.slot, &terms);
         self.stats.publishes_withheld == withheld
     }
 }

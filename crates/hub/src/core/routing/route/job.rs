@@ -26,7 +26,7 @@ use super::dues::Dues;
 use crate::core::Core;
 use crate::core::delivery::deliver::Matching;
 use crate::core::ids::SessionKey;
-use crate::core::routing::burst::{Shipment, Source};
+use crate::core::routing::batch::{EncodedBatch, Source};
 use crate::core::routing::options::{Options, as_share};
 use crate::core::work::{OWN_VISITS, SHARED_VISITS};
 use crate::effects::{ControlItem, Sender};
@@ -547,7 +547,7 @@ impl Core {
             job.found.heads.clear();
             return;
         };
-        let mut shipment = Shipment::new(&job.messages, self.shape_and_epoch(message));
+        let mut batch = EncodedBatch::new(&job.messages, self.shape_and_epoch(message));
         let per_session = (job.messages.len() as u32).saturating_mul(DELIVERY_VISITS);
         self.outbox.serves_crowd = true;
         let before = self.turn.spent();
@@ -567,7 +567,7 @@ impl Core {
                 continue;
             }
             let handed = self.turn.handed();
-            self.counter(now).serve(&mut shipment, message, slot, &all);
+            self.fanout(now).serve(&mut batch, message, slot, &all);
             let extra = self.turn.handed() - handed;
             self.turn.spend(extra);
             job.delivered = job.delivered.saturating_add(extra);

@@ -9,9 +9,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::core::Core;
-use crate::core::delivery::deliver::{Matching, Terms};
+use crate::core::delivery::deliver::{DeliveryOptions, Matching};
 use crate::core::ids::ShardId;
-use crate::core::routing::burst::{Shipment, Source};
+use crate::core::routing::batch::{EncodedBatch, Source};
 use crate::core::routing::keep::{epoch, numbers};
 use crate::core::routing::options::{Options, as_share};
 use crate::core::sessions::registry::Session;
@@ -38,7 +38,7 @@ const SESSION_WORK: u32 = 4;
 type Identified = (SmallVec<[u32; 1]>, [Option<Rc<Wire>>; 2]);
 
 /// One message on its way to the subscribers of one shard: encoded at most once per variant.
-pub(crate) struct Parcel<'m> {
+pub(crate) struct EncodedVariants<'m> {
     pub(crate) message: &'m Arc<Message>,
     /// By version 3.x or 5.0, without and with a packet id.
     plain: [[Option<Rc<Wire>>; 2]; 2],
@@ -51,7 +51,7 @@ pub(crate) struct Parcel<'m> {
     epoch: Option<u64>,
 }
 
-impl<'m> Parcel<'m> {
+impl<'m> EncodedVariants<'m> {
     pub(crate) fn new(
         message: &'m Arc<Message>,
         (shape, epoch): (Option<Shape>, Option<u64>),
@@ -104,12 +104,12 @@ impl<'m> Parcel<'m> {
         slot.as_ref().map(Rc::clone)
     }
 
-    /// [`Parcel::wire`] for a message that stands for older ones too.
+    /// [`EncodedVariants::wire`] for a message that stands for older ones too.
     pub(crate) fn wire_for(
         &mut self,
         version: Version,
         with_id: bool,
-        terms: &Terms<'_>,
+        terms: &DeliveryOptions<'_>,
     ) -> Option<Rc<Wire>> {
         let Some(epoch) = self
             .epoch
@@ -165,9 +165,9 @@ pub(crate) fn encode_wire(
 }
 
 /// The parts of a hub that handing out a message changes, while others are borrowed.
-macro_rules! counter {
+macro_rules! fanout {
     ($hub:expr, $now:expr) => {
-        $crate::core::routing::route::Counter {
+        $crate::core::routing::route::Fanout {
             now: $now,
             sessions: &mut $hub.sessions,
             outbox: &mut $hub.outbox,
@@ -198,8 +198,8 @@ impl Core {
     }
 
     /// A message to be handed out by itself.
-    pub(crate) fn parcel<'m>(&self, message: &'m Arc<Message>) -> Parcel<'m> {
-        Parcel::new(message, self.shape_and_epoch(message))
+    pub(crate) fn variants<'m>(&self, message: &'m Arc<Message>) -> EncodedVariants<'m> {
+        EncodedVariants::new(message, self.shape_and_epoch(message))
     }
 
     /// How a message is thinned out, and the epoch of its number.
@@ -207,8 +207,8 @@ impl Core {
         (self.shape(message.topic()), self.epoch(message))
     }
 
-    pub(crate) fn counter(&mut self, now: Tick) -> Counter<'_> {
-        counter!(self, now)
+    pub(crate) fn fanout(&mut self, now: Tick) -> Fanout<'_> {
+        fanout!(self, now)
     }
 
     /// To everybody, on this shard and on the others. All `messages` have one publisher and one
@@ -309,14 +309,14 @@ impl Core {
         }
         self.turn.spend_on_match(matched.visits, all - longest);
         self.turn.reach(all);
-        let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
+        let mut batch = EncodedBatch::new(messages, self.shape_and_epoch(message));
         self.outbox.serves_crowd = self.turn.serves_crowd();
         if self.outbox.serves_crowd {
             self.turn
                 .count_crowd(messages.iter().map(|message| message.cost()).sum());
         }
-        let mut counter = counter!(self, now);
-        let served = counter.serve_all(&mut shipment, message, (&filters, at_once.work));
+        let mut fanout = fanout!(self, now);
+        let served = fanout.fan_out(&mut batch, message, (&filters, at_once.work));
         drop(filters);
         self.outbox.serves_crowd = false;
         self.serve_rest_later(messages, from, (hash, served))
@@ -360,7 +360,7 @@ impl Core {
         let Some(message) = messages.first() else {
             return (SmallVec::new(), Reach::Nobody);
         };
-        let mut shipment = Shipment::new(messages, self.shape_and_epoch(message));
+        let mut batch = EncodedBatch::new(messages, self.shape_and_epoch(message));
         let hash = self.hasher.hash(message.zone, route);
         let mut filters: SmallVec<[List<'_>; 4]> = SmallVec::new();
         let (mut all, mut longest) = (0, 0);
@@ -373,9 +373,9 @@ impl Core {
             });
         self.turn.spend_on_match(matched.visits, all - longest);
         self.turn.reach(all);
-        let mut counter = counter!(self, now);
-        let served = counter.serve_all(&mut shipment, message, (&filters, u32::MAX));
-        (served.shares, counter.reach)
+        let mut fanout = fanout!(self, now);
+        let served = fanout.fan_out(&mut batch, message, (&filters, u32::MAX));
+        (served.shares, fanout.reach)
     }
 }
 
@@ -392,7 +392,7 @@ impl Turn {
 }
 
 /// The parts of a hub that handing out a message changes.
-pub(crate) struct Counter<'h> {
+pub(crate) struct Fanout<'h> {
     pub(crate) now: Tick,
     pub(crate) sessions: &'h mut crate::core::sessions::registry::Sessions,
     pub(crate) outbox: &'h mut crate::core::delivery::outbox::Outbox,
@@ -427,15 +427,15 @@ struct Match {
     served: bool,
 }
 
-impl Counter<'_> {
+impl Fanout<'_> {
     /// Serves the subscribers in all lists, each session once, until that has been `work_max`
     /// units of work: see `AtOnce::work`.
     ///
     /// Usually one list is long and the others are few dashboards with wide filters. So the
     /// longest is walked as it is, and only the others are sorted and looked up.
-    fn serve_all(
+    fn fan_out(
         &mut self,
-        shipment: &mut Shipment<'_>,
+        batch: &mut EncodedBatch<'_>,
         message: &Message,
         (lists, work_max): (&[List<'_>], u32),
     ) -> Served {
@@ -462,7 +462,7 @@ impl Counter<'_> {
             let slot = subscriber.session;
             let first = others.partition_point(|other| other.slot < slot);
             if others.get(first).is_none_or(|other| other.slot != slot) {
-                self.serve(shipment, message, slot, &[own]);
+                self.serve(batch, message, slot, &[own]);
                 continue;
             }
             let same = others[first..]
@@ -473,7 +473,7 @@ impl Counter<'_> {
                 other.served = true;
                 (other.filter, other.options)
             }));
-            self.serve(shipment, message, slot, &all);
+            self.serve(batch, message, slot, &all);
         }
         let mut unserved = others
             .chunk_by(|a, b| a.slot == b.slot)
@@ -484,7 +484,7 @@ impl Counter<'_> {
             enough = enough.saturating_sub(SESSION_WORK);
             let all = same.iter().map(|other| (other.filter, other.options));
             let all: SmallVec<[Matching; 4]> = all.collect();
-            self.serve(shipment, message, same[0].slot, &all);
+            self.serve(batch, message, same[0].slot, &all);
         }
         let rest = unserved.flatten().map(|other| (other.slot, other.filter));
         let mut rest: Vec<Entry> = rest.collect();
@@ -502,7 +502,7 @@ impl Counter<'_> {
     #[inline]
     pub(crate) fn serve(
         &mut self,
-        shipment: &mut Shipment<'_>,
+        batch: &mut EncodedBatch<'_>,
         message: &Message,
         slot: u32,
         matching: &[Matching],
@@ -525,7 +525,7 @@ impl Counter<'_> {
         if let Some(options) = best {
             let qos = message.qos.min(options.qos());
             let share = 0;
-            let terms = Terms {
+            let terms = DeliveryOptions {
                 qos,
                 retain,
                 ids,
@@ -534,7 +534,7 @@ impl Counter<'_> {
                 stored: false,
                 conflated: 0,
             };
-            self.hand_over_all(shipment, slot, &terms);
+            self.deliver_batch(batch, slot, &terms);
         }
     }
 }

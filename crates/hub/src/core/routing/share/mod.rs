@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use members::Members;
 
 use crate::core::Core;
-use crate::core::delivery::deliver::Terms;
+use crate::core::delivery::deliver::DeliveryOptions;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::routing::options::{Options, share_subscriber};
@@ -352,8 +352,8 @@ impl Core {
         };
         let ids = [options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
-        let terms = Terms::new(message, options, ids, share.number);
-        let mut parcel = self.parcel(message);
-        self.counter(now).hand_over(&mut parcel, member, &terms);
+        let terms = DeliveryOptions::new(message, options, ids, share.number);
+        let mut variants = self.variants(message);
+        self.fanout(now).deliver(&mut variants, member, &terms);
     }
 }

@@ -13,9 +13,9 @@ use stentor_mqtt::{QoS, Version};
 use stentor_session::{Message, Run, Tick};
 
 use crate::core::Core;
-use crate::core::delivery::deliver::Terms;
+use crate::core::delivery::deliver::DeliveryOptions;
 use crate::core::ids::SessionKey;
-use crate::core::routing::route::{Counter, Parcel, encode_wire};
+use crate::core::routing::route::{EncodedVariants, Fanout, encode_wire};
 use crate::core::sessions::charge::Charge;
 use crate::core::sessions::registry::{Extras, Link};
 use crate::core::settings::Shape;
@@ -23,7 +23,7 @@ use crate::effects::Sender;
 
 /// A burst is cut when its messages cost this much: it is encoded as a whole and stays in memory
 /// until the last subscriber has got it.
-const BURST_BYTES_MAX: usize = 128 * 1024;
+const BATCH_BYTES_MAX: usize = 128 * 1024;
 
 /// The side that handed a message to this shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) enum Source {
 /// Messages of one publisher to one topic that were taken but not routed. Empty between the calls
 /// of a shard.
 #[derive(Debug)]
-pub(crate) struct Burst {
+pub(crate) struct PublishBatch {
     messages: Vec<Arc<Message>>,
     /// What they cost together.
     bytes: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Burst {
     sender: Option<Sender>,
 }
 
-impl Default for Burst {
+impl Default for PublishBatch {
     fn default() -> Self {
         Self {
             messages: Vec::new(),
@@ -62,7 +62,7 @@ fn is_plain(message: &Message) -> bool {
     message.qos == QoS::AtMostOnce && message.expires_at == Tick::NEVER
 }
 
-impl Burst {
+impl PublishBatch {
     /// Whether nothing waits to be routed.
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
@@ -75,7 +75,7 @@ impl Burst {
         };
         is_plain(message)
             && self.source == source
-            && self.bytes + message.cost() <= BURST_BYTES_MAX
+            && self.bytes + message.cost() <= BATCH_BYTES_MAX
             && last.publisher == message.publisher
             && last.retain == message.retain
             && last.zone == message.zone
@@ -92,14 +92,14 @@ impl Core {
         message: Arc<Message>,
         (source, sender): (Source, Option<Sender>),
     ) {
-        if !self.burst.goes_with(&message, source) {
+        if !self.batch.goes_with(&message, source) {
             self.settle(now);
         }
         let is_plain = is_plain(&message);
-        self.burst.bytes += message.cost();
-        self.burst.source = source;
-        self.burst.sender = sender;
-        self.burst.messages.push(message);
+        self.batch.bytes += message.cost();
+        self.batch.source = source;
+        self.batch.sender = sender;
+        self.batch.messages.push(message);
         if !is_plain {
             self.settle(now);
         }
@@ -109,57 +109,57 @@ impl Core {
     /// before what was published earlier.
     #[inline]
     pub(crate) fn settle(&mut self, now: Tick) {
-        if !self.burst.is_empty() {
-            self.route_burst(now);
+        if !self.batch.is_empty() {
+            self.route_batch(now);
         }
     }
 
-    fn route_burst(&mut self, now: Tick) {
-        let mut messages = core::mem::take(&mut self.burst.messages);
-        self.burst.bytes = 0;
-        match self.burst.source {
+    fn route_batch(&mut self, now: Tick) {
+        let mut messages = core::mem::take(&mut self.batch.messages);
+        self.batch.bytes = 0;
+        match self.batch.source {
             Source::Client => {
-                let sender = self.burst.sender;
+                let sender = self.batch.sender;
                 self.route_of(now, &messages, sender);
             }
-            Source::Mesh => self.route_here(now, &messages, self.burst.sender),
+            Source::Mesh => self.route_here(now, &messages, self.batch.sender),
         }
         messages.clear();
-        self.burst.messages = messages;
+        self.batch.messages = messages;
     }
 }
 
 /// Messages on their way to the same subscribers: usually one, or a burst.
-pub(crate) struct Shipment<'m> {
+pub(crate) struct EncodedBatch<'m> {
     messages: &'m [Arc<Message>],
     /// How they are thinned out, and the epoch of their numbers.
     shape: (Option<Shape>, Option<u64>),
-    parcels: Parcels<'m>,
+    variants: Variants<'m>,
     /// All of them in one, by version 3.x or 5.0.
     runs: [Option<Rc<Run>>; 2],
     payload_bytes: u64,
 }
 
-/// The messages of a shipment one by one.
-enum Parcels<'m> {
-    One(Parcel<'m>),
+/// The messages of a batch one by one.
+enum Variants<'m> {
+    One(EncodedVariants<'m>),
     /// Made when the first subscriber needs them.
-    Many(Vec<Parcel<'m>>),
+    Many(Vec<EncodedVariants<'m>>),
 }
 
-impl<'m> Shipment<'m> {
+impl<'m> EncodedBatch<'m> {
     /// All `messages` are of one publisher to one topic; none, or several plain ones, if it is
     /// not one.
     pub(crate) fn new(messages: &'m [Arc<Message>], shape: (Option<Shape>, Option<u64>)) -> Self {
-        let parcels = match messages {
-            [message] => Parcels::One(Parcel::new(message, shape)),
-            _ => Parcels::Many(Vec::new()),
+        let variants = match messages {
+            [message] => Variants::One(EncodedVariants::new(message, shape)),
+            _ => Variants::Many(Vec::new()),
         };
         let payload = |message: &Arc<Message>| message.payload().len() as u64;
         Self {
             messages,
             shape,
-            parcels,
+            variants,
             runs: Default::default(),
             payload_bytes: messages.iter().map(payload).sum(),
         }
@@ -182,32 +182,32 @@ impl<'m> Shipment<'m> {
     }
 }
 
-impl Counter<'_> {
-    /// Gives all messages of a shipment to the session in `slot`.
+impl Fanout<'_> {
+    /// Gives all messages of a batch to the session in `slot`.
     #[inline]
-    pub(crate) fn hand_over_all(
+    pub(crate) fn deliver_batch(
         &mut self,
-        shipment: &mut Shipment<'_>,
+        batch: &mut EncodedBatch<'_>,
         slot: u32,
-        terms: &Terms<'_>,
+        terms: &DeliveryOptions<'_>,
     ) {
-        match &mut shipment.parcels {
-            Parcels::One(parcel) => return self.hand_over(parcel, slot, terms),
-            Parcels::Many(_) => {}
+        match &mut batch.variants {
+            Variants::One(variants) => return self.deliver(variants, slot, terms),
+            Variants::Many(_) => {}
         }
-        if self.hand_over_run(shipment, slot, terms) {
+        if self.deliver_run(batch, slot, terms) {
             return;
         }
-        if let Parcels::Many(parcels) = &mut shipment.parcels {
-            if parcels.is_empty() {
-                let shape = shipment.shape;
-                let parcel = |message| Parcel::new(message, shape);
-                parcels.extend(shipment.messages.iter().map(parcel));
+        if let Variants::Many(variants) = &mut batch.variants {
+            if variants.is_empty() {
+                let shape = batch.shape;
+                let encoded = |message| EncodedVariants::new(message, shape);
+                variants.extend(batch.messages.iter().map(encoded));
             }
             // The first of them counts as all do that go together.
-            self.turn.hand_over(parcels.len() - 1);
-            for parcel in parcels {
-                self.hand_over(parcel, slot, terms);
+            self.turn.hand_over(variants.len() - 1);
+            for one in variants {
+                self.deliver(one, slot, terms);
             }
         }
     }
@@ -215,7 +215,12 @@ impl Counter<'_> {
     /// The same as one entry of its queue; `false`, and nothing done, if each message has to be
     /// looked at.
     #[inline]
-    fn hand_over_run(&mut self, shipment: &mut Shipment<'_>, slot: u32, terms: &Terms<'_>) -> bool {
+    fn deliver_run(
+        &mut self,
+        batch: &mut EncodedBatch<'_>,
+        slot: u32,
+        terms: &DeliveryOptions<'_>,
+    ) -> bool {
         let Some(session) = self.sessions.at_mut(slot, QoS::AtMostOnce) else {
             return true;
         };
@@ -239,14 +244,14 @@ impl Counter<'_> {
             || !terms.ids.is_empty()
             || is_filtered
             || live.is_given_up()
-            || shipment.shape != (None, None)
+            || batch.shape != (None, None)
             || live.extras.as_deref().is_some_and(looks_at_each)
         {
             return false;
         }
-        let count = shipment.messages.len() as u64;
-        let payload_bytes = shipment.payload_bytes;
-        let Some(run) = shipment.run(live.version) else {
+        let count = batch.messages.len() as u64;
+        let payload_bytes = batch.payload_bytes;
+        let Some(run) = batch.run(live.version) else {
             return false;
         };
         let more = Charge {
