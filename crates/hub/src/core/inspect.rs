@@ -143,7 +143,7 @@ impl Core {
             zone.connections += u64::from(session.live().is_some());
             zone.subscriptions += session.subscriptions.len() as u64;
         }
-        for (zone, traffic) in self.traffic.iter() {
+        for (zone, traffic) in self.counters.traffic.iter() {
             zones.entry(zone.get()).or_default().traffic = traffic;
         }
         zones
@@ -176,7 +176,7 @@ impl Core {
 
     /// When and why the server has ended the last connection of a client, while it remembers that.
     pub(crate) fn departure(&self, zone: Zone, client_id: &str) -> Option<(Tick, CloseReason)> {
-        self.departures.of(zone, client_id)
+        self.past.departures.of(zone, client_id)
     }
 
     /// What decides whether a session gets a message of a topic. As quick as finding its policy.
@@ -188,13 +188,13 @@ impl Core {
         Some(Delivering {
             rights: Arc::clone(&session.identity.rights),
             is_filtered: session.filtered > 0,
-            above_limit: limits::topic(&self.settings, topic),
-            policy: self.settings.policy(topic).cloned(),
-            lost: self.losses.of(&session.client_id, topic),
-            queued_bytes: (charge.bytes, session.queue_bytes_max(&self.settings)),
-            is_tightened: self.settings.is_tightened(),
-            queued_messages: (charge.messages, self.settings.queue_messages_max),
-            window: live.map(|live| (live.window, self.settings.in_flight_max)),
+            above_limit: limits::topic(&self.rules.settings, topic),
+            policy: self.rules.settings.policy(topic).cloned(),
+            lost: self.counters.losses.of(&session.client_id, topic),
+            queued_bytes: (charge.bytes, session.queue_bytes_max(&self.rules.settings)),
+            is_tightened: self.rules.settings.is_tightened(),
+            queued_messages: (charge.messages, self.rules.settings.queue_messages_max),
+            window: live.map(|live| (live.window, self.rules.settings.in_flight_max)),
             packet_bytes_max: packet_bytes_max.filter(|max| *max < u32::MAX),
             holds_topic: session.holds_back(topic),
             is_in_room: room_of(topic).map(|room| session.is_in_room(room)),

@@ -40,12 +40,14 @@ impl Core {
 
     /// The slots of the connected sessions that subscribe to a topic, and may receive it.
     pub(crate) fn connected_subscribers(&self, zone: Zone, topic: &str) -> Vec<u32> {
-        let hash = self.hasher.hash(zone, topic);
+        let hash = self.place.hasher.hash(zone, topic);
         let mut slots = Vec::new();
-        self.index.for_each_match(zone, topic, hash, |_, found| {
-            let own = found.iter().filter(|one| as_share(**one).is_none());
-            slots.extend(own.map(|one| one.session));
-        });
+        self.routing
+            .index
+            .for_each_match(zone, topic, hash, |_, found| {
+                let own = found.iter().filter(|one| as_share(**one).is_none());
+                slots.extend(own.map(|one| one.session));
+            });
         slots.sort_unstable();
         slots.dedup();
         slots.retain(|slot| {
@@ -58,18 +60,18 @@ impl Core {
     /// The settings in force.
     #[inline]
     pub(crate) const fn settings(&self) -> &Arc<Settings> {
-        &self.settings
+        &self.rules.settings
     }
 
     /// This shard.
     #[inline]
     pub(crate) const fn shard(&self) -> ShardId {
-        self.shard
+        self.place.shard
     }
 
     /// The shard where the rooms and the list of users of a zone are.
     pub(crate) fn home_of(&self, zone: Zone) -> ShardId {
-        home_of_zone(zone, self.shards)
+        home_of_zone(zone, self.place.shards)
     }
 
     /// Sends something to another shard, after all that it was sent before.
@@ -84,7 +86,7 @@ impl Core {
 
     /// Counts something that was refused.
     pub(crate) const fn count_denied(&mut self) {
-        self.stats.denied += 1;
+        self.counters.stats.denied += 1;
     }
 
     /// The visits that this turn has cost so far.
@@ -127,7 +129,7 @@ impl Core {
 
     /// Nothing went through for a zone that has ended.
     pub(crate) fn forget_traffic(&mut self, zone: Zone) {
-        *self.traffic.of(zone) = ZoneTraffic::default();
+        *self.counters.traffic.of(zone) = ZoneTraffic::default();
     }
 
     /// Counts work that took so long.
@@ -142,17 +144,17 @@ impl Core {
 
     /// Other shards send what matches a filter from now on.
     pub(crate) fn raise_interest(&mut self, zone: Zone, filter: &str) {
-        self.interest.raise(zone, filter, None);
+        self.routing.interest.raise(zone, filter, None);
     }
 
     /// Undoes one [`Core::raise_interest`].
     pub(crate) fn lower_interest(&mut self, zone: Zone, filter: &str) {
-        self.interest.lower(zone, filter);
+        self.routing.interest.lower(zone, filter);
     }
 
     /// The shards that may have a subscriber of a topic, a bit each, without this one.
     pub(crate) fn other_shards(&mut self, zone: Zone, topic: &str) -> u64 {
-        self.interest.others(zone, topic)
+        self.routing.interest.others(zone, topic)
     }
 
     /// An identity of earlier, as it is after the latest changes of rights; `None` if it may not be
@@ -162,11 +164,11 @@ impl Core {
         identity: Arc<Identity>,
         client_id: &str,
     ) -> Option<Arc<Identity>> {
-        self.renewals.refresh(identity, client_id)
+        self.rights.renewals.refresh(identity, client_id)
     }
 
     /// A session is out of a room that it is about to subscribe in.
     pub(crate) fn expel_subscribing(&mut self, key: SessionKey, room: &str) {
-        self.slices.expel(key, room);
+        self.inbound.slices.expel(key, room);
     }
 }

@@ -50,46 +50,101 @@ use crate::core::work::Turn;
 use crate::effects::Effects;
 use crate::hub::Shared;
 
-/// The sessions of one shard, and the way of a message between them.
-pub(crate) struct Core {
+/// What leads from a message to the sessions that want it.
+pub(crate) struct Routing {
+    pub(in crate::core) index: Index,
+    pub(in crate::core) interest: Interest,
+    pub(in crate::core) shares: Shares,
+    pub(in crate::core) routes: Routes,
+    pub(in crate::core) batch: PublishBatch,
+    pub(in crate::core) fences: Fences,
+}
+
+/// What has gone through, and what was lost.
+pub(crate) struct Counters {
+    pub(in crate::core) stats: Stats,
+    pub(in crate::core) losses: Losses,
+    pub(in crate::core) traffic: Traffic,
+}
+
+/// What sessions hold, and what is done where memory is short.
+pub(crate) struct Memory {
+    pub(in crate::core) ledger: Arc<Ledger>,
+    pub(in crate::core) relief: Relief,
+}
+
+/// What is to be done later.
+pub(crate) struct Clock {
+    pub(in crate::core) timers: Wheel<Timer>,
+    /// Timers that have fired, and that nothing was done about yet.
+    pub(in crate::core) due: VecDeque<Timer>,
+}
+
+/// Changes of rights that go through sessions and subscriptions.
+pub(crate) struct RightsWork {
+    pub(in crate::core) renewals: Renewals,
+    pub(in crate::core) reviews: Reviews,
+}
+
+/// What connections and sessions have left that have ended.
+pub(crate) struct Past {
+    pub(in crate::core) departures: Departures,
+    pub(in crate::core) debts: Debts,
+    pub(in crate::core) endings: Endings,
+}
+
+/// Packets that go on in later turns, and acknowledgements that wait.
+pub(crate) struct Inbound {
+    pub(in crate::core) slices: Slices,
+    pub(in crate::core) deferred: Deferred,
+}
+
+/// Which shard this is.
+pub(crate) struct Place {
     pub(in crate::core) shard: ShardId,
     pub(in crate::core) shards: u8,
     pub(in crate::core) hasher: TopicHasher,
+    pub(in crate::core) random: Arc<dyn Fn() -> u128 + Send + Sync>,
+}
+
+/// The settings in force, and what of them is used.
+pub(crate) struct Rules {
     pub(in crate::core) settings: Arc<Settings>,
     pub(in crate::core) uses: Uses,
+}
+
+/// Retained messages.
+pub(crate) struct Store {
     pub(in crate::core) retained: Arc<dyn Retained>,
-    pub(in crate::core) interest: Interest,
-    pub(in crate::core) fences: Fences,
-    pub(in crate::core) index: Index,
-    pub(in crate::core) sessions: Sessions,
-    pub(in crate::core) shares: Shares,
-    pub(in crate::core) timers: Wheel<Timer>,
-    pub(in crate::core) outbox: Outbox,
-    pub(in crate::core) turn: Turn,
-    pub(in crate::core) slices: Slices,
-    pub(in crate::core) endings: Endings,
-    /// Timers that have fired, and that nothing was done about yet.
-    pub(in crate::core) due: VecDeque<Timer>,
-    pub(in crate::core) routes: Routes,
-    pub(in crate::core) debts: Debts,
-    pub(in crate::core) departures: Departures,
-    pub(in crate::core) batch: PublishBatch,
-    pub(in crate::core) deferred: Deferred,
+    /// Used for every walk over retained messages.
+    pub(in crate::core) found: Vec<Arc<Message>>,
+}
+
+/// What is left to be done before a call ends.
+pub(crate) struct Pending {
     /// Sessions whose connection has to be closed when the present routing is done, or in a later
     /// turn: see [`Core::give_up`].
     pub(in crate::core) overrun: VecDeque<SessionKey>,
     pub(in crate::core) transitions: Transitions,
+}
+
+/// The sessions of one shard, and the way of a message between them.
+pub(crate) struct Core {
+    pub(in crate::core) routing: Routing,
+    pub(in crate::core) counters: Counters,
+    pub(in crate::core) memory: Memory,
+    pub(in crate::core) clock: Clock,
+    pub(in crate::core) rights: RightsWork,
+    pub(in crate::core) past: Past,
+    pub(in crate::core) inbound: Inbound,
+    pub(in crate::core) place: Place,
+    pub(in crate::core) rules: Rules,
+    pub(in crate::core) store: Store,
+    pub(in crate::core) pending: Pending,
+    pub(in crate::core) sessions: Sessions,
+    pub(in crate::core) outbox: Outbox,
+    pub(in crate::core) turn: Turn,
     pub(in crate::core) effects: Effects,
-    pub(in crate::core) stats: Stats,
-    pub(in crate::core) losses: Losses,
-    pub(in crate::core) traffic: Traffic,
-    /// Used for every walk over retained messages.
-    pub(in crate::core) found: Vec<Arc<Message>>,
-    pub(in crate::core) renewals: Renewals,
-    pub(in crate::core) reviews: Reviews,
-    pub(in crate::core) random: Arc<dyn Fn() -> u128 + Send + Sync>,
-    pub(in crate::core) ledger: Arc<Ledger>,
-    pub(in crate::core) relief: Relief,
 }
 
 /// What a timer is for: the keep-alive of a connection, or the end of an absence.
@@ -106,41 +161,61 @@ impl Core {
         shared: Shared,
         settings: Arc<Settings>,
     ) -> Self {
+        let uses = settings.uses();
         Self {
-            shard,
-            shards,
-            uses: settings.uses(),
-            settings,
-            retained: shared.retained,
-            fences: Fences::new(Arc::clone(&shared.interest), shard.0, shards),
-            interest: Interest::new(shared.interest, hasher.clone(), shard.0, shards),
-            index: Index::new(hasher.clone()),
+            routing: Routing {
+                fences: Fences::new(Arc::clone(&shared.interest), shard.0, shards),
+                index: Index::new(hasher.clone()),
+                interest: Interest::new(shared.interest, hasher.clone(), shard.0, shards),
+                shares: Shares::new(hasher.clone()),
+                routes: Routes::default(),
+                batch: PublishBatch::default(),
+            },
+            counters: Counters {
+                stats: Stats::default(),
+                losses: Losses::default(),
+                traffic: Traffic::default(),
+            },
+            memory: Memory {
+                ledger: shared.ledger,
+                relief: Relief::default(),
+            },
+            clock: Clock {
+                timers: Wheel::new(Tick::ZERO),
+                due: VecDeque::new(),
+            },
+            rights: RightsWork {
+                renewals: Renewals::default(),
+                reviews: Reviews::default(),
+            },
+            past: Past {
+                departures: Departures::default(),
+                debts: Debts::default(),
+                endings: Endings::default(),
+            },
+            inbound: Inbound {
+                slices: Slices::default(),
+                deferred: Deferred::default(),
+            },
+            store: Store {
+                retained: shared.retained,
+                found: Vec::new(),
+            },
+            pending: Pending {
+                overrun: VecDeque::new(),
+                transitions: Transitions::default(),
+            },
             sessions: Sessions::new(hasher.clone(), shared.persistent_sessions),
-            shares: Shares::new(hasher.clone()),
-            timers: Wheel::new(Tick::ZERO),
             outbox: Outbox::new(hasher.clone()),
             turn: Turn::default(),
-            slices: Slices::default(),
-            endings: Endings::default(),
-            due: VecDeque::new(),
-            routes: Routes::default(),
-            debts: Debts::default(),
-            departures: Departures::default(),
-            batch: PublishBatch::default(),
-            deferred: Deferred::default(),
-            overrun: VecDeque::new(),
-            transitions: Transitions::default(),
             effects: Effects::default(),
-            stats: Stats::default(),
-            losses: Losses::default(),
-            traffic: Traffic::default(),
-            found: Vec::new(),
-            renewals: Renewals::default(),
-            reviews: Reviews::default(),
-            random: shared.random,
-            ledger: shared.ledger,
-            relief: Relief::default(),
-            hasher,
+            rules: Rules { settings, uses },
+            place: Place {
+                shard,
+                shards,
+                hasher,
+                random: shared.random,
+            },
         }
     }
 }

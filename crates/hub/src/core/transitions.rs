@@ -98,12 +98,14 @@ impl Core {
     /// Whether something is left to be done before the call of the shard ends.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
-        !self.batch.is_empty() || !self.transitions.0.is_empty() || !self.overrun.is_empty()
+        !self.routing.batch.is_empty()
+            || !self.pending.transitions.0.is_empty()
+            || !self.pending.overrun.is_empty()
     }
 
     /// What has happened that nobody has heard of yet.
     #[inline]
     pub(crate) fn next_transition(&mut self) -> Option<Transition> {
-        self.transitions.next()
+        self.pending.transitions.next()
     }
 }

@@ -17,9 +17,9 @@ use crate::effects::Effects;
 impl Core {
     /// New limits and policies; what is connected keeps what its CONNACK said.
     pub(crate) fn reconfigure(&mut self, settings: Arc<Settings>) {
-        self.uses = settings.uses();
-        self.settings = settings;
-        self.relief.reconfigured();
+        self.rules.uses = settings.uses();
+        self.rules.settings = settings;
+        self.memory.relief.reconfigured();
         self.tighten();
     }
 
@@ -27,7 +27,7 @@ impl Core {
     pub(crate) fn end_drain(&mut self, now: Tick) {
         self.settle(now);
         self.charge_senders();
-        self.fences.end_drain();
+        self.routing.fences.end_drain();
         self.continue_fenced(now);
     }
 
@@ -43,11 +43,11 @@ impl Core {
     ) -> Result<Kept, NotKept> {
         self.settle(now);
         if self.is_out_of_memory_for(now, &message) {
-            self.stats.unkept_by_memory += 1;
+            self.counters.stats.unkept_by_memory += 1;
             return Err(NotKept::Memory);
         }
         // As for a publish: a snapshot on another shard that finds it waits for what came before.
-        self.fences.begin_put();
+        self.routing.fences.begin_put();
         let kept = put(&message)?;
         self.route(now, &[message]);
         Ok(kept)
@@ -55,21 +55,21 @@ impl Core {
 
     /// When something is to be done next at the latest.
     pub(crate) fn next_deadline(&self) -> Option<Tick> {
-        let is_reviewing = self.renewals.is_pending() || !self.reviews.is_empty();
+        let is_reviewing = self.rights.renewals.is_pending() || !self.rights.reviews.is_empty();
         let goes_on = self.has_slices()
             || self.has_untold()
-            || !self.routes.is_empty()
-            || !self.endings.is_empty()
-            || !self.overrun.is_empty()
-            || !self.due.is_empty()
+            || !self.routing.routes.is_empty()
+            || !self.past.endings.is_empty()
+            || !self.pending.overrun.is_empty()
+            || !self.clock.due.is_empty()
             || !self.outbox.snapshots.is_empty()
             || !self.outbox.pumps.is_empty();
-        if is_reviewing || goes_on || self.relief.is_pending() {
+        if is_reviewing || goes_on || self.memory.relief.is_pending() {
             return Some(Tick::ZERO);
         }
         let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);
         let fetch = self.outbox.fetches.peek().map(|Reverse((at, _))| *at);
-        let timers = self.timers.next().into_iter();
+        let timers = self.clock.timers.next().into_iter();
         timers.chain(pace).chain(fetch).min()
     }
 
@@ -83,35 +83,35 @@ impl Core {
 
     /// The shard is about to take what other shards have left in their rings until now, all of it.
     pub(crate) fn begin_drain(&mut self) {
-        self.fences.begin_drain();
+        self.routing.fences.begin_drain();
     }
 
     /// Everything that was in `effects().mesh` lies in the rings of the other shards. Until then
     /// their snapshots may wait for it, so this has to be called soon after the hub was.
     pub(crate) fn forwarded(&mut self) {
         debug_assert!(self.effects.mesh.is_empty(), "what is here is not there");
-        self.fences.forwarded();
+        self.routing.fences.forwarded();
     }
 
     /// The counters.
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             sessions: self.sessions.len() as u64,
-            packets_sent: self.outbox.controls + self.stats.publishes_sent,
-            ..self.stats
+            packets_sent: self.outbox.controls + self.counters.stats.publishes_sent,
+            ..self.counters.stats
         }
     }
 
     /// What was lost, and by whom.
     pub(crate) const fn losses(&self) -> &Losses {
-        &self.losses
+        &self.counters.losses
     }
 
     /// Every filter that this shard routes by, with the number of its own sessions that subscribe
     /// to it: 0 if there are only members of shared subscriptions, here or elsewhere.
     /// [`Core::shared_subscriptions`] has those.
     pub(crate) fn filters(&self) -> impl Iterator<Item = (Zone, &str, usize)> {
-        self.index.iter().map(|filter| {
+        self.routing.index.iter().map(|filter| {
             let own = |subscriber: &&Subscriber| as_share(**subscriber).is_none();
             let count = filter.subscribers.iter().filter(own).count();
             (filter.zone, filter.text, count)
@@ -120,6 +120,9 @@ impl Core {
 
     /// Every shared subscription with members on this shard, and their number.
     pub(crate) fn shared_subscriptions(&self) -> impl Iterator<Item = (&ShareName, usize)> {
-        self.shares.iter().filter(|(_, members)| *members > 0)
+        self.routing
+            .shares
+            .iter()
+            .filter(|(_, members)| *members > 0)
     }
 }

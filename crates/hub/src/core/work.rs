@@ -352,8 +352,8 @@ impl Core {
     /// The shard begins a turn: what it may do is counted from here on.
     pub(crate) const fn begin_turn(&mut self) {
         self.turn.begin();
-        self.turn.packets_before = self.stats.packets_received;
-        self.turn.deliveries_before = self.stats.publishes_sent;
+        self.turn.packets_before = self.counters.stats.packets_received;
+        self.turn.deliveries_before = self.counters.stats.publishes_sent;
     }
 
     /// What the present turn has done so far, in visits of about 30 ns.
@@ -373,8 +373,8 @@ impl Core {
         let session = heaviest.and_then(|(key, _)| self.sessions.get(key));
         TurnFigures {
             visits: spent,
-            packets: self.stats.packets_received - packets_before,
-            deliveries: self.stats.publishes_sent - deliveries_before,
+            packets: self.counters.stats.packets_received - packets_before,
+            deliveries: self.counters.stats.publishes_sent - deliveries_before,
             client_id: session.map_or("", |session| &session.client_id),
         }
     }
@@ -388,12 +388,12 @@ impl Core {
     /// Whether more messages are there that go to a crowd, and wait only for the next turn: so
     /// that the crowd is better written to when it has them too.
     pub(crate) const fn crowd_goes_on(&self) -> bool {
-        self.turn.was_cut || self.routes.crowds > 0
+        self.turn.was_cut || self.routing.routes.crowds > 0
     }
 
     /// Whether messages that were expensive to route go on in later turns.
     pub(crate) fn has_jobs(&self) -> bool {
-        !self.routes.is_empty()
+        !self.routing.routes.is_empty()
     }
 
     /// The bytes of the messages that went to a crowd in the present turn.
@@ -422,7 +422,7 @@ impl Core {
     /// A figure that grows with all that the present turn does.
     #[inline]
     pub(crate) const fn turn_work(&self) -> u64 {
-        let packets = self.stats.packets_received - self.turn.packets_before;
+        let packets = self.counters.stats.packets_received - self.turn.packets_before;
         packets + (self.turn.spent as u64) + (self.turn.handed as u64) + (self.turn.grown as u64)
     }
 

@@ -56,11 +56,12 @@ impl Core {
             return SmallVec::new();
         }
         let (zone, topic) = (message.zone, message.topic());
-        let hash = self.hasher.hash(zone, topic);
+        let hash = self.place.hasher.hash(zone, topic);
         let mut filters: SmallVec<[FilterId; 4]> = SmallVec::new();
-        self.index
+        self.routing
+            .index
             .for_each_match(zone, topic, hash, |id, _| filters.push(id));
-        let own = |id: &FilterId| Some((*id, self.index.options(*id, key.slot)?));
+        let own = |id: &FilterId| Some((*id, self.routing.index.options(*id, key.slot)?));
         let own = filters.iter().filter_map(own);
         own.map(|(id, bits)| (id, Options::from_bits(bits)))
             .collect()

@@ -56,13 +56,14 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let queue_bytes_max = session.queue_bytes_max(&self.settings);
+        let queue_bytes_max = session.queue_bytes_max(&self.rules.settings);
         let zone = session.identity.zone;
         let (Link::Live(live), Some(outbound)) = (&mut session.link, &mut session.outbound) else {
             return;
         };
         let most = visits / PUMP_VISITS;
-        let (uses, settings, store) = (self.uses, &self.settings, &*self.retained);
+        let (uses, settings, store) =
+            (self.rules.uses, &self.rules.settings, &*self.store.retained);
         let mut pump = Pump {
             now,
             key,
@@ -71,9 +72,9 @@ impl Core {
             live,
             outbound,
             outbox: &mut self.outbox,
-            stats: &mut self.stats,
-            losses: &mut self.losses,
-            traffic: &mut self.traffic,
+            stats: &mut self.counters.stats,
+            losses: &mut self.counters.losses,
+            traffic: &mut self.counters.traffic,
             epoch: |message: &Message| epoch(uses, settings, store, message),
             left: most,
             lost: (0, LossCause::Expired),

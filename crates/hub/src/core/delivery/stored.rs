@@ -85,8 +85,8 @@ impl Core {
         };
         let direct = needs_nothing.then_some(Direct {
             wanted,
-            uses: self.uses,
-            settings: &self.settings,
+            uses: self.rules.uses,
+            settings: &self.rules.settings,
             live,
         });
         let (mut usual, mut payload_len) = (None, None);
@@ -102,13 +102,15 @@ impl Core {
             }
         };
         let topic = (zone, wanted.filter);
-        self.retained.look(topic, wanted.mark, now, &mut found);
+        self.store
+            .retained
+            .look(topic, wanted.mark, now, &mut found);
         let usual_len = usual.as_ref().map(|message| message.payload().len());
         let bytes = wanted.filter.len() + payload_len.or(usual_len).unwrap_or(0);
         self.turn.spend(LOOK_VISITS + (bytes / VISIT_BYTES) as u32);
         if let Some(len) = payload_len {
-            self.stats.publishes_sent += 1;
-            self.stats.publish_bytes_sent += len as u64;
+            self.counters.stats.publishes_sent += 1;
+            self.counters.stats.publish_bytes_sent += len as u64;
             self.outbox.stored(key, live);
         }
         if let Some(message) = usual {
@@ -120,7 +122,7 @@ impl Core {
     #[inline]
     pub(crate) const fn asks_store(&self, first: u8) -> Option<Purpose> {
         match first >> 4 {
-            3 if first & 1 != 0 || self.uses.keeps_last => Some(Purpose::Put),
+            3 if first & 1 != 0 || self.rules.uses.keeps_last => Some(Purpose::Put),
             8 => Some(Purpose::Get),
             _ => None,
         }
@@ -152,7 +154,7 @@ impl Core {
         if topics.len() > 1
             && let Some(session) = self.sessions.get(key)
         {
-            self.retained.expect(session.zone(), &topics, purpose);
+            self.store.retained.expect(session.zone(), &topics, purpose);
         }
         looked
     }

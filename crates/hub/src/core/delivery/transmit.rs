@@ -123,8 +123,10 @@ impl Core {
         if messages > 0 {
             session.tally().lose(now, LossCause::Expired, messages);
         }
-        self.stats.publishes_dropped += messages;
-        self.losses.record_many(LossCause::Expired, messages);
+        self.counters.stats.publishes_dropped += messages;
+        self.counters
+            .losses
+            .record_many(LossCause::Expired, messages);
         self.pump(now, key);
     }
 

@@ -96,7 +96,7 @@ impl Core {
             if let Taken::Done(outcome) = taken
                 && is_withheld(outcome.reason)
             {
-                self.stats.publishes_dropped += 1;
+                self.counters.stats.publishes_dropped += 1;
             }
             return Ok(());
         };
@@ -129,7 +129,7 @@ impl Core {
 
     /// Whether no more acknowledgements may wait.
     pub(crate) const fn is_deferring_much(&self) -> bool {
-        self.deferred.len >= DEFERRED_MAX
+        self.inbound.deferred.len >= DEFERRED_MAX
     }
 
     fn defer(&mut self, key: SessionKey, receipt: Receipt, ticket: Ticket) {
@@ -142,16 +142,16 @@ impl Core {
     }
 
     fn wait_for(&mut self, ticket: Ticket, who: Waiting) {
-        self.deferred.len += 1;
-        let waiting = self.deferred.by_ticket.entry(ticket).or_default();
+        self.inbound.deferred.len += 1;
+        let waiting = self.inbound.deferred.by_ticket.entry(ticket).or_default();
         waiting.push(who);
     }
 
     /// A ticket of this hub's own, that the store does not give.
     pub(crate) const fn issue_ticket(&mut self) -> Ticket {
         const OWN: u64 = 1 << 63;
-        self.deferred.tickets += 1;
-        Ticket(OWN | self.deferred.tickets)
+        self.inbound.deferred.tickets += 1;
+        Ticket(OWN | self.inbound.deferred.tickets)
     }
 
     /// Tells another shard what became of a publish: now, or when it is known.
@@ -170,10 +170,10 @@ impl Core {
     /// What acknowledgements of this shard waited for has happened; `outcome` is what their
     /// publishers get. Does nothing for a ticket that nobody waits for.
     pub(crate) fn resolve(&mut self, now: Tick, ticket: Ticket, outcome: &Outcome) {
-        let Some(waiting) = self.deferred.by_ticket.remove(&ticket) else {
+        let Some(waiting) = self.inbound.deferred.by_ticket.remove(&ticket) else {
             return;
         };
-        self.deferred.len -= waiting.len();
+        self.inbound.deferred.len -= waiting.len();
         for who in waiting {
             let (key, name) = match who {
                 Waiting::Ack(key, name) => (key, name),

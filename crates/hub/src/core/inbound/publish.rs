@@ -84,10 +84,10 @@ impl Core {
         publish: &Publish<'_>,
     ) -> Result<Option<Taken>, CloseReason> {
         let bytes = publish.payload.len() as u64;
-        self.stats.publishes_received += 1;
-        self.stats.publish_bytes_received += bytes;
+        self.counters.stats.publishes_received += 1;
+        self.counters.stats.publish_bytes_received += bytes;
         if let Some(session) = self.sessions.get(key) {
-            let own = self.traffic.of(session.zone());
+            let own = self.counters.traffic.of(session.zone());
             own.received += 1;
             own.received_bytes += bytes;
         }
@@ -230,8 +230,8 @@ impl Core {
     }
 
     pub(crate) fn deny_publish(&mut self, now: Tick, key: SessionKey, topic: &str) {
-        self.stats.denied += 1;
-        self.stats.publishes_denied += 1;
+        self.counters.stats.denied += 1;
+        self.counters.stats.publishes_denied += 1;
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -242,7 +242,7 @@ impl Core {
         live.tally().refused.add(now, 1);
         if live
             .extras()
-            .remember_refusal(self.hasher.hash(zone, topic))
+            .remember_refusal(self.place.hasher.hash(zone, topic))
         {
             let client_id = session.client_id.clone();
             let identity = Arc::clone(&session.identity);

@@ -49,19 +49,19 @@ pub(crate) const LIST_BYTES: usize = 1_024;
 impl Core {
     /// Bytes of a connection are about to be read: what it may use of this turn.
     pub(crate) fn begin_reading(&mut self, key: SessionKey) -> Share {
-        self.routes.reading = Some(key);
+        self.routing.routes.reading = Some(key);
         Share::of(&mut self.turn)
     }
 
     /// They have been. What was published by them is routed.
     pub(crate) fn end_reading(&mut self, now: Tick) {
         self.settle(now);
-        self.routes.reading = None;
+        self.routing.routes.reading = None;
     }
 
     /// Whether a long list of filters has to stay where it was read.
     pub(crate) const fn has_no_room_for_lists(&self) -> bool {
-        self.slices.is_full()
+        self.inbound.slices.is_full()
     }
 
     /// Whether the next packet of a connection is taken now.
@@ -97,7 +97,7 @@ impl Core {
             return Gate::Shut;
         }
         // Answers that nobody reads are bounded like messages.
-        if live.control_bytes() > self.settings.queue_bytes_max {
+        if live.control_bytes() > self.rules.settings.queue_bytes_max {
             self.give_up(key);
             return Gate::Gone;
         }
@@ -127,7 +127,7 @@ impl Core {
     /// A whole packet is there: only those count [MQTT-3.1.2-22].
     #[inline]
     pub(crate) fn meter_packet(&mut self, now: Tick, key: SessionKey, frame: Frame) {
-        self.stats.packets_received += 1;
+        self.counters.stats.packets_received += 1;
         let session = self.sessions.get_mut(key);
         let Some(live) = session.and_then(|session| session.live_mut()) else {
             return;
@@ -238,7 +238,7 @@ impl Core {
         };
         if let Some(expiry_secs) = disconnect.properties.session_expiry() {
             // Where sessions never last, it may have asked for more in CONNECT.
-            let max = self.settings.session_expiry_max_secs;
+            let max = self.rules.settings.session_expiry_max_secs;
             if !session.is_persistent() && expiry_secs != 0 && max != 0 {
                 return Err(CloseReason::Violation(Violation::SessionExpiry));
             }

@@ -32,7 +32,7 @@ impl Core {
         identity: &Identity,
         tenants: Option<&Tenants>,
     ) -> Result<Room, CloseReason> {
-        let settings = &self.settings;
+        let settings = &self.rules.settings;
         self.has_memory_for(request, identity, tenants)?;
         let lasts = request.session_expiry_secs > 0 && settings.session_expiry_max_secs > 0;
         if !lasts {
@@ -59,17 +59,17 @@ impl Core {
         // Afterwards the newcomer has no more than the other: they do not take turns.
         let has_more = |sessions: u32| sessions > own.saturating_add(1);
         if has_more(self.sessions.most_absent()) {
-            return Some(self.shard);
+            return Some(self.place.shard);
         }
-        let others = (0..self.shards).map(ShardId);
-        let most = others.map(|shard| (self.ledger.most_absent(shard), shard));
+        let others = (0..self.place.shards).map(ShardId);
+        let most = others.map(|shard| (self.memory.ledger.most_absent(shard), shard));
         let (sessions, shard) = most.max_by_key(|(sessions, _)| *sessions)?;
         has_more(sessions).then_some(shard)
     }
 
     /// A session gives way to a newcomer's, here or on another shard.
     pub(crate) fn make_room(&mut self, now: Tick, from: ShardId) {
-        if from != self.shard {
+        if from != self.place.shard {
             let item = (from, ControlItem::MakeRoom);
             return self.effects.lanes.push(item);
         }
@@ -86,7 +86,7 @@ impl Core {
         tenants: Option<&Tenants>,
     ) -> Result<(), CloseReason> {
         let lasts = request.session_expiry_secs > 0;
-        let is_refused = match self.ledger.pressure() {
+        let is_refused = match self.memory.ledger.pressure() {
             Pressure::None => false,
             // Whoever has one already leaves nothing more behind.
             Pressure::Pressed => lasts && tenants.is_some_and(|t| t.own.sessions() > 0),
@@ -102,11 +102,13 @@ impl Core {
     fn count_evicted(&mut self, zone: Zone, limit: Limit, messages: u64) {
         // They were counted one by one.
         self.turn.spend((messages / COUNTED_PER_VISIT) as u32);
-        self.stats.evicted += 1;
-        self.stats.evicted_by_memory += u64::from(limit == Limit::Memory);
-        self.stats.publishes_dropped += messages;
-        self.traffic.of(zone).dropped += messages;
-        self.losses.record_many(LossCause::SessionEnded, messages);
+        self.counters.stats.evicted += 1;
+        self.counters.stats.evicted_by_memory += u64::from(limit == Limit::Memory);
+        self.counters.stats.publishes_dropped += messages;
+        self.counters.traffic.of(zone).dropped += messages;
+        self.counters
+            .losses
+            .record_many(LossCause::SessionEnded, messages);
     }
 
     /// Ends a session without a connection, since this limit leaves no room for it any more.
@@ -119,8 +121,8 @@ impl Core {
         let user = session.identity.user.clone();
         self.count_evicted(zone, limit, messages);
         let most = match limit {
-            Limit::Memory => self.ledger.budget(),
-            _ => self.settings.sessions_max,
+            Limit::Memory => self.memory.ledger.budget(),
+            _ => self.rules.settings.sessions_max,
         };
         self.effects.events.push(Event::SessionEvicted {
             client_id,

@@ -50,27 +50,32 @@ impl Core {
     pub(crate) fn settle_accounts(&mut self) {
         let held = self.sessions.settle_charges();
         for (kind, bytes) in [Holding::Sessions, Holding::Queues].into_iter().zip(held) {
-            self.ledger.write(self.shard, kind, bytes);
+            self.memory.ledger.write(self.place.shard, kind, bytes);
         }
-        let work = self.work_bytes() + self.debts.bytes() as u64;
-        self.ledger.write(self.shard, Holding::Work, work);
+        let work = self.work_bytes() + self.past.debts.bytes() as u64;
+        self.memory
+            .ledger
+            .write(self.place.shard, Holding::Work, work);
         let most = self.sessions.most_absent();
-        self.ledger.write_most_absent(self.shard, most);
+        self.memory.ledger.write_most_absent(self.place.shard, most);
     }
 
     /// Bytes of memory that work holds which goes on in later turns: messages that are expensive to
     /// route, with the subscribers found so far, long SUBSCRIBE and UNSUBSCRIBE packets, and what
     /// waited for sessions that have ended. O(1).
     pub(crate) fn work_bytes(&self) -> u64 {
-        (self.routes.bytes() + self.slices.bytes() + self.endings.bytes()) as u64
+        (self.routing.routes.bytes() + self.inbound.slices.bytes() + self.past.endings.bytes())
+            as u64
     }
 
     /// The sums over all sessions and all work, counted one by one: what the ledger says of this
     /// shard after [`Core::settle_accounts`]. O(sessions + work): for tests.
     pub(crate) fn recount(&self) -> [(Holding, u64); 3] {
         let sums = self.sessions.recount();
-        let work = self.routes.recount() + self.slices.recount() + self.endings.recount();
-        let work = work + self.debts.bytes();
+        let work = self.routing.routes.recount()
+            + self.inbound.slices.recount()
+            + self.past.endings.recount();
+        let work = work + self.past.debts.bytes();
         [
             (Holding::Sessions, sums[0]),
             (Holding::Queues, sums[1]),

@@ -60,16 +60,20 @@ impl Core {
     /// give what they hold of all that is held, of whatever kind, and no more: what clients hold
     /// that are there does not make others lose their sessions.
     pub(crate) fn relieve(&mut self, now: Tick, bytes: u64) {
-        let part = self.sessions.absent_part(bytes, self.ledger.total());
+        let part = self.sessions.absent_part(bytes, self.memory.ledger.total());
         let absent = self.sessions.absent_bytes();
-        let budget = self.ledger.budget();
-        let floor = self.relief.floor.take_if(|floor| floor.budget == budget);
+        let budget = self.memory.ledger.budget();
+        let floor = self
+            .memory
+            .relief
+            .floor
+            .take_if(|floor| floor.budget == budget);
         let bytes = absent.saturating_sub(part);
         let floor = floor.unwrap_or(Floor { budget, bytes });
         let part = part.min(absent.saturating_sub(floor.bytes));
-        self.relief.floor = Some(floor);
+        self.memory.relief.floor = Some(floor);
         // What sessions have left that have ended goes already.
-        self.relief.bytes = part.saturating_sub(self.endings.bytes() as u64);
+        self.memory.relief.bytes = part.saturating_sub(self.past.endings.bytes() as u64);
         self.tighten();
         self.continue_relief(now);
     }
@@ -78,60 +82,61 @@ impl Core {
     /// order: their messages may keep far more memory than they count.
     pub(crate) fn unpin(&mut self, now: Tick) {
         let part = self.sessions.absent_bytes().div_ceil(8);
-        self.relief.bytes = self.relief.bytes.max(part);
+        self.memory.relief.bytes = self.memory.relief.bytes.max(part);
         self.continue_relief(now);
     }
 
     pub(crate) fn continue_relief(&mut self, now: Tick) {
         for _ in 0..ENDED_AT_ONCE {
-            if !self.relief.is_pending() {
+            if !self.memory.relief.is_pending() {
                 return;
             }
             let Some((key, bytes)) = self.sessions.first_to_free() else {
-                self.relief.bytes = 0;
+                self.memory.relief.bytes = 0;
                 return;
             };
-            self.relief.bytes = self.relief.bytes.saturating_sub(bytes.max(1));
+            self.memory.relief.bytes = self.memory.relief.bytes.saturating_sub(bytes.max(1));
             self.evict(now, key, Limit::Memory);
         }
     }
 
     /// Has the bounds in force that the state of memory asks for.
     pub(crate) fn tighten(&mut self) {
-        let pressure = self.ledger.pressure();
-        if pressure == self.relief.pressure {
+        let pressure = self.memory.ledger.pressure();
+        if pressure == self.memory.relief.pressure {
             return;
         }
-        self.relief.pressure = pressure;
-        let loose = self.relief.loose.take();
-        let loose = loose.unwrap_or_else(|| Arc::clone(&self.settings));
+        self.memory.relief.pressure = pressure;
+        let loose = self.memory.relief.loose.take();
+        let loose = loose.unwrap_or_else(|| Arc::clone(&self.rules.settings));
         if pressure == Pressure::None {
-            self.relief.floor = None;
-            self.settings = loose;
+            self.memory.relief.floor = None;
+            self.rules.settings = loose;
             return;
         }
         let queue_bytes_max = match pressure {
             Pressure::Full => loose.queue_bytes_max.min(QUEUE_BYTES_FULL),
             Pressure::None | Pressure::Pressed => loose.queue_bytes_max,
         };
-        self.settings = Arc::new(Settings {
+        self.rules.settings = Arc::new(Settings {
             qos0_bytes_max: loose.qos0_bytes_max.min(BYTES_MAX),
             subscription_bytes_max: loose.subscription_bytes_max.min(BYTES_MAX),
             queue_bytes_max,
             ..(*loose).clone()
         });
-        self.relief.loose = Some(loose);
+        self.memory.relief.loose = Some(loose);
     }
 
     /// Whether there is no memory for a topic that holds no message yet.
     pub(crate) fn is_out_of_memory_for(&self, now: Tick, message: &Message) -> bool {
-        if self.ledger.pressure() < Pressure::Full || message.payload().is_empty() {
+        if self.memory.ledger.pressure() < Pressure::Full || message.payload().is_empty() {
             return false;
         }
         let mut is_known = false;
         let topic = (message.zone, message.topic());
         let mark = Mark(u64::MAX);
-        self.retained
+        self.store
+            .retained
             .look(topic, mark, now, &mut |_| is_known = true);
         !is_known
     }

@@ -92,14 +92,14 @@ impl Core {
         message: Arc<Message>,
         (source, sender): (Source, Option<Sender>),
     ) {
-        if !self.batch.goes_with(&message, source) {
+        if !self.routing.batch.goes_with(&message, source) {
             self.settle(now);
         }
         let is_plain = is_plain(&message);
-        self.batch.bytes += message.cost();
-        self.batch.source = source;
-        self.batch.sender = sender;
-        self.batch.messages.push(message);
+        self.routing.batch.bytes += message.cost();
+        self.routing.batch.source = source;
+        self.routing.batch.sender = sender;
+        self.routing.batch.messages.push(message);
         if !is_plain {
             self.settle(now);
         }
@@ -109,23 +109,23 @@ impl Core {
     /// before what was published earlier.
     #[inline]
     pub(crate) fn settle(&mut self, now: Tick) {
-        if !self.batch.is_empty() {
+        if !self.routing.batch.is_empty() {
             self.route_batch(now);
         }
     }
 
     fn route_batch(&mut self, now: Tick) {
-        let mut messages = core::mem::take(&mut self.batch.messages);
-        self.batch.bytes = 0;
-        match self.batch.source {
+        let mut messages = core::mem::take(&mut self.routing.batch.messages);
+        self.routing.batch.bytes = 0;
+        match self.routing.batch.source {
             Source::Client => {
-                let sender = self.batch.sender;
+                let sender = self.routing.batch.sender;
                 self.route_of(now, &messages, sender);
             }
-            Source::Mesh => self.route_here(now, &messages, self.batch.sender),
+            Source::Mesh => self.route_here(now, &messages, self.routing.batch.sender),
         }
         messages.clear();
-        self.batch.messages = messages;
+        self.routing.batch.messages = messages;
     }
 }
 

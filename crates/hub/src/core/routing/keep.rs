@@ -54,14 +54,18 @@ impl Core {
         (zone, topic): (Zone, &str),
         why: NotKept,
     ) {
-        self.stats.publishes_dropped += 1;
-        if self.losses.record(LossCause::NotKept, client_id, topic) {
+        self.counters.stats.publishes_dropped += 1;
+        if self
+            .counters
+            .losses
+            .record(LossCause::NotKept, client_id, topic)
+        {
             self.effects.events.push(Event::NotKept {
                 client_id: client_id.into(),
                 topic: topic.into(),
                 why,
                 bound: self.bound_met(zone, why),
-                trouble: self.retained.trouble(),
+                trouble: self.store.retained.trouble(),
             });
         }
     }
@@ -78,7 +82,7 @@ impl Core {
             topic: topic.into(),
             why,
             bound: self.bound_met(zone, why),
-            trouble: self.retained.trouble(),
+            trouble: self.store.retained.trouble(),
         });
     }
 
@@ -86,10 +90,10 @@ impl Core {
     fn bound_met(&self, zone: Zone, why: NotKept) -> Option<Box<str>> {
         match why {
             NotKept::Memory => {
-                let most = self.ledger.budget();
+                let most = self.memory.ledger.budget();
                 Some(format!("limits.memory is {most} bytes").into())
             }
-            NotKept::Full => self.retained.bound_met(zone),
+            NotKept::Full => self.store.retained.bound_met(zone),
             NotKept::DiskFull | NotKept::Failed => None,
         }
     }
@@ -98,7 +102,7 @@ impl Core {
     fn refused_for(&self, why: NotKept) -> Outcome {
         let mut outcome = why.outcome();
         if why == NotKept::Memory {
-            let most = self.ledger.budget();
+            let most = self.memory.ledger.budget();
             outcome.text = format!("{}, which is {most} bytes", why.text()).into();
         }
         outcome
@@ -115,12 +119,17 @@ impl Core {
             let retain = message.retain;
             return self.put_and_route(now, (message, None), (retain, is_awaited), routing);
         }
-        let owner = home_shard(&self.hasher, message.zone, message.topic(), self.shards);
-        if owner == self.shard {
+        let owner = home_shard(
+            &self.place.hasher,
+            message.zone,
+            message.topic(),
+            self.place.shards,
+        );
+        if owner == self.place.shard {
             return self.put_and_route(now, (message, None), (true, is_awaited), routing);
         }
         let ticket = is_awaited.then(|| self.issue_ticket());
-        let answer = ticket.map(|ticket| (self.shard, ticket));
+        let answer = ticket.map(|ticket| (self.place.shard, ticket));
         let item = KeepItem {
             sender: self.sender_of(&message),
             message,
@@ -158,7 +167,11 @@ impl Core {
     }
 
     pub(crate) fn keeps_last(&self, topic: &str) -> bool {
-        let policy = self.uses.keeps_last.then(|| self.settings.policy(topic));
+        let policy = self
+            .rules
+            .uses
+            .keeps_last
+            .then(|| self.rules.settings.policy(topic));
         policy
             .flatten()
             .is_some_and(|policy| policy.keep == Keep::Last)
@@ -177,12 +190,12 @@ impl Core {
         let mut taken = Taken::SUCCESS;
         if keep {
             self.turn.spend(put_visits(&message));
-            self.fences.begin_put();
+            self.routing.fences.begin_put();
             let kept = if self.is_out_of_memory_for(now, &message) {
-                self.stats.unkept_by_memory += 1;
+                self.counters.stats.unkept_by_memory += 1;
                 Err(NotKept::Memory)
             } else {
-                self.retained.put(&message)
+                self.store.retained.put(&message)
             };
             match kept {
                 Ok(Kept::Now) => {}
@@ -194,7 +207,7 @@ impl Core {
                 }
             }
         }
-        if keep && self.retained.is_behind() {
+        if keep && self.store.retained.is_behind() {
             self.wait_for_store(now, sender);
         }
         match routing {
@@ -211,13 +224,13 @@ impl Core {
     #[cold]
     fn wait_for_store(&mut self, now: Tick, sender: Option<Sender>) {
         let visits = BEHIND_VISITS;
-        match sender.filter(|sender| sender.shard != self.shard) {
+        match sender.filter(|sender| sender.shard != self.place.shard) {
             Some(Sender { shard, session, .. }) => {
                 let item = ControlItem::ChargePublisher { session, visits };
                 self.effects.lanes.push((shard, item));
             }
             None => {
-                if let Some(session) = self.routes.reading {
+                if let Some(session) = self.routing.routes.reading {
                     self.charge_visits(now, session, visits);
                 }
             }
@@ -237,7 +250,7 @@ impl Core {
         };
         let clear = Message::new(message.zone, Publisher::SERVER, now, &parts);
         // Where even that fails, the store is in trouble, which it reports itself.
-        let _ = self.retained.put(&Arc::new(clear));
+        let _ = self.store.retained.put(&Arc::new(clear));
     }
 }
 

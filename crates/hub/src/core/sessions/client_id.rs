@@ -16,7 +16,7 @@ impl Core {
         client_id: &str,
         identity: &Identity,
     ) -> Result<(), CloseReason> {
-        let binding = self.settings.client_id_binding;
+        let binding = self.rules.settings.client_id_binding;
         // The id that the server is going to make up is nobody's.
         let is_free = binding == ClientIdBinding::None || client_id.is_empty();
         if is_free || identity.rights.is_operator() {

@@ -84,11 +84,11 @@ impl Core {
         }
         let client_id = &request.client_id;
         let identity = self.returning(request, &identity).unwrap_or(identity);
-        let Some(identity) = self.renewals.refresh(identity, client_id) else {
+        let Some(identity) = self.rights.renewals.refresh(identity, client_id) else {
             return Err(CloseReason::Denied(Denied::Banned));
         };
         let will = request.will.as_ref();
-        if will.is_some_and(|will| !self.settings.takes_topic(&will.topic)) {
+        if will.is_some_and(|will| !self.rules.settings.takes_topic(&will.topic)) {
             return Err(CloseReason::Violation(Violation::TopicName));
         }
         if will.is_some_and(|will| !may_publish(&identity, &will.topic)) {
@@ -132,7 +132,7 @@ impl Core {
 
     /// Whether a keep alive is within the maximum; 0 is none at all.
     fn takes_keep_alive(&self, secs: u16) -> bool {
-        let max = self.settings.keep_alive_max_secs;
+        let max = self.rules.settings.keep_alive_max_secs;
         max == 0 || (secs > 0 && secs <= max)
     }
 
@@ -143,7 +143,12 @@ impl Core {
             request.client_id = self.assign_client_id(identity);
         }
         debug_assert!(
-            home_shard(&self.hasher, identity.zone, &request.client_id, self.shards) == self.shard,
+            home_shard(
+                &self.place.hasher,
+                identity.zone,
+                &request.client_id,
+                self.place.shards
+            ) == self.place.shard,
             "a connection must go to its client id's home"
         );
         assigned
@@ -166,15 +171,15 @@ impl Core {
         if present.is_none() {
             self.end_oldest_namesake(now, key);
         }
-        self.stats.connects += 1;
-        self.stats.connected += 1;
+        self.counters.stats.connects += 1;
+        self.counters.stats.connected += 1;
         self.tell_connected(opening.link, request, identity, present.is_some());
         self.adopt(now, key, Arc::clone(identity));
         key
     }
 
     fn expiry_secs(&self, request: &ConnectRequest) -> u32 {
-        let max = self.settings.session_expiry_max_secs;
+        let max = self.rules.settings.session_expiry_max_secs;
         request.session_expiry_secs.min(max)
     }
 
@@ -253,8 +258,8 @@ impl Core {
     fn claim_of(&self, key: SessionKey) -> Option<u64> {
         let slot = u64::from(key.slot);
         // A number of connections that wraps around meets none of those that are left.
-        let serial = self.stats.connects & u64::from(u32::MAX);
-        (slot < 1 << 24).then_some(u64::from(self.shard.0) << 56 | slot << 32 | serial.max(1))
+        let serial = self.counters.stats.connects & u64::from(u32::MAX);
+        (slot < 1 << 24).then_some(u64::from(self.place.shard.0) << 56 | slot << 32 | serial.max(1))
     }
 
     /// A newer connection of its user takes the place of one, on whatever shard that is, and of
@@ -263,7 +268,7 @@ impl Core {
         let mut next = Some(claim);
         while let Some(claim) = next {
             let shard = ShardId((claim >> 56) as u8);
-            if shard != self.shard {
+            if shard != self.place.shard {
                 let item = MeshItem::Replaced { claim };
                 self.effects.mesh.push((shard, item));
                 return;
@@ -289,7 +294,7 @@ impl Core {
         let keep_alive_secs = if self.takes_keep_alive(request.keep_alive_secs) {
             request.keep_alive_secs
         } else {
-            self.settings.keep_alive_max_secs
+            self.rules.settings.keep_alive_max_secs
         };
         let mut live = Live {
             link,
@@ -298,7 +303,7 @@ impl Core {
             keep_alive_secs,
             window: request
                 .receive_maximum
-                .min(self.settings.in_flight_max)
+                .min(self.rules.settings.in_flight_max)
                 .max(1),
             next_packet_id: 1,
             packet_bytes_max: request.packet_bytes_max,
@@ -319,7 +324,7 @@ impl Core {
         }
         let aliases = request
             .topic_alias_maximum
-            .min(self.settings.sent_alias_maximum);
+            .min(self.rules.settings.sent_alias_maximum);
         if aliases > 0 {
             let packet_bytes_max = live.packet_bytes_max as usize;
             live.extras().sent_aliases = Some(SentAliases::new(aliases, packet_bytes_max));
@@ -328,7 +333,7 @@ impl Core {
     }
 
     fn announced(&self, version: Version) -> Announced {
-        let settings = &self.settings;
+        let settings = &self.rules.settings;
         let (receive_maximum, topic_alias_maximum) = if version.is_v5() {
             (settings.receive_maximum, settings.topic_alias_maximum)
         } else {
@@ -388,7 +393,7 @@ impl Core {
             return true;
         };
         if request.version.is_v5() {
-            let settings = &self.settings;
+            let settings = &self.rules.settings;
             if expiry_secs != request.session_expiry_secs {
                 properties.push(Property::SessionExpiryInterval(expiry_secs));
             }
@@ -445,7 +450,7 @@ impl Core {
         if self.sessions.get(key).is_none() {
             return;
         }
-        for slot in self.shares.of_member(key.slot) {
+        for slot in self.routing.shares.of_member(key.slot) {
             self.member_changed(slot, key.slot, true);
         }
         self.continue_snapshots(now, key);
@@ -474,8 +479,9 @@ impl Core {
         loop {
             // A client that knows it may continue a guest's session, so it must be as hard to guess
             // as a key, and must tell nothing about the secrets of the index.
-            let id = format!("{ASSIGNED}{:032x}", (self.random)());
-            if home_shard(&self.hasher, identity.zone, &id, self.shards) == self.shard
+            let id = format!("{ASSIGNED}{:032x}", (self.place.random)());
+            if home_shard(&self.place.hasher, identity.zone, &id, self.place.shards)
+                == self.place.shard
                 && self.sessions.main(identity.zone, &id).is_none()
             {
                 return id;

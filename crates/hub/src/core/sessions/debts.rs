@@ -98,7 +98,7 @@ impl Debts {
 
 impl Core {
     fn client_hash(&self, zone: Zone, client_id: &str) -> u64 {
-        self.hasher.hash(zone, client_id)
+        self.place.hasher.hash(zone, client_id)
     }
 
     /// A connection has ended that owes this much, and perhaps its session.
@@ -107,13 +107,13 @@ impl Core {
             return;
         };
         let client = self.client_hash(session.zone(), &session.client_id);
-        self.debts.remember(now, client, debt);
-        self.debts.end(key, client);
+        self.past.debts.remember(now, client, debt);
+        self.past.debts.end(key, client);
     }
 
     /// What a client id owes whose connection has ended.
     pub(crate) fn debt_of(&self, zone: Zone, client_id: &str) -> Debt {
-        self.debts.of(self.client_hash(zone, client_id))
+        self.past.debts.of(self.client_hash(zone, client_id))
     }
 
     /// Charges a session that is not connected: its client id owes it, by whatever session.
@@ -121,7 +121,7 @@ impl Core {
     pub(crate) fn charge_absent(&mut self, now: Tick, key: SessionKey, visits: u32) {
         let client = match self.sessions.get(key) {
             Some(session) => Some(self.client_hash(session.zone(), &session.client_id)),
-            None => self.debts.ended.get(&key).copied(),
+            None => self.past.debts.ended.get(&key).copied(),
         };
         let Some(client) = client else {
             return;
@@ -130,32 +130,32 @@ impl Core {
             live.extras().debt.add(now, visits);
             return;
         }
-        let mut debt = self.debts.of(client);
+        let mut debt = self.past.debts.of(client);
         debt.add(now, visits);
-        self.debts.remember(now, client, debt);
+        self.past.debts.remember(now, client, debt);
     }
 
     /// What is published from now on is a will of a client, until [`Core::end_will`]: its client id
     /// pays for that, by whatever session.
     pub(crate) fn begin_will(&mut self, zone: Zone, client_id: &str) {
-        self.routes.will_of = Some(self.sender_of_will(zone, client_id));
+        self.routing.routes.will_of = Some(self.sender_of_will(zone, client_id));
     }
 
     /// The will is published.
     pub(crate) const fn end_will(&mut self) {
-        self.routes.will_of = None;
+        self.routing.routes.will_of = None;
     }
 
     fn sender_of_will(&mut self, zone: Zone, client_id: &str) -> Sender {
         let client = self.client_hash(zone, client_id);
-        self.debts.wills = self.debts.wills.wrapping_add(1);
+        self.past.debts.wills = self.past.debts.wills.wrapping_add(1);
         let session = SessionKey {
             slot: NO_SLOT,
-            generation: self.debts.wills,
+            generation: self.past.debts.wills,
         };
-        self.debts.end(session, client);
+        self.past.debts.end(session, client);
         Sender {
-            shard: self.shard,
+            shard: self.place.shard,
             session,
             epoch: 0,
         }

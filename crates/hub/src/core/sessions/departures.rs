@@ -65,7 +65,7 @@ impl Core {
     pub(crate) fn remember_end(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
         if let Some(session) = self.sessions.get(key) {
             let client = (session.zone(), &*session.client_id);
-            self.departures.note(now, client, reason);
+            self.past.departures.note(now, client, reason);
         }
     }
 }

@@ -152,7 +152,7 @@ impl Core {
         if output.pieces() <= PIECES_AT_ONCE {
             return self.outbox.recycle(output);
         }
-        self.endings.push(Box::new(Ending {
+        self.past.endings.push(Box::new(Ending {
             session: None,
             owed: Remains::default(),
             held_back: None,
@@ -163,18 +163,24 @@ impl Core {
     /// Now, if it is little and the turn has room for it.
     fn end_soon(&mut self, now: Tick, mut ending: Ending) {
         let room = self.turn.left().min(OWN_VISITS);
-        let is_now = self.endings.is_empty() && self.ending_visits(&ending) <= room;
+        let is_now = self.past.endings.is_empty() && self.ending_visits(&ending) <= room;
         // Some of what it was owed may take more than was estimated.
         let most = room.max(1);
         if !is_now || !self.end_some(now, &mut ending, most) {
-            self.endings.push(Box::new(ending));
+            self.past.endings.push(Box::new(ending));
         }
     }
 
     /// At once, so that no message is given to a member that is not there.
     fn leave_shares(&mut self, session: SessionKey) {
         // From behind: each is the last then, and found at once.
-        for slot in self.shares.of_member(session.slot).into_iter().rev() {
+        for slot in self
+            .routing
+            .shares
+            .of_member(session.slot)
+            .into_iter()
+            .rev()
+        {
             self.turn.spend(FILTER_VISITS);
             self.drop_subscription(session, SubscriptionRef::Share(slot), false);
         }
@@ -190,15 +196,15 @@ impl Core {
 
     /// Goes on with sessions that have ended, as far as the turn allows, and a little in any case.
     pub(crate) fn continue_endings(&mut self, now: Tick) {
-        let mut left = self.turn.slice().max(self.endings.urgent_visits());
+        let mut left = self.turn.slice().max(self.past.endings.urgent_visits());
         while left > 0
-            && let Some(mut ending) = self.endings.pop()
+            && let Some(mut ending) = self.past.endings.pop()
         {
             let before = self.turn.spent();
             let is_over = self.end_some(now, &mut ending, left.min(OWN_VISITS));
             left = left.saturating_sub((self.turn.spent() - before).max(1));
             if !is_over {
-                self.endings.push(ending);
+                self.past.endings.push(ending);
             }
         }
     }
@@ -238,7 +244,8 @@ impl Core {
             let session = self.sessions.get_mut(key);
             match session.and_then(|session| session.subscriptions.pop()) {
                 Some(filter @ SubscriptionRef::Filter(id)) => {
-                    self.turn.spend(filter_visits(self.index.filter(id).1));
+                    self.turn
+                        .spend(filter_visits(self.routing.index.filter(id).1));
                     self.drop_subscription(key, filter, false);
                 }
                 // It has left that one already.
@@ -253,7 +260,7 @@ impl Core {
 
     fn give_to_others(&mut self, now: Tick, delivery: Option<&Delivery>) {
         if let Some(delivery) = delivery
-            && let Some(slot) = self.shares.by_number(delivery.share)
+            && let Some(slot) = self.routing.shares.by_number(delivery.share)
         {
             self.turn.spend(SHARED_VISITS);
             self.deliver_shared(now, slot, &delivery.message);

@@ -114,7 +114,7 @@ impl Core {
     /// The limit for which a connection is closed, in words.
     fn limit_met(&self, key: SessionKey, reason: CloseReason) -> Option<String> {
         let session = self.sessions.get(key)?;
-        limits::closing(session, session.live()?, &self.settings, reason)
+        limits::closing(session, session.live()?, &self.rules.settings, reason)
     }
 
     /// [`Core::close`] with the limit that the client has met.
@@ -167,7 +167,7 @@ impl Core {
             return;
         };
         if matches!(reason, CloseReason::Bug(_)) {
-            self.stats.bugs += 1;
+            self.counters.stats.bugs += 1;
         }
         let code = code.filter(|_| live.version.is_v5());
         let packet = code.map(|reason| {
@@ -193,14 +193,14 @@ impl Core {
         if let Some(live) = session.and_then(|session| session.live_mut())
             && live.give_up()
         {
-            self.overrun.push_back(key);
+            self.pending.overrun.push_back(key);
         }
     }
 
     /// Closes the connections that a policy has given up, as far as the turn allows.
     #[inline]
     pub(crate) fn close_overrun(&mut self, now: Tick) {
-        if !self.overrun.is_empty() {
+        if !self.pending.overrun.is_empty() {
             self.close_some_overrun(now, self.turn.left());
         }
     }
@@ -213,7 +213,7 @@ impl Core {
     fn close_some_overrun(&mut self, now: Tick, visits: u32) {
         let before = self.turn.spent();
         while self.turn.spent() - before < visits
-            && let Some(key) = self.overrun.pop_front()
+            && let Some(key) = self.pending.overrun.pop_front()
         {
             let session = self.sessions.get(key);
             // It may have gone by itself, and come back.
@@ -237,7 +237,7 @@ impl Core {
         let Link::Live(live) = &mut session.link else {
             return;
         };
-        let (losses, cause) = (&mut self.losses, LossCause::Disconnect);
+        let (losses, cause) = (&mut self.counters.losses, LossCause::Disconnect);
         let mut lost = 0;
         if let Some(output) = &mut live.output {
             let client_id = &*session.client_id;
@@ -260,8 +260,8 @@ impl Core {
         if lost > 0 {
             session.tally().lose(now, cause, lost);
         }
-        self.stats.publishes_dropped += lost;
-        self.traffic.of(zone).dropped += lost;
+        self.counters.stats.publishes_dropped += lost;
+        self.counters.traffic.of(zone).dropped += lost;
     }
 
     /// A session is without a connection from now on, or at its end.
@@ -279,7 +279,7 @@ impl Core {
             return;
         };
         let output = live.output.take();
-        self.stats.connected = self.stats.connected.saturating_sub(1);
+        self.counters.stats.connected = self.counters.stats.connected.saturating_sub(1);
         let event = Event::Disconnected {
             link: live.link,
             zone: session.identity.zone,
@@ -361,7 +361,8 @@ impl Core {
             rooms: rooms.collect(),
             was_held,
         };
-        self.transitions
+        self.pending
+            .transitions
             .note(Transition::Detached(Box::new(detached)));
     }
 
@@ -393,12 +394,14 @@ impl Core {
             client_id,
             will,
         };
-        self.transitions.note(Transition::WillDue(Box::new(due)));
+        self.pending
+            .transitions
+            .note(Transition::WillDue(Box::new(due)));
     }
 
     /// Members of a session's shared subscriptions are counted: one of them is away from now on.
     fn tell_shares(&mut self, key: SessionKey) {
-        for slot in self.shares.of_member(key.slot) {
+        for slot in self.routing.shares.of_member(key.slot) {
             self.turn.spend(FILTER_VISITS);
             self.member_changed(slot, key.slot, false);
         }
@@ -415,7 +418,7 @@ impl Core {
         if away.until <= now {
             let client_id = session.client_id.clone();
             if session.is_persistent() {
-                self.stats.expired += 1;
+                self.counters.stats.expired += 1;
                 self.effects
                     .events
                     .push(Event::SessionExpired { client_id });
@@ -462,11 +465,11 @@ impl Core {
 
     /// Whether a will is permitted still; one that is not is counted.
     pub(crate) fn may_leave(&mut self, identity: &Identity, will: &WillRequest) -> bool {
-        let is_taken = self.settings.takes_topic(&will.topic);
+        let is_taken = self.rules.settings.takes_topic(&will.topic);
         let may = is_taken && may_publish(identity, &will.topic);
-        self.stats.denied += u64::from(!may);
-        self.stats.topics_refused += u64::from(!is_taken);
-        self.stats.publishes_denied += u64::from(is_taken && !may);
+        self.counters.stats.denied += u64::from(!may);
+        self.counters.stats.topics_refused += u64::from(!is_taken);
+        self.counters.stats.publishes_denied += u64::from(is_taken && !may);
         may
     }
 
@@ -475,13 +478,13 @@ impl Core {
     pub(crate) fn arm(&mut self, now: Tick, deadline: Tick, timer: Timer) {
         const AHEAD_SECS_MAX: u32 = 600;
         let at = deadline.min(now.after_secs(AHEAD_SECS_MAX));
-        self.timers.insert(at, timer);
+        self.clock.timers.insert(at, timer);
     }
 
     /// Takes note of the timers that have fired.
     pub(crate) fn collect_due(&mut self, now: Tick) {
-        let due = &mut self.due;
-        self.timers.advance(now, |timer| due.push_back(timer));
+        let due = &mut self.clock.due;
+        self.clock.timers.advance(now, |timer| due.push_back(timer));
     }
 
     /// What timers may cost in this turn from now on.
@@ -499,7 +502,7 @@ impl Core {
         if spent >= budget.spent || handed >= budget.handed {
             return false;
         }
-        let Some(timer) = self.due.pop_front() else {
+        let Some(timer) = self.clock.due.pop_front() else {
             return false;
         };
         self.turn.spend(TIMER_VISITS);

@@ -82,11 +82,11 @@ impl Core {
         let Some(session) = self.sessions.get(key) else {
             return TOO_MANY.into();
         };
-        let most = self.settings.subscriptions_max;
+        let most = self.rules.settings.subscriptions_max;
         let quota = session.identity.rights.quotas().subscriptions;
         let bound = match quota.map(|quota| quota as usize) {
             _ if !has_surplus && self.places_left(session) > 0 => {
-                let most = self.settings.subscription_bytes_max;
+                let most = self.rules.settings.subscription_bytes_max;
                 format!("limits.subscription_bytes_per_client is {most}")
             }
             Some(quota) if quota < most => {
@@ -107,9 +107,9 @@ impl Core {
         key: SessionKey,
         name: &str,
     ) -> Option<Outcome> {
-        let text = topic(&self.settings, name)?;
-        self.stats.denied += 1;
-        self.stats.topics_refused += 1;
+        let text = topic(&self.rules.settings, name)?;
+        self.counters.stats.denied += 1;
+        self.counters.stats.topics_refused += 1;
         let live = self.sessions.get_mut(key).and_then(Session::live_mut);
         if let Some(live) = live {
             live.tally().topics_refused.add(now, 1);
@@ -123,7 +123,7 @@ impl Core {
 
     /// Why a session does not get a subscription whose filter is above a limit.
     pub(crate) fn tell_filter(&mut self, key: SessionKey, filter: &str) -> String {
-        let limit = filter_limit(&self.settings, filter);
+        let limit = filter_limit(&self.rules.settings, filter);
         self.log_limit(key, "a subscription", (TOO_LONG, &limit));
         format!("{TOO_LONG}: {limit}")
     }
@@ -133,7 +133,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let hash = self.hasher.hash(session.zone(), kind);
+        let hash = self.place.hasher.hash(session.zone(), kind);
         if let Link::Live(live) = &mut session.link
             && live.extras().remember_refusal(hash)
         {

@@ -72,7 +72,7 @@ impl Session {
 impl Core {
     /// Whether a subscription is taken of which so much is permitted.
     pub(crate) fn is_accepted(&self, access: Access) -> bool {
-        match (access, self.settings.wide_subscription) {
+        match (access, self.rules.settings.wide_subscription) {
             (Access::All, _) | (Access::Part, WideSubscription::Filter) => true,
             (Access::Part, WideSubscription::Refuse) | (Access::Nothing, _) => false,
         }
@@ -105,7 +105,7 @@ impl Core {
         self.begin_review(key);
         self.line_up(key);
         self.withdraw(now, key, &identity);
-        self.transitions.note(Transition::RightsChanged {
+        self.pending.transitions.note(Transition::RightsChanged {
             session: key,
             before,
         });
@@ -117,7 +117,7 @@ impl Core {
             return;
         };
         if session.filtered & UNDER_REVIEW != 0 {
-            self.reviews.0.retain(|review| review.session != key);
+            self.rights.reviews.0.retain(|review| review.session != key);
         }
         session.filtered = 0;
         if session.subscriptions.is_empty() {
@@ -130,7 +130,7 @@ impl Core {
             done: 0,
         };
         if !self.review_some(&mut review, self.turn.slice()) {
-            self.reviews.0.push_back(review);
+            self.rights.reviews.0.push_back(review);
         }
     }
 
@@ -138,11 +138,11 @@ impl Core {
     pub(crate) fn continue_reviews(&mut self) {
         let mut left = self.turn.slice();
         while left > 0
-            && let Some(mut review) = self.reviews.0.pop_front()
+            && let Some(mut review) = self.rights.reviews.0.pop_front()
         {
             let before = self.turn.spent();
             if !self.review_some(&mut review, left) {
-                self.reviews.0.push_front(review);
+                self.rights.reviews.0.push_front(review);
             }
             left = left.saturating_sub((self.turn.spent() - before).max(1));
         }
@@ -162,7 +162,7 @@ impl Core {
         for subscription in rest {
             weighed += 1;
             let is_there = match *subscription {
-                SubscriptionRef::Filter(id) => self.index.options(id, key.slot).is_some(),
+                SubscriptionRef::Filter(id) => self.routing.index.options(id, key.slot).is_some(),
                 SubscriptionRef::Share(_) => true,
             };
             let is_filtered =
@@ -193,7 +193,7 @@ impl Core {
         self.turn.spend((waiting as u32).saturating_mul(each));
         let withdrawn = outbound.withdraw(|message| identity.rights.may_receive(message.topic()));
         let count = withdrawn.len() as u64;
-        self.stats.publishes_withheld += count;
+        self.counters.stats.publishes_withheld += count;
         if count > 0
             && let Some(session) = self.sessions.get_mut(key)
         {

@@ -129,18 +129,18 @@ impl Rights for NoRights {
 impl Core {
     /// Another change of rights is to go through the sessions.
     pub(crate) fn push_renewal(&mut self, now: Tick, renewal: Arc<dyn Renewal>) {
-        self.renewals.push(now, renewal);
+        self.rights.renewals.push(now, renewal);
     }
 
     /// The change of rights that goes on, and the slot of the first session that it has not
     /// visited.
     pub(crate) fn next_renewal(&mut self) -> Option<(Arc<dyn Renewal>, usize)> {
-        self.renewals.next()
+        self.rights.renewals.next()
     }
 
     /// It goes on from this slot in a later turn.
     pub(crate) fn put_back_renewal(&mut self, renewal: Arc<dyn Renewal>, slot: usize) {
-        self.renewals.put_back(renewal, slot);
+        self.rights.renewals.put_back(renewal, slot);
     }
 
     /// What a change of rights makes of a session.

@@ -43,7 +43,7 @@ impl Core {
             if session.conflating().is_none() {
                 return;
             }
-            let queue_bytes_max = session.queue_bytes_max(&self.settings);
+            let queue_bytes_max = session.queue_bytes_max(&self.rules.settings);
             let keeps = [QoS::AtMostOnce, QoS::AtLeastOnce];
             let keeps = keeps.map(|qos| keeps_up(session, qos, queue_bytes_max));
             let Some(held) = session.known_conflating() else {
@@ -82,8 +82,8 @@ impl Core {
     fn send_held(&mut self, now: Tick, key: SessionKey, delivery: &Delivery) {
         let message = &delivery.message;
         if message.is_expired(now) {
-            self.stats.publishes_dropped += 1;
-            self.losses.record_many(LossCause::Expired, 1);
+            self.counters.stats.publishes_dropped += 1;
+            self.counters.losses.record_many(LossCause::Expired, 1);
             if let Some(session) = self.sessions.get_mut(key) {
                 session.tally().lose(now, LossCause::Expired, 1);
             }

@@ -31,7 +31,7 @@ pub(super) enum Wait {
 impl Core {
     /// What a snapshot has to wait for whose mark has been taken; `None` for nothing.
     pub(super) fn what_is_ahead(&self) -> Option<Ahead> {
-        let (fence, jobs) = (self.fences.raise(), self.routes.ahead());
+        let (fence, jobs) = (self.routing.fences.raise(), self.routing.routes.ahead());
         (fence.is_some() || jobs.is_some()).then_some(Ahead { fence, jobs })
     }
 
@@ -39,12 +39,12 @@ impl Core {
     pub(super) fn is_behind(&mut self, zone: Zone, snapshot: &mut Snapshot) -> Option<Wait> {
         let ahead = snapshot.ahead.as_mut()?;
         if let Some(fence) = &ahead.fence {
-            if !self.fences.is_passed(fence) {
+            if !self.routing.fences.is_passed(fence) {
                 return Some(Wait::Shards);
             }
             ahead.fence = None;
             // What it has waited for may have become a job.
-            ahead.jobs = self.routes.ahead();
+            ahead.jobs = self.routing.routes.ahead();
         }
         if let Some(jobs) = &mut ahead.jobs {
             let filter = &snapshot.filter;
@@ -52,7 +52,7 @@ impl Core {
             let concerns = |message: &Message| {
                 message.zone == zone && matches(filter, message.topic()) && is_kept(message)
             };
-            let (look, looks) = self.routes.look_ahead(jobs, concerns);
+            let (look, looks) = self.routing.routes.look_ahead(jobs, concerns);
             self.turn.spend(looks);
             match look {
                 Look::Clear => {}

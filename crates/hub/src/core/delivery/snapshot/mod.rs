@@ -97,11 +97,11 @@ impl Core {
         let Some(session) = self
             .sessions
             .get_mut(key)
-            .filter(|session| is_ready(session, &self.settings))
+            .filter(|session| is_ready(session, &self.rules.settings))
         else {
             return false;
         };
-        let (zone, at_most) = (session.zone(), visits(session, &self.settings));
+        let (zone, at_most) = (session.zone(), visits(session, &self.rules.settings));
         let held = session.held();
         let Some(mut snapshot) = session
             .live_mut()
@@ -150,7 +150,7 @@ impl Core {
         let Some(zone) = self.sessions.get(key).map(Session::zone) else {
             return Walk::Done;
         };
-        let mut found = core::mem::take(&mut self.found);
+        let mut found = core::mem::take(&mut self.store.found);
         let (filter, mark) = (&snapshot.filter, snapshot.mark);
         let mut visits = u64::from(GET_VISITS);
         let walk = match &mut snapshot.progress {
@@ -159,13 +159,14 @@ impl Core {
                 let scope = Scope { after, mark, now };
                 cursor.visits = 0;
                 let walk = self
+                    .store
                     .retained
                     .walk(zone, filter, scope, cursor, at_most, &mut found);
                 visits = cursor.visits;
                 walk
             }
             _ => {
-                found.extend(self.retained.get(zone, filter, mark, now));
+                found.extend(self.store.retained.get(zone, filter, mark, now));
                 // There is no other topic.
                 snapshot.sends &= found.is_empty();
                 Walk::Done
@@ -182,7 +183,7 @@ impl Core {
                 vain += FOUND_VISITS;
             }
         }
-        self.found = found;
+        self.store.found = found;
         self.charge_vain(now, key, vain);
         if walk == Walk::Done {
             // The end comes after the last message, which may wait for a packet id, and after all
@@ -209,7 +210,7 @@ impl Core {
             } else {
                 Mark(0)
             };
-            snapshot.mark = self.retained.mark();
+            snapshot.mark = self.store.retained.mark();
             snapshot.ahead = self.what_is_ahead();
             snapshot.lost = lost;
             snapshot.progress = Progress::Walking(Cursor::default());
@@ -244,7 +245,9 @@ impl Core {
         let is_fetching = match &snapshot.progress {
             Progress::Walking(cursor) if snapshot.fetches < FETCHES_MAX => {
                 let filter = &snapshot.filter;
-                self.retained.is_fetching(zone, filter, cursor, VISITS)
+                self.store
+                    .retained
+                    .is_fetching(zone, filter, cursor, VISITS)
             }
             _ => false,
         };
@@ -262,7 +265,7 @@ impl Core {
             snapshots.push(snapshot);
         }
         match wait {
-            Wait::Job(number) => self.routes.await_job(number, key),
+            Wait::Job(number) => self.routing.routes.await_job(number, key),
             Wait::Shards | Wait::Look => self.list_snapshots(key),
         }
     }
@@ -330,10 +333,10 @@ impl Core {
         // Sent because of a subscription: RETAIN is set [MQTT-3.3.1-8].
         terms.retain = true;
         terms.stored = true;
-        let withheld = self.stats.publishes_withheld;
+        let withheld = self.counters.stats.publishes_withheld;
         let mut variants = self.variants(message);
         self.fanout(now).deliver(&mut variants, key.slot, &terms);
-        self.stats.publishes_withheld == withheld
+        self.counters.stats.publishes_withheld == withheld
     }
 }
 

@@ -40,11 +40,11 @@ impl Core {
             let SubscriptionRef::Filter(id) = *subscription else {
                 return true;
             };
-            let filter = self.index.filter(id).1;
+            let filter = self.routing.index.filter(id).1;
             if !is_such(filter) {
                 return true;
             }
-            let Some(options) = self.index.options(id, key.slot) else {
+            let Some(options) = self.routing.index.options(id, key.slot) else {
                 return true;
             };
             let options = Options::from_bits(options);

@@ -55,15 +55,18 @@ impl Core {
             options: granted.bits(),
         };
         let indexed = self.indexed(key, filter);
-        let hash = self.hasher.hash(zone, &indexed);
-        let inserted = self.index.insert_hashed(zone, &indexed, hash, subscriber);
+        let hash = self.place.hasher.hash(zone, &indexed);
+        let inserted = self
+            .routing
+            .index
+            .insert_hashed(zone, &indexed, hash, subscriber);
         if inserted.previous.is_some() {
             return inserted;
         }
         let whole = (!inserted.has_wildcard).then_some(hash);
-        self.interest.raise(zone, &indexed, whole);
-        self.stats.subscriptions += 1;
-        self.routes.subscribed(key.slot, inserted.id);
+        self.routing.interest.raise(zone, &indexed, whole);
+        self.counters.stats.subscriptions += 1;
+        self.routing.routes.subscribed(key.slot, inserted.id);
         if let Some(session) = self.sessions.get_mut(key) {
             session.subscribed(SubscriptionRef::Filter(inserted.id), bytes);
             if let Some(room) = room_of(filter) {
@@ -82,12 +85,12 @@ impl Core {
         filter: &str,
     ) -> Option<SubscriptionRef> {
         if let Some(group) = share {
-            let slot = self.shares.find(zone, group, filter)?;
-            let is_member = self.shares.has_member(slot, key.slot);
+            let slot = self.routing.shares.find(zone, group, filter)?;
+            let is_member = self.routing.shares.has_member(slot, key.slot);
             return is_member.then_some(SubscriptionRef::Share(slot));
         }
-        let id = self.index.find(zone, &self.indexed(key, filter))?;
-        self.index.options(id, key.slot)?;
+        let id = self.routing.index.find(zone, &self.indexed(key, filter))?;
+        self.routing.index.options(id, key.slot)?;
         Some(SubscriptionRef::Filter(id))
     }
 
@@ -98,24 +101,24 @@ impl Core {
         subscription: SubscriptionRef,
         was_live: bool,
     ) {
-        self.stats.subscriptions = self.stats.subscriptions.saturating_sub(1);
+        self.counters.stats.subscriptions = self.counters.stats.subscriptions.saturating_sub(1);
         let bytes = match subscription {
             SubscriptionRef::Filter(id) => {
-                let (zone, filter) = self.index.filter(id);
+                let (zone, filter) = self.routing.index.filter(id);
                 let bytes = self.subscription_cost(None, &inbox::written(filter));
-                self.interest.lower(zone, filter);
+                self.routing.interest.lower(zone, filter);
                 if let Some(session) = self.sessions.get_mut(key) {
                     session.forget_rate(id);
                     if let Some(room) = room_of(filter) {
                         session.left(room);
                     }
                 }
-                self.index.remove(id, key.slot);
-                self.routes.unsubscribed(key.slot, id);
+                self.routing.index.remove(id, key.slot);
+                self.routing.routes.unsubscribed(key.slot, id);
                 bytes
             }
             SubscriptionRef::Share(slot) => {
-                let name = self.shares.name(slot);
+                let name = self.routing.shares.name(slot);
                 let bytes = name.map_or(0, |name| {
                     self.subscription_cost(Some(&name.group), &name.filter)
                 });
@@ -131,8 +134,8 @@ impl Core {
     /// The filter of a subscription as its client wrote it, without the share group.
     pub(crate) fn filter_of(&self, subscription: SubscriptionRef) -> Cow<'_, str> {
         match subscription {
-            SubscriptionRef::Filter(id) => inbox::written(self.index.filter(id).1),
-            SubscriptionRef::Share(slot) => self.shares.filter(slot).into(),
+            SubscriptionRef::Filter(id) => inbox::written(self.routing.index.filter(id).1),
+            SubscriptionRef::Share(slot) => self.routing.shares.filter(slot).into(),
         }
     }
 
@@ -147,12 +150,16 @@ impl Core {
     fn grant_of(&self, key: SessionKey, subscription: SubscriptionRef) -> Granted {
         let (filter, options) = match subscription {
             SubscriptionRef::Filter(id) => {
-                let options = self.index.options(id, key.slot).map(Options::from_bits);
+                let options = self
+                    .routing
+                    .index
+                    .options(id, key.slot)
+                    .map(Options::from_bits);
                 (Arc::from(self.filter_of(subscription)), options)
             }
             SubscriptionRef::Share(slot) => {
-                let options = self.shares.options(slot, key.slot);
-                (Arc::from(self.shares.text(slot).as_str()), options)
+                let options = self.routing.shares.options(slot, key.slot);
+                (Arc::from(self.routing.shares.text(slot).as_str()), options)
             }
         };
         let session = self.sessions.get(key);

@@ -270,7 +270,7 @@ impl Core {
             bridge: false,
             id: None,
         };
-        let most = self.settings.subscriptions_max;
+        let most = self.rules.settings.subscriptions_max;
         let elements = elements(common, subscribe, most, denials, decided);
         elements.filter(Wanting::is_allowed).map(|one| one.filter)
     }
@@ -283,7 +283,7 @@ impl Core {
         (denials, decided): (&[Option<Denial>], &Decided),
     ) -> Option<(Awaited, Vec<Element>, Asked)> {
         let common = self.common(key, subscribe)?;
-        let most = self.settings.subscriptions_max;
+        let most = self.rules.settings.subscriptions_max;
         let elements = elements(common, subscribe, most, denials, decided);
         let awaited = Awaited {
             packet_id: subscribe.packet_id,
@@ -316,7 +316,7 @@ impl Core {
             return Ok(());
         };
         let asked = Wishes::new(subscribe.properties);
-        let most = self.settings.subscriptions_max;
+        let most = self.rules.settings.subscriptions_max;
         // What is behind those is refused in any case.
         let elements = elements(common, subscribe, most, denials, decided);
         let awaited = Awaited {
@@ -467,7 +467,7 @@ impl Core {
         if filters.any(|filter| filter.starts_with(ROOM_LIST))
             && let Some(zone) = self.sessions.get(key).map(Session::zone)
         {
-            self.transitions.note(Transition::WantsRooms(zone));
+            self.pending.transitions.note(Transition::WantsRooms(zone));
         }
     }
 
@@ -522,7 +522,8 @@ impl Core {
         };
         if !unexplained.is_empty() {
             let unexplained = Box::new(unexplained);
-            self.transitions
+            self.pending
+                .transitions
                 .note(Transition::Unexplained(key, unexplained));
         }
     }
@@ -592,7 +593,7 @@ impl Core {
                 filter,
                 has_wildcard: inserted.has_wildcard,
                 options: granted,
-                mark: self.retained.mark(),
+                mark: self.store.retained.mark(),
             });
         }
         Ok((reason, ""))

@@ -113,7 +113,7 @@ impl Core {
             let known = self.find_subscription(key, session.zone(), share, filter);
             known.is_some()
         };
-        if !self.settings.takes_topic(filter) && !is_known() {
+        if !self.rules.settings.takes_topic(filter) && !is_known() {
             return Err((ReasonCode::TopicFilterInvalid, TOO_LONG));
         }
         check_zone_filter(&session.identity, share, filter)?;
@@ -121,7 +121,7 @@ impl Core {
         if !self.is_accepted(access) {
             return Err(no_right(filter));
         }
-        let is_dear = check_filter_bounds(&self.settings, filter)
+        let is_dear = check_filter_bounds(&self.rules.settings, filter)
             .and_then(|()| self.check_share((key, session.zone()), share, filter));
         match is_dear {
             Err(refusal) if !is_known() => Err(refusal),
@@ -192,12 +192,12 @@ impl Core {
 
     /// The bytes of memory that a subscription is charged with. O(length of the filter).
     pub(crate) fn subscription_cost(&self, share: Option<&str>, filter: &str) -> usize {
-        cost(share, filter, self.shards)
+        cost(share, filter, self.place.shards)
     }
 
     /// How many bytes of memory more subscriptions may take.
     pub(crate) fn filter_bytes_left(&self, session: &Session) -> usize {
-        let max = self.settings.subscription_bytes_max;
+        let max = self.rules.settings.subscription_bytes_max;
         max.saturating_sub(session.filter_bytes as usize)
     }
 
@@ -205,17 +205,17 @@ impl Core {
     pub(crate) fn places_left(&self, session: &Session) -> usize {
         let quota = session.identity.rights.quotas().subscriptions;
         let max = quota.map_or(usize::MAX, |quota| quota as usize);
-        let max = self.settings.subscriptions_max.min(max);
+        let max = self.rules.settings.subscriptions_max.min(max);
         max.saturating_sub(session.subscriptions.len())
     }
 
     pub(crate) fn deny_subscribe(&mut self, key: SessionKey, text: &str) {
-        self.stats.denied += 1;
+        self.counters.stats.denied += 1;
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
         // The opposite of what it is for a publish, so that the two can be distinguished.
-        let hash = !self.hasher.hash(session.zone(), text);
+        let hash = !self.place.hasher.hash(session.zone(), text);
         if let Link::Live(live) = &mut session.link
             && live.extras().remember_refusal(hash)
         {

@@ -263,7 +263,7 @@ impl Core {
 
     fn push_job(&mut self, key: SessionKey, packet_bytes: usize, kind: Kind) {
         let epoch = self.sessions.get(key).map_or(0, |session| session.epoch);
-        self.slices.push(Job {
+        self.inbound.slices.push(Job {
             session: key,
             epoch,
             packet_bytes,
@@ -274,7 +274,7 @@ impl Core {
 
     /// Whether a packet goes on as soon as it can.
     pub(crate) fn has_slices(&self) -> bool {
-        !self.slices.is_empty() && self.may_share()
+        !self.inbound.slices.is_empty() && self.may_share()
     }
 
     /// Goes on with long packets, as far as the turn allows, and a little in any case. While other
@@ -284,7 +284,7 @@ impl Core {
         let mut left = self.turn.slice();
         while left >= FILTER_VISITS
             && self.may_share()
-            && let Some(job) = self.slices.pop()
+            && let Some(job) = self.inbound.slices.pop()
         {
             let before = self.turn.spent();
             self.slice(now, job, left.min(OWN_VISITS));
@@ -313,7 +313,7 @@ impl Core {
         if is_over {
             self.end_job(now, job);
         } else {
-            self.slices.push(job);
+            self.inbound.slices.push(job);
         }
     }
 
@@ -327,7 +327,7 @@ impl Core {
             && let Some(ticket) = subscribing.entered
         {
             let entered = Transition::Entered(key, ticket, is_same);
-            self.transitions.note(entered);
+            self.pending.transitions.note(entered);
         }
     }
 

@@ -64,7 +64,9 @@ impl Core {
         }
         if !rooms.is_empty() {
             let rooms = rooms.into_iter().map(Into::into).collect();
-            self.transitions.note(Transition::LeftRooms(key, rooms));
+            self.pending
+                .transitions
+                .note(Transition::LeftRooms(key, rooms));
         }
     }
 

@@ -48,21 +48,21 @@ impl Core {
 
     #[cold]
     fn charge_elsewhere(&mut self, now: Tick, sender: Sender, visits: u32) {
-        if sender.shard == self.shard {
-            if self.routes.reading != Some(sender.session) {
+        if sender.shard == self.place.shard {
+            if self.routing.routes.reading != Some(sender.session) {
                 self.charge_visits(now, sender.session, visits);
             }
             return;
         }
-        self.routes.dues.add(sender, visits);
-        if self.routes.dues.clients.len() > CLIENTS_MAX {
+        self.routing.routes.dues.add(sender, visits);
+        if self.routing.routes.dues.clients.len() > CLIENTS_MAX {
             self.charge_senders();
         }
     }
 
     /// Tells other shards what messages of their clients have cost here.
     pub(crate) fn charge_senders(&mut self) {
-        let dues = self.routes.dues.clients.drain(..);
+        let dues = self.routing.routes.dues.clients.drain(..);
         let items = dues.map(|(shard, session, visits)| {
             (shard, ControlItem::ChargePublisher { session, visits })
         });

@@ -344,13 +344,13 @@ impl Core {
     /// theirs.
     pub(crate) fn sender_of(&self, message: &Message) -> Option<Sender> {
         if message.publisher == Publisher::SERVER {
-            return self.routes.will_of;
+            return self.routing.routes.will_of;
         }
-        let session = self.routes.reading?;
+        let session = self.routing.routes.reading?;
         let known = self.sessions.get(session)?;
         let is_own = known.publisher == message.publisher && known.live().is_some();
         is_own.then_some(Sender {
-            shard: self.shard,
+            shard: self.place.shard,
             session,
             epoch: known.epoch,
         })
@@ -366,13 +366,13 @@ impl Core {
         if let Some(sender) = sender {
             self.hold_sender(sender);
         }
-        self.routes.push(Job {
+        self.routing.routes.push(Job {
             messages: messages.to_vec(),
             hash,
             serves_shares: source == Source::Client,
             sender,
             lines: lines_of(hash, sender),
-            last_share: self.shares.last_serial(),
+            last_share: self.routing.shares.last_serial(),
             found,
             ..Job::default()
         });
@@ -384,7 +384,7 @@ impl Core {
             session,
             epoch,
         } = sender;
-        if shard == self.shard {
+        if shard == self.place.shard {
             self.hold_publisher(session, epoch);
         } else {
             let item = ControlItem::HoldPublisher { session, epoch };
@@ -417,16 +417,19 @@ impl Core {
 
     /// Goes on with messages, as far as the turn allows, and a little in any case.
     pub(crate) fn continue_routes(&mut self, now: Tick) {
-        let mut left = self.turn.slice().min(self.settings.at_once.job_visits);
+        let mut left = self
+            .turn
+            .slice()
+            .min(self.rules.settings.at_once.job_visits);
         while left > 0
-            && let Some((id, mut job)) = self.routes.next()
+            && let Some((id, mut job)) = self.routing.routes.next()
         {
             let before = self.turn.spent();
             let is_over = self.route_slice(now, &mut job, left.min(OWN_VISITS));
             let used = self.turn.spent() - before;
             left = left.saturating_sub(used.max(1));
             let owed = used.saturating_sub(mem::take(&mut job.delivered));
-            let own = job.sender.filter(|sender| sender.shard == self.shard);
+            let own = job.sender.filter(|sender| sender.shard == self.place.shard);
             if let Some(sender) = own {
                 self.turn.attribute(sender.session, used);
                 self.charge_visits(now, sender.session, owed);
@@ -436,14 +439,14 @@ impl Core {
             if is_over {
                 self.end_route(now, id, &job);
             } else {
-                self.routes.put_back(id, job);
+                self.routing.routes.put_back(id, job);
             }
         }
     }
 
     fn end_route(&mut self, now: Tick, id: u32, job: &Job) {
-        self.routes.remove(id, job);
-        for key in self.routes.take_waiting(job.number) {
+        self.routing.routes.remove(id, job);
+        for key in self.routing.routes.take_waiting(job.number) {
             self.turn.spend(1);
             self.list_snapshots(key);
         }
@@ -456,7 +459,7 @@ impl Core {
             epoch,
         } = sender;
         let visits = job.owed;
-        if shard == self.shard {
+        if shard == self.place.shard {
             return self.release_publisher(now, (session, epoch), visits);
         }
         let item = ControlItem::ReleasePublisher {
@@ -512,11 +515,14 @@ impl Core {
         let filters = &mut found.filters;
         let used = if let Some(walk) = &mut found.walk {
             let visit = |filter| filters.push(filter);
-            walk.resume(&self.index, zone, topic, visits, visit)
+            walk.resume(&self.routing.index, zone, topic, visits, visit)
         } else {
             found.has_begun = true;
             let visit = |filter, _: &[_]| filters.push(filter);
-            let matched = self.index.match_some(zone, topic, job.hash, visits, visit);
+            let matched = self
+                .routing
+                .index
+                .match_some(zone, topic, job.hash, visits, visit);
             found.walk = matched.rest;
             matched.visits
         };
@@ -527,14 +533,14 @@ impl Core {
     /// The whole list, for it may change until later.
     fn collect_subscribers(&mut self, job: &mut Job, filter: FilterId) {
         let found = &mut job.found;
-        let subscribers = self.index.subscribers(filter);
+        let subscribers = self.routing.index.subscribers(filter);
         for subscriber in subscribers {
             let Some(share) = as_share(*subscriber) else {
                 found.pile.push((subscriber.session, filter));
                 continue;
             };
             if job.serves_shares {
-                let number = self.shares.number(share);
+                let number = self.routing.shares.number(share);
                 found.shares.extend(number);
             }
         }
@@ -559,8 +565,8 @@ impl Core {
             job.delivered = job.delivered.saturating_add(per_session);
             let all: SmallVec<[Matching; 4]> = filters
                 .drain(..)
-                .filter(|filter| !self.routes.is_late((slot, *filter), job.number))
-                .filter_map(|filter| Some((filter, self.index.options(filter, slot)?)))
+                .filter(|filter| !self.routing.routes.is_late((slot, *filter), job.number))
+                .filter_map(|filter| Some((filter, self.routing.index.options(filter, slot)?)))
                 .map(|(filter, bits)| (filter, Options::from_bits(bits)))
                 .collect();
             if all.is_empty() {
@@ -578,8 +584,8 @@ impl Core {
     /// The next message for a member of a shared subscription.
     fn serve_share(&mut self, now: Tick, job: &mut Job, number: u64) {
         let found = &mut job.found;
-        let slot = self.shares.by_number(number);
-        let slot = slot.filter(|_| self.shares.serial_of(number) <= job.last_share);
+        let slot = self.routing.shares.by_number(number);
+        let slot = slot.filter(|_| self.routing.shares.serial_of(number) <= job.last_share);
         if let Some(message) = job.messages.get(found.shared)
             && let Some(slot) = slot
         {

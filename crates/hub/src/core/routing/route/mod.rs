@@ -171,11 +171,11 @@ macro_rules! fanout {
             now: $now,
             sessions: &mut $hub.sessions,
             outbox: &mut $hub.outbox,
-            settings: &$hub.settings,
-            stats: &mut $hub.stats,
-            losses: &mut $hub.losses,
-            traffic: &mut $hub.traffic,
-            overrun: &mut $hub.overrun,
+            settings: &$hub.rules.settings,
+            stats: &mut $hub.counters.stats,
+            losses: &mut $hub.counters.losses,
+            traffic: &mut $hub.counters.traffic,
+            overrun: &mut $hub.pending.overrun,
             turn: &mut $hub.turn,
             events: &mut $hub.effects.events,
             reach: stentor_zone::Reach::Nobody,
@@ -187,14 +187,22 @@ impl Core {
     /// How messages of a topic are thinned out.
     #[inline]
     pub(crate) fn shape(&self, topic: &str) -> Option<Shape> {
-        if !self.uses.shapes {
+        if !self.rules.uses.shapes {
             return None;
         }
-        self.settings.policy(topic).and_then(TopicPolicy::shape)
+        self.rules
+            .settings
+            .policy(topic)
+            .and_then(TopicPolicy::shape)
     }
 
     fn epoch(&self, message: &Message) -> Option<u64> {
-        epoch(self.uses, &self.settings, &*self.retained, message)
+        epoch(
+            self.rules.uses,
+            &self.rules.settings,
+            &*self.store.retained,
+            message,
+        )
     }
 
     /// A message to be handed out by itself.
@@ -234,7 +242,7 @@ impl Core {
                 self.deliver_shared(now, share, message);
             }
         }
-        let mut others = self.interest.others(first.zone, first.topic());
+        let mut others = self.routing.interest.others(first.zone, first.topic());
         while others != 0 {
             let shard = ShardId(others.trailing_zeros() as u8);
             others &= others - 1;
@@ -280,16 +288,17 @@ impl Core {
             return SmallVec::new();
         };
         let (zone, topic) = (message.zone, message.topic());
-        let hash = self.hasher.hash(zone, topic);
-        if !self.routes.is_empty() && self.routes.is_behind(hash, from.1) {
+        let hash = self.place.hasher.hash(zone, topic);
+        if !self.routing.routes.is_empty() && self.routing.routes.is_behind(hash, from.1) {
             self.route_later(messages, from, (hash, Found::default()));
             return SmallVec::new();
         }
-        let at_once = self.settings.at_once;
+        let at_once = self.rules.settings.at_once;
         let visits_max = at_once.visits.min(self.turn.left().max(SLICE_VISITS_MIN));
         let mut filters: SmallVec<[List<'_>; 4]> = SmallVec::new();
         let (mut all, mut longest) = (0, 0);
         let matched = self
+            .routing
             .index
             .match_some(zone, topic, hash, visits_max, |id, found| {
                 all += found.len();
@@ -334,7 +343,7 @@ impl Core {
         if from.0 == Source::Mesh {
             shares.clear();
         }
-        let at_once = self.settings.at_once;
+        let at_once = self.rules.settings.at_once;
         let deliveries = shares.len() * messages.len();
         let is_little =
             shares.len() <= at_once.shares && deliveries <= at_once.subscribers.max(messages.len());
@@ -342,7 +351,7 @@ impl Core {
             return shares;
         }
         let numbers = shares.iter().rev();
-        let numbers = numbers.filter_map(|slot| self.shares.number(*slot));
+        let numbers = numbers.filter_map(|slot| self.routing.shares.number(*slot));
         let found = Found::rest(rest, numbers.collect());
         self.route_later(messages, from, (hash, found));
         SmallVec::new()
@@ -361,16 +370,17 @@ impl Core {
             return (SmallVec::new(), Reach::Nobody);
         };
         let mut batch = EncodedBatch::new(messages, self.shape_and_epoch(message));
-        let hash = self.hasher.hash(message.zone, route);
+        let hash = self.place.hasher.hash(message.zone, route);
         let mut filters: SmallVec<[List<'_>; 4]> = SmallVec::new();
         let (mut all, mut longest) = (0, 0);
-        let matched = self
-            .index
-            .match_some(message.zone, route, hash, u32::MAX, |id, found| {
-                all += found.len();
-                longest = longest.max(found.len());
-                filters.push((id, found));
-            });
+        let matched =
+            self.routing
+                .index
+                .match_some(message.zone, route, hash, u32::MAX, |id, found| {
+                    all += found.len();
+                    longest = longest.max(found.len());
+                    filters.push((id, found));
+                });
         self.turn.spend_on_match(matched.visits, all - longest);
         self.turn.reach(all);
         let mut fanout = fanout!(self, now);

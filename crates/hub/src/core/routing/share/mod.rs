@@ -135,15 +135,15 @@ impl Core {
         let Some(group) = share else {
             return Ok(());
         };
-        if self.shares.memberships(key.slot) >= self.settings.shares_max {
+        if self.routing.shares.memberships(key.slot) >= self.rules.settings.shares_max {
             return Err((ReasonCode::QuotaExceeded, TOO_MANY_SHARES));
         }
-        if self.shares.find(zone, group, filter).is_some() {
+        if self.routing.shares.find(zone, group, filter).is_some() {
             return Ok(());
         }
-        let groups = self.index.find(zone, filter);
-        let groups = groups.map_or(0, |filter| self.shares.groups(filter));
-        if groups >= self.settings.share_groups_max {
+        let groups = self.routing.index.find(zone, filter);
+        let groups = groups.map_or(0, |filter| self.routing.shares.groups(filter));
+        if groups >= self.rules.settings.share_groups_max {
             return Err((ReasonCode::QuotaExceeded, TOO_MANY_GROUPS));
         }
         Ok(())
@@ -151,19 +151,23 @@ impl Core {
 
     /// The slot of a shared subscription, made if it is new here.
     fn open_share(&mut self, name: &Arc<ShareName>) -> u32 {
-        if let Some(slot) = self.shares.find_name(name) {
+        if let Some(slot) = self.routing.shares.find_name(name) {
             return slot;
         }
-        let slot = u32::try_from(self.shares.slots.vacant_key()).unwrap_or(u32::MAX);
+        let slot = u32::try_from(self.routing.shares.slots.vacant_key()).unwrap_or(u32::MAX);
         let subscriber = share_subscriber(slot);
-        let filter = self.index.insert(name.zone, &name.filter, subscriber).id;
-        self.shares.numbers += 1;
-        self.shares.insert(Share {
+        let filter = self
+            .routing
+            .index
+            .insert(name.zone, &name.filter, subscriber)
+            .id;
+        self.routing.shares.numbers += 1;
+        self.routing.shares.insert(Share {
             name: Arc::clone(name),
-            number: self.shares.numbers << 32 | u64::from(slot),
+            number: self.routing.shares.numbers << 32 | u64::from(slot),
             filter,
             members: Members::default(),
-            counts: alloc::vec![Count::default(); usize::from(self.shards)],
+            counts: alloc::vec![Count::default(); usize::from(self.place.shards)],
             turn: 0,
             is_untold: false,
             idle_bytes: 0,
@@ -186,7 +190,7 @@ impl Core {
         };
         let bytes = self.subscription_cost(Some(group), filter);
         let slot = self.open_share(&Arc::new(name));
-        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+        let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
             return false;
         };
         let Some(session) = self.sessions.get_mut(key) else {
@@ -197,8 +201,8 @@ impl Core {
             return false;
         }
         session.subscribed(SubscriptionRef::Share(slot), bytes);
-        self.shares.joined(key.slot, slot);
-        self.stats.subscriptions += 1;
+        self.routing.shares.joined(key.slot, slot);
+        self.counters.stats.subscriptions += 1;
         // Its SUBACK says that other shards know of it.
         self.adjust_share(slot, Telling::Now, |count| count.live += 1);
         true
@@ -206,11 +210,11 @@ impl Core {
 
     /// A session that is gone, or goes, leaves; `was_live` says as what it was counted.
     pub(crate) fn leave_share(&mut self, slot: u32, session: u32, was_live: bool) {
-        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+        let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
             return;
         };
         if share.members.remove(session) {
-            self.shares.left(session, slot);
+            self.routing.shares.left(session, slot);
             self.adjust_share(slot, Telling::Soon, |count| {
                 let of = if was_live {
                     &mut count.live
@@ -224,7 +228,7 @@ impl Core {
 
     /// The connection of a member begins or ends.
     pub(crate) fn member_changed(&mut self, slot: u32, session: u32, is_live: bool) {
-        if let Some(share) = self.shares.slots.get_mut(slot as usize) {
+        if let Some(share) = self.routing.shares.slots.get_mut(slot as usize) {
             share.members.set_live(session, is_live);
         }
         self.adjust_share(slot, Telling::Soon, |count| {
@@ -240,10 +244,10 @@ impl Core {
 
     /// Changes the numbers of this shard and tells the other shards.
     fn adjust_share(&mut self, slot: u32, telling: Telling, change: impl FnOnce(&mut Count)) {
-        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+        let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
             return;
         };
-        change(&mut share.counts[usize::from(self.shard.0)]);
+        change(&mut share.counts[usize::from(self.place.shard.0)]);
         self.tell_share(slot, telling);
         self.close_share_if_empty(slot);
     }
@@ -256,10 +260,10 @@ impl Core {
         live: u32,
         away: u32,
     ) {
-        let before = self.shares.slots.len();
+        let before = self.routing.shares.slots.len();
         let slot = self.open_share(name);
-        let is_new = self.shares.slots.len() > before;
-        if let Some(share) = self.shares.slots.get_mut(slot as usize)
+        let is_new = self.routing.shares.slots.len() > before;
+        if let Some(share) = self.routing.shares.slots.get_mut(slot as usize)
             && let Some(count) = share.counts.get_mut(usize::from(shard.0))
         {
             *count = Count { live, away };
@@ -275,23 +279,24 @@ impl Core {
     /// Returns whether it was empty. One that others believe to have members here stays until they
     /// hear of it.
     fn close_share_if_empty(&mut self, slot: u32) -> bool {
-        let Some(share) = self.shares.slots.get(slot as usize) else {
+        let Some(share) = self.routing.shares.slots.get(slot as usize) else {
             return false;
         };
         let is_empty = !share.is_untold
             && share.members.list.is_empty()
             && share.counts.iter().all(|count| *count == Count::default());
         if is_empty {
-            self.index
+            self.routing
+                .index
                 .remove(share.filter, share_subscriber(slot).session);
-            self.shares.remove(slot);
+            self.routing.shares.remove(slot);
         }
         is_empty
     }
 
     /// A message that this shard took, for one member anywhere.
     pub(crate) fn deliver_shared(&mut self, now: Tick, slot: u32, message: &Arc<Message>) {
-        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+        let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
             return;
         };
         let name = Arc::clone(&share.name);
@@ -305,19 +310,20 @@ impl Core {
         message: &Arc<Message>,
         mut search: Search,
     ) {
-        let slot = self.shares.find_name(name);
-        let Some(share) = slot.and_then(|slot| self.shares.slots.get_mut(slot as usize)) else {
+        let slot = self.routing.shares.find_name(name);
+        let Some(share) = slot.and_then(|slot| self.routing.shares.slots.get_mut(slot as usize))
+        else {
             return;
         };
         let shard = share.next_shard(message.qos, search.refused);
         let (Some(shard), Some(hops)) = (shard, search.hops.checked_sub(1)) else {
             if search.refused != 0 {
-                self.stats.publishes_withheld += 1;
+                self.counters.stats.publishes_withheld += 1;
             }
             return;
         };
         search.hops = hops;
-        if shard == self.shard {
+        if shard == self.place.shard {
             self.deliver_shared_here(now, name, message, search);
         } else {
             let item = MeshItem::Share {
@@ -338,14 +344,15 @@ impl Core {
         message: &Arc<Message>,
         mut search: Search,
     ) {
-        let share = self.shares.find_name(name);
-        let Some(share) = share.and_then(|slot| self.shares.slots.get_mut(slot as usize)) else {
+        let share = self.routing.shares.find_name(name);
+        let Some(share) = share.and_then(|slot| self.routing.shares.slots.get_mut(slot as usize))
+        else {
             return self.pass_on(now, name, message, search);
         };
         let Some((member, options)) = share.members.next(&self.sessions, message.topic()) else {
             if !share.members.list.is_empty() {
                 // Shards are counted once each, so this search ends as well.
-                search.refused |= 1 << self.shard.0;
+                search.refused |= 1 << self.place.shard.0;
                 search.hops = search.hops.saturating_add(1);
             }
             return self.pass_on(now, name, message, search);

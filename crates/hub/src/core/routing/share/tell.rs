@@ -80,41 +80,42 @@ impl Core {
     /// many of their visits. Holds until the next call; without one there is no bound. Part of what
     /// waits goes out now, so [`Core::effects`] has something for the lanes.
     pub(crate) fn set_share_room(&mut self, visits: u32) {
-        self.shares.untold.room = visits;
+        self.routing.shares.untold.room = visits;
         // The other half is for new members, who would otherwise wait for all of them.
         self.tell_untold(visits / 2);
     }
 
     /// Whether something waits for room, and for nothing else.
     pub(crate) fn waits_for_share_room(&self) -> bool {
-        let waits = !self.shares.untold.slots.is_empty() || !self.slices.is_empty();
-        self.shares.untold.room == 0 && waits
+        let waits = !self.routing.shares.untold.slots.is_empty() || !self.inbound.slices.is_empty();
+        self.routing.shares.untold.room == 0 && waits
     }
 
     /// Bytes of memory of shared subscriptions that have ended, and of which others have not heard
     /// that yet.
     pub(crate) const fn untold_bytes(&self) -> u64 {
-        self.shares.untold.idle_bytes as u64
+        self.routing.shares.untold.idle_bytes as u64
     }
 
     /// Whether a SUBSCRIBE for shared subscriptions may go on in this turn.
     #[inline]
     pub(crate) const fn may_share(&self) -> bool {
-        self.shares.untold.room > 0 && self.shares.untold.idle_bytes <= IDLE_BYTES_MAX
+        self.routing.shares.untold.room > 0
+            && self.routing.shares.untold.idle_bytes <= IDLE_BYTES_MAX
     }
 
     /// Whether something goes out as soon as it can.
     pub(crate) fn has_untold(&self) -> bool {
-        self.shares.untold.room > 0 && !self.shares.untold.slots.is_empty()
+        self.routing.shares.untold.room > 0 && !self.routing.shares.untold.slots.is_empty()
     }
 
     /// Tells the other shards what they have not heard yet, until only so much room is left.
     pub(crate) fn tell_untold(&mut self, left: u32) {
-        while self.shares.untold.room > left
-            && let Some(slot) = self.shares.untold.slots.pop_front()
+        while self.routing.shares.untold.room > left
+            && let Some(slot) = self.routing.shares.untold.slots.pop_front()
         {
             self.post_counts(slot);
-            if let Some(share) = self.shares.slots.get_mut(slot as usize) {
+            if let Some(share) = self.routing.shares.slots.get_mut(slot as usize) {
                 share.is_untold = false;
             }
             self.count_idle(slot);
@@ -124,13 +125,13 @@ impl Core {
 
     /// The numbers of this shard have changed.
     pub(super) fn tell_share(&mut self, slot: u32, telling: Telling) {
-        if self.shards == 1 {
+        if self.place.shards == 1 {
             return;
         }
-        let untold = &mut self.shares.untold;
+        let untold = &mut self.routing.shares.untold;
         if telling == Telling::Now || untold.room > 0 && untold.slots.is_empty() {
             self.post_counts(slot);
-        } else if let Some(share) = self.shares.slots.get_mut(slot as usize)
+        } else if let Some(share) = self.routing.shares.slots.get_mut(slot as usize)
             && !share.is_untold
         {
             share.is_untold = true;
@@ -141,32 +142,32 @@ impl Core {
 
     /// Writes the letters, whether there is room or not.
     fn post_counts(&mut self, slot: u32) {
-        let Some(share) = self.shares.slots.get(slot as usize) else {
+        let Some(share) = self.routing.shares.slots.get(slot as usize) else {
             return;
         };
-        let count = share.counts[usize::from(self.shard.0)];
-        for shard in (0..self.shards).filter(|shard| *shard != self.shard.0) {
+        let count = share.counts[usize::from(self.place.shard.0)];
+        for shard in (0..self.place.shards).filter(|shard| *shard != self.place.shard.0) {
             let item = ControlItem::ShareCount {
                 name: Arc::clone(&share.name),
-                shard: self.shard,
+                shard: self.place.shard,
                 live: count.live,
                 away: count.away,
             };
             self.effects.lanes.push((ShardId(shard), item));
         }
-        let untold = &mut self.shares.untold;
+        let untold = &mut self.routing.shares.untold;
         // Without a bound it stays so.
         if untold.room != u32::MAX {
             untold.room = untold.room.saturating_sub(count_visits(&share.name));
         }
-        let others = usize::from(self.shards) - 1;
+        let others = usize::from(self.place.shards) - 1;
         self.turn.spend_each(others, TOLD_VISITS);
     }
 
     /// Counts the bytes of a shared subscription that is here only because others have not heard
     /// of its end. Those of members are counted with them.
     fn count_idle(&mut self, slot: u32) {
-        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+        let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
             return;
         };
         let bytes = if share.is_untold && share.members.list.is_empty() {
@@ -174,7 +175,7 @@ impl Core {
         } else {
             0
         };
-        let untold = &mut self.shares.untold;
+        let untold = &mut self.routing.shares.untold;
         untold.idle_bytes -= share.idle_bytes as usize;
         untold.idle_bytes += bytes;
         // A packet has far less than 2^32 bytes.
