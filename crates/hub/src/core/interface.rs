@@ -2,7 +2,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use stentor_topic::Zone;
 
@@ -13,6 +12,7 @@ use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::core::settings::Settings;
 use crate::core::stats::ZoneTraffic;
+use crate::core::work::Turn;
 use crate::effects::{Event, MeshItem};
 
 impl Core {
@@ -79,6 +79,18 @@ impl Core {
         self.effects.mesh.push((to, item.into()));
     }
 
+    /// What the present turn has cost so far.
+    #[inline]
+    pub(crate) const fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    /// The same, to be added to.
+    #[inline]
+    pub(crate) const fn turn_mut(&mut self) -> &mut Turn {
+        &mut self.turn
+    }
+
     /// Has the log tell something.
     pub(crate) fn log(&mut self, event: Event) {
         self.effects.events.push(event);
@@ -87,21 +99,6 @@ impl Core {
     /// Counts something that was refused.
     pub(crate) const fn count_denied(&mut self) {
         self.counters.stats.denied += 1;
-    }
-
-    /// The visits that this turn has cost so far.
-    pub(crate) const fn spent(&self) -> u32 {
-        self.turn.spent()
-    }
-
-    /// The visits that one kind of work may use in this turn.
-    pub(crate) fn slice_visits(&self) -> u32 {
-        self.turn.slice()
-    }
-
-    /// Counts visits.
-    pub(crate) fn spend(&mut self, visits: u32) {
-        self.turn.spend(visits);
     }
 
     /// All slots of sessions are below this one.
@@ -130,16 +127,6 @@ impl Core {
     /// Nothing went through for a zone that has ended.
     pub(crate) fn forget_traffic(&mut self, zone: Zone) {
         *self.counters.traffic.of(zone) = ZoneTraffic::default();
-    }
-
-    /// Counts work that took so long.
-    pub(crate) fn spend_time(&mut self, work: Duration) {
-        self.turn.spend_time(work);
-    }
-
-    /// Counts work on this many things.
-    pub(crate) fn spend_each(&mut self, things: usize, visits: u32) {
-        self.turn.spend_each(things, visits);
     }
 
     /// Other shards send what matches a filter from now on.

@@ -155,6 +155,30 @@ impl Default for Turn {
 }
 
 impl Turn {
+    /// How many packets of one connection are taken, at most: [`OWN_PACKETS`], or fewer while many
+    /// connections wait for their turn. Holds until the next call.
+    pub(crate) const fn set_packets_at_once(&mut self, packets: u32) {
+        self.packets_at_once = packets;
+    }
+
+    /// A connection holds more bytes than before that were not applied yet. New memory takes the
+    /// system some time: it counts in [`Core::turn_work`], and nobody is charged for it.
+    #[inline]
+    pub(crate) const fn count_growth(&mut self, bytes: u32) {
+        self.grown = self.grown.saturating_add(bytes / GROWTH_BYTES);
+    }
+
+    /// Subscribers that messages were handed to.
+    #[inline]
+    pub(crate) const fn reached(&self) -> u32 {
+        self.reached
+    }
+
+    /// The bytes of the messages that went to a crowd.
+    pub(crate) const fn crowd_bytes(&self) -> usize {
+        self.crowd_bytes
+    }
+
     /// A new turn begins.
     pub(crate) const fn begin(&mut self) {
         self.spent = 0;
@@ -356,11 +380,6 @@ impl Core {
         self.turn.deliveries_before = self.counters.stats.publishes_sent;
     }
 
-    /// What the present turn has done so far, in visits of about 30 ns.
-    pub(crate) const fn turn_visits(&self) -> u32 {
-        self.turn.spent()
-    }
-
     /// What the present turn has done so far.
     pub(crate) fn turn_figures(&self) -> TurnFigures<'_> {
         let Turn {
@@ -379,12 +398,6 @@ impl Core {
         }
     }
 
-    /// Subscribers that messages were handed to in the present turn.
-    #[inline]
-    pub(crate) const fn turn_reached(&self) -> u32 {
-        self.turn.reached
-    }
-
     /// Whether more messages are there that go to a crowd, and wait only for the next turn: so
     /// that the crowd is better written to when it has them too.
     pub(crate) const fn crowd_goes_on(&self) -> bool {
@@ -396,27 +409,10 @@ impl Core {
         !self.routing.routes.is_empty()
     }
 
-    /// The bytes of the messages that went to a crowd in the present turn.
-    pub(crate) const fn turn_crowd_bytes(&self) -> usize {
-        self.turn.crowd_bytes
-    }
-
-    /// Whether what came by the last connection went to a crowd: see [`crate::Effects::crowd`].
-    #[inline]
-    pub(crate) const fn has_served_crowd(&self) -> bool {
-        self.turn.serves_crowd()
-    }
-
     /// Whether the present turn has done what it may.
     #[inline]
     pub(crate) const fn turn_is_spent(&self) -> bool {
         self.turn.left() == 0
-    }
-
-    /// How many packets of one connection are taken in a turn, at most: [`OWN_PACKETS`], or fewer
-    /// while many connections wait for their turn. Holds until the next call.
-    pub(crate) const fn set_packets_at_once(&mut self, packets: u32) {
-        self.turn.packets_at_once = packets;
     }
 
     /// A figure that grows with all that the present turn does.
@@ -424,13 +420,6 @@ impl Core {
     pub(crate) const fn turn_work(&self) -> u64 {
         let packets = self.counters.stats.packets_received - self.turn.packets_before;
         packets + (self.turn.spent as u64) + (self.turn.handed as u64) + (self.turn.grown as u64)
-    }
-
-    /// A connection holds more bytes than before that were not applied yet. New memory takes the
-    /// system some time: it counts in [`Core::turn_work`], and nobody is charged for it.
-    #[inline]
-    pub(crate) const fn count_growth(&mut self, bytes: u32) {
-        self.turn.grown = self.turn.grown.saturating_add(bytes / GROWTH_BYTES);
     }
 
     /// Whether a connection has handed its messages to enough subscribers for one turn.

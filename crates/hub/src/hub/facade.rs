@@ -28,7 +28,7 @@ impl Hub {
     /// What the present turn has done so far, in visits of about 30 ns.
     #[must_use]
     pub const fn turn_visits(&self) -> u32 {
-        self.core.turn_visits()
+        self.core.turn().spent()
     }
 
     /// What the present turn has done so far.
@@ -41,7 +41,7 @@ impl Hub {
     #[inline]
     #[must_use]
     pub const fn turn_reached(&self) -> u32 {
-        self.core.turn_reached()
+        self.core.turn().reached()
     }
 
     /// Whether more messages are there that go to a crowd, and wait only for the next turn: so
@@ -60,14 +60,14 @@ impl Hub {
     /// The bytes of the messages that went to a crowd in the present turn.
     #[must_use]
     pub const fn turn_crowd_bytes(&self) -> usize {
-        self.core.turn_crowd_bytes()
+        self.core.turn().crowd_bytes()
     }
 
     /// Whether what came by the last connection went to a crowd: see [`crate::Effects::crowd`].
     #[inline]
     #[must_use]
     pub const fn has_served_crowd(&self) -> bool {
-        self.core.has_served_crowd()
+        self.core.turn().serves_crowd()
     }
 
     /// Whether the present turn has done what it may.
@@ -80,7 +80,7 @@ impl Hub {
     /// How many packets of one connection are taken in a turn, at most: [`crate::OWN_PACKETS`], or
     /// fewer while many connections wait for their turn. Holds until the next call.
     pub const fn set_packets_at_once(&mut self, packets: u32) {
-        self.core.set_packets_at_once(packets);
+        self.core.turn_mut().set_packets_at_once(packets);
     }
 
     /// A figure that grows with all that the present turn does.
@@ -94,7 +94,7 @@ impl Hub {
     /// system some time: it counts in [`Hub::turn_work`], and nobody is charged for it.
     #[inline]
     pub const fn count_growth(&mut self, bytes: u32) {
-        self.core.count_growth(bytes);
+        self.core.turn_mut().count_growth(bytes);
     }
 
     /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).

@@ -160,7 +160,7 @@ impl Hub {
                 return self.core.bug(now, key, what);
             }
         };
-        let (before, mut share) = (self.core.spent(), self.core.begin_reading(key));
+        let (before, mut share) = (self.core.turn().spent(), self.core.begin_reading(key));
         let is_publish = matches!(packet, Ok(Packet::Publish(_)));
         let result = match packet {
             Ok(packet) => f(self, key, &packet),
@@ -170,7 +170,7 @@ impl Hub {
             }
         };
         self.core.end_reading(now);
-        share.count(is_publish, self.core.spent() - before);
+        share.count(is_publish, self.core.turn().spent() - before);
         self.core.charge_share(now, key, &share);
         if let Err(reason) = result {
             self.core.close(now, key, reason);

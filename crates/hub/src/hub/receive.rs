@@ -22,9 +22,9 @@ impl Hub {
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
         let mut share = self.core.begin_reading(key);
         let consumed = self.receive_packets(now, key, input, &mut share);
-        let before = self.core.spent();
+        let before = self.core.turn().spent();
         self.core.end_reading(now);
-        share.count(true, self.core.spent() - before);
+        share.count(true, self.core.turn().spent() - before);
         self.core.charge_share(now, key, &share);
         self.finish(now);
         consumed
@@ -80,9 +80,9 @@ impl Hub {
                 let ahead = self.core.look_ahead(key, layout, (purpose, at_most), rest);
                 looked = consumed - whole.len() + ahead;
             }
-            let before = self.core.spent();
+            let before = self.core.turn().spent();
             let result = self.on_frame(now, key, (version, frame), whole);
-            share.count(is_publish(frame.first), self.core.spent() - before);
+            share.count(is_publish(frame.first), self.core.turn().spent() - before);
             if let Err(reason) = result {
                 self.core.settle(now);
                 self.core.close(now, key, reason);
@@ -141,7 +141,7 @@ impl Hub {
             return self.on_subscribe(now, key, &subscribe, (&[], &Decided::default()));
         }
         let packet = decode(version, Sender::Client, first, body).map_err(malformed)?;
-        self.core.spend_each(body.len() / VISIT_BYTES, 1);
+        self.core.turn_mut().spend_each(body.len() / VISIT_BYTES, 1);
         self.on_packet(now, key, &packet)
     }
 

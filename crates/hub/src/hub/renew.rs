@@ -26,10 +26,10 @@ impl Hub {
         };
         // What was taken before the change is delivered before it.
         self.core.settle(now);
-        let (before, visits) = (self.core.spent(), self.core.slice_visits());
+        let (before, visits) = (self.core.turn().spent(), self.core.turn().slice());
         let mut slot = from;
-        while slot < self.core.slots() && self.core.spent() - before < visits {
-            self.core.spend(LOOK_VISITS);
+        while slot < self.core.slots() && self.core.turn().spent() - before < visits {
+            self.core.turn_mut().spend(LOOK_VISITS);
             // Slots have 32 bits.
             if let Some(key) = self.core.session_at(slot as u32) {
                 self.renew(now, key, &*renewal);
@@ -46,11 +46,11 @@ impl Hub {
         match self.core.renewed(key, renewal) {
             Renewed::Keep => {}
             Renewed::Replace(identity) => {
-                self.core.spend(CHANGE_VISITS);
+                self.core.turn_mut().spend(CHANGE_VISITS);
                 self.core.adopt(now, key, identity);
             }
             Renewed::Close { end_session } => {
-                self.core.spend(CHANGE_VISITS);
+                self.core.turn_mut().spend(CHANGE_VISITS);
                 self.revoke(now, key, end_session);
             }
         }

@@ -254,9 +254,9 @@ impl PrivateService {
         route: &str,
     ) -> Reach {
         let messages = core::slice::from_ref(message);
-        let before = core.spent();
+        let before = core.turn().spent();
         let (_, reach) = core.deliver_to(now, messages, route);
-        core.charge_sender(now, sender, core.spent() - before);
+        core.charge_sender(now, sender, core.turn().spent() - before);
         reach
     }
 

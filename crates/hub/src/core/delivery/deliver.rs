@@ -22,7 +22,8 @@ use crate::core::sessions::charge::Charge;
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::settings::{Settings, SlowPolicy};
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
-use crate::core::work::{DROP_VISITS, Turn};
+use crate::core::work::DROP_VISITS;
+use crate::core::work::Turn;
 use crate::effects::Event;
 
 /// A subscription that matches a message: its filter and its options.

@@ -20,7 +20,8 @@ use crate::core::sessions::registry::{Away, Left, Link, Session};
 use crate::core::sessions::rights::Identity;
 use crate::core::stats::LossCause;
 use crate::core::transitions::{Detached, DueWill, Transition};
-use crate::core::work::{CLOSE_VISITS, DROP_VISITS, FILTER_VISITS, OWN_HANDED, TIMER_VISITS, Turn};
+use crate::core::work::Turn;
+use crate::core::work::{CLOSE_VISITS, DROP_VISITS, FILTER_VISITS, OWN_HANDED, TIMER_VISITS};
 use crate::core::{Core, Timer};
 use crate::effects::{Closing, Event};
 

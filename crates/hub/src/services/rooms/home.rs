@@ -314,7 +314,7 @@ impl RoomService {
             run_command(rooms, (now, who.user()), &*who.identity, command, out)
         });
         let (room, json, work) = (ran.room, ran.answer, ran.work);
-        core.spend_time(work);
+        core.turn_mut().spend_time(work);
         if let Some(deed) = ran.deed {
             core.log(Event::Administered {
                 identity: Arc::clone(&who.identity),
@@ -470,7 +470,8 @@ impl RoomService {
                     age_millis,
                 } => {
                     let message = recalled(now, &message, age_millis);
-                    core.spend_each(1 + message.cost() / VISIT_BYTES, RECALL_VISITS);
+                    core.turn_mut()
+                        .spend_each(1 + message.cost() / VISIT_BYTES, RECALL_VISITS);
                     let item = RoomItem::Recall { seat, message };
                     self.send_room(core, now, shard_of(seat), item);
                 }

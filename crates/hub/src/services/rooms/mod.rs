@@ -360,9 +360,9 @@ impl RoomService {
         if !core.is_in_room(key, room) {
             return;
         }
-        let before = core.spent();
+        let before = core.turn().spent();
         let gone = core.drop_subscriptions_below(key, &below(room));
-        let visits = core.spent() - before;
+        let visits = core.turn().spent() - before;
         core.charge_visits(now, key, visits.saturating_sub(PACKET_VISITS_FREE));
         if !gone.is_empty() {
             say_about_join(core, now, key, join_ended(room, why));
