@@ -49,6 +49,8 @@ add m4 m4
 ldconfig -p 2>/dev/null | grep -q libidn.so.12 || packages+=(libidn12)
 add spamd spamd
 add spamc spamc
+# It reads the metrics, and evaluates the rules and the dashboard below deploy/.
+add promtool prometheus
 add node nodejs
 add npm npm
 add python3 python3 python3-venv

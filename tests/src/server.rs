@@ -135,6 +135,7 @@ pub struct Plan {
     folder: TempDir,
     args: Vec<String>,
     environment: Vec<(String, String)>,
+    has_usual_http: bool,
     into_journal: bool,
     listeners: usize,
 }
@@ -160,6 +161,7 @@ impl Plan {
             folder,
             args: Vec::new(),
             environment: Vec::new(),
+            has_usual_http: false,
             into_journal: false,
             listeners: 0,
         }
@@ -188,6 +190,21 @@ impl Plan {
     #[must_use]
     pub fn tcp(self) -> Self {
         self.listen("mqtt://127.0.0.1:0")
+    }
+
+    /// Adds HTTP for operators, on a free port of 127.0.0.1. Its URL comes after those of all
+    /// listeners.
+    #[must_use]
+    pub fn http(mut self) -> Self {
+        self.listeners += 1;
+        self.arg("--http").arg("http://127.0.0.1:0")
+    }
+
+    /// Leaves the addresses of HTTP to the server.
+    #[must_use]
+    pub const fn usual_http(mut self) -> Self {
+        self.has_usual_http = true;
+        self
     }
 
     /// Lets everybody on this machine in.
@@ -260,8 +277,12 @@ impl Plan {
             .arg("serve")
             .arg("--data-dir")
             .arg(self.data_dir())
-            .args(&self.args)
-            .envs(self.environment.iter().cloned());
+            .args(&self.args);
+        if !self.has_usual_http {
+            // Many servers run at once, so none opens the usual port.
+            command.env("STENTOR_HTTP__LISTEN", "off");
+        }
+        command.envs(self.environment.iter().cloned());
         match self.into_journal {
             true => into_journal(&command),
             false => command,

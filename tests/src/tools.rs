@@ -128,6 +128,15 @@ pub fn browser() -> Command {
     command
 }
 
+/// A program of the Prometheus project.
+///
+/// # Panics
+/// If it is not installed.
+#[must_use]
+pub fn prometheus(name: &str) -> Command {
+    Command::new(find(name))
+}
+
 /// A program of the mosquitto project. Debian keeps the broker in a folder that is only on the
 /// administrator's path, so that folder is searched too.
 ///

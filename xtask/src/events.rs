@@ -15,7 +15,12 @@ pub(crate) const PAGE: &str = "docs/reference/log-events.md";
 const TABLE: &str = "xtask/log-events.toml";
 
 /// The crates whose lines the log of the server has.
-const CRATES: [&str; 3] = ["crates/auth/", "crates/procedure/", "crates/server/"];
+const CRATES: [&str; 4] = [
+    "crates/admin/",
+    "crates/auth/",
+    "crates/procedure/",
+    "crates/server/",
+];
 
 /// The macros, and the levels of what they write. Two places choose the level themselves.
 const MACROS: [(&str, &str); 6] = [

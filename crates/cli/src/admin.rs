@@ -1,5 +1,6 @@
-//! Commands for the running server: `status`, `clients`, `topics`, `reload` and `stop`.
+//! Commands for the running server: `health`, `status`, `clients`, `topics`, `reload` and `stop`.
 
+pub(crate) mod health;
 mod status;
 pub(crate) mod table;
 
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::output::{print, shown};
 use crate::which::Which;
+pub(crate) use health::Health;
 pub(crate) use status::Status;
 use table::{Table, bytes, duration, plain};
 

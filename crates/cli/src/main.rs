@@ -116,6 +116,9 @@ enum Command {
     /// Make, check, test and list procedures: your own code that judges mails
     #[command(after_help = procedure::HELP)]
     Procedure(procedure::Procedure),
+    /// Say whether the running server works and is ready for clients
+    #[command(after_help = admin::health::HELP)]
+    Health(admin::Health),
     /// Show the state of the running server
     Status(admin::Status),
     /// List, show or disconnect the clients of the running server
@@ -159,7 +162,8 @@ enum Command {
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
 /// goes wrong. Others have it as a word of a message, or as a form of messages.
-const FAIL_AS_JSON: [&str; 15] = [
+const FAIL_AS_JSON: [&str; 16] = [
+    "health",
     "status",
     "clients",
     "why",
@@ -218,6 +222,7 @@ fn main() -> ExitCode {
         Command::Room(command) => command.run(),
         Command::Adaptor(command) => command.run(),
         Command::Procedure(command) => command.run(),
+        Command::Health(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Why(command) => command.run(),

@@ -14,10 +14,10 @@ Examples:
   stentor serve --config stentor.toml          from a file; `stentor check-config FILE` checks it
   stentor serve --listen mqtt://127.0.0.1:0    on a free port; standard output names it
 
-Without a configuration the server listens only on this machine, on port 1883 and, for WebSocket,
-8083. Every client needs a user name and a password: `stentor user add NAME` adds a user. When all
-listeners are open, standard output has a line `listening URL` for each. The log goes to standard
-error.
+Without a configuration the server listens only on this machine: on port 1883, for WebSocket on
+8083, and for operators by HTTP on 18083. Every client needs a user name and a password: `stentor
+user add NAME` adds a user. When all listeners are open, standard output has a line `listening URL`
+for each. The log goes to standard error.
 
 Every key of the configuration is also a variable of the environment (STENTOR_LOG__LEVEL). The
 options above win over both. `stentor config sample` prints all keys. SIGHUP or `stentor reload`
@@ -48,6 +48,11 @@ pub(crate) struct Serve {
     /// stentor-call call+unix:PATH or call://HOST:PORT. Port 0 takes a free one. Can be repeated.
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
+    /// Address of HTTP for operators, with /metrics, /healthz and /readyz: http://HOST:PORT or
+    /// https://HOST:PORT, several separated by commas, or `off`. Without --listen, it is port 18083
+    /// of this machine unless you name another one.
+    #[arg(long, value_name = "URL")]
+    http: Option<String>,
     /// The folder with one file for each procedure.
     #[arg(long, value_name = "DIR")]
     procedures: Option<String>,
@@ -96,6 +101,7 @@ impl Serve {
     fn flags(self) -> Vec<(String, String)> {
         let single = [
             ("data_dir", self.data_dir),
+            ("http.listen", self.http),
             ("procedures.folder", self.procedures),
             ("shards", self.shards),
             (

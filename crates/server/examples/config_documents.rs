@@ -1,12 +1,12 @@
 //! Writes the documents that come from the server's tables into a folder: configuration keys,
-//! `$SYS` topics, reasons.
+//! `$SYS` topics, metrics, reasons.
 //!
 //! `cargo xtask gen` runs it with the project's `docs` folder.
 
 use std::path::PathBuf;
 
 use stentor_server::config::{reference, sample};
-use stentor_server::{reasons, sys_topics};
+use stentor_server::{metrics_reference, reasons, sys_topics};
 
 fn main() -> std::io::Result<()> {
     let folder = std::env::args_os()
@@ -16,5 +16,6 @@ fn main() -> std::io::Result<()> {
     std::fs::write(folder.join("stentor.sample.toml"), sample())?;
     std::fs::create_dir_all(folder.join("reference"))?;
     std::fs::write(folder.join("reference/sys-topics.md"), sys_topics())?;
+    std::fs::write(folder.join("reference/metrics.md"), metrics_reference())?;
     std::fs::write(folder.join("reference/reasons.md"), reasons())
 }

@@ -37,6 +37,31 @@ pub enum ServerError {
         /// What the system says.
         error: io::Error,
     },
+    /// Another program has an address of HTTP that the configuration names.
+    #[error(
+        "{url} is taken: another program listens there; stop it, or choose another address with \
+         `http.listen` (--http)"
+    )]
+    HttpTaken {
+        /// The address.
+        url: String,
+    },
+    /// An address of HTTP that cannot be opened.
+    #[error("{url} cannot be opened: {error}; choose another address with `http.listen` (--http)")]
+    Http {
+        /// The address.
+        url: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A certificate or key for https that cannot be used.
+    #[error("the certificate of {url} cannot be used: {reason}")]
+    HttpCertificate {
+        /// The address.
+        url: String,
+        /// What is wrong, with a remedy.
+        reason: String,
+    },
     /// Procedures, or who may call them.
     #[error("procedures: {0}")]
     Procedures(String),
@@ -207,7 +232,9 @@ impl ServerError {
 
     const fn exit(&self) -> ServerExit {
         match self {
-            Self::PortTaken { .. } | Self::SocketTaken { .. } => ServerExit::Taken,
+            Self::PortTaken { .. } | Self::SocketTaken { .. } | Self::HttpTaken { .. } => {
+                ServerExit::Taken
+            }
             Self::System { .. } => ServerExit::System,
             Self::DataDir { .. } | Self::DataDirTooDeep { .. } | Self::RetainedDir { .. } => {
                 ServerExit::Folder
@@ -222,6 +249,8 @@ impl ServerError {
             | Self::SocketPath { .. }
             | Self::NotASocket { .. }
             | Self::Certificate { .. }
+            | Self::Http { .. }
+            | Self::HttpCertificate { .. }
             | Self::Procedures(_)
             | Self::Adaptor(_)
             | Self::Keys(_)

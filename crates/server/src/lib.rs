@@ -11,6 +11,7 @@
 //! - `zones` are the zones of the configuration, for logins and for hubs;
 //! - `accounts` opens users, roles and zones, for the server and for commands without one;
 //! - `reference` writes pages of the documents;
+//! - `http` is the way in for programs that watch the server, `condition` what probes ask;
 //! - `telemetry` tells what happens, `control` is the administrator's way in;
 //! - `lifecycle` starts, reloads and stops it all.
 
@@ -20,6 +21,7 @@ mod admission;
 mod backplane;
 mod call;
 mod clock;
+mod condition;
 pub mod config;
 mod control;
 mod data_dir;
@@ -27,6 +29,7 @@ mod error;
 mod exit;
 mod fdtable;
 mod give_back;
+mod http;
 mod inbox;
 mod lifecycle;
 mod listener;
@@ -52,4 +55,4 @@ pub use exit::ServerExit;
 pub use lifecycle::{block_signals, check, hints, run, survive_long_files};
 pub use reference::reasons;
 pub use retained::{Access, OfflineError, OfflineStore, properties_json};
-pub use telemetry::sys_topics;
+pub use telemetry::{metrics_reference, sys_topics};

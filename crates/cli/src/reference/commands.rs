@@ -20,7 +20,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
     (
         "Look into a running server",
-        &["status", "clients", "why", "topics"],
+        &["health", "status", "clients", "why", "topics"],
     ),
     (
         "Publish, subscribe and talk",

@@ -64,8 +64,8 @@ pub(crate) fn page() -> String {
             (0, "The command did what it should.", ""),
             (
                 EXIT_FAILED,
-                "Something failed that has no code of its own. For `why` and `user test`: the \
-                 answer is negative.",
+                "Something failed that has no code of its own. For `health`, `why` and `user \
+                 test`: the answer is negative.",
                 "Read standard error.",
             ),
             (
@@ -75,8 +75,8 @@ pub(crate) fn page() -> String {
             ),
             (
                 EXIT_NO_ANSWER,
-                "`why` and `user test`: there is no answer, for example because the user is \
-                 unknown.",
+                "`health`, `why` and `user test`: there is no answer, for example because no \
+                 server runs or the user is unknown.",
                 "Read standard error.",
             ),
             (

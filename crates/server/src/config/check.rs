@@ -12,7 +12,7 @@ use super::givens::{Entry, Givens};
 use super::keys::{CertificateUser, ClientCertificates, Listener, Policy, User};
 use super::reader::Reader;
 use super::secret::Secret;
-use super::{Asker, Config, ListenUrl, Problem, Question};
+use super::{Asker, Config, ListenUrl, Origin, Problem, Question, http};
 
 /// The listeners of a configuration that names none.
 pub(super) const DEFAULT_LISTENERS: [&str; 4] = [
@@ -69,6 +69,7 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
         password(user, index, givens, read_file);
     }
     auth(config, givens, read_file);
+    http::finish(config, givens);
     if u64::from(config.limits.packet_bytes) > config.limits.queue_bytes {
         let is_given = |entry: &Entry| entry.values.contains_key("queue_bytes");
         let key = if givens.entries("limits").iter().any(is_given) {
@@ -83,17 +84,22 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
     }
 }
 
+/// Whether the command line gives a key of the first entry of a section.
+pub(super) fn is_flag(givens: &Givens, section: &str, key: &str) -> bool {
+    matches!(givens.origin(section, 0, key), Origin::Flag(_))
+}
+
 /// The listeners that hold when none is configured.
 fn default_listeners() -> Vec<Listener> {
     let mut givens = Givens::new();
     let mut listener = |url: &str| {
         let entries = givens.entries_mut("listener");
         entries.clear();
-        let mut entry = Entry::new(super::Origin::Default);
+        let mut entry = Entry::new(Origin::Default);
         let raw = super::value::Raw::Words(url.to_owned());
         let given = super::value::Given {
             raw,
-            origin: super::Origin::Default,
+            origin: Origin::Default,
         };
         entry.values.insert("url", given);
         entries.push(entry);
@@ -449,7 +455,7 @@ fn read_hash(file: &Path, read_file: FileReader<'_>) -> Result<Secret, String> {
 /// Sorts problems by their line in the file; those from elsewhere come after.
 pub(super) fn sort(problems: &mut [Problem]) {
     problems.sort_by_key(|problem| match problem.origin {
-        super::Origin::File(_, line) => line,
+        Origin::File(_, line) => line,
         _ => usize::MAX,
     });
 }

@@ -110,6 +110,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     old.retained.changes(&new.retained, "", changes);
     old.procedures.changes(&new.procedures, "", changes);
     old.sys.changes(&new.sys, "", changes);
+    old.http.changes(&new.http, "", changes);
     diff.listeners_added = listeners.added;
     diff.listeners_removed = listeners.removed;
     diff.listeners_kept = listeners.kept;

@@ -402,6 +402,36 @@ section! {
 }
 
 section! {
+    /// HTTP for operators: `/metrics` for Prometheus, `/healthz` and `/readyz` for probes.
+    /// docs/monitoring.md says how to use them.
+    Http = "http", repeated: false;
+
+    /// The addresses, `http://HOST:PORT` or `https://HOST:PORT`. An empty list opens none, and so
+    /// does the word `off` in a variable or a flag. Not given, the addresses are
+    /// `http://127.0.0.1:18083` and `http://[::1]:18083`. If another program has that port, the
+    /// server logs a warning and runs without it. A server whose listeners are named by `--listen`
+    /// opens no HTTP address by itself, so that servers for tests do not disturb each other. An
+    /// address that is named here has to be free.
+    listen: Option<Vec<String>> = Kind::Texts, Unset("https://0.0.0.0:18083"), Restart,
+        flag: "http";
+    /// Allows addresses `http://` that other machines can reach. Without it, those have to be
+    /// `https://`.
+    insecure: bool = Kind::Flag, Default("false"), Restart;
+    /// Lets everybody read `/metrics` at addresses that other machines can reach. Without it, a
+    /// program there has to show the token of a user who may subscribe to `$control/metrics`.
+    open_metrics: bool = Kind::Flag, Default("false"), Restart;
+    /// Hosts that a request to an address of this machine may name besides `localhost`,
+    /// 127.0.0.0/8 and `[::1]`: the name of a reverse proxy, for example. Others are refused, so
+    /// that no web page can reach the server by a name that resolves to this machine.
+    names: Vec<String> = Kind::Texts, Default(""), Restart;
+    /// The certificate chain for `https://`, in PEM format; not given, that of `[tls]`. The file is
+    /// read again on every reload.
+    certificate: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.crt"), Restart;
+    /// The private key of the certificate, in PEM format; not given, that of `[tls]`.
+    key: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.key"), Restart;
+}
+
+section! {
     /// Where clients connect. Without any, the server listens on `mqtt://127.0.0.1:1883`,
     /// `mqtt://[::1]:1883`, `ws://127.0.0.1:8083` and `ws://[::1]:8083`.
     Listener = "listener", repeated: true;
@@ -631,6 +661,7 @@ pub const SECTIONS: &[Section] = &[
     Retained::SECTION,
     Procedures::SECTION,
     Sys::SECTION,
+    Http::SECTION,
 ];
 
 /// Every key.

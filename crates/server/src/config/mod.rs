@@ -16,6 +16,7 @@ mod document;
 mod environment;
 mod generate;
 mod givens;
+mod http;
 mod keys;
 mod kind;
 mod memory_limit;
@@ -37,10 +38,11 @@ use std::path::{Path, PathBuf};
 
 pub use diff::{Change, Diff, diff};
 pub use generate::{reference, sample};
+pub use http::HttpUrl;
 pub use keys::{
-    Auth, CertificateUser, ClientCertificates, ClientIds, Format, General, Jwt, Keeping, Level,
-    Limits, Listener, Log, Overflow, PasswordFunction, Policy, Procedures, Retained, SECTIONS,
-    Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
+    Auth, CertificateUser, ClientCertificates, ClientIds, Format, General, Http, Jwt, Keeping,
+    Level, Limits, Listener, Log, Overflow, PasswordFunction, Policy, Procedures, Retained,
+    SECTIONS, Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
 };
 pub use kind::Kind;
 pub use memory_limit::MemoryLimit;
@@ -89,6 +91,8 @@ pub struct Config {
     pub procedures: Procedures,
     /// The section `sys`.
     pub sys: Sys,
+    /// The section `http`.
+    pub http: Http,
     /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
 }
@@ -153,6 +157,7 @@ impl Config {
             retained: givens.read_one(&Retained::SECTION, Retained::read),
             procedures: givens.read_one(&Procedures::SECTION, Procedures::read),
             sys: givens.read_one(&Sys::SECTION, Sys::read),
+            http: givens.read_one(&Http::SECTION, Http::read),
             file: sources.file.clone(),
         };
         if givens.problems.is_empty() {

@@ -286,7 +286,7 @@ fn split_unix(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Splits `[::1]:1883`, `127.0.0.1:1883` or `localhost` into host and port.
-fn split_port(authority: &str) -> Result<(&str, Option<&str>), String> {
+pub(super) fn split_port(authority: &str) -> Result<(&str, Option<&str>), String> {
     if let Some(bracketed) = authority.strip_prefix('[') {
         let Some((host, rest)) = bracketed.split_once(']') else {
             return Err("the bracket after the IPv6 address is missing".to_owned());

@@ -7,6 +7,7 @@
 //!
 //! | verb | takes | answers |
 //! |---|---|---|
+//! | `health` | | whether the server is `healthy` and `ready`, with `reasons` |
 //! | `status` | `sample_ms`: time to measure rates | counters, latencies, losses, listeners |
 //! | `clients.ls` | `containing`, `zone`, `limit`, `offset` | `clients`, `total`, `truncated` |
 //! | `clients.show` | `client_id`, `zone` | one client with its `filters` |
@@ -34,6 +35,7 @@
 
 mod audit;
 mod clients;
+mod noted;
 mod protocol;
 mod retained;
 mod serve;
@@ -45,6 +47,7 @@ mod why;
 mod zones;
 
 pub(crate) use audit::Subject;
+pub(crate) use noted::{Noted, Reader as NotesReader};
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -55,8 +58,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use stentor_auth::store::Directory;
+use stentor_retained::Quota;
 
 use crate::backplane::Backplane;
+use crate::condition::Condition;
 use crate::config::PasswordFunction;
 use crate::data_dir::{self, DataDir};
 use crate::error::ServerError;
@@ -113,6 +118,10 @@ struct Notes {
     password_hash: PasswordFunction,
     /// The configuration file, and when it had been saved as it was read.
     file: Option<(PathBuf, SystemTime)>,
+    /// The limits of all retained messages.
+    quota: Quota,
+    /// When the configuration was read without an error.
+    read_at: SystemTime,
 }
 
 impl Notes {
@@ -147,6 +156,7 @@ struct Desk {
     notes: Arc<Mutex<Notes>>,
     /// What connections of the verb `mqtt` come through.
     port: Arc<Port>,
+    condition: Arc<Condition>,
 }
 
 impl Control {
@@ -159,7 +169,7 @@ impl Control {
         entrance: Entrance,
         backplane: &Arc<Backplane>,
         directory: &Arc<Directory>,
-        table: Table,
+        (table, condition): (Table, &Arc<Condition>),
         commands: &Sender<Command>,
     ) -> Result<Self, ServerError> {
         let notes = Arc::new(Mutex::new(Notes {
@@ -167,6 +177,8 @@ impl Control {
             last_reload: None,
             password_hash: PasswordFunction::default(),
             file: None,
+            quota: Quota::UNLIMITED,
+            read_at: SystemTime::now(),
         }));
         let desk = Desk {
             backplane: Arc::clone(backplane),
@@ -175,6 +187,7 @@ impl Control {
             commands: Mutex::new(commands.clone()),
             notes: Arc::clone(&notes),
             port: Arc::new(Port::control()),
+            condition: Arc::clone(condition),
         };
         serve::start(entrance.listener, Arc::new(desk))
             .map_err(|error| ServerError::system("starting the control thread", error))?;
@@ -187,6 +200,16 @@ impl Control {
     /// Remembers which listeners are open, for `status`.
     pub(crate) fn note_ports<'a>(&self, ports: impl Iterator<Item = &'a Arc<Port>>) {
         lock(&self.notes).ports = ports.cloned().collect();
+    }
+
+    /// Remembers the limits of all retained messages, for the metrics.
+    pub(crate) fn note_quota(&self, quota: Quota) {
+        lock(&self.notes).quota = quota;
+    }
+
+    /// What the main thread notes from now on, for others to read.
+    pub(crate) fn reader(&self) -> NotesReader {
+        NotesReader::of(&self.notes)
     }
 
     /// Remembers what new passwords are stored as, for the commands that make them.
@@ -215,6 +238,9 @@ impl Control {
             result: result.clone(),
         };
         let mut notes = lock(&self.notes);
+        if note.result.is_ok() {
+            notes.read_at = note.at;
+        }
         notes.last_reload = Some(note);
         // A file that was tried counts as read, also if it was not taken.
         if let Some((path, seen)) = &mut notes.file

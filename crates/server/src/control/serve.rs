@@ -183,6 +183,7 @@ impl Desk {
                 Ok(zone) => return Next::Mqtt(zone.unwrap_or(Zone::DEFAULT)),
                 Err(failure) => Err(failure),
             },
+            "health" => Ok(self.condition.describe()),
             "status" => Ok(status::status(self, &request)),
             "clients.ls" => clients::list(&self.backplane, &request),
             "clients.show" => clients::show(&self.backplane, &request),
@@ -362,7 +363,7 @@ impl Desk {
 
 fn unknown(verb: &str) -> Failure {
     let message = format!(
-        "there is no verb \"{verb}\"; there are status, clients.ls, clients.show, clients.kick, \
+        "there is no verb \"{verb}\"; there are health, status, clients.ls, clients.show, clients.kick, \
          why, topics, zones, adaptor.ls, adaptor.reload, procedure.ls, retained.…, reload, stop \
          and mqtt, and user.…, role.…, grant, revoke, token.…, zone.… and auth.refresh"
     );

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Control, Entrance};
+use crate::condition::Condition;
 use crate::data_dir::DataDir;
 use crate::lifecycle::testing::Running;
 use crate::lifecycle::{Command, Reloaded};
@@ -31,11 +32,13 @@ impl Server {
         let data_dir = DataDir::open(folder.path()).unwrap();
         let running = Running::start(&[("shards", "2"), ("allow_anonymous", "true")]);
         let (sender, commands) = channel();
+        let condition = Condition::new(running.backplane(), running.directory());
+        let condition = std::sync::Arc::new(condition);
         let control = Control::start(
             Entrance::open(&data_dir).unwrap(),
             running.backplane(),
             running.directory(),
-            running.table(),
+            (running.table(), &condition),
             &sender,
         )
         .unwrap();

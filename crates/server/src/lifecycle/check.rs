@@ -7,6 +7,7 @@ use crate::adaptors;
 use crate::call;
 use crate::config::{Config, Listener};
 use crate::error::ServerError;
+use crate::http;
 use crate::listener::{Access, check_unix};
 use crate::logins;
 
@@ -27,6 +28,7 @@ pub fn check(config: &Config) -> Vec<ServerError> {
         refusals.extend(check_socket(listener, data_dir).err());
         refusals.extend(call::check_callers(listener).err());
     }
+    refusals.extend(http::certificate(&config.http).err());
     refusals.extend(logins::settings(config).err());
     refusals.extend(accounts::check(config).err());
     refusals.extend(call::check_files(&config.procedures).err());

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use stentor_admin::Face;
 use stentor_auth::store::Who;
 use stentor_retained::Keeper;
 use stentor_session::Tick;
@@ -28,14 +29,16 @@ use tracing::{error, info, warn};
 
 use crate::backplane::Backplane;
 use crate::call::CallServer;
-use crate::config::{Config, Sources};
+use crate::condition::Condition;
+use crate::config::{Config, MemoryLimit, Sources};
 use crate::control::{Control, Entrance};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::exit::ServerExit;
+use crate::http;
 use crate::log::Logger;
 use crate::shard::Letter;
-use crate::telemetry::sys;
+use crate::telemetry::{Metrics, sys};
 use crate::warden;
 pub use check::{check, hints};
 use reload::Reloader;
@@ -146,6 +149,8 @@ fn begin(
 ) -> Result<Begun, ServerError> {
     // First of all, so that a command that comes in the meantime waits for its answer.
     let entrance = Entrance::open(data_dir)?;
+    // Like the other listeners, before anything that leaves traces.
+    let http = http::Doors::open(&config.http)?;
     let start::Started {
         backplane,
         center,
@@ -158,21 +163,12 @@ fn begin(
     backplane.journal.audit_by(&directory);
     let (commands, inbox) = channel();
     shards.watch(&commands);
-    let control = Control::start(entrance, &backplane, &directory, shards.table, &commands)?;
+    let condition = Arc::new(Condition::new(&backplane, &directory));
+    let around = (shards.table, &condition);
+    let control = Control::start(entrance, &backplane, &directory, around, &commands)?;
     control.note_ports(doors.ports());
-    control.note_password_hash(config.auth.password_hash);
-    control.note_file(config.file.as_deref());
-    let (intervals, new_intervals) = channel();
-    let sys_plane = Arc::clone(&backplane);
-    let interval = config.sys.interval;
-    spawn("sys", move || {
-        sys::run(&sys_plane, interval, &new_intervals)
-    })?;
-    let (memory_limits, new_memory_limits) = channel();
-    let (warded, limit) = (Arc::clone(&backplane), config.limits.memory);
-    spawn("memory", move || {
-        warden::run(&warded, limit, &new_memory_limits)
-    })?;
+    note_config(&control, &config);
+    let (intervals, memory_limits) = start_keepers(&config, &backplane)?;
     signals.start(commands.clone())?;
     // Before the announcement: a script may change the file as soon as it reads that.
     let watch = watch::of(&config, &commands);
@@ -180,6 +176,9 @@ fn begin(
     let calls = CallServer::start(calls, &config.procedures, data_dir, around)?;
     announce::started(&config, data_dir, &doors, (&shards, &directory));
     announce::calls(&calls);
+    let http_tls = http.tls();
+    let metrics = Metrics::new(&backplane, &directory, shards.table);
+    let face = http.serve(&config.http, (&condition, metrics), (&control, &center))?;
     let supervisor = Supervisor {
         reloader: Reloader {
             was_refused: false,
@@ -192,7 +191,10 @@ fn begin(
             doors,
             intervals,
             memory_limits,
+            http_tls,
         },
+        condition,
+        face,
         backplane,
         systemd: Systemd::from_environment(),
         control,
@@ -208,6 +210,30 @@ fn begin(
     })
 }
 
+/// Notes what others show of a configuration that was read.
+fn note_config(control: &Control, config: &Config) {
+    control.note_password_hash(config.auth.password_hash);
+    control.note_file(config.file.as_deref());
+    control.note_quota(quotas(config).0);
+}
+
+/// Starts the threads that publish `$SYS` and look at memory; the senders bring them other
+/// settings.
+fn start_keepers(
+    config: &Config,
+    backplane: &Arc<Backplane>,
+) -> Result<(Sender<Duration>, Sender<MemoryLimit>), ServerError> {
+    let (intervals, new_intervals) = channel();
+    let (plane, interval) = (Arc::clone(backplane), config.sys.interval);
+    spawn("sys", move || sys::run(&plane, interval, &new_intervals))?;
+    let (memory_limits, new_memory_limits) = channel();
+    let (plane, limit) = (Arc::clone(backplane), config.limits.memory);
+    spawn("memory", move || {
+        warden::run(&plane, limit, &new_memory_limits)
+    })?;
+    Ok((intervals, memory_limits))
+}
+
 /// Starts a named thread.
 fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<(), ServerError> {
     match std::thread::Builder::new().name(name.into()).spawn(run) {
@@ -219,6 +245,9 @@ fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<(), 
 /// The main thread, while the server runs.
 struct Supervisor {
     reloader: Reloader,
+    condition: Arc<Condition>,
+    /// HTTP for operators, if it is spoken.
+    face: Option<Face>,
     backplane: Arc<Backplane>,
     systemd: Systemd,
     control: Control,
@@ -287,11 +316,8 @@ impl Supervisor {
         }
         self.watch_file();
         self.control.note_ports(self.reloader.doors.ports());
-        let function = self.reloader.config.auth.password_hash;
-        self.control.note_password_hash(function);
         if result.is_ok() {
-            let file = self.reloader.config.file.as_deref();
-            self.control.note_file(file);
+            note_config(&self.control, &self.reloader.config);
         }
         // After an edit and a requested reload, the watch finds nothing left to do. The note keeps
         // the requested reload, unless it failed and this one shows that the mistake is corrected.
@@ -317,6 +343,7 @@ impl Supervisor {
     /// Tells the clients, gives them a moment, and ends.
     fn end(mut self, shards: Shards, end: End) -> ExitCode {
         self.systemd.stopping();
+        self.condition.stop();
         self.watch = None;
         announce::forgotten(&self.backplane);
         let time = self.reloader.config.general.shutdown_timeout;
@@ -336,6 +363,7 @@ impl Supervisor {
         }
         drop(self.calls);
         self.reloader.doors.remove_files();
+        drop(self.face.take());
         // After the shards, whose last messages it commits.
         self.keeper.end();
         drop(self.control);

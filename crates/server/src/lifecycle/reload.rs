@@ -19,10 +19,12 @@ use crate::accounts;
 use crate::backplane::Backplane;
 use crate::config::{self, Config, Diff, Jwt, MemoryLimit, Reload, Sources, diff};
 use crate::error::ServerError;
+use crate::http::{self, HttpTls};
 use crate::listener::{Access, Port, Rules};
 use crate::log::Logger;
 use crate::logins;
 use crate::shard::{Incoming, Letter, Policy};
+use crate::transport::Certificate;
 use crate::zones;
 
 /// What a reload came to, or why the old configuration stays.
@@ -88,6 +90,8 @@ pub(super) struct Reloader {
     pub(super) intervals: Sender<Duration>,
     /// To the thread that looks at memory.
     pub(super) memory_limits: Sender<MemoryLimit>,
+    /// The certificate of HTTP for operators.
+    pub(super) http_tls: HttpTls,
     /// Whether the last reload was refused: the next one is noted, whatever it changes.
     pub(super) was_refused: bool,
 }
@@ -100,6 +104,8 @@ struct Prepared {
     closed: Vec<usize>,
     /// What the files of Unix sockets that stay open are given.
     access: Vec<(PathBuf, Access)>,
+    /// The certificate of HTTP for operators, where it is encrypted.
+    http: Option<Certificate>,
 }
 
 impl Prepared {
@@ -203,6 +209,7 @@ impl Reloader {
             opened: Vec::new(),
             closed: Vec::new(),
             access: Vec::new(),
+            http: http::certificate(&self.started.http)?,
         };
         // Certificates are read again even where no key has changed.
         for (from, to) in &diff.listeners_kept {
@@ -245,9 +252,10 @@ impl Reloader {
             ports.any(|(old, new)| old.certificate != new.certificate)
         };
         let renewed = prepared.rules.iter().filter(is_new);
-        renewed
-            .map(|(index, _)| self.doors.mqtt[*index].configured.to_string())
-            .collect()
+        let renewed = renewed.map(|(index, _)| self.doors.mqtt[*index].configured.to_string());
+        let is_http = self.http_tls.load().as_deref() != prepared.http.as_ref();
+        let http = is_http.then(|| "http.listen".to_owned());
+        renewed.chain(http).collect()
     }
 
     /// The files that hold other keys of web tokens than before, though no key of the configuration
@@ -274,6 +282,7 @@ impl Reloader {
                 port.rules.store(Arc::new(rules));
             }
         }
+        self.http_tls.store(prepared.http.map(Arc::new));
         for (path, access) in prepared.access {
             // Where this process may not, the file stays as it was.
             if let Err(error) = access.set(&path) {

@@ -62,6 +62,19 @@ pub(crate) fn bind(listener: &Listener, shards: u8) -> Result<Vec<Bound>, Server
     }
 }
 
+/// Opens a port of a host for one thread, at each address that the host stands for.
+///
+/// # Errors
+/// When it is taken or may not be used.
+pub(crate) fn bind_tcp(host: &str, port: u16) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
+    let opened = bind_addresses(&addresses(host, port)?, 1)?;
+    let one = |(address, sockets): (SocketAddr, Vec<OwnedFd>)| {
+        let mut sockets = sockets.into_iter();
+        sockets.next().map(|socket| (address, socket))
+    };
+    Ok(opened.into_iter().filter_map(one).collect())
+}
+
 /// What a host stands for. `localhost` means both loopback addresses, as clients try either of
 /// them first, whatever this machine's files say (RFC 6761, section 6.3).
 fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {

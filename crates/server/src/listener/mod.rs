@@ -9,7 +9,7 @@ mod bind;
 mod port;
 mod unix;
 
-pub(crate) use bind::{Bound, bind, is_shortage, is_unavailable};
+pub(crate) use bind::{Bound, bind, bind_tcp, is_shortage, is_unavailable};
 pub(crate) use port::{Port, Rules, WebRules};
 pub(crate) use unix::{Access, PATH_BYTES_MAX, check as check_unix, remove as remove_unix};
 

@@ -6,6 +6,7 @@ mod closes;
 use std::fmt::Write as _;
 
 use stentor_mqtt::{DecodeErrorKind, ReasonCode};
+use stentor_session::CloseReason;
 
 use acknowledgements::{PUBLISH, Row, SUBSCRIBE, UNSUBSCRIBE};
 use closes::{CLOSES, Close};
@@ -84,6 +85,19 @@ const OTHERS: &str = "
 - **CONNACK and DISCONNECT with 156:** this server is full or stops, and `server_reference` in the
   configuration names another one. The property Server Reference has its address.
 ";
+
+/// The labels of all close reasons, for whoever counts by them. One may come twice.
+pub(crate) fn close_labels() -> impl Iterator<Item = &'static str> {
+    let rows = CLOSES.iter().flat_map(|(_, closes)| *closes);
+    let malformed = DecodeErrorKind::ALL.iter().map(|kind| {
+        let kind = *kind;
+        CloseReason::Malformed(stentor_mqtt::DecodeError { kind })
+    });
+    let reasons = rows.map(|close| close.reason).chain(malformed);
+    reasons
+        .chain([CloseReason::Bug("")])
+        .map(CloseReason::label)
+}
 
 /// The reference page, `docs/reference/reasons.md`.
 #[must_use]

@@ -74,6 +74,8 @@ pub(crate) enum Purpose {
 pub(crate) enum Inquiry {
     /// Counters, depths and latencies.
     Report(Sender<ShardReport>),
+    /// The same without what takes a walk over subscriptions or losses.
+    Figures(Sender<ShardReport>),
     /// The first sessions by client id whose client id contains a text, at most this many.
     Clients {
         /// Of this zone; of all if it is not given.

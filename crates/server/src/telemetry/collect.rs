@@ -54,7 +54,7 @@ pub(crate) fn reports(backplane: &Backplane) -> Vec<ShardReport> {
 }
 
 /// The sum of the shards' figures; its `shard` means nothing.
-pub(crate) fn total(reports: &[ShardReport]) -> ShardReport {
+pub(crate) fn total<'a>(reports: impl IntoIterator<Item = &'a ShardReport>) -> ShardReport {
     let mut sum = ShardReport::default();
     for report in reports {
         add_stats(&mut sum, report);

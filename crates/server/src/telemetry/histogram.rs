@@ -8,15 +8,46 @@ const SUBS: usize = 1 << SUB_BITS;
 /// Values up to 2^36 µs, 19 hours; what is above counts as that.
 const POWERS: usize = 36 - SUB_BITS as usize + 1;
 
+/// The bounds of a histogram for programs: powers of two from 32 µs to 16.8 s, in seconds, as the
+/// text forms of metrics write them.
+const BOUNDS: [&str; 20] = [
+    "3.2e-05",
+    "6.4e-05",
+    "0.000128",
+    "0.000256",
+    "0.000512",
+    "0.001024",
+    "0.002048",
+    "0.004096",
+    "0.008192",
+    "0.016384",
+    "0.032768",
+    "0.065536",
+    "0.131072",
+    "0.262144",
+    "0.524288",
+    "1.048576",
+    "2.097152",
+    "4.194304",
+    "8.388608",
+    "16.777216",
+];
+
+/// The first bound is this power of two, in microseconds.
+const FIRST_BOUND_BITS: u32 = 5;
+
 /// A log-linear histogram of microseconds. Belongs to one thread; others see a [`Snapshot`].
 #[derive(Debug, Clone)]
 pub(crate) struct Histogram {
+    /// Of all values.
+    sum: u64,
     buckets: Box<[u64; POWERS * SUBS]>,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
         Self {
+            sum: 0,
             buckets: Box::new([0; POWERS * SUBS]),
         }
     }
@@ -49,6 +80,7 @@ impl Histogram {
     #[inline]
     pub(crate) fn record(&mut self, micros: u64) {
         self.buckets[bucket_of(micros)] += 1;
+        self.sum = self.sum.wrapping_add(micros);
     }
 
     /// Adds the counts of another.
@@ -56,6 +88,28 @@ impl Histogram {
         for (count, more) in self.buckets.iter_mut().zip(other.buckets.iter()) {
             *count += more;
         }
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+
+    /// How many values are below each of [`BOUNDS`], which are given in seconds.
+    pub(crate) fn powers(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let mut below = 0;
+        let mut buckets = self.buckets.iter().enumerate().peekable();
+        BOUNDS
+            .iter()
+            .zip(FIRST_BOUND_BITS..)
+            .map(move |(bound, bits)| {
+                // A value is rounded down to microseconds, so it is below a bound or not.
+                while let Some((_, count)) = buckets.next_if(|(at, _)| upper_of(*at) < 1 << bits) {
+                    below += count;
+                }
+                (*bound, below)
+            })
+    }
+
+    /// How many values there are, and their sum in seconds.
+    pub(crate) fn count_and_secs(&self) -> (u64, f64) {
+        (self.buckets.iter().sum(), self.sum as f64 / 1e6)
     }
 
     /// The values below which that many per mille lie; 0 without values.
@@ -114,6 +168,28 @@ mod tests {
             );
         }
         assert_eq!(bucket_of(u64::MAX), POWERS * SUBS - 1);
+    }
+
+    #[test]
+    fn bounds_count_what_is_below_them() {
+        let mut histogram = Histogram::default();
+        for micros in [0, 31, 32, 127, 128, 1 << 24, u64::from(u32::MAX)] {
+            histogram.record(micros);
+        }
+        let powers: Vec<_> = histogram.powers().collect();
+        assert_eq!(
+            powers[..3],
+            [("3.2e-05", 2), ("6.4e-05", 3), ("0.000128", 4)]
+        );
+        assert_eq!(powers[3], ("0.000256", 5));
+        assert_eq!(powers[19], ("16.777216", 5));
+        for ((bound, _), bits) in powers.iter().zip(FIRST_BOUND_BITS..) {
+            let secs: f64 = bound.parse().unwrap();
+            assert!((secs * 1e6 - f64::from(1 << bits)).abs() < 1e-6, "{bound}");
+        }
+        let (count, secs) = histogram.count_and_secs();
+        assert_eq!(count, 7);
+        assert!((4311.0..4313.0).contains(&secs), "{secs}");
     }
 
     #[test]

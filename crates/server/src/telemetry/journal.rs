@@ -23,6 +23,7 @@ use super::LongTurn;
 use super::administered::note_administered;
 use super::denied::write_denied;
 use super::remedy::{Scene, remedy};
+use super::tallies::Tallies;
 use crate::listener::Port;
 use crate::log::{Admission, RateLimit};
 use crate::peer::Peer;
@@ -101,6 +102,7 @@ struct Inner {
     /// For the commands that lines propose.
     data_dir: PathBuf,
     entries: ArrayQueue<Entry>,
+    tallies: Tallies,
     dropped: AtomicU64,
     /// How many of these the log has told of.
     dropped_told: AtomicU64,
@@ -116,6 +118,7 @@ impl Journal {
         Self(Arc::new(Inner {
             data_dir: data_dir.to_owned(),
             entries,
+            tallies: Tallies::default(),
             dropped: AtomicU64::new(0),
             dropped_told: AtomicU64::new(0),
             writer: OnceLock::new(),
@@ -123,11 +126,17 @@ impl Journal {
         }))
     }
 
-    /// Leaves an entry; wakes nobody.
+    /// Leaves an entry, and counts it; wakes nobody.
     pub(crate) fn note(&self, entry: Entry) {
+        self.0.tallies.count(&entry);
         if self.0.entries.push(entry).is_err() {
             self.0.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// What was counted since the start.
+    pub(crate) fn tallies(&self) -> &Tallies {
+        &self.0.tallies
     }
 
     /// Entries that found no room since the start.

@@ -8,12 +8,18 @@ mod figures;
 mod histogram;
 mod journal;
 mod load;
+mod metrics;
 mod remedy;
 mod report;
+mod rounds;
 pub(crate) mod sys;
+mod tallies;
 
 pub(crate) use bound::Bound;
 pub use figures::sys_topics;
 pub(crate) use histogram::Histogram;
 pub(crate) use journal::{Claim, Entry, Journal};
+pub(crate) use metrics::Metrics;
+pub use metrics::metrics_reference;
 pub(crate) use report::{LongTurn, LossReport, ShardReport, TurnReport};
+pub(crate) use rounds::Rounds;

@@ -21,6 +21,8 @@ pub(crate) struct Certificate {
     /// The chain, then the certificates that those of clients must be signed by. A key that fits
     /// the chain is not another one.
     read: Arc<[CertificateDer<'static>]>,
+    /// When the chain's first certificate expires, in seconds since 1970.
+    expires_at: Option<i64>,
 }
 
 impl PartialEq for Certificate {
@@ -74,6 +76,7 @@ impl Certificate {
             error => unreadable(key, &error),
         })?;
         let provider = Arc::new(aws_lc_rs::default_provider());
+        let expires_at = chain.first().and_then(|first| expiry(first));
         let mut read = chain.clone();
         let verifier = match clients {
             Some((demand, ca)) => {
@@ -108,12 +111,25 @@ impl Certificate {
         Ok(Self {
             config: Arc::new(config),
             read: read.into(),
+            expires_at,
         })
     }
 
-    pub(super) fn config(&self) -> Arc<ServerConfig> {
+    /// When it expires, in seconds since 1970; `None` if that cannot be read.
+    pub(crate) const fn expires_at(&self) -> Option<i64> {
+        self.expires_at
+    }
+
+    /// The settings of a connection that begins.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }
+}
+
+/// When a certificate expires, in seconds since 1970.
+fn expiry(certificate: &[u8]) -> Option<i64> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(parsed.validity().not_after.timestamp())
 }
 
 /// Checks the certificates of clients.
@@ -198,7 +214,8 @@ pub(super) mod tests {
     #[test]
     fn says_which_file_is_wrong() {
         let (folder, chain, key) = files();
-        assert!(Certificate::load(&chain, &key, None).is_ok());
+        let loaded = Certificate::load(&chain, &key, None).unwrap();
+        assert!(loaded.expires_at() > Some(1_700_000_000));
         let missing = folder.path().join("missing");
         let error = Certificate::load(&missing, &key, None).unwrap_err();
         assert!(

@@ -3,6 +3,7 @@
 mod auth;
 mod documents;
 mod files;
+mod http;
 mod ranges;
 mod reload;
 mod sources;

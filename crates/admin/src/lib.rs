@@ -1,0 +1,23 @@
+//! The HTTP face of the server, for operators and the programs that watch it.
+//!
+//! [`Face::start`] serves the sockets of its [`Door`]s on a thread of its own. What it answers
+//! comes from an [`Office`], which the server implements. This crate knows no shard and no
+//! database: it knows HTTP, and who may ask for what.
+//!
+//! | path | answer | who may |
+//! |---|---|---|
+//! | `/healthz` | whether the process works | everybody |
+//! | `/readyz` | whether new clients can be let in | everybody; details on this machine |
+//! | `/metrics` | figures for Prometheus | this machine; elsewhere the bearer of a token |
+
+#![forbid(unsafe_code)]
+
+mod bounds;
+mod guard;
+mod office;
+mod pages;
+mod patience;
+mod serve;
+
+pub use office::{Admission, Exposition, Office, Reason, Report};
+pub use serve::{Door, Face, Rules, TlsSource};

@@ -1,0 +1,198 @@
+//! The thread, its sockets and its connections.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tracing::warn;
+
+use crate::bounds::{
+    CONNECTION_TIME, CONNECTIONS_MAX, END_TIME, HEAD_BYTES_MAX, HEADER_TIME, HEADERS_MAX, THREADS,
+};
+use crate::office::Office;
+use crate::pages::{self, Client, Desk, Slots};
+use crate::patience::Patient;
+
+/// Where the TLS settings for the next connection come from: a reload may replace them.
+pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
+
+/// An open socket.
+pub struct Door {
+    /// The socket, which listens.
+    pub socket: StdListener,
+    /// For https.
+    pub tls: Option<TlsSource>,
+    /// Whether only this machine can reach it.
+    pub is_local: bool,
+}
+
+/// What the configuration says of all doors.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Hosts that a request to a door of this machine may name besides localhost.
+    pub names: Vec<String>,
+    /// Whether everybody who reaches a door may read the metrics.
+    pub are_metrics_open: bool,
+}
+
+/// The running face. Dropping it ends its thread.
+pub struct Face {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Face {
+    /// Serves these doors. `prepare` is called on each thread as it begins.
+    ///
+    /// # Errors
+    /// When the system gives no thread, or a socket cannot be used.
+    pub fn start(
+        doors: Vec<Door>,
+        rules: &Rules,
+        office: Arc<dyn Office>,
+        prepare: fn(),
+    ) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(THREADS)
+            .thread_name("http-answer")
+            .on_thread_start(prepare)
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let slots = Arc::new(Slots::default());
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut open = Vec::new();
+        for door in doors {
+            door.socket.set_nonblocking(true)?;
+            let socket = {
+                let _inside = runtime.enter();
+                TcpListener::from_std(door.socket)?
+            };
+            let desk = Desk {
+                office: Arc::clone(&office),
+                slots: Arc::clone(&slots),
+                is_local: door.is_local,
+                names: rules.names.clone(),
+                are_metrics_open: rules.are_metrics_open,
+            };
+            open.push(Open {
+                socket,
+                tls: door.tls,
+                router: pages::router(Arc::new(desk)),
+                room: Arc::clone(&room),
+            });
+        }
+        let run = move || {
+            prepare();
+            runtime.block_on(async {
+                for door in open {
+                    tokio::spawn(door.serve());
+                }
+                // The sender is dropped.
+                let _ = stopped.await;
+            });
+            // An answer that a thread still makes reaches nobody.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("http".into()).spawn(run)?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Face {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It waits for nothing, and a panic was told when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A door that is served.
+struct Open {
+    socket: TcpListener,
+    tls: Option<TlsSource>,
+    router: Router,
+    room: Arc<Semaphore>,
+}
+
+/// How long nobody is let in when the system has no descriptor.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Open {
+    /// Lets connections in for as long as the runtime lives.
+    async fn serve(self) {
+        loop {
+            let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else {
+                return;
+            };
+            let (stream, peer) = match self.socket.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Only want of descriptors is a reason to wait, not a client that has gone.
+                    if error.kind() != io::ErrorKind::ConnectionAborted {
+                        warn!(%error, "an HTTP connection was not accepted");
+                        sleep(PAUSE).await;
+                    }
+                    continue;
+                }
+            };
+            let _ = stream.set_nodelay(true);
+            let tls = self.tls.as_ref().map(|source| source());
+            let router = self.router.clone();
+            tokio::spawn(async move {
+                match tls {
+                    None => converse(stream, peer, router).await,
+                    Some(config) => {
+                        let greeting = TlsAcceptor::from(config).accept(stream);
+                        if let Ok(Ok(stream)) = timeout(HEADER_TIME, greeting).await {
+                            converse(stream, peer, router).await;
+                        }
+                    }
+                }
+                drop(permit);
+            });
+        }
+    }
+}
+
+/// Serves one connection to its end.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
+    router: Router,
+) {
+    let client = Client(peer.ip().to_canonical());
+    let service = TowerToHyperService::new(router.layer(axum::Extension(client)));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(Patient::new(stream)), service);
+    let mut connection = pin!(connection);
+    // What a client does wrong is its own affair.
+    if timeout(CONNECTION_TIME, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(END_TIME, connection).await;
+    }
+}

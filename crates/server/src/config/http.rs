@@ -1,0 +1,157 @@
+//! The section `http`: addresses for operators, and the rules between its keys.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use super::check::is_flag;
+use super::givens::Givens;
+use super::url::split_port;
+use super::{Config, Http};
+
+/// The addresses of a configuration that names none.
+const DEFAULT: [&str; 2] = ["http://127.0.0.1:18083", "http://[::1]:18083"];
+
+/// The port of a URL that names none.
+const PORT: u16 = 18_083;
+
+/// The word for no address.
+const OFF: &str = "off";
+
+/// An address of HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpUrl {
+    /// Whether it is encrypted.
+    pub is_tls: bool,
+    /// An address, or a name to be resolved; IPv6 addresses without brackets.
+    pub host: String,
+    /// The port; 0 asks the system for a free one.
+    pub port: u16,
+}
+
+impl HttpUrl {
+    /// Whether only this machine can reach it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self.host.parse::<IpAddr>() {
+            Ok(address) => address.to_canonical().is_loopback(),
+            Err(_) => self.host.eq_ignore_ascii_case("localhost"),
+        }
+    }
+}
+
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        match self.host.contains(':') {
+            true => write!(f, "{scheme}://[{}]:{}", self.host, self.port),
+            false => write!(f, "{scheme}://{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl FromStr for HttpUrl {
+    /// The reason, in words that follow the offending value.
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (is_tls, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
+            _ => return Err("it is neither http://HOST:PORT nor https://HOST:PORT".to_owned()),
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.contains(['/', '@', '?', '#']) {
+            return Err("it is a host and a port, nothing else".to_owned());
+        }
+        let (host, port) = split_port(authority)?;
+        let port = port.map_or(Ok(PORT), str::parse);
+        Ok(Self {
+            is_tls,
+            host: host.to_owned(),
+            port: port.map_err(|_| "its port is not a port".to_owned())?,
+        })
+    }
+}
+
+impl Http {
+    /// The addresses, and whether the configuration names them: then they have to be free.
+    #[must_use]
+    pub fn urls(&self) -> (Vec<HttpUrl>, bool) {
+        // They were checked when the configuration was read.
+        let read = |url: &str| url.parse().ok();
+        match &self.listen {
+            None => (DEFAULT.into_iter().filter_map(read).collect(), false),
+            Some(urls) => {
+                let urls = urls.iter().filter_map(|url| read(url));
+                (urls.collect(), true)
+            }
+        }
+    }
+}
+
+/// Fills in what follows from other keys, then checks the section.
+pub(super) fn finish(config: &mut Config, givens: &mut Givens) {
+    let http = &mut config.http;
+    if http.certificate.is_none() && http.key.is_none() {
+        http.certificate.clone_from(&config.tls.certificate);
+        http.key.clone_from(&config.tls.key);
+    }
+    let has_certificate = http.certificate.is_some() && http.key.is_some();
+    let Some(listen) = &mut http.listen else {
+        // The defaults are left out beside `--listen`.
+        http.listen = is_flag(givens, "listener", "url").then(Vec::new);
+        return;
+    };
+    if listen.as_slice() == [OFF] {
+        listen.clear();
+    }
+    for text in listen.iter() {
+        let message = match text.parse::<HttpUrl>() {
+            Err(reason) => format!("http.listen = {text:?}: {reason}"),
+            Ok(url) if url.is_tls && !has_certificate => format!(
+                "{url} needs a certificate; give `certificate` and `key` in [http] or [tls]"
+            ),
+            Ok(url) if !(url.is_tls || url.is_local() || http.insecure) => format!(
+                "{url} can be reached by other machines without encryption; make it https://, or \
+                 set `insecure = true` in [http] (STENTOR_HTTP__INSECURE=true) if this is meant"
+            ),
+            Ok(_) => continue,
+        };
+        givens.problem(givens.origin("http", 0, "listen"), message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_and_shown() {
+        for (text, shown, is_local) in [
+            ("http://127.0.0.1:18083", "http://127.0.0.1:18083", true),
+            ("http://localhost", "http://localhost:18083", true),
+            ("http://[::1]:0/", "http://[::1]:0", true),
+            ("https://0.0.0.0", "https://0.0.0.0:18083", false),
+            ("https://[::]:443", "https://[::]:443", false),
+        ] {
+            let url: HttpUrl = text.parse().expect(text);
+            assert_eq!(
+                (url.to_string().as_str(), url.is_local()),
+                (shown, is_local)
+            );
+        }
+        for text in [
+            "",
+            "18083",
+            "localhost:18083",
+            "mqtt://localhost",
+            "http://",
+            "http://a:99999",
+            "http://a/metrics",
+            "http://user@a",
+        ] {
+            assert!(text.parse::<HttpUrl>().is_err(), "{text}");
+        }
+    }
+}

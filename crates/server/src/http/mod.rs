@@ -1,0 +1,98 @@
+//! HTTP for operators: its addresses, and what the server says there.
+//!
+//! The crate `admin` speaks HTTP, on threads of its own. They share the main thread's table of
+//! descriptors, give way to shards, and ask them no more than a watchdog does.
+
+mod bearers;
+mod open;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use stentor_admin::{Admission, Door, Exposition, Face, Office, Report, Rules, TlsSource};
+use stentor_auth::center::Center;
+
+use crate::condition::Condition;
+use crate::config::{Http, HttpUrl};
+use crate::control::{Control, NotesReader};
+use crate::error::ServerError;
+use crate::priority;
+use crate::telemetry::Metrics;
+use bearers::Bearers;
+pub(crate) use open::{Doors, HttpTls, certificate};
+
+/// What the HTTP face asks.
+struct Desk {
+    condition: Arc<Condition>,
+    metrics: Metrics,
+    notes: NotesReader,
+    bearers: Bearers,
+}
+
+impl Office for Desk {
+    fn health(&self) -> Report {
+        self.condition.health()
+    }
+
+    fn readiness(&self) -> Report {
+        self.condition.readiness()
+    }
+
+    fn metrics(&self, format: Exposition) -> String {
+        self.metrics.page(format, &self.notes.read())
+    }
+
+    fn admit(&self, token: &str, address: Option<IpAddr>) -> Admission {
+        self.bearers.admit(token, address)
+    }
+}
+
+impl Doors {
+    /// Serves the open addresses, and says so in the log and on standard output; `None` if there
+    /// are none.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn serve(
+        self,
+        config: &Http,
+        (condition, metrics): (&Arc<Condition>, Metrics),
+        (control, center): (&Control, &Arc<Center>),
+    ) -> Result<Option<Face>, ServerError> {
+        if self.sockets.is_empty() {
+            return Ok(None);
+        }
+        self.announce();
+        let desk = Desk {
+            condition: Arc::clone(condition),
+            metrics,
+            notes: control.reader(),
+            bearers: Bearers::new(center),
+        };
+        let tls = self.tls;
+        let door = |(url, socket): (HttpUrl, _)| Door {
+            socket,
+            tls: url.is_tls.then(|| source(&tls)).flatten(),
+            is_local: url.is_local(),
+        };
+        let sockets = self.sockets.into_iter().map(door).collect();
+        let rules = Rules {
+            names: config.names.clone(),
+            are_metrics_open: config.open_metrics,
+        };
+        Face::start(sockets, &rules, Arc::new(desk), priority::lower_somewhat)
+            .map(Some)
+            .map_err(|error| ServerError::system("starting the HTTP threads", error))
+    }
+}
+
+/// The certificate for the next connection: a reload may bring another one.
+fn source(tls: &HttpTls) -> Option<TlsSource> {
+    let first = tls.load_full()?;
+    let tls = Arc::clone(tls);
+    Some(Arc::new(move || {
+        tls.load_full()
+            .unwrap_or_else(|| Arc::clone(&first))
+            .config()
+    }))
+}

@@ -1,0 +1,122 @@
+//! Opening the addresses.
+
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use tracing::{info, warn};
+
+use crate::config::{Http, HttpUrl};
+use crate::error::ServerError;
+use crate::listener::{bind_tcp, is_unavailable};
+use crate::transport::Certificate;
+
+/// The certificate of all addresses that are encrypted.
+pub(crate) type HttpTls = Arc<ArcSwapOption<Certificate>>;
+
+/// The open addresses.
+#[derive(Default)]
+pub(crate) struct Doors {
+    pub(super) sockets: Vec<(HttpUrl, TcpListener)>,
+    pub(super) tls: HttpTls,
+}
+
+/// Reads the certificate, if an address needs one.
+///
+/// # Errors
+/// When it cannot be used.
+pub(crate) fn certificate(config: &Http) -> Result<Option<Certificate>, ServerError> {
+    let (urls, _) = config.urls();
+    let Some(url) = urls.into_iter().find(|url| url.is_tls) else {
+        return Ok(None);
+    };
+    let (Some(certificate), Some(key)) = (&config.certificate, &config.key) else {
+        return Ok(None);
+    };
+    let loaded = Certificate::load(certificate, key, None);
+    loaded
+        .map(Some)
+        .map_err(|reason| ServerError::HttpCertificate {
+            url: url.to_string(),
+            reason,
+        })
+}
+
+impl Doors {
+    /// Opens the addresses of the configuration. Those that it names have to be free; those that
+    /// hold without being named are left out where they are not.
+    ///
+    /// # Errors
+    /// When an address that is named, or its certificate, cannot be used.
+    pub(crate) fn open(config: &Http) -> Result<Self, ServerError> {
+        let mut doors = Self {
+            sockets: Vec::new(),
+            tls: Arc::new(ArcSwapOption::from(certificate(config)?.map(Arc::new))),
+        };
+        let (urls, are_named) = config.urls();
+        let mut missing = Vec::new();
+        for url in urls {
+            match bind_tcp(&url.host, url.port) {
+                Ok(places) => doors
+                    .sockets
+                    .extend(places.into_iter().map(|(place, socket)| {
+                        let url = HttpUrl {
+                            is_tls: url.is_tls,
+                            host: place.ip().to_string(),
+                            port: place.port(),
+                        };
+                        (url, TcpListener::from(socket))
+                    })),
+                Err(error) if are_named => return Err(refusal(&url, error)),
+                // A machine without IPv6.
+                Err(error) if is_unavailable(&error) => {}
+                Err(error) => missing.push((url, error)),
+            }
+        }
+        tell_missing(&missing);
+        Ok(doors)
+    }
+
+    /// The certificate, for a reload.
+    pub(crate) fn tls(&self) -> HttpTls {
+        Arc::clone(&self.tls)
+    }
+
+    /// Says where HTTP is spoken, in the log and on standard output.
+    pub(super) fn announce(&self) {
+        let mut out = io::stdout().lock();
+        for (url, _) in &self.sockets {
+            info!("listening on {url}: /metrics, /healthz and /readyz for operators");
+            // Nobody may be reading.
+            let _ = writeln!(out, "listening {url}");
+        }
+        let _ = out.flush();
+    }
+}
+
+/// Says that the server runs without the addresses that it would have by itself.
+fn tell_missing(missing: &[(HttpUrl, io::Error)]) {
+    let Some((_, error)) = missing.first() else {
+        return;
+    };
+    let urls: Vec<String> = missing.iter().map(|(url, _)| url.to_string()).collect();
+    let urls = urls.join(" and ");
+    let reason = match error.kind() {
+        io::ErrorKind::AddrInUse => "another program listens there".to_owned(),
+        _ => error.to_string(),
+    };
+    warn!(
+        "{urls} cannot be opened: {reason}. The server runs without /metrics, /healthz and /readyz \
+         at this address. Choose another address with --http http://127.0.0.1:PORT or http.listen, \
+         or turn it off with --http off"
+    );
+}
+
+fn refusal(url: &HttpUrl, error: io::Error) -> ServerError {
+    let url = url.to_string();
+    match error.kind() {
+        io::ErrorKind::AddrInUse => ServerError::HttpTaken { url },
+        _ => ServerError::Http { url, error },
+    }
+}

@@ -1,0 +1,83 @@
+//! Figures of the process, under the names that Prometheus gives them everywhere.
+
+use std::fs;
+
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
+
+/// What the system says of this process; `None` where it does not tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Process {
+    /// Processor time, of the program and of the system on its behalf.
+    pub(super) cpu_secs: Option<f64>,
+    /// Memory in use, with files that are mapped.
+    pub(super) resident_bytes: Option<u64>,
+    /// Addresses in use.
+    pub(super) virtual_bytes: Option<u64>,
+    /// Open descriptors, those of the shards excepted where they have tables of their own.
+    pub(super) descriptors: Option<u64>,
+    /// How many descriptors a table may have.
+    pub(super) descriptors_max: Option<u64>,
+    /// Threads.
+    pub(super) threads: Option<u64>,
+}
+
+impl Process {
+    /// Asks the system. `with_descriptors` says whether they are few enough to be counted.
+    pub(super) fn read(with_descriptors: bool) -> Self {
+        let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let mut pages = statm
+            .split(' ')
+            .map_while(|field| field.parse::<u64>().ok());
+        let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
+        let page_bytes = page_bytes
+            .ok()
+            .flatten()
+            .and_then(|it| u64::try_from(it).ok());
+        let bytes = |pages: Option<u64>| Some(pages?.saturating_mul(page_bytes?));
+        let virtual_bytes = bytes(pages.next());
+        let resident_bytes = bytes(pages.next());
+        let limit = getrlimit(Resource::RLIMIT_NOFILE).ok();
+        Self {
+            cpu_secs: cpu_secs(),
+            resident_bytes,
+            virtual_bytes,
+            descriptors: with_descriptors.then(descriptors).flatten(),
+            descriptors_max: limit.map(|(soft, _)| soft),
+            threads: threads(),
+        }
+    }
+}
+
+fn cpu_secs() -> Option<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
+    let secs = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Some(secs(usage.user_time()) + secs(usage.system_time()))
+}
+
+fn descriptors() -> Option<u64> {
+    // The one that reads the folder is gone afterwards.
+    let count = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+    Some(count.saturating_sub(1))
+}
+
+fn threads() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|it| it.strip_prefix("Threads:"))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_figures() {
+        let process = Process::read(true);
+        assert!(process.cpu_secs.is_some_and(|secs| secs > 0.0));
+        assert!(process.resident_bytes > Some(1 << 20));
+        assert!(process.virtual_bytes >= process.resident_bytes);
+        assert!(process.descriptors > Some(2));
+        assert!(process.threads > Some(0));
+        assert_eq!(Process::read(false).descriptors, None);
+    }
+}

@@ -1,0 +1,124 @@
+//! Asking the shards again and again, without waiting for one that is late.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use crate::backplane::Backplane;
+use crate::shard::{Inquiry, Letter};
+
+/// The last answer of each shard. A shard that has not answered is not asked once more, so one that
+/// is late does not find many questions when it comes back.
+#[derive(Debug)]
+pub(crate) struct Rounds<T> {
+    seats: Vec<Seat<T>>,
+    begun: Instant,
+}
+
+#[derive(Debug)]
+struct Seat<T> {
+    /// Since when an answer is waited for, and where it comes.
+    asked: Option<(Instant, Receiver<T>)>,
+    /// The last answer, and when it came.
+    last: Option<(Instant, T)>,
+}
+
+impl<T> Rounds<T> {
+    /// Nobody has been asked yet.
+    pub(crate) fn new(backplane: &Backplane) -> Self {
+        let seat = |_| Seat {
+            asked: None,
+            last: None,
+        };
+        Self {
+            seats: backplane.shards.iter().map(seat).collect(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Asks each shard whose last answer is older than `fresh`, and waits for all of them for
+    /// `patience` in all.
+    pub(crate) fn ask(
+        &mut self,
+        backplane: &Backplane,
+        question: impl Fn(Sender<T>) -> Inquiry,
+        (fresh, patience): (Duration, Duration),
+    ) {
+        let now = Instant::now();
+        for (shard, seat) in self.seats.iter_mut().enumerate() {
+            let is_fresh = |(came, _): &(Instant, T)| now.duration_since(*came) < fresh;
+            if seat.asked.is_none() && !seat.last.as_ref().is_some_and(is_fresh) {
+                let (sender, answer) = channel();
+                backplane.post(shard, Letter::Inquiry(question(sender)));
+                seat.asked = Some((now, answer));
+            }
+        }
+        let deadline = now + patience;
+        for seat in &mut self.seats {
+            let Some((_, answer)) = &seat.asked else {
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            // A shard that has ended stays late.
+            if let Ok(answer) = answer.recv_timeout(left) {
+                seat.last = Some((Instant::now(), answer));
+                seat.asked = None;
+            }
+        }
+    }
+
+    /// The last answer of each shard, and its age; without one, the time since the first question.
+    pub(crate) fn last(&self) -> impl Iterator<Item = (Option<&T>, Duration)> {
+        self.seats.iter().map(|seat| match &seat.last {
+            Some((came, answer)) => (Some(answer), came.elapsed()),
+            None => (None, self.begun.elapsed()),
+        })
+    }
+
+    /// The shards that owe an answer for this long or longer.
+    pub(crate) fn late(&self, limit: Duration) -> impl Iterator<Item = (usize, Duration)> {
+        let owes = |(shard, seat): (usize, &Seat<T>)| {
+            let (since, _) = seat.asked.as_ref()?;
+            Some((shard, since.elapsed()))
+        };
+        let seats = self.seats.iter().enumerate();
+        seats.filter_map(owes).filter(move |(_, age)| *age >= limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifecycle::testing::Running;
+
+    const QUICK: (Duration, Duration) = (Duration::ZERO, Duration::ZERO);
+
+    #[test]
+    fn a_late_shard_is_asked_once_and_its_last_answer_stays() {
+        let server = Running::start(&[("shards", "2")]);
+        let backplane = server.backplane();
+        let mut rounds = Rounds::new(backplane);
+        let patient = (Duration::ZERO, Duration::from_secs(20));
+        rounds.ask(backplane, Inquiry::Pulse, patient);
+        assert!(rounds.last().all(|(answer, _)| answer.is_some()));
+        assert_eq!(rounds.late(Duration::ZERO).count(), 0);
+        // A question that nobody answers: its sender stays here.
+        let kept = std::cell::RefCell::new(Vec::new());
+        for _ in 0..3 {
+            let question = |sender: Sender<()>| {
+                kept.borrow_mut().push(sender);
+                Inquiry::Pulse(channel().0)
+            };
+            rounds.ask(backplane, question, QUICK);
+        }
+        assert_eq!(kept.borrow().len(), 2, "each shard is asked once");
+        assert_eq!(rounds.late(Duration::ZERO).count(), 2);
+        assert_eq!(rounds.late(Duration::from_secs(3600)).count(), 0);
+        assert!(rounds.last().all(|(answer, _)| answer.is_some()));
+        for sender in kept.take() {
+            sender.send(()).unwrap();
+        }
+        rounds.ask(backplane, |_| unreachable!(), (Duration::MAX, patient.1));
+        assert_eq!(rounds.late(Duration::ZERO).count(), 0);
+        server.stop();
+    }
+}
