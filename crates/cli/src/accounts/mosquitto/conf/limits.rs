@@ -1,6 +1,6 @@
 //! Options of the whole server: bounds, logs, what is left to others.
 
-use super::Draft;
+use super::{Draft, Level};
 use crate::accounts::mosquitto::{Line, Plan};
 
 /// Options of the whole server.
@@ -45,8 +45,9 @@ pub(super) fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
             draft.limit("session_expiry_max", format!("\"{days}d\""));
         }
         ("sys_interval", Some(secs @ 0..=86_400)) => draft.sys = Some(format!("\"{secs}s\"")),
-        ("log_type", _) if matches!(value, "all" | "debug") => draft.level = Some("debug"),
-        ("log_type", _) if matches!(value, "information" | "notice" | "warning" | "error") => {}
+        ("log_type", _) if log_level(value).is_some() => {
+            draft.level = draft.level.max(log_level(value));
+        }
         ("log_dest", _) if value == "stderr" => {}
         ("log_dest" | "log_type" | "log_timestamp" | "log_timestamp_format", _) => {
             let reason = "Stentor logs to standard error, and nowhere else";
@@ -67,6 +68,17 @@ pub(super) fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
         _ => return false,
     }
     true
+}
+
+/// The level of the log that shows what a `log_type` shows.
+fn log_level(kind: &str) -> Option<Level> {
+    match kind {
+        "error" => Some(Level::Error),
+        "warning" => Some(Level::Warn),
+        "notice" | "information" => Some(Level::Info),
+        "all" | "debug" => Some(Level::Debug),
+        _ => None,
+    }
 }
 
 /// The bounds of `limits.packet_bytes`.
@@ -152,6 +164,24 @@ pub(super) fn elsewhere(key: &str) -> (&'static str, &'static str) {
         | "sys_interval" => (
             "the value cannot be carried",
             "set the key of [limits] that comes closest: see docs/configuration.md",
+        ),
+        "retain_available"
+        | "upgrade_outgoing_qos"
+        | "retained_persistence"
+        | "allow_zero_length_clientid"
+        | "allow_duplicate_messages"
+        | "retry_interval"
+        | "websockets_log_level"
+        | "websockets_headers_size"
+        | "log_facility"
+        | "accept_protocol_versions"
+        | "enable_control_api"
+        | "disable_client_cn_binding"
+        | "packet_buffer_size"
+        | "set_tcp_nodelay" => ("Stentor has no counterpart", NOTHING),
+        "global_max_clients" | "global_max_connections" => (
+            "connections are limited by address and by open files here",
+            "see `limits.connections_per_address`",
         ),
         _ => (
             "there is no such option here",

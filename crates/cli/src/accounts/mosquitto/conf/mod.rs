@@ -28,6 +28,27 @@ pub(super) struct Elsewhere {
     has_plugin: bool,
 }
 
+/// How much the log says, from the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl Level {
+    /// As a value of `log.level`; `None` for the default.
+    const fn written(self) -> Option<&'static str> {
+        match self {
+            Self::Error => Some("error"),
+            Self::Warn => Some("warn"),
+            Self::Info => None,
+            Self::Debug => Some("debug"),
+        }
+    }
+}
+
 /// Everything that the lines say, before it is written down.
 #[derive(Debug, Default)]
 struct Draft {
@@ -40,7 +61,7 @@ struct Draft {
     payload_bytes: Option<u64>,
     queue_bytes: Option<u64>,
     sys: Option<String>,
-    level: Option<&'static str>,
+    level: Option<Level>,
 }
 
 /// The lines of a text that say something.
@@ -271,7 +292,7 @@ impl Draft {
         if let Some(interval) = &self.sys {
             out += &format!("\n[sys]\ninterval = {interval}\n");
         }
-        if let Some(level) = self.level {
+        if let Some(level) = self.level.and_then(Level::written) {
             out += &format!("\n[log]\nlevel = \"{level}\"\n");
         }
         out

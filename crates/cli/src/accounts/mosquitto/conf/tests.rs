@@ -274,11 +274,30 @@ fn an_option_without_a_key_says_what_holds_instead() {
         ("autosave_interval 1800", "retained.sync"),
         ("connection_messages true", "always logged"),
         ("memory_limit 0", "limits.memory"),
+        ("retain_available false", "Stentor has no counterpart"),
+        ("global_max_clients 10", "limits.connections_per_address"),
         ("autosaave_interval 1800", "check its spelling"),
     ] {
         let (plan, _) = taken(&format!("{line}\n"));
         let text = plan.troubles[0].to_string();
         assert!(text.contains(told), "{text}");
+    }
+}
+
+/// The most talkative line counts; what is the default here is not written.
+#[test]
+fn a_kind_of_log_lines_becomes_a_level() {
+    for (lines, level) in [
+        ("log_type error\n", "level = \"error\""),
+        ("log_type error\nlog_type warning\n", "level = \"warn\""),
+        ("log_type all\nlog_type error\n", "level = \"debug\""),
+        ("log_type error\nlog_type notice\n", ""),
+    ] {
+        let (plan, _) = taken(lines);
+        assert!(plan.troubles.is_empty(), "{lines}");
+        let text = plan.config;
+        assert_eq!(text.contains("[log]"), !level.is_empty(), "{text}");
+        assert!(text.contains(level), "{text}");
     }
 }
 
