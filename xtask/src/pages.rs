@@ -20,11 +20,12 @@ use crate::tree::Tree;
 /// The time that one page may take.
 const DEADLINE: Duration = Duration::from_secs(180);
 
-/// The ports that pages name.
-const PORTS: [&str; 5] = ["1883", "8883", "8083", "8084", "8893"];
+/// The ports that pages name, one before another that is a part of it.
+const PORTS: [&str; 6] = ["18083", "1883", "8883", "8083", "8084", "8893"];
 
 /// Programs that a page may use, and that a machine may lack.
-const TOOLS: [&str; 7] = [
+const TOOLS: [&str; 8] = [
+    "curl",
     "node",
     "mosquitto_pub",
     "mosquitto_sub",

@@ -48,8 +48,7 @@ impl Office for Desk {
 }
 
 impl Doors {
-    /// Serves the open addresses, and says so in the log and on standard output; `None` if there
-    /// are none.
+    /// Serves the open addresses, and says so; `None` if there are none.
     ///
     /// # Errors
     /// When the system gives no thread.

@@ -20,6 +20,8 @@ pub(crate) type HttpTls = Arc<ArcSwapOption<Certificate>>;
 pub(crate) struct Doors {
     pub(super) sockets: Vec<(HttpUrl, TcpListener)>,
     pub(super) tls: HttpTls,
+    /// Whether the configuration names them.
+    are_named: bool,
 }
 
 /// Reads the certificate, if an address needs one.
@@ -52,6 +54,7 @@ impl Doors {
     pub(crate) fn open(config: &Http) -> Result<Self, ServerError> {
         let mut doors = Self {
             sockets: Vec::new(),
+            are_named: config.urls().1,
             tls: Arc::new(ArcSwapOption::from(certificate(config)?.map(Arc::new))),
         };
         let (urls, are_named) = config.urls();
@@ -83,13 +86,16 @@ impl Doors {
         Arc::clone(&self.tls)
     }
 
-    /// Says where HTTP is spoken, in the log and on standard output.
+    /// Says where HTTP is spoken: in the log, and on standard output if somebody has named the
+    /// address. Scripts that know nothing of it find the listeners there that they named.
     pub(super) fn announce(&self) {
         let mut out = io::stdout().lock();
         for (url, _) in &self.sockets {
             info!("listening on {url}: /metrics, /healthz and /readyz for operators");
-            // Nobody may be reading.
-            let _ = writeln!(out, "listening {url}");
+            if self.are_named {
+                // Nobody may be reading.
+                let _ = writeln!(out, "listening {url}");
+            }
         }
         let _ = out.flush();
     }
