@@ -1,5 +1,6 @@
 # Writes to bob, cuts her own connection when he says "drop", and returns ten seconds later.
 import socket
+import sys
 import paho.mqtt.client as mqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -13,6 +14,8 @@ forget = Properties(PacketTypes.DISCONNECT)
 forget.SessionExpiryInterval = 0             # at the end it forgets it at once
 
 def on_connect(client, userdata, flags, reason, properties):
+    if reason.is_failure:
+        sys.exit(str(reason))
     print("connected, session kept:", flags.session_present, flush=True)
     if not flags.session_present:            # else the session is back in its room by itself
         client.subscribe([("$private/from/+", 1), ("$room/lobby/#", 0)])

@@ -10,6 +10,8 @@ client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
 client.username_pw_set(user, open("password").readline().strip())
 
 def on_connect(client, userdata, flags, reason, properties):
+    if reason.is_failure:
+        sys.exit(str(reason))
     wanted = Properties(PacketTypes.SUBSCRIBE)
     wanted.UserProperty = [("snapshot-end", ""), ("max-rate", "2")]
     client.subscribe("tick/#", properties=wanted)
