@@ -14,11 +14,14 @@ use stentor_session::{
 };
 
 use super::letter::{Letter, Purpose};
-use super::link::{Entrance, Link, LinkKey, Phase};
+use super::link::{Entrance, Link, LinkKey, Phase, Reading};
 use super::{Shard, Stage};
 use crate::peer::Peer;
 use crate::telemetry::{Bound, Claim};
 use crate::transport::Fault;
+
+/// Bytes behind a CONNECT that are taken with it. More wait for the time of connections that go on.
+const TAIL_AT_ONCE: usize = 512;
 
 /// The reason for a client with a wrong proof, whatever is wrong with it: details would help an
 /// attacker.
@@ -316,6 +319,12 @@ impl Shard {
         }
         self.link_of[slot] = index;
         self.links[index as usize].phase = Phase::Live(key);
+        // Many connections may come at once, and each with much behind its CONNECT.
+        if self.links[index as usize].tail.unread().len() > TAIL_AT_ONCE {
+            self.links[index as usize].reading = Reading::Paused;
+            self.resumed.push(index);
+            return;
+        }
         if !self.links[index as usize].tail.is_empty() {
             self.apply_tail(index);
         }

@@ -22,7 +22,7 @@ pub(super) const ACCEPT_TIME: Duration = Duration::from_micros(1_500);
 pub(super) const READ_TIME: Duration = Duration::from_millis(2);
 
 /// What a turn has for connections that go on, at least and at most.
-const LONGER_TIME: (Duration, Duration) = (Duration::from_micros(150), Duration::from_millis(2));
+const LONGER_TIME: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(2));
 
 /// They get this many times the time that the turn before has written.
 const LONGER_RATIO: u32 = 3;
@@ -94,12 +94,22 @@ impl Part {
         }
     }
 
-    /// The one that goes on with connections that have had their share, from now on.
-    pub(super) fn go_on(hub: &Hub, now: Tick, time: Duration) -> Self {
+    /// The one that goes on with connections that have had their share, from now on. A turn that
+    /// has read for long already has little time for them.
+    pub(super) fn go_on(hub: &Hub, (turn, now): (Tick, Tick), longer: &Longer) -> Self {
+        let (least, _) = LONGER_TIME;
+        let end = turn.after(READ_TIME).max(now.after(least));
         Self {
-            until: Some(now.after(time)),
-            ..Self::begin(hub, now, time)
+            until: Some(now.after(longer.time()).min(end)),
+            ..Self::begin(hub, now, least)
         }
+    }
+
+    /// What was read went through TLS or WebSocket, which the hub does not count as work: the clock
+    /// says what it took.
+    #[inline]
+    pub(super) const fn has_unwrapped(&mut self) {
+        self.steps = self.steps_max;
     }
 
     /// Output is left of an earlier turn: this part gets its least time, and ends when messages

@@ -59,8 +59,8 @@ impl Shard {
             return;
         }
         self.hub.set_packets_at_once(LONGER_PACKETS);
-        let (clock, time) = (&self.backplane.clock, self.longer.time());
-        let mut part = Part::go_on(&self.hub, clock.now(), time);
+        let times = (self.now, self.backplane.clock.now());
+        let mut part = Part::go_on(&self.hub, times, &self.longer);
         let mut waiting = Vec::new();
         let mut held = held.into_iter();
         for index in held.by_ref() {
@@ -70,6 +70,9 @@ impl Shard {
                 self.let_write(index);
                 waiting.push(index);
             } else {
+                if self.is_wrapped(index) {
+                    part.has_unwrapped();
+                }
                 self.resume(index);
             }
             if part.is_over(&self.hub, &self.backplane.clock) {

@@ -15,6 +15,9 @@ use super::scratch::HEADROOM;
 use super::{Opening, Shard};
 use crate::proxy::ProxyHeader;
 
+/// What one read takes of TLS or WebSocket. It may hold 300 changes of a TLS key, of 6 µs each.
+const WRAPPED_BYTES: usize = 8 * 1024;
+
 /// Places of waiting handshakes that are kept when nobody waits any more.
 const SHAKING_KEPT: usize = 1_024;
 
@@ -39,6 +42,9 @@ impl Shard {
             } else if self.is_handshaking(index) {
                 self.shaking.push_back(index);
             } else {
+                if self.is_wrapped(index) {
+                    part.has_unwrapped();
+                }
                 self.read(index);
             }
             if part.is_over(&self.hub, &self.backplane.clock) {
@@ -80,6 +86,12 @@ impl Shard {
     fn handshake_time(&self) -> Duration {
         let (least, most) = HANDSHAKE_TIME;
         (self.watch.last_took() / 3).clamp(least, most)
+    }
+
+    /// Whether there are layers below MQTT.
+    pub(super) fn is_wrapped(&self, index: u32) -> bool {
+        let link = self.links.get(index as usize);
+        link.is_some_and(|link| !link.transport.is_plain())
     }
 
     fn is_handshaking(&self, index: u32) -> bool {
@@ -129,7 +141,11 @@ impl Shard {
             link.reading = Reading::Missed;
             return self.part_if_absent(index);
         }
-        let space = self.scratch.space();
+        let space = if link.transport.is_plain() {
+            self.scratch.space()
+        } else {
+            &mut self.scratch.space()[..WRAPPED_BYTES]
+        };
         let capacity = space.len();
         match recv(link.fd.as_raw_fd(), space, MsgFlags::empty()) {
             Ok(0) => self.lost(index, Remote::Closed),

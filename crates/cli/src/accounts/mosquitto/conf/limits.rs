@@ -111,6 +111,24 @@ fn persistence(line: &Line, plan: &mut Plan) {
     plan.troubles.push(line.trouble(reason, remedy));
 }
 
+/// Options of mosquitto for what Stentor does in one way only, or not at all.
+const WITHOUT_COUNTERPART: [&str; 14] = [
+    "accept_protocol_versions",
+    "allow_duplicate_messages",
+    "allow_zero_length_clientid",
+    "disable_client_cn_binding",
+    "enable_control_api",
+    "log_facility",
+    "packet_buffer_size",
+    "retain_available",
+    "retained_persistence",
+    "retry_interval",
+    "set_tcp_nodelay",
+    "upgrade_outgoing_qos",
+    "websockets_headers_size",
+    "websockets_log_level",
+];
+
 /// Why an option of mosquitto is not carried that has no key here, and what to do.
 pub(super) fn elsewhere(key: &str) -> (&'static str, &'static str) {
     match key {
@@ -165,20 +183,7 @@ pub(super) fn elsewhere(key: &str) -> (&'static str, &'static str) {
             "the value cannot be carried",
             "set the key of [limits] that comes closest: see docs/configuration.md",
         ),
-        "retain_available"
-        | "upgrade_outgoing_qos"
-        | "retained_persistence"
-        | "allow_zero_length_clientid"
-        | "allow_duplicate_messages"
-        | "retry_interval"
-        | "websockets_log_level"
-        | "websockets_headers_size"
-        | "log_facility"
-        | "accept_protocol_versions"
-        | "enable_control_api"
-        | "disable_client_cn_binding"
-        | "packet_buffer_size"
-        | "set_tcp_nodelay" => ("Stentor has no counterpart", NOTHING),
+        key if WITHOUT_COUNTERPART.contains(&key) => ("Stentor has no counterpart", NOTHING),
         "global_max_clients" | "global_max_connections" => (
             "connections are limited by address and by open files here",
             "see `limits.connections_per_address`",
