@@ -60,6 +60,10 @@ fn body_bytes(headers: &HeaderMap) -> u64 {
 
 /// Whether a host, with or without a port, means this machine or is one of these names.
 fn is_own(authority: &str, names: &[String]) -> bool {
+    // No browser names a user here; what stands behind one is not what the request says it is for.
+    if authority.contains('@') {
+        return false;
+    }
     let Ok(uri) = authority.parse::<Uri>() else {
         return false;
     };
