@@ -52,12 +52,12 @@ impl Doors {
     /// # Errors
     /// When an address that is named, or its certificate, cannot be used.
     pub(crate) fn open(config: &Http) -> Result<Self, ServerError> {
+        let (urls, are_named) = config.urls();
         let mut doors = Self {
             sockets: Vec::new(),
-            are_named: config.urls().1,
+            are_named,
             tls: Arc::new(ArcSwapOption::from(certificate(config)?.map(Arc::new))),
         };
-        let (urls, are_named) = config.urls();
         let mut missing = Vec::new();
         for url in urls {
             match bind_tcp(&url.host, url.port) {

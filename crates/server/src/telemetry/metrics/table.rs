@@ -72,6 +72,17 @@ fn by_shard<V: std::fmt::Display>(
     }
 }
 
+/// The value of each procedure that has series of its own.
+fn by_procedure<V: std::fmt::Display>(
+    from: &Sources<'_>,
+    out: &mut Samples<'_>,
+    value: impl Fn(&Figures) -> V,
+) {
+    for figures in from.procedures.iter().take(PROCEDURES_MAX) {
+        out.by("procedure", &figures.procedure, value(figures));
+    }
+}
+
 fn secs(turn: &LongTurn) -> f64 {
     turn.took.as_secs_f64()
 }
@@ -293,26 +304,15 @@ pub(super) const FAMILIES: &[Family] = &[
     // Procedures.
     family("stentor_procedure_calls_total", Counter, "procedure",
         "Calls of each procedure that were answered, in whatever way.",
-        |from, out| {
-            for figures in from.procedures.iter().take(PROCEDURES_MAX) {
-                out.by("procedure", &figures.procedure, figures.calls);
-            }
-        }),
+        |from, out| by_procedure(from, out, |figures| figures.calls)),
     family("stentor_procedure_errors_total", Counter, "procedure",
         "Calls among them that came to no verdict.",
-        |from, out| {
-            for figures in from.procedures.iter().take(PROCEDURES_MAX) {
-                let errors: u64 = figures.errors.iter().map(|(_, count)| count).sum();
-                out.by("procedure", &figures.procedure, errors);
-            }
-        }),
+        |from, out| by_procedure(from, out, |figures| -> u64 {
+            figures.errors.iter().map(|(_, count)| count).sum()
+        })),
     family("stentor_procedure_calls_waiting", Gauge, "procedure",
         "Calls that wait for a thread of the procedure.",
-        |from, out| {
-            for figures in from.procedures.iter().take(PROCEDURES_MAX) {
-                out.by("procedure", &figures.procedure, figures.waiting);
-            }
-        }),
+        |from, out| by_procedure(from, out, |figures| figures.waiting)),
     // The server itself.
     family("stentor_config_last_reload_successful", Gauge, "",
         "1 if the configuration was read without an error the last time, 0 if not.",
