@@ -231,11 +231,12 @@ fn the_unit_and_the_recipe_for_mail_servers_agree() {
     let page = tools::project().join("docs/mail-servers.md");
     let page = fs::read_to_string(page).expect("it is there");
     let (_, recipe) = page
-        .split_once("```text\n   install -d")
+        .split_once("```sh\n   install -d -o stentor")
         .expect("the recipe is there");
     let (recipe, _) = recipe.split_once("```").expect("the block ends");
-    let recipe = format!("set -e\ninstall -d{recipe}");
-    assert_eq!(recipe.lines().count(), 5, "{recipe}");
+    let recipe = format!("set -e\ninstall -d -o stentor{recipe}");
+    assert_eq!(recipe.lines().count(), 6, "{recipe}");
+    let recipe = recipe.replace(" stentor check-config", " /run/bin/stentor check-config");
     systemd.run(&recipe).success();
     for (socket, group, mode) in [
         ("/var/spool/postfix/stentor/milter.sock", "postfix", "660"),
