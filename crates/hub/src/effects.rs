@@ -130,8 +130,8 @@ impl MeshItem {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let more = match self {
-            Self::Publish { message, .. } | Self::Share { message, .. } => message.cost(),
-            Self::Keep(item) => size_of::<KeepItem>() + item.message.cost(),
+            Self::Publish { message, .. } | Self::Share { message, .. } => message.shared_bytes(),
+            Self::Keep(item) => size_of::<KeepItem>() + item.message.shared_bytes(),
             Self::Service(item) => item.bytes(),
             Self::Replaced { .. } => 0,
         };

@@ -163,6 +163,17 @@ impl Message {
         self.topic.len() + self.body.len() + size_of::<Self>()
     }
 
+    /// What it takes of memory where it is shared, in bytes: what it costs, and what lies around
+    /// that.
+    #[must_use]
+    pub fn shared_bytes(&self) -> usize {
+        /// What an allocator takes for one block, about.
+        const BLOCK: usize = 2 * size_of::<usize>();
+        /// The two counts of its [`Arc`], and its three blocks.
+        const SHARED: usize = 2 * size_of::<usize>() + 3 * BLOCK;
+        self.cost() + SHARED
+    }
+
     /// Whether its expiry interval has passed.
     #[must_use]
     pub fn is_expired(&self, now: Tick) -> bool {

@@ -37,12 +37,8 @@ impl Delivery {
 
     /// The same without a place.
     pub(crate) fn message_cost(&self) -> usize {
-        /// What the system's allocator takes for one block, about.
-        const BLOCK: usize = 2 * size_of::<usize>();
-        /// The two counts of the message's [`Arc`], and its three blocks.
-        const SHARED: usize = 2 * size_of::<usize>() + 3 * BLOCK;
         let ids = self.subscription_ids.as_slice();
-        self.message.cost() + SHARED + size_of_val(ids)
+        self.message.shared_bytes() + size_of_val(ids)
     }
 }
 

@@ -36,7 +36,7 @@ pub struct PrivateMessage {
 impl PrivateMessage {
     /// The bytes of memory that it holds.
     pub(crate) fn cost(&self) -> usize {
-        size_of::<Self>() + self.route.len() + self.message.cost()
+        size_of::<Self>() + self.route.len() + self.message.shared_bytes()
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::world::{ConnectOptions, PING, Random, World, clean, run_seeds};
 use stentor_hub::{AtOnce, Keep, Settings, TopicPolicy, home_shard};
 use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, Version, encode};
-use stentor_session::Tick;
+use stentor_session::{Message, Tick};
 use stentor_topic::Zone;
 
 const Q0: QoS = QoS::AtMostOnce;
@@ -588,4 +588,46 @@ fn jobs_deliver_what_is_delivered_at_once() {
             }
         }
     });
+}
+
+/// Publishers that leave their messages behind a dear one and go, and a subscriber that goes too.
+fn leave_messages(w: &mut World, publishers: usize, each: usize) {
+    let s = w.connect(Version::V5, "s", &clean());
+    for filter in ["t", "+"] {
+        w.subscribe(s, filter, Q0);
+    }
+    let all: Vec<_> = (0..publishers)
+        .map(|n| w.connect(Version::V5, &format!("p{n}"), &clean()))
+        .collect();
+    w.paused = true;
+    let bytes = publish("t", "", Q0).repeat(each);
+    for p in all {
+        w.send_without_settling(p, &bytes);
+        w.drop_link(p);
+    }
+    w.drop_link(s);
+}
+
+/// Makes every message a job that goes as far as a turn allows.
+fn dear() -> Settings {
+    Settings {
+        at_once: AtOnce {
+            filters: 0,
+            ..AtOnce::default()
+        },
+        ..open()
+    }
+}
+
+#[test]
+fn what_the_messages_of_a_job_take_is_counted() {
+    const EACH: usize = 500;
+    /// Its place in the job, and two blocks with two counts each: the message, and its topic.
+    const LEAST: usize = size_of::<usize>() + 4 * size_of::<usize>() + size_of::<Message>() + 1;
+    let mut w = World::with_settings(1, dear());
+    leave_messages(&mut w, 3, EACH);
+    let bytes = w.hubs[0].work_bytes();
+    assert!(bytes >= (3 * EACH * LEAST) as u64, "{bytes}");
+    assert!(bytes <= (6 * EACH * LEAST) as u64, "{bytes}");
+    w.check_accounts();
 }

@@ -162,7 +162,7 @@ impl RoomItem {
     /// The bytes of memory that the item holds, without those that are few in any case.
     pub(crate) fn bytes(&self) -> usize {
         let more = match self {
-            Self::Say { message, .. } | Self::Recall { message, .. } => message.cost(),
+            Self::Say { message, .. } | Self::Recall { message, .. } => message.shared_bytes(),
             Self::Command {
                 procedure,
                 payload,

@@ -35,6 +35,9 @@ use crate::effects::{ControlItem, Sender};
 /// hold their messages only.
 const RUNNING_MAX: usize = 8;
 
+/// Places of jobs that are kept when there is none any more.
+const JOBS_KEPT: usize = 256;
+
 /// This many subscribers are sorted at a time.
 const SORTED_AT_ONCE: usize = 1_024;
 
@@ -89,6 +92,8 @@ pub(crate) struct Routes {
 #[derive(Debug, Default)]
 pub(super) struct Job {
     pub(super) messages: Vec<Arc<Message>>,
+    /// What the messages hold.
+    message_bytes: usize,
     hash: u64,
     /// Whether shared subscriptions are served too.
     serves_shares: bool,
@@ -199,15 +204,22 @@ impl Found {
 }
 
 impl Job {
-    /// What it takes itself, in the table of jobs and in its lines, which have room for twice as
-    /// many.
-    const PLACES: usize = 2 * size_of::<Self>() + 4 * size_of::<(Line, u32)>();
+    /// What it takes itself: in the table of jobs, in two lines of its own, by its number, and
+    /// among those that run or may begin. Each of these has room for twice as many.
+    const PLACES: usize = 2 * (size_of::<Self>() + 2 * LINE_BYTES + size_of::<(u64, [u32; 2])>());
 
-    /// Bytes of memory that the job holds, its messages included. O(messages + pieces).
+    /// Bytes of memory that the job holds, its messages included. O(pieces).
     fn held(&self) -> usize {
-        let messages: usize = self.messages.iter().map(|message| message.cost()).sum();
-        Self::PLACES + messages + self.found.heap_bytes()
+        let places = self.messages.capacity() * size_of::<Arc<Message>>();
+        Self::PLACES + places + self.message_bytes + self.found.heap_bytes()
     }
+}
+
+/// A line with one job: its entry, and the least that its queue takes.
+const LINE_BYTES: usize = size_of::<(Line, VecDeque<u32>)>() + 4 * size_of::<u32>();
+
+fn bytes_of(messages: &[Arc<Message>]) -> usize {
+    messages.iter().map(|message| message.shared_bytes()).sum()
 }
 
 impl Routes {
@@ -224,12 +236,13 @@ impl Routes {
 
     /// The same, counted one by one.
     pub(crate) fn recount(&self) -> usize {
-        let jobs = self.jobs.iter().map(|(_, job)| job.held());
+        let held = |job: &Job| job.held() - job.message_bytes + bytes_of(&job.messages);
+        let jobs = self.jobs.iter().map(|(_, job)| held(job));
         jobs.sum::<usize>() + self.late_bytes()
     }
 
     fn late_bytes(&self) -> usize {
-        self.late.capacity() * size_of::<(Entry, u64)>()
+        self.late.allocation_size()
     }
 
     /// A session has subscribed to a filter that it had not: what became a job before is not for
@@ -327,6 +340,16 @@ impl Routes {
         }
         if self.jobs.is_empty() {
             self.late = HashMap::default();
+            self.give_room_back();
+        }
+    }
+
+    /// Nothing counts the places of very many jobs that there were once.
+    fn give_room_back(&mut self) {
+        if self.jobs.capacity() > JOBS_KEPT {
+            self.jobs = Slab::new();
+            self.running = VecDeque::new();
+            self.ready = VecDeque::new();
         }
     }
 }
@@ -368,6 +391,7 @@ impl Core {
         }
         self.routing.routes.push(Job {
             messages: messages.to_vec(),
+            message_bytes: bytes_of(messages),
             hash,
             serves_shares: source == Source::Client,
             sender,
