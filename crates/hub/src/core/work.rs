@@ -96,6 +96,15 @@ pub(crate) const BEHIND_VISITS: u32 = DEBT_VISITS_MAX as u32 + VISITS_PER_SEC as
 /// No pause is longer, in nanoseconds.
 const PAUSE_NANOS_MAX: u64 = 10_000_000_000;
 
+/// Visits that things on their way out get in any turn, however busy that is, if they hold this
+/// much memory: the more they hold, the more, so that they go as fast as others can come.
+pub(crate) fn urgent_visits(bytes: usize) -> u32 {
+    const BYTES_PER_VISIT: usize = 16 * 1024;
+    const VISITS_MAX: u32 = 8_192;
+    let visits = u32::try_from(bytes / BYTES_PER_VISIT);
+    visits.unwrap_or(VISITS_MAX).min(VISITS_MAX)
+}
+
 /// What the present turn of a shard has done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {

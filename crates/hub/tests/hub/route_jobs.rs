@@ -631,3 +631,22 @@ fn what_the_messages_of_a_job_take_is_counted() {
     assert!(bytes <= (6 * EACH * LEAST) as u64, "{bytes}");
     w.check_accounts();
 }
+
+/// Hundreds of messages of a publisher that has gone are dropped as a turn has room for it.
+#[test]
+fn messages_that_nobody_gets_any_more_leave_turns_to_others() {
+    const PUBLISHERS: usize = 60;
+    const EACH: usize = 500;
+    let mut w = World::with_settings(1, dear());
+    let bystander = w.connect(Version::V5, "b", &clean());
+    leave_messages(&mut w, PUBLISHERS, EACH);
+    let mut before = w.hubs[0].work_bytes();
+    let all = before;
+    let (_, turns) = w.turns_beside(bystander, VISITS_MAX, |w| {
+        let now = w.hubs[0].work_bytes();
+        assert!(before - now <= all / 10, "{before} and {now} of {all}");
+        before = now;
+    });
+    assert!(turns >= 12, "{turns}");
+    assert_eq!(w.hubs[0].work_bytes(), 0);
+}

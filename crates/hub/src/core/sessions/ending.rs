@@ -16,7 +16,9 @@ use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{SubscriptionRef, filter_visits};
 use crate::core::sessions::registry::Link;
-use crate::core::work::{DROP_VISITS, END_VISITS, FILTER_VISITS, OWN_VISITS, SHARED_VISITS};
+use crate::core::work::{
+    DROP_VISITS, END_VISITS, FILTER_VISITS, OWN_VISITS, SHARED_VISITS, urgent_visits,
+};
 
 /// The sessions of one shard that have ended and have left something still.
 #[derive(Debug, Default)]
@@ -81,15 +83,6 @@ impl Endings {
     /// Bytes of memory that they hold beside their sessions. O(1).
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Visits that they get in any turn, however busy it is: the more they hold, the more, so that
-    /// they go as fast as others can come.
-    fn urgent_visits(&self) -> u32 {
-        const BYTES_PER_VISIT: usize = 16 * 1024;
-        const VISITS_MAX: u32 = 8_192;
-        let visits = u32::try_from(self.bytes / BYTES_PER_VISIT);
-        visits.unwrap_or(VISITS_MAX).min(VISITS_MAX)
     }
 
     /// The same, counted one by one.
@@ -196,7 +189,10 @@ impl Core {
 
     /// Goes on with sessions that have ended, as far as the turn allows, and a little in any case.
     pub(crate) fn continue_endings(&mut self, now: Tick) {
-        let mut left = self.turn.slice().max(self.past.endings.urgent_visits());
+        let mut left = self
+            .turn
+            .slice()
+            .max(urgent_visits(self.past.endings.bytes()));
         while left > 0
             && let Some(mut ending) = self.past.endings.pop()
         {

@@ -28,7 +28,7 @@ use crate::core::delivery::deliver::Matching;
 use crate::core::ids::SessionKey;
 use crate::core::routing::batch::{EncodedBatch, Source};
 use crate::core::routing::options::{Options, as_share};
-use crate::core::work::{OWN_VISITS, SHARED_VISITS};
+use crate::core::work::{DROP_VISITS, OWN_VISITS, SHARED_VISITS, Turn, urgent_visits};
 use crate::effects::{ControlItem, Sender};
 
 /// Jobs that are under way at a time, and hold the subscribers that they have collected. The others
@@ -47,6 +47,9 @@ pub(super) const SORTED_PER_VISIT: usize = 2;
 
 /// Visits that a message costs for each session, or member of a shared subscription, that gets it.
 const DELIVERY_VISITS: u32 = 4;
+
+/// What a job costs beside what it does: its place, and its place in two lines.
+const JOB_VISITS: u32 = 16;
 
 /// A subscription: its session and its filter.
 pub(super) type Entry = (u32, FilterId);
@@ -213,6 +216,19 @@ impl Job {
         let places = self.messages.capacity() * size_of::<Arc<Message>>();
         Self::PLACES + places + self.message_bytes + self.found.heap_bytes()
     }
+
+    /// Drops some of its messages, the first one last, for about this many visits: everybody has
+    /// got them. Each may take its memory along, which is free for its publisher as it is for
+    /// those of all messages.
+    fn shed(&mut self, turn: &mut Turn, visits: u32) {
+        let at_most = (visits / DROP_VISITS).max(1) as usize;
+        let left = self.messages.len().saturating_sub(at_most);
+        for message in self.messages.drain(left..) {
+            self.message_bytes -= message.shared_bytes();
+            self.delivered = self.delivered.saturating_add(DROP_VISITS);
+            turn.spend(DROP_VISITS);
+        }
+    }
 }
 
 /// A line with one job: its entry, and the least that its queue takes.
@@ -243,6 +259,12 @@ impl Routes {
 
     fn late_bytes(&self) -> usize {
         self.late.allocation_size()
+    }
+
+    /// Visits that all jobs get in a turn, of which a slice is left. Many messages may wait that
+    /// nobody gets any more: the more memory they hold, the faster they go.
+    fn visits(&self, slice: u32) -> u32 {
+        slice.max(urgent_visits(self.bytes))
     }
 
     /// A session has subscribed to a filter that it had not: what became a job before is not for
@@ -441,15 +463,17 @@ impl Core {
 
     /// Goes on with messages, as far as the turn allows, and a little in any case.
     pub(crate) fn continue_routes(&mut self, now: Tick) {
-        let mut left = self
-            .turn
-            .slice()
-            .min(self.rules.settings.at_once.job_visits);
+        let visits = self.routing.routes.visits(self.turn.slice());
+        let mut left = visits.min(self.rules.settings.at_once.job_visits);
         while left > 0
             && let Some((id, mut job)) = self.routing.routes.next()
         {
             let before = self.turn.spent();
             let is_over = self.route_slice(now, &mut job, left.min(OWN_VISITS));
+            if is_over {
+                self.turn.spend(JOB_VISITS);
+                job.delivered = job.delivered.saturating_add(JOB_VISITS);
+            }
             let used = self.turn.spent() - before;
             left = left.saturating_sub(used.max(1));
             let owed = used.saturating_sub(mem::take(&mut job.delivered));
@@ -522,6 +546,8 @@ impl Core {
             self.serve_some(now, job, visits);
         } else if let Some(share) = found.shares.last().copied() {
             self.serve_share(now, job, share);
+        } else if !job.messages.is_empty() {
+            job.shed(&mut self.turn, visits);
         } else {
             return false;
         }
