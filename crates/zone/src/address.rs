@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt;
 
-use crate::name::{check_name, decode_name, encode_name};
+use crate::name::{LEVEL_BYTES_MAX, NAME_BYTES_MAX, check_name, decode_name, encode_name};
 
 /// What a client means that publishes to a topic beginning with `$`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub enum NotAddress {
     NoBranch,
     /// A `%` in a name that two hexadecimal digits do not follow, or bytes that are not UTF-8.
     BadEscape,
+    /// A name is longer than those of users and procedures may be.
+    TooLong,
 }
 
 impl NotAddress {
@@ -60,6 +62,7 @@ impl NotAddress {
             Self::Malformed => "the topic has not the levels that it needs",
             Self::NoBranch => "private messages go to $private/to/USER: another word stands there",
             Self::BadEscape => "two hexadecimal digits of UTF-8 have to follow a % in a name",
+            Self::TooLong => "a name has at most 255 bytes",
         }
     }
 }
@@ -110,7 +113,13 @@ impl<'a> Address<'a> {
             _ => return Err(NotAddress::NoBranch),
         }
         let (user, reply) = with_reply(rest)?;
+        if user.len() > LEVEL_BYTES_MAX {
+            return Err(NotAddress::TooLong);
+        }
         let user = decode_name(user).ok_or(NotAddress::BadEscape)?;
+        if user.len() > NAME_BYTES_MAX {
+            return Err(NotAddress::TooLong);
+        }
         Ok(Self::Private { user, reply })
     }
 
@@ -125,6 +134,9 @@ impl<'a> Address<'a> {
 
     fn call(rest: &'a str) -> Result<Self, NotAddress> {
         let (procedure, reply) = with_reply(rest)?;
+        if procedure.len() > NAME_BYTES_MAX {
+            return Err(NotAddress::TooLong);
+        }
         Ok(Self::Call { procedure, reply })
     }
 
@@ -373,6 +385,7 @@ pub mod topic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
 
     #[test]
     fn a_publish_means_what_the_table_says() {
@@ -426,6 +439,26 @@ mod tests {
             ("$answer/18446744073709551616", Err(NotAddress::Malformed)),
         ] {
             assert_eq!(Address::parse(topic), meant, "{topic}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_nobody_can_have_is_refused() {
+        for (tree, piece, count, fits) in [
+            ("$private/to/", "x", 255, true),
+            ("$private/to/", "x", 256, false),
+            ("$private/to/", "%41", 255, true),
+            ("$private/to/", "%41", 256, false),
+            ("$private/to/", "%41", 1_000, false),
+            // Too long to look at.
+            ("$private/to/", "%zz", 256, false),
+            ("$call/", "x", 255, true),
+            ("$call/", "x", 256, false),
+            ("$call/", "%41", 1_000, false),
+        ] {
+            let topic = format!("{tree}{}", piece.repeat(count));
+            let is_too_long = Address::parse(&topic) == Err(NotAddress::TooLong);
+            assert_eq!(!is_too_long, fits, "{tree}{count} times {piece}");
         }
     }
 

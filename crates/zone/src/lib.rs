@@ -31,7 +31,7 @@ pub use command::{
     AllRights, COMMAND_BYTES_MAX, Deed, ROOM_COMMANDS, Ran, RoomRights, refuse_unread, run_command,
 };
 pub use effect::{Effect, Expelled, Seat};
-pub use name::{NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
+pub use name::{LEVEL_BYTES_MAX, NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
 pub use presence::{Presence, Standing, Uniqueness, Verdict};
 pub use private::{
     Reach, Response, adaptor_refused, call_refused, join_ended, join_refused, out_of_room,

@@ -9,6 +9,9 @@ use thiserror::Error;
 /// Length limit of a room's or a property's name, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 255;
 
+/// Length limit of a user's name as [`encode_name`] writes it: each byte takes three at most.
+pub const LEVEL_BYTES_MAX: usize = 3 * NAME_BYTES_MAX;
+
 /// Why something cannot have this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
@@ -70,24 +73,35 @@ pub fn encode_name(name: &str) -> Cow<'_, str> {
 }
 
 /// The name that a level of a topic stands for: the inverse of [`encode_name`]. `None` for a `%`
-/// that two hexadecimal digits do not follow, and for bytes that are not UTF-8.
+/// that two hexadecimal digits do not follow, and for bytes that are not UTF-8. O(length): what
+/// clients send is compared with [`LEVEL_BYTES_MAX`] before.
 #[must_use]
 pub fn decode_name(level: &str) -> Option<Cow<'_, str>> {
     if !level.contains('%') {
         return Some(Cow::Borrowed(level));
     }
     let mut decoded = Vec::with_capacity(level.len());
-    let mut bytes = level.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            decoded.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(bytes.next()?).to_digit(16);
-        let value = digit()? * 16 + digit()?;
-        decoded.push(u8::try_from(value).ok()?);
+    let mut rest = level.as_bytes();
+    while let [first, behind @ ..] = rest {
+        let (byte, behind) = match (first, behind) {
+            (b'%', [high, low, behind @ ..]) => (digit(*high)? << 4 | digit(*low)?, behind),
+            (b'%', _) => return None,
+            _ => (*first, behind),
+        };
+        decoded.push(byte);
+        rest = behind;
     }
     String::from_utf8(decoded).ok().map(Cow::Owned)
+}
+
+/// What a hexadecimal digit stands for.
+const fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,11 @@ pub(crate) const TURN_VISITS: u32 = 4_096;
 /// This many bytes that are copied or compared count as one visit.
 pub(crate) const VISIT_BYTES: usize = 64;
 
+/// Bytes of a topic that names somebody, or a procedure, which are free, and how many of those
+/// behind them count as one visit: names are decoded, checked against rights and written again.
+const NAME_BYTES_FREE: usize = 128;
+const NAME_BYTES_PER_VISIT: usize = 4;
+
 /// The time of one visit, about, in nanoseconds.
 const VISIT_NANOS: u128 = 30;
 
@@ -210,6 +215,12 @@ impl Turn {
     pub(crate) fn spend_time(&mut self, time: Duration) {
         let visits = time.as_nanos() / VISIT_NANOS;
         self.spend(u32::try_from(visits).unwrap_or(u32::MAX));
+    }
+
+    /// Counts the work with names that take this many bytes of topics.
+    pub(crate) fn spend_on_names(&mut self, bytes: usize) {
+        let beyond = bytes.saturating_sub(NAME_BYTES_FREE);
+        self.spend_each(beyond / NAME_BYTES_PER_VISIT, 1);
     }
 
     /// Counts this many pieces of work, which cost this many visits each.

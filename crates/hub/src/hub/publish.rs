@@ -76,7 +76,11 @@ impl Hub {
         if let Some(outcome) = self.core.refuse_topic(now, key, topic) {
             return Some(Taken::Done(outcome));
         }
-        Some(match Address::parse(topic) {
+        let address = Address::parse(topic);
+        if address != Err(NotAddress::Elsewhere) {
+            self.core.turn_mut().spend_on_names(topic.len());
+        }
+        Some(match address {
             Ok(Address::Private { user, reply }) => {
                 let user = &user;
                 let envelope = Envelope { user, reply };

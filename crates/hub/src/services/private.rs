@@ -196,6 +196,7 @@ impl PrivateService {
             expiry_secs: publish.properties.message_expiry(),
         };
         let message = Arc::new(Message::new(session.zone(), session.publisher, now, &parts));
+        core.turn_mut().spend_on_names(from.len() + route.len());
         let sent = self.route_private(core, now, message, &route, is_awaited);
         self.texts = (from, route);
         sent

@@ -3,8 +3,8 @@
 use crate::world::{ConnectOptions, PING, Random, World, clean, expiring, qos, run_seeds};
 use stentor_hub::{LossCause, Settings};
 use stentor_mqtt::{
-    Packet, PacketId, Properties, Publish, QoS, Subscribe, SubscribeFilterBuf, SubscribeOptions,
-    Unsubscribe, UnsubscribeFilterBuf, Version, encode,
+    Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, Subscribe,
+    SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, Version, encode,
 };
 
 /// What a turn does at most: its budget, and what the last thing that began in it may take.
@@ -179,6 +179,50 @@ fn thousands_of_cheap_packets_of_one_read_leave_turns_to_others() {
         .map(|m| u16::from_be_bytes([m.payload[0], m.payload[1]]))
         .collect();
     assert!(numbers.iter().copied().eq(0..8_000));
+}
+
+/// A PUBLISH at QoS 0 with these properties.
+fn publish(topic: &str, properties: &PropertyBuf) -> Vec<u8> {
+    let publish = Publish {
+        dup: false,
+        qos: QoS::AtMostOnce,
+        retain: false,
+        topic,
+        packet_id: None,
+        properties: properties.as_properties(),
+        payload: b"",
+    };
+    encoded(Version::V5, &Packet::Publish(publish))
+}
+
+/// By a topic alias, a packet of few bytes has a long topic.
+#[test]
+fn names_in_topics_cost_by_their_bytes() {
+    for (topic, packets_max) in [
+        (format!("$private/to/{}", "%24".repeat(255)), 16),
+        (format!("$private/to/{}", "%41".repeat(1_300)), 8),
+        (format!("$call/{}", "%41".repeat(1_300)), 8),
+        (format!("$private/to/{}", "b".repeat(40)), 2_000),
+    ] {
+        for user in [None, Some("ann")] {
+            let settings = Settings {
+                topic_alias_maximum: 1,
+                ..Settings::default()
+            };
+            let mut w = World::with_settings(1, settings);
+            let options = ConnectOptions { user, ..clean() };
+            let flooder = w.connect(Version::V5, "f", &options);
+            w.paused = true;
+            let mut alias = PropertyBuf::new();
+            alias.push(Property::TopicAlias(1));
+            let mut bytes = publish(&topic, &alias);
+            bytes.extend(publish("", &alias).repeat(999));
+            w.hubs[0].begin_turn();
+            w.send_without_settling(flooder, &bytes);
+            let first = w.hubs[0].turn_figures();
+            assert!(first.packets <= packets_max, "{topic}: {first:?}");
+        }
+    }
 }
 
 /// Whoever causes more work than its share pauses; and a turn that is spent has it wait first.
