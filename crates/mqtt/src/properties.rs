@@ -116,6 +116,12 @@ impl<'a> Properties<'a> {
         self.raw.is_empty()
     }
 
+    /// How many there are. O(bytes).
+    #[must_use]
+    pub fn count(self) -> usize {
+        RawIter::new(self.raw).count()
+    }
+
     /// All of them in order.
     #[inline]
     #[must_use]

@@ -7,7 +7,9 @@ use stentor_session::{CloseReason, Tick, Violation, malformed};
 
 use super::Hub;
 use crate::core::ids::SessionKey;
-use crate::core::inbound::receive::{Gate, LIST_BYTES, is_list, is_publish, is_subscribe};
+use crate::core::inbound::receive::{
+    Gate, LIST_BYTES, is_list, is_publish, is_subscribe, properties_of,
+};
 use crate::core::inbound::subscribe::Decided;
 use crate::core::work::{Share, VISIT_BYTES};
 use crate::services::hooks::Consulted;
@@ -141,7 +143,10 @@ impl Hub {
             return self.on_subscribe(now, key, &subscribe, (&[], &Decided::default()));
         }
         let packet = decode(version, Sender::Client, first, body).map_err(malformed)?;
-        self.core.turn_mut().spend_each(body.len() / VISIT_BYTES, 1);
+        let properties = properties_of(&packet);
+        let rest = body.len().saturating_sub(properties.raw().len());
+        self.core.turn_mut().spend_each(rest / VISIT_BYTES, 1);
+        self.core.spend_on_properties(properties);
         self.on_packet(now, key, &packet)
     }
 

@@ -3,8 +3,9 @@
 use crate::world::{ConnectOptions, PING, Random, World, clean, expiring, qos, run_seeds};
 use stentor_hub::{LossCause, Settings};
 use stentor_mqtt::{
-    Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, Subscribe,
-    SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, Version, encode,
+    Ack, Disconnect, Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, ReasonCode,
+    Subscribe, SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, Version,
+    encode,
 };
 
 /// What a turn does at most: its budget, and what the last thing that began in it may take.
@@ -223,6 +224,71 @@ fn names_in_topics_cost_by_their_bytes() {
             assert!(first.packets <= packets_max, "{topic}: {first:?}");
         }
     }
+}
+
+/// Properties cost by their number as well: an empty one takes five bytes.
+#[test]
+fn each_property_of_many_is_a_visit() {
+    const COUNT: u32 = 4_000;
+    let mut empty = PropertyBuf::new();
+    for _ in 0..COUNT {
+        empty.push(Property::UserProperty(("", "")));
+    }
+    let properties = empty.as_properties();
+    let ack = || Ack {
+        packet_id: PacketId::new(1).unwrap(),
+        reason: ReasonCode::Success,
+        properties,
+    };
+    let one = [("a".to_owned(), qos(QoS::AtMostOnce))];
+    let mut filters = SubscribeFilterBuf::new(Version::V5);
+    filters.push(&one[0].0, one[0].1).unwrap();
+    let mut topics = UnsubscribeFilterBuf::new();
+    topics.push("a").unwrap();
+    let packet_id = PacketId::new(9).unwrap();
+    let packets = [
+        Packet::PubAck(ack()),
+        Packet::PubRec(ack()),
+        Packet::PubRel(ack()),
+        Packet::PubComp(ack()),
+        Packet::Subscribe(Subscribe {
+            packet_id,
+            properties,
+            filters: filters.as_filters(),
+        }),
+        Packet::Unsubscribe(Unsubscribe {
+            packet_id,
+            properties,
+            filters: topics.as_filters(),
+        }),
+        Packet::Disconnect(Disconnect {
+            reason: ReasonCode::Success,
+            properties,
+        }),
+    ];
+    let packets = packets.map(|packet| encoded(Version::V5, &packet));
+    for bytes in packets.into_iter().chain([publish("a", &empty)]) {
+        let mut w = World::new(1);
+        let client = w.connect(Version::V5, "c", &clean());
+        w.paused = true;
+        w.hubs[0].begin_turn();
+        w.send_without_settling(client, &bytes);
+        let visits = w.hubs[0].turn_visits();
+        assert!(
+            (COUNT..2 * COUNT).contains(&visits),
+            "{visits}: {:x}",
+            bytes[0]
+        );
+    }
+    // Few are free.
+    let mut w = World::new(1);
+    let client = w.connect(Version::V5, "c", &clean());
+    let mut few = PropertyBuf::new();
+    few.push(Property::UserProperty(("sensor", "7")));
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    w.send_without_settling(client, &publish("a", &few));
+    assert_eq!(w.hubs[0].turn_visits(), 0);
 }
 
 /// Whoever causes more work than its share pauses; and a turn that is spent has it wait first.

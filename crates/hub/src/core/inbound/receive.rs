@@ -33,6 +33,23 @@ pub(crate) const fn is_list(first: u8) -> bool {
     matches!(first >> 4, 8 | 10)
 }
 
+/// The properties of a packet that a client sends after its CONNECT.
+pub(crate) const fn properties_of<'a>(packet: &Packet<'a>) -> Properties<'a> {
+    match packet {
+        Packet::Publish(publish) => publish.properties,
+        Packet::PubAck(ack) | Packet::PubRec(ack) => ack.properties,
+        Packet::PubRel(ack) | Packet::PubComp(ack) => ack.properties,
+        Packet::Subscribe(subscribe) => subscribe.properties,
+        Packet::Unsubscribe(unsubscribe) => unsubscribe.properties,
+        Packet::Disconnect(disconnect) => disconnect.properties,
+        Packet::Auth(auth) => auth.properties,
+        Packet::Connect(_) | Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) => {
+            Properties::EMPTY
+        }
+        Packet::PingReq | Packet::PingResp => Properties::EMPTY,
+    }
+}
+
 /// Whether the next packet of a connection is taken now.
 pub(crate) enum Gate {
     /// It is: by this version, if it is not larger than that.
@@ -141,11 +158,14 @@ impl Core {
         }
     }
 
-    /// Properties are checked, searched and copied.
+    /// Properties are checked, searched and copied. They are counted where they may be many.
     #[inline]
     pub(crate) fn spend_on_properties(&mut self, properties: Properties<'_>) {
-        self.turn
-            .spend_each(properties.raw().len() / VISIT_BYTES, 1);
+        let bytes = properties.raw().len();
+        if bytes >= VISIT_BYTES {
+            let visits = bytes / VISIT_BYTES + properties.count();
+            self.turn.spend_each(visits, 1);
+        }
     }
 
     /// Queues a packet for a connected client.
