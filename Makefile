@@ -72,7 +72,7 @@ suites: ## Run other projects' test suites, fetched as packages, against the bui
 # `--target` keeps the flag from build scripts; the feature is unstable, hence the bootstrap.
 sanitize: ## Run the store's tests, unsafe code included, under the address sanitizer
 	RUSTC_BOOTSTRAP=1 RUSTC_WRAPPER= RUSTFLAGS=-Zsanitizer=address $(CARGO) test \
-		--package stentor-retained --lib --target-dir target/sanitize \
+		--package stentor-disk --package stentor-retained --lib --target-dir target/sanitize \
 		--target $$(rustc -vV | sed -n 's/^host: //p')
 
 soak: fuzz sanitize suites ## Long fuzzing (SOAK_SECONDS per target), kill tests and storms

@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 use libfuzzer_sys::fuzz_target;
 use stentor_hub::{Cursor, Retained, Scope, Walk};
 use stentor_mqtt::QoS;
-use stentor_retained::disk::Disk;
-use stentor_retained::disk::simulated::SimulatedDisk;
+use stentor_disk::Disk;
+use stentor_disk::simulated::SimulatedDisk;
 use stentor_retained::{Quota, Store, StoreOptions, Sync};
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
@@ -22,6 +22,7 @@ fn options() -> StoreOptions {
         total: Quota::UNLIMITED,
         zone: Quota::UNLIMITED,
         started_at: SystemTime::UNIX_EPOCH,
+        now: Tick::ZERO,
         random: 1,
         boot: 1,
     }

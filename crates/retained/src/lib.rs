@@ -8,12 +8,10 @@
 //! stripe    the topics of one hash stripe, under one lock: put, read, recover
 //! names     topics in order, for walks         index    topics by hash: where a record lies
 //! space     segments, runs, slots              record   one version of a message
-//! disk      files: real ones, and ones that fail
 //! ```
 
 mod class;
 mod damage;
-pub mod disk;
 mod index;
 mod layout;
 mod memory;

@@ -4,9 +4,9 @@ mod run;
 mod segment;
 
 use crate::class::{self, BLOCK_BYTES, Class, ClassId};
-use crate::disk::Region;
 use crate::layout;
 use crate::record::{self, Damaged, EMPTY_BYTES, Head, Record, empty_mark};
+use stentor_disk::Region;
 
 pub(crate) use segment::Segment;
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
 use stentor_auth::Authenticator;
+use stentor_disk::MappedDisk;
 use stentor_hub::Ledger;
 use stentor_retained::Store;
-use stentor_retained::disk::MappedDisk;
 use stentor_topic::{TopicHasher, Zone};
 
 use crate::adaptors::Plane;

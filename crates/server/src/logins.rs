@@ -11,9 +11,9 @@ use stentor_auth::Helper;
 use stentor_auth::center::{Center, CenterOptions, CenterSettings, Changes, DecoyKey, RoleGrants};
 use stentor_auth::credential::jwt::{Algorithm, Issuer, KeySource, Keys};
 use stentor_auth::store::{Change, Directory, ZoneFiles, ZoneNumbers};
+use stentor_disk::Disk;
 use stentor_hub::ControlItem;
 use stentor_retained::Store;
-use stentor_retained::disk::Disk;
 use tracing::warn;
 
 use crate::backplane::Backplane;

@@ -2,8 +2,8 @@
 
 use super::run::Run;
 use crate::class::{self, BLOCK_BYTES, Class, ClassId};
-use crate::disk::Region;
 use crate::layout;
+use stentor_disk::Region;
 
 /// What a block is used for.
 #[derive(Debug)]

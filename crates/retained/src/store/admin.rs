@@ -11,9 +11,9 @@ use stentor_topic::Zone;
 
 use super::{STRIPES, Store, Sync};
 use crate::damage::{DamageReport, Outcome};
-use crate::disk::Disk;
 use crate::stripe::View;
 use crate::usage::Quota;
+use stentor_disk::Disk;
 
 /// Commits that a compaction waits for: segments are emptied one after the other in each stripe,
 /// and others may put in the meantime.

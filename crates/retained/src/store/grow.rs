@@ -7,10 +7,10 @@ use stentor_hub::NotKept;
 
 use super::meta::NEW_SUFFIX;
 use super::{STRIPES, Store, StoreEvent};
-use crate::disk::{Disk, Flusher, Region};
 use crate::layout::{self, SegmentHead};
 use crate::space::Segment;
 use crate::stripe::Stripe;
+use stentor_disk::{Disk, Flusher, Region};
 
 const GROWING: &str = "making room for retained messages";
 /// Blocks of the first segments of a stripe: 128 KiB.

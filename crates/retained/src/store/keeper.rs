@@ -10,10 +10,10 @@ use stentor_session::{Tick, Ticket};
 
 use super::meta::Meta;
 use super::{STRIPES, Store, StoreEvent, Sync, Watcher};
-use crate::disk::{Disk, Flusher, Region};
 use crate::layout;
 use crate::space::Segment;
 use crate::stripe::{Batch, Compaction};
+use stentor_disk::{Disk, Flusher, Region};
 
 pub(crate) type Flush<D> = <<D as Disk>::Region as Region>::Flusher;
 

@@ -6,8 +6,8 @@ use std::io;
 
 use super::OpenError;
 use super::segments::ASIDE_SUFFIX;
-use crate::disk::Disk;
 use crate::layout::{FORMAT, FORMAT_1};
+use stentor_disk::Disk;
 
 /// The file's name.
 pub(crate) const FILE: &str = "store";

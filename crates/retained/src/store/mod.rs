@@ -22,11 +22,11 @@ use stentor_hub::{
 use stentor_session::{Message, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 
-use crate::disk::{Disk, Region};
 use crate::memory::MemoryStore;
 use crate::record::Record;
 use crate::stripe::{Budget, Env, Incoming, PutError, Stripe, View};
 use crate::usage::Quota;
+use stentor_disk::{Disk, Region};
 
 pub use admin::{FileUse, StoreStatus, Verified};
 pub use keeper::Keeper;

@@ -15,12 +15,12 @@ use super::segments::{PAGE_BYTES, open_files};
 use super::trouble::Troubles;
 use super::{OpenError, Rounds, STRIPES, Store, StoreOptions, Sync};
 use crate::damage::{DamageList, DamageReport, Outcome};
-use crate::disk::{Disk, Flusher, Region};
 use crate::layout::{self, SegmentHead};
 use crate::memory::{Bounds, MemoryStore};
 use crate::record::Record;
 use crate::stripe::{Env, Found, Salvaged, recover};
 use crate::usage::Accounts;
+use stentor_disk::{Disk, Flusher, Region};
 
 impl<D: Disk> Store<D> {
     /// Opens what lies on a disk, or begins again.

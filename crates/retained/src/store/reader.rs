@@ -14,8 +14,8 @@ use stentor_topic::{Zone, has_wildcard};
 
 use super::keeper::Flush;
 use super::{STEP_BYTES, STRIPES, Store, is_volatile};
-use crate::disk::{Disk, Flusher};
 use crate::stripe::Budget;
+use stentor_disk::{Disk, Flusher};
 
 /// Rounds of the keeper for which a sample is believed that was not in memory.
 const WARY_ROUNDS: u32 = 120;

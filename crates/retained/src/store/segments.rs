@@ -12,9 +12,9 @@ use super::meta::{Meta, NEW_SUFFIX};
 use super::open::report;
 use super::{OpenError, STRIPES};
 use crate::damage::Outcome;
-use crate::disk::{Disk, Flusher, Region};
 use crate::layout::{self, BLOCKS_MAX, BadHead, FORMAT, SegmentHead};
 use crate::stripe::{Env, Salvaged, salvage};
+use stentor_disk::{Disk, Flusher, Region};
 
 /// How much of a file is brought into memory at once.
 const LOAD_BYTES: usize = 4 << 20;

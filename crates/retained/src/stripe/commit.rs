@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Env, Held, Stripe};
-use crate::disk::{Flusher, Region};
+use stentor_disk::{Flusher, Region};
 
 /// What one commit brings to the disk. It must go to [`Stripe::finish_commit`].
 #[derive(Debug)]

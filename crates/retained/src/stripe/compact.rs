@@ -3,9 +3,9 @@
 use super::{Env, Held, Stripe};
 use crate::class::{self, BLOCK_BYTES};
 use crate::damage::Outcome;
-use crate::disk::Region;
 use crate::index::Entry;
 use crate::space::{Place, Segment, Slot};
+use stentor_disk::Region;
 
 /// Blocks that a stripe may have free in any case.
 const SLACK_BLOCKS: usize = 16;

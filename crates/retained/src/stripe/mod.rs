@@ -23,13 +23,13 @@ use stentor_topic::{TopicHasher, Zone};
 
 use crate::class;
 use crate::damage::{DamageList, DamageReport, Outcome};
-use crate::disk::Region;
 use crate::index::{Entry, Index};
 use crate::layout;
 use crate::names::Names;
 use crate::record::{Head, Record, encoded_len};
 use crate::space::{Place, Slot, Space};
 use crate::usage::{Accounts, Change, Usage};
+use stentor_disk::Region;
 
 pub(crate) use commit::Batch;
 pub(crate) use compact::Compaction;

@@ -11,13 +11,13 @@ use super::salvage::{Salvaged, Stretch, is_blank, salvage, search};
 use super::{Env, Held, Stripe, ZonePart};
 use crate::class::{self, BLOCK_BYTES, ClassId};
 use crate::damage::{DamageReport, Outcome};
-use crate::disk::Region;
 use crate::index::Entry;
 use crate::layout;
 use crate::names::Names;
 use crate::record::{self, EMPTY_BYTES, Head, Record};
 use crate::space::{Place, Segment, Slot};
 use crate::usage::Change;
+use stentor_disk::Region;
 
 /// The records of a stripe, and what could not stay where it was.
 pub(crate) struct Found<R> {

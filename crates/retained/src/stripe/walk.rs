@@ -9,12 +9,12 @@ use stentor_topic::{Zone, has_wildcard, matches};
 
 use super::{Env, Stripe};
 use crate::damage::Outcome;
-use crate::disk::{Flusher, Region};
 use crate::index::Entry;
 use crate::names::Names;
 use crate::record::{Head, Record};
 use crate::space::Place;
 use crate::store::Verified;
+use stentor_disk::{Flusher, Region};
 
 /// What a reader may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

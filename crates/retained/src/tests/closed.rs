@@ -7,8 +7,8 @@ use stentor_hub::Retained;
 use stentor_session::Tick;
 
 use super::support::{get, options, put};
-use crate::disk::simulated::{Operation, SimulatedDisk};
 use crate::{Store, StoreOptions, Sync};
+use stentor_disk::simulated::{Operation, SimulatedDisk};
 
 const FULL: [Operation; 2] = [Operation::Grow, Operation::Write];
 

@@ -5,8 +5,8 @@ use stentor_session::Tick;
 use stentor_topic::Zone;
 
 use super::support::{get, options, put};
-use crate::disk::simulated::SimulatedDisk;
 use crate::{Store, Sync};
+use stentor_disk::simulated::SimulatedDisk;
 
 const ZONE: Zone = Zone(0);
 

@@ -9,9 +9,9 @@ use stentor_session::Tick;
 use stentor_topic::Zone;
 
 use super::support::{Random, get, options, put, walk};
-use crate::disk::Disk;
-use crate::disk::simulated::SimulatedDisk;
 use crate::{DamageReport, Outcome, Store, Sync};
+use stentor_disk::Disk;
+use stentor_disk::simulated::SimulatedDisk;
 
 /// Every message that a topic ever held; the last one is what it holds.
 pub(super) type Held = BTreeMap<String, Vec<Vec<u8>>>;

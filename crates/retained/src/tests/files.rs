@@ -3,9 +3,9 @@
 
 use super::damage::{changed, segments, with_many_topics};
 use super::support::options;
-use crate::disk::Disk;
-use crate::disk::simulated::SimulatedDisk;
 use crate::{Outcome, Store, Sync};
+use stentor_disk::Disk;
+use stentor_disk::simulated::SimulatedDisk;
 
 fn open(disk: &SimulatedDisk) -> Store<SimulatedDisk> {
     Store::open(disk.clone(), &options(Sync::Never)).expect("damage is no error")
@@ -150,7 +150,7 @@ fn pages_that_have_changed_places_are_told() {
 /// Where there is no room for a whole file, what is found is put into those that there are.
 #[test]
 fn a_file_that_was_cut_off_is_used_on_a_full_disk() {
-    use crate::disk::simulated::Operation;
+    use stentor_disk::simulated::Operation;
     let (disk, held) = with_many_topics();
     let name = &segments(&disk)[2];
     let whole = disk.content(name);

@@ -6,8 +6,8 @@ use stentor_hub::Retained;
 use stentor_session::Tick;
 
 use super::support::{get, options, put};
-use crate::disk::simulated::{Operation, SimulatedDisk};
 use crate::{Store, Sync};
+use stentor_disk::simulated::{Operation, SimulatedDisk};
 
 fn open(disk: &SimulatedDisk) -> Store<SimulatedDisk> {
     Store::open(disk.clone(), &options(Sync::Never)).expect("a store")

@@ -10,9 +10,9 @@ use stentor_hub::Retained;
 use stentor_session::Tick;
 
 use super::support::{Random, get, options, put, walk};
-use crate::disk::simulated::{Operation, SimulatedDisk};
 use crate::store::Round;
 use crate::{Store, Sync};
+use stentor_disk::simulated::{Operation, SimulatedDisk};
 
 type Simulated = Store<SimulatedDisk>;
 type SimulatedRound = Round<crate::store::Flush<SimulatedDisk>>;

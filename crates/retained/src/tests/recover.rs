@@ -6,9 +6,9 @@
 
 use super::damage::{Held, filled};
 use super::support::{Random, get, options, put, walk};
-use crate::disk::Disk;
-use crate::disk::simulated::SimulatedDisk;
 use crate::{Store, Sync};
+use stentor_disk::Disk;
+use stentor_disk::simulated::SimulatedDisk;
 
 const PAGE_BYTES: usize = 4096;
 

@@ -12,9 +12,9 @@ use stentor_topic::Zone;
 
 use super::damage::segments;
 use super::support::{get, options, put, walk};
-use crate::disk::MappedDisk;
-use crate::disk::simulated::{Operation, SimulatedDisk};
 use crate::{Store, Sync, layout};
+use stentor_disk::MappedDisk;
+use stentor_disk::simulated::{Operation, SimulatedDisk};
 
 const LARGE: &str = "large";
 const INTERVAL: Sync = Sync::Interval(Duration::from_secs(1));

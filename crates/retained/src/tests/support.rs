@@ -8,8 +8,8 @@ use stentor_mqtt::QoS;
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
 
-use crate::disk::Disk;
 use crate::{Quota, Store, StoreOptions, Sync};
+use stentor_disk::Disk;
 
 /// Options without quotas, for a server that was started at a fixed time.
 pub(super) fn options(sync: Sync) -> StoreOptions {

@@ -7,8 +7,8 @@ use stentor_session::Tick;
 use stentor_topic::{TopicHasher, Zone};
 
 use super::support::{message, options, put};
-use crate::disk::simulated::SimulatedDisk;
 use crate::{Bounds, MemoryStore, Store, Sync};
+use stentor_disk::simulated::SimulatedDisk;
 
 const ZONE: Zone = Zone(0);
 /// Visits of a step.

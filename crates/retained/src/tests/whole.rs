@@ -10,9 +10,9 @@ use stentor_session::{Tick, Ticket};
 use stentor_topic::Zone;
 
 use super::support::{Random, expiring, get, message, options, put, walk};
-use crate::disk::MappedDisk;
-use crate::disk::simulated::{Operation, SimulatedDisk};
 use crate::{Quota, Store, StoreEvent, StoreOptions, Sync, Watcher};
+use stentor_disk::MappedDisk;
+use stentor_disk::simulated::{Operation, SimulatedDisk};
 
 fn simulated(sync: Sync) -> Store<SimulatedDisk> {
     Store::open(SimulatedDisk::new(1), &options(sync)).unwrap()

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use stentor_disk::MappedDisk;
 use stentor_hub::{ControlItem, NotKept};
-use stentor_retained::disk::MappedDisk;
 use stentor_retained::{Keeper, Quota, Store, StoreEvent, StoreOptions, Sync, Watcher};
 use stentor_session::{Outcome, Ticket};
 use tracing::{info, warn};

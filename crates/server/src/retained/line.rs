@@ -3,9 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+use stentor_disk::Disk;
 use stentor_mqtt::{Packet, Property, PropertyBuf, QoS, Sender, Version, decode};
 use stentor_retained::Store;
-use stentor_retained::disk::Disk;
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::{Zone, validate_name};
 use stentor_zone::{Address, NotAddress};

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use stentor_disk::MappedDisk;
 use stentor_hub::{Cursor, NotKept, Retained, Scope, Walk};
-use stentor_retained::disk::MappedDisk;
 use stentor_retained::{Store, Verified};
 use stentor_session::{Message, Tick};
 use stentor_topic::{Zone, has_wildcard, validate_filter};

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 use stentor_auth::store::{AuditLog, ZoneNumbers};
+use stentor_disk::MappedDisk;
 use stentor_hub::NotKept;
-use stentor_retained::disk::MappedDisk;
 use stentor_retained::{OpenError, Store, StoreOptions, Sync};
 use stentor_session::{Message, Tick};
 use stentor_topic::Zone;

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use serde_json::{Value, json};
+use stentor_disk::MappedDisk;
 use stentor_hub::NotKept;
-use stentor_retained::disk::MappedDisk;
 use stentor_retained::{Quota, Store, StoreOptions, Sync};
 use stentor_session::Tick;
 use stentor_topic::Zone;

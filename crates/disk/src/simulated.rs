@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, Flusher, Region};
+use crate::{Disk, Flusher, Region};
 
 /// What reaches the disk in one piece.
 const SECTOR_BYTES: usize = 512;

@@ -1,6 +1,8 @@
-//! What the store needs of a file system.
+//! What stores need of a file system.
 //!
 //! Everything that can fail or be torn goes through these traits, so that tests can make it fail.
+//! [`MappedDisk`] is a folder whose files are mapped into memory. `SimulatedDisk` is in memory:
+//! it fails, tears writes and loses power.
 
 mod mapped;
 #[cfg(any(test, feature = "simulated"))]

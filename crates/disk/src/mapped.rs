@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
 use nix::libc;
 
-use super::{Disk, Flusher, Region};
+use crate::{Disk, Flusher, Region};
 
 /// Pages are advised about in multiples of this.
 const PAGE_BYTES: usize = 4096;
