@@ -30,6 +30,10 @@ const NAME_BYTES_PER_VISIT: usize = 4;
 /// The time of one visit, about, in nanoseconds.
 const VISIT_NANOS: u128 = 30;
 
+/// The time that counts as much as one packet does, where the part of a turn that somebody took was
+/// measured, in nanoseconds.
+const PART_NANOS: u128 = 200;
+
 /// The bytes of new memory that take as long as one piece of work.
 const GROWTH_BYTES: u32 = 128;
 
@@ -129,11 +133,25 @@ pub(crate) struct Turn {
     packets_at_once: u32,
     /// The client whose packets or jobs took the largest part, and how large that was.
     heaviest: Option<(SessionKey, u32)>,
+    /// The part that nobody's session took, because there was none yet.
+    nameless: u32,
     /// By how much the memory of connections has grown, in units of [`GROWTH_BYTES`].
     grown: u32,
     /// Packets that had been received, and messages that had been delivered, when it began.
     packets_before: u64,
     deliveries_before: u64,
+}
+
+/// What a shard does in a turn beside its hub.
+#[derive(Clone, Copy, Debug)]
+pub enum Beside {
+    /// A connection holds this many bytes more than before that were not applied yet. New memory
+    /// takes the system some time: it counts in [`crate::Hub::turn_work`], and nobody is charged
+    /// for it.
+    Growth(u32),
+    /// The layers below MQTT, and the packets in them, have taken this part of the turn: for a
+    /// session, or for a connection that has none yet. See [`TurnFigures::client_id`].
+    Layers(Option<SessionKey>, Duration),
 }
 
 /// What a turn of a shard has done.
@@ -145,8 +163,8 @@ pub struct TurnFigures<'h> {
     pub packets: u64,
     /// Messages queued for clients.
     pub deliveries: u64,
-    /// The client id of the session whose packets took the largest part of it; empty if there was
-    /// none, or it has gone.
+    /// The client id of the session whose packets took the largest part of it. Empty if there was
+    /// none, it has gone, or connections that have no session yet took more.
     pub client_id: &'h str,
 }
 
@@ -161,6 +179,7 @@ impl Default for Turn {
             was_cut: false,
             packets_at_once: OWN_PACKETS,
             heaviest: None,
+            nameless: 0,
             grown: 0,
             packets_before: 0,
             deliveries_before: 0,
@@ -175,11 +194,13 @@ impl Turn {
         self.packets_at_once = packets;
     }
 
-    /// A connection holds more bytes than before that were not applied yet. New memory takes the
-    /// system some time: it counts in [`Core::turn_work`], and nobody is charged for it.
+    /// Counts what the shard does.
     #[inline]
-    pub(crate) const fn count_growth(&mut self, bytes: u32) {
-        self.grown = self.grown.saturating_add(bytes / GROWTH_BYTES);
+    pub(crate) fn count(&mut self, what: Beside) {
+        match what {
+            Beside::Growth(bytes) => self.grown = self.grown.saturating_add(bytes / GROWTH_BYTES),
+            Beside::Layers(key, took) => self.attribute_time(key, took),
+        }
     }
 
     /// Subscribers that messages were handed to.
@@ -202,6 +223,7 @@ impl Turn {
         self.crowd_bytes = 0;
         self.was_cut = false;
         self.heaviest = None;
+        self.nameless = 0;
         self.grown = 0;
     }
 
@@ -287,6 +309,22 @@ impl Turn {
         if self.heaviest.is_none_or(|(_, most)| part > most) {
             self.heaviest = Some((key, part));
         }
+    }
+
+    /// The layers below MQTT have taken this part of the turn, for a session or for a connection
+    /// without one.
+    fn attribute_time(&mut self, key: Option<SessionKey>, took: Duration) {
+        let part = u32::try_from(took.as_nanos() / PART_NANOS).unwrap_or(u32::MAX);
+        match key {
+            Some(key) => self.attribute(key, part),
+            None => self.nameless = self.nameless.saturating_add(part),
+        }
+    }
+
+    /// The session that has taken the largest part, if connections without one did not take more.
+    fn heaviest(&self) -> Option<SessionKey> {
+        let (key, part) = self.heaviest?;
+        (part >= self.nameless).then_some(key)
     }
 }
 
@@ -404,12 +442,11 @@ impl Core {
     pub(crate) fn turn_figures(&self) -> TurnFigures<'_> {
         let Turn {
             spent,
-            heaviest,
             packets_before,
             deliveries_before,
             ..
         } = self.turn;
-        let session = heaviest.and_then(|(key, _)| self.sessions.get(key));
+        let session = self.turn.heaviest().and_then(|key| self.sessions.get(key));
         TurnFigures {
             visits: spent,
             packets: self.counters.stats.packets_received - packets_before,
@@ -497,6 +534,31 @@ mod tests {
         assert_eq!((turn.left(), turn.spent()), (0, u32::MAX));
         turn.begin();
         assert_eq!((turn.left(), turn.slice()), (TURN_VISITS, TURN_VISITS));
+    }
+
+    /// A bystander is not named for what TLS or WebSocket took of a turn.
+    #[test]
+    fn who_took_most_is_named_or_nobody() {
+        let client = |slot| SessionKey {
+            slot,
+            generation: 1,
+        };
+        let micros = Duration::from_micros;
+        let mut turn = Turn::default();
+        turn.attribute(client(1), 1);
+        assert_eq!(turn.heaviest(), Some(client(1)));
+        turn.attribute_time(Some(client(2)), micros(6_000));
+        turn.attribute(client(3), OWN_PACKETS);
+        assert_eq!(turn.heaviest(), Some(client(2)));
+        for _ in 0..9 {
+            assert_eq!(turn.heaviest(), Some(client(2)));
+            turn.attribute_time(None, micros(700));
+        }
+        assert_eq!(turn.heaviest(), None, "handshakes together took more");
+        turn.begin();
+        turn.attribute_time(None, micros(1));
+        turn.attribute(client(3), OWN_PACKETS);
+        assert_eq!(turn.heaviest(), Some(client(3)));
     }
 
     #[test]

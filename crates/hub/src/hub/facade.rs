@@ -16,7 +16,7 @@ use crate::core::sessions::authenticate::Authenticated;
 use crate::core::sessions::connect::Admitted;
 use crate::core::sessions::rights::Identity;
 use crate::core::stats::{Losses, Stats};
-use crate::core::work::TurnFigures;
+use crate::core::work::{Beside, TurnFigures};
 use crate::effects::Effects;
 
 impl Hub {
@@ -90,11 +90,10 @@ impl Hub {
         self.core.turn_work()
     }
 
-    /// A connection holds more bytes than before that were not applied yet. New memory takes the
-    /// system some time: it counts in [`Hub::turn_work`], and nobody is charged for it.
+    /// Counts what the shard does in the present turn beside the hub.
     #[inline]
-    pub const fn count_growth(&mut self, bytes: u32) {
-        self.core.turn_mut().count_growth(bytes);
+    pub fn count_beside(&mut self, what: Beside) {
+        self.core.turn_mut().count(what);
     }
 
     /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
-use stentor_hub::{LinkId, SessionKey};
+use stentor_hub::{Beside, LinkId, SessionKey};
 use stentor_session::{CloseReason, Remote, Violation};
 
 use super::link::{Entrance, Link, Phase, Reading, Stream};
@@ -141,7 +141,8 @@ impl Shard {
             link.reading = Reading::Missed;
             return self.part_if_absent(index);
         }
-        let space = if link.transport.is_plain() {
+        let is_plain = link.transport.is_plain();
+        let space = if is_plain {
             self.scratch.space()
         } else {
             &mut self.scratch.space()[..WRAPPED_BYTES]
@@ -153,12 +154,10 @@ impl Shard {
                 self.figures.bytes_received += len as u64;
                 // A short read means that the socket is empty: no need to ask again.
                 let may_have_more = len == capacity || link.stream == Stream::Ended;
-                // What another shard announced before these bytes were sent must be known before
-                // they are applied.
-                if self.lane_is_pending() {
-                    self.take_after_letters(index, len);
+                if is_plain {
+                    self.take_in_order(index, len);
                 } else {
-                    self.take(index, len);
+                    self.take_timed(index, len);
                 }
                 self.weigh(index);
                 self.note_crowd(index);
@@ -171,6 +170,29 @@ impl Shard {
             Err(Errno::EINTR) => self.list(index),
             Err(_) => self.lost(index, Remote::Reset),
         }
+    }
+
+    /// Takes the bytes in the scratch buffer. What another shard announced before they were sent
+    /// must be known before they are applied.
+    fn take_in_order(&mut self, index: u32, len: usize) {
+        if self.lane_is_pending() {
+            self.take_after_letters(index, len);
+        } else {
+            self.take(index, len);
+        }
+    }
+
+    /// The same for a connection with layers below MQTT, which the hub does not count as work: the
+    /// clock says what they take.
+    fn take_timed(&mut self, index: u32, len: usize) {
+        let serial = self.links.get(index as usize).map(|link| link.serial);
+        let began = self.backplane.clock.now();
+        self.take_in_order(index, len);
+        let link = self.links.get(index as usize);
+        let link = link.filter(|link| Some(link.serial) == serial);
+        let key = link.and_then(Link::session);
+        let took = self.backplane.clock.now().since(began);
+        self.hub.count_beside(Beside::Layers(key, took));
     }
 
     /// Opens the letters that have come before the bytes in the scratch buffer are taken. A letter

@@ -4,6 +4,8 @@
 //! before changes the sum: so nothing is counted twice or missed, and a plain connection that
 //! sends whole packets costs one comparison for each read.
 
+use stentor_hub::Beside;
+
 use super::Shard;
 use super::link::{Link, Phase};
 
@@ -31,7 +33,8 @@ impl Shard {
             let before = std::mem::replace(&mut link.weighed, now);
             self.figures.links += u64::from(now);
             self.figures.links -= u64::from(before);
-            self.hub.count_growth(now.saturating_sub(before));
+            let growth = now.saturating_sub(before);
+            self.hub.count_beside(Beside::Growth(growth));
         }
     }
 
