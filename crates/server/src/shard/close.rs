@@ -85,15 +85,21 @@ impl Shard {
         if let Some(link) = self.links.get_mut(index as usize)
             && !matches!(link.phase, Phase::Gone)
         {
-            if let Phase::Draining { farewell, .. } = &link.phase {
-                self.figures.draining -= farewell.as_deref().map_or(0, bytes_of);
-            }
             let serial = link.serial;
             let key = LinkKey { index, serial };
             self.exchanges.remove(&key);
             self.askers.remove(&key);
-            link.phase = Phase::Gone;
             link.tail.clear();
+            let phase = std::mem::replace(&mut link.phase, Phase::Gone);
+            if let Phase::Draining {
+                farewell: Some(farewell),
+                ..
+            } = phase
+            {
+                self.figures.draining -= bytes_of(&farewell);
+                // It may have very many messages, and many connections may end at once.
+                self.hub.recycle(farewell);
+            }
             self.gone.push(index);
             self.weigh(index);
         }

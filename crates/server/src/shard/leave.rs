@@ -150,6 +150,7 @@ impl Shard {
         let (is_blocked, bytes) = match written {
             Ok(written) => written,
             Err(Broken) => {
+                self.hub.recycle(output);
                 self.bury(index);
                 return false;
             }

@@ -3,7 +3,7 @@
 use stentor_tests::raw::{connect_with_will, eventually, publish};
 use stentor_tests::{Raw, Server, Version};
 
-use super::{MIB, by_alias, granted, login, send_and_await, set_alias, subscribe_all};
+use super::{MIB, QUEUE, by_alias, granted, login, send_and_await, set_alias, subscribe_all};
 use crate::bystander::Scene;
 
 /// Sends the same bytes by all connections before any of them is waited for.
@@ -45,6 +45,29 @@ fn many_sessions_with_many_filters_end_at_once() {
         eventually("no filter is left", || {
             server.json(&["status", "--sample-ms", "0"])["subscriptions"] == 0
         });
+    });
+}
+
+/// Clients that read nothing are taken over. Their queues of tiny messages are farewells that
+/// nobody reads either: they are dropped two seconds later, at the same time.
+#[test]
+fn many_full_queues_are_given_up_at_once() {
+    const CLIENTS: usize = 24;
+    const MESSAGES: usize = 12_000;
+    let mut scene = Scene::new(QUEUE);
+    scene.endures(256 * MIB, |server| {
+        let deaf = flooded(server, CLIENTS);
+        let mut publisher = login(server, "publisher");
+        // To two topics in turn, so that each message is a piece of its own.
+        let both = ["flood/a", "flood/b"].map(|topic| publish(Version::V5, topic, b"", 0, false));
+        send_and_await(&mut publisher, &both.concat().repeat(MESSAGES / 2));
+        let newcomers: Vec<_> = (0..CLIENTS)
+            .map(|number| login(server, &format!("subscriber-{number}")))
+            .collect();
+        eventually("no farewell is left", || {
+            server.json(&["status", "--sample-ms", "0"])["memory"]["by_kind"]["draining"] == 0
+        });
+        drop((deaf, newcomers));
     });
 }
 

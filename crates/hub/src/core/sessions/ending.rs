@@ -142,7 +142,9 @@ impl Core {
 
     /// Nobody reads what waited for a socket.
     pub(crate) fn discard(&mut self, output: Box<Output>) {
-        if output.pieces() <= PIECES_AT_ONCE {
+        let pieces = output.pieces();
+        if pieces <= PIECES_AT_ONCE {
+            self.turn.spend_each(pieces, 1);
             return self.outbox.recycle(output);
         }
         self.past.endings.push(Box::new(Ending {
