@@ -65,7 +65,7 @@ use backlog::Backlog;
 use link::{Link, LinkKey, Phase, Reading, Stream};
 use pace::{Crowd, Longer, Part};
 use scratch::Scratch;
-use take_over::TakeOver;
+use take_over::TakeOvers;
 use watch::Watch;
 
 /// Tokens above the slots of connections, which are 32 bits wide.
@@ -78,6 +78,10 @@ const EVENTS: usize = 1024;
 
 /// How soon something that could not be done for want of room is tried again.
 const RETRY: Duration = Duration::from_millis(5);
+
+/// When a turn stops closing descriptors, from its beginning. To close a socket whose peer has not
+/// read everything takes ten microseconds and more.
+const FREE_TIME: Duration = Duration::from_millis(3);
 
 /// Timers that fire in one turn, and connections whose descriptors are closed: each takes some
 /// microseconds at most.
@@ -144,9 +148,7 @@ pub(crate) struct Shard {
     /// Links that could not be written to, and are not ended yet.
     broken: VecDeque<LinkKey>,
     /// Connections that wait until the earlier ones of their clients are read out.
-    taking_over: VecDeque<TakeOver>,
-    /// For which of them an earlier connection is read out: for the first of each client.
-    read_out_for: HashMap<LinkKey, LinkKey>,
+    taking_over: TakeOvers,
     /// Links whose slot is free after this turn, or after the next ones.
     gone: Vec<u32>,
     letters: Vec<Letter>,
@@ -283,8 +285,7 @@ impl Shard {
             backlog: Backlog::default(),
             leaving: VecDeque::new(),
             broken: VecDeque::new(),
-            taking_over: VecDeque::new(),
-            read_out_for: HashMap::new(),
+            taking_over: TakeOvers::default(),
             gone: Vec::new(),
             letters: Vec::new(),
             opening: Opening::Idle,
@@ -731,19 +732,28 @@ impl Shard {
         Some(index)
     }
 
-    /// Frees the slots of closed connections, up to [`FREED_MAX`] of them so that the turn stays
-    /// short.
+    /// Frees the slots of closed connections, up to [`FREED_MAX`] of them and as far as the turn
+    /// has time.
     fn free(&mut self) {
-        let count = self.gone.len().min(FREED_MAX);
+        if self.gone.is_empty() {
+            return;
+        }
+        let mut part = Part::short(&self.hub, self.now, FREE_TIME);
         let mut gone = std::mem::take(&mut self.gone);
-        for index in gone.drain(..count) {
+        let mut done = 0;
+        for &index in gone.iter().take(FREED_MAX) {
+            done += 1;
             // Closing the descriptor takes it out of the poll.
             if self.take_out(index).is_some() {
                 self.backplane.shards[self.id]
                     .load
                     .fetch_sub(1, Ordering::Relaxed);
             }
+            if part.is_over(&self.hub, &self.backplane.clock) {
+                break;
+            }
         }
+        gone.drain(..done);
         self.gone = gone;
     }
 

@@ -33,6 +33,9 @@ pub(super) const LONGER_PACKETS: u32 = OWN_PACKETS / 4;
 /// What each part gets in any case, from its first look at the clock.
 const PART_TIME_MIN: Duration = Duration::from_micros(500);
 
+/// The same of a part that only tidies up.
+const SHORT_TIME_MIN: Duration = Duration::from_micros(200);
+
 /// Visits of one part, which take half a millisecond if they take what they should.
 const PART_VISITS: u32 = 16_384;
 
@@ -81,6 +84,22 @@ impl Part {
             work: hub.turn_work(),
             steps: 0,
             steps_max: READ_STEPS,
+        }
+    }
+
+    /// One whose steps take long: the clock is looked at after each.
+    pub(super) fn of_long_steps(hub: &Hub, turn: Tick, time: Duration) -> Self {
+        Self {
+            steps_max: 1,
+            ..Self::begin(hub, turn, time)
+        }
+    }
+
+    /// One that gets little time in any case.
+    pub(super) fn short(hub: &Hub, turn: Tick, time: Duration) -> Self {
+        Self {
+            least: SHORT_TIME_MIN,
+            ..Self::begin(hub, turn, time)
         }
     }
 

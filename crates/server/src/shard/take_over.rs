@@ -4,6 +4,8 @@
 //! DISCONNECT, if it is there, has discarded the will. So the earlier connection is read out first,
 //! a share in each turn; the new one gets its CONNACK after that.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use stentor_hub::{Identity, LinkId};
@@ -23,10 +25,50 @@ const STEPS_MAX: u8 = 32;
 pub(super) struct TakeOver {
     link: LinkKey,
     identity: Arc<Identity>,
-    /// The earlier connection that is read out for it.
-    earlier: Option<LinkKey>,
-    /// How often that has been read.
+    /// The hash of its client id and zone.
+    client: u64,
+    /// How often the earlier connection has been read.
     steps: u8,
+}
+
+/// Those that wait, each for the earlier connection of its client. A hundred may come for the same
+/// client at once: the first of them has its earlier connection read out, and nothing is done for
+/// those behind it until it is through.
+#[derive(Default)]
+pub(super) struct TakeOvers {
+    first: VecDeque<TakeOver>,
+    /// Those behind the first one of a client. Each client that has a first one is here; clients
+    /// with the same hash wait for each other.
+    behind: HashMap<u64, VecDeque<TakeOver>>,
+}
+
+impl TakeOvers {
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    fn push(&mut self, next: TakeOver) {
+        match self.behind.entry(next.client) {
+            Entry::Occupied(behind) => behind.into_mut().push_back(next),
+            Entry::Vacant(none) => {
+                none.insert(VecDeque::new());
+                self.first.push_back(next);
+            }
+        }
+    }
+
+    /// The first one of a client is through: the next one is first, and has its turn after those
+    /// of other clients. Returns whether there is one.
+    fn go_on(&mut self, client: u64) -> bool {
+        let next = self.behind.get_mut(&client).and_then(VecDeque::pop_front);
+        let Some(next) = next else {
+            self.behind.remove(&client);
+            return false;
+        };
+        self.first.push_back(next);
+        true
+    }
 }
 
 /// How far an earlier connection has been read.
@@ -48,11 +90,13 @@ impl Shard {
         request: Box<ConnectRequest>,
         identity: Arc<Identity>,
     ) {
+        let hasher = &self.backplane.hasher;
+        let client = hasher.hash(identity.zone, &request.client_id);
         self.links[index as usize].phase = Phase::Authenticating(request);
-        self.taking_over.push_back(TakeOver {
+        self.taking_over.push(TakeOver {
             link: self.link_key(index),
             identity,
-            earlier: None,
+            client,
             steps: 0,
         });
     }
@@ -62,60 +106,42 @@ impl Shard {
         if self.taking_over.is_empty() {
             return;
         }
-        let mut part = Part::begin(&self.hub, self.now, READ_TIME);
-        for _ in 0..self.taking_over.len() {
-            let Some(next) = self.taking_over.pop_front() else {
-                break;
-            };
-            self.take_over(next);
+        let mut part = Part::of_long_steps(&self.hub, self.now, READ_TIME);
+        let mut left = self.taking_over.first.len();
+        while left > 0
+            && let Some(next) = self.taking_over.first.pop_front()
+        {
+            left -= 1;
+            let client = next.client;
+            if self.take_over(next) {
+                left += usize::from(self.taking_over.go_on(client));
+            }
             if part.is_over(&self.hub, &self.backplane.clock) {
                 break;
             }
         }
     }
 
-    fn take_over(&mut self, mut next: TakeOver) {
+    /// Reads some of what the earlier connection has sent. Returns whether the one that waits is
+    /// through with it, or has gone.
+    fn take_over(&mut self, mut next: TakeOver) -> bool {
         let index = next.link.index;
         let Some(request) = self.request_of(next.link) else {
-            // Its client has gone.
-            return self.let_others_read_out(&mut next);
+            return true;
         };
-        let read_out = self.read_out_for(&mut next, &request.client_id);
+        let read_out = self.read_out(next.identity.zone, &request.client_id);
         next.steps += u8::from(read_out == ReadOut::More);
         if read_out == ReadOut::Done || next.steps >= STEPS_MAX {
-            self.let_others_read_out(&mut next);
             self.enter_now(index, request, next.identity);
-            return self.weigh(index);
+            self.weigh(index);
+            return true;
         }
-        if let Some(link) = self.links.get_mut(index as usize) {
-            link.phase = Phase::Authenticating(request);
-            self.taking_over.push_back(next);
-        }
-    }
-
-    /// Reads some of what the earlier connection has sent, unless another connection of the same
-    /// client came before this one.
-    fn read_out_for(&mut self, next: &mut TakeOver, client_id: &str) -> ReadOut {
-        let zone = next.identity.zone;
-        let Some(LinkId(earlier)) = self.hub.link(zone, client_id) else {
-            return ReadOut::Done;
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return true;
         };
-        let earlier = self.link_key(earlier);
-        if next.earlier != Some(earlier) {
-            self.let_others_read_out(next);
-        }
-        if *self.read_out_for.entry(earlier).or_insert(next.link) != next.link {
-            return ReadOut::NotNow;
-        }
-        next.earlier = Some(earlier);
-        self.read_out(zone, client_id)
-    }
-
-    /// Nothing is read out for a connection any more.
-    fn let_others_read_out(&mut self, next: &mut TakeOver) {
-        if let Some(earlier) = next.earlier.take() {
-            self.read_out_for.remove(&earlier);
-        }
+        link.phase = Phase::Authenticating(request);
+        self.taking_over.first.push_back(next);
+        false
     }
 
     /// Takes the CONNECT of a link that waits, unless it has gone in the meantime.

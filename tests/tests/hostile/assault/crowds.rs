@@ -1,6 +1,6 @@
 //! Many connections that do at the same moment what is cheap for each of them.
 
-use stentor_tests::raw::{connect_with_will, eventually, publish};
+use stentor_tests::raw::{connect, connect_with_will, eventually, publish};
 use stentor_tests::{Raw, Server, Version};
 
 use super::{MIB, QUEUE, by_alias, granted, login, send_and_await, set_alias, subscribe_all};
@@ -45,6 +45,34 @@ fn many_sessions_with_many_filters_end_at_once() {
         eventually("no filter is left", || {
             server.json(&["status", "--sample-ms", "0"])["subscriptions"] == 0
         });
+    });
+}
+
+/// A hundred sockets connect with one client id at the same moment, again and again: with a session
+/// that has filters and messages that wait, or without it.
+#[test]
+fn one_client_id_is_taken_over_again_and_again() {
+    const ROUNDS: usize = 12;
+    const SOCKETS: usize = 100;
+    let mut scene = Scene::new("");
+    scene.endures(96 * MIB, |server| {
+        let filters = (0..500).map(|filter| format!("filter/{filter}"));
+        let subscribe = subscribe_all(&[], filters.chain(["queue/#".to_owned()]));
+        let mut publisher = login(server, "publisher");
+        let waiting = publish(Version::V5, "queue/1", &[b'x'; 50], 0, false).repeat(200);
+        for round in 0..ROUNDS {
+            let mut sockets: Vec<_> = (0..SOCKETS).map(|_| server.dial()).collect();
+            for (number, socket) in sockets.iter_mut().enumerate() {
+                let mut bytes = connect(Version::V5, "victim", (round + number) % 2 == 0);
+                if number % 4 == 0 {
+                    bytes.extend(&subscribe);
+                }
+                // The server may have taken it over already.
+                let _ = socket.try_send(&bytes);
+            }
+            publisher.send(&waiting);
+            publisher.ping();
+        }
     });
 }
 
