@@ -34,6 +34,9 @@ const VISIT_NANOS: u128 = 30;
 /// measured, in nanoseconds.
 const PART_NANOS: u128 = 200;
 
+/// What a service takes for a message to it, or from it, in packets: some microseconds.
+const SERVICE_PACKETS: u32 = 16;
+
 /// The bytes of new memory that take as long as one piece of work.
 const GROWTH_BYTES: u32 = 128;
 
@@ -87,6 +90,18 @@ const OWN_HANDED_MAX: u32 = 32_768;
 /// when those that follow are a crowd: others are written to before them.
 const CROWD: u32 = 512;
 
+/// Subscribers that a turn hands messages to, at most about: 2 ms. Messages to many that come after
+/// that go on in later turns.
+const TURN_REACHED: u32 = 8_192;
+
+/// The same in a turn that should take little, from then on.
+const LITTLE_REACHED: u32 = 512;
+
+/// A message to no more subscribers than these never waits for that. Neither do more messages at
+/// once than these: they would be as many later.
+const FEW_SUBSCRIBERS: usize = 16;
+const FEW_MESSAGES: usize = 2;
+
 /// Visits of one PUBLISH that are free: more than nearly all messages need.
 pub(crate) const PUBLISH_VISITS_FREE: u32 = 64;
 
@@ -125,6 +140,10 @@ pub(crate) struct Turn {
     reached: u32,
     /// The same when the present connection began.
     reached_before: u32,
+    /// How many they are when messages to many go on in later turns.
+    reached_max: u32,
+    /// Whether messages that could not be put off went to many after that.
+    has_exceeded: bool,
     /// Bytes of the messages that went to a crowd.
     crowd_bytes: usize,
     /// Whether a connection gave way because of what it had handed over.
@@ -135,8 +154,9 @@ pub(crate) struct Turn {
     heaviest: Option<(SessionKey, u32)>,
     /// The part that nobody's session took, because there was none yet.
     nameless: u32,
-    /// By how much the memory of connections has grown, in units of [`GROWTH_BYTES`].
-    grown: u32,
+    /// Work that counts as so many packets: what services did, and by how much the memory of
+    /// connections has grown, in units of [`GROWTH_BYTES`].
+    extra: u32,
     /// Packets that had been received, and messages that had been delivered, when it began.
     packets_before: u64,
     deliveries_before: u64,
@@ -175,12 +195,14 @@ impl Default for Turn {
             handed: 0,
             reached: 0,
             reached_before: 0,
+            reached_max: TURN_REACHED,
+            has_exceeded: false,
             crowd_bytes: 0,
             was_cut: false,
             packets_at_once: OWN_PACKETS,
             heaviest: None,
             nameless: 0,
-            grown: 0,
+            extra: 0,
             packets_before: 0,
             deliveries_before: 0,
         }
@@ -196,11 +218,16 @@ impl Turn {
 
     /// Counts what the shard does.
     #[inline]
+<<<<<<< HEAD
     pub(crate) fn count(&mut self, what: Beside) {
         match what {
             Beside::Growth(bytes) => self.grown = self.grown.saturating_add(bytes / GROWTH_BYTES),
             Beside::Layers(key, took) => self.attribute_time(key, took),
         }
+=======
+    pub(crate) const fn count_growth(&mut self, bytes: u32) {
+        self.extra = self.extra.saturating_add(bytes / GROWTH_BYTES);
+>>>>>>> 666cf215 (hub: bound what messages to many, and to services, take of a turn)
     }
 
     /// Subscribers that messages were handed to.
@@ -224,7 +251,9 @@ impl Turn {
         self.was_cut = false;
         self.heaviest = None;
         self.nameless = 0;
-        self.grown = 0;
+        self.extra = 0;
+        self.reached_max = TURN_REACHED;
+        self.has_exceeded = false;
     }
 
     /// Counts work.
@@ -251,12 +280,40 @@ impl Turn {
         self.spend(pieces.saturating_mul(visits));
     }
 
+    /// A service takes a message, or sends one.
+    #[inline]
+    pub(crate) const fn serve(&mut self) {
+        self.extra = self.extra.saturating_add(SERVICE_PACKETS);
+    }
+
     /// Messages are handed to this many subscribers.
     #[inline]
     pub(crate) const fn reach(&mut self, subscribers: usize) {
         // A list holds fewer than 2^32 sessions.
         self.reached = self.reached.saturating_add(subscribers as u32);
         self.hand_over(subscribers);
+    }
+
+    /// From now on, the turn hands messages to few.
+    pub(crate) fn take_little(&mut self) {
+        self.reached_max = self.reached.saturating_add(LITTLE_REACHED);
+        self.has_exceeded = false;
+    }
+
+    /// Whether so many messages to so many subscribers go on in later turns, because the turn has
+    /// handed messages to enough.
+    #[inline]
+    pub(crate) const fn puts_off(&mut self, messages: usize, subscribers: usize) -> bool {
+        if self.reached < self.reached_max || subscribers <= FEW_SUBSCRIBERS {
+            return false;
+        }
+        self.has_exceeded |= messages > FEW_MESSAGES;
+        messages <= FEW_MESSAGES
+    }
+
+    /// Whether the turn has handed over more than it should.
+    pub(crate) const fn has_exceeded(&self) -> bool {
+        self.has_exceeded
     }
 
     /// Handing over is as much work as for this many subscribers more.
@@ -335,6 +392,8 @@ pub(crate) struct Share {
     visits_max: u32,
     packets: u32,
     packets_max: u32,
+    /// What the turn had counted as packets when the last packet was counted.
+    extra_before: u32,
     /// Subscribers that the turn had handed messages to when it began.
     handed_before: u32,
     /// Visits that it owes for.
@@ -355,6 +414,7 @@ impl Share {
             visits_max,
             packets: 0,
             packets_max: turn.packets_at_once,
+            extra_before: turn.extra,
             handed_before: turn.handed,
             owed: 0,
         }
@@ -382,10 +442,12 @@ impl Share {
         left as usize
     }
 
-    /// Counts a packet that cost this many visits.
+    /// Counts a packet that cost this many visits, and what a service did for it.
     #[inline]
-    pub(crate) const fn count(&mut self, is_publish: bool, visits: u32) {
-        self.packets += 1;
+    pub(crate) const fn count(&mut self, turn: &Turn, is_publish: bool, visits: u32) {
+        let extra = turn.extra - self.extra_before;
+        self.extra_before = turn.extra;
+        self.packets = self.packets.saturating_add(1 + extra);
         if is_publish {
             let beyond = visits.saturating_sub(PUBLISH_VISITS_FREE);
             // In a turn that is spent nothing is free.
@@ -476,7 +538,7 @@ impl Core {
     #[inline]
     pub(crate) const fn turn_work(&self) -> u64 {
         let packets = self.counters.stats.packets_received - self.turn.packets_before;
-        packets + (self.turn.spent as u64) + (self.turn.handed as u64) + (self.turn.grown as u64)
+        packets + (self.turn.spent as u64) + (self.turn.handed as u64) + (self.turn.extra as u64)
     }
 
     /// Whether a connection has handed its messages to enough subscribers for one turn.
@@ -562,21 +624,34 @@ mod tests {
     }
 
     #[test]
+    fn fewer_messages_to_services_are_taken_at_once() {
+        let mut turn = Turn::default();
+        let mut share = Share::of(&mut turn);
+        let mut taken = 0;
+        while !share.is_used_up() {
+            turn.serve();
+            share.count(&turn, true, 0);
+            taken += 1;
+        }
+        assert_eq!(taken, OWN_PACKETS.div_ceil(1 + SERVICE_PACKETS));
+    }
+
+    #[test]
     fn only_what_is_beyond_the_due_is_owed() {
         let mut turn = Turn::default();
         let mut share = Share::of(&mut turn);
         for _ in 0..OWN_PACKETS - 1 {
-            share.count(true, PUBLISH_VISITS_FREE);
+            share.count(&turn, true, PUBLISH_VISITS_FREE);
         }
         assert!(!share.is_used_up() && share.owed == 0);
         assert_eq!(share.packets_left(true), 1);
-        share.count(true, 1);
+        share.count(&turn, true, 1);
         assert!(share.is_used_up(), "by packets");
         let mut share = Share::of(&mut turn);
-        share.count(false, PACKET_VISITS_FREE);
+        share.count(&turn, false, PACKET_VISITS_FREE);
         assert_eq!((share.visits, share.owed), (64, 0));
         assert_eq!(share.packets_left(false), 1_024 - 64);
-        share.count(true, OWN_VISITS);
+        share.count(&turn, true, OWN_VISITS);
         assert_eq!(share.owed, OWN_VISITS - PUBLISH_VISITS_FREE);
         assert!(share.is_used_up(), "by visits");
         turn.spend(TURN_VISITS);

@@ -170,7 +170,11 @@ impl Hub {
             }
         };
         self.core.end_reading(now);
-        share.count(is_publish, self.core.turn().spent() - before);
+        share.count(
+            self.core.turn(),
+            is_publish,
+            self.core.turn().spent() - before,
+        );
         self.core.charge_share(now, key, &share);
         if let Err(reason) = result {
             self.core.close(now, key, reason);

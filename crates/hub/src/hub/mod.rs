@@ -135,6 +135,7 @@ impl Hub {
         // A client that is let into a room subscribes now, and finds in the store what was kept
         // before.
         core.settle(now);
+        core.turn_mut().serve();
         match item {
             Item::Room(item) => services.rooms.room_item(core, now, *item),
             Item::Presence(item) => services.presence.receive(core, now, &item),

@@ -78,7 +78,9 @@ impl Hub {
         }
         let address = Address::parse(topic);
         if address != Err(NotAddress::Elsewhere) {
-            self.core.turn_mut().spend_on_names(topic.len());
+            let turn = self.core.turn_mut();
+            turn.spend_on_names(topic.len());
+            turn.serve();
         }
         Some(match address {
             Ok(Address::Private { user, reply }) => {

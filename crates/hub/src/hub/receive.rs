@@ -26,7 +26,7 @@ impl Hub {
         let consumed = self.receive_packets(now, key, input, &mut share);
         let before = self.core.turn().spent();
         self.core.end_reading(now);
-        share.count(true, self.core.turn().spent() - before);
+        share.count(self.core.turn(), true, self.core.turn().spent() - before);
         self.core.charge_share(now, key, &share);
         self.finish(now);
         consumed
@@ -84,7 +84,11 @@ impl Hub {
             }
             let before = self.core.turn().spent();
             let result = self.on_frame(now, key, (version, frame), whole);
-            share.count(is_publish(frame.first), self.core.turn().spent() - before);
+            share.count(
+                self.core.turn(),
+                is_publish(frame.first),
+                self.core.turn().spent() - before,
+            );
             if let Err(reason) = result {
                 self.core.settle(now);
                 self.core.close(now, key, reason);

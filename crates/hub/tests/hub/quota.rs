@@ -284,7 +284,9 @@ fn a_take_over_loses_no_command_that_was_acknowledged() {
         let mut taken = w.hubs[1].receive(w.now, key, &packets);
         assert_eq!(taken, packets.len().min(5 * commands / usize::from(sent)));
         w.hubs[1].read_last(Zone(0), &id, true);
-        if taken < packets.len() {
+        // The server reads on in a few turns: each takes about sixty commands of a connection.
+        for _ in 0..4 {
+            w.hubs[1].begin_turn();
             taken += w.hubs[1].receive(w.now, key, &packets[taken..]);
         }
         w.hubs[1].read_last(Zone(0), &id, false);
@@ -341,7 +343,7 @@ fn what_is_refused_unread_is_paid_for() {
     let packet = [&[0x30, 22, 0, 18], &topic[..], b"{}"].concat();
     let sent = packet.repeat(4_000);
     let taken = w.hubs[1].receive(w.now, key, &sent);
-    assert!(taken > 100 * packet.len() && taken < sent.len(), "{taken}");
+    assert!(taken > 50 * packet.len() && taken < sent.len(), "{taken}");
 }
 
 /// Gives one user other rights, or none.

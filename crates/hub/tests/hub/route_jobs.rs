@@ -1,10 +1,12 @@
 //! A message that is dear to route goes on in later turns, and everybody else is served between
 //! them.
 
+use std::sync::Arc;
+
 use crate::world::{ConnectOptions, PING, Random, World, clean, run_seeds};
-use stentor_hub::{AtOnce, Keep, Settings, TopicPolicy, home_shard};
+use stentor_hub::{AtOnce, ControlItem, Keep, Settings, TopicPolicy, home_shard};
 use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, Version, encode};
-use stentor_session::{Message, Tick};
+use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
 
 const Q0: QoS = QoS::AtMostOnce;
@@ -493,6 +495,107 @@ fn a_message_to_very_many_leaves_turns_to_others() {
     assert!(turns(&mut w, bystander) >= 3);
     for s in subscribers {
         assert_eq!(w.take_payloads(s), ["all"]);
+    }
+}
+
+/// A turn that has output to write hands messages to few. What others publish to many goes on in
+/// later turns, so a message to one client is delivered at once.
+#[test]
+fn messages_to_many_are_put_off_while_output_is_left() {
+    const SUBSCRIBERS: usize = 100;
+    const PUBLISHERS: usize = 50;
+    let mut w = World::with_settings(1, open());
+    let bystander = w.connect(Version::V5, "b", &clean());
+    w.subscribe(bystander, "own", Q0);
+    let subscribers: Vec<usize> = (0..SUBSCRIBERS)
+        .map(|n| {
+            let s = w.connect(Version::V5, &format!("s{n}"), &clean());
+            w.subscribe(s, "wall/#", Q0);
+            s
+        })
+        .collect();
+    let publishers: Vec<usize> = (0..PUBLISHERS)
+        .map(|n| w.connect(Version::V5, &format!("p{n}"), &clean()))
+        .collect();
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    w.hubs[0].take_little();
+    for (n, p) in publishers.iter().enumerate() {
+        w.send_without_settling(*p, &publish(&format!("wall/{n}"), &n.to_string(), Q0));
+    }
+    w.send_without_settling(bystander, &publish("own", "pong", Q0));
+    assert!(!w.hubs[0].has_taken_more() && w.hubs[0].turn_reached() < 1_000);
+    assert!(w.hubs[0].has_jobs());
+    w.flush(0);
+    assert_eq!(w.take_payloads(bystander), ["pong"]);
+    turns(&mut w, bystander);
+    for s in subscribers {
+        let mut payloads = w.take_payloads(s);
+        payloads.sort_by_key(|payload| payload.parse::<usize>().unwrap());
+        let expected: Vec<String> = (0..PUBLISHERS).map(|n| n.to_string()).collect();
+        assert_eq!(payloads, expected);
+    }
+}
+
+/// Several messages of one publisher to one topic go together, and would be as many later.
+#[test]
+fn a_burst_is_not_put_off() {
+    let mut w = World::with_settings(1, open());
+    for n in 0..100 {
+        let s = w.connect(Version::V5, &format!("s{n}"), &clean());
+        w.subscribe(s, "t", Q0);
+    }
+    let p = w.connect(Version::V5, "p", &clean());
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    w.hubs[0].take_little();
+    let burst = publish("t", "x", Q0).repeat(3);
+    for _ in 0..6 {
+        assert!(!w.hubs[0].has_taken_more());
+        w.send_without_settling(p, &burst);
+    }
+    w.send_without_settling(p, &burst);
+    assert!(w.hubs[0].has_taken_more() && !w.hubs[0].has_jobs());
+}
+
+/// Figures of `$SYS` and what rooms tell go to all their subscribers, in their order.
+#[test]
+fn the_messages_of_the_server_are_put_off_in_their_order() {
+    const FIGURES: usize = 300;
+    let mut w = World::with_settings(1, open());
+    let bystander = w.connect(Version::V5, "b", &clean());
+    let subscribers: Vec<usize> = (0..100)
+        .map(|n| {
+            let s = w.connect(Version::V5, &format!("s{n}"), &clean());
+            w.subscribe(s, "$SYS/#", Q0);
+            s
+        })
+        .collect();
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    let now = w.now;
+    for n in 0..FIGURES {
+        let (topic, payload) = (format!("$SYS/{n}"), n.to_string());
+        let parts = MessageParts {
+            topic: &topic,
+            properties: &[],
+            payload: payload.as_bytes(),
+            qos: Q0,
+            retain: false,
+            expiry_secs: None,
+        };
+        let message = Message::new(Zone::DEFAULT, Publisher::SERVER, now, &parts);
+        w.hubs[0].control(now, ControlItem::Publish(Arc::new(message)));
+    }
+    assert!(
+        w.hubs[0].turn_reached() < 10_000,
+        "{}",
+        w.hubs[0].turn_reached()
+    );
+    turns(&mut w, bystander);
+    let expected: Vec<String> = (0..FIGURES).map(|n| n.to_string()).collect();
+    for s in subscribers {
+        assert_eq!(w.take_payloads(s), expected);
     }
 }
 

@@ -61,6 +61,8 @@ enum Line {
     Topic(u64),
     /// Messages of a publisher.
     Sender(u8, SessionKey),
+    /// The server's own: what rooms and presence tell stays in its order.
+    Server,
 }
 
 /// The messages of a shard that go on in later turns.
@@ -289,8 +291,8 @@ impl Routes {
     }
 
     /// Whether a message to a topic has to wait for a job.
-    pub(super) fn is_behind(&self, hash: u64, sender: Option<Sender>) -> bool {
-        let mut lines = lines_of(hash, sender).into_iter();
+    pub(super) fn is_behind(&self, hash: u64, message: &Message, sender: Option<Sender>) -> bool {
+        let mut lines = lines_of(hash, message, sender).into_iter();
         lines.any(|line| self.lines.contains_key(&line))
     }
 
@@ -376,9 +378,12 @@ impl Routes {
     }
 }
 
-fn lines_of(hash: u64, sender: Option<Sender>) -> SmallVec<[Line; 2]> {
-    let of_sender = sender.map(|sender| Line::Sender(sender.shard.0, sender.session));
-    [Some(Line::Topic(hash)), of_sender]
+fn lines_of(hash: u64, message: &Message, sender: Option<Sender>) -> SmallVec<[Line; 2]> {
+    let publisher = match sender {
+        Some(sender) => Some(Line::Sender(sender.shard.0, sender.session)),
+        None => (message.publisher == Publisher::SERVER).then_some(Line::Server),
+    };
+    [Some(Line::Topic(hash)), publisher]
         .into_iter()
         .flatten()
         .collect()
@@ -408,6 +413,9 @@ impl Core {
         (source, sender): (Source, Option<Sender>),
         (hash, found): (u64, Found),
     ) {
+        let Some(first) = messages.first() else {
+            return;
+        };
         if let Some(sender) = sender {
             self.hold_sender(sender);
         }
@@ -417,7 +425,7 @@ impl Core {
             hash,
             serves_shares: source == Source::Client,
             sender,
-            lines: lines_of(hash, sender),
+            lines: lines_of(hash, first, sender),
             last_share: self.routing.shares.last_serial(),
             found,
             ..Job::default()

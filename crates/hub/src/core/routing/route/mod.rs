@@ -290,7 +290,7 @@ impl Core {
         };
         let (zone, topic) = (message.zone, message.topic());
         let hash = self.place.hasher.hash(zone, topic);
-        if !self.routing.routes.is_empty() && self.routing.routes.is_behind(hash, from.1) {
+        if !self.routing.routes.is_empty() && self.routing.routes.is_behind(hash, message, from.1) {
             self.route_later(messages, from, (hash, Found::default()));
             return SmallVec::new();
         }
@@ -309,7 +309,7 @@ impl Core {
         let is_dear = matched.rest.is_some()
             || filters.len() > at_once.filters
             || all - longest > at_once.subscribers;
-        if is_dear {
+        if is_dear || self.turn.puts_off(messages.len(), all) {
             let ids = filters.iter().map(|(id, _)| *id).collect();
             let found = Found::filters(matched.rest, ids);
             drop(filters);
