@@ -218,16 +218,11 @@ impl Turn {
 
     /// Counts what the shard does.
     #[inline]
-<<<<<<< HEAD
     pub(crate) fn count(&mut self, what: Beside) {
         match what {
-            Beside::Growth(bytes) => self.grown = self.grown.saturating_add(bytes / GROWTH_BYTES),
+            Beside::Growth(bytes) => self.extra = self.extra.saturating_add(bytes / GROWTH_BYTES),
             Beside::Layers(key, took) => self.attribute_time(key, took),
         }
-=======
-    pub(crate) const fn count_growth(&mut self, bytes: u32) {
-        self.extra = self.extra.saturating_add(bytes / GROWTH_BYTES);
->>>>>>> 666cf215 (hub: bound what messages to many, and to services, take of a turn)
     }
 
     /// Subscribers that messages were handed to.

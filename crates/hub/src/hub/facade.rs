@@ -92,12 +92,8 @@ impl Hub {
 
     /// Counts what the shard does in the present turn beside the hub.
     #[inline]
-<<<<<<< HEAD
     pub fn count_beside(&mut self, what: Beside) {
         self.core.turn_mut().count(what);
-=======
-    pub const fn count_growth(&mut self, bytes: u32) {
-        self.core.turn_mut().count_growth(bytes);
     }
 
     /// Output is left of earlier turns: from now on, the present one hands messages to few
@@ -110,13 +106,6 @@ impl Hub {
     #[must_use]
     pub const fn has_taken_more(&self) -> bool {
         self.core.turn().has_exceeded()
-    }
-
-    /// The layers below MQTT, and the packets in them, have taken so much of the present turn: for
-    /// a session, or for a connection that has none yet. See [`TurnFigures::client_id`].
-    pub fn attribute_time(&mut self, key: Option<SessionKey>, took: Duration) {
-        self.core.turn_mut().attribute_time(key, took);
->>>>>>> 666cf215 (hub: bound what messages to many, and to services, take of a turn)
     }
 
     /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).

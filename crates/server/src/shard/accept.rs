@@ -128,11 +128,14 @@ impl Shard {
 
     /// Accepts from each listener that has somebody waiting, a budget each.
     pub(super) fn accept_all(&mut self) {
+        self.patience = Patience::None;
+        if self.accepting.is_empty() {
+            return;
+        }
         let mut accepting = std::mem::take(&mut self.accepting);
         accepting.sort_unstable();
         accepting.dedup();
-        self.patience = Patience::None;
-        let mut part = Part::begin(&self.hub, self.now, ACCEPT_TIME);
+        let mut part = self.begin_part(ACCEPT_TIME);
         accepting.retain(|index| self.accept_some(*index, ACCEPTS, &mut part) == More::Maybe);
         accepting.append(&mut self.accepting);
         self.accepting = accepting;
@@ -255,7 +258,7 @@ impl Shard {
         for index in indexes {
             self.patience = Patience::None;
             for _ in 0..LAST_ROUNDS {
-                let mut part = Part::begin(&self.hub, self.now, ACCEPT_TIME);
+                let mut part = self.begin_part(ACCEPT_TIME);
                 let more = self.accept_some(index, ACCEPTS, &mut part);
                 if more == More::No || self.patience == Patience::Moment {
                     break;

@@ -6,7 +6,7 @@ use stentor_session::{CloseReason, Remote, Timer};
 use super::Shard;
 use super::leave::bytes_of;
 use super::link::{Link, LinkKey, Phase, Reading};
-use super::pace::{Part, READ_TIME};
+use super::pace::READ_TIME;
 
 impl Shard {
     /// Parts with what the hub has disconnected: with all of it in the same turn, for a link that
@@ -42,7 +42,7 @@ impl Shard {
         if self.broken.is_empty() {
             return;
         }
-        let mut part = Part::begin(&self.hub, self.now, READ_TIME);
+        let mut part = self.begin_part(READ_TIME);
         while let Some(key) = self.broken.pop_front() {
             self.end(key);
             if part.is_over(&self.hub, &self.backplane.clock) {

@@ -738,7 +738,8 @@ impl Shard {
         if self.gone.is_empty() {
             return;
         }
-        let mut part = Part::short(&self.hub, self.now, FREE_TIME);
+        let times = (self.now, self.backplane.clock.now());
+        let mut part = Part::short(&self.hub, times, FREE_TIME);
         let mut gone = std::mem::take(&mut self.gone);
         let mut done = 0;
         for &index in gone.iter().take(FREED_MAX) {

@@ -30,7 +30,7 @@ const LONGER_RATIO: u32 = 3;
 /// The packets that are taken of each of them at once: about 0.1 ms.
 pub(super) const LONGER_PACKETS: u32 = OWN_PACKETS / 4;
 
-/// What each part gets in any case, from its first look at the clock.
+/// What each part gets in any case.
 const PART_TIME_MIN: Duration = Duration::from_micros(500);
 
 /// The same of a part that only tidies up.
@@ -45,9 +45,6 @@ const WORK: u64 = 512;
 const READ_STEPS: u32 = 16;
 const DRAIN_STEPS: u32 = 256;
 
-/// Subscribers that messages are handed to in a part that takes little.
-const LITTLE_HANDED: u32 = 512;
-
 /// Packets that a connection that is read may always have taken.
 const PACKETS_MIN: u32 = 64;
 
@@ -57,59 +54,67 @@ const ROUND_TURNS: u32 = 4;
 /// A part of a turn.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// When it ends; known after the first look at the clock.
-    until: Option<Tick>,
-    /// When it ends at the earliest.
+    /// When it ends.
+    until: Tick,
+    /// When it ends at the earliest, however late it began.
     earliest: Tick,
-    /// What it gets in any case, from the first look.
-    least: Duration,
+    extent: Extent,
     visits_before: u32,
-    /// The subscribers that messages were handed to when it ends.
-    reached_max: u32,
     /// The work of the hub at the last look.
     work: u64,
     steps: u32,
     steps_max: u32,
 }
 
+/// How much a part takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Usual,
+    /// Output is left of an earlier turn.
+    Little,
+}
+
 impl Part {
-    /// One of a turn that has begun at `turn`.
-    pub(super) fn begin(hub: &Hub, turn: Tick, time: Duration) -> Self {
+    /// One that begins now, of a turn that has begun at `turn`.
+    pub(super) fn begin(hub: &Hub, (turn, now): (Tick, Tick), time: Duration) -> Self {
+        let earliest = now.after(PART_TIME_MIN);
         Self {
-            until: None,
-            earliest: turn.after(time),
-            least: PART_TIME_MIN,
+            until: turn.after(time).max(earliest),
+            earliest,
+            extent: Extent::Usual,
             visits_before: hub.turn_visits(),
-            reached_max: u32::MAX,
             work: hub.turn_work(),
             steps: 0,
             steps_max: READ_STEPS,
         }
     }
 
-    /// One whose steps take long: the clock is looked at after each.
-    pub(super) fn of_long_steps(hub: &Hub, turn: Tick, time: Duration) -> Self {
+    /// The same, if its steps take long: the clock is looked at after each.
+    pub(super) const fn of_long_steps(self) -> Self {
         Self {
             steps_max: 1,
-            ..Self::begin(hub, turn, time)
+            ..self
         }
     }
 
-    /// One that gets little time in any case.
-    pub(super) fn short(hub: &Hub, turn: Tick, time: Duration) -> Self {
+    /// The one that tidies up, and gets little time in any case.
+    pub(super) fn short(hub: &Hub, (turn, now): (Tick, Tick), time: Duration) -> Self {
+        let earliest = now.after(SHORT_TIME_MIN);
         Self {
-            least: SHORT_TIME_MIN,
-            ..Self::begin(hub, turn, time)
+            until: turn.after(time).max(earliest),
+            earliest,
+            ..Self::begin(hub, (turn, now), Duration::ZERO)
         }
     }
 
-    /// The one that takes what other shards have sent.
+    /// The one that takes what other shards have sent. The turn has just begun.
     pub(super) fn drain(hub: &Hub, turn: Tick, longer: &Longer) -> Self {
-        let time = longer.time() / 2;
+        let until = turn.after(longer.time() / 2);
         Self {
+            until,
+            earliest: until,
             steps_max: DRAIN_STEPS,
-            least: time,
-            ..Self::begin(hub, turn, time)
+            ..Self::begin(hub, (turn, turn), Duration::ZERO)
         }
     }
 
@@ -119,23 +124,23 @@ impl Part {
         let (least, _) = LONGER_TIME;
         let end = turn.after(READ_TIME).max(now.after(least));
         Self {
-            until: Some(now.after(longer.time()).min(end)),
-            ..Self::begin(hub, now, least)
+            until: now.after(longer.time()).min(end),
+            ..Self::begin(hub, (turn, now), Duration::ZERO)
         }
     }
 
-    /// What was read went through TLS or WebSocket, which the hub does not count as work: the clock
-    /// says what it took.
+    /// What was read is not work of the hub, or not yet: the clock says what it took.
     #[inline]
-    pub(super) const fn has_unwrapped(&mut self) {
+    pub(super) const fn look_next(&mut self) {
         self.steps = self.steps_max;
     }
 
-    /// Output is left of an earlier turn: this part gets its least time, and ends when messages
-    /// are handed to many.
-    pub(super) fn take_little(&mut self, hub: &Hub) {
-        self.earliest = Tick::ZERO;
-        self.reached_max = hub.turn_reached().saturating_add(LITTLE_HANDED);
+    /// Output is left of an earlier turn: this part gets its least time, and ends when too many
+    /// messages are handed to many.
+    pub(super) fn take_little(&mut self, hub: &mut Hub) {
+        self.until = self.earliest;
+        self.extent = Extent::Little;
+        hub.take_little();
     }
 
     /// Whether it has to end, after another step.
@@ -146,16 +151,9 @@ impl Part {
         if self.steps < self.steps_max && work - self.work < WORK {
             return false;
         }
-        self.look(hub, clock, work)
-    }
-
-    #[cold]
-    fn look(&mut self, hub: &Hub, clock: &Clock, work: u64) -> bool {
         (self.steps, self.work) = (0, work);
-        let now = clock.now();
-        let earliest = now.after(self.least).max(self.earliest);
-        now >= *self.until.get_or_insert(earliest)
-            || hub.turn_reached() >= self.reached_max
+        clock.now() >= self.until
+            || self.extent == Extent::Little && hub.has_taken_more()
             || hub.turn_visits() - self.visits_before >= PART_VISITS
     }
 }

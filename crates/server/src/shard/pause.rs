@@ -70,8 +70,8 @@ impl Shard {
                 self.let_write(index);
                 waiting.push(index);
             } else {
-                if self.is_wrapped(index) {
-                    part.has_unwrapped();
+                if self.is_unmetered(index) {
+                    part.look_next();
                 }
                 self.resume(index);
             }

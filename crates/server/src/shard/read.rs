@@ -28,10 +28,14 @@ const HANDSHAKE_TIME: (Duration, Duration) = (Duration::from_micros(500), Durati
 impl Shard {
     /// Reads once from each listed link, as far as the turn has time. Returns whether it had.
     pub(super) fn read_all(&mut self) -> bool {
+        if self.readable.is_empty() {
+            self.shake_hands();
+            return true;
+        }
         let mut listed = std::mem::take(&mut self.readable);
-        let mut part = Part::begin(&self.hub, self.now, READ_TIME);
+        let mut part = self.begin_part(READ_TIME);
         if self.backlog.is_behind() {
-            part.take_little(&self.hub);
+            part.take_little(&mut self.hub);
         }
         let mut done = 0;
         for &index in &listed {
@@ -42,8 +46,8 @@ impl Shard {
             } else if self.is_handshaking(index) {
                 self.shaking.push_back(index);
             } else {
-                if self.is_wrapped(index) {
-                    part.has_unwrapped();
+                if self.is_unmetered(index) {
+                    part.look_next();
                 }
                 self.read(index);
             }
@@ -58,6 +62,12 @@ impl Shard {
         listed.append(&mut self.readable);
         self.readable = listed;
         is_through
+    }
+
+    /// A part of this turn that begins now.
+    pub(super) fn begin_part(&self, time: Duration) -> Part {
+        let times = (self.now, self.backplane.clock.now());
+        Part::begin(&self.hub, times, time)
     }
 
     /// Reads from those links whose TLS handshakes have waited longest, for as long as a turn has
@@ -88,10 +98,11 @@ impl Shard {
         (self.watch.last_took() / 3).clamp(least, most)
     }
 
-    /// Whether there are layers below MQTT.
-    pub(super) fn is_wrapped(&self, index: u32) -> bool {
+    /// Whether what is read of a link is not counted as work by the hub: layers below MQTT, or a
+    /// CONNECT.
+    pub(super) fn is_unmetered(&self, index: u32) -> bool {
         let link = self.links.get(index as usize);
-        link.is_some_and(|link| !link.transport.is_plain())
+        link.is_some_and(|link| !link.transport.is_plain() || link.session().is_none())
     }
 
     fn is_handshaking(&self, index: u32) -> bool {

@@ -14,7 +14,7 @@ use stentor_topic::Zone;
 
 use super::Shard;
 use super::link::{Entrance, LinkKey, Phase, Reading};
-use super::pace::{Part, READ_TIME};
+use super::pace::READ_TIME;
 
 /// How often an earlier connection is read, or goes on with what was read, at most: about what a
 /// socket holds.
@@ -106,7 +106,7 @@ impl Shard {
         if self.taking_over.is_empty() {
             return;
         }
-        let mut part = Part::of_long_steps(&self.hub, self.now, READ_TIME);
+        let mut part = self.begin_part(READ_TIME).of_long_steps();
         let mut left = self.taking_over.first.len();
         while left > 0
             && let Some(next) = self.taking_over.first.pop_front()
