@@ -96,7 +96,7 @@ async fn admit(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> R
 async fn index() -> Response {
     let text = "Stentor, for operators\n\n\
                 /healthz  whether the process works\n\
-                /readyz   whether new clients can be let in, and what keeps them out\n\
+                /readyz   whether new clients can connect, and if not, why\n\
                 /metrics  figures for Prometheus\n";
     answer(StatusCode::OK, "text/plain; charset=utf-8", text.to_owned())
 }

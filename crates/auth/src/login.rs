@@ -366,25 +366,25 @@ pub enum Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JwtRefusal {
     /// The token does not hold.
-    #[error("its JSON web token does not hold: {0}")]
+    #[error("its JSON web token is not valid: {0}")]
     Token(JwtError),
     /// The token is of another user.
-    #[error("its JSON web token is of another user than the name that it gave")]
+    #[error("its JSON web token belongs to another user than its user name")]
     OtherUser,
     /// The token is of a user of another zone than the listener's.
-    #[error("its JSON web token is of a user of another zone than the listener")]
+    #[error("the user of its JSON web token is in another zone than the listener")]
     OtherZone,
     /// The name is reserved: no user can have it.
-    #[error("its JSON web token is of a name that the server keeps for itself or for guests")]
+    #[error("the name in its JSON web token is reserved for the server or for guests")]
     Reserved,
     /// The token is of a user of a zone that does not exist.
-    #[error("its JSON web token is of a zone that does not exist")]
+    #[error("the zone of its JSON web token does not exist")]
     NoZone,
     /// The directory has the user, and it may not log in.
     #[error("the user of its JSON web token is disabled")]
     Disabled,
     /// The directory does not have the user, and its issuer is trusted about known ones only.
-    #[error("nobody has added the user of its JSON web token")]
+    #[error("the user of its JSON web token was not added")]
     Unknown,
 }
 

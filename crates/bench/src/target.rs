@@ -125,7 +125,7 @@ fn read_address(text: &str) -> Result<Url, String> {
         .max_by(|(one, _), (other, _)| one.total_cmp(other));
     let meant = near.map_or_else(String::new, |(_, name)| format!(" did you mean {name}?"));
     Err(format!(
-        "nobody is called so;{meant} There are {known}; a host is named as in mqtt://{text}"
+        "unknown target {text:?};{meant} known are {known}; name a host as in mqtt://{text}"
     ))
 }
 

@@ -45,7 +45,7 @@ impl fmt::Display for Violation {
             Self::TooLong(what) => write!(f, "the {what} is longer than allowed"),
             Self::Length => f.write_str("a frame's length does not fit its fields"),
             Self::Value(what) => write!(f, "the {what} has an impossible value"),
-            Self::Size => f.write_str("the file has not the announced size"),
+            Self::Size => f.write_str("the file does not have the announced size"),
         }
     }
 }

@@ -437,7 +437,7 @@ impl Given {
 fn argument(name: &str, value: OsString) -> Result<(String, Vec<u8>), String> {
     let Some(key) = name.strip_prefix('-').filter(|key| !key.is_empty()) else {
         return Err(format!(
-            "\"{name}\" stands where a -KEY is expected, after the procedure"
+            "\"{name}\" is not a -KEY, which has to follow the procedure"
         ));
     };
     Ok((key.to_owned(), value.into_encoded_bytes()))

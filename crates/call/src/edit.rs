@@ -34,7 +34,7 @@ pub(crate) fn deliver(
     if let Some(first) = changes.first()
         && first.offset < message.start(options.format)?
     {
-        let reason = "the server changes what stands before the message";
+        let reason = "the server changes the part before the message";
         return Err(Fault::Broken(reason.to_owned()));
     }
     match (options.changed, &message.path) {

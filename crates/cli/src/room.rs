@@ -339,7 +339,7 @@ fn show(result: &Value) -> String {
         let names: Vec<String> = names.map(output::shown).collect();
         names.join(", ")
     });
-    let members = members.unwrap_or_else(|| "not shown to who may not come in".into());
+    let members = members.unwrap_or_else(|| "shown only to users who may join".into());
     let owner = output::shown(room["owner"].as_str().unwrap_or("nobody"));
     let mut text = list(&json!({ "rooms": [room] }));
     text.push_str(&format!("owner: {owner}\nmembers: {members}\n"));

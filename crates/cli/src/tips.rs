@@ -13,7 +13,7 @@ const ELSEWHERE: [(&str, &str); 5] = [
     ),
     (
         "--tls",
-        "TLS needs to know whom to trust: --cafile FILE, or --tls-use-os-certs",
+        "name the authorities to trust: --cafile FILE, or --tls-use-os-certs",
     ),
     (
         "--expires",
@@ -33,7 +33,7 @@ const ELSEWHERE: [(&str, &str); 5] = [
 const NAMED: &str = "a zone is named without a flag here: `stentor zone show NAME`";
 
 /// What helps where a command of the command is missing.
-const BEHIND: &str = "--zone stands behind the command, as in `stentor clients ls --zone NAME`";
+const BEHIND: &str = "--zone follows the command, as in `stentor clients ls --zone NAME`";
 
 /// What helps where a server is to speak TLS.
 const SERVED: &str = "--listen mqtts://HOST:PORT with --tls-certificate FILE and --tls-key FILE";
@@ -203,7 +203,7 @@ mod tests {
             ("stentor serve --tls", "--tls-certificate FILE"),
             ("stentor role add r --quota 5", "--messages-per-sec"),
             ("stentor token create bob --expires 5d", "--days N"),
-            ("stentor clients --zone game", "behind the command"),
+            ("stentor clients --zone game", "follows the command"),
             ("stentor user list --limt 1", "--limit"),
             (
                 "stentor user add bob --expires 5d",

@@ -112,7 +112,7 @@ decode_error_kinds! {
     /// A property of other packets.
     PropertyNotAllowed: MalformedPacket, "MQTT5 2.2.2.2", "the property is not one for this packet";
     /// Twice what may stand once.
-    PropertyDuplicate: ProtocolError, "MQTT5 2.2.2.2", "a property stands more than once";
+    PropertyDuplicate: ProtocolError, "MQTT5 2.2.2.2", "a property is there more than once";
     /// More properties than a client's packet may have.
     PropertiesTooMany: QuotaExceeded, "MQTT5 4.13", "the packet has more than 4,096 properties";
     /// A value that the property cannot have, such as a boolean of 2 or a limit of 0.

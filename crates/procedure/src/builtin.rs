@@ -86,7 +86,7 @@ fn sizecheck(call: &Call) -> Answer {
     if size <= max {
         return Answer::done(Outcome::of(Verdict::Accept, ""));
     }
-    let text = format!("the message has {size} bytes, at most {max} are taken");
+    let text = format!("the message has {size} bytes; the limit is {max}");
     let mut outcome = Outcome::of(Verdict::Reject, &text);
     outcome.reply_code = 552;
     outcome.set_enhanced("5.3.4");

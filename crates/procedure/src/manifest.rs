@@ -352,8 +352,8 @@ fn check_misplaced(text: &str) -> Result<(), ManifestError> {
     };
     match text.lines().position(is_manifest) {
         Some(at) => Err(ManifestError(format!(
-            "line {}: a manifest begins with `--[[ procedure` and stands before everything but \
-             lines that begin with --!",
+            "line {}: a manifest begins with `--[[ procedure`, and only lines that begin with --! \
+             may be above it",
             at + 1
         ))),
         None => Ok(()),
@@ -581,7 +581,7 @@ mod tests {
             "return 1 \n  --[[procedure  \n]]",
         ] {
             let error = Manifest::of_script(text).unwrap_err().to_string();
-            assert!(error.contains("stands before everything"), "{error}");
+            assert!(error.contains("may be above it"), "{error}");
         }
         assert!(Manifest::of_script("--[[ procedures are fine ]]\nreturn 1").is_ok());
     }

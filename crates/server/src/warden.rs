@@ -118,7 +118,7 @@ fn tell(backplane: &Backplane, state: State, resident: u64) {
             held,
             budget,
             "the process occupies far more memory than `limits.memory` and the server's own: only \
-             clients that have a session are let in; lower `limits.memory`, or ask for help with \
+             clients that have a session may connect; lower `limits.memory`, or ask for help with \
              what `stentor status` says"
         );
     }
@@ -127,14 +127,14 @@ fn tell(backplane: &Backplane, state: State, resident: u64) {
         Pressure::Pressed => warn!(
             held,
             budget,
-            "memory is short: sessions without a connection end, of those who hold most first, and \
-             sessions that hold much get no more; `stentor status` says who holds most; raise \
+            "memory is short: sessions without a connection end, the largest first, and sessions \
+             that hold much get no more; `stentor status` says who holds most; raise \
              `limits.memory`, or lower `limits.queue_bytes` or `limits.session_expiry_max`"
         ),
         Pressure::Full => warn!(
             held,
             budget,
-            "`limits.memory` is reached: only clients that have a session are let in; `stentor \
+            "`limits.memory` is reached: only clients that have a session may connect; `stentor \
              status` says who holds most"
         ),
     }

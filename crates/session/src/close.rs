@@ -378,10 +378,10 @@ impl Limit {
             }
             Self::SessionsPerZone => "the server keeps as many sessions of this zone as it may",
             Self::ConnectionRate | Self::ConnectionRatePerAddress => {
-                "connections come faster than they are let in: try again later"
+                "connections come faster than the limit permits: try again later"
             }
             Self::LoginRate => "logins have failed too often: try again later",
-            Self::GuestRate => "guests come faster than they are let in: try again later",
+            Self::GuestRate => "guests come faster than the limit permits: try again later",
             Self::LoginQueue => "too many logins wait: try again later",
             Self::PacketBytes
             | Self::ReceiveMaximum

@@ -59,8 +59,8 @@ impl NotAddress {
         match self {
             Self::Elsewhere => "not one of the zone's topics",
             Self::ServerOnly => "only the server publishes to this topic",
-            Self::Malformed => "the topic has not the levels that it needs",
-            Self::NoBranch => "private messages go to $private/to/USER: another word stands there",
+            Self::Malformed => "the topic does not have the levels that it needs",
+            Self::NoBranch => "private messages go to $private/to/USER, not to another word",
             Self::BadEscape => "two hexadecimal digits of UTF-8 have to follow a % in a name",
             Self::TooLong => "a name has at most 255 bytes",
         }
@@ -221,7 +221,7 @@ impl<'a> Interest<'a> {
         match self {
             Self::Elsewhere => None,
             Self::NoInbox => Some("private messages arrive below $private/from/"),
-            Self::NoRoom => Some("the name of a room, no wildcard, stands behind $room/"),
+            Self::NoRoom => Some("the name of a room has to follow $room/, not a wildcard"),
             _ if is_shared => Some("the topics of a zone cannot be shared"),
             Self::Inbox | Self::Room { .. } | Self::RoomList => None,
             Self::Presence | Self::Replies | Self::Calls => None,

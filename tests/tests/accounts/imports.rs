@@ -137,7 +137,7 @@ fn a_file_without_users_says_so() {
             let file = place.file(name, text);
             let said = place.run(&["user", "import", &file]).success();
             assert!(said.contains(told), "{said}");
-            assert!(said.contains("nobody is imported"), "{said}");
+            assert!(said.contains("no user is imported"), "{said}");
             assert_eq!(place.json(&["user", "import", &file])["imported"], 0);
         }
     });

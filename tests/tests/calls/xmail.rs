@@ -202,7 +202,7 @@ fn an_old_line_lets_nothing_too_large_pass() {
         (
             "10",
             Fate::Bounced,
-            Fate::Refused("552 5.3.4 the message has 41 bytes, at most 10 are taken".to_owned()),
+            Fate::Refused("552 5.3.4 the message has 41 bytes; the limit is 10".to_owned()),
         ),
     ] {
         let line = [

@@ -124,7 +124,7 @@ fn only_the_log_tells_why_a_token_is_refused() {
         ),
         (
             &signed(json!({ "sub": "bob" })),
-            "of another user than the name",
+            "belongs to another user than its user name",
         ),
     ] {
         let from = server.log().len();
@@ -309,7 +309,10 @@ fn a_token_of_what_there_cannot_be_is_refused() {
     };
     let long = "x".repeat(256);
     for (changes, why) in [
-        (json!({ "zone": "nowhere" }), "a zone that does not exist"),
+        (
+            json!({ "zone": "nowhere" }),
+            "the zone of its JSON web token",
+        ),
         (json!({ "zone": "a/b" }), "must not contain '/'"),
         (
             json!({ "sub": "https://id.example/ann" }),

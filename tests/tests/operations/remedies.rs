@@ -246,5 +246,5 @@ fn tls_on_a_port_without_it_is_called_so() {
     let mut client = server.dial();
     client.send(&[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 3]);
     client.closed();
-    line(&server, &["TLS has a listener mqtts://", "refused"]);
+    line(&server, &["for TLS, use a listener mqtts://", "refused"]);
 }

@@ -68,9 +68,9 @@ impl Columns {
             .any(|start| typed.kind.starts_with(start));
         let others = [&self.name, &self.password, &self.roles, &self.zone];
         if is(&self.disabled) {
-            (!is_date).then_some("whoever has a value there is disabled")
+            (!is_date).then_some("each user with a value there is disabled")
         } else if others.into_iter().any(is) {
-            Some("whoever has a value there cannot log in")
+            Some("a user with a value there cannot log in")
         } else {
             None
         }

@@ -196,14 +196,14 @@ impl TextStore {
             user.check()
                 .map_err(|error| self.failed(format!("user {}: {error}", user.key())))?;
             if let Some(twice) = content.users.insert(user.key(), user) {
-                return Err(self.failed(format!("user {} stands there twice", twice.key())));
+                return Err(self.failed(format!("user {} is there twice", twice.key())));
             }
         }
         for role in document.role {
             role.check()
                 .map_err(|error| self.failed(format!("role {}: {error}", role.name)))?;
             if let Some(twice) = content.roles.insert(role_key(&role), role) {
-                return Err(self.failed(format!("role {} stands there twice", twice.name)));
+                return Err(self.failed(format!("role {} is there twice", twice.name)));
             }
         }
         for zone in document.zone {

@@ -201,7 +201,7 @@ impl State {
         } else if lost > 0 {
             Some(format!(
                 "the names of {lost} zones are lost from {}: their retained messages are kept, \
-                 and nobody gets them; `stentor retained count` shows their numbers",
+                 but not delivered; `stentor retained count` shows their numbers",
                 files.own.display()
             ))
         } else if copy.is_none() && copy_bytes.is_some() {

@@ -89,7 +89,7 @@ pub(crate) struct PrivateArgs {
     /// Seconds to run before measuring
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     warmup: f64,
-    /// New connections a second [default: as fast as they are taken]
+    /// New connections a second [default: as fast as the server accepts them]
     #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connect_rate: Option<u32>,
     /// Write to a topic of its own, which any MQTT server carries, instead of private messages

@@ -49,7 +49,8 @@ enum Command {
 
 const RULES: &str = "\
 A rule has three words: allow or deny; publish, subscribe or both; and a topic filter, in which
-{user}, {client} and {zone} stand for who asks. `$#` stands for every topic that begins with $.
+{user}, {client} and {zone} stand for the client that asks. `$#` stands for every topic that begins
+with $.
 
 Examples:
   stentor role add sensor --rule 'allow publish sensors/{user}/#'

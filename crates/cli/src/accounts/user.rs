@@ -247,8 +247,8 @@ impl Add {
         })?;
         if is_guests(&name) {
             eprintln!(
-                "stentor: where the [[zone]] has `guests = true`, who says {name} without a \
-                 password becomes a guest; this user logs in by its password, token or certificate"
+                "stentor: where the [[zone]] has `guests = true`, a client that logs in as {name} \
+                 without a password is a guest; this user needs its password, token or certificate"
             );
         }
         Ok(())

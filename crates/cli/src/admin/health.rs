@@ -13,7 +13,7 @@ use crate::which::Which;
 /// What `--help` says about the command.
 pub(crate) const HELP: &str = "\
 Examples:
-  stentor health                for readiness probes: whether new clients can be let in
+  stentor health                for readiness probes: whether new clients can connect
   stentor health --live         for liveness probes: whether the process works at all
 
 The command asks through the control socket in the data folder, so it needs no port and no password.

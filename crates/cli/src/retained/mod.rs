@@ -353,9 +353,9 @@ fn check_losses(losses: u64, whole: u64, until: &str) -> Result<(), Failure> {
     }
     let text = format!(
         "all {whole} messages that are kept now are whole; at {losses} of these places messages are \
-         `lost`, or an older one stands (`previous`): publish them again, or import them from an \
-         export; where no topic is named, it may have been one that was replaced or cleared, which \
-         nobody misses, and {until}"
+         `lost`, or an older one is kept (`previous`): publish them again, or import them from an \
+         export; a place without a topic may have had a message that was replaced or cleared; \
+         {until}"
     );
     Err(Failure::new(text))
 }

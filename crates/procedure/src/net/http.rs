@@ -71,7 +71,7 @@ impl Url {
         };
         let (name, port) = name.unwrap_or((host, default));
         if name.is_empty() || port.parse::<u16>().is_err() {
-            return fail("it has no host, or no such port");
+            return fail("its host is missing, or its port is not a number from 0 to 65535");
         }
         Ok(Self {
             scheme,

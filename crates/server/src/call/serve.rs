@@ -352,7 +352,10 @@ impl Server {
         self.hand_out();
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
         if !keys.is_empty() {
-            warn!("{} calls were cut off by the end of the server", keys.len());
+            warn!(
+                "the server stopped before {} calls had their answer",
+                keys.len()
+            );
             self.registry.cut_off(STOPPING);
             self.hand_out();
         }

@@ -183,7 +183,7 @@ fn unknown(section: &str, name: &str, value: &DeValue<'_>) -> String {
         _ => format!("there is no key {shown:?} in {section}"),
     };
     if stands_on_top(section, name) {
-        return format!("{what}; {shown:?} stands above the first [section]: move it there");
+        return format!("{what}; {shown:?} belongs above the first [section]: move it there");
     }
     if (section, name) == ("user", "password") {
         return format!(

@@ -105,7 +105,7 @@ fn is_administrator(stream: &UnixStream) -> bool {
     if !allowed {
         warn!(
             uid,
-            "somebody who is not the server's user tried the control socket"
+            "a program of another user than the server's tried the control socket"
         );
     }
     allowed

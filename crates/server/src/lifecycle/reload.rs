@@ -61,8 +61,8 @@ impl Reloaded {
         }
         if !self.renewed.is_empty() {
             info!(
-                "new certificates or keys were read ({who}), of {}: they count for who connects \
-                 from now on",
+                "new certificates or keys were read ({who}), of {}: clients that connect from now \
+                 on get them",
                 self.renewed.join(", ")
             );
         }

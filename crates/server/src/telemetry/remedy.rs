@@ -143,8 +143,7 @@ fn wrong_login(scene: &Scene<'_>) -> Cow<'static, str> {
     let command = |verb: &str, name: &str| command(scene, &format!("user {verb}"), name);
     match scene.claim {
         Claim::Certified(name) => format!(
-            "its certificate names the user {:?}, whom the server does not know or does not let \
-             in; {} adds that user",
+            "its certificate names the user {:?}, who is unknown or disabled; {} adds that user",
             shown(name),
             command("add", name)
         ),
@@ -155,7 +154,7 @@ fn wrong_login(scene: &Scene<'_>) -> Cow<'static, str> {
             command("add", name),
             command("set-password", name)
         ),
-        Claim::Nobody => "what it logs in with does not hold".to_owned(),
+        Claim::Nobody => "its credentials are not valid".to_owned(),
     }
     .into()
 }
@@ -205,9 +204,9 @@ const fn for_bearer(why: &JwtRefusal) -> &'static str {
     match why {
         JwtRefusal::Token(error) => match error {
             JwtError::Malformed | JwtError::Unsupported(_) => {
-                "whoever issues it has to make another one"
+                "the issuer of the token has to make another one"
             }
-            JwtError::TooLong(_) => "whoever issues it has to put less into it",
+            JwtError::TooLong(_) => "the issuer of the token has to put less into it",
             JwtError::UnknownKey => {
                 "`key_file` or `jwks_file` of its [[jwt]] has to hold the key, and `algorithms` to \
                  allow it"
@@ -220,14 +219,14 @@ const fn for_bearer(why: &JwtRefusal) -> &'static str {
                 "the issuer of the token has to correct that claim; see the claims of [[jwt]]"
             }
             JwtError::Name(..) => {
-                "whoever issues it has to give another name, or `user_claim` of its [[jwt]] to \
-                 name another claim"
+                "the issuer of the token has to give another name; or set `user_claim` of its \
+                 [[jwt]] to another claim"
             }
             JwtError::Audience(_) => {
-                "`audience` of its [[jwt]] lists whom tokens may be for, `stentor` if it is not \
-                 given; `audience = []` takes tokens without the claim"
+                "`audience` of its [[jwt]] lists the audiences that are accepted, `stentor` if it \
+                 is not given; `audience = []` accepts tokens without the claim"
             }
-            JwtError::Issuer => "`issuer` of its [[jwt]] says whose tokens count",
+            JwtError::Issuer => "`issuer` of its [[jwt]] names the issuer that is accepted",
             JwtError::Expired => {
                 "the client needs a new one; for clocks that differ there is `leeway` of its \
                  [[jwt]]"
@@ -236,7 +235,7 @@ const fn for_bearer(why: &JwtRefusal) -> &'static str {
         },
         JwtRefusal::OtherUser => "it has to give the name that the token has, or none",
         JwtRefusal::OtherZone => "`zone` of that [[listener]] says which one it is",
-        JwtRefusal::Reserved => "whoever issues it has to give the user another name",
+        JwtRefusal::Reserved => "the issuer of the token has to give the user another name",
         JwtRefusal::NoZone => {
             "`stentor zone list` shows those that there are, `stentor zone add` adds one"
         }
@@ -293,8 +292,8 @@ const fn limit_reached(limit: Limit) -> &'static str {
             "raise the quota `connections` of a role that the user has, by `stentor role`"
         }
         Limit::SecondLogin => {
-            "`second_login = \"refuse\"` of its [[zone]] lets no user in who is connected already; \
-             \"replace\" there ends the older connection, \"allow\" lets both be"
+            "`second_login = \"refuse\"` of its [[zone]] refuses a user who is connected already; \
+             \"replace\" ends the older connection, and \"allow\" keeps both"
         }
         Limit::ConnectionsPerUserOfZone => "raise `user_connections` of its [[zone]]",
         Limit::ConnectionsPerZone => {
@@ -312,12 +311,12 @@ const fn limit_reached(limit: Limit) -> &'static str {
             "more logins wait for the database than `auth.queue` allows; they are tried again"
         }
         Limit::LoginRate => {
-            "logins from its address, or of its account, have failed too often lately; it is \
-             let in again after a pause; correct the password that the client uses, or \
+            "logins from its address, or of its account, have failed too often lately; it may \
+             log in again after a pause; correct the password that the client uses, or \
              set `auth.slow_failures = false`"
         }
         Limit::GuestRate => {
-            "more guests come per second than `guest_rate` of their [[zone]] lets in; raise it"
+            "more guests log in per second than `guest_rate` of their [[zone]] permits; raise it"
         }
         Limit::PacketBytes => {
             "its CONNECT is larger than `limits.packet_bytes`, or than the 1 MiB that any CONNECT \
@@ -335,8 +334,8 @@ fn violated(violation: Violation, scene: &Scene<'_>) -> Cow<'static, str> {
             _ => Cow::Borrowed(""),
         },
         Violation::ExpectedConnect => {
-            "what it sent is not an MQTT CONNECT; TLS has a listener mqtts://, WebSocket one of \
-             ws:// or wss://"
+            "its first packet is not an MQTT CONNECT; for TLS, use a listener mqtts://; for \
+             WebSocket, use ws:// or wss://"
                 .into()
         }
         Violation::Proxy => {
@@ -513,7 +512,7 @@ mod tests {
             ),
             (JwtRefusal::OtherUser, ["another user", "or none"]),
             (JwtRefusal::Disabled, ["is disabled", "user enable"]),
-            (JwtRefusal::Unknown, ["nobody has added", "`known_users`"]),
+            (JwtRefusal::Unknown, ["was not added", "`known_users`"]),
         ] {
             check(
                 wrong,

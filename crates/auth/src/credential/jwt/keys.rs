@@ -38,7 +38,7 @@ const ED_BYTES: usize = 32;
 
 /// Why no other key of EdDSA is taken.
 const ED25519_ONLY: &str =
-    "of EdDSA, only keys of Ed25519 can be used; have tokens signed by such a one";
+    "for EdDSA, only Ed25519 keys can be used; sign the tokens with such a key";
 
 /// The keys of one issuer.
 #[derive(Clone)]
@@ -88,7 +88,7 @@ pub enum KeyError {
         reason: String,
     },
     /// It is not what it should be.
-    #[error("{path} is of no use: {reason}")]
+    #[error("{path} cannot be used: {reason}")]
     Content {
         /// The file.
         path: String,
@@ -345,14 +345,13 @@ fn judge(key: &DecodingKey, curve: Option<Curve>) -> Result<Option<Algorithm>, &
         AlgorithmFamily::Hmac if bytes < SECRET_BYTES_MIN => {
             Err("a secret for HS algorithms needs at least 32 bytes")
         }
-        AlgorithmFamily::Rsa if !RSA_BITS.contains(&modulus_bits(key)) => Err(
-            "an RSA key needs at least 2,048 bits, and at most 8,192; have tokens signed by such a \
-             one",
-        ),
+        AlgorithmFamily::Rsa if !RSA_BITS.contains(&modulus_bits(key)) => {
+            Err("an RSA key has 2,048 to 8,192 bits; sign the tokens with such a key")
+        }
         AlgorithmFamily::Ec => {
             let curve = curve.filter(|curve| curve.has_points_of(bytes)).ok_or(
-                "of ECDSA, only keys on the curves P-256 and P-384 can be used, which ES256 and \
-                 ES384 are made with; have tokens signed by such a one",
+                "for ECDSA, only keys on the curves P-256 (ES256) and P-384 (ES384) can be used; \
+                 sign the tokens with such a key",
             )?;
             Ok(Some(curve.algorithm()))
         }

@@ -80,13 +80,13 @@ pub enum JwtError {
     #[error("its audience is not this server: {}", right_audience(.0))]
     Audience(Vec<String>),
     /// It is from somebody else.
-    #[error("its issuer is not the one who is expected")]
+    #[error("its issuer is not the expected one")]
     Issuer,
     /// It holds no more.
     #[error("it has expired")]
     Expired,
     /// It does not hold yet.
-    #[error("it does not hold yet")]
+    #[error("it is not valid yet")]
     NotYet,
 }
 

@@ -252,9 +252,9 @@ impl Worker {
             && self.taken.borrow_mut().insert(key.clone())
         {
             warn!(
-                "{key} is an administrator of Stentor's own, and there is a user of that name in \
-                 {} too, whose password does not let in; rename one of them, or give the \
-                 administrator another role (`stentor grant` and `stentor revoke`), and both are \
+                "{key} is an administrator of Stentor's own, and {} has a user of that name too, whose \
+                 password is not accepted; rename one of them, or give the \
+                 administrator another role (`stentor grant` and `stentor revoke`): then both are \
                  one user",
                 source.describe()
             );
@@ -388,7 +388,7 @@ impl Worker {
             };
             if !trouble.is_empty() && trouble != told {
                 warn!(
-                    "{} cannot be read again ({trouble}); what was read before holds",
+                    "{} cannot be read again ({trouble}); what was read before stays in use",
                     self.shown
                 );
             }

@@ -145,7 +145,7 @@ pub(super) async fn import(
         let there = there.first().map(|record| record.user.key());
         return Err(match there {
             Some(key) => exists(&key),
-            None => OrderError::new("exists", "a user stands there twice"),
+            None => OrderError::new("exists", "a user is there twice"),
         });
     }
     let count = users.len();

@@ -165,10 +165,10 @@ fn lost_with(zone: Option<&str>, name: &str) -> Option<&'static str> {
     }
     Some(match name {
         ADMIN => {
-            "nobody who logs in has all rights now; `stentor role add admin --rule 'allow both #' \
+            "no user has all rights now; `stentor role add admin --rule 'allow both #' \
              --rule 'allow both $#'` and `stentor grant USER admin` bring them back"
         }
-        MEMBER => "users are added with --role from now on, as they get this one otherwise",
+        MEMBER => "add users with --role from now on: without it, they get this role",
         ANONYMOUS => "clients without a name may do nothing now",
         _ => return None,
     })

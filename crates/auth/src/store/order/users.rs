@@ -456,7 +456,7 @@ async fn modify_roles(
 
 /// That somebody else changes the same thing all the time.
 pub(super) fn contended(what: impl fmt::Display) -> OrderError {
-    let message = format!("{what} is changed by somebody else all the time; try again");
+    let message = format!("another program keeps changing {what}; try again");
     OrderError::new("conflict", message)
 }
 
@@ -488,9 +488,9 @@ pub(super) async fn check_left<'a>(
     };
     let key = foreign.key();
     let message = format!(
-        "{key} is kept by {}, and without a role here those from there count: {}; take them away \
-         there, `stentor grant` another role first, or keep the user out with `stentor user \
-         disable {key}`",
+        "{key} is kept by {}, and a user without a role here has the roles from there: {}; take \
+         them away there, `stentor grant` another role first, or disable the user with `stentor \
+         user disable {key}`",
         source.describe(),
         foreign.roles.join(", ")
     );
@@ -551,8 +551,8 @@ fn missing(key: &UserKey) -> OrderError {
 fn gone(key: &UserKey) -> OrderError {
     let message = format!(
         "there is no user {key} any more: auth.source does not know it; `stentor user disable \
-         {key}` keeps out who brings a web token of that name, `stentor user delete {key}` removes \
-         what was said of it here"
+         {key}` refuses web tokens of that name, `stentor user delete {key}` removes what is \
+         stored of the user here"
     );
     OrderError::new("not-found", message)
 }

@@ -97,7 +97,7 @@ fn row(place: Place, entry: Entry) -> Result<Row, String> {
     let name = name.ok_or_else(|| at(place, "", "the key \"name\" is missing"))?;
     let wrong = |reason: &str| at(place, &name, reason);
     if let Some(key) = twice {
-        return Err(wrong(&format!("the key {key:?} stands there twice")));
+        return Err(wrong(&format!("the key {key:?} is there twice")));
     }
     let password: Option<String> = field(&mut fields, "password").map_err(|e| wrong(&e))?;
     let credentials: Option<Vec<Credential>> =

@@ -179,7 +179,7 @@ impl Import {
         let imported = send(&mut desk, users, self.replace).map_err(placed)?;
         let answer = json!({ "imported": imported });
         show(self.which.json, &answer, || match imported {
-            0 => format!("{shown}: {nobody}; nobody is imported\n"),
+            0 => format!("{shown}: {nobody}; no user is imported\n"),
             _ => format!("imported: {}\n", counted(imported as u64, "user")),
         })
     }

@@ -101,7 +101,7 @@ fn what_is_wrong_in_json_is_told_with_its_entry() {
         (r#"[{"name": 7}]"#, "entry 1: the value of \"name\""),
         (
             r#"[{"name": "ann", "password": "hush", "password": "hush"}]"#,
-            "entry 1, user \"ann\": the key \"password\" stands there twice",
+            "entry 1, user \"ann\": the key \"password\" is there twice",
         ),
         (
             r#"[{"name": "ann", "pasword": "hush"}]"#,

@@ -53,7 +53,7 @@ pub(super) fn parse(lines: &[Line], troubles: &mut Vec<Trouble>) -> Acl {
                 Whose::Anonymous => &mut acl.anonymous,
                 Whose::User(name) => acl.users.entry(name.clone()).or_default(),
                 Whose::Nobody => {
-                    let reason = "the user whom it is about is not carried";
+                    let reason = "its user is not carried";
                     troubles.push(line.trouble(reason, "correct the line with the user's name"));
                     continue;
                 }

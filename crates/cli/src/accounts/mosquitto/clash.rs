@@ -61,8 +61,8 @@ pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<HashSet<Arc<str>>, F
         told += &format!(" and {} more", count - TOLD_MAX);
     }
     Err(Failure::new(format!(
-        "nothing is taken over, for these exist or were changed already: {told}; --replace puts those of mosquitto \
-         in their place"
+        "nothing is taken over, because these exist or were changed already: {told}; --replace \
+         replaces them by those of mosquitto"
     )))
 }
 
@@ -154,4 +154,4 @@ impl Plan {
     }
 }
 
-const TWICE: &str = "the name stands there twice; the first one counts";
+const TWICE: &str = "the name is there twice; the first one counts";

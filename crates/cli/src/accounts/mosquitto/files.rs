@@ -92,7 +92,7 @@ impl<'p> Files<'p> {
             let text = format!("{name}:…");
             // As mosquitto: the first of two lines for one name counts.
             if self.known.contains(name) {
-                let reason = "the name stands there twice; the first line counts";
+                let reason = "the name is there twice; the first line counts";
                 self.tell(place, &text, reason, NOTHING);
                 continue;
             }

@@ -279,8 +279,8 @@ impl Plan {
         let names_nobody = elsewhere.passwords.is_none() && elsewhere.dynsec.is_none();
         if let (true, Some(line)) = (names_nobody, &elsewhere.anybody) {
             plan.troubles.push(line.trouble(
-                "without a password file it lets in whoever says any name, with any password; here \
-                 a name has to be a user's",
+                "without a password file, mosquitto accepts any name with any password; here a \
+                 name has to be a user's",
                 "add the users: stentor user add NAME; or let clients connect without a name",
             ));
         }

@@ -258,7 +258,7 @@ impl Conversation<'_> {
                     replies = changes(&whole, &changed, self.session.has_space());
                 }
                 None => {
-                    let reason = "a change lies outside of what was seen of the message";
+                    let reason = "a change is outside of the part of the message that was received";
                     let failed = Answer::failed(Status::Failed, reason);
                     tracing::warn!("{}: {reason}; mail is deferred", self.visit.door.url);
                     final_reply(&failed, can_quarantine, &mut replies);

@@ -239,7 +239,7 @@ impl Shared {
                 Ok((link, caller)) => self.open(link, caller, &entrance.door),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) if is_shortage(&error) => {
-                    warn!("no mail server can be let in for a moment: {error}");
+                    warn!("no mail server can connect for a moment: {error}");
                     return true;
                 }
                 // That one is gone already.
@@ -263,8 +263,8 @@ impl Shared {
             Err(error) => return self.sorry(door, &format!("no connection is served: {error}")),
         };
         let Some(key) = self.lock().enter(door.listener, kept, Instant::now()) else {
-            let why = "all connections are in the middle of a message, no more are let in \
-                       (procedures.connections)";
+            let why = "all connections are in the middle of a message, and the limit \
+                       procedures.connections is reached";
             return self.sorry(door, why);
         };
         let visit = Visit {
@@ -378,7 +378,7 @@ impl Visit {
                 self.complain(&format!("it breaks the protocol: {violation}"));
             }
             Err(Ending::Slow) => {
-                self.complain("a command or request that it began was not whole in time");
+                self.complain("a command or request was not complete in time");
             }
             Err(Ending::Broken(error)) if !self.shared.is_over.load(Ordering::Acquire) => {
                 debug!("{url}: a mail server's connection ended: {error}");

@@ -130,11 +130,11 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     (
         "[limits]\nshards = 1",
-        &["toml:2:", "\"shards\" stands above the first [section]"],
+        &["toml:2:", "\"shards\" belongs above the first [section]"],
     ),
     (
         "[[listener]]\nurl = \"mqtt://[::1]:1\"\ndata_dir = \"x\"",
-        &["toml:3:", "\"data_dir\" stands above the first [section]"],
+        &["toml:3:", "\"data_dir\" belongs above the first [section]"],
     ),
     (
         "[limit]\ninflight = 1",

@@ -118,7 +118,7 @@ pub(super) const FAMILIES: &[Family] = &[
         "Subscriptions, shared ones included.",
         |from, out| out.one(from.sum.stats.subscriptions)),
     family("stentor_connects_total", Counter, "",
-        "Clients that were let in.",
+        "Clients whose login was accepted.",
         |from, out| out.one(from.sum.stats.connects)),
     family("stentor_refusals_total", Counter, "reason",
         "Connections that were refused, by close reason.",

@@ -61,7 +61,7 @@ pub(super) fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
             plan.troubles.push(line.trouble(reason, remedy));
         }
         ("pid_file" | "user", _) => {
-            let reason = "Stentor leaves this to whoever starts it";
+            let reason = "Stentor leaves this to the program that starts it";
             plan.troubles
                 .push(line.trouble(reason, "use the systemd unit in deploy/"));
         }
@@ -144,7 +144,10 @@ pub(super) fn elsewhere(key: &str) -> (&'static str, &'static str) {
             "`retained.sync` says what a power loss may cost",
         ),
         "connection_messages" => ("connections are always logged at the level info", NOTHING),
-        "max_qos" => ("every QoS is taken", "rights can bound who publishes what"),
+        "max_qos" => (
+            "every QoS is taken",
+            "use rights to limit what a user publishes",
+        ),
         "queue_qos0_messages" => (
             "messages of QoS 0 do not wait for absent clients",
             "publish what has to wait at QoS 1",

@@ -177,7 +177,7 @@ fn websocket(listener: &mut Listener, line: &Line, plan: &mut Plan) {
     listener.is_websocket = true;
     if listener.port.is_some() {
         plan.troubles.push(line.trouble(
-            "it lets in web pages of any origin; here they have to come from the server's own host",
+            "mosquitto accepts web pages of any origin; Stentor accepts those of its own host",
             "name other origins: allowed_origins = [\"https://…\"] of the listener",
         ));
     }
@@ -188,8 +188,8 @@ fn names_by_certificate(listener: &mut Listener, line: &Line, plan: &mut Plan) {
     listener.names_by_certificate = line.is_true();
     if listener.names_by_certificate {
         plan.troubles.push(line.trouble(
-            "it lets in whoever has a certificate; here each name in one has to be a user's, and \
-             who is called `admin` in one is Stentor's administrator",
+            "mosquitto accepts every certificate of its authority; here the name in it has to be a \
+             user's, and the name `admin` is Stentor's administrator",
             "add the users that no file names: stentor user add NAME --no-password; let no \
              certificate have the name admin",
         ));
@@ -253,19 +253,20 @@ impl Listener {
         }
         if self.needs_certificate && self.authority.is_none() {
             let reason =
-                "certificates are required, and no cafile says whose; Stentor reads no folder";
+                "certificates are required, and cafile is missing; Stentor does not read a folder";
             let remedy = "put the authorities into one file (client_ca)";
             return Some((&["capath", "require_certificate"], reason, remedy));
         }
         if self.needs_certificate && self.has("crlfile") {
-            let reason = "Stentor reads no lists of revoked certificates, and would let those in";
+            let reason =
+                "Stentor does not read lists of revoked certificates, and would accept these";
             let remedy = "take a new authority, or let certificates name users who can be disabled";
             return Some((&["crlfile"], reason, remedy));
         }
         if self.is_tls() && self.names_by_certificate && !self.needs_certificate {
             let reason =
-                "without require_certificate nobody comes in there who is to be known by one";
-            let remedy = "say client_certificates = \"required\" with the client_ca";
+                "without require_certificate, clients could not log in by certificate there";
+            let remedy = "set client_certificates = \"required\" with the client_ca";
             return Some((&["use_identity_as_username"], reason, remedy));
         }
         None

@@ -269,8 +269,8 @@ fn convert(from: &DynRole, told: &mut Told<'_>) -> Role {
             }
         };
         if *pattern != *acl.topic && acl.topic.contains("%") {
-            let reason = "mosquitto before 2.1 takes %u and %c as they stand; here they are names";
-            let remedy = "take the rule away if it was meant as it stands: stentor role change";
+            let reason = "mosquitto before 2.1 takes %u and %c literally; here they are names";
+            let remedy = "take the rule away if it was meant literally: stentor role change";
             told.tell(text.clone(), reason, remedy);
         }
         let rule = Rule {
@@ -318,7 +318,7 @@ fn user<'n>(
 ) -> Option<User> {
     let text = format!("client {}", client.username);
     if client.username.contains('/') {
-        let reason = "what stands before / in a login name is a zone";
+        let reason = "the part before / in a login name is a zone";
         told.tell(text, reason, "give the user another name: stentor user add");
         return None;
     }
