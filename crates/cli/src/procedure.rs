@@ -36,6 +36,7 @@ Examples:
   stentor procedure test lotteries.luau lotteries.eml --from ann@example.org
   stentor procedure test lotteries.luau mail.eml --expect accept
   stentor procedure ls            # those of the running server, and what is wrong with a file
+  stentor procedure reload        # the running server looks at its files now
 
 A server loads the files of its folder (`stentor serve --procedures DIR`) within a second, and
 `stentor call NAME -f mail.eml` asks it.";
@@ -59,6 +60,11 @@ enum Command {
     /// List the procedures of the running server
     #[command(visible_alias = "list")]
     Ls {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Make the running server look at the files of its procedures now, and say what is in use
+    Reload {
         #[command(flatten)]
         which: Which,
     },
@@ -113,8 +119,67 @@ impl Procedure {
                     false => list_text(&answer),
                 })
             }
+            Command::Reload { which } => {
+                let answer = which.ask(json!({ "verb": "procedure.reload" }))?;
+                print(match which.json {
+                    true => format!("{answer}\n"),
+                    false => reload_text(&answer),
+                })?;
+                let refused = |one: &Value| !problem(one).is_empty();
+                match answer["procedures"].as_array() {
+                    Some(all) if all.iter().any(refused) => Err(Failure::new(
+                        "a file was not taken; the server goes on with what it has",
+                    )),
+                    _ => Ok(()),
+                }
+            }
         }
     }
+}
+
+/// Of a procedure with `mode = "observe"`.
+const ONLY_LOGGED: &str = "its verdicts are only logged";
+
+/// What is wrong with the file of a procedure; empty for nothing.
+fn problem(one: &Value) -> &str {
+    one["problem"].as_str().unwrap_or_default()
+}
+
+/// What the server does instead of using a file that it refused; `None` if it uses the file.
+fn refused(one: &Value) -> Option<String> {
+    match (problem(one), one["kind"] == "none") {
+        ("", _) => None,
+        (problem, true) => Some(format!("not loaded: {problem}")),
+        (problem, false) => Some(format!("an older version is in use: {problem}")),
+    }
+}
+
+/// Which version of each file the server uses after it has looked at all of them.
+fn reload_text(answer: &Value) -> String {
+    let mut table = Table::new(&["PROCEDURE", "VERSION", ""]);
+    for one in answer["procedures"].as_array().into_iter().flatten() {
+        let state = refused(one).unwrap_or_else(|| {
+            let since = if one["new"] == true { ", new" } else { "" };
+            let how = match one["observe"] == true {
+                true => format!("; {ONLY_LOGGED}"),
+                false => String::new(),
+            };
+            format!("in use{since}{how}")
+        });
+        table.row([
+            plain(&one["procedure"]),
+            plain(&one["version"]),
+            shown(&state),
+        ]);
+    }
+    for name in answer["removed"].as_array().into_iter().flatten() {
+        table.row([plain(name), String::new(), "removed".to_owned()]);
+    }
+    if table.is_empty() {
+        let folder = plain(&answer["folder"]);
+        return format!("{folder} has no file of a procedure\n");
+    }
+    table.render()
 }
 
 /// Each procedure with how its calls went, and what is wrong with its file.
@@ -138,16 +203,11 @@ fn list_text(answer: &Value) -> String {
             let sum: u64 = meant.filter_map(|count| count[1].as_u64()).sum();
             sum.to_string()
         };
-        let problem = one["problem"].as_str().unwrap_or_default();
-        let state = match (problem, one["kind"] == "none") {
-            ("", _) if one["observe"] == true => "its verdicts are only logged".to_owned(),
-            ("", _) => match observed(one) {
-                0 => String::new(),
-                verdicts => format!("{} only logged", counted(verdicts, "verdict")),
-            },
-            (problem, true) => format!("not loaded: {problem}"),
-            (problem, false) => format!("an older version is in use: {problem}"),
-        };
+        let state = refused(one).unwrap_or_else(|| match (one["observe"] == true, observed(one)) {
+            (true, _) => ONLY_LOGGED.to_owned(),
+            (false, 0) => String::new(),
+            (false, verdicts) => format!("{} only logged", counted(verdicts, "verdict")),
+        });
         let kind = match one["kind"].as_str() {
             Some("builtin") => "built in",
             Some("none") | None => "-",
@@ -479,5 +539,33 @@ mod tests {
         ] {
             assert!(text.contains(told), "{told:?} is missing: {text}");
         }
+    }
+
+    #[test]
+    fn a_reload_says_which_version_of_each_file_is_in_use() {
+        let one = |name: &str, kind: &str, new: bool, problem: &str| {
+            json!({
+                "procedure": name, "kind": kind, "version": "1", "observe": name == "b",
+                "new": new, "problem": problem,
+            })
+        };
+        let all = [
+            one("a", "luau", true, ""),
+            one("b", "luau", false, ""),
+            one("c", "luau", false, "c.luau:2: no end"),
+            one("d", "none", false, "d.luau:1: what"),
+        ];
+        let text = reload_text(&json!({ "procedures": all, "removed": ["e"] }));
+        let told = "\
+PROCEDURE  VERSION
+a          1        in use, new
+b          1        in use; its verdicts are only logged
+c          1        an older version is in use: c.luau:2: no end
+d          1        not loaded: d.luau:1: what
+e                   removed
+";
+        assert_eq!(text, told);
+        let empty = json!({ "folder": "/etc/p", "procedures": [], "removed": [] });
+        assert_eq!(reload_text(&empty), "/etc/p has no file of a procedure\n");
     }
 }

@@ -266,6 +266,12 @@ impl Registry {
         Ok(result)
     }
 
+    /// The folder that it looks at; `None` if it has only what is built in.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        self.settings.folder.as_deref()
+    }
+
     /// Loads one file, wherever it is, under the name that it has without its ending.
     ///
     /// # Errors

@@ -178,6 +178,50 @@ fn procedures_of_a_running_server_are_listed() {
     assert!(text.contains("not loaded: "), "{text}");
 }
 
+/// When `procedure reload` ends, the server uses what is in the files, and the answer says so.
+#[test]
+fn a_reload_of_procedures_waits_until_the_files_are_in_use() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let write = |verdict: &str| {
+        let text = format!("return function(call) return {verdict} end\n");
+        std::fs::write(folder.path().join("p.luau"), text).expect("a file can be written");
+    };
+    write("accept()");
+    let path = folder.path().display();
+    let place = Place::with(&format!("[procedures]\nfolder = \"{path}\"\n"));
+    write("reject(\"no\")");
+    let text = place.run(&["procedure", "reload"]).success();
+    assert!(text.contains("in use"), "{text}");
+    let reload = place.json(&["procedure", "reload"]);
+    let one = &reload["procedures"][0];
+    assert_eq!(
+        (&one["procedure"], &one["new"]),
+        (&"p".into(), &false.into()),
+        "{reload}"
+    );
+    assert_eq!(
+        reload["procedures"].as_array().map(Vec::len),
+        Some(1),
+        "{reload}"
+    );
+    let called = place.run(&["call", "p"]).success();
+    assert!(called.contains("reject: no"), "{called}");
+    write("accept(");
+    let refused = place.run(&["procedure", "reload"]).refusal();
+    assert!(refused.contains("a file was not taken"), "{refused}");
+    std::fs::remove_file(folder.path().join("p.luau")).expect("a file can be removed");
+    let reload = place.json(&["procedure", "reload"]);
+    assert_eq!(reload["procedures"], Value::Array(Vec::new()), "{reload}");
+}
+
+/// A server without a folder says what to set.
+#[test]
+fn a_reload_of_procedures_without_a_folder_says_what_to_set() {
+    let place = Place::running();
+    let refused = place.run(&["procedure", "reload"]).refusal();
+    assert!(refused.contains("--procedures DIR"), "{refused}");
+}
+
 /// Clients of other zones are not listed with those of one.
 #[test]
 fn clients_of_one_zone_are_listed() {

@@ -25,6 +25,10 @@ impl Table {
         self.cells(cells.into());
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// A row of as many cells as there are heads.
     pub(crate) fn cells(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.heads.len(), "a cell for each head");

@@ -1,6 +1,7 @@
 //! Calls over MQTT: a queue from the shards, and a thread that hands each call to its procedure.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use serde::Serialize;
 use stentor_call_protocol::{Format, Status, Verdict};
 use stentor_hub::{Answer as Answered, Call, Callees, ControlItem, Served};
 use stentor_procedure::{
-    Answer, Call as Asked, Caller, Content, Envelope, Figures, Message, Registry,
+    Answer, Call as Asked, Caller, Content, Envelope, Figures, Loaded, Message, Registry,
 };
 use stentor_session::Tick;
 
@@ -24,6 +25,17 @@ const WAITING_MAX: usize = 1_024;
 
 /// How long a caller waits that sets no message expiry interval.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What came of a look at the folder of procedures.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    /// The folder.
+    pub(crate) folder: PathBuf,
+    /// What the look changed.
+    pub(crate) loaded: Loaded,
+    /// All procedures after it.
+    pub(crate) figures: Vec<Figures>,
+}
 
 /// Where shards leave calls.
 #[derive(Debug, Default)]
@@ -69,6 +81,27 @@ impl Desk {
     pub(crate) fn procedures(&self) -> Vec<Figures> {
         let registry = self.registry.get().and_then(Weak::upgrade);
         registry.map_or_else(Vec::new, |registry| registry.figures())
+    }
+
+    /// Looks at the folder of procedures now, and says in the log what that changed. Waits for a
+    /// look that is under way.
+    ///
+    /// # Errors
+    /// When there is no folder, or it cannot be read; nothing changes then.
+    pub(crate) fn look(&self) -> Result<Looked, String> {
+        let registry = self.registry.get().and_then(Weak::upgrade);
+        let registry = registry.ok_or("the server is stopping")?;
+        let folder = registry.folder().ok_or(
+            "the server has no folder of procedures; set procedures.folder in its configuration, \
+             or start it with --procedures DIR",
+        )?;
+        let loaded = registry.refresh()?;
+        super::report(&loaded);
+        Ok(Looked {
+            folder: folder.to_owned(),
+            loaded,
+            figures: registry.figures(),
+        })
     }
 
     /// Takes no more calls, and waits until then for those that it has.

@@ -58,6 +58,7 @@ impl Subject {
             "retained.clear",
             "retained.compact",
             "adaptor.reload",
+            "procedure.reload",
         ];
         let is_change = ORDERS.contains(&verb) || other.contains(&verb);
         let subject = is_change.then(|| serde_json::from_slice::<Self>(line));
@@ -94,6 +95,7 @@ impl Subject {
         named.unwrap_or_else(|| match self.verb.split('.').next() {
             Some("retained") => "retained messages".to_owned(),
             Some("adaptor") => "all adaptors".to_owned(),
+            Some("procedure") => "all procedures".to_owned(),
             _ => "users".to_owned(),
         })
     }
@@ -148,6 +150,35 @@ fn done(verb: &str, answer: &Value) -> Option<Value> {
             detail["outcome"] = json!("refused");
         }
         detail["adaptors"] = json!(all);
+    }
+    if verb == "procedure.reload" {
+        return procedures(answer);
+    }
+    Some(detail)
+}
+
+/// What a look at the files of procedures has changed, and which files it refused.
+fn procedures(answer: &Value) -> Option<Value> {
+    let all = answer["procedures"].as_array().into_iter().flatten();
+    let (mut loaded, mut refused) = (Vec::new(), Vec::new());
+    for one in all {
+        match one["problem"].as_str() {
+            Some(reason) if !reason.is_empty() => {
+                refused.push(json!({ "procedure": one["procedure"], "reason": reason }));
+            }
+            _ if one["new"] == true => loaded.push(&one["procedure"]),
+            _ => {}
+        }
+    }
+    let removed = &answer["removed"];
+    let is_removed = removed.as_array().is_some_and(|names| !names.is_empty());
+    if loaded.is_empty() && refused.is_empty() && !is_removed {
+        return None;
+    }
+    let mut detail = json!({ "loaded": loaded, "removed": removed });
+    if !refused.is_empty() {
+        detail["outcome"] = json!("refused");
+        detail["refused"] = json!(refused);
     }
     Some(detail)
 }
@@ -215,5 +246,25 @@ mod tests {
         assert_eq!(target, "all adaptors");
         assert_eq!(noted["outcome"], "refused");
         assert_eq!(noted["adaptors"][1]["reason"], "b.luau:2: no end");
+    }
+
+    #[test]
+    fn a_reload_of_procedures_is_noted_if_it_changed_or_refused_a_file() {
+        let one = |name: &str, new: bool, problem: &str| {
+            let procedure = name;
+            json!({ "procedure": procedure, "new": new, "problem": problem })
+        };
+        let reload = |procedures: Vec<Value>, removed: &[&str]| {
+            let answer = json!({ "procedures": procedures, "removed": removed });
+            detail(json!({ "verb": "procedure.reload" }), Ok(answer))
+        };
+        assert_eq!(reload(vec![one("a", false, "")], &[]), None);
+        let (target, noted) =
+            reload(vec![one("a", true, ""), one("b", false, "")], &["c"]).unwrap();
+        assert_eq!(target, "all procedures");
+        assert_eq!(noted, json!({ "loaded": ["a"], "removed": ["c"] }));
+        let (_, noted) = reload(vec![one("b", false, "b.luau:2: no end")], &[]).unwrap();
+        assert_eq!(noted["outcome"], "refused");
+        assert_eq!(noted["refused"][0]["reason"], "b.luau:2: no end");
     }
 }

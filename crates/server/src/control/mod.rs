@@ -18,6 +18,7 @@
 //! | `adaptor.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what of a file is refused |
 //! | `adaptor.reload` | `fresh`: without what was kept; `file`, `zone` | also what became of each |
 //! | `procedure.ls` | | `procedures`: versions, figures, and why a file is not in use |
+//! | `procedure.reload` | | what became of each file in `folder`, and what was `removed` |
 //! | `retained.page` | `filter`, `zone`, `cursor` | `messages`, and a `cursor` if there are more |
 //! | `retained.filters` | `zone` | `filters` that cover all that is kept |
 //! | `retained.put` | `messages`, `dry_run`, `anew` | `new`, `changed`, the `same`, `refused` |
@@ -36,6 +37,7 @@
 mod audit;
 mod clients;
 mod noted;
+mod procedures;
 mod protocol;
 mod retained;
 mod serve;

@@ -18,7 +18,7 @@ use tracing::warn;
 use super::audit::Subject;
 use super::protocol::{Answer, Failure, Request, head, line, parse};
 use super::{Desk, lock};
-use super::{clients, retained, status, topics, why, zones};
+use super::{clients, procedures, retained, status, topics, why, zones};
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
@@ -194,7 +194,8 @@ impl Desk {
             "reload" => self.reload(who),
             "stop" => self.stop(who),
             "adaptor.ls" => self.adaptors(&request),
-            "procedure.ls" => Ok(json!({ "procedures": self.backplane.desk.procedures() })),
+            "procedure.ls" => Ok(procedures::list(&self.backplane)),
+            "procedure.reload" => procedures::reload(&self.backplane),
             "adaptor.reload" => self.reload_adaptors(&request),
             verb => Err(unknown(verb)),
         })
@@ -363,9 +364,10 @@ impl Desk {
 
 fn unknown(verb: &str) -> Failure {
     let message = format!(
-        "there is no verb \"{verb}\"; there are health, status, clients.ls, clients.show, clients.kick, \
-         why, topics, zones, adaptor.ls, adaptor.reload, procedure.ls, retained.…, reload, stop \
-         and mqtt, and user.…, role.…, grant, revoke, token.…, zone.… and auth.refresh"
+        "there is no verb \"{verb}\"; there are health, status, clients.ls, clients.show, \
+         clients.kick, why, topics, zones, adaptor.ls, adaptor.reload, procedure.ls, \
+         procedure.reload, retained.…, reload, stop and mqtt, and user.…, role.…, grant, revoke, \
+         token.…, zone.… and auth.refresh"
     );
     Failure::new("unknown-verb", message)
 }
