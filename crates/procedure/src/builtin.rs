@@ -33,6 +33,12 @@ impl Runner for BuiltinRunner {
     }
 }
 
+/// Whether every server has a procedure of this name, without a file.
+#[must_use]
+pub fn is_builtin(name: &str) -> bool {
+    Builtin::ALL.iter().any(|(_, known)| *known == name)
+}
+
 impl Builtin {
     pub(crate) const ALL: [(Self, &'static str); 4] = [
         (Self::Noop, "noop"),

@@ -50,6 +50,7 @@ mod watchdog;
 
 pub use answer::{Answer, Change, Outcome};
 pub use blind::Blind;
+pub use builtin::is_builtin;
 pub use call::{Call, Caller, Envelope, Reply};
 pub use client::{Clients, Request, Unserved};
 pub use closer::Closer;

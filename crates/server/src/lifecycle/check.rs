@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use stentor_procedure::is_builtin;
+
 use crate::accounts;
 use crate::adaptors;
 use crate::call;
-use crate::config::{Config, Listener};
+use crate::config::{Config, Listener, Question};
 use crate::error::ServerError;
 use crate::http;
 use crate::listener::{Access, check_unix};
@@ -36,10 +38,50 @@ pub fn check(config: &Config) -> Vec<ServerError> {
     refusals
 }
 
-/// What is missing now and is made when the service starts: no mistake, but worth a word. Each is
-/// a sentence.
+/// What is missing now and need not be a mistake: folders that are made when the service starts,
+/// and procedures that mail servers ask. Each is a sentence.
 #[must_use]
 pub fn hints(config: &Config) -> Vec<String> {
+    let mut hints = missing_folders(config);
+    let folder = config.procedures.folder.as_deref();
+    hints.extend(
+        config
+            .listeners
+            .iter()
+            .filter_map(|it| unanswered(it, folder)),
+    );
+    hints
+}
+
+/// Says that a mail server would ask a procedure that does not exist.
+fn unanswered(listener: &Listener, folder: Option<&Path>) -> Option<String> {
+    let url = &listener.url;
+    if !url.is_mail() {
+        return None;
+    }
+    let name = Question::parse(listener.procedure.as_deref()?)
+        .ok()?
+        .procedure;
+    if is_builtin(&name) {
+        return None;
+    }
+    let Some(folder) = folder else {
+        return Some(format!(
+            "{url} asks /{name}, and the server has no folder of procedures: set \
+             procedures.folder, or mail is deferred"
+        ));
+    };
+    let files = ["luau", "toml"].map(|ending| folder.join(format!("{name}.{ending}")));
+    let is_missing = !files.iter().any(|file| file.exists());
+    let shown = folder.display();
+    is_missing.then(|| {
+        format!(
+            "{url} asks /{name}, and {shown} has no {name}.luau: until it has, mail is deferred"
+        )
+    })
+}
+
+fn missing_folders(config: &Config) -> Vec<String> {
     let sockets = config.listeners.iter().filter_map(|it| it.url.unix_path());
     let folders = sockets.filter_map(Path::parent);
     let missing = folders.filter(|folder| is_made_at_start(folder) && !folder.is_dir());
@@ -81,6 +123,7 @@ fn is_below(path: &Path, data_dir: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Sources;
 
     #[test]
     fn a_socket_may_stand_in_a_data_folder_that_is_not_there_yet() {
@@ -88,6 +131,26 @@ mod tests {
         assert!(is_below(Path::new("/x/data/s.sock"), Path::new("/x/data")));
         assert!(!is_below(Path::new("/x/s.sock"), Path::new("/x/data")));
         assert!(!is_below(Path::new("s.sock"), Path::new("data")));
+    }
+
+    #[test]
+    fn a_procedure_that_mail_servers_ask_and_that_is_missing_is_a_hint() {
+        let folder = tempfile::tempdir().unwrap();
+        let hint = |url: &str, procedure: &str, folder: Option<&Path>| {
+            let listener = format!("[[listener]]\nurl = \"{url}\"\nprocedure = \"{procedure}\"\n");
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), listener).unwrap();
+            let sources = Sources::from_process(Some(file.path().to_owned()), Vec::new());
+            unanswered(&Config::load(&sources).unwrap().listeners[0], folder)
+        };
+        let url = "milter://127.0.0.1:8893";
+        assert_eq!(hint(url, "/sizecheck -max 9", None), None, "it is built in");
+        let told = hint(url, "/subjects", None).unwrap();
+        assert!(told.contains("set procedures.folder"), "{told}");
+        let told = hint(url, "/subjects", Some(folder.path())).unwrap();
+        assert!(told.contains("has no subjects.luau"), "{told}");
+        std::fs::write(folder.path().join("subjects.toml"), "").unwrap();
+        assert_eq!(hint(url, "/subjects", Some(folder.path())), None);
     }
 
     #[test]
