@@ -37,7 +37,7 @@ pub use self::core::settings::{
     WideSubscription, ZoneSettings,
 };
 pub use self::core::stats::{LossCause, Losses, Stats, ZoneTraffic};
-pub use self::core::work::{Beside, OWN_PACKETS, TurnFigures};
+pub use self::core::work::{Beside, HandedOver, OWN_PACKETS, TurnFigures};
 pub use effects::{Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender};
 pub use hub::{Hub, Shared};
 pub use services::ServiceItem;

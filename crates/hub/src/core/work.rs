@@ -154,7 +154,7 @@ pub(crate) struct Turn {
     heaviest: Option<(SessionKey, u32)>,
     /// The part that nobody's session took, because there was none yet.
     nameless: u32,
-    /// Work that counts as so many packets: what services did, and by how much the memory of
+    /// Work in packets' worth: what services did, and by how much the memory of
     /// connections has grown, in units of [`GROWTH_BYTES`].
     extra: u32,
     /// Packets that had been received, and messages that had been delivered, when it began.
@@ -172,6 +172,20 @@ pub enum Beside {
     /// The layers below MQTT, and the packets in them, have taken this part of the turn: for a
     /// session, or for a connection that has none yet. See [`TurnFigures::client_id`].
     Layers(Option<SessionKey>, Duration),
+    /// Output is left of earlier turns. From now on, the turn hands messages to few subscribers.
+    /// What is for many goes on in later turns, if it is not too many messages.
+    OutputLeft,
+}
+
+/// What a turn has handed over so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandedOver {
+    /// Subscribers that messages were handed to.
+    pub subscribers: u32,
+    /// The bytes of the messages that went to a crowd.
+    pub crowd_bytes: usize,
+    /// Whether that is more than [`Beside::OutputLeft`] allows.
+    pub is_too_much: bool,
 }
 
 /// What a turn of a shard has done.
@@ -222,18 +236,8 @@ impl Turn {
         match what {
             Beside::Growth(bytes) => self.extra = self.extra.saturating_add(bytes / GROWTH_BYTES),
             Beside::Layers(key, took) => self.attribute_time(key, took),
+            Beside::OutputLeft => self.take_little(),
         }
-    }
-
-    /// Subscribers that messages were handed to.
-    #[inline]
-    pub(crate) const fn reached(&self) -> u32 {
-        self.reached
-    }
-
-    /// The bytes of the messages that went to a crowd.
-    pub(crate) const fn crowd_bytes(&self) -> usize {
-        self.crowd_bytes
     }
 
     /// A new turn begins.
@@ -290,13 +294,13 @@ impl Turn {
     }
 
     /// From now on, the turn hands messages to few.
-    pub(crate) fn take_little(&mut self) {
+    fn take_little(&mut self) {
         self.reached_max = self.reached.saturating_add(LITTLE_REACHED);
         self.has_exceeded = false;
     }
 
-    /// Whether so many messages to so many subscribers go on in later turns, because the turn has
-    /// handed messages to enough.
+    /// Whether messages to these subscribers go on in later turns, because the turn has handed
+    /// messages to enough.
     #[inline]
     pub(crate) const fn puts_off(&mut self, messages: usize, subscribers: usize) -> bool {
         if self.reached < self.reached_max || subscribers <= FEW_SUBSCRIBERS {
@@ -306,9 +310,13 @@ impl Turn {
         messages <= FEW_MESSAGES
     }
 
-    /// Whether the turn has handed over more than it should.
-    pub(crate) const fn has_exceeded(&self) -> bool {
-        self.has_exceeded
+    /// What it has handed over so far.
+    pub(crate) const fn handed_over(&self) -> HandedOver {
+        HandedOver {
+            subscribers: self.reached,
+            crowd_bytes: self.crowd_bytes,
+            is_too_much: self.has_exceeded,
+        }
     }
 
     /// Handing over is as much work as for this many subscribers more.

@@ -16,7 +16,7 @@ use crate::core::sessions::authenticate::Authenticated;
 use crate::core::sessions::connect::Admitted;
 use crate::core::sessions::rights::Identity;
 use crate::core::stats::{Losses, Stats};
-use crate::core::work::{Beside, TurnFigures};
+use crate::core::work::{Beside, HandedOver, TurnFigures};
 use crate::effects::Effects;
 
 impl Hub {
@@ -37,11 +37,11 @@ impl Hub {
         self.core.turn_figures()
     }
 
-    /// Subscribers that messages were handed to in the present turn.
+    /// What the present turn has handed over so far.
     #[inline]
     #[must_use]
-    pub const fn turn_reached(&self) -> u32 {
-        self.core.turn().reached()
+    pub const fn turn_handed_over(&self) -> HandedOver {
+        self.core.turn().handed_over()
     }
 
     /// Whether more messages are there that go to a crowd, and wait only for the next turn: so
@@ -55,12 +55,6 @@ impl Hub {
     #[must_use]
     pub fn has_jobs(&self) -> bool {
         self.core.has_jobs()
-    }
-
-    /// The bytes of the messages that went to a crowd in the present turn.
-    #[must_use]
-    pub const fn turn_crowd_bytes(&self) -> usize {
-        self.core.turn().crowd_bytes()
     }
 
     /// Whether what came by the last connection went to a crowd: see [`crate::Effects::crowd`].
@@ -94,18 +88,6 @@ impl Hub {
     #[inline]
     pub fn count_beside(&mut self, what: Beside) {
         self.core.turn_mut().count(what);
-    }
-
-    /// Output is left of earlier turns: from now on, the present one hands messages to few
-    /// subscribers. What is for many goes on in later turns, if it is not too many messages.
-    pub fn take_little(&mut self) {
-        self.core.turn_mut().take_little();
-    }
-
-    /// Whether the present turn has handed over more than [`Hub::take_little`] allows.
-    #[must_use]
-    pub const fn has_taken_more(&self) -> bool {
-        self.core.turn().has_exceeded()
     }
 
     /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::world::{ConnectOptions, PING, Random, World, clean, run_seeds};
-use stentor_hub::{AtOnce, ControlItem, Keep, Settings, TopicPolicy, home_shard};
+use stentor_hub::{AtOnce, Beside, ControlItem, Keep, Settings, TopicPolicy, home_shard};
 use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, Version, encode};
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
@@ -519,12 +519,15 @@ fn messages_to_many_are_put_off_while_output_is_left() {
         .collect();
     w.paused = true;
     w.hubs[0].begin_turn();
-    w.hubs[0].take_little();
+    w.hubs[0].count_beside(Beside::OutputLeft);
     for (n, p) in publishers.iter().enumerate() {
         w.send_without_settling(*p, &publish(&format!("wall/{n}"), &n.to_string(), Q0));
     }
     w.send_without_settling(bystander, &publish("own", "pong", Q0));
-    assert!(!w.hubs[0].has_taken_more() && w.hubs[0].turn_reached() < 1_000);
+    assert!(
+        !w.hubs[0].turn_handed_over().is_too_much
+            && w.hubs[0].turn_handed_over().subscribers < 1_000
+    );
     assert!(w.hubs[0].has_jobs());
     w.flush(0);
     assert_eq!(w.take_payloads(bystander), ["pong"]);
@@ -548,14 +551,14 @@ fn a_burst_is_not_put_off() {
     let p = w.connect(Version::V5, "p", &clean());
     w.paused = true;
     w.hubs[0].begin_turn();
-    w.hubs[0].take_little();
+    w.hubs[0].count_beside(Beside::OutputLeft);
     let burst = publish("t", "x", Q0).repeat(3);
     for _ in 0..6 {
-        assert!(!w.hubs[0].has_taken_more());
+        assert!(!w.hubs[0].turn_handed_over().is_too_much);
         w.send_without_settling(p, &burst);
     }
     w.send_without_settling(p, &burst);
-    assert!(w.hubs[0].has_taken_more() && !w.hubs[0].has_jobs());
+    assert!(w.hubs[0].turn_handed_over().is_too_much && !w.hubs[0].has_jobs());
 }
 
 /// Figures of `$SYS` and what rooms tell go to all their subscribers, in their order.
@@ -588,9 +591,9 @@ fn the_messages_of_the_server_are_put_off_in_their_order() {
         w.hubs[0].control(now, ControlItem::Publish(Arc::new(message)));
     }
     assert!(
-        w.hubs[0].turn_reached() < 10_000,
+        w.hubs[0].turn_handed_over().subscribers < 10_000,
         "{}",
-        w.hubs[0].turn_reached()
+        w.hubs[0].turn_handed_over().subscribers
     );
     turns(&mut w, bystander);
     let expected: Vec<String> = (0..FIGURES).map(|n| n.to_string()).collect();

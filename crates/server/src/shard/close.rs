@@ -1,12 +1,22 @@
 //! The ends of connections.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use stentor_hub::LinkId;
 use stentor_session::{CloseReason, Remote, Timer};
 
 use super::Shard;
 use super::leave::bytes_of;
 use super::link::{Link, LinkKey, Phase, Reading};
-use super::pace::READ_TIME;
+use super::pace::{Part, READ_TIME};
+
+/// When a turn stops closing descriptors, from its beginning. To close a socket whose peer has not
+/// read everything takes ten microseconds and more.
+const FREE_TIME: Duration = Duration::from_millis(3);
+
+/// Connections whose descriptors are closed in one turn: each takes some microseconds at most.
+const FREED_MAX: usize = 256;
 
 impl Shard {
     /// Parts with what the hub has disconnected: with all of it in the same turn, for a link that
@@ -27,6 +37,32 @@ impl Shard {
         if effects.closing.is_empty() {
             effects.closing = closing;
         }
+    }
+
+    /// Frees the slots of closed connections, up to [`FREED_MAX`] of them and as far as the turn
+    /// has time.
+    pub(super) fn free(&mut self) {
+        if self.gone.is_empty() {
+            return;
+        }
+        let times = (self.now, self.backplane.clock.now());
+        let mut part = Part::short(&self.hub, times, FREE_TIME);
+        let mut gone = std::mem::take(&mut self.gone);
+        let mut done = 0;
+        for &index in gone.iter().take(FREED_MAX) {
+            done += 1;
+            // Closing the descriptor takes it out of the poll.
+            if self.take_out(index).is_some() {
+                self.backplane.shards[self.id]
+                    .load
+                    .fetch_sub(1, Ordering::Relaxed);
+            }
+            if part.is_over(&self.hub, &self.backplane.clock) {
+                break;
+            }
+        }
+        gone.drain(..done);
+        self.gone = gone;
     }
 
     /// A connection that cannot be written to is over. The work that follows (a will, messages

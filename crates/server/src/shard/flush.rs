@@ -181,10 +181,11 @@ impl Shard {
         // the same crowd.
         let goes_on = self.hub.crowd_goes_on() || self.backlog.is_filling() && self.hub.has_jobs();
         let goes_on = goes_on && self.stage == Stage::Serving;
+        let handed = self.hub.turn_handed_over();
         let turn = Fill {
             since: self.now,
-            reached: u64::from(self.hub.turn_reached()),
-            bytes: self.hub.turn_crowd_bytes(),
+            reached: u64::from(handed.subscribers),
+            bytes: handed.crowd_bytes,
         };
         self.backlog.fills(goes_on, turn)
     }

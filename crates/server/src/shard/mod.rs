@@ -79,14 +79,8 @@ const EVENTS: usize = 1024;
 /// How soon something that could not be done for want of room is tried again.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// When a turn stops closing descriptors, from its beginning. To close a socket whose peer has not
-/// read everything takes ten microseconds and more.
-const FREE_TIME: Duration = Duration::from_millis(3);
-
-/// Timers that fire in one turn, and connections whose descriptors are closed: each takes some
-/// microseconds at most.
+/// Timers that fire in one turn: each takes some microseconds at most.
 const FIRED_MAX: usize = 256;
-const FREED_MAX: usize = 256;
 
 /// What the main thread makes for a shard before the shards leave its descriptor table.
 pub(crate) struct Equipment {
@@ -730,32 +724,6 @@ impl Shard {
             .load
             .fetch_add(1, Ordering::Relaxed);
         Some(index)
-    }
-
-    /// Frees the slots of closed connections, up to [`FREED_MAX`] of them and as far as the turn
-    /// has time.
-    fn free(&mut self) {
-        if self.gone.is_empty() {
-            return;
-        }
-        let times = (self.now, self.backplane.clock.now());
-        let mut part = Part::short(&self.hub, times, FREE_TIME);
-        let mut gone = std::mem::take(&mut self.gone);
-        let mut done = 0;
-        for &index in gone.iter().take(FREED_MAX) {
-            done += 1;
-            // Closing the descriptor takes it out of the poll.
-            if self.take_out(index).is_some() {
-                self.backplane.shards[self.id]
-                    .load
-                    .fetch_sub(1, Ordering::Relaxed);
-            }
-            if part.is_over(&self.hub, &self.backplane.clock) {
-                break;
-            }
-        }
-        gone.drain(..done);
-        self.gone = gone;
     }
 
     /// Begins to stop: answers who is waiting at the door, tells the clients, closes.

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use stentor_hub::{Hub, OWN_PACKETS};
+use stentor_hub::{Beside, Hub, OWN_PACKETS};
 use stentor_session::Tick;
 
 use crate::clock::Clock;
@@ -140,7 +140,7 @@ impl Part {
     pub(super) fn take_little(&mut self, hub: &mut Hub) {
         self.until = self.earliest;
         self.extent = Extent::Little;
-        hub.take_little();
+        hub.count_beside(Beside::OutputLeft);
     }
 
     /// Whether it has to end, after another step.
@@ -153,7 +153,7 @@ impl Part {
         }
         (self.steps, self.work) = (0, work);
         clock.now() >= self.until
-            || self.extent == Extent::Little && hub.has_taken_more()
+            || self.extent == Extent::Little && hub.turn_handed_over().is_too_much
             || hub.turn_visits() - self.visits_before >= PART_VISITS
     }
 }
