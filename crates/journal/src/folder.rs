@@ -1,0 +1,259 @@
+//! The files of all journals: who makes, recycles and removes them may wait.
+
+use std::io;
+
+use stentor_disk::{Disk, Flusher, Region};
+
+use crate::head::{Head, Id, file_name};
+use crate::journal::{Bounds, Journal, Order};
+use crate::manifest::{Manifest, NEW_SUFFIX, State};
+use crate::old::OldJournal;
+use crate::segment::{Segment, WARM_BYTES};
+
+/// What the files of segments that hold nothing are called.
+pub(crate) const SPARE_SUFFIX: &str = ".spare";
+/// Numbers of files that are reserved at a time.
+pub(crate) const NUMBERS_AT_ONCE: u32 = 64;
+/// Bytes that are written at a time.
+const STEP_BYTES: usize = 64 << 10;
+
+/// What the keeper answers to an order.
+#[derive(Debug)]
+#[must_use = "the journal has to know"]
+pub enum Answer<R> {
+    /// For [`Journal::supply`].
+    Made(Segment<R>),
+    /// For [`Journal::not_made`].
+    NotMade {
+        /// Bytes of the segment.
+        bytes: usize,
+        /// Why there is none.
+        error: io::Error,
+    },
+    /// The order needs no answer.
+    Done,
+}
+
+/// The folder of all journals of a server. It belongs to one thread, the keeper.
+///
+/// [`open`](Self::open) begins a generation: new journals, beside the old ones, which are read. The
+/// keeper [fulfils](Self::fulfil) the orders of the journals. When nothing in the old ones is
+/// needed any longer, it [forgets](Self::forget) them. After the last commit of all journals, it
+/// [closes](Self::close) the folder.
+#[derive(Debug)]
+pub struct Folder<D: Disk> {
+    pub(crate) disk: D,
+    pub(crate) manifest: Manifest,
+    /// The number of the next file.
+    pub(crate) next: u32,
+    /// Files that are whole and hold nothing, and their bytes.
+    pub(crate) spares: Vec<(String, usize)>,
+    /// Beyond this many, they are removed.
+    pub(crate) spares_max: usize,
+    /// Files that count no longer, and could not be removed or go with the old generations.
+    pub(crate) leftovers: Vec<String>,
+}
+
+impl<D: Disk> Folder<D> {
+    /// The number of this start of the server.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.manifest.generation
+    }
+
+    /// An empty journal of this generation, once for each shard; and its first segments, as far
+    /// as the disk has room: without them, it begins in [`Room::Low`](crate::Room::Low).
+    ///
+    /// # Panics
+    /// If the bounds contradict each other.
+    pub fn journal(&mut self, shard: u16, bounds: Bounds) -> Journal<D::Region> {
+        let generation = self.manifest.generation;
+        let mut journal = Journal::new(Id { generation, shard }, bounds);
+        let _ = self.serve(&mut journal);
+        journal
+    }
+
+    /// Fulfils all orders of a journal that is at hand.
+    ///
+    /// # Errors
+    /// When a segment could not be made. It is ordered again the next time.
+    pub fn serve(&mut self, journal: &mut Journal<D::Region>) -> io::Result<()> {
+        while let Some(order) = journal.next_order() {
+            match self.fulfil(journal.shard(), order) {
+                Answer::Made(segment) => journal.supply(segment),
+                Answer::NotMade { bytes, error } => {
+                    journal.not_made(bytes);
+                    return Err(error);
+                }
+                Answer::Done => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what the journal of a shard has ordered. It waits for the disk.
+    pub fn fulfil(&mut self, shard: u16, order: Order<D::Region>) -> Answer<D::Region> {
+        match order {
+            Order::Make(bytes) => {
+                return match self.make(shard, bytes) {
+                    Ok(segment) => Answer::Made(segment),
+                    Err(error) => Answer::NotMade { bytes, error },
+                };
+            }
+            Order::Recycle(segment) => {
+                let (number, bytes) = (segment.number(), segment.bytes());
+                drop(segment.into_region());
+                self.put_aside(file_name(number), bytes);
+            }
+            Order::Remove(segment) => self.remove(file_name(segment.number())),
+            Order::Warm(warm) => {
+                // It only saves waiting.
+                let _ = warm.load();
+            }
+        }
+        Answer::Done
+    }
+
+    /// Makes a segment, of a spare file if there is one of the length. Everything is on the disk
+    /// before the file gets its name.
+    fn make(&mut self, shard: u16, bytes: usize) -> io::Result<Segment<D::Region>> {
+        if u32::try_from(bytes).is_err() {
+            // Positions have four bytes for an offset.
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let number = self.take_number()?;
+        let head = Head {
+            secret: self.manifest.secret,
+            number,
+            id: Id {
+                generation: self.manifest.generation,
+                shard,
+            },
+            bytes: bytes as u64,
+        };
+        let name = file_name(number);
+        let (temporary, segment) = match self.take_spare(bytes) {
+            Some((spare, region)) => {
+                // On the disk it may have the name of a segment still, which needs a whole head.
+                if let Err(error) = self.disk.sync_names() {
+                    self.spares.push((spare, bytes));
+                    return Err(error);
+                }
+                (spare, Segment::begin(region, &head))
+            }
+            None => {
+                let temporary = format!("{name}{NEW_SUFFIX}");
+                let region = written(self.disk.grow(&temporary, bytes)?);
+                (temporary, Segment::begin(region, &head))
+            }
+        };
+        let flushed = segment.flusher().flush();
+        let named = flushed.and_then(|()| self.disk.rename(&temporary, &name));
+        if let Err(error) = named {
+            self.remove(temporary);
+            return Err(error);
+        }
+        if let Err(error) = self.disk.sync_names() {
+            // Nobody uses the number.
+            self.remove(name);
+            return Err(error);
+        }
+        // It only saves waiting.
+        let _ = segment.flusher().load(0..bytes.min(WARM_BYTES), true);
+        Ok(segment)
+    }
+
+    fn take_number(&mut self) -> io::Result<u32> {
+        if self.next >= self.manifest.numbers_below {
+            let below = self.next.checked_add(NUMBERS_AT_ONCE);
+            let numbers_below = below.ok_or(io::ErrorKind::QuotaExceeded)?;
+            self.save(Manifest {
+                numbers_below,
+                ..self.manifest
+            })?;
+        }
+        let number = self.next;
+        self.next += 1;
+        Ok(number)
+    }
+
+    /// A spare file of this many bytes, and its name, which it keeps for now.
+    fn take_spare(&mut self, bytes: usize) -> Option<(String, D::Region)> {
+        loop {
+            let index = self.spares.iter().position(|(_, len)| *len == bytes)?;
+            let (name, _) = self.spares.swap_remove(index);
+            match self.disk.open(&name) {
+                Ok(region) if region.bytes().len() == bytes => return Some((name, region)),
+                _ => self.remove(name),
+            }
+        }
+    }
+
+    /// Makes a file a spare one, unless there are enough.
+    pub(crate) fn put_aside(&mut self, name: String, bytes: usize) {
+        let spare = format!("{name}{SPARE_SUFFIX}");
+        let is_kept = self.spares.len() < self.spares_max;
+        if is_kept && self.disk.rename(&name, &spare).is_ok() {
+            self.spares.push((spare, bytes));
+        } else {
+            self.remove(name);
+        }
+    }
+
+    /// Removes a file; what cannot be removed now goes later.
+    pub(crate) fn remove(&mut self, name: String) {
+        if self.disk.remove(&name).is_err() {
+            self.leftovers.push(name);
+        }
+    }
+
+    /// Forgets all earlier generations: everything in them that still counts was appended to
+    /// journals of this one and committed. Their files are used again or removed.
+    ///
+    /// # Errors
+    /// When that could not be written. Then they are read again at the next start, and the call
+    /// can be repeated.
+    pub fn forget(&mut self, old: &mut Vec<OldJournal<D::Region>>) -> io::Result<()> {
+        self.save(Manifest {
+            oldest: self.manifest.generation,
+            ..self.manifest
+        })?;
+        for segment in old.drain(..).flat_map(OldJournal::into_segments) {
+            let (number, bytes) = (segment.number, segment.bytes().len());
+            drop(segment);
+            self.put_aside(file_name(number), bytes);
+        }
+        for name in std::mem::take(&mut self.leftovers) {
+            self.remove(name);
+        }
+        self.disk.sync_names()
+    }
+
+    /// Says that the [last commits](Journal::end_last_commit) of all journals are complete.
+    ///
+    /// # Errors
+    /// When that could not be written: then the next start sees a crash.
+    pub fn close(mut self) -> io::Result<()> {
+        self.save(Manifest {
+            state: State::Closed,
+            ..self.manifest
+        })
+    }
+
+    pub(crate) fn save(&mut self, manifest: Manifest) -> io::Result<()> {
+        manifest.save(&self.disk)?;
+        self.manifest = manifest;
+        Ok(())
+    }
+}
+
+/// Writes a new file once, all of it: a sync of what was only allocated changes the file system
+/// too.
+fn written<R: Region>(mut region: R) -> R {
+    let zeros = vec![0; STEP_BYTES];
+    let bytes = region.bytes().len();
+    for at in (0..bytes).step_by(STEP_BYTES) {
+        region.write(at, &zeros[..STEP_BYTES.min(bytes - at)]);
+    }
+    region
+}

@@ -1,0 +1,188 @@
+//! Damage: what is whole is read, what is missing is told, and nothing is invented.
+
+use stentor_disk::Disk;
+use stentor_disk::simulated::SimulatedDisk;
+
+use super::support::{Batches, Random, batch, begin, commit, open, read, reread};
+use crate::{Gap, GapKind, Position, TroubleKind};
+
+/// A journal of several segments, committed in the middle: its disk and what it holds.
+fn filled() -> (SimulatedDisk, Batches, Position) {
+    let disk = SimulatedDisk::new(7);
+    let (mut folder, mut journal) = begin(&disk);
+    let mut batches = Batches::new();
+    let mut committed = Position::ORIGIN;
+    for number in 0..24 {
+        let records = batch(number, 40 + number * 5);
+        batches.push((journal.append(&records).unwrap(), records));
+        folder.serve(&mut journal).unwrap();
+        if number == 15 {
+            commit(&mut journal);
+            committed = journal.committed();
+        }
+    }
+    (disk, batches, committed)
+}
+
+/// Bytes of a file that hold frames.
+fn used_bytes(batches: &Batches, file: u32) -> usize {
+    let last = batches.iter().filter(|(position, _)| position.file == file);
+    let ends = last.map(|(position, records)| position.offset as usize + 24 + records.len());
+    ends.max().unwrap()
+}
+
+#[test]
+fn every_byte_that_rots_is_told() {
+    let (disk, batches, _) = filled();
+    let file = batches[5].0.file;
+    let name = crate::head::file_name(file);
+    let mut is_read = 0;
+    for at in 64..used_bytes(&batches, file) {
+        let damaged = disk.after_kill();
+        damaged.damage(&name, at, 0x10);
+        let (found, gaps) = reread(&damaged, 1);
+        let missing: Vec<_> = batches.iter().filter(|it| !found.contains(it)).collect();
+        assert!(missing.len() <= 1, "byte {at}");
+        assert!(found.iter().all(|it| batches.contains(it)), "byte {at}");
+        match gaps.as_slice() {
+            // The padding of a batch.
+            [] => {
+                assert_eq!(missing.len(), 0, "byte {at}");
+                is_read += 1;
+            }
+            [gap] => {
+                assert_eq!(gap.kind, GapKind::Damage, "byte {at}");
+                assert_eq!(gap.from.file, file);
+                let from = gap.from.offset as usize;
+                assert!((from..from + gap.bytes as usize).contains(&at), "byte {at}");
+                assert_eq!(gap.bytes % 8, 0);
+            }
+            gaps => panic!("byte {at}: {gaps:?}"),
+        }
+    }
+    assert!(is_read < 64, "{is_read} bytes are of no account");
+}
+
+#[test]
+fn a_head_that_rots_costs_nothing() {
+    let (disk, batches, _) = filled();
+    let name = crate::head::file_name(batches[5].0.file);
+    for at in 0..64 {
+        let damaged = disk.after_kill();
+        damaged.damage(&name, at, 0x10);
+        let opened = open(&damaged, 1);
+        assert_eq!(opened.troubles[0].kind, TroubleKind::Head, "byte {at}");
+        assert_eq!(read(&opened.journals[0]), (batches.clone(), Vec::new()));
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_is_told() {
+    let (disk, batches, _) = filled();
+    let file = batches[5].0.file;
+    let damaged = disk.after_kill();
+    damaged.remove(&crate::head::file_name(file)).unwrap();
+    let (found, gaps) = reread(&damaged, 1);
+    let rest: Batches = batches
+        .into_iter()
+        .filter(|(it, _)| it.file != file)
+        .collect();
+    assert_eq!(found, rest);
+    assert_eq!(gaps.len(), 1);
+    assert_eq!((gaps[0].from.file, gaps[0].kind), (file, GapKind::Damage));
+}
+
+#[test]
+fn lost_sectors_before_a_commit_are_damage_and_after_it_the_end() {
+    let (disk, batches, committed) = filled();
+    for (index, (position, records)) in batches.iter().enumerate() {
+        let damaged = disk.after_kill();
+        let name = crate::head::file_name(position.file);
+        damaged.damage(&name, position.offset as usize + 24, 0x10);
+        let (found, gaps) = reread(&damaged, 2);
+        let gap = Gap {
+            from: *position,
+            bytes: (24 + records.len()).next_multiple_of(8) as u64,
+            kind: GapKind::Damage,
+        };
+        if *position < committed {
+            assert_eq!(found.len(), batches.len() - 1, "batch {index}");
+            assert_eq!(gaps, [gap]);
+        } else {
+            assert_eq!(found, batches[..index], "batch {index}");
+            assert_eq!(
+                (gaps[0].from, gaps[0].kind),
+                (*position, GapKind::Unpromised)
+            );
+        }
+    }
+}
+
+#[test]
+fn the_manifest_has_a_copy() {
+    let (disk, batches, _) = filled();
+    let disk = disk.after_kill();
+    disk.damage("journal", 20, 1);
+    let opened = open(&disk, 1);
+    assert_eq!(opened.troubles[0].kind, TroubleKind::Copied);
+    assert_eq!(read(&opened.journals[0]).0, batches);
+    drop(opened);
+    // It was made whole.
+    let disk = disk.after_kill();
+    assert_eq!(open(&disk, 1).troubles, []);
+}
+
+#[test]
+fn segments_are_read_without_a_manifest() {
+    let (disk, batches, _) = filled();
+    let disk = disk.after_kill();
+    for name in ["journal", "journal.copy"] {
+        disk.remove(name).unwrap();
+    }
+    let mut opened = open(&disk, 1);
+    assert_eq!(opened.troubles[0].kind, TroubleKind::Lost);
+    assert_eq!(opened.journals[0].generation(), 1);
+    assert_eq!(opened.folder.generation(), 2);
+    assert_eq!(read(&opened.journals[0]).0, batches);
+    // Numbers are not used twice.
+    let mut journal = opened.folder.journal(0, super::support::SMALL);
+    let last = batches[batches.len() - 1].0;
+    assert!(journal.append(b"x").unwrap().file > last.file);
+}
+
+/// Whatever lies in a file, only what was appended is read.
+#[test]
+fn any_bytes_are_read_safely() {
+    let mut random = Random(11);
+    let (disk, batches, _) = filled();
+    let names = disk.names().unwrap();
+    for _ in 0..300 {
+        let damaged = disk.after_kill();
+        for _ in 0..random.below(5) {
+            let name = &names[random.below(names.len())];
+            let mut content = damaged.content(name);
+            let (from, to) = (
+                random.below(content.len() + 1),
+                random.below(content.len() + 1),
+            );
+            match random.below(4) {
+                0 => content.truncate(from),
+                1 => content.extend_from_within(from.min(to)..),
+                2 => content[from.min(to)..from.max(to)].fill(random.below(256) as u8),
+                // What the disk has written to the wrong place.
+                _ => {
+                    let len = random.below(content.len() + 1);
+                    let from = random.below(content.len() - len + 1) / 8 * 8;
+                    let to = random.below(content.len() - len + 1) / 8 * 8;
+                    content.copy_within(from..from + len, to);
+                }
+            }
+            damaged.put(name, &content);
+        }
+        for journal in open(&damaged, random.below(2) as u64 + 1).journals {
+            let (found, _) = read(&journal);
+            assert!(found.iter().all(|it| batches.contains(it)));
+            assert!(found.is_sorted_by(|a, b| a.0 < b.0));
+        }
+    }
+}
