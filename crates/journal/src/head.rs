@@ -98,7 +98,7 @@ pub(crate) struct Link {
     pub(crate) id: Id,
     /// Where the journal ended before it went on in this segment.
     pub(crate) previous: Position,
-    /// Segments that the disk failed to sync, and whose live content was written anew.
+    /// Segments that the disk failed to sync, and whose live content was appended again.
     pub(crate) given_up: Vec<u32>,
 }
 

@@ -72,7 +72,7 @@ pub struct Usage {
 enum Commit {
     Idle,
     Running,
-    /// The owner writes anew what segments held that the disk failed to sync.
+    /// The owner appends again what segments held that the disk failed to sync.
     Rewriting,
     /// It has done so, and a segment has to begin that names them.
     Naming,
@@ -369,7 +369,7 @@ impl<R: Region> Journal<R> {
     }
 
     /// Begins a commit of all that was appended. `None` if there is nothing, another one is on its
-    /// way, or the owner has not yet written anew what a failed one has lost.
+    /// way, or the owner has not yet appended again what a failed one has lost.
     pub fn begin_commit(&mut self) -> Option<Round<R::Flusher>> {
         let has_news = self.worth > self.known.committed;
         (has_news && self.commit == Commit::Idle).then(|| self.begin())

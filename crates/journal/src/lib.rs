@@ -20,8 +20,8 @@
 //! | after | is read |
 //! |---|---|
 //! | a kill at any instruction | every batch that was appended, and nothing else |
-//! | a power loss | every batch before the last completed commit, and of the later ones the first so many |
-//! | damage of a file | every batch that is whole; the places and lengths of the gaps are told |
+//! | a power loss | every batch before the last completed commit, and some that follow it |
+//! | damage of a file | every batch that is whole; a survey lists the gaps and their lengths |
 //!
 //! A batch is read whole or not at all.
 //!
@@ -99,7 +99,7 @@
 //! | 4 | 2 | shard |
 //! | 6 | 2 | zero |
 //! | 8 | 8 | where the journal ended before, in the segment before this one |
-//! | 16 | 4 each | segments that the disk failed to sync, and whose live content was appended again |
+//! | 16 | 4 each | segments that the disk failed to sync; their live content follows |
 //!
 //! # How an append is safe
 //!

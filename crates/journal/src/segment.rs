@@ -86,7 +86,7 @@ impl<R: Region> Segment<R> {
     }
 
     /// Appends a frame, for which there is room. Until the first eight bytes of the frame are
-    /// written, the mark stands in their place; so a process that is killed leaves all of the
+    /// written, the mark is in their place; so a process that is killed leaves all of the
     /// frame or none of it.
     ///
     /// # Panics
