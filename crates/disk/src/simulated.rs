@@ -81,18 +81,24 @@ impl FileData {
     }
 }
 
-/// Numbers that depend on nothing but a seed.
+/// Numbers that depend on nothing but the seed in it. Tests of stores use it as well.
 #[derive(Debug, Default)]
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    /// A number below the bound; 0 if that is 0.
+    pub fn below(&mut self, bound: usize) -> usize {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         ((z ^ (z >> 31)) % bound.max(1) as u64) as usize
+    }
+
+    /// Whether something happens that happens once in that many times.
+    pub fn one_in(&mut self, many: usize) -> bool {
+        self.below(many) == 0
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the tests share.
 
+pub(super) use stentor_disk::simulated::Random;
 use stentor_disk::simulated::{SimulatedDisk, SimulatedRegion};
 
 use crate::{Bounds, Folder, Gap, Journal, OldJournal, OpenOptions, Opened, Position};
@@ -63,23 +64,5 @@ pub(super) fn reread(disk: &SimulatedDisk, boot: u64) -> (Batches, Vec<Gap>) {
         [] => (Vec::new(), Vec::new()),
         [journal] => read(journal),
         more => panic!("{} journals", more.len()),
-    }
-}
-
-/// Numbers that depend on nothing but a seed.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn below(&mut self, bound: usize) -> usize {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % bound.max(1) as u64) as usize
-    }
-
-    pub(super) fn one_in(&mut self, many: usize) -> bool {
-        self.below(many) == 0
     }
 }

@@ -10,6 +10,7 @@ use stentor_topic::Zone;
 
 use crate::{Quota, Store, StoreOptions, Sync};
 use stentor_disk::Disk;
+pub(super) use stentor_disk::simulated::Random;
 
 /// Options without quotas, for a server that was started at a fixed time.
 pub(super) fn options(sync: Sync) -> StoreOptions {
@@ -64,22 +65,4 @@ pub(super) fn walk<D: Disk>(store: &Store<D>, filter: &str, visits: usize) -> Ve
     let scope = Scope::until(store.mark(), Tick::from_secs(6));
     while store.walk(Zone(0), filter, scope, &mut cursor, visits, &mut found) == Walk::More {}
     found
-}
-
-/// Numbers that depend on nothing but a seed.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn below(&mut self, bound: usize) -> usize {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % bound.max(1) as u64) as usize
-    }
-
-    pub(super) fn one_in(&mut self, many: usize) -> bool {
-        self.below(many) == 0
-    }
 }
