@@ -140,7 +140,7 @@ impl Procedure {
 /// Of a procedure with `mode = "observe"`.
 const ONLY_LOGGED: &str = "its verdicts are only logged";
 
-/// What is wrong with the file of a procedure; empty for nothing.
+/// What is wrong with the file of a procedure; empty if nothing is.
 fn problem(one: &Value) -> &str {
     one["problem"].as_str().unwrap_or_default()
 }

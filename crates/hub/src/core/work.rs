@@ -166,14 +166,14 @@ pub(crate) struct Turn {
 #[derive(Clone, Copy, Debug)]
 pub enum Beside {
     /// A connection holds this many bytes more than before that were not applied yet. New memory
-    /// takes the system some time: it counts in [`crate::Hub::turn_work`], and nobody is charged
-    /// for it.
+    /// takes the system some time: it counts in [`crate::Hub::turn_work`], and no client
+    /// is charged for it.
     Growth(u32),
     /// The layers below MQTT, and the packets in them, have taken this part of the turn: for a
     /// session, or for a connection that has none yet. See [`TurnFigures::client_id`].
     Layers(Option<SessionKey>, Duration),
     /// Output is left of earlier turns. From now on, the turn hands messages to few subscribers.
-    /// What is for many goes on in later turns, if it is not too many messages.
+    /// A message to many goes on in later turns; a burst does not, and is counted as too much.
     OutputLeft,
 }
 

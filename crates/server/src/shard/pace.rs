@@ -76,8 +76,17 @@ enum Extent {
 
 impl Part {
     /// One that begins now, of a turn that has begun at `turn`.
-    pub(super) fn begin(hub: &Hub, (turn, now): (Tick, Tick), time: Duration) -> Self {
-        let earliest = now.after(PART_TIME_MIN);
+    pub(super) fn begin(hub: &Hub, times: (Tick, Tick), time: Duration) -> Self {
+        Self::lasting(hub, times, (time, PART_TIME_MIN))
+    }
+
+    /// The one that tidies up, and gets little time in any case.
+    pub(super) fn short(hub: &Hub, times: (Tick, Tick), time: Duration) -> Self {
+        Self::lasting(hub, times, (time, SHORT_TIME_MIN))
+    }
+
+    fn lasting(hub: &Hub, (turn, now): (Tick, Tick), (time, least): (Duration, Duration)) -> Self {
+        let earliest = now.after(least);
         Self {
             until: turn.after(time).max(earliest),
             earliest,
@@ -94,16 +103,6 @@ impl Part {
         Self {
             steps_max: 1,
             ..self
-        }
-    }
-
-    /// The one that tidies up, and gets little time in any case.
-    pub(super) fn short(hub: &Hub, (turn, now): (Tick, Tick), time: Duration) -> Self {
-        let earliest = now.after(SHORT_TIME_MIN);
-        Self {
-            until: turn.after(time).max(earliest),
-            earliest,
-            ..Self::begin(hub, (turn, now), Duration::ZERO)
         }
     }
 
