@@ -208,6 +208,12 @@ impl Outbound {
         self.waiting.len()
     }
 
+    /// Messages that are owed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.in_flight.len() + self.waiting.len()
+    }
+
     /// What the messages cost that wait or are in flight, in bytes. O(1).
     #[must_use]
     pub const fn bytes(&self) -> usize {

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use stentor_mqtt::Version;
-use stentor_session::{CloseReason, Tick};
+use stentor_session::{CloseReason, Outbound, Tick};
 use stentor_topic::Zone;
 
 use crate::core::Core;
@@ -138,10 +138,10 @@ impl Core {
     pub(crate) fn zone_figures(&self) -> BTreeMap<u32, ZoneFigures> {
         let mut zones: BTreeMap<u32, ZoneFigures> = BTreeMap::new();
         for (_, session) in self.sessions.iter() {
-            let zone = zones.entry(session.zone().get()).or_default();
+            let zone = zones.entry(session.state.zone().get()).or_default();
             zone.sessions += 1;
             zone.connections += u64::from(session.live().is_some());
-            zone.subscriptions += session.subscriptions.len() as u64;
+            zone.subscriptions += session.state.subscriptions.len() as u64;
         }
         for (zone, traffic) in self.counters.traffic.iter() {
             zones.entry(zone.get()).or_default().traffic = traffic;
@@ -151,7 +151,9 @@ impl Core {
 
     /// The client id of a session that exists.
     pub(crate) fn client_id(&self, key: SessionKey) -> Option<&str> {
-        self.sessions.get(key).map(|session| &*session.client_id)
+        self.sessions
+            .get(key)
+            .map(|session| session.state.client_id())
     }
 
     /// The connection that a session has, by its client id: the one that is taken over when its
@@ -186,12 +188,15 @@ impl Core {
         let live = session.live();
         let packet_bytes_max = live.map(|live| live.packet_bytes_max);
         Some(Delivering {
-            rights: Arc::clone(&session.identity.rights),
-            is_filtered: session.filtered > 0,
+            rights: Arc::clone(&session.state.identity().rights),
+            is_filtered: session.state.subscriptions.are_filtered(),
             above_limit: limits::topic(&self.rules.settings, topic),
             policy: self.rules.settings.policy(topic).cloned(),
-            lost: self.counters.losses.of(&session.client_id, topic),
-            queued_bytes: (charge.bytes, session.queue_bytes_max(&self.rules.settings)),
+            lost: self.counters.losses.of(session.state.client_id(), topic),
+            queued_bytes: (
+                charge.bytes,
+                session.state.queue_bytes_max(&self.rules.settings),
+            ),
             is_tightened: self.rules.settings.is_tightened(),
             queued_messages: (charge.messages, self.rules.settings.queue_messages_max),
             window: live.map(|live| (live.window, self.rules.settings.in_flight_max)),
@@ -218,16 +223,13 @@ fn info(key: SessionKey, session: &Session) -> ClientInfo {
     };
     ClientInfo {
         key,
-        zone: session.zone(),
-        client_id: session.client_id.clone(),
-        user: session.identity.user.clone(),
+        zone: session.state.zone(),
+        client_id: session.state.client_id().into(),
+        user: session.state.identity().user.clone(),
         connection,
-        expiry_secs: session.expiry_secs(),
-        subscriptions: session.subscriptions.len(),
-        in_flight: session
-            .outbound
-            .as_ref()
-            .map_or(0, |outbound| outbound.in_flight_len()),
+        expiry_secs: session.state.expiry_secs(),
+        subscriptions: session.state.subscriptions.len(),
+        in_flight: session.state.owed.get().map_or(0, Outbound::in_flight_len),
         waiting: session.charge().messages,
         held_bytes: Account::of(session).bytes(),
         snapshot_bytes: session.snapshots().map_or(0, Snapshots::bytes),

@@ -52,7 +52,8 @@ impl Core {
         slots.dedup();
         slots.retain(|slot| {
             let session = self.sessions.at(*slot);
-            session.is_some_and(|session| session.live().is_some() && session.may_receive(topic))
+            session
+                .is_some_and(|session| session.live().is_some() && session.state.may_receive(topic))
         });
         slots
     }
@@ -114,7 +115,7 @@ impl Core {
     /// The sessions of a zone.
     pub(crate) fn sessions_of(&self, zone: Zone) -> Vec<SessionKey> {
         let all = self.sessions.iter();
-        let own = all.filter(|(_, session)| session.zone() == zone);
+        let own = all.filter(|(_, session)| session.state.zone() == zone);
         own.map(|(key, _)| key).collect()
     }
 

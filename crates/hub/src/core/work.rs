@@ -516,7 +516,7 @@ impl Core {
             visits: spent,
             packets: self.counters.stats.packets_received - packets_before,
             deliveries: self.counters.stats.publishes_sent - deliveries_before,
-            client_id: session.map_or("", |session| &session.client_id),
+            client_id: session.map_or("", |session| session.state.client_id()),
         }
     }
 

@@ -13,7 +13,6 @@ use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::NO_RIGHT;
 use crate::core::inbound::subscribe::Denial;
-use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::services::calls::{Answer, ReturnAddress};
 use crate::services::hooks::{Aside, Consulted, Hooks, Judgement, Packed, Rewrite};
@@ -80,7 +79,7 @@ impl Hub {
             return;
         };
         self.unpack(now, &packed, |hub, key, packet| {
-            let zone = hub.core.session(key).map(Session::zone);
+            let zone = hub.core.session(key).map(|session| session.state.zone());
             let hooks = zone.map_or(Hooks::NONE, |zone| hub.services.hooks.hooks(zone));
             let (core, service) = (&mut hub.core, &mut hub.services.hooks);
             match packet {
@@ -260,7 +259,7 @@ impl Hub {
                 user,
                 reply: Some(id),
             }) = Address::parse(topic)
-                && let Some(zone) = self.core.session(key).map(|session| session.zone())
+                && let Some(zone) = self.core.session(key).map(|session| session.state.zone())
             {
                 let to = ReturnAddress::reply((self.core.shard(), key), zone, publish, id);
                 let delivered = stentor_zone::Reach::Delivered;
@@ -297,7 +296,7 @@ impl Hub {
         let Some(session) = self.core.session(key) else {
             return Taken::done(denial.reason);
         };
-        let (zone, is_v5) = (session.zone(), session.speaks_v5());
+        let (zone, is_v5) = (session.state.zone(), session.speaks_v5());
         if let Ok(Address::Private {
             user,
             reply: Some(id),

@@ -163,8 +163,7 @@ impl Hub {
         match packet {
             Packet::Publish(publish) => self.on_publish(now, key, publish, None),
             Packet::PubAck(ack) => {
-                self.core
-                    .on_ack(now, key, |outbound| outbound.on_puback(ack.packet_id));
+                self.core.on_puback(now, key, ack.packet_id);
                 Ok(())
             }
             Packet::PubRec(ack) => {
@@ -176,8 +175,7 @@ impl Hub {
                 Ok(())
             }
             Packet::PubComp(ack) => {
-                self.core
-                    .on_ack(now, key, |outbound| outbound.on_pubcomp(ack.packet_id));
+                self.core.on_pubcomp(now, key, ack.packet_id);
                 Ok(())
             }
             Packet::Subscribe(subscribe) => {

@@ -270,8 +270,8 @@ impl CallService {
         core.settle(now);
         let session = core.session(key)?;
         let is_v5 = session.speaks_v5();
-        let identity = Arc::clone(&session.identity);
-        let client_id = session.client_id.clone();
+        let identity = Arc::clone(session.state.identity());
+        let client_id: Box<str> = session.state.client_id().into();
         let place = self.place(core, (&identity, &client_id), publish, reply);
         let mut return_to = ReturnAddress {
             shard: core.shard(),

@@ -127,7 +127,7 @@ impl PrivateService {
         };
         // 3.x has no reason codes: there is nothing to wait for.
         let is_told = publish.packet_id.is_some() && session.speaks_v5();
-        let zone = session.zone();
+        let zone = session.state.zone();
         let shard = core.shard();
         let address = |id| ReturnAddress::reply((shard, key), zone, publish, id);
         let caller = envelope.reply.map(address);
@@ -166,11 +166,11 @@ impl PrivateService {
             return Sent::Known(Response::Denied);
         };
         let to = topic::private_to_as(user, publish.topic);
-        if !session.identity.rights.may_publish(&to) {
+        if !session.state.identity().rights.may_publish(&to) {
             core.deny_publish(now, key, &to);
             return Sent::Known(Response::Denied);
         }
-        let Some(sender) = session.identity.user.as_deref() else {
+        let Some(sender) = session.state.user() else {
             return Sent::Known(Response::Nameless);
         };
         // It would be thrown away wherever it waits [MQTT-3.3.2-5].
@@ -195,7 +195,12 @@ impl PrivateService {
             retain: false,
             expiry_secs: publish.properties.message_expiry(),
         };
-        let message = Arc::new(Message::new(session.zone(), session.publisher, now, &parts));
+        let message = Arc::new(Message::new(
+            session.state.zone(),
+            session.state.publisher(),
+            now,
+            &parts,
+        ));
         core.turn_mut().spend_on_names(from.len() + route.len());
         let sent = self.route_private(core, now, message, &route, is_awaited);
         self.texts = (from, route);

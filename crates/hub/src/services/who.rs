@@ -23,7 +23,7 @@ pub(crate) struct Who {
 impl Who {
     /// A session of this shard; `None` if no seat has room for its number.
     pub(crate) fn of(core: &Core, key: SessionKey) -> Option<Self> {
-        Self::new(core, key, &core.session(key)?.identity)
+        Self::new(core, key, core.session(key)?.state.identity())
     }
 
     /// The same of a session that may have ended.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 use stentor_mqtt::{PacketId, QoS};
-use stentor_session::{Delivery, Message, Outbound, Outgoing, SubscriptionIds, Tick, Wire};
+use stentor_session::{Delivery, Message, Outgoing, SubscriptionIds, Tick, Wire};
 use stentor_topic::FilterId;
 use stentor_zone::Reach;
 
@@ -20,6 +20,7 @@ use crate::core::routing::options::Options;
 use crate::core::routing::route::{EncodedVariants, Fanout, encode_wire};
 use crate::core::sessions::charge::Charge;
 use crate::core::sessions::registry::{Link, Live, Session};
+use crate::core::sessions::state::Owed;
 use crate::core::settings::{Settings, SlowPolicy};
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
 use crate::core::work::DROP_VISITS;
@@ -196,7 +197,7 @@ impl Fanout<'_> {
         let Some(session) = session.filter(|session| !session.is_retired()) else {
             return;
         };
-        if course != Course::Answer && !session.may_receive(variants.message.topic()) {
+        if course != Course::Answer && !session.state.may_receive(variants.message.topic()) {
             self.withhold(slot);
             return;
         }
@@ -212,10 +213,11 @@ impl Fanout<'_> {
             losses: self.losses,
             traffic: self.traffic,
             turn: self.turn,
-            queue_bytes_max: session.queue_bytes_max_at(terms.qos, self.settings),
+            queue_bytes_max: session.state.queue_bytes_max_at(terms.qos, self.settings),
             paced: terms.stored || course == Course::Released,
         };
-        if session.is_given_up() && (terms.qos == QoS::AtMostOnce || !session.is_persistent()) {
+        if session.is_given_up() && (terms.qos == QoS::AtMostOnce || !session.state.is_persistent())
+        {
             // What waits for its connection ends with that, or with the session.
             return;
         }
@@ -229,8 +231,8 @@ impl Fanout<'_> {
                 // QoS 0 is for those who are there [MQTT-3.1.2-5].
                 return;
             };
-            let outbound = session.outbound.as_deref();
-            give_now(&mut context, variants, key, (live, outbound), terms)
+            let owed = &session.state.owed;
+            give_now(&mut context, variants, key, (live, owed), terms)
         } else {
             owe(&mut context, variants, key, session, terms)
         };
@@ -289,14 +291,14 @@ impl Fanout<'_> {
                 _ => {}
             }
         }
-        self.traffic.of(session.zone()).dropped += messages;
-        let client_id = &session.client_id;
+        self.traffic.of(session.state.zone()).dropped += messages;
+        let client_id = session.state.client_id();
         let is_first = self
             .losses
             .record_several(cause, client_id, topic, messages);
         if is_first {
             self.events.push(Event::Losing {
-                client_id: session.client_id.clone(),
+                client_id: session.state.client_id().into(),
                 topic: topic.into(),
                 cause: cause.label(),
                 full: match cause {
@@ -316,7 +318,7 @@ fn give_now(
     context: &mut DeliveryContext<'_>,
     variants: &mut EncodedVariants<'_>,
     key: SessionKey,
-    (live, outbound): (&mut Live, Option<&Outbound>),
+    (live, owed): (&mut Live, &Owed),
     terms: &DeliveryOptions<'_>,
 ) -> DeliveryResult {
     let Some(wire) = variants
@@ -328,12 +330,12 @@ fn give_now(
     let len = wire.encoded.wire_len();
     let mut verdict = DeliveryResult::Taken;
     let (bytes, messages) = (len, 1);
-    if !context.paced && live.is_full(context.bound(), outbound, Charge { bytes, messages }) {
+    if !context.paced && live.is_full(context.bound(), owed, Charge { bytes, messages }) {
         match variants.policy(context.settings, QoS::AtMostOnce) {
             SlowPolicy::DropNewest => return DeliveryResult::Lost(LossCause::DropNewest),
             SlowPolicy::Disconnect | SlowPolicy::Conflate => return DeliveryResult::Overrun,
             SlowPolicy::DropOldest => {
-                let others = live.owed(outbound);
+                let others = live.owed(owed);
                 let messages_max = context.settings.queue_messages_max;
                 let room = Charge {
                     bytes: context.queue_bytes_max.saturating_sub(others.bytes + len),
@@ -372,11 +374,6 @@ fn make_room(live: &mut Live, room: Charge) -> Vec<Lost> {
     dropped
 }
 
-/// What a session owes, made where it owes nothing yet.
-fn owed(outbound: &mut Option<Box<Outbound>>, next_id: u16) -> &mut Outbound {
-    outbound.get_or_insert_with(|| Box::new(Outbound::starting_at(next_id)))
-}
-
 /// QoS 1 and 2: owed until it is acknowledged.
 fn owe(
     context: &mut DeliveryContext<'_>,
@@ -392,14 +389,15 @@ fn owe(
     let may_send =
         may_send && (context.paced || session.is_served() || bytes <= context.queue_bytes_max);
     let next_id = session.next_packet_id();
-    let outbound = owed(&mut session.outbound, next_id);
+    let owed = &mut session.state.owed;
     if may_send
         && let Link::Live(live) = &mut session.link
-        && let Some(packet_id) = outbound.send(live.window(context.queue_bytes_max), &delivery)
+        && let Some(packet_id) =
+            owed.send((live.window(context.queue_bytes_max), next_id), &delivery)
     {
         let wire = variants.wire_for(live.version, true, terms);
         let Some(wire) = wire.filter(|wire| fits(live, wire)) else {
-            outbound.discard(packet_id);
+            owed.discard(packet_id);
             return DeliveryResult::Lost(LossCause::PacketTooLarge);
         };
         context.count_sent(variants.message);
@@ -422,26 +420,26 @@ fn keep_waiting(
     let others = session.charge_unowed();
     let cost = delivery.cost();
     let next_id = session.next_packet_id();
-    let outbound = owed(&mut session.outbound, next_id);
-    let fits = |outbound: &Outbound| {
-        others.bytes + outbound.bytes() + cost <= queue_bytes_max
-            && others.messages + outbound.waiting_len() < settings.queue_messages_max
+    let owed = &mut session.state.owed;
+    let fits = |owed: &Owed| {
+        others.bytes + owed.bytes() + cost <= queue_bytes_max
+            && others.messages + owed.waiting_len() < settings.queue_messages_max
     };
     let mut lost = Vec::new();
     // What has expired goes first. In a turn that is spent the search is short: the next message
     // goes on with it.
-    while !fits(outbound) {
+    while !fits(owed) {
         let mut expired = |topic: &str| note(&mut lost, LossCause::Expired, topic, 1);
-        let looked = outbound.drop_expired_waiting(context.now, &mut expired);
+        let looked = owed.drop_expired(context.now, &mut expired);
         context.turn.spend_each(looked, DROP_VISITS);
         if looked == 0 || context.turn.left() == 0 {
             break;
         }
     }
-    if !fits(outbound) && !context.paced {
+    if !fits(owed) && !context.paced {
         match settings.slow_policy(message.topic(), delivery.qos) {
             SlowPolicy::Disconnect | SlowPolicy::Conflate if is_live => {
-                outbound.wait(delivery);
+                owed.wait(next_id, delivery);
                 return DeliveryResult::Overrun;
             }
             SlowPolicy::DropNewest | SlowPolicy::Disconnect | SlowPolicy::Conflate => {
@@ -449,8 +447,8 @@ fn keep_waiting(
                 return DeliveryResult::NoRoom(lost);
             }
             SlowPolicy::DropOldest => {
-                while !fits(outbound) {
-                    let oldest = outbound.drop_oldest_waiting();
+                while !fits(owed) {
+                    let oldest = owed.drop_oldest();
                     context.turn.spend(DROP_VISITS);
                     let dropped = oldest.as_ref().map_or(&message, |d| &d.message);
                     note(&mut lost, LossCause::DropOldest, dropped.topic(), 1);
@@ -461,7 +459,7 @@ fn keep_waiting(
             }
         }
     }
-    outbound.wait(delivery);
+    owed.wait(next_id, delivery);
     if lost.is_empty() {
         DeliveryResult::Taken
     } else {

@@ -1,7 +1,7 @@
 //! Sending what waited: when a client comes back, and when it acknowledges.
 
 use stentor_mqtt::PacketId;
-use stentor_session::{Message, Outbound, Resend, Tick};
+use stentor_session::{Message, Resend, Tick};
 use stentor_topic::Zone;
 
 use crate::core::Core;
@@ -10,6 +10,7 @@ use crate::core::delivery::outbox::Outbox;
 use crate::core::ids::SessionKey;
 use crate::core::routing::keep::epoch;
 use crate::core::sessions::registry::{Link, Live};
+use crate::core::sessions::state::Owed;
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
 
 /// What it costs to send a message that waited, or to drop it because it has expired or is too
@@ -24,11 +25,10 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let owes = session.outbound.as_ref().is_some_and(|waits| waits.owes());
-        if owes {
+        if session.state.owed.is_behind() {
             self.pump_within(now, key, self.turn.left());
         } else {
-            session.shrink_outbound();
+            session.shrink_owed();
         }
     }
 
@@ -56,11 +56,12 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let queue_bytes_max = session.queue_bytes_max(&self.rules.settings);
-        let zone = session.identity.zone;
-        let (Link::Live(live), Some(outbound)) = (&mut session.link, &mut session.outbound) else {
+        let queue_bytes_max = session.state.queue_bytes_max(&self.rules.settings);
+        let zone = session.state.zone();
+        let Link::Live(live) = &mut session.link else {
             return;
         };
+        let owed = &mut session.state.owed;
         let most = visits / PUMP_VISITS;
         let (uses, settings, store) =
             (self.rules.uses, &self.rules.settings, &*self.store.retained);
@@ -70,7 +71,7 @@ impl Core {
             zone,
             queue_bytes_max,
             live,
-            outbound,
+            owed,
             outbox: &mut self.outbox,
             stats: &mut self.counters.stats,
             losses: &mut self.counters.losses,
@@ -83,14 +84,14 @@ impl Core {
         pump.advance();
         let (left, (lost, lost_by)) = (pump.left, pump.lost);
         self.turn.spend((most - left) * PUMP_VISITS);
-        if left == 0 && outbound.owes() && !live.extras().is_pumped_later {
+        if left == 0 && owed.is_behind() && !live.extras().is_pumped_later {
             live.extras().is_pumped_later = true;
             self.outbox.pumps.push_back(key);
         }
         if lost > 0 {
             session.tally().lose(now, lost_by, lost);
         }
-        session.shrink_outbound();
+        session.shrink_owed();
     }
 }
 
@@ -101,7 +102,7 @@ struct Pump<'h, E> {
     zone: Zone,
     queue_bytes_max: usize,
     live: &'h mut Live,
-    outbound: &'h mut Outbound,
+    owed: &'h mut Owed,
     outbox: &'h mut Outbox,
     stats: &'h mut Stats,
     losses: &'h mut Losses,
@@ -118,7 +119,7 @@ impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
     /// What has to be sent again.
     fn resend(&mut self) {
         while self.left > 0
-            && let Some(resend) = self.outbound.resend(self.live.window(self.queue_bytes_max))
+            && let Some(resend) = self.owed.resend(self.live.window(self.queue_bytes_max))
         {
             self.left -= 1;
             match resend {
@@ -145,9 +146,7 @@ impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
     /// What waits.
     fn advance(&mut self) {
         while self.left > 0
-            && let Some(next) = self
-                .outbound
-                .advance(self.live.window(self.queue_bytes_max))
+            && let Some(next) = self.owed.advance(self.live.window(self.queue_bytes_max))
         {
             self.left -= 1;
             let (packet_id, delivery) = next;
@@ -170,7 +169,7 @@ impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
     }
 
     fn lose(&mut self, packet_id: PacketId, cause: LossCause) {
-        self.outbound.discard(packet_id);
+        self.owed.discard(packet_id);
         self.stats.publishes_dropped += 1;
         self.losses.record_many(cause, 1);
         self.lost = (self.lost.0 + 1, cause);

@@ -78,8 +78,8 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let zone = session.zone();
-        let needs_nothing = !session.is_special() && session.filtered == 0;
+        let zone = session.state.zone();
+        let needs_nothing = !session.is_special() && !session.state.subscriptions.are_filtered();
         let Some(live) = session.live_mut() else {
             return;
         };
@@ -154,7 +154,9 @@ impl Core {
         if topics.len() > 1
             && let Some(session) = self.sessions.get(key)
         {
-            self.store.retained.expect(session.zone(), &topics, purpose);
+            self.store
+                .retained
+                .expect(session.state.zone(), &topics, purpose);
         }
         looked
     }

@@ -116,8 +116,8 @@ impl Core {
         let mut messages = 0;
         for packet_id in batch.expired() {
             messages += 1;
-            if let (Some(packet_id), Some(outbound)) = (packet_id, &mut session.outbound) {
-                outbound.discard(packet_id);
+            if let Some(packet_id) = packet_id {
+                session.state.owed.discard(packet_id);
             }
         }
         if messages > 0 {

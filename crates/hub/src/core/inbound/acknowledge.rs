@@ -119,8 +119,7 @@ impl Core {
         outcome: &Outcome,
     ) -> Result<(), CloseReason> {
         if let Some(session) = self.sessions.get_mut(key)
-            && let Some(inbound) = &mut session.inbound
-            && !inbound.may_acknowledge(receipt, outcome)
+            && !session.state.arrivals.may_acknowledge(receipt, outcome)
         {
             return Ok(());
         }
@@ -136,8 +135,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let inbound = session.inbound.get_or_insert_default();
-        let name = inbound.defer(receipt, ticket);
+        let name = session.state.arrivals.defer(receipt, ticket);
         self.wait_for(ticket, Waiting::Ack(key, name));
     }
 
@@ -185,11 +183,10 @@ impl Core {
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
             };
-            let Some(inbound) = &mut session.inbound else {
-                continue;
-            };
-            inbound.settle(name, ticket, outcome.clone());
-            if let Err(reason) = self.release_acks(key) {
+            let arrivals = &mut session.state.arrivals;
+            if arrivals.settle(name, ticket, outcome.clone())
+                && let Err(reason) = self.release_acks(key)
+            {
                 self.close(now, key, reason);
             }
         }
@@ -198,14 +195,8 @@ impl Core {
     /// Sends the acknowledgements of a session that wait for nothing any more.
     fn release_acks(&mut self, key: SessionKey) -> Result<(), CloseReason> {
         while let Some(session) = self.sessions.get_mut(key)
-            && let Some(inbound) = &mut session.inbound
+            && let Some((receipt, outcome)) = session.state.arrivals.next_ack()
         {
-            let Some((receipt, outcome)) = inbound.next_ack() else {
-                if inbound.is_empty() {
-                    session.inbound = None;
-                }
-                return Ok(());
-            };
             self.send_ack(key, receipt, &outcome)?;
         }
         Ok(())
@@ -222,10 +213,8 @@ impl Core {
             return Ok(());
         };
         // A message that was refused is new when it comes again.
-        if let (true, Receipt::PubRec(packet_id), Some(inbound)) =
-            (reason.is_error(), receipt, &mut session.inbound)
-        {
-            inbound.refuse(packet_id);
+        if let (true, Receipt::PubRec(packet_id)) = (reason.is_error(), receipt) {
+            session.state.arrivals.refuse(packet_id);
         }
         let Link::Live(live) = &mut session.link else {
             return Ok(());

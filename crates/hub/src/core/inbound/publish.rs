@@ -44,7 +44,7 @@ pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
 
 /// The server's owner, if a message of theirs replaces a retained one.
 fn operator_of(publish: &Publish<'_>, session: &Session) -> Option<Arc<Identity>> {
-    let identity = &session.identity;
+    let identity = session.state.identity();
     (publish.retain && identity.rights.is_operator()).then(|| Arc::clone(identity))
 }
 
@@ -86,15 +86,20 @@ impl Core {
         let bytes = publish.payload.len() as u64;
         self.counters.stats.publishes_received += 1;
         self.counters.stats.publish_bytes_received += bytes;
-        if let Some(session) = self.sessions.get(key) {
-            let own = self.counters.traffic.of(session.zone());
+        let session = self.sessions.get_mut(key);
+        if let Some(session) = &session {
+            let own = self.counters.traffic.of(session.state.zone());
             own.received += 1;
             own.received_bytes += bytes;
         }
         let Some(receipt) = receipt(publish) else {
             return Ok(None);
         };
-        match self.arrive(key, receipt) {
+        let arrival = session.and_then(|session| {
+            let receive_maximum = session.live()?.announced.receive_maximum;
+            Some(session.state.arrivals.arrived(receipt, receive_maximum))
+        });
+        match arrival.unwrap_or(Arrival::TooMany) {
             Arrival::New => Ok(None),
             Arrival::TooMany => Err(CloseReason::Limit(Limit::ReceiveMaximum)),
             Arrival::RepeatedWaiting(ticket) => Ok(Some(Taken::Waits(ticket))),
@@ -102,34 +107,12 @@ impl Core {
         }
     }
 
-    /// Whether a publish above QoS 0 is new, and one that the client may send.
-    fn arrive(&mut self, key: SessionKey, receipt: Receipt) -> Arrival {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return Arrival::TooMany;
-        };
-        let Some(live) = session.live() else {
-            return Arrival::TooMany;
-        };
-        let receive_maximum = live.announced.receive_maximum;
-        match (receipt, &mut session.inbound) {
-            (Receipt::PubAck(_), Some(inbound)) if inbound.is_full(receive_maximum) => {
-                Arrival::TooMany
-            }
-            // It may be a repetition; at QoS 1 that makes no difference.
-            (Receipt::PubAck(_), _) => Arrival::New,
-            (Receipt::PubRec(packet_id), inbound) => inbound
-                .get_or_insert_default()
-                .on_publish(packet_id, receive_maximum),
-        }
-    }
-
     /// A QoS 2 publish that closes the connection was not taken: it is new when it comes again.
     pub(crate) fn forget_arrival(&mut self, key: SessionKey, publish: &Publish<'_>) {
         if let Some(Receipt::PubRec(packet_id)) = receipt(publish)
             && let Some(session) = self.sessions.get_mut(key)
-            && let Some(inbound) = &mut session.inbound
         {
-            inbound.refuse(packet_id);
+            session.state.arrivals.refuse(packet_id);
         }
     }
 
@@ -173,7 +156,7 @@ impl Core {
         let Some(session) = self.sessions.get(key) else {
             return Taken::done(ReasonCode::UnspecifiedError);
         };
-        if !session.identity.rights.may_publish(topic) {
+        if !session.state.identity().rights.may_publish(topic) {
             self.deny_publish(now, key, topic);
             return Taken::Done(NO_RIGHT);
         }
@@ -189,8 +172,8 @@ impl Core {
             retain: publish.retain,
             expiry_secs: publish.properties.message_expiry(),
         };
-        let zone = session.zone();
-        let origin = (zone, session.publisher, now);
+        let zone = session.state.zone();
+        let origin = (zone, session.state.publisher(), now);
         let message = Arc::new(Message::to_topic(name.to_shared(), origin, &parts));
         let is_awaited = publish.packet_id.is_some();
         let operator = operator_of(publish, session);
@@ -200,7 +183,9 @@ impl Core {
             return taken;
         };
         let session = self.sessions.get(key);
-        let client_id = session.map_or_else(Box::default, |session| session.client_id.clone());
+        let client_id: Box<str> = session
+            .map_or("", |session| session.state.client_id())
+            .into();
         if is_awaited {
             self.tell_not_taken(client_id, (zone, topic), why);
             return taken;
@@ -235,7 +220,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let zone = session.zone();
+        let zone = session.state.zone();
         let Link::Live(live) = &mut session.link else {
             return;
         };
@@ -244,8 +229,8 @@ impl Core {
             .extras()
             .remember_refusal(self.place.hasher.hash(zone, topic))
         {
-            let client_id = session.client_id.clone();
-            let identity = Arc::clone(&session.identity);
+            let client_id = session.state.client_id().into();
+            let identity = Arc::clone(session.state.identity());
             self.effects.events.push(Event::PublishDenied {
                 client_id,
                 identity,

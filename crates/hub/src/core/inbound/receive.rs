@@ -177,34 +177,36 @@ impl Core {
         }
     }
 
-    pub(crate) fn on_ack(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        apply: impl FnOnce(&mut stentor_session::Outbound) -> Acked,
-    ) {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        let Some(outbound) = &mut session.outbound else {
-            return;
-        };
-        // An acknowledgement of something unknown is not a violation: it may be a late repetition.
-        if apply(outbound) == Acked::Complete {
-            self.pump(now, key);
-            self.release(now, key);
-            self.continue_snapshots(now, key);
+    /// An acknowledgement of something unknown is not a violation: it may be a late repetition.
+    pub(crate) fn on_puback(&mut self, now: Tick, key: SessionKey, packet_id: PacketId) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && session.state.owed.acknowledged(packet_id) == Acked::Complete
+        {
+            self.go_on(now, key);
         }
     }
 
+    pub(crate) fn on_pubcomp(&mut self, now: Tick, key: SessionKey, packet_id: PacketId) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && session.state.owed.completed(packet_id) == Acked::Complete
+        {
+            self.go_on(now, key);
+        }
+    }
+
+    /// A packet id is free: sends what waited for one.
+    fn go_on(&mut self, now: Tick, key: SessionKey) {
+        self.pump(now, key);
+        self.release(now, key);
+        self.continue_snapshots(now, key);
+    }
+
     pub(crate) fn on_pubrec(&mut self, now: Tick, key: SessionKey, ack: &Ack<'_>) {
-        let mut acked = Acked::Unknown;
-        self.on_ack(now, key, |outbound| {
-            acked = outbound.on_pubrec(ack.packet_id, ack.reason);
-            acked
-        });
-        match acked {
-            Acked::Complete => {}
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        match session.state.owed.received(ack.packet_id, ack.reason) {
+            Acked::Complete => self.go_on(now, key),
             Acked::Release => self.send(key, &pubrel(ack.packet_id)),
             Acked::Unknown if ack.reason.is_error() => {}
             Acked::Unknown => {
@@ -224,18 +226,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let known = session
-            .inbound
-            .as_mut()
-            .is_some_and(|inbound| inbound.on_pubrel(packet_id));
-        if session
-            .inbound
-            .as_ref()
-            .is_some_and(|inbound| inbound.is_empty())
-        {
-            session.inbound = None;
-        }
-        let reason = if known {
+        let reason = if session.state.arrivals.released(packet_id) {
             ReasonCode::Success
         } else {
             ReasonCode::PacketIdentifierNotFound
@@ -259,7 +250,7 @@ impl Core {
         if let Some(expiry_secs) = disconnect.properties.session_expiry() {
             // Where sessions never last, it may have asked for more in CONNECT.
             let max = self.rules.settings.session_expiry_max_secs;
-            if !session.is_persistent() && expiry_secs != 0 && max != 0 {
+            if !session.state.is_persistent() && expiry_secs != 0 && max != 0 {
                 return Err(CloseReason::Violation(Violation::SessionExpiry));
             }
             self.sessions.set_expiry(key, expiry_secs.min(max));

@@ -32,15 +32,15 @@ impl Account {
         let (in_link, snapshots) = link_bytes(&session.link);
         let own = size_of::<Session>()
             + PLACE_BYTES
-            + session.client_id.len()
+            + session.state.client_id().len()
             + size_of::<Identity>()
-            + session.filter_bytes as usize
-            + session.will.as_deref().map_or(0, WillRequest::bytes)
+            + session.state.subscriptions.bytes()
+            + session.state.will().map_or(0, WillRequest::bytes)
             + in_link
             + session
                 .tallied()
                 .map_or(0, |_| size_of::<Tally>() + BOX_BYTES);
-        let outbound = session.outbound.as_ref();
+        let outbound = session.state.owed.get();
         let queued = session.charge().bytes
             + outbound.map_or(0, |_| size_of::<Outbound>())
             + snapshots.map_or(0, Snapshots::bytes);

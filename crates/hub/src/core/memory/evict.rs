@@ -6,7 +6,6 @@ use stentor_topic::Zone;
 use super::{Lease, Pressure, Tenants};
 use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
-use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::core::stats::LossCause;
 use crate::effects::{ControlItem, Event};
@@ -40,7 +39,7 @@ impl Core {
         }
         // It makes no difference to the counts whether an old one goes on or a new one replaces it.
         let present = self.own_session(identity, &request.client_id);
-        let goes_on = present.is_some_and(Session::is_persistent);
+        let goes_on = present.is_some_and(|session| session.state.is_persistent());
         let mut room = Room::default();
         if !goes_on && self.sessions.persistent() >= settings.sessions_max {
             let own = tenants.map_or(0, |tenants| tenants.own.sessions());
@@ -116,9 +115,9 @@ impl Core {
         let Some(session) = self.sessions.get(key) else {
             return;
         };
-        let (zone, messages) = (session.zone(), session.lost_by_end());
-        let client_id = session.client_id.clone();
-        let user = session.identity.user.clone();
+        let (zone, messages) = (session.state.zone(), session.lost_by_end());
+        let client_id = session.state.client_id().into();
+        let user = session.state.identity().user.clone();
         self.count_evicted(zone, limit, messages);
         let most = match limit {
             Limit::Memory => self.memory.ledger.budget(),

@@ -97,9 +97,9 @@ impl Core {
         let holder = |(bytes, key)| {
             let session = self.sessions.get(key)?;
             Some(Holder {
-                zone: session.zone(),
-                client_id: session.client_id.clone(),
-                user: session.identity.user.clone(),
+                zone: session.state.zone(),
+                client_id: session.state.client_id().into(),
+                user: session.state.identity().user.clone(),
                 is_connected: session.live().is_some(),
                 bytes,
             })

@@ -229,14 +229,15 @@ impl Fanout<'_> {
             generation: session.generation,
         };
         let bound = Charge {
-            bytes: session.queue_bytes_max_at(QoS::AtMostOnce, self.settings),
+            bytes: session
+                .state
+                .queue_bytes_max_at(QoS::AtMostOnce, self.settings),
             messages: self.settings.queue_messages_max,
         };
-        let outbound = session.outbound.as_deref();
         let Link::Live(live) = &mut session.link else {
             return false;
         };
-        let is_filtered = session.filtered > 0;
+        let is_filtered = session.state.subscriptions.are_filtered();
         let looks_at_each =
             |extras: &Extras| extras.sent_aliases.is_some() || extras.conflating.is_some();
         if terms.qos != QoS::AtMostOnce
@@ -259,13 +260,13 @@ impl Fanout<'_> {
             messages: run.len(),
         };
         if run.packet_bytes() > live.packet_bytes_max as usize
-            || live.is_full(bound, outbound, more)
+            || live.is_full(bound, &session.state.owed, more)
         {
             return false;
         }
         self.stats.publishes_sent += count;
         self.stats.publish_bytes_sent += payload_bytes;
-        let zone = session.identity.zone;
+        let zone = session.state.zone();
         self.traffic.sent(zone, count, payload_bytes);
         self.outbox.run(key, live, Rc::clone(run));
         true

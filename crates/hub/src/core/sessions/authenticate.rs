@@ -124,7 +124,7 @@ impl Core {
         self.effects.authentications.push(Authentication {
             session: key,
             link,
-            identity: Arc::clone(&session.identity),
+            identity: Arc::clone(session.state.identity()),
             method: method.name.clone(),
             step,
             data: packet.properties.auth_data().unwrap_or_default().to_vec(),
@@ -158,7 +158,9 @@ impl Core {
         let mut renewed = None;
         let (reason, data) = match decision {
             Authenticated::Refused(reason) => return self.close(now, key, reason),
-            Authenticated::Accepted(identity, _) if !is_same(&session.identity, &identity) => {
+            Authenticated::Accepted(identity, _)
+                if !is_same(session.state.identity(), &identity) =>
+            {
                 return self.close(now, key, CloseReason::Denied(Denied::Right));
             }
             Authenticated::Continue(data) => {

@@ -7,6 +7,7 @@
 use stentor_session::{Outbound, Window};
 
 use crate::core::sessions::registry::{Live, Session};
+use crate::core::sessions::state::Owed;
 
 /// What waits for one client or is on its way to it, or a part of that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,21 +42,21 @@ impl Live {
 
     /// What the session is charged with beside what waits for the socket.
     #[inline]
-    pub(crate) fn owed(&self, outbound: Option<&Outbound>) -> Charge {
+    pub(crate) fn owed(&self, messages: &Owed) -> Charge {
         let extras = self.extras.as_ref();
         let held = extras.and_then(|extras| extras.conflating.as_ref());
         let held = held.map_or_else(Charge::default, |held| held.charge());
-        owed(outbound).plus(held)
+        owed(messages).plus(held)
     }
 
     /// Whether more messages, of QoS 0, do not fit below a bound. One fits where nothing waits,
     /// whatever is in flight: it goes to the socket.
     #[inline]
-    pub(crate) fn is_full(&self, bound: Charge, outbound: Option<&Outbound>, more: Charge) -> bool {
+    pub(crate) fn is_full(&self, bound: Charge, owed: &Owed, more: Charge) -> bool {
         if self.output.is_none() {
             return more.bytes > bound.bytes;
         }
-        let charge = self.queued().plus(self.owed(outbound)).plus(more);
+        let charge = self.queued().plus(self.owed(owed)).plus(more);
         charge.bytes > bound.bytes || charge.messages > bound.messages
     }
 
@@ -79,21 +80,21 @@ impl Session {
 
     /// What it is charged with in all.
     pub(crate) fn charge(&self) -> Charge {
-        self.charge_unowed().plus(owed(self.outbound.as_deref()))
+        self.charge_unowed().plus(owed(&self.state.owed))
     }
 
     /// Whether nothing waits for the socket or for an acknowledgement.
     pub(crate) fn is_served(&self) -> bool {
         self.live().is_some_and(|live| live.queued().bytes == 0)
-            && self.outbound.as_ref().is_none_or(|owed| owed.is_empty())
+            && self.state.owed.get().is_none_or(Outbound::is_empty)
     }
 }
 
 /// The messages above QoS 0.
 #[inline]
-fn owed(outbound: Option<&Outbound>) -> Charge {
-    outbound.map_or_else(Charge::default, |outbound| Charge {
-        bytes: outbound.bytes(),
-        messages: outbound.waiting_len(),
+fn owed(owed: &Owed) -> Charge {
+    owed.get().map_or_else(Charge::default, |owed| Charge {
+        bytes: owed.bytes(),
+        messages: owed.waiting_len(),
     })
 }

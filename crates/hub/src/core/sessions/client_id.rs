@@ -59,10 +59,10 @@ impl Core {
 /// Whether a session belongs to who comes. A guest proves nothing: it is the one who comes from the
 /// same address, or who knows an id that nobody can guess. All anonymous clients are one.
 fn is_same(session: &Session, client_id: &str, identity: &Identity) -> bool {
-    let (known, new) = (session.identity.guest, identity.guest);
+    let (known, new) = (session.state.identity().guest, identity.guest);
     match (known, new) {
         (Some(_), Some(_)) => known == new || is_assigned(client_id),
-        (None, None) => session.user() == identity.user.as_deref(),
+        (None, None) => session.state.user() == identity.user.as_deref(),
         _ => false,
     }
 }

@@ -16,6 +16,7 @@ use crate::core::sessions::authenticate::Method;
 use crate::core::sessions::quota::Seat;
 use crate::core::sessions::registry::{Announced, Flushing, Link, Live, Session};
 use crate::core::sessions::rights::Identity;
+use crate::core::sessions::state::SessionState;
 use crate::core::{Core, Timer};
 use crate::effects::{Event, MeshItem};
 
@@ -120,14 +121,14 @@ impl Core {
             return None;
         }
         let client_id = &request.client_id;
-        let is_it = |(_, session): &(_, &Session)| match session.identity.guest {
+        let is_it = |(_, session): &(_, &Session)| match session.state.identity().guest {
             None => false,
             mark => mark == new.guest || is_assigned(client_id),
         };
         let all = self.sessions.all(new.zone, client_id).filter(is_it);
         // There may be several after a change of the address; a name is not given twice.
         let (_, session) = all.max_by_key(|(key, _)| key.generation)?;
-        Some(Arc::clone(&session.identity))
+        Some(Arc::clone(session.state.identity()))
     }
 
     /// Whether a keep alive is within the maximum; 0 is none at all.
@@ -165,8 +166,8 @@ impl Core {
         let (request, identity) = (&opening.request, &opening.identity);
         let key = present.unwrap_or_else(|| {
             let expiry_secs = self.expiry_secs(request);
-            let session = Session::new(Arc::clone(identity), &request.client_id, expiry_secs);
-            self.sessions.insert(session)
+            let state = SessionState::new(Arc::clone(identity), &request.client_id, expiry_secs);
+            self.sessions.insert(Session::new(state))
         });
         if present.is_none() {
             self.end_oldest_namesake(now, key);
@@ -200,7 +201,7 @@ impl Core {
         }
         let mut rooms = Vec::new();
         if let Some(session) = self.sessions.get_mut(key) {
-            session.will = opening.request.will.take();
+            session.state.attached(opening.request.will.take());
             rooms = session.attach(live);
             session.apply_quotas();
         }
@@ -387,15 +388,14 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return true;
         };
-        let (client_id, expiry_secs) = (session.client_id.clone(), session.expiry_secs());
-        let user = session.identity.user.clone();
+        let state = &session.state;
         let Link::Live(live) = &mut session.link else {
             return true;
         };
         if request.version.is_v5() {
             let settings = &self.rules.settings;
-            if expiry_secs != request.session_expiry_secs {
-                properties.push(Property::SessionExpiryInterval(expiry_secs));
+            if state.expiry_secs() != request.session_expiry_secs {
+                properties.push(Property::SessionExpiryInterval(state.expiry_secs()));
             }
             let announced = live.announced;
             if announced.receive_maximum != u16::MAX {
@@ -403,7 +403,7 @@ impl Core {
             }
             properties.push(Property::MaximumPacketSize(announced.packet_bytes_max));
             if assigned {
-                properties.push(Property::AssignedClientIdentifier(&client_id));
+                properties.push(Property::AssignedClientIdentifier(state.client_id()));
             }
             if announced.topic_alias_maximum > 0 {
                 properties.push(Property::TopicAliasMaximum(announced.topic_alias_maximum));
@@ -415,7 +415,7 @@ impl Core {
             // [MQTT-4.12.0-6].
             // A client that chose another name, or none, gets the one that it has.
             let said = request.username.as_deref().unwrap_or_default();
-            if let Some(user) = user.as_deref().filter(|user| !names(said, user)) {
+            if let Some(user) = state.user().filter(|user| !names(said, user)) {
                 properties.push(Property::UserProperty(("user", user)));
             }
             if let Some(method) = &request.authentication_method {
@@ -463,7 +463,7 @@ impl Core {
             && let Some(live) = session.live()
         {
             let silence = keep_alive_deadline(live.last_seen, live.keep_alive_secs);
-            let deadline = silence.min(session.identity.expires_at);
+            let deadline = silence.min(session.state.identity().expires_at);
             let timer = Timer {
                 session: key,
                 epoch: session.epoch,

@@ -106,7 +106,7 @@ impl Core {
         let Some(session) = self.sessions.get(key) else {
             return;
         };
-        let client = self.client_hash(session.zone(), &session.client_id);
+        let client = self.client_hash(session.state.zone(), session.state.client_id());
         self.past.debts.remember(now, client, debt);
         self.past.debts.end(key, client);
     }
@@ -120,7 +120,9 @@ impl Core {
     #[cold]
     pub(crate) fn charge_absent(&mut self, now: Tick, key: SessionKey, visits: u32) {
         let client = match self.sessions.get(key) {
-            Some(session) => Some(self.client_hash(session.zone(), &session.client_id)),
+            Some(session) => {
+                Some(self.client_hash(session.state.zone(), session.state.client_id()))
+            }
             None => self.past.debts.ended.get(&key).copied(),
         };
         let Some(client) = client else {

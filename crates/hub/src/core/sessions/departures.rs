@@ -64,7 +64,7 @@ impl Core {
     /// The connection of a session ends.
     pub(crate) fn remember_end(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
         if let Some(session) = self.sessions.get(key) {
-            let client = (session.zone(), &*session.client_id);
+            let client = (session.state.zone(), session.state.client_id());
             self.past.departures.note(now, client, reason);
         }
     }

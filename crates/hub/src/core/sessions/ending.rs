@@ -7,15 +7,13 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 
-use stentor_session::{Delivery, Outbound, Output, Remains, Tick};
+use stentor_session::{Delivery, Output, Remains, Tick};
 
 use crate::core::Core;
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{SubscriptionRef, filter_visits};
-use crate::core::sessions::registry::Link;
 use crate::core::work::{
     DROP_VISITS, END_VISITS, FILTER_VISITS, OWN_VISITS, SHARED_VISITS, urgent_visits,
 };
@@ -96,33 +94,25 @@ impl Core {
     /// [MQTT-3.1.2-10]. O(its shared subscriptions); the rest is counted as visits, and waits for
     /// later turns where this one has no room for it.
     pub(crate) fn end_session(&mut self, now: Tick, key: SessionKey) {
-        let Some(session) = self.sessions.get_mut(key) else {
+        let session = self.sessions.get(key);
+        debug_assert!(
+            session.is_none_or(|session| session.live().is_none()),
+            "it ends after its connection"
+        );
+        let Some(retired) = self.sessions.retire(key) else {
             return;
         };
-        debug_assert!(session.live().is_none(), "it ends after its connection");
         self.turn.spend(END_VISITS);
-        let (will, outbound) = (session.will.take(), session.outbound.take());
-        let will = will.map(|will| {
-            let identity = Arc::clone(&session.identity);
-            (identity, session.client_id.clone(), will)
-        });
-        let held_back = match &mut session.link {
-            Link::Away(away) => away.conflating.take(),
-            Link::Live(_) => None,
-        };
-        let Some(session) = self.sessions.retire(key) else {
-            return;
-        };
-        self.leave_shares(session);
+        self.leave_shares(retired.key);
         let ending = Ending {
-            session: Some(session),
-            owed: outbound.map_or_else(Remains::default, |owed| Outbound::abandon(*owed)),
-            held_back,
+            session: Some(retired.key),
+            owed: retired.legacy.owed,
+            held_back: retired.held_back,
             output: None,
         };
         self.end_soon(now, ending);
-        if let Some((identity, client_id, will)) = will {
-            self.note_will(identity, client_id, will);
+        if let Some(will) = retired.legacy.will {
+            self.note_will(will);
         }
     }
 
@@ -184,7 +174,7 @@ impl Core {
     /// About what it costs to work off what a session has left.
     fn ending_visits(&self, ending: &Ending) -> u32 {
         let session = ending.session.and_then(|key| self.sessions.get(key));
-        let filters = session.map_or(0, |session| session.subscriptions.len());
+        let filters = session.map_or(0, |session| session.state.subscriptions.len());
         let visits = filters * FILTER_VISITS as usize + ending.pieces() * DROP_VISITS as usize;
         u32::try_from(visits).unwrap_or(u32::MAX)
     }
@@ -240,7 +230,7 @@ impl Core {
                 return true;
             };
             let session = self.sessions.get_mut(key);
-            match session.and_then(|session| session.subscriptions.pop()) {
+            match session.and_then(|session| session.state.subscriptions.pop()) {
                 Some(filter @ SubscriptionRef::Filter(id)) => {
                     self.turn
                         .spend(filter_visits(self.routing.index.filter(id).1));

@@ -80,7 +80,7 @@ impl Core {
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
             };
-            session.will = None;
+            session.state.drop_will();
             let reference = session.live().and_then(|live| {
                 let fits =
                     |text: &String| text.len() + DISCONNECT_BYTES <= live.packet_bytes_max as usize;
@@ -234,14 +234,14 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let (zone, ends) = (session.zone(), !session.is_persistent());
+        let (zone, ends) = (session.state.zone(), !session.state.is_persistent());
         let Link::Live(live) = &mut session.link else {
             return;
         };
         let (losses, cause) = (&mut self.counters.losses, LossCause::Disconnect);
         let mut lost = 0;
         if let Some(output) = &mut live.output {
-            let client_id = &*session.client_id;
+            let client_id = session.state.client_id();
             self.turn.spend_each(output.pieces(), DROP_VISITS);
             output.abandon(|topic, messages| {
                 lost += messages;
@@ -253,8 +253,8 @@ impl Core {
                 }
             });
         }
-        if let Some(outbound) = session.outbound.as_ref().filter(|_| ends) {
-            let owed = (outbound.in_flight_len() + outbound.waiting_len()) as u64;
+        if let Some(owed) = session.state.owed.get().filter(|_| ends) {
+            let owed = owed.len() as u64;
             losses.record_many(cause, owed);
             lost += owed;
         }
@@ -275,7 +275,6 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let expiry_secs = session.expiry_secs();
         let Link::Live(live) = &mut session.link else {
             return;
         };
@@ -283,42 +282,24 @@ impl Core {
         self.counters.stats.connected = self.counters.stats.connected.saturating_sub(1);
         let event = Event::Disconnected {
             link: live.link,
-            zone: session.identity.zone,
-            client_id: session.client_id.clone(),
-            user: session.identity.user.clone(),
+            zone: session.state.zone(),
+            client_id: session.state.client_id().into(),
+            user: session.state.identity().user.clone(),
             connected_secs: now.since(live.since).as_secs(),
             reason,
             limit: limit.map(Box::from),
         };
         self.effects.events.push(event);
-        if reason.drops_will() {
-            session.will = None;
-        }
-        if let Some(outbound) = &mut session.outbound {
-            outbound.disconnected();
-        }
-        if let Some(inbound) = &mut session.inbound {
-            inbound.disconnected();
-            if inbound.is_empty() {
-                session.inbound = None;
-            }
-        }
-        let until = match expiry_secs {
-            u32::MAX => Tick::NEVER,
-            secs => now.after_secs(secs),
-        };
-        let delay = session.will.as_ref().map(|will| will.delay_secs);
-        let will_at = delay.map_or(Tick::NEVER, |secs| now.after_secs(secs).min(until));
+        let absence = session.state.detached(now, reason);
         session.epoch = session.epoch.wrapping_add(1);
         let extras = *live.extras.take().unwrap_or_default();
         let (mut snapshots, conflating, debt) = (extras.snapshots, extras.conflating, extras.debt);
         if let Some(snapshots) = &mut snapshots {
             snapshots.disconnected();
         }
-        let conflating = held_while_away(&mut self.turn, until <= now, conflating);
+        let conflating = held_while_away(&mut self.turn, absence.until <= now, conflating);
         session.link = Link::Away(Away {
-            until,
-            will_at,
+            absence,
             snapshots,
             conflating,
             left: Left::of(rooms, extras.tally),
@@ -356,8 +337,8 @@ impl Core {
         let rooms = rooms.filter(|room| known.insert(room)).map(Into::into);
         let detached = Detached {
             session: key,
-            identity: Arc::clone(&session.identity),
-            client_id: session.client_id.clone(),
+            identity: Arc::clone(session.state.identity()),
+            client_id: session.state.client_id().into(),
             reason,
             rooms: rooms.collect(),
             was_held,
@@ -384,20 +365,8 @@ impl Core {
     }
 
     /// A will is to be published.
-    pub(crate) fn note_will(
-        &mut self,
-        identity: Arc<Identity>,
-        client_id: Box<str>,
-        will: Box<WillRequest>,
-    ) {
-        let due = DueWill {
-            identity,
-            client_id,
-            will,
-        };
-        self.pending
-            .transitions
-            .note(Transition::WillDue(Box::new(due)));
+    pub(crate) fn note_will(&mut self, due: Box<DueWill>) {
+        self.pending.transitions.note(Transition::WillDue(due));
     }
 
     /// Members of a session's shared subscriptions are counted: one of them is away from now on.
@@ -413,12 +382,12 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let Link::Away(away) = &mut session.link else {
+        let Link::Away(Away { absence, .. }) = &mut session.link else {
             return;
         };
-        if away.until <= now {
-            let client_id = session.client_id.clone();
-            if session.is_persistent() {
+        if absence.until <= now {
+            let client_id = session.state.client_id().into();
+            if session.state.is_persistent() {
                 self.counters.stats.expired += 1;
                 self.effects
                     .events
@@ -427,21 +396,20 @@ impl Core {
             return self.end_session(now, key);
         }
         let mut due_will = None;
-        if away.will_at <= now {
-            away.will_at = Tick::NEVER;
-            due_will = session.will.take();
+        if absence.will_at <= now {
+            absence.will_at = Tick::NEVER;
+            due_will = session.state.take_will();
         }
-        let next = away.until.min(away.will_at);
+        let next = absence.until.min(absence.will_at);
         let timer = Timer {
             session: key,
             epoch: session.epoch,
         };
-        let (client_id, identity) = (session.client_id.clone(), Arc::clone(&session.identity));
         if next != Tick::NEVER {
             self.arm(now, next, timer);
         }
         if let Some(will) = due_will {
-            self.note_will(identity, client_id, will);
+            self.note_will(will);
         }
     }
 
@@ -451,13 +419,17 @@ impl Core {
         let Some(session) = self.sessions.get(key) else {
             return;
         };
-        let all = self.sessions.all(session.zone(), &session.client_id);
+        let all = self
+            .sessions
+            .all(session.state.zone(), session.state.client_id());
         let absent =
             |(own, session): &(SessionKey, &Session)| *own != key && session.live().is_none();
         if all.count() <= NAMESAKES_MAX {
             return;
         }
-        let all = self.sessions.all(session.zone(), &session.client_id);
+        let all = self
+            .sessions
+            .all(session.state.zone(), session.state.client_id());
         let oldest = all.filter(absent).min_by_key(|(key, _)| key.generation);
         if let Some((oldest, _)) = oldest {
             self.end_session(now, oldest);
@@ -525,7 +497,7 @@ impl Core {
                 // cannot show that it is alive.
                 let seen = if live.is_held() { now } else { live.last_seen };
                 let silence = keep_alive_deadline(seen, live.keep_alive_secs);
-                let expiry = session.identity.expires_at;
+                let expiry = session.state.identity().expires_at;
                 if expiry <= now {
                     let reason = CloseReason::Denied(Denied::Expired);
                     self.close(now, timer.session, reason);

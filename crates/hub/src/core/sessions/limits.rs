@@ -83,7 +83,7 @@ impl Core {
             return TOO_MANY.into();
         };
         let most = self.rules.settings.subscriptions_max;
-        let quota = session.identity.rights.quotas().subscriptions;
+        let quota = session.state.identity().rights.quotas().subscriptions;
         let bound = match quota.map(|quota| quota as usize) {
             _ if !has_surplus && self.places_left(session) > 0 => {
                 let most = self.rules.settings.subscription_bytes_max;
@@ -133,14 +133,14 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let hash = self.place.hasher.hash(session.zone(), kind);
+        let hash = self.place.hasher.hash(session.state.zone(), kind);
         if let Link::Live(live) = &mut session.link
             && live.extras().remember_refusal(hash)
         {
             self.effects.events.push(Event::AboveLimit {
                 what,
-                client_id: session.client_id.clone(),
-                user: session.identity.user.clone(),
+                client_id: session.state.client_id().into(),
+                user: session.state.identity().user.clone(),
                 bound: Box::from(bound),
             });
         }

@@ -15,4 +15,5 @@ pub(crate) mod quota;
 pub(crate) mod registry;
 pub(crate) mod renewal;
 pub(crate) mod rights;
+pub(crate) mod state;
 pub(crate) mod tally;

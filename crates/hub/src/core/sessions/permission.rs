@@ -7,19 +7,14 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-use stentor_session::Tick;
+use stentor_session::{Outbound, Tick};
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::SubscriptionRef;
-use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::{Access, Identity, Rights};
 use crate::core::settings::WideSubscription;
 use crate::core::transitions::Transition;
-
-/// Set in [`Session::filtered`] while its subscriptions are weighed. What is counted in the
-/// meantime may be more than there is, which costs a check for each delivery and nothing else.
-const UNDER_REVIEW: u32 = 1 << 31;
 
 /// Rules that are looked at in one visit.
 const RULES_PER_VISIT: usize = 8;
@@ -49,41 +44,12 @@ pub(crate) fn weigh_visits(rights: &dyn Rights) -> u32 {
     1 + (rights.rules() / RULES_PER_VISIT).min(1 << 16) as u32
 }
 
-impl Session {
-    /// Whether a message may be delivered. Costs nothing while all subscriptions are permitted in
-    /// full.
-    #[inline]
-    pub(crate) fn may_receive(&self, topic: &str) -> bool {
-        self.filtered == 0 || self.identity.rights.may_receive(topic)
-    }
-
-    /// A subscription goes: it is not among the filtered ones any more, if it was.
-    pub(crate) fn forget_filtered(&mut self, filter: &str) {
-        if self.filtered & UNDER_REVIEW != 0 {
-            // It may not have been counted yet.
-            return;
-        }
-        if self.filtered > 0 && self.identity.rights.may_subscribe(filter) != Access::All {
-            self.filtered -= 1;
-        }
-    }
-}
-
 impl Core {
     /// Whether a subscription is taken of which so much is permitted.
     pub(crate) fn is_accepted(&self, access: Access) -> bool {
         match (access, self.rules.settings.wide_subscription) {
             (Access::All, _) | (Access::Part, WideSubscription::Filter) => true,
             (Access::Part, WideSubscription::Refuse) | (Access::Nothing, _) => false,
-        }
-    }
-
-    /// A session has a new subscription, of which so much is permitted.
-    pub(crate) fn count_filtered(&mut self, key: SessionKey, access: Access) {
-        if access != Access::All
-            && let Some(session) = self.sessions.get_mut(key)
-        {
-            session.filtered += 1;
         }
     }
 
@@ -96,7 +62,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let before = core::mem::replace(&mut session.identity, Arc::clone(&identity));
+        let before = session.state.adopt(Arc::clone(&identity));
         if Arc::ptr_eq(&before.rights, &identity.rights) {
             return;
         }
@@ -116,19 +82,18 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        if session.filtered & UNDER_REVIEW != 0 {
+        let subscriptions = &mut session.state.subscriptions;
+        if subscriptions.begin_review() {
             self.rights.reviews.0.retain(|review| review.session != key);
         }
-        session.filtered = 0;
-        if session.subscriptions.is_empty() {
-            return;
-        }
-        session.filtered = UNDER_REVIEW;
         let mut review = Review {
             session: key,
-            subscriptions: session.subscriptions.as_slice().into(),
+            subscriptions: subscriptions.as_slice().into(),
             done: 0,
         };
+        if review.subscriptions.is_empty() {
+            return;
+        }
         if !self.review_some(&mut review, self.turn.slice()) {
             self.rights.reviews.0.push_back(review);
         }
@@ -154,7 +119,7 @@ impl Core {
         let Some(session) = self.sessions.get(key) else {
             return true;
         };
-        let rights = Arc::clone(&session.identity.rights);
+        let rights = Arc::clone(&session.state.identity().rights);
         let each = weigh_visits(&*rights);
         let most = (visits / each).max(1) as usize;
         let rest = review.subscriptions.iter().skip(review.done).take(most);
@@ -174,24 +139,21 @@ impl Core {
         self.turn.spend((weighed as u32).saturating_mul(each));
         let is_over = review.done >= review.subscriptions.len();
         if let Some(session) = self.sessions.get_mut(key) {
-            session.filtered += filtered;
-            if is_over {
-                session.filtered &= !UNDER_REVIEW;
-            }
+            session.state.subscriptions.reviewed(filtered, is_over);
         }
         is_over
     }
 
     /// Takes what waits for a client and is not permitted any more back.
     fn withdraw(&mut self, now: Tick, key: SessionKey, identity: &Identity) {
-        let session = self.sessions.get_mut(key);
-        let Some(outbound) = session.and_then(|session| session.outbound.as_mut()) else {
+        let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let waiting = outbound.in_flight_len() + outbound.waiting_len();
+        let owed = &mut session.state.owed;
+        let waiting = owed.get().map_or(0, Outbound::len);
         let each = weigh_visits(&*identity.rights);
         self.turn.spend((waiting as u32).saturating_mul(each));
-        let withdrawn = outbound.withdraw(|message| identity.rights.may_receive(message.topic()));
+        let withdrawn = owed.withdraw(|message| identity.rights.may_receive(message.topic()));
         let count = withdrawn.len() as u64;
         self.counters.stats.publishes_withheld += count;
         if count > 0

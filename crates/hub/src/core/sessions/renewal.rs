@@ -146,7 +146,7 @@ impl Core {
     /// What a change of rights makes of a session.
     pub(crate) fn renewed(&self, key: SessionKey, renewal: &dyn Renewal) -> Renewed {
         self.sessions.get(key).map_or(Renewed::Keep, |session| {
-            renewal.renew(&session.identity, &session.client_id)
+            renewal.renew(session.state.identity(), session.state.client_id())
         })
     }
 
@@ -157,7 +157,7 @@ impl Core {
         };
         let identity = Identity {
             rights: Arc::new(NoRights),
-            ..(*session.identity).clone()
+            ..(**session.state.identity()).clone()
         };
         self.adopt(now, key, Arc::new(identity));
     }

@@ -44,7 +44,7 @@ impl HookService {
         publish: &Publish<'_>,
         packet: &[u8],
     ) -> Option<Result<(), CloseReason>> {
-        let hooks = self.hooks(core.session(key)?.zone());
+        let hooks = self.hooks(core.session(key)?.state.zone());
         let deed = self.deed_of_publish(core, key, publish, hooks)?;
         if let Deed::Say { room, .. } = &deed
             && !core.is_in_room(key, room)
@@ -65,7 +65,7 @@ impl HookService {
         subscribe: &Subscribe<'_>,
         packet: &[u8],
     ) -> Option<Consulted> {
-        let hooks = self.hooks(core.session(key)?.zone());
+        let hooks = self.hooks(core.session(key)?.state.zone());
         if !hooks.has(Hooks::JOIN.and(Hooks::SUBSCRIBE)) {
             return None;
         }
@@ -86,7 +86,7 @@ impl HookService {
             return false;
         };
         let rooms = filters.iter().filter_map(|(_, room)| room.as_ref());
-        let rooms = rooms.filter(|room| session.identity.may_speak(room));
+        let rooms = rooms.filter(|room| session.state.identity().may_speak(room));
         let mut rooms: Vec<Box<str>> = rooms.cloned().collect();
         rooms.sort_unstable();
         rooms.dedup();
@@ -167,10 +167,13 @@ impl HookService {
         elements: Vec<Element>,
     ) -> Option<Vec<Element>> {
         let session = core.session(key)?;
-        if !self.hooks(session.zone()).has(Hooks::JOIN) {
+        if !self.hooks(session.state.zone()).has(Hooks::JOIN) {
             return Some(elements);
         }
-        let (identity, client_id) = (Arc::clone(&session.identity), session.client_id.clone());
+        let (identity, client_id) = (
+            Arc::clone(session.state.identity()),
+            session.state.client_id().into(),
+        );
         let filter = |element: &Element| {
             let room = room_of(&element.filter).map(Into::into);
             (element.filter.clone(), room)
@@ -204,7 +207,10 @@ impl HookService {
         packet: &[u8],
     ) -> Option<bool> {
         let session = core.session(key)?;
-        let (identity, client_id) = (Arc::clone(&session.identity), session.client_id.clone());
+        let (identity, client_id) = (
+            Arc::clone(session.state.identity()),
+            session.state.client_id().into(),
+        );
         let aside = Aside::Packet(Packed {
             session: key,
             epoch: session.epoch,
@@ -323,7 +329,7 @@ impl HookService {
             let session = core.session(key)?;
             match Address::parse(topic) {
                 Err(NotAddress::Elsewhere) if hooks.has(Hooks::PUBLISH) => {
-                    let may = session.identity.rights.may_publish(topic);
+                    let may = session.state.identity().rights.may_publish(topic);
                     may.then(|| Deed::Publish {
                         topic: topic.into(),
                         payload: payload(),
@@ -332,17 +338,17 @@ impl HookService {
                     })
                 }
                 Ok(Address::Private { user, .. }) if hooks.has(Hooks::PRIVATE) => {
-                    may_publish(&session.identity, topic).then(|| Deed::Private {
+                    may_publish(session.state.identity(), topic).then(|| Deed::Private {
                         to: user.as_ref().into(),
                         payload: payload(),
                     })
                 }
                 Ok(Address::Say { room }) if hooks.has(Hooks::SAY) => {
-                    let may = session.identity.rights.may_publish(topic);
+                    let may = session.state.identity().rights.may_publish(topic);
                     // What is too long for every room is refused without asking.
-                    let bounds = &core.settings().rooms_of(session.zone()).room.bounds;
+                    let bounds = &core.settings().rooms_of(session.state.zone()).room.bounds;
                     let fits = publish.payload.len() <= bounds.say_bytes;
-                    (may && fits && session.identity.user.is_some()).then(|| Deed::Say {
+                    (may && fits && session.state.identity().user.is_some()).then(|| Deed::Say {
                         room: room.into(),
                         payload: payload(),
                     })
@@ -423,7 +429,7 @@ impl HookService {
         };
         let Subscription { share, filter } = parsed;
         let is_known = left.known.contains(text) || {
-            let zone = session.zone();
+            let zone = session.state.zone();
             core.find_subscription(key, zone, share, filter).is_some()
         };
         let bytes = core.subscription_cost(share, filter);

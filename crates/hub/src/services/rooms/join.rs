@@ -133,9 +133,9 @@ impl RoomService {
             let Some(room) = room_of(filter).filter(|room| !known.contains(room)) else {
                 continue;
             };
-            let access = session.identity.rights.may_subscribe(filter);
+            let access = session.state.identity().rights.may_subscribe(filter);
             let is_inside = session.is_in_room(room);
-            let may_speak = session.identity.may_speak(room);
+            let may_speak = session.state.identity().may_speak(room);
             let may = core.settings().takes_topic(filter) && core.is_accepted(access);
             if !may || is_inside && !may_speak || !is_inside && places == 0 {
                 continue;
@@ -335,7 +335,8 @@ impl RoomService {
     /// A session has come in by rights that may have changed in the meantime.
     fn catch_up_rights(&mut self, core: &mut Core, now: Tick, key: SessionKey, before: &Identity) {
         let session = core.session(key);
-        let is_new = |session: &Session| !Arc::ptr_eq(&session.identity.rights, &before.rights);
+        let is_new =
+            |session: &Session| !Arc::ptr_eq(&session.state.identity().rights, &before.rights);
         if session.is_some_and(is_new) {
             self.review_rooms(core, now, key, before);
         }

@@ -204,7 +204,7 @@ impl RoomService {
             let Some(room) = room_of(filter) else {
                 return;
             };
-            let entries = [before, &*session.identity].map(|who| entry(who, room, filter));
+            let entries = [before, &**session.state.identity()].map(|who| entry(who, room, filter));
             let known = places.get(room).and_then(|at| standings.get_mut(*at));
             if let Some(known) = known {
                 known.before = known.before.or(entries[0]);
@@ -225,7 +225,7 @@ impl RoomService {
                 filters.for_each(&mut add);
             }
             Link::Live(_) => {
-                for subscription in &session.subscriptions {
+                for subscription in session.state.subscriptions.as_slice() {
                     let filter = core.filter_of(*subscription);
                     if filter.starts_with(ROOMS) {
                         add(&filter);

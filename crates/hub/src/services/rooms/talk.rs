@@ -54,7 +54,7 @@ impl RoomService {
         let Some(session) = core.session(key) else {
             return Taken::done(ReasonCode::UnspecifiedError);
         };
-        let (is_v5, publisher) = (session.speaks_v5(), session.publisher);
+        let (is_v5, publisher) = (session.speaks_v5(), session.state.publisher());
         // 3.x has no reason codes.
         let told = |outcome: Outcome| {
             if is_v5 {
@@ -197,6 +197,6 @@ pub(super) fn say_about_join(core: &mut Core, now: Tick, key: SessionKey, json: 
     let Some(session) = core.session(key) else {
         return;
     };
-    let to = ReturnAddress::own(core.shard(), key, session.zone(), "$reply/join");
+    let to = ReturnAddress::own(core.shard(), key, session.state.zone(), "$reply/join");
     Answer { to, json }.deliver(core, now);
 }

@@ -189,7 +189,7 @@ fn asked_interval(
         context.turn.spend(known.rates.comparing());
         return known.rates.interval_of_topic(message.topic());
     }
-    let is_own = session.publisher == message.publisher;
+    let is_own = session.state.publisher() == message.publisher;
     let matching = terms.matching.iter();
     let matching = matching.filter(|(_, options)| !(is_own && options.no_local()));
     known.rates.interval(matching.map(|(filter, _)| *filter))
@@ -313,10 +313,10 @@ impl Session {
 
     /// Whether a packet id is free for another message above QoS 0.
     fn has_window(&self, queue_bytes_max: usize) -> bool {
-        let (Some(outbound), Some(live)) = (&self.outbound, self.live()) else {
+        let (Some(owed), Some(live)) = (self.state.owed.get(), self.live()) else {
             return true;
         };
-        outbound.may_send(live.window(queue_bytes_max))
+        owed.may_send(live.window(queue_bytes_max))
     }
 
     /// Whether messages above QoS 0 are held back that may go when the client acknowledges others.
@@ -336,7 +336,7 @@ impl Session {
 
     /// Whether messages above QoS 0 are held back, and no packet id is free.
     pub(crate) fn is_out_of_window(&self, settings: &Settings) -> bool {
-        self.has_held_windowed() && !self.has_window(self.queue_bytes_max(settings))
+        self.has_held_windowed() && !self.has_window(self.state.queue_bytes_max(settings))
     }
 
     fn conflating_or_new(&mut self, hasher: &TopicHasher) -> &mut Conflating {

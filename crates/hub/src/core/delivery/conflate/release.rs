@@ -43,7 +43,7 @@ impl Core {
             if session.conflating().is_none() {
                 return;
             }
-            let queue_bytes_max = session.queue_bytes_max(&self.rules.settings);
+            let queue_bytes_max = session.state.queue_bytes_max(&self.rules.settings);
             let keeps = [QoS::AtMostOnce, QoS::AtLeastOnce];
             let keeps = keeps.map(|qos| keeps_up(session, qos, queue_bytes_max));
             let Some(held) = session.known_conflating() else {

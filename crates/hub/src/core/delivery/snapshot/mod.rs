@@ -59,7 +59,7 @@ pub(crate) struct Wanted<'a> {
 
 /// Whether a session takes more of a snapshot now, of which part of its queue's bound may wait.
 fn is_ready(session: &Session, settings: &Settings) -> bool {
-    let most = session.queue_bytes_max(settings) / 4;
+    let most = session.state.queue_bytes_max(settings) / 4;
     has_less(session, QUEUED_BYTES_LOW, most) && !session.is_out_of_window(settings)
 }
 
@@ -73,18 +73,14 @@ fn found_visits(message: &Message) -> u32 {
 /// Visits of one step for a session: few where its queue may hold little.
 fn visits(session: &Session, settings: &Settings) -> usize {
     const EACH_BYTES: usize = 1024;
-    let room = session.queue_bytes_max(settings) / EACH_BYTES;
+    let room = session.state.queue_bytes_max(settings) / EACH_BYTES;
     room.clamp(1, VISITS)
 }
 
 /// Whether fewer bytes wait for a session's socket, at less than the `most` that they may cost, and
 /// no message for a packet id.
 fn has_less(session: &Session, bytes: usize, most: usize) -> bool {
-    let waiting = session
-        .outbound
-        .as_ref()
-        .map_or(0, |outbound| outbound.waiting_len());
-    waiting == 0
+    session.state.owed.waiting_len() == 0
         && session
             .live()
             .filter(|live| !live.is_given_up())
@@ -101,7 +97,7 @@ impl Core {
         else {
             return false;
         };
-        let (zone, at_most) = (session.zone(), visits(session, &self.rules.settings));
+        let (zone, at_most) = (session.state.zone(), visits(session, &self.rules.settings));
         let held = session.held();
         let Some(mut snapshot) = session
             .live_mut()
@@ -147,7 +143,7 @@ impl Core {
         snapshot: &mut Snapshot,
         at_most: usize,
     ) -> Walk {
-        let Some(zone) = self.sessions.get(key).map(Session::zone) else {
+        let Some(zone) = self.sessions.get(key).map(|session| session.state.zone()) else {
             return Walk::Done;
         };
         let mut found = core::mem::take(&mut self.store.found);
@@ -303,7 +299,7 @@ impl Core {
             retain: false,
             expiry_secs: None,
         };
-        let message = Message::new(session.zone(), Publisher::SERVER, now, &parts);
+        let message = Message::new(session.state.zone(), Publisher::SERVER, now, &parts);
         let message = Arc::new(message);
         let ids = [snapshot.options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };

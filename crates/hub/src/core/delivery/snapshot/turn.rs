@@ -39,11 +39,11 @@ impl Core {
             .and_then(|live| live.snapshots())
             .is_none_or(|snapshots| snapshots.is_empty());
         let is_single = wanted.sends && !wanted.marks_end && !wanted.has_wildcard;
-        let most = session.queue_bytes_max(&self.rules.settings) / 4;
+        let most = session.state.queue_bytes_max(&self.rules.settings) / 4;
         let is_next = is_soon && is_first && ahead.is_none();
         if is_next && is_single && has_less(session, SINGLE_BYTES_LOW, most) {
             // The common case, one value at most, needs no bookkeeping.
-            let zone = session.zone();
+            let zone = session.state.zone();
             let start = Cursor::default();
             if !self
                 .store

@@ -31,13 +31,13 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return Vec::new();
         };
-        let mut subscriptions = core::mem::take(&mut session.subscriptions);
+        let subscriptions = &mut session.state.subscriptions;
         self.turn
             .spend((subscriptions.len() / SCANNED_PER_VISIT) as u32);
         let mut gone = Vec::new();
         let mut elements = Vec::new();
         subscriptions.retain(|subscription| {
-            let SubscriptionRef::Filter(id) = *subscription else {
+            let SubscriptionRef::Filter(id) = subscription else {
                 return true;
             };
             let filter = self.routing.index.filter(id).1;
@@ -52,14 +52,11 @@ impl Core {
             gone.push(id);
             false
         });
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.subscriptions = subscriptions;
-        }
         self.turn
             .spend((gone.len() as u32).saturating_mul(FILTER_VISITS));
         for (id, element) in gone.into_iter().zip(&elements) {
             if let Some(session) = self.sessions.get_mut(key) {
-                session.forget_filtered(&element.filter);
+                session.state.forget_filtered(&element.filter);
                 session.forget_snapshot(id);
             }
             self.drop_subscription(key, SubscriptionRef::Filter(id), true);

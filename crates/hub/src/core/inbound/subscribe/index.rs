@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::room_of;
 use crate::core::routing::options::Options;
+use crate::core::sessions::state::{Grant, Subscribed};
 
 /// A subscription of a session, as it was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Core {
             return filter.into();
         }
         let session = self.sessions.get(key);
-        match session.and_then(|session| session.identity.user.as_deref()) {
+        match session.and_then(|session| session.state.user()) {
             Some(user) => inbox::filter(user, filter).into(),
             None => filter.into(),
         }
@@ -46,13 +47,12 @@ impl Core {
     pub(super) fn add_subscription(
         &mut self,
         key: SessionKey,
-        zone: Zone,
-        (filter, bytes): (&str, usize),
-        granted: Options,
-    ) -> Inserted {
+        (zone, filter): (Zone, &str),
+        grant: &Grant,
+    ) -> (Subscribed, Inserted) {
         let subscriber = Subscriber {
             session: key.slot,
-            options: granted.bits(),
+            options: grant.options.bits(),
         };
         let indexed = self.indexed(key, filter);
         let hash = self.place.hasher.hash(zone, &indexed);
@@ -60,20 +60,26 @@ impl Core {
             .routing
             .index
             .insert_hashed(zone, &indexed, hash, subscriber);
-        if inserted.previous.is_some() {
-            return inserted;
-        }
-        let whole = (!inserted.has_wildcard).then_some(hash);
-        self.routing.interest.raise(zone, &indexed, whole);
-        self.counters.stats.subscriptions += 1;
-        self.routing.routes.subscribed(key.slot, inserted.id);
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.subscribed(SubscriptionRef::Filter(inserted.id), bytes);
-            if let Some(room) = room_of(filter) {
+        let session = self.sessions.get_mut(key);
+        let subscribed = session.map_or(Subscribed::New, |session| {
+            let subscription = SubscriptionRef::Filter(inserted.id);
+            let before = inserted.previous.map(Options::from_bits);
+            let subscriptions = &mut session.state.subscriptions;
+            let subscribed = subscriptions.subscribe(subscription, grant, before);
+            if subscribed == Subscribed::New
+                && let Some(room) = room_of(filter)
+            {
                 session.entered(room);
             }
+            subscribed
+        });
+        if subscribed == Subscribed::New {
+            let whole = (!inserted.has_wildcard).then_some(hash);
+            self.routing.interest.raise(zone, &indexed, whole);
+            self.counters.stats.subscriptions += 1;
+            self.routing.routes.subscribed(key.slot, inserted.id);
         }
-        inserted
+        (subscribed, inserted)
     }
 
     /// A subscription that a session has already.
@@ -127,7 +133,7 @@ impl Core {
             }
         };
         if let Some(session) = self.sessions.get_mut(key) {
-            session.unsubscribed(bytes);
+            session.state.subscriptions.unsubscribe(bytes);
         }
     }
 
@@ -142,8 +148,9 @@ impl Core {
     /// The subscriptions of a session, for inspection.
     pub(crate) fn granted(&self, key: SessionKey) -> Vec<Granted> {
         let session = self.sessions.get(key);
-        let all = session.into_iter().flat_map(|one| &one.subscriptions);
-        all.map(|subscription| self.grant_of(key, *subscription))
+        let all = session.map_or(&[][..], |session| session.state.subscriptions.as_slice());
+        all.iter()
+            .map(|subscription| self.grant_of(key, *subscription))
             .collect()
     }
 
@@ -181,7 +188,7 @@ impl Core {
         at_most: usize,
     ) -> (Vec<Granted>, Option<usize>) {
         let session = self.sessions.get(key);
-        let all = session.map_or(&[][..], |session| &session.subscriptions);
+        let all = session.map_or(&[][..], |session| session.state.subscriptions.as_slice());
         let until = from.saturating_add(at_most).min(all.len());
         let some = all.get(from..until).unwrap_or_default();
         let found = some

@@ -34,6 +34,7 @@ use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::routing::options::Options;
 use crate::core::sessions::registry::{Link, Session};
+use crate::core::sessions::state::{Grant, Subscribed};
 use crate::core::transitions::{Transition, Unexplained};
 use crate::core::work::{FILTER_VISITS, VISIT_BYTES};
 
@@ -465,7 +466,7 @@ impl Core {
     /// Tells what rooms there are, if that was subscribed to.
     fn list_rooms_for<'f>(&mut self, key: SessionKey, mut filters: impl Iterator<Item = &'f str>) {
         if filters.any(|filter| filter.starts_with(ROOM_LIST))
-            && let Some(zone) = self.sessions.get(key).map(Session::zone)
+            && let Some(zone) = self.sessions.get(key).map(|session| session.state.zone())
         {
             self.pending.transitions.note(Transition::WantsRooms(zone));
         }
@@ -564,26 +565,24 @@ impl Core {
             Ok(permitted) => permitted,
             Err(refusal) => return Ok(refusal),
         };
-        let (access, zone, wishes) = (permitted.access, permitted.zone, permitted.wishes);
-        let granted = Options::new(options, id);
-        let reason = granted_reason(granted.qos());
+        let (zone, wishes) = (permitted.zone, permitted.wishes);
+        let grant = Grant {
+            options: Options::new(options, id),
+            access: permitted.access,
+            bytes: permitted.bytes,
+        };
+        let reason = granted_reason(grant.options.qos());
         if let Some(group) = share {
-            if self.join_share(key, zone, group, filter, granted) {
-                self.count_filtered(key, access);
-            }
+            self.join_share((key, zone), (group, filter), &grant);
             // Nothing is retained for what is shared.
             return Ok((reason, ""));
         }
-        let inserted = self.add_subscription(key, zone, (filter, permitted.bytes), granted);
-        let is_new = inserted.previous.is_none();
-        if is_new {
-            self.count_filtered(key, access);
-        }
+        let (subscribed, inserted) = self.add_subscription(key, (zone, filter), &grant);
         if let Some(session) = self.sessions.get_mut(key) {
             let hasher = &self.outbox.hasher;
             session.set_rate(hasher, (inserted.id, filter), wishes.interval);
         }
-        let sends = sends_retained(options, is_new);
+        let sends = sends_retained(options, subscribed == Subscribed::New);
         let marks_end = wishes.marks_end;
         if (sends || marks_end) && !filter.starts_with(INBOXES) {
             all_wanted.push(Wanted {
@@ -592,7 +591,7 @@ impl Core {
                 id: inserted.id,
                 filter,
                 has_wildcard: inserted.has_wildcard,
-                options: granted,
+                options: grant.options,
                 mark: self.store.retained.mark(),
             });
         }

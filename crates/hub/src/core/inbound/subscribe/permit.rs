@@ -110,19 +110,19 @@ impl Core {
     ) -> Result<Access, (ReasonCode, &'static str)> {
         // What it has already it keeps, though the limits have changed since.
         let is_known = || {
-            let known = self.find_subscription(key, session.zone(), share, filter);
+            let known = self.find_subscription(key, session.state.zone(), share, filter);
             known.is_some()
         };
         if !self.rules.settings.takes_topic(filter) && !is_known() {
             return Err((ReasonCode::TopicFilterInvalid, TOO_LONG));
         }
-        check_zone_filter(&session.identity, share, filter)?;
-        let access = session.identity.rights.may_subscribe(filter);
+        check_zone_filter(session.state.identity(), share, filter)?;
+        let access = session.state.identity().rights.may_subscribe(filter);
         if !self.is_accepted(access) {
             return Err(no_right(filter));
         }
         let is_dear = check_filter_bounds(&self.rules.settings, filter)
-            .and_then(|()| self.check_share((key, session.zone()), share, filter));
+            .and_then(|()| self.check_share((key, session.state.zone()), share, filter));
         match is_dear {
             Err(refusal) if !is_known() => Err(refusal),
             _ => Ok(access),
@@ -152,7 +152,7 @@ impl Core {
                 return Err(refusal);
             }
         };
-        let zone = session.zone();
+        let zone = session.state.zone();
         let known = || self.find_subscription(key, zone, share, filter);
         let bytes = self.subscription_cost(share, filter);
         if self.is_full(session, bytes) && known().is_none() {
@@ -198,15 +198,15 @@ impl Core {
     /// How many bytes of memory more subscriptions may take.
     pub(crate) fn filter_bytes_left(&self, session: &Session) -> usize {
         let max = self.rules.settings.subscription_bytes_max;
-        max.saturating_sub(session.filter_bytes as usize)
+        max.saturating_sub(session.state.subscriptions.bytes())
     }
 
     /// How many subscriptions more a session may have.
     pub(crate) fn places_left(&self, session: &Session) -> usize {
-        let quota = session.identity.rights.quotas().subscriptions;
+        let quota = session.state.identity().rights.quotas().subscriptions;
         let max = quota.map_or(usize::MAX, |quota| quota as usize);
         let max = self.rules.settings.subscriptions_max.min(max);
-        max.saturating_sub(session.subscriptions.len())
+        max.saturating_sub(session.state.subscriptions.len())
     }
 
     pub(crate) fn deny_subscribe(&mut self, key: SessionKey, text: &str) {
@@ -215,14 +215,14 @@ impl Core {
             return;
         };
         // The opposite of what it is for a publish, so that the two can be distinguished.
-        let hash = !self.place.hasher.hash(session.zone(), text);
+        let hash = !self.place.hasher.hash(session.state.zone(), text);
         if let Link::Live(live) = &mut session.link
             && live.extras().remember_refusal(hash)
         {
-            let client_id = session.client_id.clone();
+            let client_id = session.state.client_id().into();
             let event = Event::SubscribeDenied {
                 client_id,
-                identity: Arc::clone(&session.identity),
+                identity: Arc::clone(session.state.identity()),
                 filter: text.into(),
             };
             self.effects.events.push(event);

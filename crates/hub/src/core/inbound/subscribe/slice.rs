@@ -394,7 +394,7 @@ impl Core {
         visits: u32,
     ) -> bool {
         let before = self.turn.spent();
-        let zone = self.sessions.get(key).map(Session::zone);
+        let zone = self.sessions.get(key).map(|session| session.state.zone());
         while let (Some((filter, wanted)), Some(zone)) = (wanted.get(*begun), zone) {
             if self.turn.spent() - before >= visits {
                 break;

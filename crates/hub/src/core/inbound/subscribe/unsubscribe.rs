@@ -56,11 +56,11 @@ impl Core {
         };
         // In one pass, for the packet may name them all.
         if !gone.is_empty() {
-            let subscriptions = &mut session.subscriptions;
+            let subscriptions = &mut session.state.subscriptions;
             let bytes = size_of_val(subscriptions.as_slice());
             self.turn
                 .spend(u32::try_from(bytes / VISIT_BYTES).unwrap_or(u32::MAX));
-            subscriptions.retain(|subscription| !gone.contains(subscription));
+            subscriptions.retain(|subscription| !gone.contains(&subscription));
         }
         if !rooms.is_empty() {
             let rooms = rooms.into_iter().map(Into::into).collect();
@@ -93,13 +93,13 @@ impl Core {
         let Some(session) = self.sessions.get(key) else {
             return ReasonCode::UnspecifiedError;
         };
-        let zone = session.zone();
+        let zone = session.state.zone();
         let found = self.find_subscription(key, zone, share, filter);
         let Some(found) = found.filter(|found| gone.insert(*found)) else {
             return ReasonCode::NoSubscriptionExisted;
         };
         if let Some(session) = self.sessions.get_mut(key) {
-            session.forget_filtered(filter);
+            session.state.forget_filtered(filter);
             // What is left of a snapshot is not wanted any more.
             if let SubscriptionRef::Filter(id) = found {
                 session.forget_snapshot(id);

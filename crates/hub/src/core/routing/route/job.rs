@@ -398,7 +398,7 @@ impl Core {
         }
         let session = self.routing.routes.reading?;
         let known = self.sessions.get(session)?;
-        let is_own = known.publisher == message.publisher && known.live().is_some();
+        let is_own = known.state.publisher() == message.publisher && known.live().is_some();
         is_own.then_some(Sender {
             shard: self.place.shard,
             session,

@@ -573,5 +573,5 @@ fn collect<'i>(
 
 /// Whether a message was published by the client of this session.
 pub(crate) fn is_own(session: Option<&Session>, message: &Message) -> bool {
-    session.is_some_and(|session| session.publisher == message.publisher)
+    session.is_some_and(|session| session.state.publisher() == message.publisher)
 }

@@ -24,17 +24,17 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Adds a session that is connected, or changes its options; returns whether it is new.
-    pub(super) fn insert(&mut self, session: u32, options: Options) -> bool {
+    /// Adds a session that is connected, or changes its options; returns those of before.
+    pub(super) fn insert(&mut self, session: u32, options: Options) -> Option<Options> {
         if let Some(at) = self.places.get(&session) {
-            self.list[*at as usize].1 = options;
-            return false;
+            let own = &mut self.list[*at as usize].1;
+            return Some(core::mem::replace(own, options));
         }
         // As many as there are sessions, which are 32 bits wide.
         self.places.insert(session, self.list.len() as u32);
         self.list.push((session, options));
         self.set_live(session, true);
-        true
+        None
     }
 
     /// The connection of a member begins or ends.
@@ -92,7 +92,7 @@ impl Members {
         let (live, away) = self.list.split_at(self.live);
         let may_receive = |member: &(u32, Options)| {
             let session = sessions.at(member.0);
-            session.is_some_and(|session| session.may_receive(topic))
+            session.is_some_and(|session| session.state.may_receive(topic))
         };
         // One whose connection is about to be closed is as good as away, if it stays then.
         let is_given_up = |member: &(u32, Options)| {
@@ -101,7 +101,7 @@ impl Members {
         };
         let stays = |member: &(u32, Options)| {
             let session = sessions.at(member.0);
-            session.is_some_and(|session| !session.is_given_up() || session.is_persistent())
+            session.is_some_and(|session| !session.is_given_up() || session.state.is_persistent())
         };
         let [live_turn, away_turn] = &mut self.turns;
         let is_there = |member: &(u32, Options)| may_receive(member) && !is_given_up(member);

@@ -20,7 +20,8 @@ use crate::core::Core;
 use crate::core::delivery::deliver::DeliveryOptions;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::SubscriptionRef;
-use crate::core::routing::options::{Options, share_subscriber};
+use crate::core::routing::options::share_subscriber;
+use crate::core::sessions::state::{Grant, Subscribed};
 use crate::effects::MeshItem;
 pub(crate) use registry::Shares;
 use stentor_mqtt::{QoS, ReasonCode};
@@ -174,38 +175,36 @@ impl Core {
         })
     }
 
-    /// Makes a session a member; returns whether it was none.
+    /// Makes a session a member, or changes its options.
     pub(crate) fn join_share(
         &mut self,
-        key: SessionKey,
-        zone: Zone,
-        group: &str,
-        filter: &str,
-        options: Options,
-    ) -> bool {
+        (key, zone): (SessionKey, Zone),
+        (group, filter): (&str, &str),
+        grant: &Grant,
+    ) {
         let name = ShareName {
             zone,
             group: group.into(),
             filter: filter.into(),
         };
-        let bytes = self.subscription_cost(Some(group), filter);
         let slot = self.open_share(&Arc::new(name));
         let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
-            return false;
+            return;
         };
         let Some(session) = self.sessions.get_mut(key) else {
             self.close_share_if_empty(slot);
-            return false;
+            return;
         };
-        if !share.members.insert(key.slot, options) {
-            return false;
+        let before = share.members.insert(key.slot, grant.options);
+        let subscription = SubscriptionRef::Share(slot);
+        let subscriptions = &mut session.state.subscriptions;
+        if subscriptions.subscribe(subscription, grant, before) != Subscribed::New {
+            return;
         }
-        session.subscribed(SubscriptionRef::Share(slot), bytes);
         self.routing.shares.joined(key.slot, slot);
         self.counters.stats.subscriptions += 1;
         // Its SUBACK says that other shards know of it.
         self.adjust_share(slot, Telling::Now, |count| count.live += 1);
-        true
     }
 
     /// A session that is gone, or goes, leaves; `was_live` says as what it was counted.

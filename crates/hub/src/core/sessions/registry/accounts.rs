@@ -43,7 +43,12 @@ impl Sessions {
         };
         if let Link::Away(away) = &session.link {
             let holds = (key.slot, session.account.bytes());
-            note(&mut self.absences, lease.tenant(), away.until, holds);
+            note(
+                &mut self.absences,
+                lease.tenant(),
+                away.absence.until,
+                holds,
+            );
         }
     }
 

@@ -14,6 +14,7 @@ use crate::core::inbound::subscribe::Element;
 use crate::core::sessions::authenticate::Method;
 use crate::core::sessions::purse::Purse;
 use crate::core::sessions::quota::{Meter, Seat};
+use crate::core::sessions::state::Absence;
 use crate::core::sessions::tally::{PauseCause, Tally};
 use crate::core::work::Debt;
 
@@ -28,8 +29,10 @@ impl Link {
     /// Of a session that has left nothing, and does not end by itself.
     pub(super) fn nobody() -> Self {
         Self::Away(Away {
-            until: Tick::NEVER,
-            will_at: Tick::NEVER,
+            absence: Absence {
+                until: Tick::NEVER,
+                will_at: Tick::NEVER,
+            },
             snapshots: None,
             conflating: None,
             left: None,
@@ -147,10 +150,7 @@ pub(crate) enum Flushing {
 /// A session that waits for its client.
 #[derive(Debug)]
 pub(crate) struct Away {
-    /// When the session ends; `NEVER` for never.
-    pub(crate) until: Tick,
-    /// When the will is published, if there is one.
-    pub(crate) will_at: Tick,
+    pub(crate) absence: Absence,
     /// Retained messages that it did not get before its connection ended.
     pub(crate) snapshots: Option<Box<Snapshots>>,
     /// What waits for it under policy `conflate`, and the rates of its subscriptions.

@@ -17,8 +17,10 @@ use slab::Slab;
 use stentor_mqtt::QoS;
 use stentor_topic::{TagTable, TopicHasher, Zone};
 
+use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::memory::{Absences, Account, Lease};
+use crate::core::sessions::state::Legacy;
 
 /// All sessions of a shard, by slot and by client id.
 #[derive(Debug)]
@@ -40,6 +42,16 @@ pub(crate) struct Sessions {
     absences: Absences,
     /// Sessions that have ended and keep their slot still.
     retired: usize,
+}
+
+/// A session that has ended, and what it leaves.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    /// Its name from now on.
+    pub(crate) key: SessionKey,
+    pub(crate) legacy: Legacy,
+    /// What was held back for it.
+    pub(crate) held_back: Option<Box<Conflating>>,
 }
 
 impl Sessions {
@@ -73,11 +85,13 @@ impl Sessions {
         self.generations = self.generations.wrapping_add(1).max(RETIRED + 1);
         session.generation = self.generations;
         let generation = session.generation;
-        let persistent = u64::from(session.is_persistent());
+        let persistent = u64::from(session.state.is_persistent());
         self.persistent.fetch_add(persistent, Ordering::Relaxed);
         session.account = Account::default();
         session.account.mark();
-        let hash = self.hasher.hash(session.zone(), &session.client_id);
+        let hash = self
+            .hasher
+            .hash(session.state.zone(), session.state.client_id());
         // A slab of more than 2^32 sessions does not fit into memory.
         let slot = u32::try_from(self.slots.insert(session)).unwrap_or(u32::MAX);
         self.marked.push(slot);
@@ -87,11 +101,14 @@ impl Sessions {
     }
 
     /// A session has ended: nobody finds it any more, and it gets nothing. It keeps its slot, for
-    /// its subscriptions name that, until [`Sessions::free`] with the key that is returned. O(1).
-    pub(crate) fn retire(&mut self, key: SessionKey) -> Option<SessionKey> {
+    /// its subscriptions name that, until [`Sessions::free`] with the key that is returned.
+    /// O(1).
+    pub(crate) fn retire(&mut self, key: SessionKey) -> Option<Retired> {
         let session = self.get(key)?;
-        let persistent = u64::from(session.is_persistent());
-        let hash = self.hasher.hash(session.zone(), &session.client_id);
+        let persistent = u64::from(session.state.is_persistent());
+        let hash = self
+            .hasher
+            .hash(session.state.zone(), session.state.client_id());
         self.by_client.remove(hash, key.slot);
         self.came_back(key);
         if let Some(lease) = self.leases.get_mut(key.slot as usize) {
@@ -99,11 +116,14 @@ impl Sessions {
         }
         self.persistent.fetch_sub(persistent, Ordering::Relaxed);
         self.retired += 1;
-        let session = self.get_mut(key)?;
-        session.retire();
-        Some(SessionKey {
-            generation: RETIRED,
-            ..key
+        let (legacy, held_back) = self.get_mut(key)?.retire();
+        Some(Retired {
+            key: SessionKey {
+                generation: RETIRED,
+                ..key
+            },
+            legacy,
+            held_back,
         })
     }
 
@@ -127,10 +147,9 @@ impl Sessions {
         let Some(session) = self.get_mut(key) else {
             return;
         };
-        let was = u64::from(session.is_persistent());
-        session.expiry_secs = expiry_secs;
-        count.fetch_add(u64::from(session.is_persistent()), Ordering::Relaxed);
-        count.fetch_sub(was, Ordering::Relaxed);
+        let before = session.state.set_expiry(expiry_secs);
+        count.fetch_add(u64::from(expiry_secs > 0), Ordering::Relaxed);
+        count.fetch_sub(u64::from(before > 0), Ordering::Relaxed);
     }
 
     /// The session that a user has under a client id.
@@ -140,7 +159,7 @@ impl Sessions {
         client_id: &str,
         user: Option<&str>,
     ) -> Option<SessionKey> {
-        let is_own = |(_, session): &(SessionKey, &Session)| session.user() == user;
+        let is_own = |(_, session): &(SessionKey, &Session)| session.state.user() == user;
         let (key, _) = self.all(zone, client_id).find(is_own)?;
         Some(key)
     }
@@ -152,8 +171,9 @@ impl Sessions {
         client_id: &'s str,
     ) -> impl Iterator<Item = (SessionKey, &'s Session)> {
         let slots = self.by_client.with_hash(self.hasher.hash(zone, client_id));
-        let is_it =
-            move |session: &&Session| session.zone() == zone && *session.client_id == *client_id;
+        let is_it = move |session: &&Session| {
+            session.state.zone() == zone && session.state.client_id() == client_id
+        };
         slots.filter_map(move |slot| {
             let session = self.slots.get(slot as usize).filter(is_it)?;
             let key = SessionKey {
@@ -177,7 +197,8 @@ impl Sessions {
         let is_it = |slot: &u32| {
             let session = slots.get(*slot as usize);
             session.is_some_and(|session| {
-                session.live().is_some() && hasher.hash(session.zone(), &session.client_id) == hash
+                session.live().is_some()
+                    && hasher.hash(session.state.zone(), session.state.client_id()) == hash
             })
         };
         let slot = self.by_client.with_hash(hash).find(is_it)?;

@@ -1,20 +1,18 @@
 //! A session.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use smallvec::SmallVec;
-use stentor_mqtt::QoS;
-use stentor_session::{Inbound, Outbound, Publisher, WillRequest};
-use stentor_topic::{FilterId, Zone};
+use stentor_session::Outbound;
+use stentor_topic::FilterId;
 
 use super::{Flushing, Link, Live};
+use crate::core::delivery::conflate::Conflating;
 use crate::core::delivery::snapshot::Snapshots;
-use crate::core::inbound::subscribe::{Element, SubscriptionRef};
+use crate::core::inbound::subscribe::Element;
 use crate::core::memory::Account;
 use crate::core::sessions::quota::{Meter, Seat};
-use crate::core::sessions::rights::Identity;
+use crate::core::sessions::state::{Legacy, SessionState};
 use crate::core::sessions::tally::Tally;
 use crate::core::settings::Settings;
 use crate::effects::Full;
@@ -29,47 +27,21 @@ pub(crate) struct Session {
     pub(crate) generation: u32,
     /// Tells timers of the present connection or absence from those of earlier ones.
     pub(crate) epoch: u32,
-    pub(crate) identity: Arc<Identity>,
-    pub(crate) client_id: Box<str>,
-    /// The client, in the messages that it publishes.
-    pub(crate) publisher: Publisher,
-    /// Seconds that it outlives its connection. Changed by [`Sessions::set_expiry`] only.
-    pub(super) expiry_secs: u32,
-    /// Bytes of memory that its subscriptions are charged with.
-    pub(crate) filter_bytes: u32,
-    /// Subscriptions of which the rights permit a part or nothing: while there are any, each
-    /// delivery is checked.
-    pub(crate) filtered: u32,
-    /// Bytes that may wait for the client, by its quota; `u32::MAX` for none of its own.
-    queue_bytes: u32,
+    pub(crate) state: SessionState,
     /// Kept by [`Sessions`] only.
     pub(super) account: Account,
     pub(crate) link: Link,
-    pub(crate) subscriptions: SmallVec<[SubscriptionRef; 2]>,
-    pub(crate) outbound: Option<Box<Outbound>>,
-    pub(crate) inbound: Option<Box<Inbound>>,
-    pub(crate) will: Option<Box<WillRequest>>,
 }
 
 impl Session {
-    /// One that is new: nothing is subscribed, nothing is owed, and nobody is there.
-    pub(crate) fn new(identity: Arc<Identity>, client_id: &str, expiry_secs: u32) -> Self {
+    /// One that is new, and whose client is not there yet.
+    pub(crate) fn new(state: SessionState) -> Self {
         Self {
             generation: RETIRED,
             epoch: 0,
-            identity,
-            client_id: client_id.into(),
-            publisher: Publisher::client(client_id),
-            expiry_secs,
-            filter_bytes: 0,
-            filtered: 0,
-            queue_bytes: u32::MAX,
+            state,
             account: Account::default(),
             link: Link::nobody(),
-            subscriptions: SmallVec::new(),
-            outbound: None,
-            inbound: None,
-            will: None,
         }
     }
 
@@ -79,20 +51,22 @@ impl Session {
         self.generation == RETIRED
     }
 
-    /// Leaves nothing of it but its subscriptions.
-    pub(super) fn retire(&mut self) {
+    /// Leaves nothing of it but its subscriptions. Returns what it leaves to others.
+    pub(super) fn retire(&mut self) -> (Legacy, Option<Box<Conflating>>) {
         self.generation = RETIRED;
-        self.filtered = 0;
-        self.link = Link::nobody();
-        (self.outbound, self.inbound, self.will) = (None, None, None);
+        let held_back = match core::mem::replace(&mut self.link, Link::nobody()) {
+            Link::Away(away) => away.conflating,
+            Link::Live(_) => None,
+        };
+        (self.state.end(), held_back)
     }
 
     /// Gives the memory back when nothing is owed.
-    pub(crate) fn shrink_outbound(&mut self) {
-        if let Some(outbound) = self.outbound.take_if(|outbound| outbound.is_empty())
+    pub(crate) fn shrink_owed(&mut self) {
+        if let Some(next_id) = self.state.owed.shrink()
             && let Some(live) = self.live_mut()
         {
-            live.next_packet_id = outbound.next_id();
+            live.next_packet_id = next_id;
         }
     }
 
@@ -117,47 +91,10 @@ impl Session {
         live.flushing != Flushing::Blocked && live.extras.is_none()
     }
 
-    pub(crate) const fn expiry_secs(&self) -> u32 {
-        self.expiry_secs
-    }
-
-    /// Whether it outlives its connection.
-    pub(crate) const fn is_persistent(&self) -> bool {
-        self.expiry_secs > 0
-    }
-
-    pub(crate) fn zone(&self) -> Zone {
-        self.identity.zone
-    }
-
-    /// The user's name; `None` for who has none.
-    pub(crate) fn user(&self) -> Option<&str> {
-        self.identity.user.as_deref()
-    }
-
-    /// Bytes that may wait for the client.
-    #[inline]
-    pub(crate) fn queue_bytes_max(&self, settings: &Settings) -> usize {
-        match self.queue_bytes {
-            u32::MAX => settings.queue_bytes_max,
-            own => settings.queue_bytes_max.min(own as usize),
-        }
-    }
-
-    /// The same for messages of one QoS.
-    #[inline]
-    pub(crate) fn queue_bytes_max_at(&self, qos: QoS, settings: &Settings) -> usize {
-        let most = self.queue_bytes_max(settings);
-        match qos {
-            QoS::AtMostOnce => most.min(settings.qos0_bytes_max),
-            QoS::AtLeastOnce | QoS::ExactlyOnce => most,
-        }
-    }
-
     /// The bound that its queue has met: the one that more is used of.
     pub(crate) fn full(&self, settings: &Settings) -> Full {
         let (charge, messages_max) = (self.charge(), settings.queue_messages_max);
-        let bytes_max = self.queue_bytes_max(settings);
+        let bytes_max = self.state.queue_bytes_max(settings);
         let share = |used: usize, other_max: usize| used as u128 * other_max as u128;
         if share(charge.messages, bytes_max) >= share(charge.bytes, messages_max) {
             Full::Messages(messages_max)
@@ -172,10 +109,7 @@ impl Session {
 
     /// Applies the quotas of its identity, to the connection too if it has one.
     pub(crate) fn apply_quotas(&mut self) {
-        let quotas = self.identity.rights.quotas();
-        // Nobody waits for 4 GiB.
-        let queue_bytes = quotas.queued_bytes.map(u32::try_from);
-        self.queue_bytes = queue_bytes.and_then(Result::ok).unwrap_or(u32::MAX);
+        let quotas = self.state.apply_quotas();
         let Link::Live(live) = &mut self.link else {
             return;
         };
@@ -187,7 +121,7 @@ impl Session {
 
     /// Counts the connection where the session's identity says from now on.
     pub(crate) fn keep_seat(&mut self) {
-        let needs = self.identity.rights.needs();
+        let needs = self.state.identity().rights.needs();
         let Link::Live(live) = &mut self.link else {
             return;
         };
@@ -238,18 +172,6 @@ impl Session {
         }
     }
 
-    /// Adds a subscription that costs this many bytes.
-    pub(crate) fn subscribed(&mut self, subscription: SubscriptionRef, bytes: usize) {
-        self.subscriptions.push(subscription);
-        // A subscription costs some megabytes at most, and the limit keeps the sum far from 4 GiB.
-        self.filter_bytes = self.filter_bytes.saturating_add(bytes as u32);
-    }
-
-    /// A subscription that cost this many bytes is gone.
-    pub(crate) const fn unsubscribed(&mut self, bytes: usize) {
-        self.filter_bytes = self.filter_bytes.saturating_sub(bytes as u32);
-    }
-
     /// Its client is there, and gets what it did not get before. Returns what it subscribed to
     /// in rooms.
     pub(crate) fn attach(&mut self, mut live: Live) -> Vec<Element> {
@@ -295,8 +217,8 @@ impl Session {
     /// How many messages nobody gets if it ends while its client is away: those that wait for it,
     /// without those that other members of its shared subscriptions get. O(messages).
     pub(crate) fn lost_by_end(&self) -> u64 {
-        let owed = self.outbound.as_ref();
-        let owed = owed.map_or(0, |outbound| outbound.own_len());
+        let owed = self.state.owed.get();
+        let owed = owed.map_or(0, Outbound::own_len);
         let held_back = match &self.link {
             Link::Away(away) => away.conflating.as_ref(),
             Link::Live(_) => None,

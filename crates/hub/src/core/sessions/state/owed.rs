@@ -1,0 +1,130 @@
+//! The messages above QoS 0 that a session owes its client.
+
+use alloc::boxed::Box;
+
+use stentor_mqtt::{PacketId, ReasonCode};
+use stentor_session::{Acked, Delivery, Message, Outbound, Remains, Resend, Tick, Window};
+
+/// The messages above QoS 0 to one client: see [`Outbound`]. Takes no memory while there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Owed(Option<Box<Outbound>>);
+
+impl Owed {
+    /// What there is, to look at.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&Outbound> {
+        self.0.as_deref()
+    }
+
+    /// What they cost, in bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.get().map_or(0, Outbound::bytes)
+    }
+
+    /// Messages that wait: those in flight do not.
+    #[inline]
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.get().map_or(0, Outbound::waiting_len)
+    }
+
+    /// Packet ids begin here, if nothing is owed yet.
+    #[inline]
+    fn open(&mut self, next_id: u16) -> &mut Outbound {
+        self.0
+            .get_or_insert_with(|| Box::new(Outbound::starting_at(next_id)))
+    }
+
+    /// Puts a message into the window: see [`Outbound::send`]. Returns its packet id.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        (window, next_id): (Window, u16),
+        delivery: &Delivery,
+    ) -> Option<PacketId> {
+        self.open(next_id).send(window, delivery)
+    }
+
+    /// Adds a message to the waiting ones.
+    pub(crate) fn wait(&mut self, next_id: u16, delivery: Delivery) {
+        self.open(next_id).wait(delivery);
+    }
+
+    /// Drops some of the waiting messages that have expired: see
+    /// [`Outbound::drop_expired_waiting`].
+    pub(crate) fn drop_expired(&mut self, now: Tick, tell: impl FnMut(&str)) -> usize {
+        let owed = self.0.as_mut();
+        owed.map_or(0, |owed| owed.drop_expired_waiting(now, tell))
+    }
+
+    /// Takes the oldest waiting message out, to drop it.
+    pub(crate) fn drop_oldest(&mut self) -> Option<Delivery> {
+        self.0.as_mut()?.drop_oldest_waiting()
+    }
+
+    /// What to send again next, if the window has room.
+    pub(crate) fn resend(&mut self, window: Window) -> Option<Resend<'_>> {
+        self.0.as_mut()?.resend(window)
+    }
+
+    /// Moves the oldest waiting message into the window, if there is room.
+    pub(crate) fn advance(&mut self, window: Window) -> Option<(PacketId, Delivery)> {
+        self.0.as_mut()?.advance(window)
+    }
+
+    /// Whether something has to be sent again, or waits.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.get().is_some_and(Outbound::owes)
+    }
+
+    /// PUBACK: the client has a message at QoS 1.
+    #[inline]
+    pub(crate) fn acknowledged(&mut self, packet_id: PacketId) -> Acked {
+        let owed = self.0.as_mut();
+        owed.map_or(Acked::Unknown, |owed| owed.on_puback(packet_id))
+    }
+
+    /// PUBREC: the client has a message at QoS 2, or refuses it.
+    pub(crate) fn received(&mut self, packet_id: PacketId, reason: ReasonCode) -> Acked {
+        let owed = self.0.as_mut();
+        owed.map_or(Acked::Unknown, |owed| owed.on_pubrec(packet_id, reason))
+    }
+
+    /// PUBCOMP: the client has released a message at QoS 2.
+    pub(crate) fn completed(&mut self, packet_id: PacketId) -> Acked {
+        let owed = self.0.as_mut();
+        owed.map_or(Acked::Unknown, |owed| owed.on_pubcomp(packet_id))
+    }
+
+    /// Takes back a message that cannot be sent.
+    pub(crate) fn discard(&mut self, packet_id: PacketId) {
+        if let Some(owed) = &mut self.0 {
+            owed.discard(packet_id);
+        }
+    }
+
+    /// Takes out what the session must not have any more: see [`Outbound::withdraw`].
+    pub(crate) fn withdraw(&mut self, may_have: impl FnMut(&Message) -> bool) -> Remains {
+        let owed = self.0.as_mut();
+        owed.map_or_else(Remains::default, |owed| owed.withdraw(may_have))
+    }
+
+    /// Everything that is owed is so no longer. O(1).
+    pub(crate) fn abandon(&mut self) -> Remains {
+        let owed = self.0.take();
+        owed.map_or_else(Remains::default, |owed| Outbound::abandon(*owed))
+    }
+
+    /// The connection is gone: what is in flight has to be sent again on the next one.
+    pub(crate) fn disconnected(&mut self) {
+        if let Some(owed) = &mut self.0 {
+            owed.disconnected();
+        }
+    }
+
+    /// Gives the memory back when nothing is owed. Returns where packet ids go on then.
+    pub(crate) fn shrink(&mut self) -> Option<u16> {
+        let owed = self.0.take_if(|owed| owed.is_empty())?;
+        Some(owed.next_id())
+    }
+}
