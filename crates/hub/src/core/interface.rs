@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use stentor_topic::Zone;
 
-use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId, home_of_zone};
 use crate::core::routing::options::as_share;
 use crate::core::sessions::registry::Session;
@@ -13,6 +12,7 @@ use crate::core::sessions::rights::Identity;
 use crate::core::settings::Settings;
 use crate::core::stats::ZoneTraffic;
 use crate::core::work::Turn;
+use crate::core::{Core, Rules};
 use crate::effects::{Event, MeshItem};
 
 impl Core {
@@ -62,6 +62,12 @@ impl Core {
     #[inline]
     pub(crate) const fn settings(&self) -> &Arc<Settings> {
         &self.rules.settings
+    }
+
+    /// What follows from the settings in force.
+    #[inline]
+    pub(crate) const fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     /// This shard.

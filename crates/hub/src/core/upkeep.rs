@@ -57,7 +57,7 @@ impl Core {
     pub(crate) fn next_deadline(&self) -> Option<Tick> {
         let is_reviewing = self.rights.renewals.is_pending() || !self.rights.reviews.is_empty();
         let goes_on = self.has_slices()
-            || self.has_untold()
+            || self.routing.has_untold()
             || !self.routing.routes.is_empty()
             || !self.past.endings.is_empty()
             || !self.pending.overrun.is_empty()

@@ -15,6 +15,7 @@ use stentor_session::Tick;
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::sessions::registry::Sessions;
 
 /// Visits of one turn. About 0.15 ms: no longer than what a turn does anyway.
 pub(crate) const TURN_VISITS: u32 = 4_096;
@@ -495,6 +496,14 @@ impl Debt {
     }
 }
 
+impl Sessions {
+    #[cold]
+    fn owes(&self, now: Tick, key: SessionKey) -> bool {
+        let live = self.get(key).and_then(|session| session.live());
+        live.is_some_and(|live| live.owes(now))
+    }
+}
+
 impl Core {
     /// The shard begins a turn: what it may do is counted from here on.
     pub(crate) const fn begin_turn(&mut self) {
@@ -559,13 +568,7 @@ impl Core {
     /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).
     #[inline]
     pub(crate) fn waits(&self, now: Tick, key: SessionKey) -> bool {
-        self.turn.left() == 0 && self.owes(now, key)
-    }
-
-    #[cold]
-    fn owes(&self, now: Tick, key: SessionKey) -> bool {
-        let live = self.sessions.get(key).and_then(|session| session.live());
-        live.is_some_and(|live| live.owes(now))
+        self.turn.left() == 0 && self.sessions.owes(now, key)
     }
 
     /// A connection has taken this part of the turn, and owes for what is beyond its due.

@@ -75,7 +75,7 @@ impl Hub {
 
             if looked < consumed
                 && rest.len() > frame.total_len
-                && let Some(purpose) = self.core.asks_store(frame.first)
+                && let Some(purpose) = self.core.rules().asks_store(frame.first)
             {
                 let layout = (version, packet_bytes_max);
                 let at_most = share.packets_left(is_publish(frame.first));

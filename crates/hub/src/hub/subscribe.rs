@@ -20,7 +20,10 @@ impl Hub {
     ) -> Result<(), CloseReason> {
         let mut verdicts = Verdicts::new();
         if may_name_rooms(subscribe) {
-            let filters = self.core.allowed_filters(subscribe, denials, decided);
+            let filters = self
+                .core
+                .rules()
+                .allowed_filters(subscribe, denials, decided);
             let unasked = (&decided.unasked[..], JOINED_AT_ONCE_MAX);
             let service = &mut self.services.rooms;
             let rooms = service.rooms_to_ask(&self.core, key, filters, unasked);

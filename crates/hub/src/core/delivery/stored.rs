@@ -12,13 +12,13 @@ use stentor_mqtt::{
 };
 use stentor_session::Tick;
 
-use crate::core::Core;
 use crate::core::delivery::snapshot::Wanted;
 use crate::core::ids::SessionKey;
 use crate::core::retained::{Purpose, Stored};
 use crate::core::sessions::registry::Live;
 use crate::core::settings::{Settings, Uses};
 use crate::core::work::VISIT_BYTES;
+use crate::core::{Core, Rules};
 
 /// A longer payload is shared with the write instead of being copied once more.
 const COPIED_BYTES_MAX: usize = 4096;
@@ -72,6 +72,18 @@ impl Direct<'_> {
     }
 }
 
+impl Rules {
+    /// What a packet with this first byte asks the retained store for.
+    #[inline]
+    pub(crate) const fn asks_store(&self, first: u8) -> Option<Purpose> {
+        match first >> 4 {
+            3 if first & 1 != 0 || self.uses.keeps_last => Some(Purpose::Put),
+            8 => Some(Purpose::Get),
+            _ => None,
+        }
+    }
+}
+
 impl Core {
     /// Sends the message of one topic, if it holds one.
     pub(crate) fn send_stored(&mut self, now: Tick, key: SessionKey, wanted: &Wanted<'_>) {
@@ -118,16 +130,6 @@ impl Core {
         }
     }
 
-    /// What a packet with this first byte asks the retained store for.
-    #[inline]
-    pub(crate) const fn asks_store(&self, first: u8) -> Option<Purpose> {
-        match first >> 4 {
-            3 if first & 1 != 0 || self.rules.uses.keeps_last => Some(Purpose::Put),
-            8 => Some(Purpose::Get),
-            _ => None,
-        }
-    }
-
     /// Tells the retained store what the packets at the front of `input` ask it for, as far as
     /// they are of one kind, and `at_most` this many. Returns how many bytes were looked at.
     pub(crate) fn look_ahead(
@@ -143,7 +145,7 @@ impl Core {
             && packets < at_most
             && let Some(rest) = input.get(looked..)
             && let Ok(Some(next)) = frame(rest, packet_bytes_max)
-            && self.asks_store(next.first) == Some(purpose)
+            && self.rules.asks_store(next.first) == Some(purpose)
         {
             let topic = topic_of(version, next, rest);
             // A burst to one topic finds it in the cache.

@@ -101,7 +101,7 @@ impl Core {
         if has_extras && flush != Flush::Blocked {
             self.release(now, key);
         }
-        if has_extras && self.has_snapshots(key) {
+        if has_extras && self.sessions.has_snapshots(key) {
             self.continue_snapshots(now, key);
         }
         flush

@@ -9,9 +9,9 @@ use hashbrown::HashMap;
 use stentor_mqtt::{Ack, Packet, Property, PropertyBuf, Publish, QoS, ReasonCode};
 use stentor_session::{CloseReason, Limit, Outcome, Receipt, Tick, Ticket};
 
-use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::sessions::registry::Link;
+use crate::core::{Core, Inbound};
 use crate::effects::ControlItem;
 
 /// What became of a publish.
@@ -83,6 +83,14 @@ const fn is_withheld(reason: ReasonCode) -> bool {
     )
 }
 
+impl Inbound {
+    fn wait_for(&mut self, ticket: Ticket, who: Waiting) {
+        self.deferred.len += 1;
+        let waiting = self.deferred.by_ticket.entry(ticket).or_default();
+        waiting.push(who);
+    }
+}
+
 impl Core {
     /// Acknowledges a publish, now or in its turn.
     pub(crate) fn answer(
@@ -136,13 +144,7 @@ impl Core {
             return;
         };
         let name = session.state.arrivals.defer(receipt, ticket);
-        self.wait_for(ticket, Waiting::Ack(key, name));
-    }
-
-    fn wait_for(&mut self, ticket: Ticket, who: Waiting) {
-        self.inbound.deferred.len += 1;
-        let waiting = self.inbound.deferred.by_ticket.entry(ticket).or_default();
-        waiting.push(who);
+        self.inbound.wait_for(ticket, Waiting::Ack(key, name));
     }
 
     /// A ticket of this hub's own, that the store does not give.
@@ -156,7 +158,7 @@ impl Core {
     pub(crate) fn tell_shard(&mut self, to: ShardId, ticket: Ticket, taken: Taken) {
         let outcome = match taken {
             Taken::Waits(of) if !self.is_deferring_much() => {
-                return self.wait_for(of, Waiting::Shard(to, ticket));
+                return self.inbound.wait_for(of, Waiting::Shard(to, ticket));
             }
             Taken::Waits(_) => ReasonCode::QuotaExceeded.into(),
             Taken::Done(outcome) => outcome,

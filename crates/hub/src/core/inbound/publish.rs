@@ -6,8 +6,7 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{
-    Arrival, CloseReason, Limit, Message, MessageParts, Outcome, Receipt, ReceivedAliases, Tick,
-    TopicName,
+    Arrival, CloseReason, Limit, Message, MessageParts, Outcome, Receipt, Tick, TopicName,
 };
 use stentor_zone::{Address, NotAddress};
 
@@ -15,7 +14,7 @@ use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::{Taken, receipt};
 use crate::core::routing::keep::refusal;
-use crate::core::sessions::registry::{Link, Session};
+use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::sessions::rights::Identity;
 use crate::effects::Event;
 
@@ -58,14 +57,20 @@ pub(crate) fn with_topic<C: AsMut<Core>, R>(
     let Some(alias) = publish.properties.topic_alias() else {
         return Ok(f(context, TopicName::Written(publish.topic)));
     };
-    let maximum = context.as_mut().topic_alias_maximum(key);
+    let live = live_of(context.as_mut(), key);
     // The table leaves the session while the topic is borrowed from it.
-    let mut aliases = context.as_mut().take_aliases(key).unwrap_or_default();
+    let (mut aliases, maximum) = live.map(Live::take_aliases).unwrap_or_default();
     let result = aliases
         .resolve(alias, publish.topic, maximum)
         .map(|topic| f(context, topic));
-    context.as_mut().put_aliases(key, aliases);
+    if let Some(live) = live_of(context.as_mut(), key) {
+        live.extras().received_aliases = Some(aliases);
+    }
     result
+}
+
+fn live_of(core: &mut Core, key: SessionKey) -> Option<&mut Live> {
+    core.sessions.get_mut(key)?.live_mut()
 }
 
 /// So that [`with_topic`] hands it on.
@@ -114,31 +119,6 @@ impl Core {
         {
             session.state.arrivals.refuse(packet_id);
         }
-    }
-
-    /// The highest topic alias that a client may use.
-    fn topic_alias_maximum(&self, key: SessionKey) -> u16 {
-        let session = self.sessions.get(key);
-        let live = session.and_then(|session| session.live());
-        live.map_or(0, |live| live.announced.topic_alias_maximum)
-    }
-
-    /// Gives a client's topic aliases back.
-    fn put_aliases(&mut self, key: SessionKey, aliases: ReceivedAliases) {
-        if let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|s| &mut s.link) {
-            live.extras().received_aliases = Some(aliases);
-        }
-    }
-
-    /// Takes a client's topic aliases, so that a topic may be borrowed from them.
-    fn take_aliases(&mut self, key: SessionKey) -> Option<ReceivedAliases> {
-        self.sessions
-            .get_mut(key)?
-            .live_mut()?
-            .extras
-            .as_mut()?
-            .received_aliases
-            .take()
     }
 
     /// Checks a publish to an ordinary topic, keeps it if it is retained, and routes it.

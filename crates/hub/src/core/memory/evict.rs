@@ -38,7 +38,7 @@ impl Core {
             return Ok(Room::default());
         }
         // It makes no difference to the counts whether an old one goes on or a new one replaces it.
-        let present = self.own_session(identity, &request.client_id);
+        let present = self.sessions.own_session(identity, &request.client_id);
         let goes_on = present.is_some_and(|session| session.state.is_persistent());
         let mut room = Room::default();
         if !goes_on && self.sessions.persistent() >= settings.sessions_max {
@@ -91,7 +91,12 @@ impl Core {
             Pressure::Pressed => lasts && tenants.is_some_and(|t| t.own.sessions() > 0),
             Pressure::Full => true,
         };
-        if is_refused && self.own_session(identity, &request.client_id).is_none() {
+        if is_refused
+            && self
+                .sessions
+                .own_session(identity, &request.client_id)
+                .is_none()
+        {
             return Err(CloseReason::Limit(Limit::Memory));
         }
         Ok(())

@@ -15,7 +15,6 @@ use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick};
 use stentor_topic::Zone;
 
-use crate::core::Core;
 use crate::core::ids::home_shard;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::retained::{Kept, NotKept, Retained};
@@ -23,7 +22,47 @@ use crate::core::routing::batch::Source;
 use crate::core::settings::{Keep, Settings, Uses};
 use crate::core::stats::LossCause;
 use crate::core::work::{BEHIND_VISITS, VISIT_BYTES};
+use crate::core::{Core, Memory, Rules, Store};
 use crate::effects::{ControlItem, Event, KeepItem, MeshItem, Sender};
+
+impl Memory {
+    /// How a publish is acknowledged that is refused for this. Of a limit, it tells the value.
+    fn refused_for(&self, why: NotKept) -> Outcome {
+        let mut outcome = why.outcome();
+        if why == NotKept::Memory {
+            let most = self.ledger.budget();
+            outcome.text = format!("{}, which is {most} bytes", why.text()).into();
+        }
+        outcome
+    }
+}
+
+impl Rules {
+    pub(crate) fn keeps_last(&self, topic: &str) -> bool {
+        let policy = self.uses.keeps_last.then(|| self.settings.policy(topic));
+        policy
+            .flatten()
+            .is_some_and(|policy| policy.keep == Keep::Last)
+    }
+}
+
+impl Store {
+    /// Clears the topic of a message that was not kept, so that no late subscriber takes an older
+    /// one for the last [3.1.1 MQTT-3.3.1-7].
+    fn forget_older(&self, now: Tick, message: &Message) {
+        let parts = MessageParts {
+            topic: message.topic(),
+            properties: &[],
+            payload: &[],
+            qos: QoS::AtMostOnce,
+            retain: true,
+            expiry_secs: None,
+        };
+        let clear = Message::new(message.zone, Publisher::SERVER, now, &parts);
+        // Where even that fails, the store is in trouble, which it reports itself.
+        let _ = self.retained.put(&Arc::new(clear));
+    }
+}
 
 impl Core {
     /// Keeps a message, if it is one to be kept, and routes it: here, or on the shard that orders
@@ -98,16 +137,6 @@ impl Core {
         }
     }
 
-    /// How a publish is acknowledged that is refused for this. Of a limit, it tells the value.
-    fn refused_for(&self, why: NotKept) -> Outcome {
-        let mut outcome = why.outcome();
-        if why == NotKept::Memory {
-            let most = self.memory.ledger.budget();
-            outcome.text = format!("{}, which is {most} bytes", why.text()).into();
-        }
-        outcome
-    }
-
     fn keep_and_route_as(
         &mut self,
         now: Tick,
@@ -115,7 +144,7 @@ impl Core {
         is_awaited: bool,
         routing: Routing,
     ) -> Taken {
-        if !self.keeps_last(message.topic()) {
+        if !self.rules.keeps_last(message.topic()) {
             let retain = message.retain;
             return self.put_and_route(now, (message, None), (retain, is_awaited), routing);
         }
@@ -166,17 +195,6 @@ impl Core {
         }
     }
 
-    pub(crate) fn keeps_last(&self, topic: &str) -> bool {
-        let policy = self
-            .rules
-            .uses
-            .keeps_last
-            .then(|| self.rules.settings.policy(topic));
-        policy
-            .flatten()
-            .is_some_and(|policy| policy.keep == Keep::Last)
-    }
-
     /// What cannot be kept is refused, if its publisher hears of it: he sends it again, so nobody
     /// gets it now. If he does not, those who are there get it, and nothing is kept. `sender` is
     /// the connection of another shard that it came by.
@@ -200,10 +218,10 @@ impl Core {
             match kept {
                 Ok(Kept::Now) => {}
                 Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
-                Err(why) if is_awaited => return Taken::Done(self.refused_for(why)),
+                Err(why) if is_awaited => return Taken::Done(self.memory.refused_for(why)),
                 Err(why) => {
-                    self.forget_older(now, &message);
-                    taken = Taken::Done(self.refused_for(why));
+                    self.store.forget_older(now, &message);
+                    taken = Taken::Done(self.memory.refused_for(why));
                 }
             }
         }
@@ -235,22 +253,6 @@ impl Core {
                 }
             }
         }
-    }
-
-    /// Clears the topic of a message that was not kept, so that no late subscriber takes an older
-    /// one for the last [3.1.1 MQTT-3.3.1-7].
-    fn forget_older(&self, now: Tick, message: &Message) {
-        let parts = MessageParts {
-            topic: message.topic(),
-            properties: &[],
-            payload: &[],
-            qos: QoS::AtMostOnce,
-            retain: true,
-            expiry_secs: None,
-        };
-        let clear = Message::new(message.zone, Publisher::SERVER, now, &parts);
-        // Where even that fails, the store is in trouble, which it reports itself.
-        let _ = self.store.retained.put(&Arc::new(clear));
     }
 }
 

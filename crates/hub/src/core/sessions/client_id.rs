@@ -5,9 +5,27 @@ use stentor_topic::Zone;
 
 use crate::core::Core;
 use crate::core::sessions::connect::is_assigned;
-use crate::core::sessions::registry::Session;
+use crate::core::sessions::registry::{Session, Sessions};
 use crate::core::sessions::rights::Identity;
 use crate::core::settings::ClientIdBinding;
+
+impl Sessions {
+    /// Whether somebody else is connected with a client id, or has a session there while this one
+    /// has none. Where several have sessions from before the ids were bound, whoever is connected
+    /// keeps the others out.
+    fn is_of_another(&self, zone: Zone, client_id: &str, identity: &Identity) -> bool {
+        let mut has_own = false;
+        let mut others = false;
+        for (_, session) in self.all(zone, client_id) {
+            match (is_same(session, client_id, identity), session.live()) {
+                (true, _) => has_own = true,
+                (false, Some(_)) => return true,
+                (false, None) => others = true,
+            }
+        }
+        others && !has_own
+    }
+}
 
 impl Core {
     /// Whether a client may come with the client id that it gives. O(sessions of that client id).
@@ -31,28 +49,14 @@ impl Core {
             (ClientIdBinding::UserPrefix, Some(user)) if !is_assigned(client_id) => {
                 begins_with_user(client_id, user)
             }
-            _ => !self.is_of_another(identity.zone, client_id, identity),
+            _ => !self
+                .sessions
+                .is_of_another(identity.zone, client_id, identity),
         };
         match is_its_own {
             true => Ok(()),
             false => Err(CloseReason::Denied(Denied::ForeignClientId)),
         }
-    }
-
-    /// Whether somebody else is connected with a client id, or has a session there while this one
-    /// has none. Where several have sessions from before the ids were bound, whoever is connected
-    /// keeps the others out.
-    fn is_of_another(&self, zone: Zone, client_id: &str, identity: &Identity) -> bool {
-        let mut has_own = false;
-        let mut others = false;
-        for (_, session) in self.sessions.all(zone, client_id) {
-            match (is_same(session, client_id, identity), session.live()) {
-                (true, _) => has_own = true,
-                (false, Some(_)) => return true,
-                (false, None) => others = true,
-            }
-        }
-        others && !has_own
     }
 }
 

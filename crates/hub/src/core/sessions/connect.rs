@@ -14,10 +14,10 @@ use crate::core::inbound::subscribe::Element;
 use crate::core::memory::{Lease, Room, Tenants};
 use crate::core::sessions::authenticate::Method;
 use crate::core::sessions::quota::Seat;
-use crate::core::sessions::registry::{Announced, Flushing, Link, Live, Session};
+use crate::core::sessions::registry::{Announced, Flushing, Link, Live, Session, Sessions};
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::state::SessionState;
-use crate::core::{Core, Timer};
+use crate::core::{Core, Rules, Timer};
 use crate::effects::{Event, MeshItem};
 
 /// A client that may connect.
@@ -54,6 +54,58 @@ impl From<Arc<Identity>> for Admitted {
     }
 }
 
+impl Sessions {
+    pub(crate) fn own_session(&self, identity: &Identity, client_id: &str) -> Option<&Session> {
+        let (zone, user) = (identity.zone, identity.user.as_deref());
+        self.get(self.find(zone, client_id, user)?)
+    }
+
+    /// The identity that a guest has already who goes on with its session: every login of a guest
+    /// gives a new name. Guests have nothing to prove who they are, so it is the one who knows the
+    /// client id and comes from the same address, or who knows an id that this server has made up.
+    fn returning(&self, request: &ConnectRequest, new: &Identity) -> Option<Arc<Identity>> {
+        if request.clean_start || new.guest.is_none() {
+            return None;
+        }
+        let client_id = &request.client_id;
+        let is_it = |(_, session): &(_, &Session)| match session.state.identity().guest {
+            None => false,
+            mark => mark == new.guest || is_assigned(client_id),
+        };
+        let all = self.all(new.zone, client_id).filter(is_it);
+        // There may be several after a change of the address; a name is not given twice.
+        let (_, session) = all.max_by_key(|(key, _)| key.generation)?;
+        Some(Arc::clone(session.state.identity()))
+    }
+}
+
+impl Rules {
+    /// Whether a keep alive is within the maximum; 0 is none at all.
+    fn takes_keep_alive(&self, secs: u16) -> bool {
+        let max = self.settings.keep_alive_max_secs;
+        max == 0 || (secs > 0 && secs <= max)
+    }
+
+    fn expiry_secs(&self, request: &ConnectRequest) -> u32 {
+        let max = self.settings.session_expiry_max_secs;
+        request.session_expiry_secs.min(max)
+    }
+
+    fn announced(&self, version: Version) -> Announced {
+        let settings = &self.settings;
+        let (receive_maximum, topic_alias_maximum) = if version.is_v5() {
+            (settings.receive_maximum, settings.topic_alias_maximum)
+        } else {
+            (u16::MAX, 0)
+        };
+        Announced {
+            packet_bytes_max: settings.packet_bytes_max,
+            receive_maximum,
+            topic_alias_maximum,
+        }
+    }
+}
+
 impl Core {
     /// Whether a client may have the session that it asks for: there is room for it, its user and
     /// zone have a place left, and its will is permitted. To be asked right before
@@ -80,11 +132,14 @@ impl Core {
         identity: Arc<Identity>,
         tenants: Option<&Tenants>,
     ) -> Result<Admitted, CloseReason> {
-        if !request.version.is_v5() && !self.takes_keep_alive(request.keep_alive_secs) {
+        if !request.version.is_v5() && !self.rules.takes_keep_alive(request.keep_alive_secs) {
             return Err(CloseReason::Denied(Denied::KeepAlive));
         }
         let client_id = &request.client_id;
-        let identity = self.returning(request, &identity).unwrap_or(identity);
+        let identity = self
+            .sessions
+            .returning(request, &identity)
+            .unwrap_or(identity);
         let Some(identity) = self.rights.renewals.refresh(identity, client_id) else {
             return Err(CloseReason::Denied(Denied::Banned));
         };
@@ -97,7 +152,7 @@ impl Core {
         }
         self.may_be_called(client_id, &identity)?;
         let room = self.room_for(request, &identity, tenants)?;
-        let present = self.own_session(&identity, client_id);
+        let present = self.sessions.own_session(&identity, client_id);
         let takes_over = present.is_some_and(|own| own.live().is_some());
         let seat = Seat::take(&identity.rights.needs(), takes_over).map_err(CloseReason::Limit)?;
         Ok(Admitted {
@@ -105,36 +160,6 @@ impl Core {
             seat,
             room,
         })
-    }
-
-    pub(crate) fn own_session(&self, identity: &Identity, client_id: &str) -> Option<&Session> {
-        let (zone, user) = (identity.zone, identity.user.as_deref());
-        self.sessions
-            .get(self.sessions.find(zone, client_id, user)?)
-    }
-
-    /// The identity that a guest has already who goes on with its session: every login of a guest
-    /// gives a new name. Guests have nothing to prove who they are, so it is the one who knows the
-    /// client id and comes from the same address, or who knows an id that this server has made up.
-    fn returning(&self, request: &ConnectRequest, new: &Identity) -> Option<Arc<Identity>> {
-        if request.clean_start || new.guest.is_none() {
-            return None;
-        }
-        let client_id = &request.client_id;
-        let is_it = |(_, session): &(_, &Session)| match session.state.identity().guest {
-            None => false,
-            mark => mark == new.guest || is_assigned(client_id),
-        };
-        let all = self.sessions.all(new.zone, client_id).filter(is_it);
-        // There may be several after a change of the address; a name is not given twice.
-        let (_, session) = all.max_by_key(|(key, _)| key.generation)?;
-        Some(Arc::clone(session.state.identity()))
-    }
-
-    /// Whether a keep alive is within the maximum; 0 is none at all.
-    fn takes_keep_alive(&self, secs: u16) -> bool {
-        let max = self.rules.settings.keep_alive_max_secs;
-        max == 0 || (secs > 0 && secs <= max)
     }
 
     /// Gives a client that has no client id one.
@@ -165,7 +190,7 @@ impl Core {
     ) -> SessionKey {
         let (request, identity) = (&opening.request, &opening.identity);
         let key = present.unwrap_or_else(|| {
-            let expiry_secs = self.expiry_secs(request);
+            let expiry_secs = self.rules.expiry_secs(request);
             let state = SessionState::new(Arc::clone(identity), &request.client_id, expiry_secs);
             self.sessions.insert(Session::new(state))
         });
@@ -177,11 +202,6 @@ impl Core {
         self.tell_connected(opening.link, request, identity, present.is_some());
         self.adopt(now, key, Arc::clone(identity));
         key
-    }
-
-    fn expiry_secs(&self, request: &ConnectRequest) -> u32 {
-        let max = self.rules.settings.session_expiry_max_secs;
-        request.session_expiry_secs.min(max)
     }
 
     /// Gives a session its connection, and queues CONNACK. Returns what it was subscribed to in
@@ -205,7 +225,7 @@ impl Core {
             rooms = session.attach(live);
             session.apply_quotas();
         }
-        let expiry_secs = self.expiry_secs(&opening.request);
+        let expiry_secs = self.rules.expiry_secs(&opening.request);
         self.sessions.set_expiry(key, expiry_secs);
         self.watch(now, key);
         let (assigned, present) = (opening.assigned, opening.session_present);
@@ -292,7 +312,7 @@ impl Core {
     }
 
     fn live(&self, now: Tick, link: LinkId, request: &ConnectRequest) -> Live {
-        let keep_alive_secs = if self.takes_keep_alive(request.keep_alive_secs) {
+        let keep_alive_secs = if self.rules.takes_keep_alive(request.keep_alive_secs) {
             request.keep_alive_secs
         } else {
             self.rules.settings.keep_alive_max_secs
@@ -308,7 +328,7 @@ impl Core {
                 .max(1),
             next_packet_id: 1,
             packet_bytes_max: request.packet_bytes_max,
-            announced: self.announced(request.version),
+            announced: self.rules.announced(request.version),
             since: now,
             last_seen: now,
             output: None,
@@ -331,20 +351,6 @@ impl Core {
             live.extras().sent_aliases = Some(SentAliases::new(aliases, packet_bytes_max));
         }
         live
-    }
-
-    fn announced(&self, version: Version) -> Announced {
-        let settings = &self.rules.settings;
-        let (receive_maximum, topic_alias_maximum) = if version.is_v5() {
-            (settings.receive_maximum, settings.topic_alias_maximum)
-        } else {
-            (u16::MAX, 0)
-        };
-        Announced {
-            packet_bytes_max: settings.packet_bytes_max,
-            receive_maximum,
-            topic_alias_maximum,
-        }
     }
 
     /// Ends or keeps what the client id had before: one connection, and a session for each user.
@@ -469,7 +475,7 @@ impl Core {
                 epoch: session.epoch,
             };
             if deadline != Tick::NEVER {
-                self.arm(now, deadline, timer);
+                self.clock.arm(now, deadline, timer);
             }
         }
     }

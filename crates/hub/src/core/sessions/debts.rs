@@ -13,9 +13,9 @@ use hashbrown::HashMap;
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
-use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::work::Debt;
+use crate::core::{Core, Place};
 use crate::effects::Sender;
 
 /// This many client ids without a connection are known to owe something.
@@ -96,33 +96,38 @@ impl Debts {
     }
 }
 
-impl Core {
+impl Place {
     fn client_hash(&self, zone: Zone, client_id: &str) -> u64 {
-        self.place.hasher.hash(zone, client_id)
+        self.hasher.hash(zone, client_id)
     }
+}
 
+impl Core {
     /// A connection has ended that owes this much, and perhaps its session.
     pub(crate) fn remember_debt(&mut self, now: Tick, key: SessionKey, debt: Debt) {
         let Some(session) = self.sessions.get(key) else {
             return;
         };
-        let client = self.client_hash(session.state.zone(), session.state.client_id());
+        let client = self
+            .place
+            .client_hash(session.state.zone(), session.state.client_id());
         self.past.debts.remember(now, client, debt);
         self.past.debts.end(key, client);
     }
 
     /// What a client id owes whose connection has ended.
     pub(crate) fn debt_of(&self, zone: Zone, client_id: &str) -> Debt {
-        self.past.debts.of(self.client_hash(zone, client_id))
+        self.past.debts.of(self.place.client_hash(zone, client_id))
     }
 
     /// Charges a session that is not connected: its client id owes it, by whatever session.
     #[cold]
     pub(crate) fn charge_absent(&mut self, now: Tick, key: SessionKey, visits: u32) {
         let client = match self.sessions.get(key) {
-            Some(session) => {
-                Some(self.client_hash(session.state.zone(), session.state.client_id()))
-            }
+            Some(session) => Some(
+                self.place
+                    .client_hash(session.state.zone(), session.state.client_id()),
+            ),
             None => self.past.debts.ended.get(&key).copied(),
         };
         let Some(client) = client else {
@@ -149,7 +154,7 @@ impl Core {
     }
 
     fn sender_of_will(&mut self, zone: Zone, client_id: &str) -> Sender {
-        let client = self.client_hash(zone, client_id);
+        let client = self.place.client_hash(zone, client_id);
         self.past.debts.wills = self.past.debts.wills.wrapping_add(1);
         let session = SessionKey {
             slot: NO_SLOT,

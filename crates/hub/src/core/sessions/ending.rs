@@ -14,6 +14,8 @@ use crate::core::Core;
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{SubscriptionRef, filter_visits};
+use crate::core::sessions::registry::Sessions;
+use crate::core::transitions::Transition;
 use crate::core::work::{
     DROP_VISITS, END_VISITS, FILTER_VISITS, OWN_VISITS, SHARED_VISITS, urgent_visits,
 };
@@ -58,6 +60,14 @@ impl Ending {
     /// How many messages are left, and topics that are known.
     fn pieces(&self) -> usize {
         self.owed.len() + self.held_back.as_ref().map_or(0, |held| held.pieces())
+    }
+
+    /// About what it costs to work it off.
+    fn visits(&self, sessions: &Sessions) -> u32 {
+        let session = self.session.and_then(|key| sessions.get(key));
+        let filters = session.map_or(0, |session| session.state.subscriptions.len());
+        let visits = filters * FILTER_VISITS as usize + self.pieces() * DROP_VISITS as usize;
+        u32::try_from(visits).unwrap_or(u32::MAX)
     }
 }
 
@@ -112,7 +122,7 @@ impl Core {
         };
         self.end_soon(now, ending);
         if let Some(will) = retired.legacy.will {
-            self.note_will(will);
+            self.pending.transitions.note(Transition::WillDue(will));
         }
     }
 
@@ -148,7 +158,7 @@ impl Core {
     /// Now, if it is little and the turn has room for it.
     fn end_soon(&mut self, now: Tick, mut ending: Ending) {
         let room = self.turn.left().min(OWN_VISITS);
-        let is_now = self.past.endings.is_empty() && self.ending_visits(&ending) <= room;
+        let is_now = self.past.endings.is_empty() && ending.visits(&self.sessions) <= room;
         // Some of what it was owed may take more than was estimated.
         let most = room.max(1);
         if !is_now || !self.end_some(now, &mut ending, most) {
@@ -169,14 +179,6 @@ impl Core {
             self.turn.spend(FILTER_VISITS);
             self.drop_subscription(session, SubscriptionRef::Share(slot), false);
         }
-    }
-
-    /// About what it costs to work off what a session has left.
-    fn ending_visits(&self, ending: &Ending) -> u32 {
-        let session = ending.session.and_then(|key| self.sessions.get(key));
-        let filters = session.map_or(0, |session| session.state.subscriptions.len());
-        let visits = filters * FILTER_VISITS as usize + ending.pieces() * DROP_VISITS as usize;
-        u32::try_from(visits).unwrap_or(u32::MAX)
     }
 
     /// Goes on with sessions that have ended, as far as the turn allows, and a little in any case.

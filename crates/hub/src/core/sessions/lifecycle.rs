@@ -19,10 +19,10 @@ use crate::core::sessions::limits;
 use crate::core::sessions::registry::{Away, Left, Link, Session};
 use crate::core::sessions::rights::Identity;
 use crate::core::stats::LossCause;
-use crate::core::transitions::{Detached, DueWill, Transition};
+use crate::core::transitions::{Detached, Transition};
 use crate::core::work::Turn;
 use crate::core::work::{CLOSE_VISITS, DROP_VISITS, FILTER_VISITS, OWN_HANDED, TIMER_VISITS};
-use crate::core::{Core, Timer};
+use crate::core::{Clock, Core, Timer};
 use crate::effects::{Closing, Event};
 
 /// Sessions of one client id: one for each user who has come with it. Looking for one walks over
@@ -53,6 +53,16 @@ pub(crate) struct TimerBudget {
     spent: u32,
     /// Messages that the turn has handed over then.
     handed: u32,
+}
+
+impl Clock {
+    /// Sets a timer. It fires early when the deadline is far away, and is set again then: a timer
+    /// of an earlier connection cannot be taken out, so none may stay for hours.
+    pub(crate) fn arm(&mut self, now: Tick, deadline: Tick, timer: Timer) {
+        const AHEAD_SECS_MAX: u32 = 600;
+        let at = deadline.min(now.after_secs(AHEAD_SECS_MAX));
+        self.timers.insert(at, timer);
+    }
 }
 
 impl Core {
@@ -364,11 +374,6 @@ impl Core {
         }
     }
 
-    /// A will is to be published.
-    pub(crate) fn note_will(&mut self, due: Box<DueWill>) {
-        self.pending.transitions.note(Transition::WillDue(due));
-    }
-
     /// Members of a session's shared subscriptions are counted: one of them is away from now on.
     fn tell_shares(&mut self, key: SessionKey) {
         for slot in self.routing.shares.of_member(key.slot) {
@@ -406,10 +411,10 @@ impl Core {
             epoch: session.epoch,
         };
         if next != Tick::NEVER {
-            self.arm(now, next, timer);
+            self.clock.arm(now, next, timer);
         }
         if let Some(will) = due_will {
-            self.note_will(will);
+            self.pending.transitions.note(Transition::WillDue(will));
         }
     }
 
@@ -444,14 +449,6 @@ impl Core {
         self.counters.stats.topics_refused += u64::from(!is_taken);
         self.counters.stats.publishes_denied += u64::from(is_taken && !may);
         may
-    }
-
-    /// Sets a timer. It fires early when the deadline is far away, and is set again then: a timer
-    /// of an earlier connection cannot be taken out, so none may stay for hours.
-    pub(crate) fn arm(&mut self, now: Tick, deadline: Tick, timer: Timer) {
-        const AHEAD_SECS_MAX: u32 = 600;
-        let at = deadline.min(now.after_secs(AHEAD_SECS_MAX));
-        self.clock.timers.insert(at, timer);
     }
 
     /// Takes note of the timers that have fired.
@@ -505,7 +502,7 @@ impl Core {
                     let reason = CloseReason::Timeout(TimerKind::KeepAlive);
                     self.close(now, timer.session, reason);
                 } else {
-                    self.arm(now, silence.min(expiry), timer);
+                    self.clock.arm(now, silence.min(expiry), timer);
                 }
             }
         }

@@ -85,7 +85,7 @@ impl Core {
         let most = self.rules.settings.subscriptions_max;
         let quota = session.state.identity().rights.quotas().subscriptions;
         let bound = match quota.map(|quota| quota as usize) {
-            _ if !has_surplus && self.places_left(session) > 0 => {
+            _ if !has_surplus && self.rules.places_left(session) > 0 => {
                 let most = self.rules.settings.subscription_bytes_max;
                 format!("limits.subscription_bytes_per_client is {most}")
             }

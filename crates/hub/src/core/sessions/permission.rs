@@ -9,12 +9,12 @@ use alloc::sync::Arc;
 
 use stentor_session::{Outbound, Tick};
 
-use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::sessions::rights::{Access, Identity, Rights};
 use crate::core::settings::WideSubscription;
 use crate::core::transitions::Transition;
+use crate::core::{Core, Rules};
 
 /// Rules that are looked at in one visit.
 const RULES_PER_VISIT: usize = 8;
@@ -44,15 +44,17 @@ pub(crate) fn weigh_visits(rights: &dyn Rights) -> u32 {
     1 + (rights.rules() / RULES_PER_VISIT).min(1 << 16) as u32
 }
 
-impl Core {
+impl Rules {
     /// Whether a subscription is taken of which so much is permitted.
     pub(crate) fn is_accepted(&self, access: Access) -> bool {
-        match (access, self.rules.settings.wide_subscription) {
+        match (access, self.settings.wide_subscription) {
             (Access::All, _) | (Access::Part, WideSubscription::Filter) => true,
             (Access::Part, WideSubscription::Refuse) | (Access::Nothing, _) => false,
         }
     }
+}
 
+impl Core {
     /// Gives a session another identity. Subscriptions that the new rights do not permit stay, and
     /// deliver what is permitted; what waits for the client and is not permitted any more is
     /// taken out, and of shared subscriptions given to another member. Rooms are left where nothing

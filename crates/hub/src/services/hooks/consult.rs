@@ -372,8 +372,8 @@ impl HookService {
         let is_kept = |room: &str| kept.binary_search_by(|known| (**known).cmp(room)).is_ok();
         let session = core.session(key)?;
         let mut left = Left {
-            places: core.places_left(session),
-            bytes: core.filter_bytes_left(session),
+            places: core.rules().places_left(session),
+            bytes: core.rules().filter_bytes_left(session),
             rooms: JOINED_AT_ONCE_MAX.min(ROOMS_MAX.saturating_sub(session.room_count())),
             known: BTreeSet::new(),
             known_rooms: BTreeSet::new(),

@@ -126,7 +126,7 @@ impl RoomService {
             return wanted;
         };
         // What the session has no room for is refused without asking.
-        let mut places = core.places_left(session);
+        let mut places = core.rules().places_left(session);
         let mut rooms = ROOMS_MAX.saturating_sub(session.room_count());
         let (mut anew, mut again) = (at_once, at_once);
         for filter in filters {
@@ -136,7 +136,7 @@ impl RoomService {
             let access = session.state.identity().rights.may_subscribe(filter);
             let is_inside = session.is_in_room(room);
             let may_speak = session.state.identity().may_speak(room);
-            let may = core.settings().takes_topic(filter) && core.is_accepted(access);
+            let may = core.settings().takes_topic(filter) && core.rules().is_accepted(access);
             if !may || is_inside && !may_speak || !is_inside && places == 0 {
                 continue;
             }

@@ -4,9 +4,9 @@ use stentor_session::Message;
 use stentor_topic::{Zone, matches};
 
 use super::queue::Snapshot;
-use crate::core::Core;
 use crate::core::routing::fence::Fence;
 use crate::core::routing::route::{JobsAhead, Look};
+use crate::core::{Core, Routing};
 
 /// Messages that were kept before, and have not been delivered yet.
 #[derive(Debug)]
@@ -28,13 +28,15 @@ pub(super) enum Wait {
     Look,
 }
 
-impl Core {
+impl Routing {
     /// What a snapshot has to wait for whose mark has been taken; `None` for nothing.
     pub(super) fn what_is_ahead(&self) -> Option<Ahead> {
-        let (fence, jobs) = (self.routing.fences.raise(), self.routing.routes.ahead());
+        let (fence, jobs) = (self.fences.raise(), self.routes.ahead());
         (fence.is_some() || jobs.is_some()).then_some(Ahead { fence, jobs })
     }
+}
 
+impl Core {
     /// Whether a message may still come live that was kept before a snapshot began.
     pub(super) fn is_behind(&mut self, zone: Zone, snapshot: &mut Snapshot) -> Option<Wait> {
         let ahead = snapshot.ahead.as_mut()?;
@@ -48,7 +50,8 @@ impl Core {
         }
         if let Some(jobs) = &mut ahead.jobs {
             let filter = &snapshot.filter;
-            let is_kept = |message: &Message| message.retain || self.keeps_last(message.topic());
+            let is_kept =
+                |message: &Message| message.retain || self.rules.keeps_last(message.topic());
             let concerns = |message: &Message| {
                 message.zone == zone && matches(filter, message.topic()) && is_kept(message)
             };

@@ -19,15 +19,15 @@ use self::ahead::Wait;
 pub(crate) use self::queue::Snapshots;
 use self::queue::{Lost, Progress, Snapshot};
 use self::turn::VISITS;
-use crate::core::Core;
 use crate::core::delivery::conflate::HeldBack;
 use crate::core::delivery::deliver::{Course, DeliveryOptions};
 use crate::core::ids::SessionKey;
 use crate::core::retained::{Cursor, Mark, Scope, Walk, copy_visits, topic_visits};
 use crate::core::routing::options::Options;
 use crate::core::routing::route::{EncodedVariants, is_own};
-use crate::core::sessions::registry::Session;
+use crate::core::sessions::registry::{Session, Sessions};
 use crate::core::settings::Settings;
+use crate::core::{Core, Store};
 
 /// A snapshot goes on while less than this waits for the socket: bounded memory for any number
 /// of matches, and live messages are never far behind.
@@ -87,6 +87,28 @@ fn has_less(session: &Session, bytes: usize, most: usize) -> bool {
             .is_some_and(|live| live.queued_bytes() < bytes && live.queued().bytes < most)
 }
 
+impl Store {
+    /// Whether the store has to fetch the next step of a snapshot from a disk.
+    fn is_fetching(&self, zone: Zone, snapshot: &mut Snapshot) -> bool {
+        let is_fetching = match &snapshot.progress {
+            Progress::Walking(cursor) if snapshot.fetches < FETCHES_MAX => {
+                let filter = &snapshot.filter;
+                self.retained.is_fetching(zone, filter, cursor, VISITS)
+            }
+            _ => false,
+        };
+        snapshot.fetches = if is_fetching { snapshot.fetches + 1 } else { 0 };
+        is_fetching
+    }
+}
+
+impl Sessions {
+    fn snapshots_mut(&mut self, key: SessionKey) -> Option<&mut Snapshots> {
+        let live = self.get_mut(key)?.live_mut()?;
+        live.snapshots()
+    }
+}
+
 impl Core {
     /// One step of the snapshot whose turn it is; whether there was something to do now.
     fn step_snapshots(&mut self, now: Tick, key: SessionKey, visits_max: usize) -> bool {
@@ -112,7 +134,7 @@ impl Core {
             self.put_behind(now, key, snapshot, wait);
             return false;
         }
-        if self.is_fetching(zone, &mut snapshot) {
+        if self.store.is_fetching(zone, &mut snapshot) {
             self.put_off(now, key, snapshot);
             return false;
         }
@@ -187,7 +209,7 @@ impl Core {
             let session = self.sessions.get(key);
             let held = session.map_or_else(HeldBack::default, Session::held);
             snapshot.progress = Progress::Walked(held.listed);
-            snapshot.ahead = self.what_is_ahead();
+            snapshot.ahead = self.routing.what_is_ahead();
             let lost = self.lost(key);
             if snapshot.marks_end || snapshot.ahead.is_some() || lost != snapshot.lost {
                 return Walk::More;
@@ -207,7 +229,7 @@ impl Core {
                 Mark(0)
             };
             snapshot.mark = self.store.retained.mark();
-            snapshot.ahead = self.what_is_ahead();
+            snapshot.ahead = self.routing.what_is_ahead();
             snapshot.lost = lost;
             snapshot.progress = Progress::Walking(Cursor::default());
             return Walk::More;
@@ -236,28 +258,13 @@ impl Core {
         snapshots.map_or_else(Lost::default, |snapshots| snapshots.lost)
     }
 
-    /// Whether the store has to fetch the next step of a snapshot from a disk.
-    fn is_fetching(&self, zone: Zone, snapshot: &mut Snapshot) -> bool {
-        let is_fetching = match &snapshot.progress {
-            Progress::Walking(cursor) if snapshot.fetches < FETCHES_MAX => {
-                let filter = &snapshot.filter;
-                self.store
-                    .retained
-                    .is_fetching(zone, filter, cursor, VISITS)
-            }
-            _ => false,
-        };
-        snapshot.fetches = if is_fetching { snapshot.fetches + 1 } else { 0 };
-        is_fetching
-    }
-
     /// Puts a snapshot back that waits for messages.
     fn put_behind(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot, wait: Wait) {
         if wait == Wait::Shards {
             self.outbox.fenced.push(key);
             return self.put_off(now, key, snapshot);
         }
-        if let Some(snapshots) = self.snapshots_mut(key) {
+        if let Some(snapshots) = self.sessions.snapshots_mut(key) {
             snapshots.push(snapshot);
         }
         match wait {
@@ -269,16 +276,11 @@ impl Core {
     /// Puts a snapshot back for a moment: none of its session is looked at in the meantime.
     fn put_off(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot) {
         let at = now.after(FETCH_TIME);
-        if let Some(snapshots) = self.snapshots_mut(key) {
+        if let Some(snapshots) = self.sessions.snapshots_mut(key) {
             snapshots.push(snapshot);
             snapshots.idle_until = at;
             self.outbox.fetches.push(Reverse((at, key)));
         }
-    }
-
-    fn snapshots_mut(&mut self, key: SessionKey) -> Option<&mut Snapshots> {
-        let live = self.sessions.get_mut(key)?.live_mut()?;
-        live.snapshots()
     }
 
     /// A message that matches the filter, empty but for the user property `snapshot-end` with the

@@ -10,7 +10,7 @@ use super::{Wanted, has_less};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::retained::{Cursor, Mark};
-use crate::core::sessions::registry::Session;
+use crate::core::sessions::registry::{Session, Sessions};
 use crate::core::work::ENQUEUE_VISITS;
 
 /// A single value that goes at once may find more waiting: it needs less than a note to send it
@@ -19,6 +19,16 @@ const SINGLE_BYTES_LOW: usize = 256 * 1024;
 /// Visits of one step, so that a large walk does not hold up the shard, and of one session until
 /// it is another's turn.
 pub(super) const VISITS: usize = 256;
+
+impl Sessions {
+    /// Whether a session still has retained messages to come.
+    pub(crate) fn has_snapshots(&self, key: SessionKey) -> bool {
+        let session = self.get(key);
+        session
+            .and_then(Session::snapshots)
+            .is_some_and(|snapshots| !snapshots.is_empty())
+    }
+}
 
 impl Core {
     /// Has a snapshot begin: what it sends follows by [`Core::begin_snapshots`]. A single value
@@ -30,7 +40,7 @@ impl Core {
         wanted: &Wanted<'_>,
         is_soon: bool,
     ) {
-        let ahead = self.what_is_ahead();
+        let ahead = self.routing.what_is_ahead();
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -91,7 +101,7 @@ impl Core {
     /// Begins with what was enqueued for a session: at once, if the turn has not done what it may,
     /// as far as its socket takes more and for one session's share.
     pub(crate) fn begin_snapshots(&mut self, now: Tick, key: SessionKey) {
-        if !self.has_snapshots(key) {
+        if !self.sessions.has_snapshots(key) {
             return;
         }
         if self.turn.left() == 0 {
@@ -103,7 +113,7 @@ impl Core {
 
     /// Goes on with the snapshots of a session, after those that wait for their turn.
     pub(crate) fn continue_snapshots(&mut self, now: Tick, key: SessionKey) {
-        if !self.has_snapshots(key) {
+        if !self.sessions.has_snapshots(key) {
             // Nothing to do.
         } else if self.turn.left() == 0 || !self.outbox.snapshots.is_empty() {
             self.list_snapshots(key);
@@ -164,7 +174,7 @@ impl Core {
     /// Goes on with the snapshots that have waited for other shards.
     pub(crate) fn continue_fenced(&mut self, now: Tick) {
         for key in core::mem::take(&mut self.outbox.fenced) {
-            if let Some(snapshots) = self.snapshots_mut(key) {
+            if let Some(snapshots) = self.sessions.snapshots_mut(key) {
                 snapshots.idle_until = now;
             }
             self.continue_snapshots(now, key);
@@ -179,13 +189,5 @@ impl Core {
             self.outbox.fetches.pop();
             self.continue_snapshots(now, key);
         }
-    }
-
-    /// Whether a session still has retained messages to come.
-    pub(crate) fn has_snapshots(&self, key: SessionKey) -> bool {
-        let session = self.sessions.get(key);
-        session
-            .and_then(Session::snapshots)
-            .is_some_and(|snapshots| !snapshots.is_empty())
     }
 }

@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::room_of;
 use crate::core::routing::options::Options;
+use crate::core::sessions::registry::Sessions;
 use crate::core::sessions::state::{Grant, Subscribed};
 
 /// A subscription of a session, as it was granted.
@@ -29,19 +30,21 @@ pub struct Granted {
     pub interval: Option<Duration>,
 }
 
-impl Core {
+impl Sessions {
     /// The filter as it is in the index: an inbox stands under its user's name.
     fn indexed<'f>(&self, key: SessionKey, filter: &'f str) -> Cow<'f, str> {
         if !filter.starts_with(INBOXES) {
             return filter.into();
         }
-        let session = self.sessions.get(key);
+        let session = self.get(key);
         match session.and_then(|session| session.state.user()) {
             Some(user) => inbox::filter(user, filter).into(),
             None => filter.into(),
         }
     }
+}
 
+impl Core {
     /// Puts an ordinary subscription into the index. Interest is raised before the SUBACK is
     /// queued.
     pub(super) fn add_subscription(
@@ -54,7 +57,7 @@ impl Core {
             session: key.slot,
             options: grant.options.bits(),
         };
-        let indexed = self.indexed(key, filter);
+        let indexed = self.sessions.indexed(key, filter);
         let hash = self.place.hasher.hash(zone, &indexed);
         let inserted = self
             .routing
@@ -95,7 +98,10 @@ impl Core {
             let is_member = self.routing.shares.has_member(slot, key.slot);
             return is_member.then_some(SubscriptionRef::Share(slot));
         }
-        let id = self.routing.index.find(zone, &self.indexed(key, filter))?;
+        let id = self
+            .routing
+            .index
+            .find(zone, &self.sessions.indexed(key, filter))?;
         self.routing.index.options(id, key.slot)?;
         Some(SubscriptionRef::Filter(id))
     }

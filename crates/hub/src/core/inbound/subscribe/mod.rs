@@ -27,7 +27,6 @@ use self::permit::no_right;
 pub(crate) use self::permit::{TOO_LONG, TOO_MANY};
 pub(crate) use self::slice::Slices;
 use self::slice::{Source, Subscribing};
-use crate::core::Core;
 use crate::core::delivery::conflate::{NoRate, max_rate};
 use crate::core::delivery::snapshot::{SNAPSHOT_END, Wanted};
 use crate::core::ids::SessionKey;
@@ -37,6 +36,7 @@ use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::state::{Grant, Subscribed};
 use crate::core::transitions::{Transition, Unexplained};
 use crate::core::work::{FILTER_VISITS, VISIT_BYTES};
+use crate::core::{Core, Rules};
 
 /// A subscription as its session remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -258,7 +258,7 @@ fn surplus(subscribe: &Subscribe<'_>, most: usize) -> usize {
     subscribe.filters.count().saturating_sub(most)
 }
 
-impl Core {
+impl Rules {
     /// What a SUBSCRIBE asks for that has passed everybody who may have something against it: the
     /// filters of its elements that nobody has refused.
     pub(crate) fn allowed_filters<'s>(
@@ -271,11 +271,13 @@ impl Core {
             bridge: false,
             id: None,
         };
-        let most = self.rules.settings.subscriptions_max;
+        let most = self.settings.subscriptions_max;
         let elements = elements(common, subscribe, most, denials, decided);
         elements.filter(Wanting::is_allowed).map(|one| one.filter)
     }
+}
 
+impl Core {
     /// A SUBSCRIBE whose elements outlive the packet; `None` without a connection.
     pub(crate) fn owned_request(
         &self,

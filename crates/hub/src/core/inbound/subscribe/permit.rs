@@ -7,7 +7,6 @@ use stentor_topic::{Subscription, Zone, filter_cost, has_wildcard, wildcards};
 use stentor_zone::Interest;
 
 use super::{Answer, Asked, Wishes};
-use crate::core::Core;
 use crate::core::delivery::conflate::{NO_RATE, TOO_MANY_RATES};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{ROOMS, Verdicts};
@@ -15,6 +14,7 @@ use crate::core::routing::share::SHARE_BYTES;
 use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::rights::{Access, Identity};
 use crate::core::settings::Settings;
+use crate::core::{Core, Rules};
 use crate::effects::Event;
 
 /// A subscription that is taken.
@@ -100,6 +100,22 @@ pub(super) fn no_right(filter: &str) -> (ReasonCode, &'static str) {
     )
 }
 
+impl Rules {
+    /// How many bytes of memory more subscriptions may take.
+    pub(crate) fn filter_bytes_left(&self, session: &Session) -> usize {
+        let max = self.settings.subscription_bytes_max;
+        max.saturating_sub(session.state.subscriptions.bytes())
+    }
+
+    /// How many subscriptions more a session may have.
+    pub(crate) fn places_left(&self, session: &Session) -> usize {
+        let quota = session.state.identity().rights.quotas().subscriptions;
+        let max = quota.map_or(usize::MAX, |quota| quota as usize);
+        let max = self.settings.subscriptions_max.min(max);
+        max.saturating_sub(session.state.subscriptions.len())
+    }
+}
+
 impl Core {
     /// How much of a subscription is permitted, or why nothing is.
     pub(crate) fn check_filter(
@@ -118,7 +134,7 @@ impl Core {
         }
         check_zone_filter(session.state.identity(), share, filter)?;
         let access = session.state.identity().rights.may_subscribe(filter);
-        if !self.is_accepted(access) {
+        if !self.rules.is_accepted(access) {
             return Err(no_right(filter));
         }
         let is_dear = check_filter_bounds(&self.rules.settings, filter)
@@ -187,26 +203,12 @@ impl Core {
 
     /// Whether a session has no room for another subscription that costs this many bytes.
     fn is_full(&self, session: &Session, bytes: usize) -> bool {
-        self.places_left(session) == 0 || self.filter_bytes_left(session) < bytes
+        self.rules.places_left(session) == 0 || self.rules.filter_bytes_left(session) < bytes
     }
 
     /// The bytes of memory that a subscription is charged with. O(length of the filter).
     pub(crate) fn subscription_cost(&self, share: Option<&str>, filter: &str) -> usize {
         cost(share, filter, self.place.shards)
-    }
-
-    /// How many bytes of memory more subscriptions may take.
-    pub(crate) fn filter_bytes_left(&self, session: &Session) -> usize {
-        let max = self.rules.settings.subscription_bytes_max;
-        max.saturating_sub(session.state.subscriptions.bytes())
-    }
-
-    /// How many subscriptions more a session may have.
-    pub(crate) fn places_left(&self, session: &Session) -> usize {
-        let quota = session.state.identity().rights.quotas().subscriptions;
-        let max = quota.map_or(usize::MAX, |quota| quota as usize);
-        let max = self.rules.settings.subscriptions_max.min(max);
-        max.saturating_sub(session.state.subscriptions.len())
     }
 
     pub(crate) fn deny_subscribe(&mut self, key: SessionKey, text: &str) {

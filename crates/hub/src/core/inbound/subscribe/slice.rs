@@ -248,7 +248,7 @@ impl Core {
     /// Whether there are shared subscriptions among filters, and other shards cannot hear of new
     /// members in this turn. O(filters) in such a turn only.
     pub(super) fn waits_to_share<'f>(&self, mut filters: impl Iterator<Item = &'f str>) -> bool {
-        !self.may_share() && filters.any(|filter| filter.starts_with(SHARED))
+        !self.routing.may_share() && filters.any(|filter| filter.starts_with(SHARED))
     }
 
     pub(super) fn subscribe_later(&mut self, key: SessionKey, subscribing: Subscribing) {
@@ -274,7 +274,7 @@ impl Core {
 
     /// Whether a packet goes on as soon as it can.
     pub(crate) fn has_slices(&self) -> bool {
-        !self.inbound.slices.is_empty() && self.may_share()
+        !self.inbound.slices.is_empty() && self.routing.may_share()
     }
 
     /// Goes on with long packets, as far as the turn allows, and a little in any case. While other
@@ -283,7 +283,7 @@ impl Core {
     pub(crate) fn continue_slices(&mut self, now: Tick) {
         let mut left = self.turn.slice();
         while left >= FILTER_VISITS
-            && self.may_share()
+            && self.routing.may_share()
             && let Some(job) = self.inbound.slices.pop()
         {
             let before = self.turn.spent();

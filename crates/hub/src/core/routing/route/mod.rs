@@ -8,7 +8,6 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::core::Core;
 use crate::core::delivery::deliver::{DeliveryOptions, Matching};
 use crate::core::ids::ShardId;
 use crate::core::routing::batch::{EncodedBatch, Source};
@@ -18,6 +17,7 @@ use crate::core::sessions::registry::Session;
 use crate::core::settings::{Settings, Shape, SlowPolicy, TopicPolicy};
 use crate::core::work::Turn;
 use crate::core::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN};
+use crate::core::{Core, Rules};
 use crate::effects::{MeshItem, Sender};
 pub(crate) use ahead::{JobsAhead, Look};
 pub(crate) use job::Routes;
@@ -184,19 +184,18 @@ macro_rules! fanout {
     };
 }
 
-impl Core {
+impl Rules {
     /// How messages of a topic are thinned out.
     #[inline]
     pub(crate) fn shape(&self, topic: &str) -> Option<Shape> {
-        if !self.rules.uses.shapes {
+        if !self.uses.shapes {
             return None;
         }
-        self.rules
-            .settings
-            .policy(topic)
-            .and_then(TopicPolicy::shape)
+        self.settings.policy(topic).and_then(TopicPolicy::shape)
     }
+}
 
+impl Core {
     fn epoch(&self, message: &Message) -> Option<u64> {
         epoch(
             self.rules.uses,
@@ -213,7 +212,7 @@ impl Core {
 
     /// How a message is thinned out, and the epoch of its number.
     pub(crate) fn shape_and_epoch(&self, message: &Message) -> (Option<Shape>, Option<u64>) {
-        (self.shape(message.topic()), self.epoch(message))
+        (self.rules.shape(message.topic()), self.epoch(message))
     }
 
     pub(crate) fn fanout(&mut self, now: Tick) -> Fanout<'_> {

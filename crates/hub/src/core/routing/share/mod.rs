@@ -16,12 +16,12 @@ use alloc::vec::Vec;
 
 use members::Members;
 
-use crate::core::Core;
 use crate::core::delivery::deliver::DeliveryOptions;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::routing::options::share_subscriber;
 use crate::core::sessions::state::{Grant, Subscribed};
+use crate::core::{Core, Routing};
 use crate::effects::MeshItem;
 pub(crate) use registry::Shares;
 use stentor_mqtt::{QoS, ReasonCode};
@@ -125,6 +125,25 @@ impl Share {
     }
 }
 
+impl Routing {
+    /// Returns whether it was empty. One that others believe to have members here stays until they
+    /// hear of it.
+    fn close_share_if_empty(&mut self, slot: u32) -> bool {
+        let Some(share) = self.shares.slots.get(slot as usize) else {
+            return false;
+        };
+        let is_empty = !share.is_untold
+            && share.members.list.is_empty()
+            && share.counts.iter().all(|count| *count == Count::default());
+        if is_empty {
+            self.index
+                .remove(share.filter, share_subscriber(slot).session);
+            self.shares.remove(slot);
+        }
+        is_empty
+    }
+}
+
 impl Core {
     /// Whether a session may become a member of one shared subscription more, or why not. O(1).
     pub(crate) fn check_share(
@@ -192,7 +211,7 @@ impl Core {
             return;
         };
         let Some(session) = self.sessions.get_mut(key) else {
-            self.close_share_if_empty(slot);
+            self.routing.close_share_if_empty(slot);
             return;
         };
         let before = share.members.insert(key.slot, grant.options);
@@ -248,7 +267,7 @@ impl Core {
         };
         change(&mut share.counts[usize::from(self.place.shard.0)]);
         self.tell_share(slot, telling);
-        self.close_share_if_empty(slot);
+        self.routing.close_share_if_empty(slot);
     }
 
     /// Another shard's numbers.
@@ -267,30 +286,12 @@ impl Core {
         {
             *count = Count { live, away };
         }
-        let is_over = self.close_share_if_empty(slot);
+        let is_over = self.routing.close_share_if_empty(slot);
         self.turn.spend(if is_new || is_over {
             count_visits(name)
         } else {
             NAME_VISITS + name_visits(name)
         });
-    }
-
-    /// Returns whether it was empty. One that others believe to have members here stays until they
-    /// hear of it.
-    fn close_share_if_empty(&mut self, slot: u32) -> bool {
-        let Some(share) = self.routing.shares.slots.get(slot as usize) else {
-            return false;
-        };
-        let is_empty = !share.is_untold
-            && share.members.list.is_empty()
-            && share.counts.iter().all(|count| *count == Count::default());
-        if is_empty {
-            self.routing
-                .index
-                .remove(share.filter, share_subscriber(slot).session);
-            self.routing.shares.remove(slot);
-        }
-        is_empty
     }
 
     /// A message that this shard took, for one member anywhere.

@@ -19,10 +19,10 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use super::{SHARE_BYTES, ShareName};
-use crate::core::Core;
 use crate::core::ids::ShardId;
 use crate::core::inbound::subscribe::filter_visits;
 use crate::core::work::VISIT_BYTES;
+use crate::core::{Core, Routing};
 use crate::effects::ControlItem;
 
 /// What it costs to find a shared subscription by its name, beside the bytes of that.
@@ -75,6 +75,37 @@ pub(crate) fn count_visits(name: &ShareName) -> u32 {
     filter_visits(&name.filter) + NAME_VISITS + name_visits(name)
 }
 
+impl Routing {
+    /// Whether a SUBSCRIBE for shared subscriptions may go on in this turn.
+    #[inline]
+    pub(crate) const fn may_share(&self) -> bool {
+        self.shares.untold.room > 0 && self.shares.untold.idle_bytes <= IDLE_BYTES_MAX
+    }
+
+    /// Whether something goes out as soon as it can.
+    pub(crate) fn has_untold(&self) -> bool {
+        self.shares.untold.room > 0 && !self.shares.untold.slots.is_empty()
+    }
+
+    /// Counts the bytes of a shared subscription that is here only because others have not heard
+    /// of its end. Those of members are counted with them.
+    fn count_idle(&mut self, slot: u32) {
+        let Some(share) = self.shares.slots.get_mut(slot as usize) else {
+            return;
+        };
+        let bytes = if share.is_untold && share.members.list.is_empty() {
+            SHARE_BYTES + share.name.group.len() + 2 * share.name.filter.len()
+        } else {
+            0
+        };
+        let untold = &mut self.shares.untold;
+        untold.idle_bytes -= share.idle_bytes as usize;
+        untold.idle_bytes += bytes;
+        // A packet has far less than 2^32 bytes.
+        share.idle_bytes = bytes as u32;
+    }
+}
+
 impl Core {
     /// The turns of the other shards have room for changes of shared subscriptions that cost this
     /// many of their visits. Holds until the next call; without one there is no bound. Part of what
@@ -97,18 +128,6 @@ impl Core {
         self.routing.shares.untold.idle_bytes as u64
     }
 
-    /// Whether a SUBSCRIBE for shared subscriptions may go on in this turn.
-    #[inline]
-    pub(crate) const fn may_share(&self) -> bool {
-        self.routing.shares.untold.room > 0
-            && self.routing.shares.untold.idle_bytes <= IDLE_BYTES_MAX
-    }
-
-    /// Whether something goes out as soon as it can.
-    pub(crate) fn has_untold(&self) -> bool {
-        self.routing.shares.untold.room > 0 && !self.routing.shares.untold.slots.is_empty()
-    }
-
     /// Tells the other shards what they have not heard yet, until only so much room is left.
     pub(crate) fn tell_untold(&mut self, left: u32) {
         while self.routing.shares.untold.room > left
@@ -118,8 +137,8 @@ impl Core {
             if let Some(share) = self.routing.shares.slots.get_mut(slot as usize) {
                 share.is_untold = false;
             }
-            self.count_idle(slot);
-            self.close_share_if_empty(slot);
+            self.routing.count_idle(slot);
+            self.routing.close_share_if_empty(slot);
         }
     }
 
@@ -137,7 +156,7 @@ impl Core {
             share.is_untold = true;
             untold.slots.push_back(slot);
         }
-        self.count_idle(slot);
+        self.routing.count_idle(slot);
     }
 
     /// Writes the letters, whether there is room or not.
@@ -162,23 +181,5 @@ impl Core {
         }
         let others = usize::from(self.place.shards) - 1;
         self.turn.spend_each(others, TOLD_VISITS);
-    }
-
-    /// Counts the bytes of a shared subscription that is here only because others have not heard
-    /// of its end. Those of members are counted with them.
-    fn count_idle(&mut self, slot: u32) {
-        let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
-            return;
-        };
-        let bytes = if share.is_untold && share.members.list.is_empty() {
-            SHARE_BYTES + share.name.group.len() + 2 * share.name.filter.len()
-        } else {
-            0
-        };
-        let untold = &mut self.routing.shares.untold;
-        untold.idle_bytes -= share.idle_bytes as usize;
-        untold.idle_bytes += bytes;
-        // A packet has far less than 2^32 bytes.
-        share.idle_bytes = bytes as u32;
     }
 }

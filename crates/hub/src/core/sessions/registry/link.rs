@@ -182,6 +182,15 @@ impl Live {
         self.extras.get_or_insert_default()
     }
 
+    /// Takes the topic aliases of its client, so that a topic may be borrowed from them, and the
+    /// highest one that it may use.
+    pub(crate) fn take_aliases(&mut self) -> (ReceivedAliases, u16) {
+        let extras = self.extras.as_mut();
+        let aliases = extras.and_then(|extras| extras.received_aliases.take());
+        let maximum = self.announced.topic_alias_maximum;
+        (aliases.unwrap_or_default(), maximum)
+    }
+
     /// Whether it is about to be closed, because too much waits for its client.
     #[inline]
     pub(crate) fn is_given_up(&self) -> bool {

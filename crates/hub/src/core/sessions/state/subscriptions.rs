@@ -10,7 +10,7 @@ use crate::core::sessions::rights::Access;
 /// be more than there is, which costs a check for each delivery and nothing else.
 const UNDER_REVIEW: u32 = 1 << 31;
 
-/// What one session has subscribed to. The options stand in the topic index.
+/// What one session has subscribed to. The topic index has the options.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     list: SmallVec<[SubscriptionRef; 2]>,
