@@ -100,6 +100,14 @@ pub enum ServerError {
         /// The path.
         path: PathBuf,
     },
+    /// An owner or group of a Unix socket that this machine does not know.
+    #[error("the owner or group of {} cannot be set: {reason}", path.display())]
+    SocketAccount {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong, with a remedy.
+        reason: String,
+    },
     /// Owner, group or mode of a Unix socket.
     #[error("the owner or permissions of {} cannot be set: {reason}", path.display())]
     SocketOwner {
@@ -248,6 +256,7 @@ impl ServerError {
             Self::Bind { .. }
             | Self::SocketPath { .. }
             | Self::NotASocket { .. }
+            | Self::SocketAccount { .. }
             | Self::Certificate { .. }
             | Self::Http { .. }
             | Self::HttpCertificate { .. }

@@ -117,7 +117,10 @@ impl Access {
     /// # Errors
     /// When this machine has no such user or group.
     pub(crate) fn of(listener: &Listener, path: &Path) -> Result<Self, ServerError> {
-        let fail = |reason| failure(path, reason);
+        let fail = |reason| ServerError::SocketAccount {
+            path: path.to_owned(),
+            reason,
+        };
         Ok(Self {
             owner: listener
                 .owner
@@ -263,6 +266,16 @@ mod tests {
         let padding = PATH_BYTES_MAX - fits.as_os_str().len();
         let fits = folder.path().join("x".repeat(padding + 1));
         bind(&listener(&fits), &fits).unwrap();
+    }
+
+    /// No restart would correct it: the unit of systemd does not try.
+    #[test]
+    fn an_unknown_group_is_an_error_of_the_configuration() {
+        let path = Path::new("/x/s.sock");
+        let mut listener = listener(path);
+        listener.group = Some("no such group".to_owned());
+        let error = Access::of(&listener, path).unwrap_err();
+        assert_eq!(error.exit_code(), 78, "{error}");
     }
 
     #[test]
