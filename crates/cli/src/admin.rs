@@ -274,7 +274,11 @@ fn happened(client: &Value) -> Vec<(&'static str, String)> {
             "lost",
             format!(", the last by {}", plain(&client["lost_by"])),
         ),
-        ("conflated", "conflated", ", as was asked for".to_owned()),
+        (
+            "conflated",
+            "conflated",
+            ", by a [[policy]] or a max-rate of its own".to_owned(),
+        ),
         (
             "publishes refused",
             "publishes_refused",

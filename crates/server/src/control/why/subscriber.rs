@@ -68,7 +68,8 @@ pub(super) fn checks(party: &Party, question: &Question<'_>) -> Vec<Check> {
     checks.extend(lost(session, now));
     if info.tally.conflated.total() > 0 {
         let text = told(&info.tally.conflated, now);
-        let text = format!("{text}, replaced by newer ones of their topics, as was asked for");
+        let why = "as a [[policy]] or a max-rate of its subscriptions says";
+        let text = format!("{text}, replaced by newer ones of their topics, {why}");
         checks.push(Check::new("conflated", State::Good, text));
     }
     checks.extend(retained());
