@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Connections at a time. More of them wait in the kernel until one has ended.
+/// Connections at a time. For another one, one that asks for nothing ends: see [`crate::room`].
 pub(crate) const CONNECTIONS_MAX: usize = 64;
 
 /// The time for a TLS handshake, for the headers of a request, and between two requests.

@@ -17,6 +17,7 @@ mod guard;
 mod office;
 mod pages;
 mod patience;
+mod room;
 mod serve;
 
 pub use office::{Admission, Exposition, Office, Reason, Report};

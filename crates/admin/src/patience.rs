@@ -1,26 +1,51 @@
 //! A stream whose writes end: a client that does not read is not waited for.
+//!
+//! It tells the room when its connection rests: see [`crate::room`].
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::bounds::ANSWER_TIME;
+use crate::room::Guest;
 
 /// A stream that fails when a write has not gone on for [`ANSWER_TIME`].
 pub(crate) struct Patient<S> {
     stream: S,
+    guest: Guest,
+    answers: Answers,
     /// Runs while a write waits.
     until: Option<Pin<Box<Sleep>>>,
 }
 
+/// The answers of a connection that are made, and were not flushed yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answers(Arc<AtomicBool>);
+
+impl Answers {
+    /// One is made, and is written next.
+    pub(crate) fn is_made(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// What was made has been written.
+    fn have_gone(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 impl<S> Patient<S> {
     /// The stream with its clock.
-    pub(crate) const fn new(stream: S) -> Self {
+    pub(crate) const fn new(stream: S, guest: Guest, answers: Answers) -> Self {
         Self {
             stream,
+            guest,
+            answers,
             until: None,
         }
     }
@@ -32,9 +57,12 @@ impl<S> Patient<S> {
         result: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if result.is_ready() {
-            self.until = None;
+            if self.until.take().is_some() {
+                self.guest.is_answered();
+            }
             return result;
         }
+        self.guest.rests();
         let until = self
             .until
             .get_or_insert_with(|| Box::pin(sleep(ANSWER_TIME)));
@@ -80,7 +108,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, result)
+        let result = self.judge(context, result);
+        if result.is_ready() && self.answers.have_gone() {
+            self.guest.rests();
+        }
+        result
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -8,6 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -15,17 +17,16 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
-use crate::bounds::{
-    CONNECTION_TIME, CONNECTIONS_MAX, END_TIME, HEAD_BYTES_MAX, HEADER_TIME, HEADERS_MAX, THREADS,
-};
+use crate::bounds::{CONNECTION_TIME, END_TIME, HEAD_BYTES_MAX, HEADER_TIME, HEADERS_MAX, THREADS};
 use crate::office::Office;
 use crate::pages::{self, Client, Desk, Slots};
-use crate::patience::Patient;
+use crate::patience::{Answers, Patient};
+use crate::room::{Guest, Room};
 
 /// Where the TLS settings for the next connection come from: a reload may replace them.
 pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
@@ -75,7 +76,7 @@ impl Face {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let slots = Arc::new(Slots::default());
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let room = Arc::new(Room::default());
         let mut open = Vec::new();
         for door in doors {
             door.socket.set_nonblocking(true)?;
@@ -132,7 +133,7 @@ struct Open {
     socket: TcpListener,
     tls: Option<TlsSource>,
     router: Router,
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
 }
 
 /// How long nobody is let in when the system has no descriptor.
@@ -142,9 +143,6 @@ impl Open {
     /// Lets connections in for as long as the runtime lives.
     async fn serve(self) {
         loop {
-            let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else {
-                return;
-            };
             let (stream, peer) = match self.socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -157,19 +155,25 @@ impl Open {
                 }
             };
             let _ = stream.set_nodelay(true);
+            let guest = self.room.enter(peer.ip()).await;
             let tls = self.tls.as_ref().map(|source| source());
             let router = self.router.clone();
             tokio::spawn(async move {
-                match tls {
-                    None => converse(stream, peer, router).await,
-                    Some(config) => {
-                        let greeting = TlsAcceptor::from(config).accept(stream);
-                        if let Ok(Ok(stream)) = timeout(HEADER_TIME, greeting).await {
-                            converse(stream, peer, router).await;
+                let visit = async {
+                    match tls {
+                        None => converse(stream, (peer, &guest), router).await,
+                        Some(config) => {
+                            let greeting = TlsAcceptor::from(config).accept(stream);
+                            if let Ok(Ok(stream)) = timeout(HEADER_TIME, greeting).await {
+                                converse(stream, (peer, &guest), router).await;
+                            }
                         }
                     }
+                };
+                tokio::select! {
+                    () = visit => {}
+                    () = guest.has_to_leave() => {}
                 }
-                drop(permit);
             });
         }
     }
@@ -178,17 +182,31 @@ impl Open {
 /// Serves one connection to its end.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: SocketAddr,
+    (peer, guest): (SocketAddr, &Guest),
     router: Router,
 ) {
     let client = Client(peer.ip().to_canonical());
+    let answers = Answers::default();
+    let (asking, made) = (guest.clone(), answers.clone());
+    let router = router.layer(from_fn(move |request: Request, next: Next| {
+        asking.is_answered();
+        let made = made.clone();
+        async move {
+            let response = next.run(request).await;
+            made.is_made();
+            response
+        }
+    }));
     let service = TowerToHyperService::new(router.layer(axum::Extension(client)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Patient::new(stream)), service);
+        .serve_connection(
+            TokioIo::new(Patient::new(stream, guest.clone(), answers)),
+            service,
+        );
     let mut connection = pin!(connection);
     // What a client does wrong is its own affair.
     if timeout(CONNECTION_TIME, connection.as_mut()).await.is_err() {

@@ -106,14 +106,28 @@ fn slow_headers_are_not_waited_for() {
     let _ = kept.rest();
 }
 
-/// At the limit, those who come wait until the silent ones are closed.
+/// At the limit, the oldest connection that asks for nothing makes room for a new one.
 #[test]
-fn many_silent_connections_keep_nobody_out_for_long() {
+fn half_sent_requests_keep_nobody_out() {
+    const CONNECTIONS: usize = 64;
     let server = server();
     let address = server.address("http");
-    let silent: Vec<Raw> = (0..100).map(|_| Raw::tcp(&address)).collect();
+    let mut half: Vec<Raw> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut client = Raw::tcp(&address);
+            client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n");
+            client
+        })
+        .collect();
     assert_eq!(probe(&server, "/healthz").0, 200);
-    drop(silent);
+    // It waited for nobody: the newest one has not been given up.
+    let newest = half.last_mut().expect("there are some");
+    newest.send(b"\r\n");
+    let _ = newest.until(b"reasons\":[]}\n");
+    half[0].closed();
+    let more: Vec<Raw> = (0..600).map(|_| Raw::tcp(&address)).collect();
+    assert_eq!(probe(&server, "/healthz").0, 200);
+    drop(more);
     let mut client = server.client(stentor_tests::Version::V5, "a");
     client.ping();
 }
