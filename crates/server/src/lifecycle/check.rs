@@ -38,8 +38,8 @@ pub fn check(config: &Config) -> Vec<ServerError> {
     refusals
 }
 
-/// What is missing now and need not be a mistake: folders that are made when the service starts,
-/// and procedures that mail servers ask. Each is a sentence.
+/// What need not be a mistake: folders that are made when the service starts, procedures that mail
+/// servers ask and that are missing, and certificates that make the server slow. Each is a sentence.
 #[must_use]
 pub fn hints(config: &Config) -> Vec<String> {
     let mut hints = missing_folders(config);
@@ -50,6 +50,7 @@ pub fn hints(config: &Config) -> Vec<String> {
             .iter()
             .filter_map(|it| unanswered(it, folder)),
     );
+    hints.extend(config.listeners.iter().filter_map(doors::slow_certificate));
     hints
 }
 

@@ -65,12 +65,33 @@ pub(super) fn certificate(listener: &Listener) -> Result<Option<Certificate>, Se
     }
 }
 
+/// Warns of a certificate whose handshakes keep a shard from its clients.
+pub(super) fn warn_of_slow(url: &ListenUrl, certificate: Option<&Certificate>) {
+    if let Some(bits) = certificate.and_then(Certificate::slow_rsa_bits) {
+        warn!(
+            "the certificate of {url} has an RSA key of {bits} bits: each handshake keeps a shard \
+             from its other clients for milliseconds; use a certificate with an ECDSA P-256 key"
+        );
+    }
+}
+
+/// The same as a sentence for those who check a configuration.
+pub(super) fn slow_certificate(listener: &Listener) -> Option<String> {
+    let certificate = certificate(listener).ok().flatten()?;
+    let (url, bits) = (&listener.url, certificate.slow_rsa_bits()?);
+    Some(format!(
+        "the certificate of {url} has an RSA key of {bits} bits: each handshake keeps a shard from \
+         its other clients for milliseconds; use a certificate with an ECDSA P-256 key"
+    ))
+}
+
 /// Opens a configured listener for that many shards.
 ///
 /// # Errors
 /// When its certificate or its place cannot be used.
 pub(super) fn open(listener: &Listener, shards: u8) -> Result<(Door, Vec<Opened>), ServerError> {
     let certificate = certificate(listener)?;
+    warn_of_slow(&listener.url, certificate.as_ref());
     let mut opened = Vec::new();
     for Bound { url, sockets } in bind(listener, shards)? {
         let rules = Rules::of(listener, &url, certificate.clone());

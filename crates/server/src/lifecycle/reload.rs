@@ -219,6 +219,7 @@ impl Reloader {
                 prepared.access.push((path.to_owned(), access));
             }
             let certificate = doors::certificate(listener)?;
+            doors::warn_of_slow(&listener.url, certificate.as_ref());
             let Some(place) = self.doors.place(&self.config.listeners, *from) else {
                 continue;
             };

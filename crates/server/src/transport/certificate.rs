@@ -10,6 +10,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{CertificateError, Error, OtherError, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{Error as PemError, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::public_key::PublicKey;
 
 /// A certificate chain with its key, ready for handshakes. Connections keep what they began with;
 /// a reload gives the next ones another.
@@ -23,6 +24,8 @@ pub(crate) struct Certificate {
     read: Arc<[CertificateDer<'static>]>,
     /// When the chain's first certificate expires, in seconds since 1970.
     expires_at: Option<i64>,
+    /// The bits of its key, if that is an RSA key.
+    rsa_bits: Option<usize>,
 }
 
 impl PartialEq for Certificate {
@@ -77,6 +80,7 @@ impl Certificate {
         })?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let expires_at = chain.first().and_then(|first| expiry(first));
+        let rsa_bits = chain.first().and_then(|first| rsa_bits(first));
         let mut read = chain.clone();
         let verifier = match clients {
             Some((demand, ca)) => {
@@ -112,6 +116,7 @@ impl Certificate {
             config: Arc::new(config),
             read: read.into(),
             expires_at,
+            rsa_bits,
         })
     }
 
@@ -120,9 +125,27 @@ impl Certificate {
         self.expires_at
     }
 
+    /// The bits of its RSA key, if each handshake with it takes several milliseconds of a shard.
+    pub(crate) fn slow_rsa_bits(&self) -> Option<usize> {
+        self.rsa_bits.filter(|bits| *bits > RSA_BITS_MAX)
+    }
+
     /// The settings of a connection that begins.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
+    }
+}
+
+/// A handshake with an RSA key of so many bits takes most of a millisecond. It takes five with
+/// twice as many.
+const RSA_BITS_MAX: usize = 2_048;
+
+/// The bits of an RSA key.
+fn rsa_bits(certificate: &[u8]) -> Option<usize> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    match parsed.public_key().parsed() {
+        Ok(PublicKey::RSA(key)) => Some(key.key_size()),
+        _ => None,
     }
 }
 
@@ -209,6 +232,24 @@ pub(super) mod tests {
         std::fs::write(&chain, made.cert.pem()).unwrap();
         std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         (folder, chain, key)
+    }
+
+    #[test]
+    fn knows_long_rsa_keys() {
+        let bits = |key: &rcgen::KeyPair| {
+            let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+            let made = params.self_signed(key).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let (chain, private) = (folder.path().join("c"), folder.path().join("k"));
+            std::fs::write(&chain, made.pem()).unwrap();
+            std::fs::write(&private, key.serialize_pem()).unwrap();
+            let loaded = Certificate::load(&chain, &private, None).unwrap();
+            loaded.slow_rsa_bits()
+        };
+        let rsa = |size| rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size).unwrap();
+        assert_eq!(bits(&rcgen::KeyPair::generate().unwrap()), None);
+        assert_eq!(bits(&rsa(rcgen::RsaKeySize::_2048)), None);
+        assert_eq!(bits(&rsa(rcgen::RsaKeySize::_3072)), Some(3_072));
     }
 
     #[test]
