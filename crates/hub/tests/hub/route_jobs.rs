@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use crate::world::{ConnectOptions, PING, Random, World, clean, run_seeds};
-use stentor_hub::{AtOnce, Beside, ControlItem, Keep, Settings, TopicPolicy, home_shard};
+use stentor_hub::{
+    AtOnce, Beside, ControlItem, Keep, Settings, SlowPolicy, TopicPolicy, home_shard,
+};
 use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, Version, encode};
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
@@ -755,4 +757,72 @@ fn messages_that_nobody_gets_any_more_leave_turns_to_others() {
     });
     assert!(turns >= 12, "{turns}");
     assert_eq!(w.hubs[0].work_bytes(), 0);
+}
+
+/// A long message makes room in many full queues: not in all of them at once.
+#[test]
+fn room_is_made_in_few_queues_at_a_time() {
+    const SUBSCRIBERS: usize = 60;
+    const SMALL: usize = 1_000;
+    for qos in [Q0, Q1] {
+        let mut w = World::with_settings(
+            1,
+            Settings {
+                queue_bytes_max: 400_000,
+                policies: vec![TopicPolicy {
+                    filter: "#".into(),
+                    qos0: SlowPolicy::DropOldest,
+                    qos1: SlowPolicy::DropOldest,
+                    ..TopicPolicy::default()
+                }],
+                at_once: AtOnce {
+                    work: 1_000,
+                    ..AtOnce::default()
+                },
+                ..open()
+            },
+        );
+        let options = ConnectOptions {
+            receive_maximum: 1,
+            ..clean()
+        };
+        let bystander = w.connect(Version::V5, "bystander", &clean());
+        let subscribers: Vec<usize> = (0..SUBSCRIBERS)
+            .map(|n| {
+                let client = w.connect(Version::V5, &format!("s{n}"), &options);
+                w.subscribe(client, "t", qos);
+                w.clients[client].socket_room = 0;
+                client
+            })
+            .collect();
+        let p = w.connect(Version::V5, "p", &clean());
+        for _ in 0..SMALL {
+            w.publish(p, "t", "x", qos, false);
+        }
+        w.hubs[0].begin_turn();
+        w.send_without_settling(p, &publish("t", &"y".repeat(390_000), qos));
+        let dropped = w.hubs[0].stats().publishes_dropped;
+        assert!(dropped > 0 && dropped <= 2 * SMALL as u64, "{dropped}");
+        // Two visits for a message that is dropped, and two for its work.
+        let visits = 3 * 4 * SMALL as u32;
+        assert!(w.hubs[0].turn_visits() <= visits);
+        w.turns_beside(bystander, visits, |_| {});
+        let dropped = w.hubs[0].stats().publishes_dropped;
+        assert!(dropped >= (SUBSCRIBERS * SMALL / 2) as u64, "{dropped}");
+        for subscriber in subscribers {
+            w.open_socket(subscriber, usize::MAX);
+            let mut last = Vec::new();
+            loop {
+                let messages = w.take_messages(subscriber);
+                let Some(message) = messages.last() else {
+                    break;
+                };
+                last = message.payload.clone();
+                for id in messages.iter().filter_map(|message| message.packet_id) {
+                    w.send_ack(subscriber, 0x40, id);
+                }
+            }
+            assert_eq!(last.first(), Some(&b'y'));
+        }
+    }
 }

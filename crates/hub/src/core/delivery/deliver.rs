@@ -164,6 +164,13 @@ impl DeliveryContext<'_> {
         self.traffic.sent(message.zone, 1, bytes);
     }
 
+    /// Messages were dropped to make room. Each takes about as long as half a session that gets the
+    /// new one: a message that makes much room in many queues goes on in later turns.
+    fn count_dropped(&mut self, messages: usize) {
+        self.turn.spend_each(messages, DROP_VISITS);
+        self.turn.hand_over(messages * DROP_VISITS as usize);
+    }
+
     /// A newer message has taken the place of one that waited.
     pub(crate) fn count_conflated(&mut self, session: &mut Session) {
         // Neither a line in the log nor a place among the losers: it is what was asked for.
@@ -343,7 +350,7 @@ fn give_now(
                 };
                 let mut dropped = make_room(live, room);
                 let pieces: u64 = dropped.iter().map(|lost| lost.messages).sum();
-                context.turn.spend_each(pieces as usize, DROP_VISITS);
+                context.count_dropped(pieces as usize);
                 let left = live.queued();
                 if left.bytes > room.bytes || left.messages > room.messages {
                     let topic = variants.message.topic();
@@ -449,7 +456,7 @@ fn keep_waiting(
             SlowPolicy::DropOldest => {
                 while !fits(owed) {
                     let oldest = owed.drop_oldest();
-                    context.turn.spend(DROP_VISITS);
+                    context.count_dropped(1);
                     let dropped = oldest.as_ref().map_or(&message, |d| &d.message);
                     note(&mut lost, LossCause::DropOldest, dropped.topic(), 1);
                     if oldest.is_none() {
