@@ -37,6 +37,9 @@ pub struct Effects {
     /// Connections that have used their share of this turn, or wait for the next one: what
     /// [`crate::Hub::receive`] left of their bytes comes again then.
     pub yielded: Vec<LinkId>,
+    /// Connections whose next packet needs other shards, while the mesh has no room: what
+    /// [`crate::Hub::receive`] left of their bytes comes again when it has.
+    pub awaiting_mesh: Vec<LinkId>,
     /// Connections to close.
     pub closing: Vec<Closing>,
     /// Messages for other shards, in order.

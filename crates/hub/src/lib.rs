@@ -17,6 +17,7 @@ mod hub;
 mod services;
 
 pub use self::core::ids::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_shard};
+pub use self::core::inbound::flood::MeshRoom;
 pub use self::core::inbound::subscribe::{Denial, Granted};
 pub use self::core::inspect::{ClientInfo, ConnectionInfo, Delivering, ZoneFigures};
 pub use self::core::memory::{Holder, Holding, Ledger, Pressure, Tenant, TenantKind, Tenants};

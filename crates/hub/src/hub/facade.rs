@@ -9,6 +9,7 @@ use stentor_topic::Zone;
 
 use super::Hub;
 use crate::core::ids::{LinkId, SessionKey};
+use crate::core::inbound::flood::MeshRoom;
 use crate::core::inbound::subscribe::Granted;
 use crate::core::memory::{Holder, Holding, Tenants};
 use crate::core::routing::share::ShareName;
@@ -307,6 +308,13 @@ impl Hub {
     }
 
     /// Everything that was in `effects().mesh` lies in the rings of the other shards. Until then
+    /// How much room is left for what other shards get, from now on: see
+    /// [`Effects::awaiting_mesh`].
+    #[inline]
+    pub const fn set_mesh_room(&mut self, room: MeshRoom) {
+        self.core.set_mesh_room(room);
+    }
+
     /// their snapshots may wait for it, so this has to be called soon after the hub was.
     pub fn forwarded(&mut self) {
         self.core.forwarded();

@@ -20,7 +20,8 @@ impl Hub {
     /// of the input is not looked at: then everything counts as consumed. Packets of a connection
     /// that publishes faster than it may are left for later (see [`crate::Effects::paused`]), and
     /// those of one that has used its share of the turn for the next (see
-    /// [`crate::Effects::yielded`]).
+    /// [`crate::Effects::yielded`]), and those that have to wait for other shards for when these have
+    /// caught up (see [`crate::Effects::awaiting_mesh`]).
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
         let mut share = self.core.begin_reading(key);
         let consumed = self.receive_packets(now, key, input, &mut share);
@@ -68,6 +69,12 @@ impl Hub {
             {
                 // There would be no room for its filters.
                 self.core.give_way(now, key);
+                return consumed;
+            }
+            if self.core.mesh_is_full()
+                && self.core.waits_for_mesh(now, key, (version, frame), whole)
+            {
+                self.core.wait_for_mesh(now, key);
                 return consumed;
             }
             consumed += frame.total_len;

@@ -24,6 +24,7 @@ mod endings;
 mod given_up;
 mod hostile;
 mod keep;
+mod mesh_room;
 mod noise;
 mod permission;
 mod presence;

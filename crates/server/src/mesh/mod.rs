@@ -9,8 +9,8 @@
 //!
 //! **No shard ever spins, blocks or drops on a full ring.** An item that does not fit waits in the
 //! sender's overflow queue, and the connections that publish into it are not read until it is empty
-//! ([`Pushed::Overflowed`]); past [`OVERFLOW_ITEMS_MAX`] or [`OVERFLOW_BYTES_MAX`] the sender reads
-//! from no connection at all. Every shard goes on emptying its own rings in the meantime, so two
+//! ([`Pushed::Overflowed`]); past [`OVERFLOW_ITEMS_MAX`] or [`OVERFLOW_BYTES_MAX`] the sender takes
+//! no message that other shards need, and past twice as much no message at all ([`Mesh::room`]). Every shard goes on emptying its own rings in the meantime, so two
 //! full rings cannot wait for each other.
 
 mod bell;
@@ -26,17 +26,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
+use stentor_hub::MeshRoom;
 
 /// How many items one ring holds. Its pages are touched only as far as it was ever filled.
 pub(crate) const RING_ITEMS: usize = 4096;
 
-/// With this many items in overflow a shard reads from no connection.
+/// With this many items in overflow a shard takes nothing that other shards need.
 pub(crate) const OVERFLOW_ITEMS_MAX: usize = 65_536;
 
 /// Bytes that the items in one ring hold. One item may be larger, and goes alone.
 pub(crate) const RING_BYTES_MAX: u64 = 4 << 20;
 
-/// With this many bytes in overflow a shard reads from no connection.
+/// The same for the bytes in overflow.
 pub(crate) const OVERFLOW_BYTES_MAX: u64 = 16 << 20;
 
 /// What travels through the mesh: it says how many bytes of memory it holds.
@@ -274,9 +275,16 @@ impl<T: Cargo> Mesh<T> {
         self.overflowed.items > 0
     }
 
-    /// Whether so much waits there that no connection is to be read.
-    pub(crate) const fn is_flooded(&self) -> bool {
-        self.overflowed.items > OVERFLOW_ITEMS_MAX || self.overflowed.bytes > OVERFLOW_BYTES_MAX
+    /// What is left of the room for what waits there.
+    pub(crate) const fn room(&self) -> MeshRoom {
+        let Load { items, bytes } = self.overflowed;
+        if items > 2 * OVERFLOW_ITEMS_MAX || bytes > 2 * OVERFLOW_BYTES_MAX {
+            MeshRoom::Overfull
+        } else if items > OVERFLOW_ITEMS_MAX || bytes > OVERFLOW_BYTES_MAX {
+            MeshRoom::Full
+        } else {
+            MeshRoom::Free
+        }
     }
 
     /// Wakes the shards that were sent something and sleep.
@@ -431,17 +439,19 @@ mod tests {
             (gauges.bytes(), ends[0].overflowed_bytes()),
             (RING_BYTES_MAX, 1)
         );
-        for _ in 0..OVERFLOW_BYTES_MAX as usize / ITEM {
-            assert!(!ends[0].is_flooded());
-            ends[0].push(1, Heavy(ITEM));
+        for room in [MeshRoom::Free, MeshRoom::Full] {
+            for _ in 0..OVERFLOW_BYTES_MAX as usize / ITEM {
+                assert_eq!(ends[0].room(), room);
+                ends[0].push(1, Heavy(ITEM));
+            }
         }
-        assert!(ends[0].is_flooded(), "nothing more is read");
+        assert_eq!(ends[0].room(), MeshRoom::Overfull);
         let mut got = 0;
         while ends[0].bytes() > 0 {
             ends[1].take_all(|_| got += 1);
             ends[0].refill(|_| {});
         }
-        assert!(got == 5 + 16 && !ends[0].is_flooded());
+        assert!(got == 5 + 32 && ends[0].room() == MeshRoom::Free);
         assert_eq!(gauges.bytes(), 0);
     }
 

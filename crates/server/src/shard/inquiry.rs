@@ -205,6 +205,7 @@ impl Shard {
             .iter()
             .map(|cause| (cause.label(), losses.by_cause(*cause)))
             .collect();
+        let stalled = self.stalled.iter().map(Vec::len);
         ShardReport {
             // There are at most 64 shards.
             shard: u8::try_from(self.id).unwrap_or(u8::MAX),
@@ -218,7 +219,7 @@ impl Shard {
             turn_report: self.watch.report(self.now),
             mesh_inward: inward as u64,
             mesh_overflowed: overflowed as u64,
-            stalled: self.stalled.iter().map(Vec::len).sum::<usize>() as u64,
+            stalled: (stalled.sum::<usize>() + self.awaiting_mesh.len()) as u64,
             travelling: self.arrivals.waiting() as u64,
             latency: self.figures.latency.clone(),
             losses: LossReport {

@@ -50,7 +50,7 @@ use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use stentor_auth::model::login_name;
 use stentor_auth::{Asker, Exchange};
-use stentor_hub::{Holding, Hub, MeshItem, SessionKey, ShardId, Shared};
+use stentor_hub::{Holding, Hub, MeshItem, MeshRoom, SessionKey, ShardId, Shared};
 use stentor_session::{Batch, CloseReason, Tick, Wheel};
 use stentor_topic::Zone;
 
@@ -131,6 +131,8 @@ pub(crate) struct Shard {
     /// For each shard, the links that are not read until it has caught up.
     stalled: Vec<Vec<u32>>,
     /// Links that nothing was read from until something was decided, which it is now.
+    /// Links whose next packet needs other shards, which have to catch up first.
+    awaiting_mesh: Vec<u32>,
     resumed: Vec<u32>,
     /// Links whose transport has bytes to write.
     pending: Vec<u32>,
@@ -276,6 +278,7 @@ impl Shard {
             resumed: Vec::new(),
             pending: Vec::new(),
             dirty: Vec::new(),
+            awaiting_mesh: Vec::new(),
             backlog: Backlog::default(),
             leaving: VecDeque::new(),
             broken: VecDeque::new(),
@@ -400,7 +403,7 @@ impl Shard {
     fn timeout(&mut self) -> Option<Duration> {
         let has_reads =
             !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
-        let reads = has_reads && !self.mesh.is_flooded();
+        let reads = has_reads && self.mesh.room() != MeshRoom::Overfull;
         let effects = self.hub.effects();
         let flushes = effects.has_output() || !self.backlog.is_empty();
         let ends = !self.gone.is_empty() || !self.broken.is_empty() || !self.leaving.is_empty();
@@ -489,32 +492,42 @@ impl Shard {
             hub.settle(now);
         }
         self.forward();
-        let (stalled, readable, links) = (&mut self.stalled, &mut self.readable, &mut self.links);
-        let resumed = &mut self.resumed;
-        self.mesh.refill(|peer| {
-            for index in stalled[peer].drain(..) {
-                let Some(link) = links.get_mut(index as usize) else {
-                    continue;
-                };
-                if link.reading != Reading::Stalled {
-                    continue;
-                }
-                if link.tail.is_empty() {
-                    link.reading = Reading::Listed;
-                    readable.push(index);
-                } else {
-                    // First what it has sent already.
-                    link.reading = Reading::Paused;
-                    resumed.push(index);
-                }
-            }
-        });
+        self.refill_mesh();
         is_through
     }
 
     /// Sends on what the last call to the hub left for other shards. Returns the last shard that
     /// is behind.
     fn forward(&mut self) -> Option<usize> {
+    /// Moves what waits for other shards into rings that have room again. Links that had to wait
+    /// for that go on.
+    fn refill_mesh(&mut self) {
+        let stalled = &mut self.stalled;
+        let mut ready = Vec::new();
+        self.mesh.refill(|peer| ready.append(&mut stalled[peer]));
+        let room = self.mesh.room();
+        self.hub.set_mesh_room(room);
+        if room == MeshRoom::Free {
+            ready.append(&mut self.awaiting_mesh);
+        }
+        for index in ready {
+            let Some(link) = self.links.get_mut(index as usize) else {
+                continue;
+            };
+            if link.reading != Reading::Stalled {
+                continue;
+            }
+            if link.tail.is_empty() {
+                link.reading = Reading::Listed;
+                self.readable.push(index);
+            } else {
+                // First what it has sent already.
+                link.reading = Reading::Paused;
+                self.resumed.push(index);
+            }
+        }
+    }
+
         let effects = self.hub.effects();
         for (to, item) in effects.lanes.drain(..) {
             let visits = item.visits();
@@ -537,6 +550,7 @@ impl Shard {
         for authentication in authentications {
             self.authenticate_again(authentication);
         }
+        self.hub.set_mesh_room(self.mesh.room());
         behind
     }
 

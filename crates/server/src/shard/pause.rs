@@ -23,6 +23,20 @@ impl Shard {
         while let Some(LinkId(index)) = self.hub.effects().yielded.pop() {
             self.give_way(index);
         }
+        while let Some(LinkId(index)) = self.hub.effects().awaiting_mesh.pop() {
+            self.await_mesh(index);
+        }
+    }
+
+    /// Reads nothing from a link until other shards have caught up.
+    fn await_mesh(&mut self, index: u32) {
+        let Some(link) = self.links.get_mut(index as usize) else {
+            return;
+        };
+        if link.reading != Reading::Stalled {
+            link.reading = Reading::Stalled;
+            self.awaiting_mesh.push(index);
+        }
     }
 
     /// Goes on with a link after those that have sent less.
@@ -114,12 +128,8 @@ impl Shard {
     /// Reads from a link that gave way and has not used up its share, and writes what waited for
     /// it.
     fn go_on_reading(&mut self, index: u32) {
-        if self.mesh.is_flooded() {
-            self.list(index);
-        } else {
-            // Not by the list of those that have sent little.
-            self.read_now(index);
-        }
+        // Not by the list of those that have sent little.
+        self.read_now(index);
         self.flush_link(index);
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
-use stentor_hub::{Beside, LinkId, SessionKey};
+use stentor_hub::{Beside, LinkId, MeshRoom, SessionKey};
 use stentor_session::{CloseReason, Remote, Violation};
 
 use super::link::{Entrance, Link, Phase, Reading, Stream};
@@ -40,8 +40,7 @@ impl Shard {
         let mut done = 0;
         for &index in &listed {
             done += 1;
-            // Too much waits for other shards: nothing is read until some of it is gone.
-            if self.mesh.is_flooded() || self.waits(index) || self.is_behind(index) {
+            if self.waits(index) || self.is_behind(index) || self.waits_to_log_in(index) {
                 self.readable.push(index);
             } else if self.is_handshaking(index) {
                 self.shaking.push_back(index);
@@ -77,10 +76,7 @@ impl Shard {
             return;
         }
         let until = self.backplane.clock.now().after(self.handshake_time());
-        while !self.mesh.is_flooded() {
-            let Some(index) = self.shaking.pop_front() else {
-                break;
-            };
+        while let Some(index) = self.shaking.pop_front() {
             self.read(index);
             if self.backplane.clock.now() >= until {
                 break;
@@ -108,6 +104,13 @@ impl Shard {
     fn is_handshaking(&self, index: u32) -> bool {
         let link = self.links.get(index as usize);
         link.is_some_and(|link| link.transport.is_handshaking())
+    }
+
+    /// Whether a link has no session yet, and far too much waits for other shards: what a client
+    /// that comes has them told would be more.
+    fn waits_to_log_in(&self, index: u32) -> bool {
+        let link = self.links.get(index as usize);
+        self.mesh.room() == MeshRoom::Overfull && link.is_some_and(|link| link.session().is_none())
     }
 
     /// Whether a link has to wait for the next turn, because this one is spent and its client owes

@@ -161,9 +161,6 @@ impl Shard {
     /// to wait itself, for its pace, is not read. Commands about rooms that it has not paid for
     /// are done, up to a bound.
     fn read_out(&mut self, zone: Zone, client_id: &str) -> ReadOut {
-        if self.mesh.is_flooded() {
-            return ReadOut::NotNow;
-        }
         self.hub.read_last(zone, client_id, true);
         let read_out = self.read_some(zone, client_id);
         self.hub.read_last(zone, client_id, false);

@@ -243,7 +243,9 @@ impl World {
         let read = hub.receive(self.now, key, bytes);
         if read < bytes.len() {
             let paused: Vec<_> = hub.effects().paused.drain(..).collect();
-            assert!(!paused.is_empty() || !hub.effects().yielded.is_empty());
+            let effects = hub.effects();
+            let waits = effects.yielded.iter().chain(&effects.awaiting_mesh).next();
+            assert!(!paused.is_empty() || waits.is_some());
             let timed = paused.iter().filter(|(_, until)| *until != Tick::NEVER);
             let timed = timed.map(|(link, until)| ((shard, link.0), *until));
             self.pauses.extend(timed);

@@ -1,5 +1,6 @@
 //! Turns that are short, and leave time for others.
 
+use stentor_hub::MeshRoom;
 use stentor_session::Tick;
 
 use super::World;
@@ -44,6 +45,17 @@ impl World {
     pub fn set_share_room(&mut self, shard: u8, visits: u32) {
         self.hubs[usize::from(shard)].set_share_room(visits);
         self.collect(shard);
+    }
+
+    /// What room the mesh has for what a hub sends; those that wait for some go on.
+    pub fn set_mesh_room(&mut self, shard: u8, room: MeshRoom) {
+        let hub = &mut self.hubs[usize::from(shard)];
+        hub.set_mesh_room(room);
+        if room == MeshRoom::Free {
+            let effects = hub.effects();
+            effects.yielded.append(&mut effects.awaiting_mesh);
+        }
+        self.settle();
     }
 
     /// The time that a turn takes.
