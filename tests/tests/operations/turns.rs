@@ -2,7 +2,9 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use stentor_tests::raw::{connect, connect_with_will, eventually, packet, publish, string};
+use stentor_tests::raw::{
+    connect, connect_with_will, eventually, packet, publish, remaining_length, string,
+};
 use stentor_tests::{Plan, Raw, Server, Version};
 
 /// With a bound that every turn meets.
@@ -186,6 +188,37 @@ fn all_connections_of_a_client_get_an_answer() {
             server.client(Version::V5, &id(number)).ping();
         }
     }
+}
+
+/// A CONNECT with thousands of properties is decoded when it is its turn: who logs in by a short one
+/// does not wait for all that came before.
+#[test]
+fn long_connects_stand_in_line() {
+    const LONG: usize = 40;
+    let server = Plan::new().tcp().anonymous().arg("--shards=1").start();
+    let mut long: Vec<_> = (0..LONG).map(|_| server.dial()).collect();
+    let mut short = server.dial();
+    let property = [&[0x26][..], &string("k"), &string("v")].concat();
+    let properties = property.repeat(4_000);
+    while_it_stands_still(&server, || {
+        for (number, client) in long.iter_mut().enumerate() {
+            let head = [&string("MQTT")[..], &[5, 2, 0, 0]].concat();
+            let length = remaining_length(properties.len());
+            let id = string(&format!("long-{number}"));
+            client.send(&packet(
+                0x10,
+                &[&head[..], &length, &properties, &id].concat(),
+            ));
+        }
+        short.send(&connect(Version::V5, "short", true));
+    });
+    for client in long.iter_mut().chain([&mut short]) {
+        assert_eq!(client.expect(2).body[1], 0);
+    }
+    let log = server.wait_lines(LONG + 1, &[" connected "]);
+    let mut lines = log.lines().filter(|line| line.contains(" connected "));
+    let before = lines.position(|line| line.contains("\"short\""));
+    assert!(before < Some(LONG / 2), "{before:?}: {log}");
 }
 
 /// Many connections end while others come in their places.

@@ -15,6 +15,10 @@ use crate::transport::Transport;
 
 use super::tail::Tail;
 
+/// Of a CONNECT of which more than this has come, and that is not whole, the rest waits in a line:
+/// thousands of properties take most of a millisecond. What is shorter is read at once.
+pub(super) const LONG_CONNECT: usize = 4 * 1024;
+
 /// One connection. Kept small, since most are idle: what is not always there is boxed or empty.
 pub(super) struct Link {
     /// The socket. Means something in this shard's descriptor table only.
@@ -127,6 +131,12 @@ impl Exchanging {
 }
 
 impl Link {
+    /// Whether its CONNECT is long, and not whole yet.
+    pub(super) fn has_long_connect(&self) -> bool {
+        let is_expected = matches!(self.phase, Phase::ExpectConnect(_));
+        is_expected && self.tail.unread().len() >= LONG_CONNECT
+    }
+
     /// The session that it carries.
     pub(super) const fn session(&self) -> Option<SessionKey> {
         match self.phase {

@@ -126,7 +126,8 @@ pub(crate) struct Shard {
     askers: HashMap<LinkKey, Asker>,
     /// Links with bytes to read.
     readable: Vec<u32>,
-    /// Links with bytes to read that are steps of TLS handshakes: few of them are taken in a turn.
+    /// Links with bytes to read that are steps of TLS handshakes, or parts of long CONNECTs: few of
+    /// them are taken in a turn.
     shaking: VecDeque<u32>,
     /// For each shard, the links that are not read until it has caught up.
     stalled: Vec<Vec<u32>>,

@@ -9,7 +9,7 @@ use nix::sys::socket::{MsgFlags, recv};
 use stentor_hub::{Beside, LinkId, MeshRoom, SessionKey};
 use stentor_session::{CloseReason, Remote, Violation};
 
-use super::link::{Entrance, Link, Phase, Reading, Stream};
+use super::link::{Entrance, LONG_CONNECT, Link, Phase, Reading, Stream};
 use super::pace::{Part, READ_TIME};
 use super::scratch::HEADROOM;
 use super::{Opening, Shard};
@@ -42,7 +42,7 @@ impl Shard {
             done += 1;
             if self.waits(index) || self.is_behind(index) || self.waits_to_log_in(index) {
                 self.readable.push(index);
-            } else if self.is_handshaking(index) {
+            } else if self.stands_in_line(index) {
                 self.shaking.push_back(index);
             } else {
                 if self.is_unmetered(index) {
@@ -69,8 +69,8 @@ impl Shard {
         Part::begin(&self.hub, times, time)
     }
 
-    /// Reads from those links whose TLS handshakes have waited longest, for as long as a turn has
-    /// time for them. The bytes of the others wait in their sockets.
+    /// Reads from those links whose TLS handshakes or long CONNECTs have waited longest, for as long
+    /// as a turn has time for them. The bytes of the others wait in their sockets.
     fn shake_hands(&mut self) {
         if self.shaking.is_empty() {
             return;
@@ -101,9 +101,11 @@ impl Shard {
         link.is_some_and(|link| !link.transport.is_plain() || link.session().is_none())
     }
 
-    fn is_handshaking(&self, index: u32) -> bool {
+    /// Whether a link is read only when it is its turn among the new ones: its next step may take
+    /// most of a millisecond.
+    fn stands_in_line(&self, index: u32) -> bool {
         let link = self.links.get(index as usize);
-        link.is_some_and(|link| link.transport.is_handshaking())
+        link.is_some_and(|link| link.transport.is_handshaking() || link.has_long_connect())
     }
 
     /// Whether a link has no session yet, and far too much waits for other shards: what a client
@@ -156,10 +158,11 @@ impl Shard {
             return self.part_if_absent(index);
         }
         let is_plain = link.transport.is_plain();
-        let space = if is_plain {
-            self.scratch.space()
-        } else {
-            &mut self.scratch.space()[..WRAPPED_BYTES]
+        let is_first = matches!(link.phase, Phase::ExpectConnect(_)) && !link.has_long_connect();
+        let space = match (is_plain, is_first) {
+            (true, false) => self.scratch.space(),
+            (true, true) => &mut self.scratch.space()[..LONG_CONNECT],
+            (false, _) => &mut self.scratch.space()[..WRAPPED_BYTES],
         };
         let capacity = space.len();
         match recv(link.fd.as_raw_fd(), space, MsgFlags::empty()) {
