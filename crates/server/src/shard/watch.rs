@@ -23,8 +23,9 @@ const PARTS: usize = 6;
 const PART_SECS: u64 = 10;
 
 /// How old the last figures of the thread's times are at most when a turn begins: so much of them
-/// may belong to turns before. After a turn of some length they are always new.
-const TIMES_AGE: Duration = Duration::from_millis(100);
+/// may belong to turns before. After a turn of some length they are always new. To read them takes
+/// about a microsecond.
+const TIMES_AGE: Duration = Duration::from_millis(5);
 const TIMES_AFTER: Duration = Duration::from_millis(1);
 
 /// What is known of the turns of a shard.
