@@ -147,6 +147,10 @@ pub(crate) struct Turn {
     has_exceeded: bool,
     /// Bytes of the messages that went to a crowd.
     crowd_bytes: usize,
+    /// Bytes of the messages that were put into the store.
+    stored_bytes: usize,
+    /// What work that goes on from an earlier turn does at a time, at most.
+    slice_max: u32,
     /// Whether a connection gave way because of what it had handed over.
     was_cut: bool,
     /// Packets of one connection.
@@ -185,7 +189,9 @@ pub struct HandedOver {
     pub subscribers: u32,
     /// The bytes of the messages that went to a crowd.
     pub crowd_bytes: usize,
-    /// Whether that is more than [`Beside::OutputLeft`] allows.
+    /// The bytes of the messages that it has put into the store.
+    pub stored_bytes: usize,
+    /// Whether the subscribers are more than [`Beside::OutputLeft`] allows.
     pub is_too_much: bool,
 }
 
@@ -213,6 +219,8 @@ impl Default for Turn {
             reached_max: TURN_REACHED,
             has_exceeded: false,
             crowd_bytes: 0,
+            stored_bytes: 0,
+            slice_max: u32::MAX,
             was_cut: false,
             packets_at_once: OWN_PACKETS,
             heaviest: None,
@@ -248,6 +256,7 @@ impl Turn {
         self.reached = 0;
         self.reached_before = 0;
         self.crowd_bytes = 0;
+        self.stored_bytes = 0;
         self.was_cut = false;
         self.heaviest = None;
         self.nameless = 0;
@@ -316,6 +325,7 @@ impl Turn {
         HandedOver {
             subscribers: self.reached,
             crowd_bytes: self.crowd_bytes,
+            stored_bytes: self.stored_bytes,
             is_too_much: self.has_exceeded,
         }
     }
@@ -335,6 +345,12 @@ impl Turn {
     /// Messages of this many bytes go to a crowd.
     pub(crate) const fn count_crowd(&mut self, bytes: usize) {
         self.crowd_bytes = self.crowd_bytes.saturating_add(bytes);
+    }
+
+    /// A message of this many bytes is put into the store, which costs this many visits.
+    pub(crate) const fn store(&mut self, bytes: usize, visits: u32) {
+        self.stored_bytes = self.stored_bytes.saturating_add(bytes);
+        self.spend(visits);
     }
 
     /// A connection gives way because of what it has handed over.
@@ -361,7 +377,12 @@ impl Turn {
 
     /// What work that goes on from an earlier turn may do.
     pub(crate) fn slice(&self) -> u32 {
-        self.left().max(SLICE_VISITS_MIN)
+        self.left().max(SLICE_VISITS_MIN).min(self.slice_max)
+    }
+
+    /// What such work does at a time, at most, from now on.
+    pub(crate) const fn set_slice_max(&mut self, visits: u32) {
+        self.slice_max = visits;
     }
 
     /// A session has taken so large a part of the turn.
@@ -602,6 +623,9 @@ mod tests {
         assert_eq!((turn.left(), turn.spent()), (0, u32::MAX));
         turn.begin();
         assert_eq!((turn.left(), turn.slice()), (TURN_VISITS, TURN_VISITS));
+        turn.set_slice_max(1_000);
+        turn.begin();
+        assert_eq!((turn.left(), turn.slice()), (TURN_VISITS, 1_000));
     }
 
     /// A bystander is not named for what TLS or WebSocket took of a turn.

@@ -78,6 +78,12 @@ impl Hub {
         self.core.turn_mut().set_packets_at_once(packets);
     }
 
+    /// What each kind of work that goes on from earlier turns does in one call of [`Hub::advance`],
+    /// at most, in visits: so that the caller can look at its clock in between.
+    pub const fn set_slice_max(&mut self, visits: u32) {
+        self.core.turn_mut().set_slice_max(visits);
+    }
+
     /// A figure that grows with all that the present turn does.
     #[inline]
     #[must_use]
@@ -302,12 +308,6 @@ impl Hub {
         self.core.effects()
     }
 
-    /// The shard is about to take what other shards have left in their rings until now, all of it.
-    pub fn begin_drain(&mut self) {
-        self.core.begin_drain();
-    }
-
-    /// Everything that was in `effects().mesh` lies in the rings of the other shards. Until then
     /// How much room is left for what other shards get, from now on: see
     /// [`Effects::awaiting_mesh`].
     #[inline]
@@ -315,6 +315,12 @@ impl Hub {
         self.core.set_mesh_room(room);
     }
 
+    /// The shard is about to take what other shards have left in their rings until now, all of it.
+    pub fn begin_drain(&mut self) {
+        self.core.begin_drain();
+    }
+
+    /// Everything that was in `effects().mesh` lies in the rings of the other shards. Until then
     /// their snapshots may wait for it, so this has to be called soon after the hub was.
     pub fn forwarded(&mut self) {
         self.core.forwarded();

@@ -192,3 +192,37 @@ fn what_waits_ends_with_its_subscription_and_outlives_its_connection() {
     assert_eq!(snapshot_bytes(&w, "p"), 0);
     assert_eq!(w.hubs[0].stats().subscriptions, 0);
 }
+
+/// A shard that looks at its clock in between has the hub do little at a time.
+#[test]
+fn what_goes_on_does_so_much_at_a_time() {
+    const TOPICS: usize = 2_000;
+    let (mut w, bystander, reader) = stored((0..TOPICS).map(|n| format!("t/{n:04}")));
+    w.hubs[0].set_slice_max(500);
+    w.hubs[0].begin_turn();
+    w.send_without_settling(reader, &subscribe(&["t/#".to_owned()]));
+    w.flush(0);
+    let mut got = 0;
+    // A slice, and the last step in it.
+    let (_, turns) = w.turns_beside(bystander, 500 + 512, |w| {
+        w.flush(0);
+        got += w.take_payloads(reader).len();
+    });
+    assert!(turns > 8, "{turns}");
+    assert_eq!(got, TOPICS);
+}
+
+/// What a turn has put into the store, so that a long message ends its reading.
+#[test]
+fn bytes_that_are_stored_are_counted() {
+    let mut w = World::new(1);
+    let p = w.connect(Version::V5, "p", &clean());
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    w.publish(p, "t", &"x".repeat(100_000), QoS::AtMostOnce, true);
+    w.publish(p, "t", &"x".repeat(100_000), QoS::AtMostOnce, false);
+    let stored = w.hubs[0].turn_handed_over().stored_bytes;
+    assert!((100_000..150_000).contains(&stored), "{stored}");
+    w.hubs[0].begin_turn();
+    assert_eq!(w.hubs[0].turn_handed_over().stored_bytes, 0);
+}

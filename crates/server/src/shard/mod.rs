@@ -63,7 +63,7 @@ use crate::transport::{Fault, Transport};
 use accept::Listening;
 use backlog::Backlog;
 use link::{Link, LinkKey, Phase, Reading, Stream};
-use pace::{Crowd, Longer, Part};
+use pace::{ADVANCE_TIME, ADVANCE_VISITS, Crowd, Longer, Part};
 use scratch::Scratch;
 use take_over::TakeOvers;
 use watch::Watch;
@@ -131,9 +131,9 @@ pub(crate) struct Shard {
     shaking: VecDeque<u32>,
     /// For each shard, the links that are not read until it has caught up.
     stalled: Vec<Vec<u32>>,
-    /// Links that nothing was read from until something was decided, which it is now.
     /// Links whose next packet needs other shards, which have to catch up first.
     awaiting_mesh: Vec<u32>,
+    /// Links that nothing was read from until something was decided, which it is now.
     resumed: Vec<u32>,
     /// Links whose transport has bytes to write.
     pending: Vec<u32>,
@@ -254,11 +254,13 @@ impl Shard {
         let count = backplane.shards.len();
         // There are at most 64 shards.
         let number = u8::try_from(id).unwrap_or(u8::MAX);
+        let mut hub = hub(number, shared, &policy, &backplane);
+        hub.set_slice_max(ADVANCE_VISITS);
         let mut shard = Self {
             id,
             poll,
             bell,
-            hub: hub(number, shared, &policy, &backplane),
+            hub,
             mesh,
             links: Slab::new(),
             serials: 0,
@@ -276,10 +278,10 @@ impl Shard {
             readable: Vec::new(),
             shaking: VecDeque::new(),
             stalled: vec![Vec::new(); count],
+            awaiting_mesh: Vec::new(),
             resumed: Vec::new(),
             pending: Vec::new(),
             dirty: Vec::new(),
-            awaiting_mesh: Vec::new(),
             backlog: Backlog::default(),
             leaving: VecDeque::new(),
             broken: VecDeque::new(),
@@ -497,9 +499,6 @@ impl Shard {
         is_through
     }
 
-    /// Sends on what the last call to the hub left for other shards. Returns the last shard that
-    /// is behind.
-    fn forward(&mut self) -> Option<usize> {
     /// Moves what waits for other shards into rings that have room again. Links that had to wait
     /// for that go on.
     fn refill_mesh(&mut self) {
@@ -529,6 +528,9 @@ impl Shard {
         }
     }
 
+    /// Sends on what the last call to the hub left for other shards. Returns the last shard that
+    /// is behind.
+    fn forward(&mut self) -> Option<usize> {
         let effects = self.hub.effects();
         for (to, item) in effects.lanes.drain(..) {
             let visits = item.visits();
@@ -548,10 +550,10 @@ impl Shard {
         if !self.mesh.has_overflow() {
             self.hub.forwarded();
         }
+        self.hub.set_mesh_room(self.mesh.room());
         for authentication in authentications {
             self.authenticate_again(authentication);
         }
-        self.hub.set_mesh_room(self.mesh.room());
         behind
     }
 
@@ -635,6 +637,9 @@ impl Shard {
     fn advance(&mut self) {
         self.hub.advance(self.now);
         self.forward();
+        if self.goes_on() {
+            self.advance_on();
+        }
         let due = &mut self.due;
         self.timers.advance(self.now, |key| due.push_back(key));
         for _ in 0..FIRED_MAX {
@@ -642,6 +647,26 @@ impl Shard {
                 break;
             };
             self.expire(key);
+        }
+    }
+
+    /// Whether the hub has more to do at once, and the turn has not done its work.
+    fn goes_on(&self) -> bool {
+        let at = self.hub.next_deadline();
+        at.is_some_and(|at| at <= self.now) && !self.hub.turn_is_spent()
+    }
+
+    /// Goes on with what earlier turns have left, for as long as this one has time.
+    fn advance_on(&mut self) {
+        let times = (self.now, self.backplane.clock.now());
+        let mut part = Part::short(&self.hub, times, ADVANCE_TIME).of_long_steps();
+        let mut before = None;
+        while self.goes_on()
+            && before.replace(self.hub.turn_visits()) != Some(self.hub.turn_visits())
+            && !part.is_over(&self.hub, &self.backplane.clock)
+        {
+            self.hub.advance(self.now);
+            self.forward();
         }
     }
 

@@ -21,6 +21,12 @@ use crate::clock::Clock;
 pub(super) const ACCEPT_TIME: Duration = Duration::from_micros(1_500);
 pub(super) const READ_TIME: Duration = Duration::from_millis(2);
 
+/// When a turn stops going on with what earlier turns have left, from its beginning.
+pub(super) const ADVANCE_TIME: Duration = Duration::from_micros(2_500);
+
+/// What each kind of that does before the clock is looked at, in visits.
+pub(super) const ADVANCE_VISITS: u32 = 1_024;
+
 /// What a turn has for connections that go on, at least and at most.
 const LONGER_TIME: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(2));
 
@@ -38,6 +44,10 @@ const SHORT_TIME_MIN: Duration = Duration::from_micros(200);
 
 /// Visits of one part, which take half a millisecond if they take what they should.
 const PART_VISITS: u32 = 16_384;
+
+/// Bytes that one part puts into the store, about. A long message takes new memory, and that takes
+/// its time.
+const PART_STORED_BYTES: usize = 128 * 1024;
 
 /// The clock is looked at after so much work of the hub, or after this many steps: a read is a
 /// step, and one item of another shard.
@@ -60,6 +70,7 @@ pub(super) struct Part {
     earliest: Tick,
     extent: Extent,
     visits_before: u32,
+    stored_before: usize,
     /// The work of the hub at the last look.
     work: u64,
     steps: u32,
@@ -92,6 +103,7 @@ impl Part {
             earliest,
             extent: Extent::Usual,
             visits_before: hub.turn_visits(),
+            stored_before: hub.turn_handed_over().stored_bytes,
             work: hub.turn_work(),
             steps: 0,
             steps_max: READ_STEPS,
@@ -151,8 +163,10 @@ impl Part {
             return false;
         }
         (self.steps, self.work) = (0, work);
+        let handed = hub.turn_handed_over();
         clock.now() >= self.until
-            || self.extent == Extent::Little && hub.turn_handed_over().is_too_much
+            || self.extent == Extent::Little && handed.is_too_much
+            || handed.stored_bytes - self.stored_before >= PART_STORED_BYTES
             || hub.turn_visits() - self.visits_before >= PART_VISITS
     }
 }

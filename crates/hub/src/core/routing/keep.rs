@@ -207,7 +207,7 @@ impl Core {
     ) -> Taken {
         let mut taken = Taken::SUCCESS;
         if keep {
-            self.turn.spend(put_visits(&message));
+            self.turn.store(message.cost(), put_visits(&message));
             self.routing.fences.begin_put();
             let kept = if self.is_out_of_memory_for(now, &message) {
                 self.counters.stats.unkept_by_memory += 1;
