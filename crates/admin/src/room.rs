@@ -17,7 +17,7 @@ use crate::bounds::CONNECTIONS_MAX;
 /// In place of a time: the connection is being answered.
 const ANSWERED: u64 = 0;
 
-/// Who is there.
+/// The connections that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     seats: Mutex<Vec<Arc<Seat>>>,

@@ -190,7 +190,7 @@ fn all_connections_of_a_client_get_an_answer() {
     }
 }
 
-/// A CONNECT with thousands of properties is decoded when it is its turn: who logs in by a short one
+/// A CONNECT with thousands of properties waits for its turn: a client that logs in by a short one
 /// does not wait for all that came before.
 #[test]
 fn long_connects_stand_in_line() {

@@ -29,7 +29,6 @@ use stentor_topic::{Index, TopicHasher};
 use crate::core::delivery::outbox::Outbox;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::acknowledge::Deferred;
-use crate::core::inbound::flood::MeshRoom;
 use crate::core::inbound::subscribe::Slices;
 use crate::core::memory::{Ledger, Relief};
 use crate::core::retained::Retained;
@@ -98,7 +97,6 @@ pub(crate) struct Past {
 pub(crate) struct Inbound {
     pub(in crate::core) slices: Slices,
     pub(in crate::core) deferred: Deferred,
-    pub(in crate::core) mesh_room: MeshRoom,
 }
 
 /// Which shard this is.
@@ -198,7 +196,6 @@ impl Core {
             inbound: Inbound {
                 slices: Slices::default(),
                 deferred: Deferred::default(),
-                mesh_room: MeshRoom::Free,
             },
             store: Store {
                 retained: shared.retained,

@@ -15,6 +15,7 @@ use stentor_session::Tick;
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::inbound::flood::MeshRoom;
 use crate::core::sessions::registry::Sessions;
 
 /// Visits of one turn. About 0.15 ms: no longer than what a turn does anyway.
@@ -149,12 +150,9 @@ pub(crate) struct Turn {
     crowd_bytes: usize,
     /// Bytes of the messages that were put into the store.
     stored_bytes: usize,
-    /// What work that goes on from an earlier turn does at a time, at most.
-    slice_max: u32,
     /// Whether a connection gave way because of what it had handed over.
     was_cut: bool,
-    /// Packets of one connection.
-    packets_at_once: u32,
+    terms: Terms,
     /// The client whose packets or jobs took the largest part, and how large that was.
     heaviest: Option<(SessionKey, u32)>,
     /// The part that nobody's session took, because there was none yet.
@@ -165,6 +163,16 @@ pub(crate) struct Turn {
     /// Packets that had been received, and messages that had been delivered, when it began.
     packets_before: u64,
     deliveries_before: u64,
+}
+
+/// What holds for all turns until the shard says something else.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    /// Packets of one connection.
+    packets_at_once: u32,
+    /// What work that goes on from an earlier turn does at a time, at most.
+    slice_max: u32,
+    mesh_room: MeshRoom,
 }
 
 /// What a shard does in a turn beside its hub.
@@ -180,6 +188,12 @@ pub enum Beside {
     /// Output is left of earlier turns. From now on, the turn hands messages to few subscribers.
     /// A message to many goes on in later turns; a burst does not, and is counted as too much.
     OutputLeft,
+    /// So much room is left for what other shards get, until something else is said: see
+    /// [`crate::Effects::awaiting_mesh`].
+    MeshRoom(MeshRoom),
+    /// What each kind of work that goes on from earlier turns does in one call of
+    /// [`crate::Hub::advance`], at most, in visits. So the shard can look at its clock in between.
+    Slice(u32),
 }
 
 /// What a turn has handed over so far.
@@ -220,9 +234,12 @@ impl Default for Turn {
             has_exceeded: false,
             crowd_bytes: 0,
             stored_bytes: 0,
-            slice_max: u32::MAX,
             was_cut: false,
-            packets_at_once: OWN_PACKETS,
+            terms: Terms {
+                packets_at_once: OWN_PACKETS,
+                slice_max: u32::MAX,
+                mesh_room: MeshRoom::Free,
+            },
             heaviest: None,
             nameless: 0,
             extra: 0,
@@ -236,7 +253,7 @@ impl Turn {
     /// How many packets of one connection are taken, at most: [`OWN_PACKETS`], or fewer while many
     /// connections wait for their turn. Holds until the next call.
     pub(crate) const fn set_packets_at_once(&mut self, packets: u32) {
-        self.packets_at_once = packets;
+        self.terms.packets_at_once = packets;
     }
 
     /// Counts what the shard does.
@@ -246,6 +263,8 @@ impl Turn {
             Beside::Growth(bytes) => self.extra = self.extra.saturating_add(bytes / GROWTH_BYTES),
             Beside::Layers(key, took) => self.attribute_time(key, took),
             Beside::OutputLeft => self.take_little(),
+            Beside::MeshRoom(room) => self.terms.mesh_room = room,
+            Beside::Slice(visits) => self.terms.slice_max = visits,
         }
     }
 
@@ -377,12 +396,13 @@ impl Turn {
 
     /// What work that goes on from an earlier turn may do.
     pub(crate) fn slice(&self) -> u32 {
-        self.left().max(SLICE_VISITS_MIN).min(self.slice_max)
+        self.left().max(SLICE_VISITS_MIN).min(self.terms.slice_max)
     }
 
-    /// What such work does at a time, at most, from now on.
-    pub(crate) const fn set_slice_max(&mut self, visits: u32) {
-        self.slice_max = visits;
+    /// How much room is left for what other shards get.
+    #[inline]
+    pub(crate) const fn mesh_room(&self) -> MeshRoom {
+        self.terms.mesh_room
     }
 
     /// A session has taken so large a part of the turn.
@@ -438,7 +458,7 @@ impl Share {
             visits: 0,
             visits_max,
             packets: 0,
-            packets_max: turn.packets_at_once,
+            packets_max: turn.terms.packets_at_once,
             extra_before: turn.extra,
             handed_before: turn.handed,
             owed: 0,
@@ -623,7 +643,7 @@ mod tests {
         assert_eq!((turn.left(), turn.spent()), (0, u32::MAX));
         turn.begin();
         assert_eq!((turn.left(), turn.slice()), (TURN_VISITS, TURN_VISITS));
-        turn.set_slice_max(1_000);
+        turn.count(Beside::Slice(1_000));
         turn.begin();
         assert_eq!((turn.left(), turn.slice()), (TURN_VISITS, 1_000));
     }

@@ -9,7 +9,6 @@ use stentor_topic::Zone;
 
 use super::Hub;
 use crate::core::ids::{LinkId, SessionKey};
-use crate::core::inbound::flood::MeshRoom;
 use crate::core::inbound::subscribe::Granted;
 use crate::core::memory::{Holder, Holding, Tenants};
 use crate::core::routing::share::ShareName;
@@ -76,12 +75,6 @@ impl Hub {
     /// fewer while many connections wait for their turn. Holds until the next call.
     pub const fn set_packets_at_once(&mut self, packets: u32) {
         self.core.turn_mut().set_packets_at_once(packets);
-    }
-
-    /// What each kind of work that goes on from earlier turns does in one call of [`Hub::advance`],
-    /// at most, in visits: so that the caller can look at its clock in between.
-    pub const fn set_slice_max(&mut self, visits: u32) {
-        self.core.turn_mut().set_slice_max(visits);
     }
 
     /// A figure that grows with all that the present turn does.
@@ -306,13 +299,6 @@ impl Hub {
     /// What the calls since have asked for.
     pub fn effects(&mut self) -> &mut Effects {
         self.core.effects()
-    }
-
-    /// How much room is left for what other shards get, from now on: see
-    /// [`Effects::awaiting_mesh`].
-    #[inline]
-    pub const fn set_mesh_room(&mut self, room: MeshRoom) {
-        self.core.set_mesh_room(room);
     }
 
     /// The shard is about to take what other shards have left in their rings until now, all of it.

@@ -7,6 +7,7 @@ use stentor_session::{CloseReason, Tick, Violation, malformed};
 
 use super::Hub;
 use crate::core::ids::SessionKey;
+use crate::core::inbound::flood;
 use crate::core::inbound::receive::{
     Gate, LIST_BYTES, is_list, is_publish, is_subscribe, properties_of,
 };
@@ -20,8 +21,8 @@ impl Hub {
     /// of the input is not looked at: then everything counts as consumed. Packets of a connection
     /// that publishes faster than it may are left for later (see [`crate::Effects::paused`]), and
     /// those of one that has used its share of the turn for the next (see
-    /// [`crate::Effects::yielded`]), and those that have to wait for other shards for when these have
-    /// caught up (see [`crate::Effects::awaiting_mesh`]).
+    /// [`crate::Effects::yielded`]). Those that other shards need may have to wait for these (see
+    /// [`crate::Effects::awaiting_mesh`]).
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
         let mut share = self.core.begin_reading(key);
         let consumed = self.receive_packets(now, key, input, &mut share);
@@ -71,10 +72,7 @@ impl Hub {
                 self.core.give_way(now, key);
                 return consumed;
             }
-            if self.core.mesh_is_full()
-                && self.core.waits_for_mesh(now, key, (version, frame), whole)
-            {
-                self.core.wait_for_mesh(now, key);
+            if flood::holds(&mut self.core, now, key, (version, frame), whole) {
                 return consumed;
             }
             consumed += frame.total_len;

@@ -2,7 +2,7 @@
 //! them everybody else is served.
 
 use crate::world::{ConnectOptions, PING, World, clean, qos};
-use stentor_hub::Settings;
+use stentor_hub::{Beside, Settings};
 use stentor_mqtt::{
     Packet, PacketId, Properties, QoS, Subscribe, SubscribeFilterBuf, Version, encode,
 };
@@ -198,7 +198,7 @@ fn what_waits_ends_with_its_subscription_and_outlives_its_connection() {
 fn what_goes_on_does_so_much_at_a_time() {
     const TOPICS: usize = 2_000;
     let (mut w, bystander, reader) = stored((0..TOPICS).map(|n| format!("t/{n:04}")));
-    w.hubs[0].set_slice_max(500);
+    w.hubs[0].count_beside(Beside::Slice(500));
     w.hubs[0].begin_turn();
     w.send_without_settling(reader, &subscribe(&["t/#".to_owned()]));
     w.flush(0);

@@ -39,7 +39,8 @@ pub fn check(config: &Config) -> Vec<ServerError> {
 }
 
 /// What need not be a mistake: folders that are made when the service starts, procedures that mail
-/// servers ask and that are missing, and certificates that make the server slow. Each is a sentence.
+/// servers ask and that are missing, and certificates that make the server slow. Each is a
+/// sentence.
 #[must_use]
 pub fn hints(config: &Config) -> Vec<String> {
     let mut hints = missing_folders(config);

@@ -10,8 +10,9 @@
 //! **No shard ever spins, blocks or drops on a full ring.** An item that does not fit waits in the
 //! sender's overflow queue, and the connections that publish into it are not read until it is empty
 //! ([`Pushed::Overflowed`]); past [`OVERFLOW_ITEMS_MAX`] or [`OVERFLOW_BYTES_MAX`] the sender takes
-//! no message that other shards need, and past twice as much no message at all ([`Mesh::room`]). Every shard goes on emptying its own rings in the meantime, so two
-//! full rings cannot wait for each other.
+//! no message that other shards need, and past twice as much no message at all ([`Mesh::room`]).
+//! Every shard goes on emptying its own rings in the meantime, so two full rings cannot wait for
+//! each other.
 
 mod bell;
 mod lane;

@@ -50,7 +50,7 @@ use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use stentor_auth::model::login_name;
 use stentor_auth::{Asker, Exchange};
-use stentor_hub::{Holding, Hub, MeshItem, MeshRoom, SessionKey, ShardId, Shared};
+use stentor_hub::{Beside, Holding, Hub, MeshItem, MeshRoom, SessionKey, ShardId, Shared};
 use stentor_session::{Batch, CloseReason, Tick, Wheel};
 use stentor_topic::Zone;
 
@@ -215,7 +215,9 @@ struct Figures {
 fn hub(number: u8, shared: Shared, policy: &Policy, backplane: &Backplane) -> Hub {
     let (shards, hasher) = (backplane.shard_count(), backplane.hasher.clone());
     let settings = Arc::clone(&policy.hub);
-    Hub::new(ShardId(number), shards, hasher, shared, settings)
+    let mut hub = Hub::new(ShardId(number), shards, hasher, shared, settings);
+    hub.count_beside(Beside::Slice(ADVANCE_VISITS));
+    hub
 }
 
 fn outbox(backplane: &Backplane) -> Outbox {
@@ -254,13 +256,11 @@ impl Shard {
         let count = backplane.shards.len();
         // There are at most 64 shards.
         let number = u8::try_from(id).unwrap_or(u8::MAX);
-        let mut hub = hub(number, shared, &policy, &backplane);
-        hub.set_slice_max(ADVANCE_VISITS);
         let mut shard = Self {
             id,
             poll,
             bell,
-            hub,
+            hub: hub(number, shared, &policy, &backplane),
             mesh,
             links: Slab::new(),
             serials: 0,
@@ -506,7 +506,7 @@ impl Shard {
         let mut ready = Vec::new();
         self.mesh.refill(|peer| ready.append(&mut stalled[peer]));
         let room = self.mesh.room();
-        self.hub.set_mesh_room(room);
+        self.hub.count_beside(Beside::MeshRoom(room));
         if room == MeshRoom::Free {
             ready.append(&mut self.awaiting_mesh);
         }
@@ -550,7 +550,7 @@ impl Shard {
         if !self.mesh.has_overflow() {
             self.hub.forwarded();
         }
-        self.hub.set_mesh_room(self.mesh.room());
+        self.hub.count_beside(Beside::MeshRoom(self.mesh.room()));
         for authentication in authentications {
             self.authenticate_again(authentication);
         }

@@ -69,8 +69,8 @@ impl Shard {
         Part::begin(&self.hub, times, time)
     }
 
-    /// Reads from those links whose TLS handshakes or long CONNECTs have waited longest, for as long
-    /// as a turn has time for them. The bytes of the others wait in their sockets.
+    /// Reads from those links whose TLS handshakes or long CONNECTs have waited longest, for as
+    /// long as a turn has time for them. The bytes of the others wait in their sockets.
     fn shake_hands(&mut self) {
         if self.shaking.is_empty() {
             return;

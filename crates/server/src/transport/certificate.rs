@@ -136,8 +136,8 @@ impl Certificate {
     }
 }
 
-/// A handshake with an RSA key of so many bits takes most of a millisecond. It takes five with
-/// twice as many.
+/// With an RSA key of this size, a handshake takes most of a millisecond. It takes five with twice
+/// the bits.
 const RSA_BITS_MAX: usize = 2_048;
 
 /// The bits of an RSA key.

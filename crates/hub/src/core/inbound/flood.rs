@@ -1,8 +1,8 @@
 //! What connections may send while much waits for other shards.
 //!
-//! The mesh between the shards has room for so much. When that is used up, a PUBLISH that other
-//! shards need waits where it was read, and with it what its client sends after it. Everything else
-//! goes on: what has subscribers on this shard only, and packets that are no PUBLISH.
+//! The mesh between the shards has a bound. When that is reached, a PUBLISH that other shards need
+//! waits where it was read, and with it what its client sends after it. Everything else goes on:
+//! messages whose subscribers are all on this shard, and all other packets.
 //!
 //! A topic tells whether other shards may want a message, but not whether a member of a shared
 //! subscription over there gets it. So what a PUBLISH has left for other shards is looked at too:
@@ -29,73 +29,76 @@ pub enum MeshRoom {
     Overfull,
 }
 
-impl Core {
-    /// Whether a packet has to wait for room in the mesh. What earlier packets have left for other
-    /// shards is known afterwards.
-    #[cold]
-    pub(crate) fn waits_for_mesh(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        (version, frame): (Version, Frame),
-        packet: &[u8],
-    ) -> bool {
-        if !is_publish(frame.first) {
-            return false;
-        }
-        self.settle(now);
-        if self.inbound.mesh_room == MeshRoom::Overfull || !self.effects.mesh.is_empty() {
-            return true;
-        }
-        let body = packet.get(frame.header_len..).unwrap_or_default();
-        // What cannot be read closes the connection, and goes nowhere.
-        let publish = decode_publish(version, Sender::Client, frame.first, body);
-        publish.is_ok_and(|publish| self.goes_to_other_shards(key, &publish))
+/// Whether the next packet of a connection has to wait for room in the mesh. Then it is left, and
+/// the connection goes on when there is some.
+#[inline]
+pub(crate) fn holds(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    (version, frame): (Version, Frame),
+    packet: &[u8],
+) -> bool {
+    let room = core.turn.mesh_room();
+    let holds = room != MeshRoom::Free
+        && is_publish(frame.first)
+        && has_to_wait(core, now, key, (version, frame), packet);
+    if holds {
+        wait(core, now, key);
     }
+    holds
+}
 
-    fn goes_to_other_shards(&mut self, key: SessionKey, publish: &Publish<'_>) -> bool {
-        if !publish.topic.is_empty() {
-            return self.topic_needs_others(key, publish.topic);
-        }
-        // An alias without a topic changes nothing in the table.
-        with_topic(self, key, publish, |core, topic| {
-            core.topic_needs_others(key, &topic)
-        })
-        .unwrap_or(false)
+/// What earlier packets have left for other shards is known afterwards.
+#[cold]
+fn has_to_wait(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    (version, frame): (Version, Frame),
+    packet: &[u8],
+) -> bool {
+    core.settle(now);
+    if core.turn.mesh_room() == MeshRoom::Overfull || !core.effects.mesh.is_empty() {
+        return true;
     }
+    let body = packet.get(frame.header_len..).unwrap_or_default();
+    // A packet that cannot be read closes the connection, and goes nowhere.
+    let publish = decode_publish(version, Sender::Client, frame.first, body);
+    publish.is_ok_and(|publish| goes_to_other_shards(core, key, &publish))
+}
 
-    /// Whether another shard may have to know of a message: a subscriber, the shard that orders
-    /// the topic, or that of a service.
-    fn topic_needs_others(&self, key: SessionKey, topic: &str) -> bool {
-        let Some(session) = self.sessions.get(key) else {
-            return false;
-        };
-        let (zone, shards) = (session.zone(), self.place.shards);
-        topic.starts_with('$')
-            || self.routing.interest.others(zone, topic) != 0
-            || self.keeps_last(topic)
-                && home_shard(&self.place.hasher, zone, topic, shards) != self.place.shard
+fn goes_to_other_shards(core: &mut Core, key: SessionKey, publish: &Publish<'_>) -> bool {
+    if !publish.topic.is_empty() {
+        return topic_needs_others(core, key, publish.topic);
     }
+    // An alias without a topic changes nothing in the table.
+    let needs = with_topic(core, key, publish, |core, topic| {
+        topic_needs_others(core, key, &topic)
+    });
+    needs.unwrap_or(false)
+}
 
-    /// Leaves what a connection has sent until the mesh has room.
-    #[cold]
-    pub(crate) fn wait_for_mesh(&mut self, now: Tick, key: SessionKey) {
-        let session = self.sessions.get_mut(key);
-        if let Some(live) = session.and_then(|session| session.live_mut()) {
-            // That it is alive is seen already.
-            live.last_seen = now;
-            self.effects.awaiting_mesh.push(live.link);
-        }
-    }
+/// Whether another shard may have to know of a message: a subscriber, the shard that orders the
+/// topic, or that of a service.
+fn topic_needs_others(core: &Core, key: SessionKey, topic: &str) -> bool {
+    let Some(session) = core.sessions.get(key) else {
+        return false;
+    };
+    let (zone, place) = (session.zone(), &core.place);
+    topic.starts_with('$')
+        || core.routing.interest.others(zone, topic) != 0
+        || core.keeps_last(topic)
+            && home_shard(&place.hasher, zone, topic, place.shards) != place.shard
+}
 
-    /// How much room is left for what other shards get, from now on.
-    pub(crate) const fn set_mesh_room(&mut self, room: MeshRoom) {
-        self.inbound.mesh_room = room;
-    }
-
-    /// Whether some packets wait for room in the mesh.
-    #[inline]
-    pub(crate) const fn mesh_is_full(&self) -> bool {
-        !matches!(self.inbound.mesh_room, MeshRoom::Free)
+/// Leaves what a connection has sent until the mesh has room.
+#[cold]
+fn wait(core: &mut Core, now: Tick, key: SessionKey) {
+    let session = core.sessions.get_mut(key);
+    if let Some(live) = session.and_then(|session| session.live_mut()) {
+        // That it is alive is seen already.
+        live.last_seen = now;
+        core.effects.awaiting_mesh.push(live.link);
     }
 }

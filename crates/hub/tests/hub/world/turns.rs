@@ -1,6 +1,6 @@
 //! Turns that are short, and leave time for others.
 
-use stentor_hub::MeshRoom;
+use stentor_hub::{Beside, MeshRoom};
 use stentor_session::Tick;
 
 use super::World;
@@ -50,7 +50,7 @@ impl World {
     /// What room the mesh has for what a hub sends; those that wait for some go on.
     pub fn set_mesh_room(&mut self, shard: u8, room: MeshRoom) {
         let hub = &mut self.hubs[usize::from(shard)];
-        hub.set_mesh_room(room);
+        hub.count_beside(Beside::MeshRoom(room));
         if room == MeshRoom::Free {
             let effects = hub.effects();
             effects.yielded.append(&mut effects.awaiting_mesh);
