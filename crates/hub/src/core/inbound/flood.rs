@@ -88,7 +88,7 @@ fn topic_needs_others(core: &Core, key: SessionKey, topic: &str) -> bool {
     let (zone, place) = (session.zone(), &core.place);
     topic.starts_with('$')
         || core.routing.interest.others(zone, topic) != 0
-        || core.keeps_last(topic)
+        || core.rules.keeps_last(topic)
             && home_shard(&place.hasher, zone, topic, place.shards) != place.shard
 }
 
