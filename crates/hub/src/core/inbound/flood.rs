@@ -85,7 +85,7 @@ fn topic_needs_others(core: &Core, key: SessionKey, topic: &str) -> bool {
     let Some(session) = core.sessions.get(key) else {
         return false;
     };
-    let (zone, place) = (session.zone(), &core.place);
+    let (zone, place) = (session.state.zone(), &core.place);
     topic.starts_with('$')
         || core.routing.interest.others(zone, topic) != 0
         || core.rules.keeps_last(topic)
