@@ -11,7 +11,7 @@ help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 serve: ## Start a server on this machine: anybody here may log in, data in ./data
-	$(CARGO) run --release --package stentor-cli --bin stentor -- \
+	$(CARGO) run --profile serve --package stentor-cli --bin stentor -- \
 		serve --allow-anonymous --data-dir data
 
 PARTS = tools format lint doc tidy unit pages
