@@ -499,35 +499,6 @@ impl Shard {
         is_through
     }
 
-    /// Moves what waits for other shards into rings that have room again. Links that had to wait
-    /// for that go on.
-    fn refill_mesh(&mut self) {
-        let stalled = &mut self.stalled;
-        let mut ready = Vec::new();
-        self.mesh.refill(|peer| ready.append(&mut stalled[peer]));
-        let room = self.mesh.room();
-        self.hub.count_beside(Beside::MeshRoom(room));
-        if room == MeshRoom::Free {
-            ready.append(&mut self.awaiting_mesh);
-        }
-        for index in ready {
-            let Some(link) = self.links.get_mut(index as usize) else {
-                continue;
-            };
-            if link.reading != Reading::Stalled {
-                continue;
-            }
-            if link.tail.is_empty() {
-                link.reading = Reading::Listed;
-                self.readable.push(index);
-            } else {
-                // First what it has sent already.
-                link.reading = Reading::Paused;
-                self.resumed.push(index);
-            }
-        }
-    }
-
     /// Sends on what the last call to the hub left for other shards. Returns the last shard that
     /// is behind.
     fn forward(&mut self) -> Option<usize> {

@@ -1,13 +1,14 @@
 //! Connections that are not read for a while, and how they go on.
 //!
-//! **Two kinds of waiting.** A connection is paused when its client publishes faster than it may,
+//! **Three kinds of waiting.** A connection is paused when its client publishes faster than it may,
 //! owes for work, or has asked for something that has to be decided first. A connection gives way
-//! when it has used its share of a turn: then it goes on after those that have sent less.
+//! when it has used its share of a turn: then it goes on after those that have sent less. It is
+//! stalled when other shards have to catch up first.
 //!
 //! The answers to a connection that gave way are written with its next share. So a burst that takes
 //! several turns costs a few writes, not one for each turn. Messages of others do not wait.
 
-use stentor_hub::LinkId;
+use stentor_hub::{Beside, LinkId, MeshRoom};
 use stentor_session::Tick;
 
 use super::Shard;
@@ -36,6 +37,35 @@ impl Shard {
         if link.reading != Reading::Stalled {
             link.reading = Reading::Stalled;
             self.awaiting_mesh.push(index);
+        }
+    }
+
+    /// Moves what waits for other shards into rings that have room again. Links that had to wait
+    /// for that go on.
+    pub(super) fn refill_mesh(&mut self) {
+        let stalled = &mut self.stalled;
+        let mut ready = Vec::new();
+        self.mesh.refill(|peer| ready.append(&mut stalled[peer]));
+        let room = self.mesh.room();
+        self.hub.count_beside(Beside::MeshRoom(room));
+        if room == MeshRoom::Free {
+            ready.append(&mut self.awaiting_mesh);
+        }
+        for index in ready {
+            let Some(link) = self.links.get_mut(index as usize) else {
+                continue;
+            };
+            if link.reading != Reading::Stalled {
+                continue;
+            }
+            if link.tail.is_empty() {
+                link.reading = Reading::Listed;
+                self.readable.push(index);
+            } else {
+                // First what it has sent already.
+                link.reading = Reading::Paused;
+                self.resumed.push(index);
+            }
         }
     }
 
