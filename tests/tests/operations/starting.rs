@@ -162,7 +162,7 @@ fn an_owner_whom_nobody_knows_is_refused_and_no_socket_stays() {
         path.display()
     );
     let plan = plan.config(&config);
-    check(plan.refused(), 77, &["nobody-of-that-name", "owner"]);
+    check(plan.refused(), 78, &["nobody-of-that-name", "owner"]);
     assert!(!path.exists(), "the socket's file stayed behind");
 }
 
