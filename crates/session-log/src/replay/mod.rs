@@ -1,0 +1,493 @@
+//! From the batches of all journals to the sessions as they were.
+
+mod heard;
+mod restored;
+mod session;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use stentor_mqtt::PacketId;
+
+pub use self::restored::{
+    Damage, DamageKind, OwnedShare, OwnedTerms, Presence, Restored, RestoredDebt, RestoredDelivery,
+    RestoredHeld, RestoredSession, RestoredSubscription, RestoredWill, Target, Unheard,
+};
+
+use self::heard::Rings;
+use self::session::{AllTerms, Entry, Progress, State};
+use crate::list::List;
+use crate::message::{Arrival, Body, Delivery, Group, HeldBack};
+use crate::name::Name;
+use crate::packet_id_of;
+use crate::record::{DecodeError, Record, Records};
+use crate::session::{Origin, Session};
+
+/// A journal: of one shard, in one generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JournalId {
+    /// Which start of the server wrote it.
+    pub generation: u32,
+    /// The shard, of those there were then.
+    pub shard: u16,
+}
+
+impl JournalId {
+    const fn session(self, number: u32) -> Origin {
+        Origin {
+            generation: self.generation,
+            shard: self.shard,
+            number,
+        }
+    }
+}
+
+/// Applies records.
+///
+/// First the journals, in the order of their generations: [`Replay::journal`], and for each what it
+/// has, in order, by [`Replay::batch`] and [`Replay::gap`]. Then [`Replay::finish`].
+///
+/// A message that a session is owed may be missing without anything being wrong:
+///
+/// - It lay in a file that is used again. Then it was owed no longer, which only had not been
+///   written yet.
+/// - The power failed before the disk had it. Then it was never acknowledged.
+///
+/// So only a message in a part of a file that is damaged counts as lost.
+#[derive(Debug, Default)]
+pub struct Replay<'a> {
+    sessions: BTreeMap<Origin, Progress<'a>>,
+    terms: AllTerms<'a>,
+    /// Where the last record of each message is.
+    bodies: ByName<(Name, &'a [u8])>,
+    rings: Rings<'a>,
+    /// How many gaps each journal has.
+    journals: BTreeMap<JournalId, u64>,
+    /// How many records were about sessions of which nothing was known. A base that follows, or
+    /// the end of the session, says why: what came before it lay in a file that was given up.
+    unknown: BTreeMap<Origin, u64>,
+    current: JournalId,
+    /// Parts of files: the file, and offsets there.
+    gaps: Vec<(u32, u64, u64)>,
+    damage: Vec<Damage>,
+}
+
+impl Default for JournalId {
+    /// That of no journal.
+    fn default() -> Self {
+        Self {
+            generation: 0,
+            shard: u16::MAX,
+        }
+    }
+}
+
+type ByName<T> = HashMap<Name, T, FixedState>;
+
+impl<'a> Replay<'a> {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What follows is of this journal.
+    ///
+    /// # Panics
+    /// If its generation is before that of the last one.
+    pub fn journal(&mut self, id: JournalId) {
+        assert!(
+            self.current.generation <= id.generation,
+            "generations go up"
+        );
+        self.current = id;
+        self.journals.entry(id).or_default();
+    }
+
+    /// A part of a file of this journal is damaged.
+    pub fn gap(&mut self, file: u32, from: u32, bytes: u64) {
+        let from_end = u64::from(from).saturating_add(bytes);
+        self.gaps.push((file, u64::from(from), from_end));
+        *self.journals.entry(self.current).or_default() += 1;
+        self.tell(DamageKind::Gap { file, from, bytes });
+    }
+
+    /// A whole file is damaged, and nobody knows of which journal it was.
+    pub fn lost_file(&mut self, file: u32) {
+        self.gaps.push((file, 0, u64::MAX));
+        self.damage.push(Damage {
+            generation: None,
+            shard: None,
+            kind: DamageKind::Gap {
+                file,
+                from: 0,
+                bytes: u64::MAX,
+            },
+        });
+    }
+
+    /// The next batch of this journal.
+    ///
+    /// # Errors
+    /// If a record cannot be read. What stands before it in the batch is applied, and the rest
+    /// counts as damaged.
+    pub fn batch(&mut self, at: Name, records: &'a [u8]) -> Result<(), DecodeError> {
+        for record in Records::new(at, records) {
+            match record {
+                Ok((name, record)) => self.apply(name, &record, at, records),
+                Err(error) => {
+                    let from = u64::from(at.offset);
+                    self.gaps
+                        .push((at.file, from + error.at as u64, from + records.len() as u64));
+                    *self.journals.entry(self.current).or_default() += 1;
+                    self.tell(DamageKind::Batch(at, error));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, kind: DamageKind) {
+        self.damage.push(Damage {
+            generation: Some(self.current.generation),
+            shard: Some(self.current.shard),
+            kind,
+        });
+    }
+
+    fn apply(&mut self, name: Name, record: &Record<'a>, at: Name, records: &'a [u8]) {
+        // An offset in the batch, since the name was made of it.
+        let rest = || {
+            let before = name.offset.saturating_sub(at.offset) as usize;
+            records.get(before..).unwrap_or_default()
+        };
+        match record {
+            Record::Message(message) => {
+                self.bodies.insert(name, (name, rest()));
+                self.rings.sent(self.current, name, name, message.elsewhere);
+                self.owe(name, message.recipients);
+                if let Some(arrival) = message.arrival {
+                    self.arrived(arrival);
+                }
+            }
+            Record::Carry(carry) => {
+                self.bodies.insert(carry.name, (name, rest()));
+                let named = carry.name;
+                self.rings.sent(self.current, named, named, carry.elsewhere);
+            }
+            Record::Again(again) => {
+                self.rings
+                    .again(self.current, name, again.name, again.member);
+            }
+            Record::Owe(owe) => {
+                self.rings.heard(self.current, owe.mark());
+                self.owe(owe.name, owe.recipients);
+            }
+            Record::Heard(marks) => {
+                for mark in marks.iter() {
+                    self.rings.heard(self.current, mark);
+                }
+            }
+            _ => self.apply_to_session(record),
+        }
+    }
+
+    fn apply_to_session(&mut self, record: &Record<'a>) {
+        match record {
+            Record::Session(session) => self.session(session),
+            Record::Base(session) => self.begin(session),
+            Record::Adopted { number, origin } => self.adopted(*number, *origin),
+            Record::End { number } => {
+                let origin = self.current.session(*number);
+                self.sessions.remove(&origin);
+                self.unknown.remove(&origin);
+            }
+            Record::Here { number } => self.with(*number, |it| it.presence = Presence::Here),
+            Record::Away(away) => self.with(away.number, |it| it.presence = (*away).into()),
+            Record::Sub(sub) => self.with(sub.number, |it| {
+                it.subscriptions.insert(sub.filter, *sub);
+            }),
+            Record::Unsub { number, filter } => self.with(*number, |it| {
+                it.subscriptions.remove(filter);
+            }),
+            Record::Done { number, filter } => self.with(*number, |it| {
+                if let Some(subscription) = it.subscriptions.get_mut(filter) {
+                    subscription.snapshot = false;
+                }
+            }),
+            Record::Will(will) => self.with(will.number, |it| it.will = Some(*will)),
+            Record::WillGone { number } => self.with(*number, |it| it.will = None),
+            Record::Arrived(arrival) => self.arrived(*arrival),
+            Record::Released(Arrival { number, packet_id }) => self.with(*number, |it| {
+                it.arrived.remove(packet_id);
+            }),
+            _ => self.apply_to_deliveries(record),
+        }
+    }
+
+    fn apply_to_deliveries(&mut self, record: &Record<'a>) {
+        match record {
+            Record::Acked(fronts) => {
+                for front in fronts.iter() {
+                    self.with(front.number, |it| it.acked(&front));
+                }
+            }
+            Record::Gone(Delivery { number, delivery }) => {
+                self.with(*number, |it| it.gone(*delivery));
+            }
+            Record::Received(Delivery { number, delivery }) => self.with(*number, |it| {
+                if let Some(entry) = it.entry(*delivery) {
+                    entry.state = State::Received;
+                }
+            }),
+            Record::Sent {
+                delivery: Delivery { number, delivery },
+                packet_id,
+            } => self.with(*number, |it| {
+                if let Some(entry) = it.entry(*delivery) {
+                    entry.packet_id = Some(*packet_id);
+                }
+            }),
+            Record::LetGo { held, conflated } => {
+                let origin = self.current.session(held.number);
+                match self.sessions.get_mut(&origin) {
+                    Some(it) => it.let_go((held.name, *conflated), &mut self.terms),
+                    None => self.unknown(origin),
+                }
+            }
+            Record::Dropped(held) => self.with(held.number, |it| {
+                let _ = it.take_held(held.name);
+            }),
+            Record::Queue(queue) => {
+                let origin = self.current.session(queue.number);
+                match self.sessions.get_mut(&origin) {
+                    Some(it) => it.restore_queue(queue, &mut self.terms),
+                    None => self.unknown(origin),
+                }
+            }
+            // They were applied before.
+            _ => {}
+        }
+    }
+
+    fn with(&mut self, number: u32, apply: impl FnOnce(&mut Progress<'a>)) {
+        let origin = self.current.session(number);
+        match self.sessions.get_mut(&origin) {
+            Some(session) => apply(session),
+            None => self.unknown(origin),
+        }
+    }
+
+    /// A record is about a session of which nothing is known yet.
+    fn unknown(&mut self, origin: Origin) {
+        *self.unknown.entry(origin).or_default() += 1;
+    }
+
+    fn session(&mut self, session: &Session<'a>) {
+        let origin = self.current.session(session.number);
+        match self.sessions.get_mut(&origin) {
+            Some(it) => it.session = *session,
+            None => self.begin(session),
+        }
+    }
+
+    fn begin(&mut self, session: &Session<'a>) {
+        let origin = self.current.session(session.number);
+        let gaps = *self.journals.entry(self.current).or_default();
+        let progress = Progress::new(*session, gaps);
+        self.sessions.insert(origin, progress);
+        self.unknown.remove(&origin);
+    }
+
+    fn adopted(&mut self, number: u32, origin: Origin) {
+        let Some(mut session) = self.sessions.remove(&origin) else {
+            // A base follows, or the earlier generation would still be there.
+            self.unknown(self.current.session(number));
+            return;
+        };
+        session.may_lack |= self.had_gaps_since(origin, &session);
+        session.gaps_before = *self.journals.entry(self.current).or_default();
+        session.session.number = number;
+        self.sessions.insert(self.current.session(number), session);
+    }
+
+    fn had_gaps_since(&self, origin: Origin, session: &Progress<'a>) -> bool {
+        let id = JournalId {
+            generation: origin.generation,
+            shard: origin.shard,
+        };
+        let gaps = self.journals.get(&id).copied().unwrap_or_default();
+        gaps > session.gaps_before
+    }
+
+    fn arrived(&mut self, arrival: Arrival) {
+        self.with(arrival.number, |it| {
+            it.arrived.insert(arrival.packet_id);
+        });
+    }
+
+    fn owe(&mut self, name: Name, recipients: List<'a, Group<'a>>) {
+        for Group { terms, numbers } in recipients.iter() {
+            if terms.held {
+                let held = HeldBack { name, terms };
+                for number in numbers.iter() {
+                    self.with(number, |it| it.held.push_back(held));
+                }
+                continue;
+            }
+            let id = self.terms.add(terms);
+            for number in numbers.iter() {
+                self.with(number, |it| it.owe(name, id));
+            }
+        }
+    }
+
+    /// Everything was applied. Makes a message of each body that is needed, once.
+    #[must_use]
+    pub fn finish<M: Clone>(mut self, mut make: impl FnMut(Name, &Body<'a>) -> M) -> Restored<M> {
+        self.tell_unknown();
+        let mut made: ByName<M> = ByName::default();
+        let mut message = |name: Name| {
+            if let Some(message) = made.get(&name) {
+                return Some(message.clone());
+            }
+            let (at, bytes) = self.bodies.get(&name)?;
+            let message = make(name, &body(*at, bytes)?);
+            made.insert(name, message.clone());
+            Some(message)
+        };
+        let sessions = self.sessions.iter().map(|(origin, session)| {
+            let may_lack = session.may_lack
+                || self.had_gaps_since(*origin, session)
+                || self.was_adopted_in_a_gap(*origin);
+            let is_lost = |name: Name| self.is_in_a_gap(name);
+            restore(
+                *origin,
+                session,
+                &self.terms,
+                (&mut message, is_lost),
+                may_lack,
+            )
+        });
+        let sessions = sessions.collect();
+        let is_there = |id: JournalId| {
+            let all = id.session(0)..=id.session(u32::MAX);
+            self.sessions.range(all).next().is_some()
+        };
+        Restored {
+            sessions,
+            unheard: self.rings.unheard(is_there, message),
+            damage: self.damage,
+        }
+    }
+
+    /// Tells of the records whose sessions stayed unknown, by journal.
+    fn tell_unknown(&mut self) {
+        let mut orphans = BTreeMap::<(u32, u16), u64>::new();
+        for (origin, records) in &self.unknown {
+            *orphans
+                .entry((origin.generation, origin.shard))
+                .or_default() += records;
+        }
+        let told = orphans
+            .into_iter()
+            .map(|((generation, shard), records)| Damage {
+                generation: Some(generation),
+                shard: Some(shard),
+                kind: DamageKind::Orphans(records),
+            });
+        self.damage.extend(told);
+    }
+
+    fn is_in_a_gap(&self, name: Name) -> bool {
+        let offset = u64::from(name.offset);
+        let mut gaps = self.gaps.iter();
+        gaps.any(|(file, from, to)| *file == name.file && (*from..*to).contains(&offset))
+    }
+
+    /// Whether a later generation has gaps, which may have told what has become of a session.
+    fn was_adopted_in_a_gap(&self, origin: Origin) -> bool {
+        let first = JournalId {
+            generation: origin.generation.saturating_add(1),
+            shard: 0,
+        };
+        self.journals.range(first..).any(|(_, gaps)| *gaps > 0)
+    }
+}
+
+/// The message in a record.
+fn body<'a>(at: Name, bytes: &'a [u8]) -> Option<Body<'a>> {
+    match Records::new(at, bytes).next()?.ok()?.1 {
+        Record::Message(message) => Some(message.body),
+        Record::Carry(carry) => Some(carry.body),
+        _ => None,
+    }
+}
+
+fn restore<M>(
+    origin: Origin,
+    it: &Progress<'_>,
+    all: &AllTerms<'_>,
+    (message, is_lost): (&mut impl FnMut(Name) -> Option<M>, impl Fn(Name) -> bool),
+    may_lack: bool,
+) -> RestoredSession<M> {
+    let mut lost = 0;
+    let mut find = |name| {
+        let found = message(name);
+        lost += u64::from(found.is_none() && is_lost(name));
+        found
+    };
+    let owed = it.queue.iter().filter_map(|entry| {
+        let debt = match entry.state {
+            State::Owed(name, terms) => RestoredDebt::Message(find(name)?, all.get(terms)?.into()),
+            State::Received => RestoredDebt::Release,
+            State::Done => return None,
+        };
+        Some(RestoredDelivery {
+            delivery: entry.delivery,
+            packet_id: packet_id(entry),
+            debt,
+        })
+    });
+    let owed = owed.collect();
+    let held = it.held.iter().filter_map(|held| {
+        Some(RestoredHeld {
+            message: find(held.name)?,
+            terms: (&held.terms).into(),
+        })
+    });
+    let held = held.collect();
+    let session = &it.session;
+    RestoredSession {
+        origin,
+        zone: session.zone,
+        client_id: session.client_id.into(),
+        user: session.user.map(Into::into),
+        guest: session.guest,
+        expiry_secs: session.expiry_secs,
+        roles: session.roles.iter().map(Into::into).collect(),
+        quotas: session.quotas,
+        presence: it.presence,
+        subscriptions: it.subscriptions.values().map(Into::into).collect(),
+        arrived: it.arrived.iter().copied().collect(),
+        next: it.next,
+        sent: match it.presence {
+            // What was sent last is perhaps not written.
+            Presence::Here => it.next,
+            Presence::Away { .. } => it.sent,
+        },
+        owed,
+        held,
+        will: it.will.as_ref().map(Into::into),
+        lost,
+        may_lack,
+    }
+}
+
+fn packet_id(entry: &Entry) -> PacketId {
+    let natural = || packet_id_of(entry.delivery);
+    entry.packet_id.unwrap_or_else(natural)
+}

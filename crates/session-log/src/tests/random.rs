@@ -1,0 +1,327 @@
+//! Random records. What they hold is never freed, since they borrow it.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use stentor_mqtt::{PacketId, QoS};
+
+use crate::*;
+
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub(super) fn yes(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    /// Small and large ones alike, up to a bound.
+    fn up_to(&mut self, max: u64) -> u64 {
+        let bits = self.below(65) as u32;
+        let value = self.next().checked_shr(64 - bits).unwrap_or(0);
+        match self.below(8) {
+            0 => max,
+            _ => value.min(max),
+        }
+    }
+
+    fn u32(&mut self) -> u32 {
+        self.up_to(u64::from(u32::MAX)) as u32
+    }
+
+    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.yes().then(|| make(self))
+    }
+
+    fn list<T>(&mut self, mut make: impl FnMut(&mut Self) -> T) -> List<'static, T> {
+        let items: Vec<T> = (0..self.below(4)).map(|_| make(self)).collect();
+        List::new(Box::leak(items.into_boxed_slice()))
+    }
+
+    fn text(&mut self) -> &'static str {
+        let letters = ["a", "b/", "+", "#", "$x", "ä", "…", " "];
+        let text: String = (0..self.below(9))
+            .map(|_| letters[self.below(8) as usize])
+            .collect();
+        Box::leak(text.into_boxed_str())
+    }
+
+    fn name_text(&mut self) -> &'static str {
+        ["g", "group", "ä"][self.below(3) as usize]
+    }
+
+    fn bytes(&mut self) -> &'static [u8] {
+        let bytes: Vec<u8> = (0..self.below(9)).map(|_| self.next() as u8).collect();
+        Box::leak(bytes.into_boxed_slice())
+    }
+
+    fn qos(&mut self) -> QoS {
+        [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][self.below(3) as usize]
+    }
+
+    pub(super) fn packet_id(&mut self) -> PacketId {
+        PacketId::new(self.up_to(65_534) as u16 + 1).unwrap()
+    }
+
+    fn name(&mut self) -> Name {
+        Name {
+            file: self.u32().max(1),
+            offset: self.u32(),
+        }
+    }
+
+    fn filter(&mut self) -> Filter<'static> {
+        Filter {
+            group: self.maybe(Self::name_text),
+            filter: self.text(),
+        }
+    }
+
+    fn share(&mut self) -> Share<'static> {
+        Share {
+            group: self.name_text(),
+            filter: self.text(),
+        }
+    }
+
+    fn session(&mut self) -> Session<'static> {
+        Session {
+            number: self.u32(),
+            zone: self.u32(),
+            client_id: self.text(),
+            user: self.maybe(Self::text),
+            guest: self.maybe(Self::next),
+            expiry_secs: self.u32(),
+            roles: self.list(Self::text),
+            quotas: Quotas {
+                messages_per_sec: self.maybe(Self::u32),
+                bytes_per_sec: self.maybe(|it| it.up_to(u64::MAX)),
+                subscriptions: self.maybe(Self::u32),
+                queued_bytes: self.maybe(|it| it.up_to(u64::MAX)),
+            },
+        }
+    }
+
+    fn subscription(&mut self) -> Subscription<'static> {
+        Subscription {
+            number: self.u32(),
+            filter: self.filter(),
+            qos: self.qos(),
+            no_local: self.yes(),
+            retain_as_published: self.yes(),
+            snapshot: self.yes(),
+            room: self.yes(),
+            identifier: self.maybe(|it| it.identifier().0),
+            interval_micros: self.up_to(u64::MAX),
+        }
+    }
+
+    fn identifier(&mut self) -> Identifier {
+        Identifier(self.up_to(u64::from(IDENTIFIER_MAX) - 1) as u32 + 1)
+    }
+
+    fn will(&mut self) -> Will<'static> {
+        Will {
+            number: self.u32(),
+            topic: self.text(),
+            properties: self.bytes(),
+            payload: self.bytes(),
+            qos: self.qos(),
+            retain: self.yes(),
+            delay_secs: self.u32(),
+            expiry_secs: self.maybe(Self::u32),
+        }
+    }
+
+    fn body(&mut self) -> Body<'static> {
+        Body {
+            zone: self.u32(),
+            publisher: self.up_to(u64::MAX),
+            qos: self.qos(),
+            retain: self.yes(),
+            topic: self.text(),
+            properties: self.bytes(),
+            payload: self.bytes(),
+            expires_at_ms: self.maybe(|it| it.up_to(MILLIS_MAX)),
+            sequence: self.up_to(u64::MAX),
+        }
+    }
+
+    fn member(&mut self) -> Member<'static> {
+        Member {
+            shard: self.below(64) as u8,
+            share: self.share(),
+        }
+    }
+
+    fn elsewhere(&mut self) -> Elsewhere<'static> {
+        Elsewhere {
+            shards: self.up_to(u64::MAX),
+            members: self.list(Self::member),
+        }
+    }
+
+    fn terms(&mut self) -> Terms<'static> {
+        Terms {
+            qos: [QoS::AtLeastOnce, QoS::ExactlyOnce][self.below(2) as usize],
+            retain: self.yes(),
+            held: self.yes(),
+            conflated: self.u32(),
+            identifiers: self.list(Self::identifier),
+            share: self.maybe(Self::share),
+        }
+    }
+
+    fn recipients(&mut self) -> List<'static, Group<'static>> {
+        self.list(|it| Group {
+            terms: it.terms(),
+            numbers: it.list(Self::u32),
+        })
+    }
+
+    fn arrival(&mut self) -> Arrival {
+        Arrival {
+            number: self.u32(),
+            packet_id: self.packet_id(),
+        }
+    }
+
+    fn delivery(&mut self) -> Delivery {
+        Delivery {
+            number: self.u32(),
+            delivery: self.up_to(DELIVERY_MAX),
+        }
+    }
+
+    fn held(&mut self) -> Held {
+        Held {
+            number: self.u32(),
+            name: self.name(),
+        }
+    }
+
+    fn front(&mut self) -> Front {
+        let front = self.up_to(DELIVERY_MAX);
+        Front {
+            number: self.u32(),
+            front,
+            sent: front + self.up_to(DELIVERY_MAX - front),
+        }
+    }
+
+    fn queue(&mut self) -> Queue<'static> {
+        let mut least = 0;
+        Queue {
+            number: self.u32(),
+            next: self.up_to(DELIVERY_MAX),
+            sent: self.up_to(DELIVERY_MAX),
+            owed: self.list(|it| {
+                let delivery = least + it.up_to(1 << 40);
+                least = delivery + 1;
+                Owed {
+                    delivery,
+                    packet_id: it.maybe(Self::packet_id),
+                    debt: match it.yes() {
+                        true => Debt::Release,
+                        false => Debt::Message(it.name(), it.terms()),
+                    },
+                }
+            }),
+            held: self.list(|it| HeldBack {
+                name: it.name(),
+                terms: it.terms(),
+            }),
+        }
+    }
+
+    pub(super) fn record(&mut self) -> Record<'static> {
+        let number = self.u32();
+        match self.below(25) {
+            0 => Record::Session(self.session()),
+            1 => Record::Base(self.session()),
+            2 => Record::Adopted {
+                number,
+                origin: Origin {
+                    generation: self.u32(),
+                    shard: self.up_to(65_535) as u16,
+                    number: self.u32(),
+                },
+            },
+            3 => Record::End { number },
+            4 => Record::Here { number },
+            5 => Record::Away(Away {
+                number,
+                since_ms: self.up_to(MILLIS_MAX),
+                until_ms: self.maybe(|it| it.up_to(MILLIS_MAX)),
+                will_at_ms: self.maybe(|it| it.up_to(MILLIS_MAX)),
+            }),
+            6 => Record::Sub(self.subscription()),
+            7 => Record::Unsub {
+                number,
+                filter: self.filter(),
+            },
+            8 => Record::Done {
+                number,
+                filter: self.filter(),
+            },
+            9 => Record::Message(Message {
+                body: self.body(),
+                arrival: self.maybe(Self::arrival),
+                elsewhere: self.elsewhere(),
+                recipients: self.recipients(),
+            }),
+            10 => Record::Carry(Carry {
+                name: self.name(),
+                body: self.body(),
+                elsewhere: self.elsewhere(),
+            }),
+            11 => Record::Owe(Owe {
+                name: self.name(),
+                from: self.below(64) as u8,
+                sent_by: self.maybe(Self::name),
+                recipients: self.recipients(),
+            }),
+            12 => Record::Heard(self.list(|it| Mark {
+                shard: it.below(64) as u8,
+                name: it.name(),
+            })),
+            13 => Record::Again(Again {
+                name: self.name(),
+                member: self.member(),
+            }),
+            14 => Record::Acked(self.list(Self::front)),
+            15 => Record::Gone(self.delivery()),
+            16 => Record::LetGo {
+                held: self.held(),
+                conflated: self.u32(),
+            },
+            17 => Record::Dropped(self.held()),
+            18 => Record::Sent {
+                delivery: self.delivery(),
+                packet_id: self.packet_id(),
+            },
+            19 => Record::Received(self.delivery()),
+            20 => Record::Arrived(self.arrival()),
+            21 => Record::Released(self.arrival()),
+            22 => Record::Will(self.will()),
+            23 => Record::WillGone { number },
+            _ => Record::Queue(self.queue()),
+        }
+    }
+}

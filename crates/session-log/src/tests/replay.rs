@@ -1,0 +1,304 @@
+//! Single cases of what records tell.
+
+use alloc::vec::Vec;
+
+use stentor_mqtt::PacketId;
+
+use super::{AN_ID, BODY, PLAIN, SESSION, SHARE};
+use crate::*;
+
+const FIRST: JournalId = JournalId {
+    generation: 1,
+    shard: 0,
+};
+const SECOND: JournalId = JournalId {
+    generation: 1,
+    shard: 1,
+};
+
+/// Sessions of the first shard have number 5, those of the second number 6.
+const OTHER: Session<'static> = Session {
+    number: 6,
+    ..SESSION
+};
+
+fn batch(records: &[Record<'_>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for record in records {
+        record.encode(&mut out);
+    }
+    out
+}
+
+const fn at(file: u32, offset: u32) -> Name {
+    Name { file, offset }
+}
+
+fn message<'a>(shards: u64, recipients: &'a [Group<'a>]) -> Record<'a> {
+    Record::Message(Message {
+        body: BODY,
+        arrival: None,
+        elsewhere: Elsewhere {
+            shards,
+            members: List::default(),
+        },
+        recipients: List::new(recipients),
+    })
+}
+
+fn to(numbers: &[u32]) -> Group<'_> {
+    Group {
+        terms: PLAIN,
+        numbers: List::new(numbers),
+    }
+}
+
+/// A journal with batches, each of which is in a file of its own.
+fn journal<'a>(replay: &mut Replay<'a>, id: JournalId, batches: &'a [(u32, Vec<u8>)]) {
+    replay.journal(id);
+    for (file, batch) in batches {
+        replay.batch(at(*file, 64), batch).unwrap();
+    }
+}
+
+fn finish(replay: Replay<'_>) -> Restored<Name> {
+    replay.finish(|name, body| {
+        assert_eq!(*body, BODY);
+        name
+    })
+}
+
+#[test]
+fn a_message_in_a_gap_is_lost_and_told() {
+    let numbers = [5];
+    let groups = [to(&numbers)];
+    let missing = Owe {
+        name: at(1, 640),
+        from: 0,
+        sent_by: None,
+        recipients: List::new(&groups),
+    };
+    let discharged = Owe {
+        name: at(1, 64),
+        ..missing
+    };
+    let records = [
+        Record::Session(SESSION),
+        Record::Owe(missing),
+        Record::Owe(discharged),
+    ];
+    let first = [(2, batch(&records))];
+    let mut replay = Replay::new();
+    replay.journal(SECOND);
+    replay.gap(1, 600, 100);
+    journal(&mut replay, FIRST, &first);
+    let restored = finish(replay);
+    let session = &restored.sessions[0];
+    assert_eq!((session.lost, session.may_lack), (1, false));
+    assert_eq!((session.owed.len(), session.next), (0, 2));
+    assert_eq!(
+        restored.damage,
+        [Damage {
+            generation: Some(1),
+            shard: Some(1),
+            kind: DamageKind::Gap {
+                file: 1,
+                from: 600,
+                bytes: 100,
+            },
+        }]
+    );
+}
+
+#[test]
+fn a_base_behind_a_gap_makes_a_session_whole() {
+    let before = batch(&[Record::Session(SESSION), Record::Session(OTHER)]);
+    let behind = batch(&[Record::Base(OTHER)]);
+    let mut replay = Replay::new();
+    replay.journal(FIRST);
+    replay.batch(at(1, 64), &before).unwrap();
+    replay.gap(1, 128, 8);
+    replay.batch(at(1, 256), &behind).unwrap();
+    let restored = finish(replay);
+    let may_lack = restored.sessions.iter().map(|it| it.may_lack);
+    assert!(may_lack.eq([true, false]));
+}
+
+#[test]
+fn the_rest_of_a_batch_that_cannot_be_read_is_damage() {
+    let mut bytes = batch(&[Record::Session(SESSION)]);
+    let before = bytes.len();
+    bytes.extend([99, 1, 2, 3]);
+    let mut replay = Replay::new();
+    replay.journal(FIRST);
+    let error = replay.batch(at(1, 64), &bytes).unwrap_err();
+    assert_eq!(error.at, before);
+    let restored = finish(replay);
+    assert!(restored.sessions[0].may_lack);
+    assert_eq!(restored.damage[0].kind, DamageKind::Batch(at(1, 64), error));
+}
+
+#[test]
+fn records_of_unknown_sessions_are_counted() {
+    let batches = [(
+        1,
+        batch(&[
+            Record::Here { number: 9 },
+            Record::Here { number: 9 },
+            // These were told in a file that was given up: one has ended, one has a base.
+            Record::Here { number: 8 },
+            Record::End { number: 8 },
+            Record::Here { number: 7 },
+            Record::Base(Session {
+                number: 7,
+                ..SESSION
+            }),
+        ]),
+    )];
+    let mut replay = Replay::new();
+    journal(&mut replay, FIRST, &batches);
+    let restored = finish(replay);
+    assert_eq!(restored.damage[0].kind, DamageKind::Orphans(2));
+    assert_eq!((restored.damage.len(), restored.sessions.len()), (1, 1));
+}
+
+/// [MQTT-4.4.0-1]
+#[test]
+fn packet_ids_follow_from_numbers_but_for_those_that_are_written() {
+    let numbers = [5, 5];
+    let groups = [to(&numbers)];
+    let delivery = Delivery {
+        number: 5,
+        delivery: 65_535,
+    };
+    let queue = Queue {
+        number: 5,
+        next: 65_534,
+        sent: 65_534,
+        owed: List::default(),
+        held: List::default(),
+    };
+    let batches = [(
+        1,
+        batch(&[
+            Record::Base(SESSION),
+            Record::Queue(queue),
+            message(0, &groups),
+            Record::Sent {
+                delivery,
+                packet_id: AN_ID,
+            },
+        ]),
+    )];
+    let mut replay = Replay::new();
+    journal(&mut replay, FIRST, &batches);
+    let restored = finish(replay);
+    let owed = &restored.sessions[0].owed;
+    let ids: Vec<u16> = owed.iter().map(|it| it.packet_id.get()).collect();
+    assert_eq!(ids, [65_535, 300]);
+    assert_eq!(packet_id_of(65_535), PacketId::new(1).unwrap());
+}
+
+#[test]
+fn only_what_has_not_come_is_routed_again() {
+    let name = |batch: u32| at(batch, 64);
+    let none = [];
+    let first: Vec<_> = (1..5)
+        .map(|file| (file, batch(&[message(0b10, &none)])))
+        .collect();
+    let heard = [Mark {
+        shard: 0,
+        name: name(2),
+    }];
+    let second = [(
+        9,
+        batch(&[Record::Session(OTHER), Record::Heard(List::new(&heard))]),
+    )];
+    let mut replay = Replay::new();
+    journal(&mut replay, FIRST, &first);
+    journal(&mut replay, SECOND, &second);
+    let restored = finish(replay);
+    let unheard: Vec<_> = restored
+        .unheard
+        .iter()
+        .map(|it| (it.name, it.shard))
+        .collect();
+    assert_eq!(unheard, [(name(3), 1), (name(4), 1)]);
+    assert_eq!(restored.unheard[0].to, Target::Subscribers);
+}
+
+#[test]
+fn nothing_is_routed_to_where_nobody_is_left() {
+    let none = [];
+    let first = [(1, batch(&[message(0b10, &none)]))];
+    let second = [(2, batch(&[Record::Session(OTHER)]))];
+    let number = 0;
+    let origin = Origin {
+        generation: 1,
+        shard: 1,
+        number: 6,
+    };
+    let third = [(3, batch(&[Record::Adopted { number, origin }]))];
+    let later = JournalId {
+        generation: 2,
+        shard: 0,
+    };
+    let mut replay = Replay::new();
+    journal(&mut replay, FIRST, &first);
+    journal(&mut replay, SECOND, &second);
+    journal(&mut replay, later, &third);
+    let restored = finish(replay);
+    assert_eq!(restored.unheard, []);
+    assert_eq!(restored.sessions.len(), 1);
+    assert_eq!(restored.sessions[0].origin.generation, 2);
+}
+
+/// What an ended session leaves goes to another member, and is routed again if that has not had it.
+#[test]
+fn a_message_for_another_member_is_routed_again_by_its_own_place() {
+    let numbers = [5];
+    let groups = [to(&numbers)];
+    let again = Record::Again(Again {
+        name: at(1, 64),
+        member: Member {
+            shard: 1,
+            share: SHARE,
+        },
+    });
+    let none = [];
+    let first = [
+        (1, batch(&[message(0, &groups)])),
+        (2, batch(&[message(0b10, &none)])),
+        (3, batch(&[again])),
+    ];
+    // The later message has come, the one that was sent again has not.
+    let heard = [Mark {
+        shard: 0,
+        name: at(2, 64),
+    }];
+    let heard = batch(&[Record::Session(OTHER), Record::Heard(List::new(&heard))]);
+    let has_come = Record::Owe(Owe {
+        name: at(1, 64),
+        from: 0,
+        sent_by: Some(at(3, 64)),
+        recipients: List::default(),
+    });
+    for (record, expected) in [(None, 1), (Some(has_come), 0)] {
+        let mut second = heard.clone();
+        if let Some(record) = record {
+            record.encode(&mut second);
+        }
+        let begin = [(0xFF, batch(&[Record::Session(SESSION)]))];
+        let second = [(9, second)];
+        let mut replay = Replay::new();
+        journal(&mut replay, FIRST, &begin);
+        journal(&mut replay, FIRST, &first);
+        journal(&mut replay, SECOND, &second);
+        let restored = finish(replay);
+        assert_eq!(restored.unheard.len(), expected);
+        for unheard in &restored.unheard {
+            assert_eq!(unheard.name, at(1, 64));
+            assert_eq!(unheard.to, Target::Member(SHARE.into()));
+        }
+    }
+}
