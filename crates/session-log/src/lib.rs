@@ -18,7 +18,8 @@
 //! - The shard that took a message writes it once. Others write its [`Name`].
 //! - The record of a message lists its recipients on this shard, and the shards that may have more.
 //!   Those answer by [`Record::Owe`] or [`Record::Heard`], in the order in which messages come from
-//!   that shard. Both name that shard, since a message that was carried outlives its file. A message without an answer is routed again at the start: [`Restored::unheard`].
+//!   that shard. Both name that shard, since a message that was carried outlives its file. A
+//!   message without an answer is routed again at the start: [`Restored::unheard`].
 //! - Each delivery to a session has a number, one above that of the delivery before. It follows
 //!   from the order of the records, so no record contains it. The packet id is one above the rest
 //!   of the division of this number by 65,535, unless [`Record::Sent`] says another one.
@@ -49,7 +50,7 @@
 //! of the end of a session, which would come back.
 //!
 //! Records of a session may precede its base, or stand alone before its end: what told of it lay in
-//! a file that was given up. That is no damage.
+//! a file that was given up. This is not damage.
 //!
 //! # As bytes
 //!

@@ -384,7 +384,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Tells of the records whose sessions stayed unknown, by journal.
+    /// Reports the records whose sessions stayed unknown, by journal.
     fn tell_unknown(&mut self) {
         let mut orphans = BTreeMap::<(u32, u16), u64>::new();
         for (origin, records) in &self.unknown {
