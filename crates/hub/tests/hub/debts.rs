@@ -1,8 +1,8 @@
 //! Whoever leaves while it owes for work, and comes back, owes still.
 
-use crate::world::{ConnectOptions, PING, World, clean};
+use crate::world::{ConnectOptions, PING, World, clean, encoded_publish};
 use stentor_hub::{Holding, Settings};
-use stentor_mqtt::{Packet, Properties, Publish, QoS, Version, encode};
+use stentor_mqtt::{Properties, Version};
 use stentor_session::Tick;
 
 /// Each message to [`dear`] visits that many nodes of the index, and more.
@@ -31,18 +31,7 @@ fn dear() -> String {
 }
 
 fn publish(topic: &str) -> Vec<u8> {
-    let publish = Publish {
-        dup: false,
-        qos: QoS::AtMostOnce,
-        retain: false,
-        topic,
-        packet_id: None,
-        properties: Properties::EMPTY,
-        payload: b"x",
-    };
-    let mut bytes = Vec::new();
-    encode(Version::V5, &Packet::Publish(publish), &mut bytes).unwrap();
-    bytes
+    encoded_publish(topic, b"x", Properties::EMPTY)
 }
 
 fn connect(w: &mut World, id: &str, options: &ConnectOptions<'_>) -> usize {

@@ -1,9 +1,9 @@
 //! What waits while the mesh between the shards has no room, and what goes on.
 
 use stentor_hub::MeshRoom;
-use stentor_mqtt::{Packet, Property, PropertyBuf, Publish, QoS, Version, encode};
+use stentor_mqtt::{Property, PropertyBuf, QoS, Version};
 
-use crate::world::{PING, World, clean};
+use crate::world::{PING, World, clean, encoded_publish};
 
 /// A publisher and a subscriber of the first shard, and a subscriber of the second one.
 fn world() -> (World, [usize; 3]) {
@@ -26,18 +26,7 @@ fn publish(topic: &str, payload: &str, alias: Option<u16>) -> Vec<u8> {
     if let Some(alias) = alias {
         properties.push(Property::TopicAlias(alias));
     }
-    let publish = Publish {
-        dup: false,
-        qos: QoS::AtMostOnce,
-        retain: false,
-        topic,
-        packet_id: None,
-        properties: properties.as_properties(),
-        payload: payload.as_bytes(),
-    };
-    let mut bytes = Vec::new();
-    encode(Version::V5, &Packet::Publish(publish), &mut bytes).unwrap();
-    bytes
+    encoded_publish(topic, payload.as_bytes(), properties.as_properties())
 }
 
 /// How many answers to a PINGREQ have come.

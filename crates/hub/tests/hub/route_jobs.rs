@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::world::{ConnectOptions, PING, Random, World, clean, run_seeds};
+use crate::world::{ConnectOptions, PING, Random, World, clean, encoded, run_seeds};
 use stentor_hub::{
     AtOnce, Beside, ControlItem, Keep, Settings, SlowPolicy, TopicPolicy, home_shard,
 };
-use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, Version, encode};
+use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, Version};
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
 
@@ -64,9 +64,7 @@ fn publish(topic: &str, payload: &str, qos: QoS) -> Vec<u8> {
         properties: Properties::EMPTY,
         payload: payload.as_bytes(),
     };
-    let mut bytes = Vec::new();
-    encode(Version::V5, &Packet::Publish(publish), &mut bytes).unwrap();
-    bytes
+    encoded(Version::V5, &Packet::Publish(publish))
 }
 
 /// Turns until nothing is left to do: each is short, and in each of them a bystander is served.
@@ -237,9 +235,7 @@ fn what_changes_meanwhile_counts() {
             properties: Properties::EMPTY,
             filters: filters.as_filters(),
         });
-        let mut bytes = Vec::new();
-        encode(Version::V5, &packet, &mut bytes).unwrap();
-        w.send_without_settling(s, &bytes);
+        w.send_without_settling(s, &encoded(Version::V5, &packet));
     };
     // Gone from one filter, and from both.
     unsubscribe(&mut w, all[0], "t");

@@ -1,11 +1,12 @@
 //! What one client sends may take many turns, and between two of them everybody else is served.
 
-use crate::world::{ConnectOptions, PING, Random, World, clean, expiring, qos, run_seeds};
+use crate::world::{
+    ConnectOptions, PING, Random, World, clean, encoded, encoded_publish, expiring, qos, run_seeds,
+};
 use stentor_hub::{LossCause, Settings};
 use stentor_mqtt::{
-    Ack, Disconnect, Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, ReasonCode,
+    Ack, Disconnect, Packet, PacketId, Properties, Property, PropertyBuf, QoS, ReasonCode,
     Subscribe, SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, Version,
-    encode,
 };
 
 /// What a turn does at most: its budget, and what the last thing that began in it may take.
@@ -35,12 +36,6 @@ fn unsubscribe(version: Version, filters: &[String]) -> Vec<u8> {
         filters: all.as_filters(),
     });
     encoded(version, &packet)
-}
-
-fn encoded(version: Version, packet: &Packet<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode(version, packet, &mut bytes).unwrap();
-    bytes
 }
 
 /// Turns until nothing is left to do: each is short, and in each of them a bystander is served.
@@ -158,16 +153,7 @@ fn thousands_of_cheap_packets_of_one_read_leave_turns_to_others() {
     for n in 0..8_000 {
         let topic = ["a", "b"][n % 2];
         let payload = (n as u16).to_be_bytes();
-        let publish = Publish {
-            dup: false,
-            qos: QoS::AtMostOnce,
-            retain: false,
-            topic,
-            packet_id: None,
-            properties: Properties::EMPTY,
-            payload: &payload,
-        };
-        bytes.extend(encoded(Version::V5, &Packet::Publish(publish)));
+        bytes.extend(encoded_publish(topic, &payload, Properties::EMPTY));
     }
     w.hubs[0].begin_turn();
     w.send_without_settling(flooder, &bytes);
@@ -184,16 +170,7 @@ fn thousands_of_cheap_packets_of_one_read_leave_turns_to_others() {
 
 /// A PUBLISH at QoS 0 with these properties.
 fn publish(topic: &str, properties: &PropertyBuf) -> Vec<u8> {
-    let publish = Publish {
-        dup: false,
-        qos: QoS::AtMostOnce,
-        retain: false,
-        topic,
-        packet_id: None,
-        properties: properties.as_properties(),
-        payload: b"",
-    };
-    encoded(Version::V5, &Packet::Publish(publish))
+    encoded_publish(topic, b"", properties.as_properties())
 }
 
 /// By a topic alias, a packet of few bytes has a long topic.

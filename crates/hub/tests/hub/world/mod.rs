@@ -13,7 +13,7 @@ mod turns;
 pub use self::{
     client::{Client, Message},
     login::{ConnectOptions, TestRights, clean, identity, request},
-    packets::{expiring, qos},
+    packets::{encoded, encoded_publish, expiring, qos},
     seeds::{Random, run_seeds, run_seeds_or},
     turns::PING,
 };

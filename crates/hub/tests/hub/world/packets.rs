@@ -2,8 +2,8 @@
 
 use stentor_mqtt::{
     Ack, Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, ReasonCode, Sender,
-    Subscribe, SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, decode,
-    encode, frame,
+    Subscribe, SubscribeFilterBuf, SubscribeOptions, Unsubscribe, UnsubscribeFilterBuf, Version,
+    decode, encode, frame,
 };
 
 use super::{Message, World};
@@ -25,8 +25,7 @@ pub fn qos(qos: QoS) -> SubscribeOptions {
 
 impl World {
     pub fn send(&mut self, client: usize, packet: &Packet<'_>) {
-        let mut bytes = Vec::new();
-        encode(self.clients[client].version, packet, &mut bytes).unwrap();
+        let bytes = encoded(self.clients[client].version, packet);
         self.send_bytes(client, &bytes);
     }
 
@@ -229,4 +228,25 @@ impl World {
         let text = |m: Message| String::from_utf8(m.payload).unwrap();
         self.take_messages(client).into_iter().map(text).collect()
     }
+}
+
+/// A packet as bytes.
+pub fn encoded(version: Version, packet: &Packet<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(version, packet, &mut bytes).unwrap();
+    bytes
+}
+
+/// A PUBLISH of MQTT 5 at QoS 0 as bytes.
+pub fn encoded_publish(topic: &str, payload: &[u8], properties: Properties<'_>) -> Vec<u8> {
+    let publish = Publish {
+        dup: false,
+        qos: QoS::AtMostOnce,
+        retain: false,
+        topic,
+        packet_id: None,
+        properties,
+        payload,
+    };
+    encoded(Version::V5, &Packet::Publish(publish))
 }
