@@ -72,3 +72,11 @@ impl<F: Flusher> Round<F> {
         }
     }
 }
+
+impl Synced {
+    /// Why the disk does not have it; `None` if it does.
+    #[must_use]
+    pub fn error(&self) -> Option<&SyncError> {
+        self.outcome.as_ref().err()
+    }
+}

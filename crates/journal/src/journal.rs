@@ -368,6 +368,12 @@ impl<R: Region> Journal<R> {
         self.known.committed
     }
 
+    /// Whether the disk has all batches.
+    #[must_use]
+    pub fn is_committed(&self) -> bool {
+        self.worth <= self.known.committed
+    }
+
     /// Begins a commit of all that was appended. `None` if there is nothing, another one is on its
     /// way, or the owner has not yet appended again what a failed one has lost.
     pub fn begin_commit(&mut self) -> Option<Round<R::Flusher>> {

@@ -1,0 +1,31 @@
+//! The journals of a server's sessions: opening, reading, writing and committing them.
+//!
+//! [`open`] begins a generation. It gives what earlier ones have left, which makes sessions again,
+//! a [`Writer`] for each shard, and the [`Keeper`], whose thread does all that waits for the disk.
+//!
+//! ```text
+//! open      a folder, and what lies there        lanes     between shards and the keeper
+//! writer    a shard's side                       keeper    the thread
+//! ```
+//!
+//! # Order at the start
+//!
+//! 1. [`open`], then [`Earlier::replay`].
+//! 2. [`Keeper::start`]. Each shard appends what it has restored, and calls [`Writer::took_over`].
+//! 3. When the disk has that of all shards, the earlier generations go. Until then a crash finds
+//!    both, and the later one goes on where the earlier one stands.
+//!
+//! At the end, each shard calls [`Writer::finish`], and [`Keeper::end`] commits everything.
+
+#![forbid(unsafe_code)]
+
+mod keeper;
+mod lanes;
+mod open;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use keeper::{Keeper, Monitor, StoreEvent, Sync, Watcher};
+pub use open::{Earlier, Opened, Options, open};
+pub use writer::{Needs, Writer};

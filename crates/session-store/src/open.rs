@@ -1,0 +1,136 @@
+//! Opening a folder, and reading what lies there.
+
+use std::sync::Arc;
+
+use stentor_disk::{Disk, Region};
+use stentor_journal::{
+    Bounds, Folder, Gap, GapKind, OldJournal, OpenError, OpenOptions, Position, Survey, Trouble,
+    TroubleKind,
+};
+use stentor_session_log::{Body, JournalId, Name, Replay, Restored};
+
+use crate::keeper::Keeper;
+use crate::lanes::Lanes;
+use crate::writer::Writer;
+
+/// How to open a folder.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Tells one start of the machine from the next.
+    pub boot: u64,
+    /// A number that nobody can guess.
+    pub random: u64,
+    /// How many shards write.
+    pub shards: u16,
+    /// The size of each journal.
+    pub bounds: Bounds,
+}
+
+/// A folder that was opened.
+pub struct Opened<D: Disk> {
+    /// What earlier generations have left.
+    pub earlier: Earlier<D::Region>,
+    /// One for each shard, in order.
+    pub writers: Vec<Writer<D::Region>>,
+    /// To be started.
+    pub keeper: Keeper<D>,
+    /// Files that are not as they were left.
+    pub troubles: Vec<Trouble>,
+}
+
+/// The journals of earlier generations.
+pub struct Earlier<R> {
+    pub(crate) journals: Vec<OldJournal<R>>,
+    surveys: Vec<Survey>,
+    /// Files of which nobody knows whose they were.
+    lost: Vec<u32>,
+}
+
+/// Opens a folder, which only this process uses, and begins a generation.
+///
+/// # Errors
+/// When the folder cannot be read or written, or a later version wrote it.
+pub fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, OpenError> {
+    let Bounds { ahead, reserve, .. } = options.bounds;
+    let opened = Folder::open(
+        disk,
+        OpenOptions {
+            boot: options.boot,
+            random: options.random,
+            spares_max: (ahead + reserve) * usize::from(options.shards),
+        },
+    )?;
+    let mut folder = opened.folder;
+    let lanes = Arc::new(Lanes::new(options.shards));
+    let writers = (0..options.shards).map(|shard| {
+        let journal = folder.journal(shard, options.bounds);
+        Writer::new(journal, Arc::clone(&lanes))
+    });
+    let writers = writers.collect();
+    let surveys = opened.journals.iter().map(OldJournal::survey).collect();
+    let lost = opened.troubles.iter().filter_map(lost_file).collect();
+    Ok(Opened {
+        earlier: Earlier {
+            journals: opened.journals,
+            surveys,
+            lost,
+        },
+        writers,
+        keeper: Keeper::new(folder, lanes),
+        troubles: opened.troubles,
+    })
+}
+
+/// The number of a file whose content nobody knows.
+fn lost_file(trouble: &Trouble) -> Option<u32> {
+    match trouble.kind {
+        TroubleKind::Unknown | TroubleKind::Unreadable => {
+            let number = trouble.file.split_once('.')?.0;
+            number.parse().ok()
+        }
+        TroubleKind::Copied | TroubleKind::Lost | TroubleKind::Head | TroubleKind::Length => None,
+    }
+}
+
+const fn name(position: Position) -> Name {
+    Name {
+        file: position.file,
+        offset: position.offset,
+    }
+}
+
+impl<R: Region> Earlier<R> {
+    /// Reads all of it. `make` makes a message, once for each that is still owed.
+    #[must_use]
+    pub fn replay<M: Clone>(&self, make: impl FnMut(Name, &Body<'_>) -> M) -> Restored<M> {
+        let mut replay = Replay::new();
+        for file in &self.lost {
+            replay.lost_file(*file);
+        }
+        for (journal, survey) in self.journals.iter().zip(&self.surveys) {
+            replay.journal(JournalId {
+                generation: journal.generation(),
+                shard: journal.shard(),
+            });
+            let is_damage = |gap: &&Gap| gap.kind == GapKind::Damage;
+            let mut gaps = survey.gaps.iter().filter(is_damage).peekable();
+            for batch in journal.batches(survey) {
+                while let Some(gap) = gaps.next_if(|gap| gap.from < batch.position) {
+                    replay.gap(gap.from.file, gap.from.offset, gap.bytes);
+                }
+                // What cannot be read is in the report.
+                let _ = replay.batch(name(batch.position), batch.records);
+            }
+            for gap in gaps {
+                replay.gap(gap.from.file, gap.from.offset, gap.bytes);
+            }
+        }
+        replay.finish(make)
+    }
+
+    /// Whether there is nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.journals.is_empty()
+    }
+}

@@ -1,0 +1,220 @@
+//! A shard's side of its journal.
+
+use std::sync::Arc;
+
+use stentor_disk::Region;
+use stentor_journal::{Full, Journal, Room, Usage};
+use stentor_session_log::Name;
+
+use crate::keeper::Finished;
+use crate::lanes::{Lanes, Reply, Request};
+
+/// The journal of one shard. It neither waits for the disk nor calls the system, but to ring for
+/// the keeper.
+pub struct Writer<R: Region> {
+    journal: Journal<R>,
+    lanes: Arc<Lanes<R>>,
+    commit: Commit,
+    earlier: Earlier,
+    /// Nothing before this file is needed.
+    needed_from: u32,
+}
+
+/// Whether the keeper waits for a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Commit {
+    Idle,
+    Running,
+    /// One is running, and another one was asked for.
+    Wanted,
+    /// One was asked for, and begins when the journal has room to say what was lost.
+    Blocked,
+    /// The disk has failed one.
+    Failed,
+}
+
+/// Whether earlier generations count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Earlier {
+    Counts,
+    Gone,
+}
+
+/// What a journal needs of its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// The disk has failed. All that counts is to be appended again, then
+    /// [`Writer::rewritten`] is to be called.
+    Rewriting,
+}
+
+impl<R: Region> Writer<R> {
+    pub(crate) const fn new(journal: Journal<R>, lanes: Arc<Lanes<R>>) -> Self {
+        Self {
+            journal,
+            lanes,
+            commit: Commit::Idle,
+            earlier: Earlier::Counts,
+            needed_from: 0,
+        }
+    }
+
+    /// Appends a batch, which a kill of the process leaves from now on. Returns where its first
+    /// record is.
+    ///
+    /// # Errors
+    /// If there is no room. It was asked for: when the keeper wakes the shard, there may be.
+    pub fn append(&mut self, records: &[u8]) -> Result<Name, Full> {
+        let appended = self.journal.append(records);
+        let at = appended.inspect_err(|_| self.ask(records.len()))?;
+        self.lanes.note_news(self.journal.shard());
+        self.order();
+        Ok(Name {
+            file: at.file,
+            offset: at.offset,
+        })
+    }
+
+    fn ask(&mut self, records: usize) {
+        self.journal.ask(records);
+        self.order();
+    }
+
+    /// Whether debts may be taken on.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        self.journal.room()
+    }
+
+    /// How full the ring is.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.journal.usage()
+    }
+
+    /// The file that the last batch went to.
+    #[must_use]
+    pub fn newest(&self) -> u32 {
+        self.journal.end().file
+    }
+
+    /// All that the shard has restored is appended. When the disk has that of all shards, the
+    /// earlier generations go.
+    pub fn took_over(&self) {
+        self.lanes.ask(Request::TookOver(self.journal.shard()));
+    }
+
+    /// All that counts was appended to this file or to later ones. So the files before it are
+    /// given up, as soon as earlier generations are gone: until then, one of this generation may
+    /// have the only record of the end of a session.
+    pub fn release_before(&mut self, file: u32) {
+        self.needed_from = self.needed_from.max(file);
+        self.release();
+    }
+
+    fn release(&mut self) {
+        let mut has_released = false;
+        while self.earlier == Earlier::Gone
+            && self.journal.oldest() < Some(self.needed_from)
+            && self.journal.release_oldest().is_some()
+        {
+            has_released = true;
+        }
+        if has_released {
+            self.lanes.note_news(self.journal.shard());
+            // They are used again after a commit.
+            if self.commit == Commit::Idle {
+                self.begin_commit();
+            }
+        }
+    }
+
+    /// Whether the keeper has left something for [`Writer::tend`].
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        self.lanes.has_replies(self.journal.shard())
+    }
+
+    /// Takes what the keeper has done, and tells it what there is to do. To be called in each turn
+    /// in which something was appended, and after the keeper has woken the shard.
+    pub fn tend(&mut self) -> Needs {
+        for reply in self.lanes.replies(self.journal.shard()) {
+            match reply {
+                Reply::Made(segment) => self.journal.supply(segment),
+                Reply::Commit if self.commit == Commit::Running => self.commit = Commit::Wanted,
+                Reply::Commit if self.commit == Commit::Idle => self.begin_commit(),
+                Reply::Commit => {}
+                Reply::Forgotten => {
+                    self.earlier = Earlier::Gone;
+                    self.release();
+                }
+                Reply::Synced(synced) => {
+                    let was_wanted = self.commit == Commit::Wanted;
+                    self.commit = match self.journal.end_commit(synced) {
+                        Ok(_) => Commit::Idle,
+                        Err(_) => Commit::Failed,
+                    };
+                    if was_wanted && self.commit == Commit::Idle {
+                        self.begin_commit();
+                    }
+                }
+            }
+        }
+        if self.commit == Commit::Blocked {
+            self.begin_commit();
+        }
+        self.order();
+        match self.commit {
+            Commit::Failed => Needs::Rewriting,
+            Commit::Idle | Commit::Running | Commit::Wanted | Commit::Blocked => Needs::Nothing,
+        }
+    }
+
+    /// All that counts was appended again after the disk had failed.
+    pub fn rewritten(&mut self) {
+        if self.commit == Commit::Failed {
+            self.journal.rewritten();
+            self.begin_commit();
+            self.order();
+        }
+    }
+
+    /// Tells others how large the journal is, and whether it lacks something: see
+    /// [`Monitor`](crate::Monitor).
+    pub fn note(&self, is_behind: bool) {
+        let bytes = self.usage().used_bytes as u64;
+        self.lanes
+            .note_state(self.journal.shard(), bytes, is_behind);
+    }
+
+    fn begin_commit(&mut self) {
+        let shard = self.journal.shard();
+        self.commit = match self.journal.begin_commit() {
+            Some(round) => {
+                self.lanes.ask(Request::Commit(shard, round));
+                Commit::Running
+            }
+            None if self.journal.is_committed() => {
+                self.lanes.ask(Request::Committed(shard));
+                Commit::Idle
+            }
+            None => Commit::Blocked,
+        }
+    }
+
+    fn order(&mut self) {
+        while let Some(order) = self.journal.next_order() {
+            self.lanes.ask(Request::Order(self.journal.shard(), order));
+        }
+    }
+
+    /// Nothing is appended any more.
+    pub fn finish(self) {
+        self.lanes.ask(Request::Finished(Box::new(Finished {
+            journal: self.journal,
+            needed_from: self.needed_from,
+        })));
+    }
+}
