@@ -131,6 +131,7 @@ fn flush(hub: &mut Hub, batch: &mut Batch, dirty: &mut Vec<SessionKey>) -> usize
 fn main() {
     let hasher = TopicHasher::new(1);
     let shared = Shared {
+        sessions_zero_ms: None,
         interest: Arc::new(InterestTable::new()),
         retained: Arc::new(MemoryStore::new(hasher.clone(), Bounds::default())),
         adaptors: None,

@@ -20,9 +20,16 @@ use crate::services::hooks::{Act, Judgement};
 use crate::services::serving::Ask;
 
 /// Everything that calls to the hub have asked for since it was last emptied. The shard drains
-/// `mesh` and `lanes` after each call, the rest at the end of its turn.
+/// `log`, `mesh` and `lanes` after each call, the rest at the end of its turn.
 #[derive(Debug, Default)]
 pub struct Effects {
+    /// What has changed in sessions that last, as records of [`stentor_session_log`]. Empty unless
+    /// [`crate::Shared::sessions_zero_ms`] is there.
+    ///
+    /// The shard takes them first after each call, and appends them to its journal as one batch:
+    /// nobody may hear of a change that is not written down. So they come before `mesh` and
+    /// `lanes`, and before any output leaves. Records of several calls may be one batch, in order.
+    pub log: Vec<u8>,
     /// Sessions with output; each stands here, or in `crowd`, once until it was flushed.
     pub dirty: Vec<SessionKey>,
     /// The same for sessions that got theirs with hundreds of others: these are not written to

@@ -29,6 +29,9 @@ pub use self::core::routing::interest::InterestTable;
 pub use self::core::routing::share::{Search, ShareName};
 pub use self::core::sessions::authenticate::{Authenticated, Authentication, Step};
 pub use self::core::sessions::connect::Admitted;
+pub use self::core::sessions::log::{
+    Owner, PriorSession, PriorSubscription, Start, WrittenSession, prior_message, prior_sessions,
+};
 pub use self::core::sessions::quota::{Needs, Newest, Places, Quotas, UserBound};
 pub use self::core::sessions::renewal::{Renewal, Renewed};
 pub use self::core::sessions::rights::{Access, GuestMark, Identity, Rights};
@@ -40,7 +43,7 @@ pub use self::core::settings::{
 pub use self::core::stats::{LossCause, Losses, Stats, ZoneTraffic};
 pub use self::core::work::{Beside, HandedOver, OWN_PACKETS, TurnFigures};
 pub use effects::{Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender};
-pub use hub::{Hub, Shared};
+pub use hub::{Hub, Shared, rewrite_sessions};
 pub use services::ServiceItem;
 pub use services::calls::{Answer, Call, Callees, ReturnAddress};
 pub use services::hooks::{Act, Adaptors, Deed, Happening, Hooks, Judgement, Question, Rewrite};

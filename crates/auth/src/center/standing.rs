@@ -90,6 +90,10 @@ impl Rights for Standing {
         }
     }
 
+    fn roles(&self) -> Vec<&str> {
+        self.holder.roles()
+    }
+
     fn needs(&self) -> Needs {
         self.needs.clone()
     }

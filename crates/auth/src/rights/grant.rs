@@ -239,4 +239,9 @@ impl Rights for Holder {
     fn rules(&self) -> usize {
         self.grant.rules()
     }
+
+    fn roles(&self) -> Vec<&str> {
+        let roles = self.grant.roles.iter();
+        roles.map(|compiled| &*compiled.role.name).collect()
+    }
 }

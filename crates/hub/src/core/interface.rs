@@ -115,7 +115,7 @@ impl Core {
 
     /// A session does not outlive its connection.
     pub(crate) fn end_with_connection(&mut self, key: SessionKey) {
-        self.sessions.set_expiry(key, 0);
+        self.sessions.set_expiry(key, 0, &mut self.pending.log);
     }
 
     /// The sessions of a zone.

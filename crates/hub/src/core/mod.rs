@@ -40,6 +40,7 @@ use crate::core::routing::share::Shares;
 use crate::core::sessions::debts::Debts;
 use crate::core::sessions::departures::Departures;
 use crate::core::sessions::ending::Endings;
+use crate::core::sessions::log::SessionLog;
 use crate::core::sessions::permission::Reviews;
 use crate::core::sessions::registry::Sessions;
 use crate::core::sessions::renewal::Renewals;
@@ -120,12 +121,13 @@ pub(crate) struct Store {
     pub(in crate::core) found: Vec<Arc<Message>>,
 }
 
-/// What is left to be done before a call ends.
+/// What is left to be done before a call ends, and written down by the shard after it.
 pub(crate) struct Pending {
     /// Sessions whose connection has to be closed when the present routing is done, or in a later
     /// turn: see [`Core::give_up`].
     pub(in crate::core) overrun: VecDeque<SessionKey>,
     pub(in crate::core) transitions: Transitions,
+    pub(in crate::core) log: SessionLog,
 }
 
 /// The sessions of one shard, and the way of a message between them.
@@ -204,6 +206,7 @@ impl Core {
             pending: Pending {
                 overrun: VecDeque::new(),
                 transitions: Transitions::default(),
+                log: SessionLog::new(shared.sessions_zero_ms),
             },
             sessions: Sessions::new(hasher.clone(), shared.persistent_sessions),
             outbox: Outbox::new(hasher.clone()),

@@ -75,6 +75,7 @@ impl Core {
 
     /// What the calls since have asked for.
     pub(crate) fn effects(&mut self) -> &mut Effects {
+        self.pending.log.take(&mut self.effects.log);
         self.effects.dirty.append(&mut self.outbox.dirty);
         self.effects.crowd.append(&mut self.outbox.crowd);
         self.effects.conflating.append(&mut self.outbox.conflating);

@@ -10,8 +10,11 @@ mod judged;
 mod publish;
 mod receive;
 mod renew;
+mod restore;
 mod subscribe;
 mod wills;
+
+pub use restore::rewrite_sessions;
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;
@@ -48,13 +51,17 @@ pub struct Shared {
     pub random: Arc<dyn Fn() -> u128 + Send + Sync>,
     /// What they hold.
     pub ledger: Arc<Ledger>,
+    /// [`Tick::ZERO`] in milliseconds since 1970. With it, what changes in sessions that last is
+    /// written down: see [`crate::Effects::log`]. Without it nothing is.
+    pub sessions_zero_ms: Option<u64>,
 }
 
 /// A shard's brain: owns the sessions whose home it is, routes messages between them, and says
 /// what has to go to other shards.
 ///
 /// Call order: a turn of the shard begins with [`Hub::begin_turn`]; after every call the shard
-/// drains `effects().mesh` and `lanes` and says that by [`Hub::forwarded`]; what comes from others
+/// drains `effects().log`, `mesh` and `lanes` in this order and says that by
+/// [`Hub::forwarded`]; what comes from others
 /// stands between [`Hub::begin_drain`] and [`Hub::end_drain`]; at the end of its turn it flushes
 /// each session in `dirty` by [`Hub::transmit`], a write, and [`Hub::transmitted`], then does the
 /// `closing` ones, then calls [`Hub::advance`]. A `now` never lies before an earlier one. No call

@@ -31,6 +31,7 @@ mod presence;
 mod private;
 mod queue;
 mod quota;
+mod restart;
 mod room_simulation;
 mod rooms;
 mod route_jobs;

@@ -277,6 +277,7 @@ fn start_shards(
         .enumerate()
     {
         let shared = Shared {
+            sessions_zero_ms: None,
             interest: Arc::clone(&interest),
             retained: retained.store.clone(),
             persistent_sessions: Arc::clone(&persistent_sessions),

@@ -253,7 +253,8 @@ impl Core {
             if !session.state.is_persistent() && expiry_secs != 0 && max != 0 {
                 return Err(CloseReason::Violation(Violation::SessionExpiry));
             }
-            self.sessions.set_expiry(key, expiry_secs.min(max));
+            let (log, secs) = (&mut self.pending.log, expiry_secs.min(max));
+            self.sessions.set_expiry(key, secs, log);
         }
         // The caller closes; a reason other than 0 keeps the will.
         Err(CloseReason::Remote(

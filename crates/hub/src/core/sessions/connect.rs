@@ -13,6 +13,7 @@ use crate::core::inbound::publish::may_publish;
 use crate::core::inbound::subscribe::Element;
 use crate::core::memory::{Lease, Room, Tenants};
 use crate::core::sessions::authenticate::Method;
+use crate::core::sessions::log::forget_will;
 use crate::core::sessions::quota::Seat;
 use crate::core::sessions::registry::{Announced, Flushing, Link, Live, Session, Sessions};
 use crate::core::sessions::rights::Identity;
@@ -221,12 +222,14 @@ impl Core {
         }
         let mut rooms = Vec::new();
         if let Some(session) = self.sessions.get_mut(key) {
-            session.state.attached(opening.request.will.take());
+            let log = &mut self.pending.log;
+            session.state.attached(opening.request.will.take(), log);
             rooms = session.attach(live);
             session.apply_quotas();
         }
         let expiry_secs = self.rules.expiry_secs(&opening.request);
-        self.sessions.set_expiry(key, expiry_secs);
+        let log = &mut self.pending.log;
+        self.sessions.set_expiry(key, expiry_secs, log);
         self.watch(now, key);
         let (assigned, present) = (opening.assigned, opening.session_present);
         let is_told = self.acknowledge_connect(key, &opening.request, assigned, present);
@@ -365,8 +368,10 @@ impl Core {
         let own = self
             .sessions
             .find(zone, client_id, identity.user.as_deref());
+        // A will that has survived a restart is not to be published: its client is back.
+        let own = own.filter(|own| !forget_will(self, now, *own));
         if let Some(own) = own.filter(|_| request.clean_start) {
-            self.sessions.set_expiry(own, 0);
+            self.sessions.set_expiry(own, 0, &mut self.pending.log);
         }
         if let Some(connected) = self.sessions.connected(zone, client_id) {
             // A session that was not to outlive its connection ends here [MQTT-3.1.2-23]. The

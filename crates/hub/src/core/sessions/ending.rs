@@ -109,7 +109,7 @@ impl Core {
             session.is_none_or(|session| session.live().is_none()),
             "it ends after its connection"
         );
-        let Some(retired) = self.sessions.retire(key) else {
+        let Some(retired) = self.sessions.retire(key, &mut self.pending.log) else {
             return;
         };
         self.turn.spend(END_VISITS);

@@ -13,7 +13,7 @@ use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::{LinkId, SessionKey};
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::inbound::publish::may_publish;
-use crate::core::inbound::subscribe::{Element, ROOMS, room_of};
+use crate::core::inbound::subscribe::{Element, ROOMS, room_of, suspend_subscriptions};
 use crate::core::sessions::connect::keep_alive_deadline;
 use crate::core::sessions::limits;
 use crate::core::sessions::registry::{Away, Left, Link, Session};
@@ -81,8 +81,9 @@ impl Core {
     }
 
     /// Closes all connections because the server stops. Wills stay unpublished: their readers
-    /// are disconnected too. `elsewhere` names the server that the client of a connection may use
-    /// instead. An MQTT 5 client receives it with 0x9C, if its maximum packet size allows that.
+    /// are disconnected too. Those that are written down are published after the next start.
+    /// `elsewhere` names the server that the client of a connection may use instead. An MQTT 5
+    /// client receives it with 0x9C, if its maximum packet size allows that.
     pub(crate) fn shut_down(&mut self, now: Tick, elsewhere: impl Fn(LinkId) -> Option<String>) {
         let reason = CloseReason::Local(Local::ShuttingDown);
         let keys: Vec<_> = self.sessions.iter().map(|(key, _)| key).collect();
@@ -90,7 +91,7 @@ impl Core {
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
             };
-            session.state.drop_will();
+            session.state.put_off_will();
             let reference = session.live().and_then(|live| {
                 let fits =
                     |text: &String| text.len() + DISCONNECT_BYTES <= live.packet_bytes_max as usize;
@@ -300,7 +301,7 @@ impl Core {
             limit: limit.map(Box::from),
         };
         self.effects.events.push(event);
-        let absence = session.state.detached(now, reason);
+        let absence = session.state.detached(now, reason, &mut self.pending.log);
         session.epoch = session.epoch.wrapping_add(1);
         let extras = *live.extras.take().unwrap_or_default();
         let (mut snapshots, conflating, debt) = (extras.snapshots, extras.conflating, extras.debt);
@@ -310,6 +311,7 @@ impl Core {
         let conflating = held_while_away(&mut self.turn, absence.until <= now, conflating);
         session.link = Link::Away(Away {
             absence,
+            since_ms: self.pending.log.ms(now),
             snapshots,
             conflating,
             left: Left::of(rooms, extras.tally),
@@ -328,7 +330,7 @@ impl Core {
         let session = self.sessions.get(key);
         match session.map_or(0, Session::room_count) {
             0 => Vec::new(),
-            _ => self.drop_subscriptions_below(key, ROOMS),
+            _ => suspend_subscriptions(self, key, |filter| filter.starts_with(ROOMS)),
         }
     }
 
@@ -403,7 +405,7 @@ impl Core {
         let mut due_will = None;
         if absence.will_at <= now {
             absence.will_at = Tick::NEVER;
-            due_will = session.state.take_will();
+            due_will = session.state.take_will(&mut self.pending.log);
         }
         let next = absence.until.min(absence.will_at);
         let timer = Timer {

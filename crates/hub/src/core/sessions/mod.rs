@@ -9,6 +9,7 @@ pub(crate) mod departures;
 pub(crate) mod ending;
 pub(crate) mod lifecycle;
 pub(crate) mod limits;
+pub(crate) mod log;
 pub(crate) mod permission;
 pub(crate) mod purse;
 pub(crate) mod quota;

@@ -64,7 +64,9 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let before = session.state.adopt(Arc::clone(&identity));
+        let before = session
+            .state
+            .adopt(Arc::clone(&identity), &mut self.pending.log);
         if Arc::ptr_eq(&before.rights, &identity.rights) {
             return;
         }

@@ -1,6 +1,7 @@
 //! The identity of a client and what it may do, as the hub needs to know it.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
 
@@ -22,6 +23,12 @@ pub trait Rights: Send + Sync {
     /// How much each session may take. Asked when a connection or a subscription begins.
     fn quotas(&self) -> Quotas {
         Quotas::default()
+    }
+
+    /// The names of the roles that these rights come from: they are written down with a session
+    /// that lasts, which gets its rights by them after a restart.
+    fn roles(&self) -> Vec<&str> {
+        Vec::new()
     }
 
     /// The places that a connection needs, where connections are counted.

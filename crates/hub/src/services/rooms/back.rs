@@ -15,6 +15,7 @@ use super::join::{Cause, ROOMS_MAX, RoomsWanted};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{Denial, Element, Verdicts, Wishes, expel, room_of};
+use crate::core::sessions::log::leave;
 use crate::core::sessions::registry::Link;
 use crate::services::rooms::talk::say_about_join;
 use crate::services::rooms::{RoomRequest, RoomService};
@@ -128,6 +129,9 @@ impl RoomService {
                 && told.insert(room)
             {
                 say_about_join(core, now, key, join_ended(room, why));
+            }
+            if element.expelled.is_some() {
+                leave(core, key, &element.filter);
             }
         }
         drop(told);

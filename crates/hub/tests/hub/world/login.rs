@@ -38,6 +38,10 @@ impl Rights for TestRights {
     fn may_receive(&self, topic: &str) -> bool {
         !self.denies(topic)
     }
+    /// Named after what they deny.
+    fn roles(&self) -> Vec<&str> {
+        self.0.iter().map(String::as_str).collect()
+    }
 }
 
 #[derive(Clone, Debug)]

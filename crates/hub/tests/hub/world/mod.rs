@@ -6,6 +6,7 @@
 mod client;
 mod login;
 mod packets;
+mod restart;
 mod seeds;
 mod turns;
 
@@ -14,6 +15,7 @@ pub use self::{
     client::{Client, Message},
     login::{ConnectOptions, TestRights, clean, identity, request},
     packets::{encoded, encoded_publish, expiring, qos},
+    restart::{GRACE_SECS, Journal},
     seeds::{Random, run_seeds, run_seeds_or},
     turns::PING,
 };
@@ -64,6 +66,11 @@ pub struct World {
     pauses: Vec<((u8, u32), Tick)>,
     /// Nothing moves by itself: the test delivers and flushes in the order that it likes.
     pub paused: bool,
+    settings: Arc<Settings>,
+    /// By shard; empty if nothing is written down.
+    pub journals: Vec<Journal>,
+    /// Those of earlier starts that are still needed.
+    older: Vec<Journal>,
 }
 
 impl World {
@@ -92,22 +99,29 @@ impl World {
 
     /// Hubs over a store of the test's own.
     pub fn with_store(shards: u8, settings: Settings, retained: Arc<dyn Retained>) -> Self {
-        Self::with_all(shards, settings, retained, None)
+        Self::with_all(
+            shards,
+            settings,
+            retained,
+            (None, TopicHasher::new(7)),
+            None,
+        )
     }
 
     /// Hubs whose calls of procedures somebody takes.
     pub fn with_callees(shards: u8, callees: Arc<dyn Callees>) -> Self {
         let store = MemoryStore::new(TopicHasher::new(7), Bounds::default());
-        Self::with_all(shards, Settings::default(), Arc::new(store), Some(callees))
+        let own = (Some(callees), TopicHasher::new(7));
+        Self::with_all(shards, Settings::default(), Arc::new(store), own, None)
     }
 
     fn with_all(
         shards: u8,
         settings: Settings,
         retained: Arc<dyn Retained>,
-        callees: Option<Arc<dyn Callees>>,
+        (callees, hasher): (Option<Arc<dyn Callees>>, TopicHasher),
+        sessions_zero_ms: Option<u64>,
     ) -> Self {
-        let hasher = TopicHasher::new(7);
         let ledger = Arc::new(Ledger::new(shards));
         let shared = Shared {
             interest: Arc::new(InterestTable::new()),
@@ -117,6 +131,7 @@ impl World {
             random: numbers(),
             ledger: Arc::clone(&ledger),
             callees,
+            sessions_zero_ms,
         };
         let settings = Arc::new(settings);
         let hub = |shard| {
@@ -137,6 +152,9 @@ impl World {
             events: Vec::new(),
             pauses: Vec::new(),
             paused: false,
+            settings,
+            journals: Vec::new(),
+            older: Vec::new(),
         }
     }
 
@@ -464,6 +482,11 @@ impl World {
     fn collect(&mut self, from: u8) {
         loop {
             let effects = self.hubs[usize::from(from)].effects();
+            // First, so that nobody hears of what is not written down.
+            let log = std::mem::take(&mut effects.log);
+            if !log.is_empty() {
+                self.journals[usize::from(from)].append(log);
+            }
             let mesh: Vec<_> = effects.mesh.drain(..).collect();
             let lanes: Vec<_> = effects.lanes.drain(..).collect();
             self.events

@@ -10,7 +10,7 @@ use crate::core::{Core, Routing};
 
 /// Messages that were kept before, and have not been delivered yet.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(crate) struct Ahead {
     /// Those that other shards have not told of.
     fence: Option<Fence>,
     /// Those that go on in later turns here.
@@ -30,7 +30,7 @@ pub(super) enum Wait {
 
 impl Routing {
     /// What a snapshot has to wait for whose mark has been taken; `None` for nothing.
-    pub(super) fn what_is_ahead(&self) -> Option<Ahead> {
+    pub(crate) fn what_is_ahead(&self) -> Option<Ahead> {
         let (fence, jobs) = (self.fences.raise(), self.routes.ahead());
         (fence.is_some() || jobs.is_some()).then_some(Ahead { fence, jobs })
     }

@@ -13,6 +13,7 @@ use core::time::Duration;
 
 use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
 use stentor_session::{Message, MessageParts, Publisher, Tick};
+use stentor_session_log::Filter;
 use stentor_topic::{FilterId, Zone, has_wildcard};
 
 use self::ahead::Wait;
@@ -55,6 +56,14 @@ pub(crate) struct Wanted<'a> {
     pub(crate) sends: bool,
     /// Whether a message tells the end of the snapshot.
     pub(crate) marks_end: bool,
+}
+
+/// An ordinary subscription: nothing is retained for what is shared.
+const fn ordinary(filter: &str) -> Filter<'_> {
+    Filter {
+        group: None,
+        filter,
+    }
 }
 
 /// Whether a session takes more of a snapshot now, of which part of its queue's bound may wait.
@@ -143,8 +152,14 @@ impl Core {
         } else {
             self.step(now, key, &mut snapshot, at_most.min(visits_max))
         };
-        let session = self.sessions.get_mut(key);
-        if let Some(live) = session.and_then(|session| session.live_mut())
+        let Some(session) = self.sessions.get_mut(key) else {
+            return true;
+        };
+        if walk != Walk::More {
+            let filter = ordinary(&snapshot.filter);
+            session.state.snapshot_ends(filter, &mut self.pending.log);
+        }
+        if let Some(live) = session.live_mut()
             && let Some(snapshots) = live.snapshots()
         {
             if walk == Walk::More {

@@ -7,10 +7,12 @@ use hashbrown::HashMap;
 use stentor_session::Tick;
 use stentor_topic::FilterId;
 
+use super::Wanted;
 use super::ahead::Ahead;
 use crate::core::delivery::conflate::HeldBack;
 use crate::core::retained::{Cursor, Mark};
 use crate::core::routing::options::Options;
+use crate::core::sessions::registry::{Link, Session};
 
 /// Visits without a message that nothing is owed for, each time that a session has snapshots
 /// again: those of one filter that matches nothing, and more.
@@ -89,8 +91,47 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_filter.is_empty()
+    }
+
+    /// Whether stored messages of this subscription are still to be sent.
+    pub(crate) fn are_due(session: &Session, id: FilterId) -> bool {
+        let snapshots = match &session.link {
+            Link::Live(_) => session.snapshots(),
+            Link::Away(away) => away.snapshots.as_deref(),
+        };
+        snapshots.is_some_and(|snapshots| snapshots.by_filter.contains_key(&id))
+    }
+
+    /// Adds one that begins, behind what has to come live first.
+    pub(crate) fn add(&mut self, wanted: &Wanted<'_>, ahead: Option<Ahead>) {
+        let Wanted {
+            id,
+            filter,
+            has_wildcard: _,
+            options,
+            mark,
+            sends,
+            marks_end,
+        } = *wanted;
+        let lost = self.lost;
+        self.push(Snapshot {
+            id,
+            filter: filter.into(),
+            options,
+            after: Mark(0),
+            mark,
+            lost,
+            progress: match sends {
+                true => Progress::Walking(Cursor::default()),
+                false => Progress::Walked([0; 2]),
+            },
+            sends,
+            marks_end,
+            ahead,
+            fetches: 0,
+        });
     }
 
     /// Bytes of memory that they hold. O(1).

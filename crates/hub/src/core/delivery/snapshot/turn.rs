@@ -5,11 +5,12 @@ use core::cmp::Reverse;
 
 use stentor_session::Tick;
 
-use super::queue::{Progress, Snapshot};
-use super::{Wanted, has_less};
+use super::{Wanted, has_less, ordinary};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::retained::{Cursor, Mark};
+use crate::core::inbound::subscribe::SubscriptionRef;
+use crate::core::retained::Cursor;
+use crate::core::sessions::log::Terms;
 use crate::core::sessions::registry::{Session, Sessions};
 use crate::core::work::ENQUEUE_VISITS;
 
@@ -65,36 +66,19 @@ impl Core {
         }
         self.turn.spend(ENQUEUE_VISITS);
         if let Some(live) = session.live_mut() {
-            let Wanted {
-                id,
-                filter,
-                has_wildcard: _,
-                options,
-                mark,
-                sends,
-                marks_end,
-            } = *wanted;
-            let filter = filter.into();
-            let progress = if sends {
-                Progress::Walking(Cursor::default())
-            } else {
-                Progress::Walked([0; 2])
-            };
             let snapshots = live.extras().snapshots.get_or_insert_default();
-            let lost = snapshots.lost;
-            snapshots.push(Snapshot {
-                id,
-                filter,
-                options,
-                after: Mark(0),
-                mark,
-                lost,
-                progress,
-                sends,
-                marks_end,
-                ahead,
-                fetches: 0,
-            });
+            snapshots.add(wanted, ahead);
+        }
+        if wanted.sends {
+            let terms = Terms {
+                options: wanted.options,
+                interval: session.rate_of(SubscriptionRef::Filter(wanted.id)),
+                snapshot: true,
+            };
+            let log = &mut self.pending.log;
+            session
+                .state
+                .snapshot_begins(ordinary(wanted.filter), terms, log);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::Element;
 use crate::core::routing::options::Options;
+use crate::core::sessions::log::leave;
 use crate::core::work::FILTER_VISITS;
 
 /// This many filters of a session are looked at by the time of one visit.
@@ -28,38 +29,9 @@ impl Core {
         key: SessionKey,
         is_such: impl Fn(&str) -> bool,
     ) -> Vec<Element> {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return Vec::new();
-        };
-        let subscriptions = &mut session.state.subscriptions;
-        self.turn
-            .spend((subscriptions.len() / SCANNED_PER_VISIT) as u32);
-        let mut gone = Vec::new();
-        let mut elements = Vec::new();
-        subscriptions.retain(|subscription| {
-            let SubscriptionRef::Filter(id) = subscription else {
-                return true;
-            };
-            let filter = self.routing.index.filter(id).1;
-            if !is_such(filter) {
-                return true;
-            }
-            let Some(options) = self.routing.index.options(id, key.slot) else {
-                return true;
-            };
-            let options = Options::from_bits(options);
-            elements.push(Element::stored(filter, options));
-            gone.push(id);
-            false
-        });
-        self.turn
-            .spend((gone.len() as u32).saturating_mul(FILTER_VISITS));
-        for (id, element) in gone.into_iter().zip(&elements) {
-            if let Some(session) = self.sessions.get_mut(key) {
-                session.state.forget_filtered(&element.filter);
-                session.forget_snapshot(id);
-            }
-            self.drop_subscription(key, SubscriptionRef::Filter(id), true);
+        let elements = suspend_subscriptions(self, key, is_such);
+        for element in &elements {
+            leave(self, key, &element.filter);
         }
         elements
     }
@@ -69,4 +41,46 @@ impl Core {
         let session = self.sessions.get(key);
         session.is_some_and(|session| session.is_in_room(room))
     }
+}
+
+/// Takes a session's subscriptions to such filters away until its client is back; returns them.
+pub(crate) fn suspend_subscriptions(
+    core: &mut Core,
+    key: SessionKey,
+    is_such: impl Fn(&str) -> bool,
+) -> Vec<Element> {
+    let Some(session) = core.sessions.get_mut(key) else {
+        return Vec::new();
+    };
+    let subscriptions = &mut session.state.subscriptions;
+    core.turn
+        .spend((subscriptions.len() / SCANNED_PER_VISIT) as u32);
+    let mut gone = Vec::new();
+    let mut elements = Vec::new();
+    subscriptions.retain(|subscription| {
+        let SubscriptionRef::Filter(id) = subscription else {
+            return true;
+        };
+        let filter = core.routing.index.filter(id).1;
+        if !is_such(filter) {
+            return true;
+        }
+        let Some(options) = core.routing.index.options(id, key.slot) else {
+            return true;
+        };
+        let options = Options::from_bits(options);
+        elements.push(Element::stored(filter, options));
+        gone.push(id);
+        false
+    });
+    core.turn
+        .spend((gone.len() as u32).saturating_mul(FILTER_VISITS));
+    for (id, element) in gone.into_iter().zip(&elements) {
+        if let Some(session) = core.sessions.get_mut(key) {
+            session.state.forget_filtered(&element.filter);
+            session.forget_snapshot(id);
+        }
+        core.drop_subscription(key, SubscriptionRef::Filter(id), true);
+    }
+    elements
 }

@@ -6,11 +6,14 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use stentor_mqtt::QoS;
+use stentor_session_log::Filter;
 use stentor_topic::{Inserted, Subscriber, Zone, matches};
 use stentor_zone::inbox;
 
+use super::permit::cost;
 use super::{INBOXES, SubscriptionRef};
 use crate::core::Core;
+use crate::core::delivery::snapshot::Snapshots;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::room_of;
 use crate::core::routing::options::Options;
@@ -47,7 +50,7 @@ impl Sessions {
 impl Core {
     /// Puts an ordinary subscription into the index. Interest is raised before the SUBACK is
     /// queued.
-    pub(super) fn add_subscription(
+    pub(in crate::core) fn add_subscription(
         &mut self,
         key: SessionKey,
         (zone, filter): (Zone, &str),
@@ -67,8 +70,16 @@ impl Core {
         let subscribed = session.map_or(Subscribed::New, |session| {
             let subscription = SubscriptionRef::Filter(inserted.id);
             let before = inserted.previous.map(Options::from_bits);
-            let subscriptions = &mut session.state.subscriptions;
-            let subscribed = subscriptions.subscribe(subscription, grant, before);
+            let what = (
+                subscription,
+                Filter {
+                    group: None,
+                    filter,
+                },
+            );
+            let grant = (grant, Snapshots::are_due(session, inserted.id));
+            let log = &mut self.pending.log;
+            let subscribed = session.state.subscribe(what, grant, before, log);
             if subscribed == Subscribed::New
                 && let Some(room) = room_of(filter)
             {
@@ -114,12 +125,20 @@ impl Core {
         was_live: bool,
     ) {
         self.counters.stats.subscriptions = self.counters.stats.subscriptions.saturating_sub(1);
-        let bytes = match subscription {
+        match subscription {
             SubscriptionRef::Filter(id) => {
                 let (zone, filter) = self.routing.index.filter(id);
-                let bytes = self.subscription_cost(None, &inbox::written(filter));
+                let written = inbox::written(filter);
+                let bytes = self.subscription_cost(None, &written);
                 self.routing.interest.lower(zone, filter);
                 if let Some(session) = self.sessions.get_mut(key) {
+                    let what = Filter {
+                        group: None,
+                        filter: &written,
+                    };
+                    session
+                        .state
+                        .unsubscribe(what, bytes, &mut self.pending.log);
                     session.forget_rate(id);
                     if let Some(room) = room_of(filter) {
                         session.left(room);
@@ -127,19 +146,20 @@ impl Core {
                 }
                 self.routing.index.remove(id, key.slot);
                 self.routing.routes.unsubscribed(key.slot, id);
-                bytes
             }
             SubscriptionRef::Share(slot) => {
-                let name = self.routing.shares.name(slot);
-                let bytes = name.map_or(0, |name| {
-                    self.subscription_cost(Some(&name.group), &name.filter)
-                });
+                if let Some(name) = self.routing.shares.name(slot)
+                    && let Some(session) = self.sessions.get_mut(key)
+                {
+                    let (group, filter) = (Some(&*name.group), &*name.filter);
+                    let bytes = cost(group, filter, self.place.shards);
+                    let what = Filter { group, filter };
+                    session
+                        .state
+                        .unsubscribe(what, bytes, &mut self.pending.log);
+                }
                 self.leave_share(slot, key.slot, was_live);
-                bytes
             }
-        };
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.state.subscriptions.unsubscribe(bytes);
         }
     }
 

@@ -20,6 +20,7 @@ use stentor_mqtt::{
 use stentor_session::{CloseReason, Tick, Ticket, Violation};
 use stentor_topic::{FilterId, Subscription};
 
+pub(crate) use self::drop::suspend_subscriptions;
 pub use self::element::Denial;
 pub(crate) use self::element::{Decided, Element, ROOM, ROOMS, Refused, Verdicts, expel, room_of};
 pub use self::index::Granted;
@@ -32,6 +33,7 @@ use crate::core::delivery::snapshot::{SNAPSHOT_END, Wanted};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::routing::options::Options;
+use crate::core::sessions::log::leave;
 use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::state::{Grant, Subscribed};
 use crate::core::transitions::{Transition, Unexplained};
@@ -350,8 +352,17 @@ impl Core {
         key: SessionKey,
         (elements, asked, verdicts): (&[Element], Asked, &Verdicts),
     ) {
-        let elements = elements.iter().map(Wanting::of);
-        let result = self.subscribe_all(now, key, None, elements, (asked, verdicts));
+        let all = elements.iter().map(Wanting::of);
+        let result = self.subscribe_all(now, key, None, all, (asked, verdicts));
+        let below_rooms = elements.iter().filter(|it| room_of(&it.filter).is_some());
+        for element in below_rooms {
+            let session = self.sessions.get(key);
+            let zone = session.map(|session| session.state.zone());
+            let has = |zone| self.find_subscription(key, zone, None, &element.filter);
+            if zone.and_then(has).is_none() {
+                leave(self, key, &element.filter);
+            }
+        }
         if let Err(reason) = result {
             self.close(now, key, reason);
         }
@@ -572,6 +583,7 @@ impl Core {
             options: Options::new(options, id),
             access: permitted.access,
             bytes: permitted.bytes,
+            interval: wishes.interval.filter(|_| share.is_none()),
         };
         let reason = granted_reason(grant.options.qos());
         if let Some(group) = share {

@@ -11,7 +11,8 @@ use super::slice::Unsubscribing;
 use super::{SubscriptionRef, filter_visits};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::inbound::subscribe::ROOMS;
+use crate::core::inbound::subscribe::{ROOMS, room_of};
+use crate::core::sessions::log::leave;
 use crate::core::sessions::registry::Link;
 use crate::core::transitions::Transition;
 use crate::core::work::VISIT_BYTES;
@@ -106,6 +107,9 @@ impl Core {
             }
         }
         self.drop_subscription(key, found, true);
+        if room_of(text).is_some() {
+            leave(self, key, filter);
+        }
         ReasonCode::Success
     }
 }

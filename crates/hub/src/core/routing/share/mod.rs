@@ -26,6 +26,7 @@ use crate::effects::MeshItem;
 pub(crate) use registry::Shares;
 use stentor_mqtt::{QoS, ReasonCode};
 use stentor_session::{Message, Tick};
+use stentor_session_log::Filter;
 use stentor_topic::{FilterId, Zone};
 pub(crate) use tell::count_visits;
 use tell::{NAME_VISITS, Telling, Untold, name_visits};
@@ -216,8 +217,15 @@ impl Core {
         };
         let before = share.members.insert(key.slot, grant.options);
         let subscription = SubscriptionRef::Share(slot);
-        let subscriptions = &mut session.state.subscriptions;
-        if subscriptions.subscribe(subscription, grant, before) != Subscribed::New {
+        let what = (
+            subscription,
+            Filter {
+                group: Some(group),
+                filter,
+            },
+        );
+        let log = &mut self.pending.log;
+        if session.state.subscribe(what, (grant, false), before, log) != Subscribed::New {
             return;
         }
         self.routing.shares.joined(key.slot, slot);

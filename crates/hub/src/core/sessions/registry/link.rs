@@ -33,6 +33,7 @@ impl Link {
                 until: Tick::NEVER,
                 will_at: Tick::NEVER,
             },
+            since_ms: 0,
             snapshots: None,
             conflating: None,
             left: None,
@@ -151,6 +152,8 @@ pub(crate) enum Flushing {
 #[derive(Debug)]
 pub(crate) struct Away {
     pub(crate) absence: Absence,
+    /// Since when, in milliseconds since 1970, if sessions are written down.
+    pub(crate) since_ms: u64,
     /// Retained messages that it did not get before its connection ended.
     pub(crate) snapshots: Option<Box<Snapshots>>,
     /// What waits for it under policy `conflate`, and the rates of its subscriptions.

@@ -20,6 +20,7 @@ use stentor_topic::{TagTable, TopicHasher, Zone};
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::memory::{Absences, Account, Lease};
+use crate::core::sessions::log::SessionLog;
 use crate::core::sessions::state::Legacy;
 
 /// All sessions of a shard, by slot and by client id.
@@ -103,7 +104,7 @@ impl Sessions {
     /// A session has ended: nobody finds it any more, and it gets nothing. It keeps its slot, for
     /// its subscriptions name that, until [`Sessions::free`] with the key that is returned.
     /// O(1).
-    pub(crate) fn retire(&mut self, key: SessionKey) -> Option<Retired> {
+    pub(crate) fn retire(&mut self, key: SessionKey, log: &mut SessionLog) -> Option<Retired> {
         let session = self.get(key)?;
         let persistent = u64::from(session.state.is_persistent());
         let hash = self
@@ -116,7 +117,7 @@ impl Sessions {
         }
         self.persistent.fetch_sub(persistent, Ordering::Relaxed);
         self.retired += 1;
-        let (legacy, held_back) = self.get_mut(key)?.retire();
+        let (legacy, held_back) = self.get_mut(key)?.retire(log);
         Some(Retired {
             key: SessionKey {
                 generation: RETIRED,
@@ -142,12 +143,12 @@ impl Sessions {
     }
 
     /// Sets how long a session outlives its connection, in seconds.
-    pub(crate) fn set_expiry(&mut self, key: SessionKey, expiry_secs: u32) {
+    pub(crate) fn set_expiry(&mut self, key: SessionKey, expiry_secs: u32, log: &mut SessionLog) {
         let count = Arc::clone(&self.persistent);
         let Some(session) = self.get_mut(key) else {
             return;
         };
-        let before = session.state.set_expiry(expiry_secs);
+        let before = session.state.set_expiry(expiry_secs, log);
         count.fetch_add(u64::from(expiry_secs > 0), Ordering::Relaxed);
         count.fetch_sub(u64::from(before > 0), Ordering::Relaxed);
     }

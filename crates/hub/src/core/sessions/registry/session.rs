@@ -11,6 +11,7 @@ use crate::core::delivery::conflate::Conflating;
 use crate::core::delivery::snapshot::Snapshots;
 use crate::core::inbound::subscribe::Element;
 use crate::core::memory::Account;
+use crate::core::sessions::log::SessionLog;
 use crate::core::sessions::quota::{Meter, Seat};
 use crate::core::sessions::state::{Legacy, SessionState};
 use crate::core::sessions::tally::Tally;
@@ -52,13 +53,13 @@ impl Session {
     }
 
     /// Leaves nothing of it but its subscriptions. Returns what it leaves to others.
-    pub(super) fn retire(&mut self) -> (Legacy, Option<Box<Conflating>>) {
+    pub(super) fn retire(&mut self, log: &mut SessionLog) -> (Legacy, Option<Box<Conflating>>) {
         self.generation = RETIRED;
         let held_back = match core::mem::replace(&mut self.link, Link::nobody()) {
             Link::Away(away) => away.conflating,
             Link::Live(_) => None,
         };
-        (self.state.end(), held_back)
+        (self.state.end(log), held_back)
     }
 
     /// Gives the memory back when nothing is owed.
@@ -280,6 +281,6 @@ mod tests {
     /// A part of the memory that an idle connection costs.
     #[test]
     fn a_session_is_small() {
-        assert!(size_of::<Session>() <= 176, "{}", size_of::<Session>());
+        assert!(size_of::<Session>() <= 184, "{}", size_of::<Session>());
     }
 }

@@ -1,7 +1,8 @@
 //! What of a session outlives its connection.
 //!
 //! The fields are private to this module and its parts. They change by methods that return what has
-//! changed, so every change of what a session has to remember passes through here.
+//! changed, so every change of what a session has to remember passes through here. Of a session
+//! that lasts, they leave a record of the change in the [`SessionLog`].
 //!
 //! What few sessions have stands elsewhere, so that the others need no room for it: messages that
 //! are held back, unfinished snapshots and rooms. [`Session::attach`] and the end of a connection
@@ -24,8 +25,12 @@ use alloc::sync::Arc;
 
 use stentor_mqtt::QoS;
 use stentor_session::{CloseReason, Publisher, Remains, Tick, WillRequest};
+use stentor_session_log::{Filter, Origin};
 use stentor_topic::Zone;
 
+use crate::core::inbound::subscribe::{SubscriptionRef, room_of};
+use crate::core::routing::options::Options;
+use crate::core::sessions::log::{Number, SessionLog, Terms};
 use crate::core::sessions::quota::Quotas;
 use crate::core::sessions::rights::{Access, Identity};
 use crate::core::settings::Settings;
@@ -43,6 +48,9 @@ pub(crate) struct SessionState {
     expiry_secs: u32,
     /// Bytes that may wait for the client, by its quota; `u32::MAX` for none of its own.
     queue_bytes: u32,
+    /// What it is called where changes are written down; `None` where they are not. Of a session
+    /// that does not outlive its connection, only its will is written down.
+    number: Option<Number>,
     will: Option<Box<WillRequest>>,
     pub(crate) subscriptions: Subscriptions,
     /// The messages above QoS 0 to the client.
@@ -77,6 +85,7 @@ impl SessionState {
             publisher: Publisher::client(client_id),
             expiry_secs,
             queue_bytes: u32::MAX,
+            number: None,
             will: None,
             subscriptions: Subscriptions::default(),
             owed: Owed::default(),
@@ -85,12 +94,13 @@ impl SessionState {
     }
 
     /// The session ends: nothing stays of it but its subscriptions.
-    pub(in crate::core::sessions) fn end(&mut self) -> Legacy {
+    pub(in crate::core::sessions) fn end(&mut self, log: &mut SessionLog) -> Legacy {
+        self.forget(log);
         self.subscriptions.permit_all();
         self.arrivals = Arrivals::default();
         Legacy {
             owed: self.owed.abandon(),
-            will: self.take_will(),
+            will: self.take_will(log),
         }
     }
 
@@ -120,8 +130,54 @@ impl SessionState {
     }
 
     /// Gives the session another identity. Returns the one before.
-    pub(crate) const fn adopt(&mut self, identity: Arc<Identity>) -> Arc<Identity> {
-        core::mem::replace(&mut self.identity, identity)
+    pub(crate) fn adopt(&mut self, identity: Arc<Identity>, log: &mut SessionLog) -> Arc<Identity> {
+        let before = core::mem::replace(&mut self.identity, identity);
+        if self.number.is_some() && !is_written_alike(&before, &self.identity) {
+            self.note(log);
+        }
+        before
+    }
+
+    /// Writes down whose it is and how long it lasts, if its changes are written down.
+    fn note(&self, log: &mut SessionLog) {
+        if let Some(number) = self.number {
+            let whose = (&*self.identity, &*self.client_id);
+            log.session(number, whose, self.expiry_secs);
+        }
+    }
+
+    /// Its number, if all that it remembers is written down.
+    #[inline]
+    pub(in crate::core) fn number(&self) -> Option<Number> {
+        self.number.filter(|_| self.is_persistent())
+    }
+
+    /// Goes on with a session of an earlier start, whose records are those of its origin. Without
+    /// an origin, nothing was written of it, and [`write_base`] has to follow.
+    ///
+    /// [`write_base`]: crate::core::sessions::log::write_base
+    pub(in crate::core::sessions) fn adopted(
+        &mut self,
+        origin: Option<Origin>,
+        will: Option<Box<WillRequest>>,
+        log: &mut SessionLog,
+    ) {
+        self.will = will;
+        self.number = log.number();
+        if let (Some(number), Some(origin)) = (self.number, origin) {
+            log.adopted(number, origin);
+        }
+    }
+
+    /// Writes down whose it is and what will it has, as the beginning of all that there is to say
+    /// of it. Returns its number, if it has one.
+    pub(in crate::core::sessions) fn write_base(&self, log: &mut SessionLog) -> Option<Number> {
+        let number = self.number?;
+        log.base(number, (&self.identity, &self.client_id), self.expiry_secs);
+        if let Some(will) = &self.will {
+            log.will(number, will);
+        }
+        Some(number)
     }
 
     /// Seconds that it outlives its connection; `u32::MAX` for ever.
@@ -139,8 +195,24 @@ impl SessionState {
     /// [`Sessions::set_expiry`] calls it, which counts the sessions that outlive theirs.
     ///
     /// [`Sessions::set_expiry`]: crate::core::sessions::registry::Sessions::set_expiry
-    pub(in crate::core::sessions) const fn set_expiry(&mut self, secs: u32) -> u32 {
-        core::mem::replace(&mut self.expiry_secs, secs)
+    pub(in crate::core::sessions) fn set_expiry(&mut self, secs: u32, log: &mut SessionLog) -> u32 {
+        let before = core::mem::replace(&mut self.expiry_secs, secs);
+        if secs == before {
+            return before;
+        }
+        if secs == 0 && self.will.is_none() {
+            self.forget(log);
+        } else {
+            self.note(log);
+        }
+        before
+    }
+
+    /// Nothing that was written down of it holds after the next start.
+    fn forget(&mut self, log: &mut SessionLog) {
+        if let Some(number) = self.number.take() {
+            log.end(number);
+        }
     }
 
     /// Applies the quotas of its identity, and returns them.
@@ -185,19 +257,93 @@ impl SessionState {
             .forget_filtered(|| rights.may_subscribe(filter) != Access::All);
     }
 
+    /// One is granted. It is added, unless the session has it already, with the options `before`.
+    /// `snapshot` tells whether stored messages of an earlier grant are still to be sent.
+    pub(crate) fn subscribe(
+        &mut self,
+        (subscription, filter): (SubscriptionRef, Filter<'_>),
+        (grant, snapshot): (&Grant, bool),
+        before: Option<Options>,
+        log: &mut SessionLog,
+    ) -> Subscribed {
+        if let Some(number) = self.number() {
+            log.subscribed(number, filter, grant.terms(snapshot));
+        }
+        self.subscriptions.subscribe(subscription, grant, before)
+    }
+
+    /// One that cost this many bytes has ended. The list has it until [`Subscriptions::retain`].
+    /// If it is below a room, it may come back: see [`SessionState::leave`].
+    pub(crate) fn unsubscribe(&mut self, filter: Filter<'_>, bytes: usize, log: &mut SessionLog) {
+        if room_of(filter.filter).is_none() {
+            self.leave(filter, log);
+        }
+        self.subscriptions.unsubscribe(bytes);
+    }
+
+    /// It does not come back to a filter by itself when its client does.
+    pub(crate) fn leave(&self, filter: Filter<'_>, log: &mut SessionLog) {
+        if let Some(number) = self.number() {
+            log.unsubscribed(number, filter);
+        }
+    }
+
+    /// The stored messages of a subscription are still to be sent, and go on after a restart.
+    pub(crate) fn snapshot_begins(&self, filter: Filter<'_>, terms: Terms, log: &mut SessionLog) {
+        if let Some(number) = self.number() {
+            log.subscribed(number, filter, terms);
+        }
+    }
+
+    /// All of them are sent, or owed.
+    pub(crate) fn snapshot_ends(&self, filter: Filter<'_>, log: &mut SessionLog) {
+        if let Some(number) = self.number() {
+            log.done(number, filter);
+        }
+    }
+
     pub(crate) fn will(&self) -> Option<&WillRequest> {
         self.will.as_deref()
     }
 
     /// A connection begins, with this will or without one.
-    pub(crate) fn attached(&mut self, will: Option<Box<WillRequest>>) {
+    pub(crate) fn attached(&mut self, will: Option<Box<WillRequest>>, log: &mut SessionLog) {
+        if self.number.is_none() && (self.is_persistent() || will.is_some()) {
+            self.number = log.number();
+            self.note(log);
+        }
+        if let Some(number) = self.number {
+            log.here(number);
+            match &will {
+                Some(will) => log.will(number, will),
+                None if self.will.is_some() => log.will_gone(number),
+                None => {}
+            }
+        }
         self.will = will;
     }
 
+    /// It waits for its client, since this many milliseconds after 1970.
+    pub(in crate::core::sessions) fn is_away(
+        &self,
+        since_ms: u64,
+        absence: Absence,
+        log: &mut SessionLog,
+    ) {
+        if let Some(number) = self.number() {
+            log.away(number, since_ms, absence);
+        }
+    }
+
     /// The connection is gone. Returns for how long the session waits for its client.
-    pub(crate) fn detached(&mut self, now: Tick, reason: CloseReason) -> Absence {
+    pub(crate) fn detached(
+        &mut self,
+        now: Tick,
+        reason: CloseReason,
+        log: &mut SessionLog,
+    ) -> Absence {
         if reason.drops_will() {
-            self.drop_will();
+            self.take_will(log);
         }
         self.owed.disconnected();
         self.arrivals.disconnected();
@@ -207,21 +353,36 @@ impl SessionState {
         };
         let delay = self.will.as_ref().map(|will| will.delay_secs);
         let will_at = delay.map_or(Tick::NEVER, |secs| now.after_secs(secs).min(until));
-        Absence { until, will_at }
+        let absence = Absence { until, will_at };
+        self.is_away(log.ms(now), absence, log);
+        absence
     }
 
-    /// Its will is not to be published.
-    pub(crate) fn drop_will(&mut self) {
+    /// Its will is not to be published before the next start of the server.
+    pub(crate) fn put_off_will(&mut self) {
         self.will = None;
+        // The end of a session that does not last is not to be told, or its will would be gone.
+        self.number = self.number();
     }
 
     /// The time of its will has come, if it has one.
-    pub(crate) fn take_will(&mut self) -> Option<Box<DueWill>> {
+    pub(crate) fn take_will(&mut self, log: &mut SessionLog) -> Option<Box<DueWill>> {
         let will = self.will.take()?;
+        match self.number() {
+            Some(number) => log.will_gone(number),
+            None => self.forget(log),
+        }
         Some(Box::new(DueWill {
             identity: Arc::clone(&self.identity),
             client_id: self.client_id.clone(),
             will,
         }))
     }
+}
+
+/// Whether the record of a session says the same of both.
+fn is_written_alike(before: &Identity, after: &Identity) -> bool {
+    let (old, new) = (&before.rights, &after.rights);
+    let are_equal = || old.quotas() == new.quotas() && old.roles() == new.roles();
+    before.guest == after.guest && (Arc::ptr_eq(old, new) || are_equal())
 }

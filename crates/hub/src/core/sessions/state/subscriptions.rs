@@ -1,9 +1,12 @@
 //! The subscriptions of a session.
 
+use core::time::Duration;
+
 use smallvec::SmallVec;
 
 use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::routing::options::Options;
+use crate::core::sessions::log::Terms;
 use crate::core::sessions::rights::Access;
 
 /// Set in [`Subscriptions::filtered`] while they are weighed. What is counted in the meantime may
@@ -29,6 +32,19 @@ pub(crate) struct Grant {
     pub(crate) access: Access,
     /// What it is charged with.
     pub(crate) bytes: usize,
+    /// The least time between two messages of a topic that it asks for.
+    pub(crate) interval: Option<Duration>,
+}
+
+impl Grant {
+    /// What is written down of it.
+    pub(super) const fn terms(&self, snapshot: bool) -> Terms {
+        Terms {
+            options: self.options,
+            interval: self.interval,
+            snapshot,
+        }
+    }
 }
 
 /// What a SUBSCRIBE has made of one subscription.
@@ -59,7 +75,7 @@ impl Subscriptions {
     }
 
     /// One is granted. It is added, unless the session has it already, with the options `before`.
-    pub(crate) fn subscribe(
+    pub(super) fn subscribe(
         &mut self,
         subscription: SubscriptionRef,
         grant: &Grant,
@@ -80,7 +96,7 @@ impl Subscriptions {
     }
 
     /// One that cost this many bytes has ended. The list has it until [`Subscriptions::retain`].
-    pub(crate) const fn unsubscribe(&mut self, bytes: usize) {
+    pub(super) const fn unsubscribe(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes as u32);
     }
 

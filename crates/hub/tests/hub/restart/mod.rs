@@ -1,0 +1,298 @@
+//! A server that ends at any moment, and goes on with its sessions.
+
+mod simulation;
+
+use stentor_hub::Settings;
+use stentor_mqtt::{QoS, SubscribeOptions, Version};
+
+use crate::world::{ConnectOptions, GRACE_SECS, Journal, World, clean};
+
+fn world() -> World {
+    World::writing(2, Settings::default())
+}
+
+/// The server is killed, and starts with another number of shards.
+fn restart(w: &mut World, shards: u8) {
+    w.crash(shards, u64::from(shards) + 40);
+}
+
+/// Connects, and says whether the session was there.
+fn come_back(w: &mut World, id: &str) -> (usize, bool) {
+    let client = w.connect_only(Version::V5, id, &ConnectOptions::persistent());
+    let connack = w.receive_packet(client).expect("a CONNACK");
+    (client, connack[2] == 1)
+}
+
+#[test]
+fn subscriptions_survive_with_their_options() {
+    let mut w = world();
+    let a = w.connect(Version::V5, "a", &ConnectOptions::persistent());
+    let options = SubscribeOptions {
+        qos: QoS::AtLeastOnce,
+        no_local: true,
+        retain_as_published: true,
+        ..SubscribeOptions::default()
+    };
+    w.subscribe_with(a, "news/+", options, Some(77));
+    w.subscribe(a, "$share/crew/jobs", QoS::AtLeastOnce);
+    w.subscribe(a, "gone", QoS::AtMostOnce);
+    w.unsubscribe(a, "gone");
+    w.subscribe_asking(a, "slow", QoS::AtMostOnce, &[("max_rate", "2")]);
+    let before = w.hubs[usize::from(w.home("a"))].granted(w.clients[a].key.unwrap());
+    for shards in [3, 1, 2] {
+        restart(&mut w, shards);
+        if shards == 1 {
+            assert!(w.rewrite(0, 100), "nothing of the earlier starts is needed");
+        }
+        let p = w.connect(Version::V311, "p", &clean());
+        w.publish(p, "jobs", "for the group", QoS::AtLeastOnce, false);
+        let (a, present) = come_back(&mut w, "a");
+        assert!(present, "{shards} shards");
+        let mut after = w.hubs[usize::from(w.home("a"))].granted(w.clients[a].key.unwrap());
+        let mut expected = before.clone();
+        for all in [&mut after, &mut expected] {
+            all.sort_by(|a, b| a.filter.cmp(&b.filter));
+        }
+        assert_eq!(after, expected, "{shards} shards");
+        assert_eq!(w.take_payloads(a), ["for the group"], "it was a member");
+        w.publish(p, "news/x", "here", QoS::AtMostOnce, false);
+        let message = w.take_messages(a).pop().unwrap();
+        assert_eq!((message.ids, message.qos), (vec![77], QoS::AtMostOnce));
+    }
+}
+
+/// Shards know which members of a shared subscription are there, and which are away.
+#[test]
+fn a_shared_message_goes_to_a_member_that_is_there() {
+    let mut w = world();
+    for id in ["a", "b", "c", "d"] {
+        let client = w.connect(Version::V5, id, &ConnectOptions::persistent());
+        w.subscribe(client, "$share/crew/jobs", QoS::AtLeastOnce);
+    }
+    restart(&mut w, 3);
+    let (b, _) = come_back(&mut w, "b");
+    for id in ["p", "q", "r"] {
+        let p = w.connect(Version::V311, id, &clean());
+        (0..4).for_each(|_| w.publish(p, "jobs", id, QoS::AtLeastOnce, false));
+        assert_eq!(w.take_payloads(b), [id; 4], "from shard {}", w.home(id));
+    }
+}
+
+#[test]
+fn a_session_that_does_not_last_writes_nothing() {
+    let mut w = world();
+    let a = w.connect(Version::V5, "a", &clean());
+    w.subscribe(a, "x", QoS::ExactlyOnce);
+    w.unsubscribe(a, "x");
+    w.drop_link(a);
+    assert!(w.journals.iter().all(Journal::is_empty));
+}
+
+#[test]
+fn a_hub_that_is_not_told_to_writes_nothing() {
+    let mut w = World::new(1);
+    let a = w.connect(Version::V5, "a", &ConnectOptions::persistent());
+    w.subscribe(a, "x", QoS::AtLeastOnce);
+    assert!(w.journals.is_empty() && w.hubs[0].effects().log.is_empty());
+}
+
+#[test]
+fn what_has_ended_does_not_come_back() {
+    let mut w = world();
+    let (mut ended, lasts) = (Vec::new(), ConnectOptions::persistent());
+    for id in ["clean", "kicked", "expired", "lasts"] {
+        let expiry_secs = if id == "expired" { 5 } else { 1_000 };
+        let options = ConnectOptions {
+            expiry_secs,
+            ..lasts.clone()
+        };
+        ended.push(w.connect(Version::V5, id, &options));
+    }
+    w.connect(Version::V5, "clean", &clean());
+    let home = usize::from(w.home("kicked"));
+    let now = w.now;
+    w.hubs[home].kick(now, stentor_topic::Zone(0), "kicked", true);
+    w.settle();
+    w.drop_link(ended[2]);
+    w.drop_link(ended[3]);
+    restart(&mut w, 3);
+    w.pass_secs(6);
+    for id in ["clean", "kicked", "expired"] {
+        assert!(!come_back(&mut w, id).1, "{id}");
+    }
+    restart(&mut w, 2);
+    assert!(come_back(&mut w, "lasts").1);
+}
+
+/// An absence goes on: neither does it begin again, nor is it counted twice.
+#[test]
+fn a_session_expires_when_it_would_have() {
+    let mut w = world();
+    let options = ConnectOptions {
+        expiry_secs: 100,
+        ..ConnectOptions::persistent()
+    };
+    let a = w.connect(Version::V5, "a", &options);
+    w.drop_link(a);
+    for _ in 0..2 {
+        w.pass_secs(40);
+        restart(&mut w, 1);
+    }
+    assert_eq!(w.hubs[0].clients().count(), 1);
+    w.pass_secs(21);
+    assert_eq!(w.hubs[0].clients().count(), 0);
+}
+
+fn with_will(expiry_secs: u32) -> ConnectOptions<'static> {
+    ConnectOptions {
+        will: Some(("will", "gone", 0)),
+        expiry_secs,
+        ..ConnectOptions::persistent()
+    }
+}
+
+fn is_published_once(expiry_secs: u32) {
+    let mut w = world();
+    w.connect(Version::V5, "a", &with_will(expiry_secs));
+    let watcher = w.connect(Version::V5, "w", &ConnectOptions::persistent());
+    w.subscribe(watcher, "will", QoS::AtLeastOnce);
+    restart(&mut w, 1);
+    let (watcher, _) = come_back(&mut w, "w");
+    w.pass_secs(GRACE_SECS - 1);
+    assert!(w.take_payloads(watcher).is_empty());
+    w.pass_secs(2);
+    assert_eq!(w.take_payloads(watcher), ["gone"]);
+    restart(&mut w, 2);
+    let (watcher, _) = come_back(&mut w, "w");
+    w.pass_secs(2 * GRACE_SECS);
+    assert!(w.take_payloads(watcher).is_empty());
+}
+
+#[test]
+fn the_will_of_a_client_that_stays_away_is_published_once() {
+    is_published_once(u32::MAX);
+}
+
+#[test]
+fn so_is_that_of_a_session_that_does_not_last() {
+    is_published_once(0);
+}
+
+fn is_not_published(expiry_secs: u32) {
+    let mut w = world();
+    w.connect(Version::V5, "a", &with_will(expiry_secs));
+    let watcher = w.connect(Version::V5, "w", &ConnectOptions::persistent());
+    w.subscribe(watcher, "will", QoS::AtLeastOnce);
+    restart(&mut w, 3);
+    come_back(&mut w, "w");
+    let (_, present) = come_back(&mut w, "a");
+    assert_eq!(present, expiry_secs > 0);
+    restart(&mut w, 1);
+    let (watcher, _) = come_back(&mut w, "w");
+    w.pass_secs(2 * GRACE_SECS);
+    assert!(w.take_payloads(watcher).is_empty());
+}
+
+#[test]
+fn the_will_of_a_client_that_is_back_is_not_published() {
+    is_not_published(u32::MAX);
+}
+
+#[test]
+fn nor_is_that_of_one_whose_session_has_not_lasted() {
+    is_not_published(0);
+}
+
+/// Their readers are disconnected too, so they are for the next start.
+#[test]
+fn wills_survive_a_stop() {
+    for expiry_secs in [0, u32::MAX] {
+        let mut w = world();
+        w.connect(Version::V5, "a", &with_will(expiry_secs));
+        let watcher = w.connect(Version::V5, "w", &ConnectOptions::persistent());
+        w.subscribe(watcher, "will", QoS::AtLeastOnce);
+        w.stop();
+        restart(&mut w, 1);
+        let (watcher, _) = come_back(&mut w, "w");
+        w.pass_secs(GRACE_SECS + 1);
+        assert_eq!(w.take_payloads(watcher), ["gone"], "{expiry_secs}");
+    }
+}
+
+/// What the client may receive follows from the roles that it had.
+#[test]
+fn rights_hold_by_the_roles_that_were_written_down() {
+    let mut w = world();
+    let options = ConnectOptions {
+        denied: &["a/"],
+        ..ConnectOptions::persistent()
+    };
+    let a = w.connect(Version::V5, "a", &options);
+    w.subscribe(a, "#", QoS::AtLeastOnce);
+    restart(&mut w, 2);
+    let p = w.connect(Version::V311, "p", &clean());
+    w.publish(p, "a/x", "denied", QoS::AtLeastOnce, false);
+    w.publish(p, "b/x", "allowed", QoS::AtLeastOnce, false);
+    let (a, _) = come_back(&mut w, "a");
+    assert_eq!(w.take_payloads(a), ["allowed"]);
+}
+
+/// Stored messages that were not sent before the end are sent after it, from the first one on.
+#[test]
+fn a_snapshot_begins_anew() {
+    const MESSAGES: usize = 400;
+    let mut w = world();
+    let keep = |w: &mut World| {
+        let payload = "x".repeat(1_000);
+        (0..MESSAGES).for_each(|at| w.restore(&format!("s/{at}"), &payload));
+    };
+    keep(&mut w);
+    let a = w.connect(Version::V5, "a", &ConnectOptions::persistent());
+    let b = w.connect(Version::V5, "b", &ConnectOptions::persistent());
+    w.subscribe(b, "s/+", QoS::AtMostOnce);
+    w.paused = true;
+    let id = stentor_mqtt::PacketId::new(1).unwrap();
+    w.subscribe_only(a, id, "s/+", crate::world::qos(QoS::AtMostOnce));
+    restart(&mut w, 3);
+    w.paused = false;
+    keep(&mut w);
+    assert!(w.rewrite_all());
+    restart(&mut w, 1);
+    keep(&mut w);
+    for (id, messages) in [("a", MESSAGES), ("b", 0)] {
+        let (client, _) = come_back(&mut w, id);
+        assert_eq!(w.take_payloads(client).len(), messages, "{id}");
+    }
+    restart(&mut w, 1);
+    keep(&mut w);
+    let (a, _) = come_back(&mut w, "a");
+    assert!(w.take_payloads(a).is_empty());
+}
+
+/// A session is in a room only while its client is there, and comes back to it then.
+#[test]
+fn what_is_below_rooms_is_asked_for_again() {
+    let mut w = world();
+    let lasts = ConnectOptions {
+        user: Some("ann"),
+        ..ConnectOptions::persistent()
+    };
+    let a = w.connect(Version::V5, "a", &lasts);
+    for filter in ["$room/hall/#", "$room/left/#", "$room/away/#"] {
+        w.subscribe(a, filter, QoS::AtLeastOnce);
+    }
+    w.unsubscribe(a, "$room/left/#");
+    w.drop_link(a);
+    for shards in [3, 1] {
+        restart(&mut w, shards);
+        if shards == 1 {
+            assert!(w.rewrite_all());
+            restart(&mut w, 2);
+        }
+        let a = w.connect(Version::V5, "a", &lasts);
+        let granted = w.hubs[usize::from(w.home("a"))].granted(w.clients[a].key.unwrap());
+        let mut filters: Vec<_> = granted.iter().map(|it| &*it.filter).collect();
+        filters.sort_unstable();
+        assert_eq!(filters, ["$room/away/#", "$room/hall/#"], "{shards} shards");
+    }
+}
