@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 use stentor_auth::counted;
+use stentor_control::ZoneWord;
+use stentor_control::adaptors::{self, Adaptor as Shown, Became};
 use stentor_procedure::adaptor::{TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
 
 use crate::admin::now_secs;
-use crate::admin::table::{Table, duration, plain};
+use crate::admin::table::{Table, duration, maybe};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, shown};
 use crate::scripts::{self, Check, New, Template};
 use crate::which::Which;
 
@@ -102,9 +104,14 @@ impl Adaptor {
             }
             Command::Test { file, tests, json } => run_tests(&file, tests, json),
             Command::Ls { zone, which } => {
-                let answer = which.ask(json!({ "verb": "adaptor.ls", "zone": zone }))?;
+                let told = which.tell(&adaptors::Ls {
+                    zone: zone.map(ZoneWord::Name),
+                })?;
                 let now_secs = now_secs();
-                show(&which, &answer, |one| state(one, now_secs))
+                told.print(|answer| {
+                    let all = answer.adaptors.iter();
+                    list(all.map(|one| (one, state(one, now_secs))))
+                })
             }
             Command::Reload {
                 file,
@@ -115,19 +122,22 @@ impl Adaptor {
                 // The server may be in another folder.
                 let place = |file: PathBuf| file.canonicalize().unwrap_or(file);
                 let file = file.map(|file| place(file).display().to_string());
-                let request = json!({
-                    "verb": "adaptor.reload", "fresh": fresh, "file": file, "zone": zone,
-                });
-                let answer = which.ask(request)?;
-                let became = |one: &Value| match one["error"].as_str() {
-                    Some(reason) => format!("not taken: {reason}"),
-                    None if one["new"] == true => "new version".to_owned(),
+                let told = which.tell(&adaptors::Reload {
+                    fresh,
+                    file,
+                    zone: zone.map(ZoneWord::Name),
+                })?;
+                let became = |one: &Became| match &one.error {
+                    Some(reason) => format!("not taken: {}", shown(reason)),
+                    None if one.new == Some(true) => "new version".to_owned(),
                     None => "unchanged".to_owned(),
                 };
-                show(&which, &answer, became)?;
-                let adaptors = answer["adaptors"].as_array();
-                let failed =
-                    adaptors.is_some_and(|all| all.iter().any(|one| !one["error"].is_null()));
+                told.print(|answer| {
+                    let all = answer.adaptors.iter();
+                    list(all.map(|one| (&one.adaptor, became(one))))
+                })?;
+                let mut all = told.answer.adaptors.iter();
+                let failed = all.any(|one| one.error.is_some());
                 if failed {
                     let reason = "a file was not taken; the server goes on with what it has";
                     return Err(Failure::new(reason));
@@ -139,46 +149,36 @@ impl Adaptor {
 }
 
 /// The hooks of an adaptor, what went wrong with them, and what is wrong with its file on disk.
-fn state(one: &Value, now_secs: u64) -> String {
-    let figure = |key: &str, what: &str| match one[key].as_u64() {
-        None | Some(0) => String::new(),
-        Some(count) => format!(", {count} {what}"),
+fn state(one: &Shown, now_secs: u64) -> String {
+    let figure = |count: u64, what: &str| match count {
+        0 => String::new(),
+        count => format!(", {count} {what}"),
     };
     let wrong = [
-        figure("failures", "failed"),
-        figure("refused", "refused"),
-        figure("suppressed_lines", "lines suppressed"),
+        figure(one.failures, "failed"),
+        figure(one.refused, "refused"),
+        figure(one.suppressed_lines, "lines suppressed"),
     ];
-    let runs = one["runs"].as_u64().unwrap_or(0);
-    let refused = &one["file_refused"];
-    let file = if refused.is_null() {
-        String::new()
-    } else {
-        let since = refused["since"].as_u64().unwrap_or(now_secs);
+    let runs = one.runs;
+    let file = one.file_refused.as_ref().map_or_else(String::new, |file| {
         format!(
             "; runs an older version, the file on disk was refused {} ago: {}",
-            duration(now_secs.saturating_sub(since)),
-            plain(&refused["reason"])
+            duration(now_secs.saturating_sub(file.since)),
+            shown(&file.reason)
         )
-    };
-    let hooks = plain(&one["hooks"]);
+    });
+    let hooks = shown(&one.hooks.join(", "));
     format!("{hooks}; {runs} runs{}{file}", wrong.concat())
 }
 
-fn show(which: &Which, answer: &Value, last: impl Fn(&Value) -> String) -> Result<(), Failure> {
-    if which.json {
-        return print(format!("{answer}\n"));
-    }
+/// Adaptors, with something that is said of each.
+fn list<'a>(all: impl Iterator<Item = (&'a Shown, String)>) -> String {
     let mut table = Table::new(&["FILE", "ZONE", "ROOM", ""]);
-    for one in answer["adaptors"].as_array().into_iter().flatten() {
-        table.row([
-            plain(&one["file"]),
-            plain(&one["zone"]),
-            plain(&one["room"]),
-            last(one),
-        ]);
+    for (one, last) in all {
+        let (zone, room) = (one.zone.as_deref(), one.room.as_deref());
+        table.row([shown(&one.file), maybe(zone), maybe(room), last]);
     }
-    print(table.render())
+    table.render()
 }
 
 fn make(new: &New) -> Result<(), Failure> {
@@ -225,13 +225,23 @@ fn run_tests(file: &Path, tests: Option<PathBuf>, as_json: bool) -> Result<(), F
 
 #[cfg(test)]
 mod tests {
+    use stentor_control::adaptors::Refused;
+
     use super::*;
 
     #[test]
     fn a_refused_file_is_told_with_its_adaptor() {
-        let mut one = json!({ "hooks": ["say"], "runs": 2, "failures": 1, "file_refused": null });
+        let mut one = Shown {
+            hooks: vec!["say".into()],
+            runs: 2,
+            failures: 1,
+            ..Shown::default()
+        };
         assert_eq!(state(&one, 1_065), "say; 2 runs, 1 failed");
-        one["file_refused"] = json!({ "since": 1_060, "reason": "a.luau:2: no end" });
+        one.file_refused = Some(Refused {
+            since: 1_060,
+            reason: "a.luau:2: no end".into(),
+        });
         let told = "say; 2 runs, 1 failed; runs an older version, the file on disk was refused \
                     5s ago: a.luau:2: no end";
         assert_eq!(state(&one, 1_065), told);

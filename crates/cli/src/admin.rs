@@ -1,5 +1,8 @@
-//! Commands for the running server: `health`, `status`, `clients`, `topics`, `reload` and `stop`.
+//! Commands for the running server: `health`, `status`, `clients`, `events`, `ban`, `topics`,
+//! `reload` and `stop`.
 
+pub(crate) mod ban;
+pub(crate) mod events;
 pub(crate) mod health;
 mod status;
 pub(crate) mod table;
@@ -7,59 +10,60 @@ pub(crate) mod table;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use stentor_control::clients::{self, Client, Kicked};
+use stentor_control::reload::{self, Done, Last, Reloaded};
+use stentor_control::{ZoneWord, topics};
 
 use crate::failure::Failure;
-use crate::output::{print, shown};
+use crate::output::shown;
 use crate::which::Which;
+pub(crate) use ban::Bans;
+pub(crate) use events::Events;
 pub(crate) use health::Health;
 pub(crate) use status::Status;
-use table::{Table, bytes, duration, plain};
+use table::{Table, bytes, duration, maybe};
 
 /// When the configuration was read last, who asked for it, and what came of it.
-fn last_reload(reload: &Value, now_secs: u64) -> String {
-    let result = if reload["ok"] == true {
-        reloaded(reload)
-    } else {
-        format!(
-            "failed, the old configuration stays:{}",
-            lines(&reload["reason"])
-        )
+fn last_reload(reload: &Last, now_secs: u64) -> String {
+    let result = match (reload.ok, &reload.done) {
+        (true, Some(done)) => reloaded(done),
+        (true, None) => reloaded(&Done::default()),
+        (false, _) => {
+            let reason = lines(reload.reason.as_deref().unwrap_or("-"));
+            format!("failed, the old configuration stays:{reason}")
+        }
     };
     format!("{}: {result}", when(reload, now_secs))
 }
 
 /// What is wrong with a configuration, to stand behind a colon: several things below each other.
-fn lines(reason: &Value) -> String {
-    let text = reason.as_str().unwrap_or("-");
-    let lines: Vec<String> = text.lines().map(shown).collect();
+fn lines(reason: &str) -> String {
+    let lines: Vec<String> = reason.lines().map(shown).collect();
     match lines.len() {
         0 | 1 => format!(" {}", lines.concat()),
         _ => format!("\n  {}", lines.join("\n  ")),
     }
 }
 
-fn when(reload: &Value, now_secs: u64) -> String {
-    let at = reload["at"].as_u64().unwrap_or(now_secs);
-    let ago = duration(now_secs.saturating_sub(at));
-    format!("last reload, {ago} ago ({})", plain(&reload["cause"]))
+fn when(reload: &Last, now_secs: u64) -> String {
+    let ago = duration(now_secs.saturating_sub(reload.at));
+    format!("last reload, {ago} ago ({})", shown(&reload.cause))
 }
 
 /// What a reload did; if that was nothing, since when, and what came of the one before.
-fn just_reloaded(answer: &Value, now_secs: u64) -> String {
-    let done = reloaded(answer);
-    let before = &answer["before"];
-    if before.is_null() {
+fn just_reloaded(answer: &Reloaded, now_secs: u64) -> String {
+    let done = reloaded(&answer.done);
+    let Some(before) = &answer.before else {
         return done;
-    }
+    };
     let since = format!("{done} since the {}", when(before, now_secs));
-    if before["ok"] != true {
+    if !before.ok {
         return format!(
             "{done}: the server runs with what the file says. The mistakes of the {} are corrected",
             when(before, now_secs),
         );
     }
-    match phrases(before) {
+    match before.done.as_ref().and_then(phrases) {
         None => since,
         Some(found) => format!("{since}, which found {found}"),
     }
@@ -71,20 +75,20 @@ pub(crate) fn now_secs() -> u64 {
     now.map_or(0, |since| since.as_secs())
 }
 
-fn reloaded(answer: &Value) -> String {
-    phrases(answer).unwrap_or_else(|| "nothing has changed".to_owned())
+fn reloaded(done: &Done) -> String {
+    phrases(done).unwrap_or_else(|| "nothing has changed".to_owned())
 }
 
 /// What a reload did, unless that was nothing.
-fn phrases(answer: &Value) -> Option<String> {
+fn phrases(done: &Done) -> Option<String> {
     let phrases = [
-        ("changed: ", "changed"),
-        ("new certificates or keys: ", "renewed"),
-        ("waiting for a restart: ", "waiting"),
+        ("changed: ", &done.changed),
+        ("new certificates or keys: ", &done.renewed),
+        ("waiting for a restart: ", &done.waiting),
     ];
-    let said = |(title, key): (&str, &str)| {
-        let is_empty = answer[key].as_array().is_none_or(Vec::is_empty);
-        (!is_empty).then(|| format!("{title}{}", plain(&answer[key])))
+    let said = |(title, what): (&str, &Vec<String>)| {
+        let what: Vec<String> = what.iter().map(|one| shown(one)).collect();
+        (!what.is_empty()).then(|| format!("{title}{}", what.join(", ")))
     };
     let said: Vec<String> = phrases.into_iter().filter_map(said).collect();
     (!said.is_empty()).then(|| said.join("; "))
@@ -155,41 +159,37 @@ impl Clients {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
             ClientsCommand::Ls(ls) => {
-                let answer = ls.which.ask(json!({
-                    "verb": "clients.ls",
-                    "zone": ls.zone,
-                    "containing": ls.containing.unwrap_or_default(),
-                    "limit": ls.page.limit,
-                    "offset": ls.page.offset,
-                }))?;
-                show(&ls.which, &answer, || clients_text(&answer))
+                let told = ls.which.tell(&clients::Ls {
+                    zone: ls.zone.map(ZoneWord::Name),
+                    containing: ls.containing.unwrap_or_default(),
+                    limit: Some(ls.page.limit),
+                    offset: ls.page.offset,
+                })?;
+                told.print(clients_text)
             }
             ClientsCommand::Show(one) => {
-                let request =
-                    json!({ "verb": "clients.show", "client_id": one.client_id, "zone": one.zone });
-                let answer = one.which.ask(request)?;
-                show(&one.which, &answer, || client_text(&answer))
+                let told = one.which.tell(&clients::Show {
+                    client_id: one.client_id,
+                    zone: one.zone.map(ZoneWord::Name),
+                })?;
+                told.print(client_text)
             }
             ClientsCommand::Kick(Kick { one, end_session }) => {
-                let answer = one.which.ask(json!({
-                    "verb": "clients.kick",
-                    "client_id": one.client_id,
-                    "zone": one.zone,
-                    "end_session": end_session,
-                }))?;
-                show(&one.which, &answer, || kicked(&one.client_id, &answer))
+                let told = one.which.tell(&clients::Kick {
+                    client_id: one.client_id.clone(),
+                    zone: one.zone.map(ZoneWord::Name),
+                    end_session,
+                })?;
+                told.print(|kick| kicked(&one.client_id, kick))
             }
         }
     }
 }
 
 /// The result for a client that was to be disconnected.
-fn kicked(client_id: &str, answer: &Value) -> String {
+fn kicked(client_id: &str, answer: &Kicked) -> String {
     let client_id = shown(client_id);
-    match (
-        answer["was_connected"] == true,
-        answer["session_ended"] == true,
-    ) {
+    match (answer.was_connected, answer.session_ended) {
         (true, true) => format!("{client_id} is disconnected, and its session has ended\n"),
         (true, false) => format!("{client_id} is disconnected\n"),
         (false, _) => format!("{client_id} was not connected; its session has ended\n"),
@@ -197,113 +197,90 @@ fn kicked(client_id: &str, answer: &Value) -> String {
 }
 
 /// One client: who it is, its connection, what waits for it, and its subscriptions.
-fn client_text(client: &Value) -> String {
-    let secs = |value: &Value| value.as_u64().map_or_else(|| "-".to_owned(), duration);
+fn client_text(told: &clients::Shown) -> String {
+    let client = &told.client;
     let mut table = Table::new(&["CLIENT", ""]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
-    row("client id", plain(&client["client_id"]));
-    row("user", plain(&client["user"]));
-    row("zone", plain(&client["zone_name"]));
-    let connection = &client["connection"];
-    if connection.is_null() {
-        row("connected", "no, it is away".into());
-    } else {
-        row(
-            "connected",
-            format!("for {}", secs(&connection["connected_secs"])),
-        );
-        row("from", plain(&connection["peer"]));
-        row("by listener", plain(&connection["listener"]));
-        row("MQTT version", plain(&connection["version"]));
-        let keep_alive = match connection["keep_alive_secs"].as_u64() {
-            Some(0) => "none".to_owned(),
-            _ => secs(&connection["keep_alive_secs"]),
+    row("client id", shown(&client.client_id));
+    row("user", maybe(client.user.as_deref()));
+    row("zone", shown(&client.zone_name));
+    if let Some(connection) = &client.connection {
+        let secs = duration(connection.connected_secs);
+        row("connected", format!("for {secs}"));
+        row("from", maybe(connection.peer.as_deref()));
+        row("by listener", maybe(connection.listener.as_deref()));
+        row("MQTT version", shown(&connection.version));
+        let keep_alive = match connection.keep_alive_secs {
+            0 => "none".to_owned(),
+            secs => duration(secs.into()),
         };
         row("keep alive", keep_alive);
-        row(
-            "last packet",
-            format!("{} ago", secs(&connection["silent_secs"])),
-        );
-        let waiting = bytes(connection["queued_bytes"].as_u64().unwrap_or(0));
-        let is_full = connection["blocked"] == true;
-        let socket = if is_full {
+        let silent = duration(connection.silent_secs);
+        row("last packet", format!("{silent} ago"));
+        let waiting = bytes(connection.queued_bytes as u64);
+        let socket = if connection.blocked {
             ", which is full: it reads too slowly"
         } else {
             ""
         };
         row("for its socket", format!("{waiting}{socket}"));
+    } else {
+        row("connected", "no, it is away".into());
     }
-    let expiry = match client["session_expiry_secs"].as_u64() {
+    let expiry = match client.session_expiry_secs {
         None => "never".to_owned(),
         Some(0) => "with the connection".to_owned(),
-        Some(secs) => format!("{} after the connection", duration(secs)),
+        Some(secs) => format!("{} after the connection", duration(secs.into())),
     };
     row("session ends", expiry);
-    row("in flight", plain(&client["in_flight"]));
-    row("waiting", plain(&client["waiting"]));
+    row("in flight", client.in_flight.to_string());
+    row("waiting", client.waiting.to_string());
     for (name, told) in happened(client) {
         row(name, told);
     }
     let mut text = table.render();
     let mut filters = Table::new(&["SUBSCRIBED TO", "QOS", ""]);
-    let granted = client["granted"].as_array();
-    for one in granted.into_iter().flatten() {
-        let no_local = (one["no_local"] == true).then(|| "no-local".to_owned());
-        let max_rate = one["max_rate"].as_f64();
-        let max_rate = max_rate.map(|rate| format!("max-rate {rate}"));
+    for one in &told.granted {
+        let no_local = one.no_local.then(|| "no-local".to_owned());
+        let max_rate = one.max_rate.map(|rate| format!("max-rate {rate}"));
         let options: Vec<String> = no_local.into_iter().chain(max_rate).collect();
-        filters.row([
-            plain(&one["filter"]),
-            plain(&one["qos"]),
-            options.join(", "),
-        ]);
+        filters.row([shown(&one.filter), one.qos.to_string(), options.join(", ")]);
     }
-    if granted.is_some_and(|granted| !granted.is_empty()) {
+    if !told.granted.is_empty() {
         text += &format!("\n{}", filters.render());
     }
     text
 }
 
 /// What has happened to a client that happens to few.
-fn happened(client: &Value) -> Vec<(&'static str, String)> {
-    let mut rows = Vec::new();
-    for (name, key, more) in [
-        ("withheld", "withheld", ", for want of rights".to_owned()),
-        (
-            "lost",
-            "lost",
-            format!(", the last by {}", plain(&client["lost_by"])),
-        ),
+fn happened(client: &Client) -> Vec<(&'static str, String)> {
+    let by = |cause: &Option<String>| format!(", the last by {}", maybe(cause.as_deref()));
+    let rights = || ", for want of rights".to_owned();
+    let rows = [
+        ("withheld", client.withheld, rights()),
+        ("lost", client.lost, by(&client.lost_by)),
         (
             "conflated",
-            "conflated",
-            ", by a [[policy]] or a max-rate of its own".to_owned(),
+            client.conflated,
+            ", by a [[policy]] or a max-rate of its own".into(),
         ),
-        (
-            "publishes refused",
-            "publishes_refused",
-            ", for want of rights".to_owned(),
-        ),
+        ("publishes refused", client.publishes_refused, rights()),
         (
             "topics refused",
-            "topics_refused",
-            ", above limits.topic_bytes or limits.topic_levels".to_owned(),
+            client.topics_refused,
+            ", above limits.topic_bytes or limits.topic_levels".into(),
         ),
-        (
-            "pauses",
-            "pauses",
-            format!(", the last by {}", plain(&client["paused_by"])),
-        ),
-    ] {
-        if let Some(total) = client[key]["total"].as_u64().filter(|total| *total > 0) {
-            let lately = plain(&client[key]["last_minute"]);
-            rows.push((name, format!("{total}, {lately} in the last minute{more}")));
-        }
-    }
-    rows
+        ("pauses", client.pauses, by(&client.paused_by)),
+    ];
+    let some = rows.into_iter().filter(|(_, count, _)| count.total > 0);
+    some.map(|(name, count, more)| {
+        let (total, lately) = (count.total, count.last_minute);
+        (name, format!("{total}, {lately} in the last minute{more}"))
+    })
+    .collect()
 }
 
-fn clients_text(answer: &Value) -> String {
+fn clients_text(answer: &clients::List) -> String {
     let heads = [
         "CLIENT",
         "ZONE",
@@ -316,43 +293,42 @@ fn clients_text(answer: &Value) -> String {
         "STATE",
     ];
     let mut table = Table::new(&heads);
-    for client in answer["clients"].as_array().into_iter().flatten() {
-        let connection = &client["connection"];
-        let connected = match connection["connected_secs"].as_u64() {
-            Some(secs) => duration(secs),
+    for client in &answer.clients {
+        let connection = client.connection.as_ref();
+        let connected = match connection {
+            Some(connection) => duration(connection.connected_secs),
             None => "away".into(),
         };
         table.row([
-            plain(&client["client_id"]),
-            plain(&client["zone_name"]),
-            plain(&client["user"]),
-            plain(&connection["peer"]),
-            plain(&connection["version"]),
+            shown(&client.client_id),
+            shown(&client.zone_name),
+            maybe(client.user.as_deref()),
+            maybe(connection.and_then(|it| it.peer.as_deref())),
+            maybe(connection.map(|it| &*it.version)),
             connected,
-            plain(&client["subscriptions"]),
-            plain(&client["waiting"]),
+            client.subscriptions.to_string(),
+            client.waiting.to_string(),
             state(client),
         ]);
     }
     let mut text = table.render();
-    if answer["truncated"] == true {
-        let total = plain(&answer["total"]);
+    if answer.truncated {
+        let total = answer.total;
         text += &format!("… of {total}; --limit and --offset show others\n");
     }
     text
 }
 
 /// What is in the way of a client's messages now or was in the last minute.
-fn state(client: &Value) -> String {
-    let paused = client["connection"]["paused"]["by"].as_str();
-    let paused = paused.map(|by| format!("paused by {by}"));
-    let full = client["connection"]["blocked"] == true;
-    let full = full.then(|| "reads too slowly".to_owned());
-    let lately = ["withheld", "lost"].map(|key| {
-        let count = client[key]["last_minute"].as_u64();
-        count
-            .filter(|count| *count > 0)
-            .map(|count| format!("{key} {count}"))
+fn state(client: &Client) -> String {
+    let connection = client.connection.as_ref();
+    let paused = connection.and_then(|it| it.paused.as_ref());
+    let paused = paused.map(|paused| format!("paused by {}", shown(&paused.by)));
+    let is_full = connection.is_some_and(|it| it.blocked);
+    let full = is_full.then(|| "reads too slowly".to_owned());
+    let lately = [("withheld", client.withheld), ("lost", client.lost)].map(|(what, count)| {
+        let count = count.last_minute;
+        (count > 0).then(|| format!("{what} {count}"))
     });
     let all: Vec<String> = [paused, full].into_iter().chain(lately).flatten().collect();
     all.join(", ")
@@ -390,28 +366,27 @@ impl Topics {
 
     pub(crate) fn run(self) -> Result<(), Failure> {
         let containing = self.containing()?.to_owned();
-        let answer = self.which.ask(json!({
-            "verb": "topics",
-            "zone": self.zone,
-            "containing": containing,
-            "limit": self.page.limit,
-            "offset": self.page.offset,
-        }))?;
-        show(&self.which, &answer, || topics_text(&answer))
+        let told = self.which.tell(&topics::Topics {
+            zone: self.zone.map(ZoneWord::Name),
+            containing,
+            limit: Some(self.page.limit),
+            offset: self.page.offset,
+        })?;
+        told.print(topics_text)
     }
 }
 
-fn topics_text(answer: &Value) -> String {
+fn topics_text(answer: &topics::Told) -> String {
     let mut filters = Table::new(&["FILTER", "SUBSCRIBERS"]);
-    for entry in answer["filters"].as_array().into_iter().flatten() {
-        filters.row([plain(&entry["filter"]), plain(&entry["subscribers"])]);
+    for entry in &answer.filters {
+        filters.row([shown(&entry.filter), entry.subscribers.to_string()]);
     }
     let mut retained = Table::new(&["RETAINED TOPIC", "BYTES"]);
-    for entry in answer["retained"].as_array().into_iter().flatten() {
-        retained.row([plain(&entry["topic"]), plain(&entry["bytes"])]);
+    for entry in &answer.retained {
+        retained.row([shown(&entry.topic), entry.bytes.to_string()]);
     }
     let mut text = format!("{}\n{}", filters.render(), retained.render());
-    if answer["truncated"] == true {
+    if answer.truncated {
         text += "… and more; --limit and --offset show others\n";
     }
     text
@@ -426,10 +401,8 @@ pub(crate) struct Reload {
 
 impl Reload {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let answer = self.which.ask(json!({ "verb": "reload" }))?;
-        show(&self.which, &answer, || {
-            format!("reloaded; {}\n", just_reloaded(&answer, now_secs()))
-        })
+        let told = self.which.tell(&reload::Reload {})?;
+        told.print(|answer| format!("reloaded; {}\n", just_reloaded(answer, now_secs())))
     }
 }
 
@@ -442,26 +415,24 @@ pub(crate) struct Stop {
 
 impl Stop {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let answer = self.which.ask(json!({ "verb": "stop" }))?;
-        show(&self.which, &answer, || "the server stops\n".to_owned())
+        let told = self.which.tell(&stentor_control::Stop {})?;
+        told.print(|_| "the server stops\n".to_owned())
     }
-}
-
-fn show(which: &Which, answer: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
-    print(if which.json {
-        format!("{answer}\n")
-    } else {
-        text()
-    })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn last(value: serde_json::Value) -> Last {
+        serde_json::from_value(value).unwrap()
+    }
 
     #[test]
     fn the_last_reload_is_told_in_phrases() {
-        let check = |reload: Value, text: &str| assert_eq!(last_reload(&reload, 1_065), text);
+        let check = |reload, text: &str| assert_eq!(last_reload(&last(reload), 1_065), text);
         let done = json!({
             "at": 1_000, "cause": "SIGHUP", "ok": true,
             "changed": ["log.level", "sys.interval"], "renewed": [], "waiting": ["shards"],
@@ -472,7 +443,10 @@ mod tests {
         let failed = json!({ "at": 1_060, "cause": "file", "ok": false, "reason": "no such key" });
         let text = "last reload, 5s ago (file): failed, the old configuration stays: no such key";
         check(failed, text);
-        let renewed = json!({ "renewed": ["mqtts://0.0.0.0:8883"] });
+        let renewed = Done {
+            renewed: vec!["mqtts://0.0.0.0:8883".into()],
+            ..Done::default()
+        };
         assert_eq!(
             reloaded(&renewed),
             "new certificates or keys: mqtts://0.0.0.0:8883"
@@ -481,15 +455,22 @@ mod tests {
 
     #[test]
     fn a_reload_that_does_nothing_tells_of_the_one_before() {
-        assert_eq!(just_reloaded(&json!({}), 1_065), "nothing has changed");
+        let told = |before: Option<serde_json::Value>| {
+            let answer = Reloaded {
+                before: before.map(last),
+                ..Reloaded::default()
+            };
+            just_reloaded(&answer, 1_065)
+        };
+        assert_eq!(told(None), "nothing has changed");
         let failed =
             json!({ "at": 1_062, "cause": "SIGHUP", "ok": false, "reason": "no such key" });
         assert_eq!(
-            just_reloaded(&json!({ "before": failed }), 1_065),
+            told(Some(failed)),
             "nothing has changed: the server runs with what the file says. The mistakes of the last \
              reload, 3s ago (SIGHUP) are corrected"
         );
-        for (result, told) in [
+        for (result, more) in [
             (json!({ "ok": true, "changed": [] }), ""),
             (
                 json!({ "ok": true, "changed": ["adaptor"] }),
@@ -498,8 +479,8 @@ mod tests {
         ] {
             let mut before = result;
             (before["at"], before["cause"]) = (json!(1_062), json!("SIGHUP"));
-            let text = format!("nothing has changed since the last reload, 3s ago (SIGHUP){told}");
-            assert_eq!(just_reloaded(&json!({ "before": before }), 1_065), text);
+            let text = format!("nothing has changed since the last reload, 3s ago (SIGHUP){more}");
+            assert_eq!(told(Some(before)), text);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use stentor_control::{Mqtt, Request, VERSION, ZoneWord, asked};
 
 use crate::failure::Failure;
 
@@ -33,6 +34,27 @@ pub(crate) fn ask(stream: &mut BufReader<UnixStream>, request: Value) -> Result<
     answer_of(line)
 }
 
+/// The same for a verb of the table.
+pub(crate) fn tell<R: Request>(
+    stream: &mut BufReader<UnixStream>,
+    request: &R,
+) -> Result<R::Answer, Failure> {
+    let told = ask(
+        stream,
+        asked(request).map_err(|error| nonsense::<R>(&error))?,
+    )?;
+    serde_json::from_value(told).map_err(|error| nonsense::<R>(&error))
+}
+
+/// That the server and this command do not understand each other.
+pub(crate) fn nonsense<R: Request>(error: &serde_json::Error) -> Failure {
+    let verb = R::VERB.name();
+    Failure::new(format!(
+        "the server's answer to {verb} makes no sense: {error}; use the `stentor` command that \
+         belongs to the server"
+    ))
+}
+
 fn answer_of(line: String) -> Result<Value, Failure> {
     answer(line.as_bytes())
 }
@@ -53,9 +75,15 @@ fn is_unknown(line: &str) -> bool {
     }
 }
 
+/// A request with the version of the protocol.
+fn versioned(mut request: Value) -> Value {
+    request["v"] = json!(VERSION);
+    request
+}
+
 /// Sends a request; the line that comes back.
-fn exchange(stream: &mut BufReader<UnixStream>, mut request: Value) -> Result<String, Failure> {
-    request["v"] = json!(1);
+fn exchange(stream: &mut BufReader<UnixStream>, request: Value) -> Result<String, Failure> {
+    let request = versioned(request);
     let failed = |error: io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => Failure::new(format!(
             "the server does not answer within {} s; it may still do what was asked",
@@ -88,10 +116,9 @@ pub(crate) fn connect(data_dir: &Path) -> io::Result<UnixStream> {
 /// Asks for MQTT, in a zone if one is given: what follows on the stream is MQTT, from the first
 /// byte after the answer.
 pub(crate) fn upgrade(stream: &mut UnixStream, zone: Option<&str>) -> Result<(), Failure> {
-    let mut request = json!({ "v": 1, "verb": "mqtt" });
-    if let Some(zone) = zone {
-        request["zone"] = json!(zone);
-    }
+    let zone = zone.map(|zone| ZoneWord::Name(zone.to_owned()));
+    let request = asked(&Mqtt { zone }).map_err(|error| nonsense::<Mqtt>(&error))?;
+    let request = versioned(request);
     let failed = |error: io::Error| Failure::new(format!("the server does not answer: {error}"));
     stream
         .write_all(format!("{request}\n").as_bytes())

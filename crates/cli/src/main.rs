@@ -123,6 +123,12 @@ enum Command {
     Status(admin::Status),
     /// List, show or disconnect the clients of the running server
     Clients(admin::Clients),
+    /// Show what has happened to connections lately: logins, refusals, ends, losses and bans
+    #[command(after_help = admin::events::HELP)]
+    Events(admin::Events),
+    /// Ban clients by client id, user, address or zone
+    #[command(after_help = admin::ban::HELP)]
+    Ban(admin::Bans),
     /// Say why a client does or does not receive messages of a topic, and what to do
     #[command(after_help = why::HELP)]
     Why(why::Why),
@@ -162,10 +168,12 @@ enum Command {
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
 /// goes wrong. Others have it as a word of a message, or as a form of messages.
-const FAIL_AS_JSON: [&str; 16] = [
+const FAIL_AS_JSON: [&str; 18] = [
     "health",
     "status",
     "clients",
+    "events",
+    "ban",
     "why",
     "topics",
     "reload",
@@ -225,6 +233,8 @@ fn main() -> ExitCode {
         Command::Health(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Clients(command) => command.run(),
+        Command::Events(command) => command.run(),
+        Command::Ban(command) => command.run(),
         Command::Why(command) => command.run(),
         Command::Topics(command) => command.run(),
         Command::Retained(command) => command.run(),

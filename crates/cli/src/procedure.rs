@@ -9,12 +9,13 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use stentor_auth::counted;
+use stentor_control::procedures::{self, Counts, List, Reloaded};
 use stentor_procedure::{
     Answer, Blind, Call, Caller, Change, Content, Envelope, Format, Kind, Lack, MESSAGE, Message,
     Outcome, Procedure as StoredProcedure, Registry, SCRIPT, Settings,
 };
 
-use crate::admin::table::{Table, plain};
+use crate::admin::table::Table;
 use crate::failure::Failure;
 use crate::output::{print, shown};
 use crate::scripts::{Check, New, Template};
@@ -113,24 +114,18 @@ impl Procedure {
             Command::Check(Check { file, json }) => check(&file, json),
             Command::Test(test) => test.run(),
             Command::Ls { which } => {
-                let answer = which.ask(json!({ "verb": "procedure.ls" }))?;
-                print(match which.json {
-                    true => format!("{answer}\n"),
-                    false => list_text(&answer),
-                })
+                let told = which.tell(&procedures::Ls {})?;
+                told.print(list_text)
             }
             Command::Reload { which } => {
-                let answer = which.ask(json!({ "verb": "procedure.reload" }))?;
-                print(match which.json {
-                    true => format!("{answer}\n"),
-                    false => reload_text(&answer),
-                })?;
-                let refused = |one: &Value| !problem(one).is_empty();
-                match answer["procedures"].as_array() {
-                    Some(all) if all.iter().any(refused) => Err(Failure::new(
+                let told = which.tell(&procedures::Reload {})?;
+                told.print(reload_text)?;
+                let mut all = told.answer.procedures.iter();
+                match all.any(|one| !one.problem.is_empty()) {
+                    true => Err(Failure::new(
                         "a file was not taken; the server goes on with what it has",
                     )),
-                    _ => Ok(()),
+                    false => Ok(()),
                 }
             }
         }
@@ -140,14 +135,9 @@ impl Procedure {
 /// Of a procedure with `mode = "observe"`.
 const ONLY_LOGGED: &str = "its verdicts are only logged";
 
-/// What is wrong with the file of a procedure; empty if nothing is.
-fn problem(one: &Value) -> &str {
-    one["problem"].as_str().unwrap_or_default()
-}
-
 /// What the server does instead of using a file that it refused; `None` if it uses the file.
-fn refused(one: &Value) -> Option<String> {
-    match (problem(one), one["kind"] == "none") {
+fn refused(kind: &str, problem: &str) -> Option<String> {
+    match (problem, kind == "none") {
         ("", _) => None,
         (problem, true) => Some(format!("not loaded: {problem}")),
         (problem, false) => Some(format!("an older version is in use: {problem}")),
@@ -155,35 +145,31 @@ fn refused(one: &Value) -> Option<String> {
 }
 
 /// Which version of each file the server uses after it has looked at all of them.
-fn reload_text(answer: &Value) -> String {
+fn reload_text(answer: &Reloaded) -> String {
     let mut table = Table::new(&["PROCEDURE", "VERSION", ""]);
-    for one in answer["procedures"].as_array().into_iter().flatten() {
-        let state = refused(one).unwrap_or_else(|| {
-            let since = if one["new"] == true { ", new" } else { "" };
-            let how = match one["observe"] == true {
+    for one in &answer.procedures {
+        let state = refused(&one.kind, &one.problem).unwrap_or_else(|| {
+            let since = if one.new { ", new" } else { "" };
+            let how = match one.observe {
                 true => format!("; {ONLY_LOGGED}"),
                 false => String::new(),
             };
             format!("in use{since}{how}")
         });
-        table.row([
-            plain(&one["procedure"]),
-            plain(&one["version"]),
-            shown(&state),
-        ]);
+        table.row([shown(&one.procedure), shown(&one.version), shown(&state)]);
     }
-    for name in answer["removed"].as_array().into_iter().flatten() {
-        table.row([plain(name), String::new(), "removed".to_owned()]);
+    for name in &answer.removed {
+        table.row([shown(name), String::new(), "removed".to_owned()]);
     }
     if table.is_empty() {
-        let folder = plain(&answer["folder"]);
+        let folder = shown(&answer.folder);
         return format!("{folder} has no file of a procedure\n");
     }
     table.render()
 }
 
 /// Each procedure with how its calls went, and what is wrong with its file.
-fn list_text(answer: &Value) -> String {
+fn list_text(answer: &List) -> String {
     let heads = [
         "PROCEDURE",
         "KIND",
@@ -196,44 +182,39 @@ fn list_text(answer: &Value) -> String {
         "",
     ];
     let mut table = Table::new(&heads);
-    for one in answer["procedures"].as_array().into_iter().flatten() {
-        let sum = |list: &str, is_meant: fn(&str) -> bool| -> String {
-            let counts = one[list].as_array().into_iter().flatten();
-            let meant = counts.filter(|count| count[0].as_str().is_some_and(is_meant));
-            let sum: u64 = meant.filter_map(|count| count[1].as_u64()).sum();
+    for one in &answer.procedures {
+        let sum = |list: &Counts, is_meant: fn(&str) -> bool| -> String {
+            let meant = list.iter().filter(|(word, _)| is_meant(word));
+            let sum: u64 = meant.map(|(_, count)| count).sum();
             sum.to_string()
         };
-        let state = refused(one).unwrap_or_else(|| match (one["observe"] == true, observed(one)) {
+        let observed: u64 = one.observed.iter().map(|(_, count)| count).sum();
+        let state = refused(&one.kind, &one.problem);
+        let state = state.unwrap_or_else(|| match (one.observe, observed) {
             (true, _) => ONLY_LOGGED.to_owned(),
             (false, 0) => String::new(),
             (false, verdicts) => format!("{} only logged", counted(verdicts, "verdict")),
         });
-        let kind = match one["kind"].as_str() {
-            Some("builtin") => "built in",
-            Some("none") | None => "-",
-            Some(kind) => kind,
+        let kind = match &*one.kind {
+            "builtin" => "built in",
+            "none" | "" => "-",
+            kind => kind,
         };
         table.row([
-            plain(&one["procedure"]),
+            shown(&one.procedure),
             kind.into(),
-            plain(&one["version"]),
-            plain(&one["calls"]),
-            sum("verdicts", is_accepted),
-            sum("verdicts", is_refused),
-            sum("verdicts", |verdict| {
+            shown(&one.version),
+            one.calls.to_string(),
+            sum(&one.verdicts, is_accepted),
+            sum(&one.verdicts, is_refused),
+            sum(&one.verdicts, |verdict| {
                 !is_accepted(verdict) && !is_refused(verdict)
             }),
-            sum("errors", |_| true),
+            sum(&one.errors, |_| true),
             shown(&state),
         ]);
     }
     table.render()
-}
-
-/// How many verdicts of a procedure were only logged, as `mode = "observe"` had it then.
-fn observed(one: &Value) -> u64 {
-    let counts = one["observed"].as_array().into_iter().flatten();
-    counts.filter_map(|count| count[1].as_u64()).sum()
 }
 
 /// Whether a message goes on after this verdict.
@@ -529,7 +510,8 @@ mod tests {
             one("noop", "builtin", ""),
         ];
         all[0]["observed"] = json!([["reject", 2], ["accept", 1]]);
-        let text = list_text(&json!({ "procedures": all }));
+        let all = json!({ "procedures": all });
+        let text = list_text(&serde_json::from_value(all).unwrap());
         for told in [
             "CALLS  ACCEPTED  REFUSED  OTHER  FAILED",
             "a          luau               3      11        22       30     2       3 verdicts only logged\n",
@@ -555,7 +537,8 @@ mod tests {
             one("c", "luau", false, "c.luau:2: no end"),
             one("d", "none", false, "d.luau:1: what"),
         ];
-        let text = reload_text(&json!({ "procedures": all, "removed": ["e"] }));
+        let all = json!({ "procedures": all, "removed": ["e"] });
+        let text = reload_text(&serde_json::from_value(all).unwrap());
         let told = "\
 PROCEDURE  VERSION
 a          1        in use, new
@@ -565,7 +548,10 @@ d          1        not loaded: d.luau:1: what
 e                   removed
 ";
         assert_eq!(text, told);
-        let empty = json!({ "folder": "/etc/p", "procedures": [], "removed": [] });
+        let empty = Reloaded {
+            folder: "/etc/p".into(),
+            ..Reloaded::default()
+        };
         assert_eq!(reload_text(&empty), "/etc/p has no file of a procedure\n");
     }
 }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
 use stentor_client::{Scheme, Url};
+use stentor_control::status::Status;
 
 use crate::control;
 use crate::failure::Failure;
@@ -80,13 +80,9 @@ pub(crate) fn listener(
     folder: &Path,
     schemes: &[&str],
 ) -> Result<Url, Failure> {
-    let status = control::ask(&mut BufReader::new(stream), json!({ "verb": "status" }))?;
-    let urls: Vec<&str> = status["listeners"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|listener| listener["url"].as_str())
-        .collect();
+    let status = control::tell(&mut BufReader::new(stream), &Status::default())?;
+    let listeners = status.listeners.iter();
+    let urls: Vec<&str> = listeners.map(|listener| &*listener.url).collect();
     choose(&urls, schemes).ok_or_else(|| {
         Failure::new(format!(
             "the server on the data folder {} has no listener for {}; it listens on {}",

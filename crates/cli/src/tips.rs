@@ -60,7 +60,7 @@ const OF_TARGET: [&str; 9] = [
 
 /// Commands that somebody may look for: below which command (none: below `stentor` itself), what
 /// they may be called, and what there is instead.
-const COMMANDS: [(&str, &[&str], &str); 9] = [
+const COMMANDS: [(&str, &[&str], &str); 10] = [
     (
         "role",
         &["revoke", "take", "unassign"],
@@ -83,13 +83,18 @@ const COMMANDS: [(&str, &[&str], &str); 9] = [
         &["passwd", "password", "change-password"],
         "`stentor user set-password NAME` gives a user another password",
     ),
-    ("clients", &["ban", "block", "disable"], NO_BAN),
+    ("clients", &["ban", "block", "disable"], BAN),
     (
         "clients",
         &["delete", "remove", "rm", "disconnect"],
         "`stentor clients kick CLIENT_ID` disconnects a client; --end-session ends its session too",
     ),
-    ("", &["ban", "block", "kick"], NO_BAN),
+    ("", &["block", "kick"], BAN),
+    (
+        "ban",
+        &["client", "user", "address", "zone", "new", "create"],
+        "`stentor ban add --client ID` bans a client id; --user, --address and --zone ban others",
+    ),
     (
         "retained",
         &["add", "create", "new"],
@@ -103,8 +108,8 @@ const COMMANDS: [(&str, &[&str], &str); 9] = [
 ];
 
 /// What helps against somebody.
-const NO_BAN: &str = "`stentor user disable NAME` keeps a user out until `stentor user enable \
-                      NAME`; `stentor clients kick CLIENT_ID` disconnects a client once";
+const BAN: &str = "`stentor ban add --client ID` keeps a client out, and --user NAME or --address \
+                   ADDRESS others; `stentor clients kick CLIENT_ID` disconnects a client once";
 
 /// The error with tips that help: nothing is meant as a value here, and what only looks like
 /// something that was meant for something else is not named.
@@ -232,8 +237,9 @@ mod tests {
             ("stentor user set-role bob admin", "stentor grant USER ROLE"),
             ("stentor user change bob", "stentor grant USER ROLE"),
             ("stentor user passwd bob", "stentor user set-password NAME"),
-            ("stentor ban bob", "stentor user disable NAME"),
-            ("stentor clients ban bob", "stentor user disable NAME"),
+            ("stentor block bob", "stentor ban add --client ID"),
+            ("stentor ban user bob", "stentor ban add --client ID"),
+            ("stentor clients ban bob", "stentor ban add --client ID"),
             ("stentor clients rm bob", "stentor clients kick"),
             ("stentor retained add t x", "stentor retained set"),
             ("stentor adaptor rm greet.luau", "[[adaptor]]"),

@@ -4,12 +4,15 @@ use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::Value;
+use stentor_control::{Request, asked};
 use stentor_server::ServerExit;
 use stentor_server::config::{Config, ConfigError, Sources};
 
 use crate::control;
 use crate::failure::Failure;
+use crate::output::print;
 
 /// The exit code for a configuration that is wrong: `EX_CONFIG`, as of `stentor serve`.
 const EXIT_CONFIG: u8 = ServerExit::Configuration as u8;
@@ -49,6 +52,18 @@ impl Which {
         Sources::from_process(file, flags.into_iter().collect())
     }
 
+    /// Asks the server for something of the table of verbs, see [`Self::ask`].
+    pub(crate) fn tell<R: Request>(&self, request: &R) -> Result<Told<R::Answer>, Failure> {
+        let nonsense = |error: serde_json::Error| control::nonsense::<R>(&error);
+        let raw = self.ask(asked(request).map_err(nonsense)?)?;
+        let answer = R::Answer::deserialize(&raw).map_err(nonsense)?;
+        Ok(Told {
+            is_json: self.json,
+            raw,
+            answer,
+        })
+    }
+
     /// Asks the server, which has to run. Of the configuration only the data folder counts: the
     /// rest may be wrong while somebody is changing it.
     pub(crate) fn ask(&self, request: Value) -> Result<Value, Failure> {
@@ -63,6 +78,34 @@ impl Which {
             }
         })?;
         control::ask(&mut BufReader::new(stream), request)
+    }
+}
+
+/// What a server has answered.
+#[derive(Debug)]
+pub(crate) struct Told<A> {
+    /// Whether it is printed as JSON.
+    is_json: bool,
+    /// As it came, with what this command does not know.
+    raw: Value,
+    /// What this command knows of it.
+    pub(crate) answer: A,
+}
+
+impl<A> Told<A> {
+    /// Leaves out entries of a list of the JSON that is printed.
+    pub(crate) fn keep(&mut self, list: &str, mut is_kept: impl FnMut(&Value) -> bool) {
+        if let Some(list) = self.raw[list].as_array_mut() {
+            list.retain(|one| is_kept(one));
+        }
+    }
+
+    /// Prints the answer: as JSON if that is wanted, else this text.
+    pub(crate) fn print(&self, text: impl FnOnce(&A) -> String) -> Result<(), Failure> {
+        print(match self.is_json {
+            true => format!("{}\n", self.raw),
+            false => text(&self.answer),
+        })
     }
 }
 

@@ -1,11 +1,12 @@
 //! `stentor why`: what keeps a message from a client, and what to do about it.
 
 use clap::Args;
-use serde_json::{Value, json};
+use stentor_control::ZoneWord;
+use stentor_control::clients::{self, Because};
 
-use crate::admin::table::{Table, plain};
+use crate::admin::table::Table;
 use crate::failure::{EXIT_NO_ANSWER, Failure};
-use crate::output::print;
+use crate::output::shown;
 use crate::which::Which;
 
 /// What `--help` says.
@@ -38,19 +39,15 @@ pub(crate) struct Why {
 
 impl Why {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let answer = self.which.ask(json!({
-            "verb": "why",
-            "client_id": self.client_id,
-            "topic": self.topic,
-            "to": self.to,
-            "zone": self.zone,
-        }));
-        let answer = answer.map_err(|failure| failure.not_an_answer(EXIT_NO_ANSWER))?;
-        print(match self.which.json {
-            true => format!("{answer}\n"),
-            false => text(&answer) + &self.hint(),
-        })?;
-        match answer["gets"] == "no" {
+        let told = self.which.tell(&clients::Why {
+            client_id: self.client_id.clone(),
+            topic: self.topic.clone(),
+            to: self.to.clone(),
+            zone: self.zone.clone().map(ZoneWord::Name),
+        });
+        let told = told.map_err(|failure| failure.not_an_answer(EXIT_NO_ANSWER))?;
+        told.print(|answer| text(answer) + &self.hint())?;
+        match told.answer.gets == "no" {
             true => Err(Failure::answered_no()),
             false => Ok(()),
         }
@@ -76,32 +73,29 @@ fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/_.-:@%+,".contains(c);
     match !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
         true => text.to_owned(),
-        false => format!("'{}'", plain(&json!(text)).replace('\'', r"'\''")),
+        false => format!("'{}'", shown(text).replace('\'', r"'\''")),
     }
 }
 
 /// One screen: the verdict, what was looked at, and what to do.
-fn text(answer: &Value) -> String {
-    let mut text = format!("{}\n", plain(&answer["verdict"]));
+fn text(answer: &Because) -> String {
+    let mut text = format!("{}\n", shown(&answer.verdict));
     let mut remedies = Vec::new();
-    for (side, head) in [("publisher", "PUBLISHER"), ("subscriber", "SUBSCRIBER")] {
-        let party = &answer[side];
-        if party.is_null() {
-            continue;
-        }
-        let client_id = plain(&party["client_id"]);
+    let publisher = answer.publisher.iter().map(|party| (party, "PUBLISHER"));
+    for (party, head) in publisher.chain([(&answer.subscriber, "SUBSCRIBER")]) {
+        let client_id = shown(&party.client_id);
         let mut table = Table::new(&["", head, &client_id]);
-        for check in party["checks"].as_array().into_iter().flatten() {
-            let mark = match check["state"].as_str() {
-                Some("bad") => "✗",
-                Some("note") => "!",
+        for check in &party.checks {
+            let mark = match &*check.state {
+                "bad" => "✗",
+                "note" => "!",
                 _ => "✓",
             };
-            table.row([mark.into(), plain(&check["what"]), plain(&check["text"])]);
-            if check["state"] != "good"
-                && let Some(remedy) = check["remedy"].as_str()
+            table.row([mark.into(), shown(&check.what), shown(&check.text)]);
+            if check.state != "good"
+                && let Some(remedy) = &check.remedy
             {
-                remedies.push(format!("  {}: {remedy}\n", plain(&check["what"])));
+                remedies.push(format!("  {}: {remedy}\n", shown(&check.what)));
             }
         }
         text += &format!("\n{}", table.render());
@@ -114,6 +108,8 @@ fn text(answer: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -141,6 +137,7 @@ mod tests {
         });
         let expected = "\"c\" does not get it\n\n   SUBSCRIBER  c\n✓  connected   for 3 s\n\
                         ✗  subscribed  to nothing\n\nWHAT TO DO\n  subscribed: subscribe\n";
+        let answer = serde_json::from_value(answer).unwrap();
         assert_eq!(text(&answer), expected);
     }
 }

@@ -18,7 +18,7 @@ use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::log;
 use crate::logins;
-use crate::retained::{Access, OfflineError, OfflineStore, clear_zone};
+use crate::retained::{Access, OfflineError, OfflineStore};
 
 /// The embedded database in the data folder.
 const DATABASE: &str = "auth.db";
@@ -128,7 +128,7 @@ impl Accounts {
             Err(error) => Err(error.to_string()),
             Ok(store) => match store.known_zone(zone) {
                 None => Ok(0),
-                Some(zone) => clear_zone(zone, |request| store.answer(request))?.all(),
+                Some(zone) => store.clear_zone(zone),
             },
         }
     }

@@ -13,6 +13,7 @@ use stentor_topic::{TopicHasher, Zone};
 
 use crate::adaptors::Plane;
 use crate::admission::Admission;
+use crate::bans::Bans;
 use crate::call::Desk;
 use crate::clock::Clock;
 use crate::inbox::{Slot, Tickets};
@@ -32,6 +33,8 @@ pub(crate) struct Backplane {
     pub(crate) authenticator: Arc<dyn Authenticator>,
     /// Counts and limits connections.
     pub(crate) admission: Arc<Admission>,
+    /// The clients that may not connect.
+    pub(crate) bans: Bans,
     /// The tenants: a limit counts the sessions of one tenant together.
     pub(crate) tenants: Tenants,
     /// What clients make the server hold.

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use stentor_admin::{Reason, Report};
 use stentor_auth::counted;
 use stentor_auth::store::Directory;
+use stentor_control::health;
 use stentor_hub::Pressure;
 
 use crate::backplane::Backplane;
@@ -89,13 +89,17 @@ impl Condition {
     }
 
     /// Both, for the control socket.
-    pub(crate) fn describe(&self) -> Value {
+    pub(crate) fn describe(&self) -> health::Told {
         let (health, readiness) = (self.health(), self.readiness());
-        json!({
-            "healthy": health.is_well(),
-            "ready": readiness.is_well(),
-            "reasons": readiness.reasons,
-        })
+        let told = |reason: &Reason| health::Reason {
+            name: reason.name.to_owned(),
+            detail: reason.detail.clone(),
+        };
+        health::Told {
+            healthy: health.is_well(),
+            ready: readiness.is_well(),
+            reasons: readiness.reasons.iter().map(told).collect(),
+        }
     }
 }
 
@@ -117,7 +121,11 @@ mod tests {
         let condition = Condition::new(server.backplane(), server.directory());
         assert_eq!(condition.health(), Report::default());
         let described = condition.describe();
-        let expected = json!({ "healthy": true, "ready": true, "reasons": [] });
+        let expected = health::Told {
+            healthy: true,
+            ready: true,
+            reasons: Vec::new(),
+        };
         assert_eq!(described, expected);
         condition.stop();
         assert!(condition.health().is_well(), "a server that stops is well");

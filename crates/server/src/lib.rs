@@ -19,6 +19,7 @@ mod accounts;
 mod adaptors;
 mod admission;
 mod backplane;
+mod bans;
 mod call;
 mod clock;
 mod condition;

@@ -168,6 +168,8 @@ pub enum Local {
     Kicked,
     /// The user was deleted or disabled.
     Revoked,
+    /// The client was banned while it was connected.
+    Banned,
     /// The authentication service cannot answer.
     Unavailable,
 }
@@ -200,7 +202,9 @@ impl CloseReason {
             Self::Timeout(Timer::KeepAlive) => ReasonCode::KeepAliveTimeout,
             Self::Local(Local::TakenOver | Local::Replaced) => ReasonCode::SessionTakenOver,
             Self::Local(Local::ShuttingDown) => ReasonCode::ServerShuttingDown,
-            Self::Local(Local::Kicked | Local::Revoked) => ReasonCode::AdministrativeAction,
+            Self::Local(Local::Kicked | Local::Revoked | Local::Banned) => {
+                ReasonCode::AdministrativeAction
+            }
             Self::Local(Local::Unavailable) => ReasonCode::ServerUnavailable,
             Self::Bug(_) => ReasonCode::UnspecifiedError,
         })
@@ -223,6 +227,7 @@ impl CloseReason {
             Self::Local(Local::ShuttingDown) => "shutting-down",
             Self::Local(Local::Kicked) => "kicked",
             Self::Local(Local::Revoked) => "revoked",
+            Self::Local(Local::Banned) => "banned-while-connected",
             Self::Local(Local::Unavailable) => "unavailable",
             Self::Remote(Remote::Disconnect) => "disconnect",
             Self::Remote(Remote::DisconnectWithWill) => "disconnect-with-will",
@@ -241,7 +246,9 @@ impl CloseReason {
             Self::Limit(limit) => limit.told(),
             Self::Local(Local::Unavailable) => "users cannot be looked up now: try again later",
             Self::Local(Local::ShuttingDown) => "the server is about to stop",
-            Self::Local(Local::TakenOver | Local::Replaced | Local::Kicked | Local::Revoked)
+            Self::Local(
+                Local::TakenOver | Local::Replaced | Local::Kicked | Local::Revoked | Local::Banned,
+            )
             | Self::Malformed(_)
             | Self::Violation(_)
             | Self::Timeout(_)
@@ -250,10 +257,14 @@ impl CloseReason {
         }
     }
 
-    /// Whether the will is dropped: only a DISCONNECT with reason 0 does that [MQTT-3.14.4-3].
+    /// Whether the will is dropped: a DISCONNECT with reason 0 does that [MQTT-3.14.4-3], and a
+    /// ban, which would let somebody publish once more otherwise.
     #[must_use]
     pub const fn drops_will(self) -> bool {
-        matches!(self, Self::Remote(Remote::Disconnect))
+        matches!(
+            self,
+            Self::Remote(Remote::Disconnect) | Self::Local(Local::Banned)
+        )
     }
 }
 

@@ -1,8 +1,10 @@
 //! What an operator does with the binary: start it wrong and right, change it, look at it, stop it.
 
 mod audit;
+mod bans;
 mod client;
 mod commands;
+mod events;
 mod folder;
 mod login;
 mod promise;
@@ -14,3 +16,4 @@ mod shutdown;
 mod signals;
 mod starting;
 mod turns;
+mod verbs;

@@ -4,8 +4,9 @@ use std::io::BufReader;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use stentor_auth::store::Order;
+use stentor_control::status::Status;
 use stentor_server::Accounts;
 use stentor_server::config::{Config, PasswordFunction};
 
@@ -194,9 +195,8 @@ impl Desk {
     pub(super) fn maker(&mut self, scram: bool) -> Result<Maker, Failure> {
         let mut function = self.password_hash;
         if let Way::Running(stream) = &mut self.way {
-            let status = control::ask(stream, json!({ "verb": "status" }))?;
-            let name = status["password_hash"].as_str().unwrap_or_default();
-            function = PasswordFunction::named(name).unwrap_or(function);
+            let status = control::tell(stream, &Status::default())?;
+            function = PasswordFunction::named(&status.password_hash).unwrap_or(function);
         }
         Ok(Maker::new(function.cost(), scram))
     }

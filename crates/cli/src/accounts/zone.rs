@@ -1,7 +1,7 @@
 //! `stentor zone` and `stentor auth`.
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::Value;
 use stentor_auth::counted;
 use stentor_auth::store::Order;
 
@@ -9,6 +9,7 @@ use super::user::done;
 use super::{WHERE, show};
 use crate::admin::table::{Table, bytes, plain};
 use crate::failure::Failure;
+use crate::output::shown;
 use crate::which::Which;
 
 /// Zones: isolated applications with users and topics of their own.
@@ -105,18 +106,16 @@ fn zones_text(answer: &Value) -> String {
 
 /// Shows what there is of a zone of the running server, or of each.
 pub(crate) fn zone_figures(name: Option<&str>, which: &Which) -> Result<(), Failure> {
-    let mut answer = which.ask(json!({ "verb": "zones" }))?;
-    let Some(zones) = answer["zones"].as_array_mut() else {
-        return Err(Failure::new("the server's answer has no zones"));
-    };
+    let mut told = which.tell(&stentor_control::zones::Zones {})?;
     if let Some(name) = name {
-        zones.retain(|zone| zone["name"] == name);
-        if zones.is_empty() {
+        told.keep("zones", |zone| zone["name"] == name);
+        told.answer.zones.retain(|zone| zone.name == name);
+        if told.answer.zones.is_empty() {
             let reason = format!("there is no zone {name:?}; `stentor zone list` lists them");
             return Err(Failure::new(reason));
         }
     }
-    show(which.json, &answer, || {
+    told.print(|answer| {
         let mut table = Table::new(&[
             "ZONE",
             "CONNECTIONS",
@@ -134,28 +133,25 @@ pub(crate) fn zone_figures(name: Option<&str>, which: &Which) -> Result<(), Fail
             "RETAINED",
             "RETAINED SIZE",
         ]);
-        for zone in answer["zones"].as_array().into_iter().flatten() {
-            let cells = [
-                "name",
-                "connections",
-                "users",
-                "sessions",
-                "subscriptions",
-                "rooms",
-                "members",
-                "room_bytes",
-                "messages_in",
-                "messages_in_bytes",
-                "messages_out",
-                "messages_out_bytes",
-                "messages_dropped",
-                "retained_messages",
-                "retained_bytes",
-            ];
-            table.row(cells.map(|name| match name.ends_with("_bytes") {
-                true => bytes(zone[name].as_u64().unwrap_or(0)),
-                false => plain(&zone[name]),
-            }));
+        for zone in &answer.zones {
+            let mut cells = vec![shown(&zone.name)];
+            cells.extend([
+                zone.connections.to_string(),
+                zone.users.to_string(),
+                zone.sessions.to_string(),
+                zone.subscriptions.to_string(),
+                zone.rooms.to_string(),
+                zone.members.to_string(),
+                bytes(zone.room_bytes),
+                zone.messages_in.to_string(),
+                bytes(zone.messages_in_bytes),
+                zone.messages_out.to_string(),
+                bytes(zone.messages_out_bytes),
+                zone.messages_dropped.to_string(),
+                zone.retained_messages.to_string(),
+                bytes(zone.retained_bytes),
+            ]);
+            table.cells(cells);
         }
         table.render()
     })
@@ -197,6 +193,8 @@ impl Auth {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

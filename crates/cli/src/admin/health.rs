@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use serde_json::{Value, json};
+use stentor_control::health::Told;
 
-use super::show;
-use super::table::plain;
 use crate::failure::{EXIT_NO_ANSWER, Failure};
+use crate::output::shown;
 use crate::which::Which;
 
 /// What `--help` says about the command.
@@ -37,25 +36,28 @@ pub(crate) struct Health {
 
 impl Health {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let answer = self.which.ask(json!({ "verb": "health" }));
-        let answer = answer.map_err(|failure| failure.not_an_answer(EXIT_NO_ANSWER))?;
-        show(&self.which, &answer, || text(&answer))?;
-        let wanted = if self.live { "healthy" } else { "ready" };
-        match answer[wanted] == true {
+        let told = self.which.tell(&stentor_control::health::Health {});
+        let told = told.map_err(|failure| failure.not_an_answer(EXIT_NO_ANSWER))?;
+        told.print(text)?;
+        let is_good = match self.live {
+            true => told.answer.healthy,
+            false => told.answer.ready,
+        };
+        match is_good {
             true => Ok(()),
             false => Err(Failure::answered_no()),
         }
     }
 }
 
-fn text(answer: &Value) -> String {
-    let mut out = match (answer["healthy"] == true, answer["ready"] == true) {
+fn text(answer: &Told) -> String {
+    let mut out = match (answer.healthy, answer.ready) {
         (_, true) => "ready\n".to_owned(),
         (true, false) => "works, but is not ready for new clients:\n".to_owned(),
         (false, false) => "does not work:\n".to_owned(),
     };
-    for reason in answer["reasons"].as_array().into_iter().flatten() {
-        let (name, detail) = (plain(&reason["name"]), plain(&reason["detail"]));
+    for reason in &answer.reasons {
+        let (name, detail) = (shown(&reason.name), shown(&reason.detail));
         let _ = writeln!(out, "  {name}: {detail}");
     }
     out
@@ -63,20 +65,31 @@ fn text(answer: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stentor_control::health::Reason;
+
     use super::*;
 
     #[test]
     fn reasons_stand_below_the_answer() {
-        let ready = json!({ "healthy": true, "ready": true, "reasons": [] });
-        assert_eq!(text(&ready), "ready\n");
-        let reasons = [json!({ "name": "memory", "detail": "full\u{1b}" })];
-        let away = json!({ "healthy": true, "ready": false, "reasons": reasons });
-        let told = text(&away);
+        let told = |healthy: bool, ready: bool, detail: &str| {
+            let reason = Reason {
+                name: "memory".into(),
+                detail: detail.into(),
+            };
+            let reasons = if ready { vec![] } else { vec![reason] };
+            text(&Told {
+                healthy,
+                ready,
+                reasons,
+            })
+        };
+        assert_eq!(told(true, true, ""), "ready\n");
+        let away = told(true, false, "full\u{1b}");
         assert!(
-            told.starts_with("works, but") && !told.contains('\u{1b}'),
-            "{told}"
+            away.starts_with("works, but") && !away.contains('\u{1b}'),
+            "{away}"
         );
-        let hung = json!({ "healthy": false, "ready": false, "reasons": reasons });
-        assert!(text(&hung).starts_with("does not work:\n  memory: full"));
+        let hung = told(false, false, "full");
+        assert!(hung.starts_with("does not work:\n  memory: full"));
     }
 }

@@ -1,10 +1,10 @@
 //! `stentor status`: how the running server is doing.
 
 use clap::{Args, value_parser};
-use serde_json::{Value, json};
+use stentor_control::status::{Figures, Losses, Memory, Rates, Told, Trouble};
 
-use super::table::{Table, bytes, duration, plain};
-use super::{last_reload, now_secs, show};
+use super::table::{Table, bytes, duration, maybe};
+use super::{last_reload, now_secs};
 use crate::accounts::zone_figures;
 use crate::failure::Failure;
 use crate::output::shown;
@@ -32,30 +32,31 @@ impl Status {
         if let Some(zone) = &self.zone {
             return zone_figures(Some(zone), &self.which);
         }
-        let request = json!({ "verb": "status", "sample_ms": self.sample_ms });
-        let status = self.which.ask(request)?;
-        show(&self.which, &status, || text(&status, self.verbose))
+        let told = self.which.tell(&stentor_control::status::Status {
+            sample_ms: self.sample_ms,
+        })?;
+        told.print(|status| text(status, self.verbose))
     }
 }
 
 /// The first screen, for people who do not know how the server works inside, and more for those who
 /// ask.
-fn text(status: &Value, is_verbose: bool) -> String {
+fn text(status: &Told, is_verbose: bool) -> String {
     let mut parts = vec![
         format!(
             "stentor {}, process {}, up {}\n",
-            plain(&status["version"]),
-            plain(&status["pid"]),
-            duration(number(&status["uptime_secs"])),
+            shown(&status.version),
+            status.pid,
+            duration(status.uptime_secs),
         ),
         listeners(status),
         levels(status),
         flows(status),
     ];
     parts.extend(times(status));
-    parts.extend(holders(&status["memory"]));
+    parts.extend(holders(&status.memory));
     if is_verbose {
-        parts.extend([shards(status), kinds(&status["memory"])]);
+        parts.extend([shards(status), kinds(&status.memory)]);
     }
     let now_secs = now_secs();
     let long = match is_verbose {
@@ -63,146 +64,146 @@ fn text(status: &Value, is_verbose: bool) -> String {
         false => long_turns(status),
     };
     let mut last = format!("{long}{}", losses(status));
-    last += &troubles(&status["retained"]["troubles"], now_secs);
-    last += &audit_trouble(&status["audit_trouble"], now_secs);
+    last += &troubles(&status.retained.troubles, now_secs);
+    last += &audit_trouble(status.audit_trouble.as_ref(), now_secs);
     parts.push(last);
-    if !status["reload"].is_null() {
-        parts.push(format!("{}\n", last_reload(&status["reload"], now_secs)));
+    if let Some(reload) = &status.reload {
+        parts.push(format!("{}\n", last_reload(reload, now_secs)));
     }
     parts.extend(newer_file(status));
     parts.join("\n")
 }
 
 /// A configuration file that was saved since the server read it.
-fn newer_file(status: &Value) -> Option<String> {
-    let file = shown(status["newer_file"].as_str()?);
-    let when = match status["reload"]["ok"] == false {
+fn newer_file(status: &Told) -> Option<String> {
+    let file = shown(status.newer_file.as_deref()?);
+    let when = match status.reload.as_ref().is_some_and(|last| !last.ok) {
         true => "after that",
         false => "after it was applied",
     };
-    let what = match status["newer_file_is_empty"] == true {
+    let what = match status.newer_file_is_empty {
         true => ", and is empty: `stentor reload` would refuse it",
         false => ": `stentor reload` applies it",
     };
     Some(format!("{file} was saved {when}{what}\n"))
 }
 
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or(0)
-}
-
-/// Bytes for people.
-fn size(value: &Value) -> String {
-    bytes(number(value))
-}
-
-fn listeners(status: &Value) -> String {
+fn listeners(status: &Told) -> String {
     let mut table = Table::new(&["LISTENER", "CONNECTIONS", "LOGIN"]);
-    for listener in status["listeners"].as_array().into_iter().flatten() {
-        let login = match listener["anonymous"] == true {
+    for listener in &status.listeners {
+        let login = match listener.anonymous {
             true => "not needed",
             false => "required",
         };
-        let connections = plain(&listener["connections"]);
-        table.row([plain(&listener["url"]), connections, login.into()]);
+        let connections = listener.connections.to_string();
+        table.row([shown(&listener.url), connections, login.into()]);
     }
     table.render()
 }
 
 /// What there is now. What the server says of itself (`$SYS`) is counted apart.
-fn levels(status: &Value) -> String {
-    let retained = &status["retained"];
-    let of_server = number(&retained["messages_of_server"]);
-    let others = number(&retained["messages"]).saturating_sub(of_server);
+fn levels(status: &Told) -> String {
+    let retained = &status.retained;
+    let of_server = retained.messages_of_server;
+    let others = retained.messages.saturating_sub(of_server);
     let mut table = Table::new(&["NOW", ""]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
-    row("connections", plain(&status["connections"]));
-    row("sessions", plain(&status["sessions"]));
-    row("subscriptions", plain(&status["subscriptions"]));
+    row("connections", status.connections.to_string());
+    row("sessions", status.figures.sessions.to_string());
+    row("subscriptions", status.figures.subscriptions.to_string());
     row("retained messages", others.to_string());
     row(
         "retained in $SYS",
         format!("{of_server} (the server's own)"),
     );
-    row("size of both", size(&retained["bytes"]));
-    row("memory for clients", memory(&status["memory"]));
+    row("size of both", bytes(retained.bytes));
+    row("memory for clients", memory(&status.memory));
     for (name, value) in [
-        ("logins waiting", &status["logins_waiting"]),
-        ("log lines lost", &status["log_lines_dropped"]),
+        ("logins waiting", status.logins_waiting as u64),
+        ("log lines lost", status.log_lines_dropped),
     ] {
-        if number(value) > 0 {
-            row(name, plain(value));
+        if value > 0 {
+            row(name, value.to_string());
         }
     }
     table.render()
 }
 
 /// What clients make the server hold, of what they may.
-fn memory(memory: &Value) -> String {
-    let state = match memory["state"].as_str() {
-        Some("pressed") => ": memory is short",
-        Some("full") => ": the limit is reached",
+fn memory(memory: &Memory) -> String {
+    let state = match &*memory.state {
+        "pressed" => ": memory is short",
+        "full" => ": the limit is reached",
         _ => "",
     };
-    let limit = match memory["budget_bytes"].is_null() {
-        true => String::new(),
-        false => format!(" of {}", size(&memory["budget_bytes"])),
-    };
+    let limit = memory.budget_bytes;
+    let limit = limit.map_or_else(String::new, |limit| format!(" of {}", bytes(limit)));
     // The smaller one counts: a message that waits for several clients is held once in memory.
-    let (held, process) = (&memory["held_bytes"], &memory["resident_bytes"]);
-    let (counts, what) = match process.as_u64() {
-        Some(bytes) if bytes < number(held) => (process, " in the process"),
-        _ => (held, ""),
+    let (counts, what) = match memory.resident_bytes {
+        Some(resident) if resident < memory.held_bytes => (resident, " in the process"),
+        _ => (memory.held_bytes, ""),
     };
-    let far = match memory["overgrown"] == true {
+    let far = match memory.overgrown {
         true => format!(
             "; the process has {}, far more than the limit and the server's own",
-            size(&memory["resident_bytes"])
+            bytes(memory.resident_bytes.unwrap_or(0))
         ),
         false => String::new(),
     };
-    format!("{}{what}{limit}{state}{far}", size(counts))
+    format!("{}{what}{limit}{state}{far}", bytes(counts))
 }
 
-fn flows(status: &Value) -> String {
+fn flows(status: &Told) -> String {
     let mut table = Table::new(&["FLOW", "PER SECOND", "SINCE START"]);
-    for (key, name) in [
-        ("connects", "logins"),
-        ("messages_in", "messages in"),
-        ("messages_out", "messages out"),
-        ("messages_dropped", "messages lost"),
-        ("bytes_in", "received"),
-        ("bytes_out", "sent"),
-    ] {
-        let (rate, all) = (&status["rates"][key], &status[key]);
-        let cells = match key.starts_with("bytes") {
-            true => [
-                rate.as_f64()
-                    .map_or_else(|| "-".into(), |rate| bytes(rate as u64)),
-                size(all),
-            ],
-            false => [plain(rate), plain(all)],
-        };
-        let [rate, all] = cells;
-        table.row([name.into(), rate, all]);
-    }
+    let (all, rates) = (&status.figures, status.rates.as_ref());
+    let count = |value: f64| format!("{value:?}");
+    let size = |value: f64| bytes(value as u64);
+    let mut row = |name: &str, rate: Option<String>, all: String| {
+        table.row([name.into(), rate.unwrap_or_else(|| "-".into()), all]);
+    };
+    let rate = |of: fn(&Rates) -> f64, shown: &dyn Fn(f64) -> String| Some(shown(of(rates?)));
+    row(
+        "logins",
+        rate(|it| it.connects, &count),
+        all.connects.to_string(),
+    );
+    row(
+        "messages in",
+        rate(|it| it.messages_in, &count),
+        all.messages_in.to_string(),
+    );
+    row(
+        "messages out",
+        rate(|it| it.messages_out, &count),
+        all.messages_out.to_string(),
+    );
+    row(
+        "messages lost",
+        rate(|it| it.messages_dropped, &count),
+        all.messages_dropped.to_string(),
+    );
+    row(
+        "received",
+        rate(|it| it.bytes_in, &size),
+        bytes(all.bytes_in),
+    );
+    row("sent", rate(|it| it.bytes_out, &size), bytes(all.bytes_out));
     table.render()
 }
 
 /// How long messages take through the server, if some have come; in words.
-fn times(status: &Value) -> Option<String> {
-    let latency = &status["latency"];
-    if number(&latency["samples"]) == 0 {
+fn times(status: &Told) -> Option<String> {
+    let latency = &status.figures.latency;
+    if latency.samples == 0 {
         return None;
     }
     let mut table = Table::new(&["TIME IN THE SERVER", ""]);
-    for (name, key) in [
-        ("half of the messages", "p50_micros"),
-        ("99 of 100", "p99_micros"),
-        ("the slowest", "max_micros"),
+    for (name, word, micros) in [
+        ("half of the messages", "at most ", latency.p50_micros),
+        ("99 of 100", "at most ", latency.p99_micros),
+        ("the slowest", "", latency.max_micros),
     ] {
-        let word = if key == "max_micros" { "" } else { "at most " };
-        let time = millis(number(&latency[key]));
+        let time = millis(micros);
         table.row([name.into(), format!("{word}{time}")]);
     }
     Some(table.render())
@@ -218,20 +219,20 @@ fn millis(micros: u64) -> String {
 }
 
 /// The clients for which the server holds the most memory, if there are any.
-fn holders(memory: &Value) -> Option<String> {
-    let all = memory["holders"].as_array().filter(|all| !all.is_empty())?;
+fn holders(memory: &Memory) -> Option<String> {
+    let all = Some(&memory.holders).filter(|all| !all.is_empty())?;
     let mut table = Table::new(&["MOST MEMORY FOR", "USER", "SIZE"]);
     for holder in all {
-        let [client, user] = ["client_id", "user"].map(|key| plain(&holder[key]));
-        table.row([client, user, size(&holder["bytes"])]);
+        let (client, user) = (shown(&holder.client_id), maybe(holder.user.as_deref()));
+        table.row([client, user, bytes(holder.bytes)]);
     }
     Some(table.render())
 }
 
 /// What clients make the server hold, by kind.
-fn kinds(memory: &Value) -> String {
+fn kinds(memory: &Memory) -> String {
     let mut table = Table::new(&["MEMORY", "SIZE"]);
-    for (kind, held) in memory["by_kind"].as_object().into_iter().flatten() {
+    for (kind, held) in &memory.by_kind {
         let words = match kind.as_str() {
             "sessions" => "sessions and subscriptions",
             "queues" => "messages that wait for clients",
@@ -242,22 +243,22 @@ fn kinds(memory: &Value) -> String {
             "retained" => "index of retained messages",
             other => other,
         };
-        table.row([words.into(), size(held)]);
+        table.row([words.into(), bytes(held.as_u64().unwrap_or(0))]);
     }
-    table.row(["together".into(), size(&memory["held_bytes"])]);
-    if !memory["budget_bytes"].is_null() {
-        table.row(["limit".into(), size(&memory["budget_bytes"])]);
+    table.row(["together".into(), bytes(memory.held_bytes)]);
+    if let Some(budget) = memory.budget_bytes {
+        table.row(["limit".into(), bytes(budget)]);
     }
-    if !memory["resident_bytes"].is_null() {
-        table.row(["the process".into(), size(&memory["resident_bytes"])]);
-        table.row(["the server's own".into(), size(&memory["own_bytes"])]);
+    if let Some(resident) = memory.resident_bytes {
+        table.row(["the process".into(), bytes(resident)]);
+        table.row(["the server's own".into(), bytes(memory.own_bytes)]);
     }
     table.render()
 }
 
 /// Turns that were long, if there were some.
-fn long_turns(status: &Value) -> String {
-    match number(&status["long_turns"]["count"]) {
+fn long_turns(status: &Told) -> String {
+    match status.long_turns.count {
         0 => String::new(),
         long => {
             format!("turns that took too long: {long}; --verbose and docs/turns.md tell more\n")
@@ -266,7 +267,7 @@ fn long_turns(status: &Value) -> String {
 }
 
 /// How shards work: a shard is a thread with a part of the connections.
-fn shards(status: &Value) -> String {
+fn shards(status: &Told) -> String {
     let mut table = Table::new(&[
         "SHARD",
         "CONNECTIONS",
@@ -278,31 +279,30 @@ fn shards(status: &Value) -> String {
         "MESH QUEUE",
         "STALLED",
     ]);
-    for shard in status["shards"].as_array().into_iter().flatten() {
-        let (latency, queues) = (&shard["latency"], &shard["queues"]);
-        let is_measured = number(&latency["samples"]) > 0;
-        let quantile = |key: &str| match is_measured {
-            true => millis(number(&latency[key])),
-            false => "–".to_owned(),
+    for shard in &status.shards {
+        let (latency, queues) = (&shard.figures.latency, &shard.queues);
+        let quantile = |micros: u64| match latency.samples {
+            0 => "–".to_owned(),
+            _ => millis(micros),
         };
         table.row([
-            plain(&shard["shard"]),
-            plain(&shard["connections"]),
-            quantile("p50_micros"),
-            quantile("p99_micros"),
-            quantile("max_micros"),
-            millis(number(&shard["long_turns"]["longest_lately"]["micros"])),
-            plain(&shard["long_turns"]["count"]),
-            plain(&queues["mesh_inward"]),
-            plain(&queues["connections_stalled"]),
+            shard.shard.to_string(),
+            shard.connections.to_string(),
+            quantile(latency.p50_micros),
+            quantile(latency.p99_micros),
+            quantile(latency.max_micros),
+            millis(shard.long_turns.longest_lately.micros),
+            shard.long_turns.count.to_string(),
+            queues.mesh_inward.to_string(),
+            queues.connections_stalled.to_string(),
         ]);
     }
     table.render()
 }
 
 /// What is wrong with the disk of the retained messages.
-fn troubles(troubles: &Value, now_secs: u64) -> String {
-    let told = troubles.as_array().into_iter().flatten().map(|trouble| {
+fn troubles(troubles: &[Trouble], now_secs: u64) -> String {
+    let told = troubles.iter().map(|trouble| {
         let what = "the store of retained messages cannot write";
         format!("{what} {}\n", since(trouble, now_secs))
     });
@@ -310,27 +310,23 @@ fn troubles(troubles: &Value, now_secs: u64) -> String {
 }
 
 /// What is wrong with the audit log.
-fn audit_trouble(trouble: &Value, now_secs: u64) -> String {
-    match trouble.is_null() {
-        true => String::new(),
-        false => format!(
-            "the audit log cannot be written {}\n",
-            since(trouble, now_secs)
-        ),
-    }
+fn audit_trouble(trouble: Option<&Trouble>, now_secs: u64) -> String {
+    trouble.map_or_else(String::new, |trouble| {
+        let since = since(trouble, now_secs);
+        format!("the audit log cannot be written {since}\n")
+    })
 }
 
 /// Since when something is wrong, and why.
-fn since(trouble: &Value, now_secs: u64) -> String {
-    let since = trouble["since"].as_u64().unwrap_or(now_secs);
-    let time = duration(now_secs.saturating_sub(since));
-    format!("since {time} ago: {}", plain(&trouble["text"]))
+fn since(trouble: &Trouble, now_secs: u64) -> String {
+    let time = duration(now_secs.saturating_sub(trouble.since));
+    format!("since {time} ago: {}", shown(&trouble.text))
 }
 
 /// Sessions that the server ended for want of room, with all that waited in them.
-fn ended_early(status: &Value) -> String {
-    let all = number(&status["sessions_evicted"]);
-    let by_memory = number(&status["sessions_evicted_by_memory"]);
+fn ended_early(figures: &Figures) -> String {
+    let all = figures.sessions_evicted;
+    let by_memory = figures.sessions_evicted_by_memory;
     let told = [
         ("limits.memory was nearly", by_memory),
         ("limits.sessions was", all.saturating_sub(by_memory)),
@@ -344,43 +340,44 @@ fn ended_early(status: &Value) -> String {
 
 /// What became of messages that did not arrive: lost by policy, by client and topic, or withheld,
 /// refused or replaced.
-fn losses(status: &Value) -> String {
+fn losses(status: &Told) -> String {
+    let (figures, retained) = (&status.figures, &status.retained);
     let others: String = [
         (
-            &status["messages_withheld"],
+            figures.messages_withheld,
             "withheld from clients that have no right to receive them",
         ),
         (
-            &status["publishes_denied"],
+            figures.publishes_denied,
             "refused, because their clients may not publish them",
         ),
         (
-            &status["topics_refused"],
+            figures.topics_refused,
             "refused, because their topics are above limits.topic_bytes or limits.topic_levels",
         ),
         (
-            &status["retained"]["refused_by_disk"],
+            retained.refused_by_disk,
             "with RETAIN refused, because the disk was full or failed",
         ),
         (
-            &status["retained"]["refused_by_bound"],
+            retained.refused_by_bound,
             "with RETAIN refused, because a bound of [retained] was reached",
         ),
         (
-            &status["retained"]["refused_by_memory"],
+            retained.refused_by_memory,
             "with RETAIN refused, because limits.memory was reached",
         ),
     ]
     .into_iter()
-    .filter(|(count, _)| count.as_u64().is_some_and(|count| count > 0))
-    .map(|(count, what)| format!("messages {what}: {}\n", plain(count)))
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("messages {what}: {count}\n"))
     .collect();
-    let others = others + &ended_early(status);
-    let lost = lost(&status["losses"]).unwrap_or_else(|| match others.is_empty() {
+    let others = others + &ended_early(figures);
+    let lost = lost(&status.losses).unwrap_or_else(|| match others.is_empty() {
         true => "no message was lost\n".to_owned(),
         false => String::new(),
     });
-    let conflated = match status["losses"]["by_cause"]["conflated"].as_u64() {
+    let conflated = match status.losses.by_cause.get("conflated") {
         None | Some(0) => String::new(),
         Some(count) => format!("messages that newer ones of their topics replaced: {count}\n"),
     };
@@ -389,26 +386,23 @@ fn losses(status: &Value) -> String {
 
 /// What was lost, by cause, then by client and topic; `None` if nothing was. Conflation is not a
 /// loss: the subscriber asked for it.
-fn lost(losses: &Value) -> Option<String> {
+fn lost(losses: &Losses) -> Option<String> {
     let mut causes = Table::new(&["LOST BECAUSE", "MESSAGES"]);
-    let mut any = false;
-    for (cause, messages) in losses["by_cause"].as_object().into_iter().flatten() {
-        let is_any = messages.as_u64().is_some_and(|messages| messages > 0);
-        if is_any && cause != "conflated" {
-            causes.row([cause_text(cause), plain(messages)]);
-            any = true;
+    for (cause, messages) in &losses.by_cause {
+        if *messages > 0 && cause != "conflated" {
+            causes.row([cause_text(cause), messages.to_string()]);
         }
     }
-    if !any {
+    if causes.is_empty() {
         return None;
     }
     let mut text = causes.render();
     let mut worst = Table::new(&["LOST BY CLIENT", "TOPIC", "MESSAGES"]);
-    let pairs = losses["worst"].as_array();
-    for pair in pairs.into_iter().flatten() {
-        worst.row(["client_id", "topic", "messages"].map(|key| plain(&pair[key])));
+    for loss in &losses.worst {
+        let messages = loss.messages.to_string();
+        worst.row([shown(&loss.client_id), shown(&loss.topic), messages]);
     }
-    if pairs.is_some_and(|pairs| !pairs.is_empty()) {
+    if !losses.worst.is_empty() {
         text += &format!("\n{}", worst.render());
     }
     Some(text)
@@ -431,7 +425,14 @@ fn cause_text(cause: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
     use super::*;
+
+    fn read<T: DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
 
     /// What a server answers that has something of everything.
     fn status() -> Value {
@@ -466,7 +467,7 @@ mod tests {
             "held_bytes": 131_596_288, "budget_bytes": 4_194_304, "state": "full",
             "resident_bytes": 42_991_616, "overgrown": false,
         });
-        let text = memory(&told);
+        let text = memory(&read(told));
         assert_eq!(
             text,
             "41.0 MiB in the process of 4.0 MiB: the limit is reached"
@@ -480,7 +481,7 @@ mod tests {
         status["reload"] = json!({
             "ok": false, "cause": "stentor reload", "at": 1_000, "reason": "a:1: x\na:2: y\u{1b}",
         });
-        let text = text(&status, false);
+        let text = text(&read(status), false);
         assert!(
             text.contains("stays:\n  a:1: x\n  a:2: y\\u{1b}\n"),
             "{text}"
@@ -490,7 +491,7 @@ mod tests {
     #[test]
     fn a_file_that_was_saved_since_is_told() {
         let mut status = json!({ "newer_file": "a.toml", "reload": { "ok": true } });
-        let told = |status: &Value| newer_file(status).unwrap();
+        let told = |status: &Value| newer_file(&read(status.clone())).unwrap();
         assert_eq!(
             told(&status),
             "a.toml was saved after it was applied: `stentor reload` applies it\n"
@@ -502,13 +503,13 @@ mod tests {
         );
         status["newer_file_is_empty"] = true.into();
         assert!(told(&status).ends_with("is empty: `stentor reload` would refuse it\n"));
-        assert_eq!(newer_file(&json!({})), None);
+        assert_eq!(newer_file(&Told::default()), None);
     }
 
     /// A stranger reads it: sizes have units, kinds have words, the rest waits for `--verbose`.
     #[test]
     fn the_first_screen_has_no_inner_words() {
-        let first = text(&status(), false);
+        let first = text(&read(status()), false);
         for told in [
             "mqtt://127.0.0.1:1883  2            not needed",
             "retained messages   2\n",
@@ -531,7 +532,7 @@ mod tests {
             assert!(!first.contains(word), "{word:?} is an inner word: {first}");
         }
         assert!(first.lines().count() <= 40, "{first}");
-        let more = text(&status(), true);
+        let more = text(&read(status()), true);
         for told in [
             "SHARD",
             "messages that wait for clients  ",
@@ -544,7 +545,7 @@ mod tests {
     #[test]
     fn losses_are_a_table_and_nothing_is_a_sentence() {
         let none = json!({ "by_cause": { "drop-newest": 0, "conflated": 9 }, "worst": [] });
-        assert_eq!(lost(&none), None);
+        assert_eq!(lost(&read(none)), None);
         let some = json!({
             "by_cause": { "disconnect": 0, "drop-newest": 12 },
             "worst": [
@@ -557,18 +558,18 @@ mod tests {
                     LOST BY CLIENT  TOPIC  MESSAGES\n\
                     slow            a/b    10\n\
                     c\\u{1b}         t      2\n";
-        assert_eq!(lost(&some).as_deref(), Some(text));
+        assert_eq!(lost(&read(some)).as_deref(), Some(text));
     }
 
     #[test]
     fn what_was_withheld_or_refused_is_said_instead_of_that_nothing_was_lost() {
         let none = json!({ "losses": { "by_cause": { "drop-newest": 0 } } });
-        assert_eq!(losses(&none), "no message was lost\n");
+        assert_eq!(losses(&read(none)), "no message was lost\n");
         let ended = json!({
             "losses": { "by_cause": {} }, "sessions_evicted": 7, "sessions_evicted_by_memory": 5,
         });
         assert_eq!(
-            losses(&ended),
+            losses(&read(ended)),
             "sessions that ended early, because limits.memory was nearly reached: 5\n\
              sessions that ended early, because limits.sessions was reached: 2\n"
         );
@@ -592,19 +593,23 @@ mod tests {
             (json!({ "publishes_denied": 5 }), "may not publish them: 5"),
             (json!({ "topics_refused": 6 }), "limits.topic_levels: 6"),
         ] {
-            let text = losses(&status);
+            let text = losses(&read(status));
             assert!(
                 text.contains(told) && !text.contains("no message"),
                 "{text}"
             );
         }
         let conflated = json!({ "losses": { "by_cause": { "conflated": 7 } } });
-        let text = losses(&conflated);
+        let text = losses(&read(conflated));
         assert!(
             text.starts_with("no message was lost\n") && text.ends_with(": 7\n"),
             "{text}"
         );
-        let troubles = troubles(&json!([{ "since": 1_000, "text": "no space" }]), 1_065);
+        let trouble = Trouble {
+            since: 1_000,
+            text: "no space".into(),
+        };
+        let troubles = troubles(&[trouble], 1_065);
         assert!(
             troubles.contains("cannot write since 1m 5s ago: no space"),
             "{troubles}"

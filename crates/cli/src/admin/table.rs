@@ -88,6 +88,11 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
+/// A text of somebody else's for people; `-` for nothing.
+pub(crate) fn maybe(text: Option<&str>) -> String {
+    text.map_or_else(|| "-".to_owned(), shown)
+}
+
 /// One line for each thing: what it is, and what is said of it.
 pub(crate) fn lines(rows: &[(&str, String)]) -> String {
     let names = rows.iter().map(|(name, _)| name.chars().count());

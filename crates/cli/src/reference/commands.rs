@@ -20,7 +20,9 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
     (
         "Look into a running server",
-        &["health", "status", "clients", "why", "topics"],
+        &[
+            "health", "status", "clients", "events", "ban", "why", "topics",
+        ],
     ),
     (
         "Publish, subscribe and talk",

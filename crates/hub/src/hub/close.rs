@@ -54,3 +54,24 @@ impl Hub {
         self.finish(now);
     }
 }
+
+/// Closes the connection of a session whose client is banned, by its zone, client id and user. Its
+/// will is not published. The server's owner is never banned. Returns whether the client was.
+pub fn close_banned(
+    hub: &mut Hub,
+    now: Tick,
+    key: SessionKey,
+    is_banned: impl FnOnce(Zone, &str, Option<&str>) -> bool,
+) -> bool {
+    let Some(session) = hub.core.session(key) else {
+        return false;
+    };
+    let identity = session.state.identity();
+    let user = identity.user.as_deref();
+    if identity.rights.is_operator() || !is_banned(identity.zone, session.state.client_id(), user) {
+        return false;
+    }
+    hub.core.close(now, key, CloseReason::Local(Local::Banned));
+    hub.finish(now);
+    true
+}

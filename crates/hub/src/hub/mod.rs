@@ -14,6 +14,7 @@ mod restore;
 mod subscribe;
 mod wills;
 
+pub use close::close_banned;
 pub use restore::rewrite_sessions;
 
 use alloc::sync::Arc;

@@ -119,7 +119,7 @@ impl Plane {
         &self,
         start: Start,
         (file, zone): (Option<&Path>, Option<&str>),
-    ) -> Vec<(serde_json::Value, Result<bool, String>)> {
+    ) -> Vec<(stentor_control::adaptors::Adaptor, Result<bool, String>)> {
         self.0.trials.forget();
         let roster = self.0.roster.load_full();
         let meant = |one: &&Arc<Scoped>| {
@@ -136,7 +136,7 @@ impl Plane {
 
     /// All of them, or those of a zone: files, scopes, hooks, figures, and whether what is on disk
     /// was refused: `since` in seconds since 1970, and why.
-    pub(crate) fn describe(&self, zone: Option<&str>) -> Vec<serde_json::Value> {
+    pub(crate) fn describe(&self, zone: Option<&str>) -> Vec<stentor_control::adaptors::Adaptor> {
         let roster = self.0.roster.load();
         let meant = |one: &&Arc<Scoped>| zone.is_none_or(|zone| one.runs_in(zone));
         let all = roster.all.iter().filter(meant);
@@ -149,7 +149,7 @@ impl Plane {
         zone: &str,
         hook: &str,
         room: Option<&str>,
-    ) -> Vec<serde_json::Value> {
+    ) -> Vec<stentor_control::adaptors::Adaptor> {
         let roster = self.0.roster.load();
         let all = roster.all.iter();
         let asked = all.filter(|one| one.runs_in(zone) && one.hears(hook, room));

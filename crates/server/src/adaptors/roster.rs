@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use stentor_auth::center::Center;
 use stentor_auth::model::DEFAULT_ZONE;
 use stentor_auth::store::Directory;
+use stentor_control::adaptors::{Adaptor as Shown, Refused};
 use stentor_hub::Deed;
 use stentor_procedure::adaptor::{Adaptor, Change, HOOKS, OnError, Options, Start};
 use stentor_topic::Zone;
@@ -344,38 +345,33 @@ impl Scoped {
         fits && self.running.adaptor.has(hook)
     }
 
-    pub(super) fn describe(&self) -> serde_json::Value {
+    pub(super) fn describe(&self) -> Shown {
         let zone = match &self.zone {
-            Scope::One(name, _) => Some(&**name),
+            Scope::One(name, _) => Some(name.to_string()),
             Scope::Others(_) => None,
         };
         let hooks = self.running.adaptor.hooks();
         let has = |(bit, _): &(usize, &&str)| hooks & (1 << bit) != 0;
-        let names: Vec<&str> = HOOKS
-            .iter()
-            .enumerate()
-            .filter(has)
-            .map(|(_, name)| *name)
-            .collect();
+        let names = HOOKS.iter().enumerate().filter(has);
         let figures = self.running.adaptor.figures();
         let refused = self.running.adaptor.refused().map(|refused| {
             let since = refused.since.duration_since(SystemTime::UNIX_EPOCH);
-            serde_json::json!({
-                "since": since.map_or(0, |since| since.as_secs()),
-                "reason": refused.reason,
-            })
+            Refused {
+                since: since.map_or(0, |since| since.as_secs()),
+                reason: refused.reason,
+            }
         });
-        serde_json::json!({
-            "file": self.running.adaptor.path().display().to_string(),
-            "zone": zone,
-            "room": self.room,
-            "hooks": names,
-            "runs": figures.runs,
-            "failures": figures.failures,
-            "refused": figures.refused,
-            "suppressed_lines": figures.suppressed,
-            "file_refused": refused,
-        })
+        Shown {
+            file: self.running.adaptor.path().display().to_string(),
+            zone,
+            room: self.room.as_deref().map(str::to_owned),
+            hooks: names.map(|(_, name)| (*name).to_owned()).collect(),
+            runs: figures.runs,
+            failures: figures.failures,
+            refused: figures.refused,
+            suppressed_lines: figures.suppressed,
+            file_refused: refused,
+        }
     }
 
     /// Whether it is the one that this entry of a configuration has for a zone.

@@ -50,6 +50,7 @@ pub use problem::{ConfigError, Origin, Problem};
 pub use question::Question;
 pub use secret::Secret;
 pub use table::{Fallback, Key, Reload, Section};
+pub use units::parse_duration;
 pub use url::{Asker, ListenUrl, Scheme};
 pub use zone_keys::{Adaptor, OnTrouble, Room, SecondLogin, Zone};
 

@@ -51,7 +51,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// The reason, in words that follow the offending value.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     if rest == "0" {
         return Ok(Duration::ZERO);

@@ -8,6 +8,7 @@ use std::io::Result as Written;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use stentor_auth::store::{AuditLog, Directory, Who};
+use stentor_control::{Audit, Verb};
 
 use super::protocol::Answer;
 
@@ -19,6 +20,10 @@ pub(crate) struct Subject {
     name: Option<String>,
     #[serde(default)]
     client_id: Option<String>,
+    #[serde(default)]
+    user: Option<String>,
+    #[serde(default)]
+    address: Option<String>,
     #[serde(default)]
     filter: Option<String>,
     #[serde(default)]
@@ -52,15 +57,8 @@ const ORDERS: [&str; 16] = [
 impl Subject {
     /// Reads what a request is about; `None` if it changes nothing that is noted here.
     pub(crate) fn of(verb: &str, line: &[u8]) -> Option<Self> {
-        let other = [
-            "clients.kick",
-            "retained.put",
-            "retained.clear",
-            "retained.compact",
-            "adaptor.reload",
-            "procedure.reload",
-        ];
-        let is_change = ORDERS.contains(&verb) || other.contains(&verb);
+        let audit = Verb::named(verb).map(Verb::audit);
+        let is_change = ORDERS.contains(&verb) || audit == Some(Audit::Outcome);
         let subject = is_change.then(|| serde_json::from_slice::<Self>(line));
         subject?.ok().filter(|subject| !subject.dry_run)
     }
@@ -90,12 +88,20 @@ impl Subject {
     }
 
     fn target(&self) -> String {
-        let named = [&self.name, &self.client_id, &self.filter, &self.file];
+        let named = [
+            &self.name,
+            &self.client_id,
+            &self.user,
+            &self.address,
+            &self.filter,
+            &self.file,
+        ];
         let named = named.into_iter().flatten().next().cloned();
         named.unwrap_or_else(|| match self.verb.split('.').next() {
             Some("retained") => "retained messages".to_owned(),
             Some("adaptor") => "all adaptors".to_owned(),
             Some("procedure") => "all procedures".to_owned(),
+            Some("ban") => "all clients of a zone".to_owned(),
             _ => "users".to_owned(),
         })
     }
@@ -150,6 +156,12 @@ fn done(verb: &str, answer: &Value) -> Option<Value> {
             detail["outcome"] = json!("refused");
         }
         detail["adaptors"] = json!(all);
+    }
+    if verb == "ban.add" {
+        let ban = &answer["ban"];
+        detail["until"] = ban["until"].clone();
+        detail["ban_reason"] = ban["reason"].clone();
+        detail["closed"] = answer["closed"].clone();
     }
     if verb == "procedure.reload" {
         return procedures(answer);

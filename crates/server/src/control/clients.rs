@@ -1,12 +1,15 @@
 //! The verbs `clients.ls`, `clients.show` and `clients.kick`.
 
-use serde_json::{Value, json};
-use stentor_hub::{Count, Granted, LossCause, PauseCause, home_shard};
+use stentor_control::clients::{
+    Client, Connection, Count as Times, Kick, Kicked, List, Ls, Paused, Show, Shown, Subscription,
+};
+use stentor_control::{ZoneWord, page};
+use stentor_hub::{Count, Granted, PauseCause, home_shard};
 use stentor_mqtt::Version;
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
-use super::protocol::{Answer, Failure, Request};
+use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
@@ -20,9 +23,9 @@ const ZONES_AT_ONCE: u32 = 1_000;
 const NAMES_MAX: usize = 10_000;
 
 /// Sessions whose client id contains a text, by client id.
-pub(super) fn list(backplane: &Backplane, request: &Request) -> Answer {
-    let zone = zones::named(backplane, request)?;
-    let (from, to) = request.page();
+pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure> {
+    let zone = zones::named(backplane, request.zone.as_ref())?;
+    let (from, to) = page(request.limit, request.offset);
     let pages = ask_all(backplane, |answer| Inquiry::Clients {
         zone,
         containing: request.containing.clone(),
@@ -33,39 +36,40 @@ pub(super) fn list(backplane: &Backplane, request: &Request) -> Answer {
     let mut entries: Vec<ClientEntry> = pages.into_iter().flat_map(|page| page.entries).collect();
     entries.sort_by(|a, b| a.info.client_id.cmp(&b.info.client_id));
     let now = backplane.clock.now();
-    let clients: Vec<Value> = entries
+    let clients = entries
         .iter()
         .take(to)
         .skip(from)
-        .map(|entry| describe(backplane, entry, now))
-        .collect();
-    Ok(json!({ "clients": clients, "total": total, "truncated": total > to }))
+        .map(|entry| describe(backplane, entry, now));
+    Ok(List {
+        clients: clients.collect(),
+        total,
+        truncated: total > to,
+    })
 }
 
 /// One session, with its subscriptions.
-pub(super) fn show(backplane: &Backplane, request: &Request) -> Answer {
-    let (_, (entry, granted)) = find(backplane, request)?;
-    let mut client = describe(backplane, &entry, backplane.clock.now());
-    let filters: Vec<&str> = granted.iter().map(|granted| &*granted.filter).collect();
-    let granted = granted.iter().map(subscription);
-    if let Value::Object(client) = &mut client {
-        client.insert("filters".into(), json!(filters));
-        client.insert("granted".into(), granted.collect());
-    }
-    Ok(client)
+pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failure> {
+    let (_, (entry, granted)) = find(backplane, &request.client_id, request.zone.as_ref())?;
+    let filters = granted.iter().map(|granted| granted.filter.to_string());
+    Ok(Shown {
+        client: describe(backplane, &entry, backplane.clock.now()),
+        filters: filters.collect(),
+        granted: granted.iter().map(subscription).collect(),
+    })
 }
 
 /// The session that a request is about, and its zone.
-fn find(backplane: &Backplane, request: &Request) -> Result<(Zone, Found), Failure> {
-    let Some(client_id) = &request.client_id else {
-        let message = "this verb needs a \"client_id\"";
-        return Err(Failure::new("bad-request", message));
-    };
-    let said = zones::named(backplane, request)?;
+fn find(
+    backplane: &Backplane,
+    client_id: &str,
+    zone: Option<&ZoneWord>,
+) -> Result<(Zone, Found), Failure> {
+    let said = zones::named(backplane, zone)?;
     let zone = zone_of(backplane, said, client_id)?;
     let question = |answer| Inquiry::Client {
         zone,
-        client_id: client_id.clone(),
+        client_id: client_id.to_owned(),
         answer,
     };
     match ask_one(backplane, home(backplane, zone, client_id), question) {
@@ -121,8 +125,8 @@ fn zones_with(backplane: &Backplane, client_id: &str) -> Vec<Zone> {
 }
 
 /// Closes a client's connection.
-pub(super) fn kick(backplane: &Backplane, request: &Request) -> Answer {
-    let (zone, (entry, _)) = find(backplane, request)?;
+pub(super) fn kick(backplane: &Backplane, request: &Kick) -> Result<Kicked, Failure> {
+    let (zone, (entry, _)) = find(backplane, &request.client_id, request.zone.as_ref())?;
     let client_id = entry.info.client_id.into_string();
     let end_session = request.end_session;
     if entry.info.connection.is_none() && !end_session {
@@ -141,11 +145,11 @@ pub(super) fn kick(backplane: &Backplane, request: &Request) -> Answer {
         }
     });
     match found {
-        Some(Some(was_connected)) => Ok(json!({
-            "zone_name": backplane.zone_name(zone),
-            "was_connected": was_connected,
-            "session_ended": end_session,
-        })),
+        Some(Some(was_connected)) => Ok(Kicked {
+            zone_name: backplane.zone_name(zone),
+            was_connected,
+            session_ended: end_session,
+        }),
         Some(None) => Err(missing(backplane, Some(zone), &client_id)),
         None => Err(silent()),
     }
@@ -200,71 +204,72 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-pub(super) fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) -> Value {
+pub(super) fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) -> Client {
     let info = &entry.info;
-    let connection = info.connection.map(|connection| {
-        json!({
-            "version": version(connection.version),
-            "peer": entry.origin.as_ref().map(|(peer, _)| peer.to_string()),
-            "listener": entry.origin.as_ref().map(|(_, url)| url),
-            "keep_alive_secs": connection.keep_alive_secs,
-            "connected_secs": now.since(connection.since).as_secs(),
-            "silent_secs": now.since(connection.last_seen).as_secs(),
-            "queued_bytes": connection.queued_bytes,
-            "blocked": connection.is_blocked,
-            "paused": connection.paused_until.and_then(|pause| paused(pause, now)),
-        })
+    let secs = |since: Tick| now.since(since).as_secs();
+    let connection = info.connection.map(|connection| Connection {
+        version: version(connection.version).to_owned(),
+        peer: entry.origin.as_ref().map(|(peer, _)| peer.to_string()),
+        listener: entry.origin.as_ref().map(|(_, url)| url.to_string()),
+        keep_alive_secs: connection.keep_alive_secs,
+        connected_secs: secs(connection.since),
+        silent_secs: secs(connection.last_seen),
+        queued_bytes: connection.queued_bytes,
+        blocked: connection.is_blocked,
+        paused: connection.paused_until.and_then(|pause| paused(pause, now)),
     });
-    json!({
-        "client_id": info.client_id,
-        "user": info.user.as_deref(),
-        "zone": backplane.zone_name(info.zone),
-        // The same under the name that it had before.
-        "zone_name": backplane.zone_name(info.zone),
-        "connection": connection,
-        "session_expiry_secs": (info.expiry_secs != u32::MAX).then_some(info.expiry_secs),
-        "subscriptions": info.subscriptions,
-        "in_flight": info.in_flight,
-        "waiting": info.waiting,
-        "held_bytes": info.held_bytes,
-        "snapshot_bytes": info.snapshot_bytes,
-        "withheld": count(&info.tally.withheld, now),
-        "lost": count(&info.tally.lost, now),
-        "lost_by": info.tally.lost_by.map(LossCause::label),
-        "conflated": count(&info.tally.conflated, now),
-        "pauses": count(&info.tally.paused, now),
-        "paused_by": info.tally.paused_by.map(PauseCause::label),
-        "publishes_refused": count(&info.tally.refused, now),
-        "topics_refused": count(&info.tally.topics_refused, now),
-    })
+    let (tally, zone) = (&info.tally, backplane.zone_name(info.zone));
+    Client {
+        client_id: info.client_id.to_string(),
+        user: info.user.as_deref().map(str::to_owned),
+        zone: zone.clone(),
+        zone_name: zone,
+        connection,
+        session_expiry_secs: (info.expiry_secs != u32::MAX).then_some(info.expiry_secs),
+        subscriptions: info.subscriptions,
+        in_flight: info.in_flight,
+        waiting: info.waiting,
+        held_bytes: info.held_bytes,
+        snapshot_bytes: info.snapshot_bytes,
+        withheld: count(&tally.withheld, now),
+        lost: count(&tally.lost, now),
+        lost_by: tally.lost_by.map(|by| by.label().to_owned()),
+        conflated: count(&tally.conflated, now),
+        pauses: count(&tally.paused, now),
+        paused_by: tally.paused_by.map(|by| by.label().to_owned()),
+        publishes_refused: count(&tally.refused, now),
+        topics_refused: count(&tally.topics_refused, now),
+    }
 }
 
 /// A subscription as it was granted.
-pub(super) fn subscription(granted: &Granted) -> Value {
+pub(super) fn subscription(granted: &Granted) -> Subscription {
     // As the client has asked for it: its interval is a whole number of microseconds.
     let rate = |micros: f64| (1e9 / micros).round() / 1_000.0;
-    let max_rate = granted.interval.map(|least| rate(least.as_micros() as f64));
-    json!({
-        "filter": granted.filter,
-        "qos": granted.qos as u8,
-        "no_local": granted.no_local,
-        "max_rate": max_rate,
-    })
+    Subscription {
+        filter: granted.filter.to_string(),
+        qos: granted.qos as u8,
+        no_local: granted.no_local,
+        max_rate: granted.interval.map(|least| rate(least.as_micros() as f64)),
+    }
 }
 
 /// For how long nothing is read from a connection, and why; `None` if it is read.
-fn paused((until, cause): (Tick, PauseCause), now: Tick) -> Option<Value> {
+fn paused((until, cause): (Tick, PauseCause), now: Tick) -> Option<Paused> {
     let millis = until.since(now).as_millis() as u64;
-    (millis > 0).then(|| json!({ "millis": millis, "by": cause.label() }))
+    (millis > 0).then(|| Paused {
+        millis,
+        by: cause.label().to_owned(),
+    })
 }
 
 /// How often something has happened, and when last.
-fn count(count: &Count, now: Tick) -> Value {
-    json!({
-        "total": count.total(),
-        "last_minute": count.lately(now),
-        "last_secs_ago": count.last().map(|last| now.since(last).as_secs()),
-    })
+fn count(count: &Count, now: Tick) -> Times {
+    Times {
+        total: count.total(),
+        last_minute: count.lately(now),
+        last_secs_ago: count.last().map(|last| now.since(last).as_secs()),
+    }
 }
 
 /// The name of a protocol version.

@@ -2,8 +2,9 @@
 //!
 //! One JSON object per line in each direction. A request has the version and a verb, and what the
 //! verb needs: `{"v":1,"verb":"clients.show","client_id":"a"}`. An answer is `{"v":1,"ok":…}` or
-//! `{"v":1,"error":"a sentence with a remedy","code":"not-found"}`; the codes are listed at
-//! `protocol::Failure`. A connection may ask any number of times.
+//! `{"v":1,"error":"a sentence with a remedy","code":"not-found"}`. The crate `control` has the
+//! types of requests and answers, and `Failure` there lists the codes. A connection may ask any
+//! number of times.
 //!
 //! | verb | takes | answers |
 //! |---|---|---|
@@ -13,6 +14,10 @@
 //! | `clients.show` | `client_id`, `zone` | one client with its `filters` |
 //! | `clients.kick` | `client_id`, `zone`, `end_session` | nothing; the session may stay |
 //! | `why` | `client_id`, `topic`, `to`, `zone` | what keeps a message from a client |
+//! | `events` | `after`, filters, `limit`, `wait_ms` | `events`, and the `cursor` to go on |
+//! | `ban.add` | the target, `for_secs`, `reason`, `force` | the `ban`, how many were `closed` |
+//! | `ban.ls` | | the `bans` that hold |
+//! | `ban.rm` | the target | the `ban` that held |
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `zones` | | what there is of each zone: connections, users, rooms, retained messages |
 //! | `adaptor.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what of a file is refused |
@@ -35,7 +40,9 @@
 //! main thread's descriptor table.
 
 mod audit;
+mod bans;
 mod clients;
+mod events;
 mod noted;
 mod procedures;
 mod protocol;

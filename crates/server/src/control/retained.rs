@@ -15,16 +15,18 @@ use crate::telemetry::collect::ANSWER_TIME;
 
 /// Answers a request whose verb begins with `retained.`.
 pub(super) fn answer(backplane: &Backplane, line: &[u8]) -> Answer {
-    let desk = Desk {
+    with_desk(backplane, |desk| desk.answer(line))
+}
+
+fn with_desk<T>(backplane: &Backplane, use_it: impl FnOnce(&Desk<'_>) -> T) -> T {
+    use_it(&Desk {
         store: &backplane.retained,
         now: backplane.clock.now(),
         zones: backplane,
         bounds: &backplane.topic_bounds,
         keep: &|entries| keep(backplane, entries),
         commit: &|| backplane.retained.commit_soon(),
-    };
-    desk.answer(line)
-        .map_err(|refusal| Failure::new(refusal.code, refusal.message))
+    })
 }
 
 impl ZoneNames for Backplane {
@@ -56,9 +58,7 @@ impl ZoneNames for Backplane {
 /// # Errors
 /// When some cannot be cleared: the others are.
 pub(super) fn clear_zone(backplane: &Backplane, zone: Zone) -> Result<u64, Failure> {
-    let cleared = crate::retained::clear_zone(zone, |request| {
-        answer(backplane, request.to_string().as_bytes())
-    })?;
+    let cleared = with_desk(backplane, |desk| crate::retained::clear_zone(desk, zone))?;
     let all = cleared.all();
     all.map_err(|reason| Failure::new("unavailable", reason))
 }

@@ -11,14 +11,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use stentor_auth::store::{Order, OrderError, Who};
+use stentor_control::adaptors::{self, Became};
+use stentor_control::reload::{Reload, Reloaded};
+use stentor_control::{Done, Mqtt, Stop, Verb, health, told as line};
 use stentor_procedure::adaptor::Start;
 use stentor_topic::Zone;
 use tracing::warn;
 
 use super::audit::Subject;
-use super::protocol::{Answer, Failure, Request, head, line, parse};
+use super::protocol::{Answer, Failure, answer, head};
 use super::{Desk, lock};
-use super::{clients, procedures, retained, status, topics, why, zones};
+use super::{bans, clients, events, procedures, retained, status, topics, why, zones};
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
@@ -171,33 +174,53 @@ impl Desk {
         if Order::is_verb(verb) {
             return Next::Answer(self.order(line, who));
         }
-        if verb.starts_with("retained.") {
-            return Next::Answer(retained::answer(&self.backplane, line));
-        }
-        let request = match parse(line) {
-            Ok(request) => request,
-            Err(failure) => return Next::Answer(Err(failure)),
+        let Some(verb) = Verb::named(verb) else {
+            return Next::Answer(Err(unknown(verb)));
         };
-        Next::Answer(match request.verb.as_str() {
-            "mqtt" => match zones::named(&self.backplane, &request) {
-                Ok(zone) => return Next::Mqtt(zone.unwrap_or(Zone::DEFAULT)),
-                Err(failure) => Err(failure),
-            },
-            "health" => Ok(self.condition.describe()),
-            "status" => Ok(status::status(self, &request)),
-            "clients.ls" => clients::list(&self.backplane, &request),
-            "clients.show" => clients::show(&self.backplane, &request),
-            "clients.kick" => clients::kick(&self.backplane, &request),
-            "why" => why::why(&self.backplane, &request),
-            "topics" => topics::topics(&self.backplane, &request),
-            "zones" => self.zones(who),
-            "reload" => self.reload(who),
-            "stop" => self.stop(who),
-            "adaptor.ls" => self.adaptors(&request),
-            "procedure.ls" => Ok(procedures::list(&self.backplane)),
-            "procedure.reload" => procedures::reload(&self.backplane),
-            "adaptor.reload" => self.reload_adaptors(&request),
-            verb => Err(unknown(verb)),
+        let backplane = &*self.backplane;
+        Next::Answer(match verb {
+            Verb::Mqtt => {
+                let mut zone = Zone::DEFAULT;
+                let answer = answer(line, |request: Mqtt| {
+                    zone = zones::named(backplane, request.zone.as_ref())?.unwrap_or(zone);
+                    Ok(Done {})
+                });
+                match answer {
+                    Ok(_) => return Next::Mqtt(zone),
+                    Err(failure) => Err(failure),
+                }
+            }
+            Verb::Health => answer(line, |_: health::Health| Ok(self.condition.describe())),
+            Verb::Status => answer(line, |request| Ok(status::status(self, &request))),
+            Verb::ClientsLs => answer(line, |request| clients::list(backplane, &request)),
+            Verb::ClientsShow => answer(line, |request| clients::show(backplane, &request)),
+            Verb::ClientsKick => answer(line, |request| clients::kick(backplane, &request)),
+            Verb::Why => answer(line, |request| why::why(backplane, &request)),
+            Verb::Events => answer(line, |request| events::events(backplane, &request)),
+            Verb::BanAdd => answer(line, |request| bans::add(backplane, who, &request)),
+            Verb::BanLs => answer(line, |_: stentor_control::bans::Ls| {
+                Ok(bans::list(backplane))
+            }),
+            Verb::BanRm => answer(line, |request| bans::remove(backplane, who, &request)),
+            Verb::Topics => answer(line, |request| topics::topics(backplane, &request)),
+            Verb::Zones => answer(line, |_: stentor_control::zones::Zones| self.zones(who)),
+            Verb::Reload => answer(line, |_: Reload| self.reload(who)),
+            Verb::Stop => answer(line, |_: Stop| self.stop(who)),
+            Verb::AdaptorLs => answer(line, |request| self.adaptors(&request)),
+            Verb::AdaptorReload => answer(line, |request| self.reload_adaptors(&request)),
+            Verb::ProcedureLs => answer(line, |_: stentor_control::procedures::Ls| {
+                Ok(procedures::list(backplane))
+            }),
+            Verb::ProcedureReload => answer(line, |_: stentor_control::procedures::Reload| {
+                procedures::reload(backplane)
+            }),
+            Verb::RetainedPage
+            | Verb::RetainedFilters
+            | Verb::RetainedPut
+            | Verb::RetainedClear
+            | Verb::RetainedVerify
+            | Verb::RetainedStatus
+            | Verb::RetainedCompact => retained::answer(backplane, line),
         })
     }
 
@@ -244,7 +267,7 @@ impl Desk {
         }
     }
 
-    fn reload(&self, who: &Who) -> Answer {
+    fn reload(&self, who: &Who) -> Result<Reloaded, Failure> {
         let (answer, result) = channel();
         let asker = Asker {
             who: who.clone(),
@@ -256,14 +279,8 @@ impl Desk {
         match result.recv_timeout(RELOAD_TIME) {
             Ok(Ok(reloaded)) => {
                 let before = before.filter(|_| reloaded.is_nothing());
-                let (changed, renewed) = (reloaded.changed, reloaded.renewed);
-                let waiting = reloaded.waiting;
-                let mut answer =
-                    json!({ "changed": changed, "renewed": renewed, "waiting": waiting });
-                if let Some(before) = before {
-                    answer["before"] = before;
-                }
-                Ok(answer)
+                let done = status::done(&reloaded);
+                Ok(Reloaded { done, before })
             }
             Ok(Err(reason)) => Err(Failure::new("reload-failed", reason)),
             Err(_) => Err(Failure::new(
@@ -273,7 +290,7 @@ impl Desk {
         }
     }
 
-    fn zones(&self, who: &Who) -> Answer {
+    fn zones(&self, who: &Who) -> Result<stentor_control::zones::Told, Failure> {
         let refused = |error: OrderError| Failure::new(error.code, error.message);
         let listed = self.directory.order(who.clone(), Order::ZoneList {});
         let listed = listed.map_err(refused)?;
@@ -283,25 +300,19 @@ impl Desk {
     }
 
     /// The adaptors, of a zone if one is named.
-    fn adaptors(&self, request: &Request) -> Answer {
-        let zone = zones::name(&self.backplane, request)?;
-        let all = self.backplane.adaptors.describe(zone.as_deref());
-        Ok(json!({ "adaptors": all }))
+    fn adaptors(&self, request: &adaptors::Ls) -> Result<adaptors::List, Failure> {
+        let zone = zones::name(&self.backplane, request.zone.as_ref())?;
+        Ok(adaptors::List {
+            adaptors: self.backplane.adaptors.describe(zone.as_deref()),
+        })
     }
 
-    fn reload_adaptors(&self, request: &Request) -> Answer {
-        let zone = zones::name(&self.backplane, request)?;
+    fn reload_adaptors(&self, request: &adaptors::Reload) -> Result<adaptors::Reloaded, Failure> {
+        let zone = zones::name(&self.backplane, request.zone.as_ref())?;
         let start = if request.fresh {
             Start::Afresh
         } else {
             Start::CarryOver
-        };
-        let tell = |(mut shown, result): (Value, Result<bool, String>)| {
-            match result {
-                Ok(is_new) => shown["new"] = json!(is_new),
-                Err(reason) => shown["error"] = json!(reason),
-            }
-            shown
         };
         let file = request.file.as_deref();
         let meant = (file.map(Path::new), zone.as_deref());
@@ -312,13 +323,19 @@ impl Desk {
                 format!("no adaptor runs {file:?}{place}; `stentor adaptor ls` lists them");
             return Err(Failure::new("not-found", reason));
         }
-        let adaptors: Vec<Value> = reloaded.into_iter().map(tell).collect();
-        Ok(json!({ "adaptors": adaptors }))
+        let became = |(adaptor, result): (_, Result<bool, String>)| Became {
+            adaptor,
+            new: result.as_ref().ok().copied(),
+            error: result.err(),
+        };
+        Ok(adaptors::Reloaded {
+            adaptors: reloaded.into_iter().map(became).collect(),
+        })
     }
 
-    fn stop(&self, who: &Who) -> Answer {
+    fn stop(&self, who: &Who) -> Result<Done, Failure> {
         self.command(Command::Stop("stentor stop", Some(who.clone())))?;
-        Ok(json!({}))
+        Ok(Done {})
     }
 
     fn command(&self, command: Command) -> Result<(), Failure> {
@@ -363,11 +380,12 @@ impl Desk {
 }
 
 fn unknown(verb: &str) -> Failure {
+    let mut names: Vec<&str> = Verb::ALL.into_iter().map(Verb::name).collect();
+    let last = names.pop().unwrap_or_default();
     let message = format!(
-        "there is no verb \"{verb}\"; there are health, status, clients.ls, clients.show, \
-         clients.kick, why, topics, zones, adaptor.ls, adaptor.reload, procedure.ls, \
-         procedure.reload, retained.…, reload, stop and mqtt, and user.…, role.…, grant, revoke, \
-         token.…, zone.… and auth.refresh"
+        "there is no verb \"{verb}\"; there are {} and {last}, and user.…, role.…, grant, revoke, \
+         token.…, zone.… and auth.refresh",
+        names.join(", ")
     );
     Failure::new("unknown-verb", message)
 }

@@ -1,15 +1,20 @@
 //! The verb `status`.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use serde_json::{Value, json};
+use stentor_control::reload::{Done, Last};
+use stentor_control::status::{
+    Figures, Holder as Held, Listener, Loss, Losses, Memory, Queues, Rates, Retained as Kept,
+    Shard, Status, Told, Trouble, Turn, Turns,
+};
 use stentor_hub::{Holder, Holding, Retained};
 
-use super::protocol::Request;
 use super::{Desk, ReloadNote, lock, zones};
 use crate::backplane::Backplane;
 use crate::fdtable::Table;
+use crate::lifecycle::Reloaded;
 use crate::listener::Port;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::{ask_all, reports, total};
@@ -25,7 +30,7 @@ const WORST: usize = 20;
 const HOLDERS: usize = 10;
 
 /// Counters, depths and latencies, of the whole server and of each shard.
-pub(super) fn status(desk: &Desk, request: &Request) -> Value {
+pub(super) fn status(desk: &Desk, request: &Status) -> Told {
     let backplane = &*desk.backplane;
     let rates = (request.sample_ms > 0).then(|| {
         let window = Duration::from_millis(request.sample_ms).min(SAMPLE_MAX);
@@ -39,90 +44,103 @@ pub(super) fn status(desk: &Desk, request: &Request) -> Value {
     let uptime = backplane.clock.now().since(stentor_session::Tick::ZERO);
     let (ports, reload, password_hash, newer_file) = {
         let notes = lock(&desk.notes);
-        let ports: Vec<Value> = notes.ports.iter().map(|port| listener(port)).collect();
+        let ports: Vec<Listener> = notes.ports.iter().map(|port| listener(port)).collect();
         let reload = notes.last_reload.as_ref().map(reload);
         let newer_file = notes.newer_file();
         (ports, reload, notes.password_hash.name(), newer_file)
     };
-    let more = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "pid": std::process::id(),
-        "started_at": backplane.clock.started_at_secs(),
-        "uptime_secs": uptime.as_secs(),
-        "listeners": ports,
-        "descriptor_tables": match desk.table {
-            Table::Private => "private",
-            Table::Shared => "shared",
-        },
-        "connections": backplane.admission.connections(),
-        "connections_per_shard_max": backplane.capacity.connections,
-        "logins_waiting": backplane.authenticator.waiting(),
-        "user_queries": desk.directory.queries(),
-        "audit_trouble": desk.directory.audit_trouble().map(|it| trouble(&(it.text, it.since))),
-        "password_hash": password_hash,
-        "log_lines_dropped": backplane.journal.dropped(),
-        "retained": retained(backplane, sum.stats.unkept_by_memory),
-        "memory": memory(backplane),
-        "zones": zones::zones(backplane, std::iter::empty())["zones"].take(),
-        "rates": rates,
-        "rates_since_start": self::rates(&ShardReport::default(), &sum, uptime),
-        "losses": losses(&sum),
-        "long_turns": turns(&sum.turn_report),
-        "reload": reload,
-        "newer_file": newer_file.as_ref().map(|(file, _)| file),
-        "newer_file_is_empty": newer_file.as_ref().is_some_and(|(_, is_empty)| *is_empty),
-        "shards": reports.iter().map(shard).collect::<Vec<_>>(),
+    let tallies = backplane.journal.tallies();
+    let audit_trouble = desk.directory.audit_trouble();
+    Told {
+        figures: figures(&sum),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        started_at: backplane.clock.started_at_secs(),
+        uptime_secs: uptime.as_secs(),
+        listeners: ports,
+        descriptor_tables: tables(desk.table).to_owned(),
+        connections: backplane.admission.connections(),
+        connections_per_shard_max: backplane.capacity.connections,
+        logins_waiting: backplane.authenticator.waiting(),
+        user_queries: desk.directory.queries(),
+        audit_trouble: audit_trouble.map(|it| trouble(&(it.text, it.since))),
+        password_hash: password_hash.to_owned(),
+        log_lines_dropped: backplane.journal.dropped(),
+        retained: retained(backplane, sum.stats.unkept_by_memory),
+        memory: memory(backplane),
+        zones: zones::zones(backplane, std::iter::empty()).zones,
+        rates,
+        rates_since_start: self::rates(&ShardReport::default(), &sum, uptime),
+        losses: losses(&sum),
+        long_turns: turns(&sum.turn_report),
+        reload,
+        newer_file: newer_file.as_ref().map(|(file, _)| file.clone()),
+        newer_file_is_empty: newer_file.is_some_and(|(_, is_empty)| is_empty),
+        refused_by: named(tallies.refused()),
+        ended_by: named(tallies.ended()),
+        shards: reports.iter().map(shard).collect(),
         // Fewer than there are, if one does not answer.
-        "shards_answering": reports.len(),
-        "shards_total": backplane.shards.len(),
-    });
-    extend(figures(&sum), more)
+        shards_answering: reports.len(),
+        shards_total: backplane.shards.len(),
+    }
+}
+
+const fn tables(table: Table) -> &'static str {
+    match table {
+        Table::Private => "private",
+        Table::Shared => "shared",
+    }
+}
+
+fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+    let counts = counts.map(|(name, count)| (name.to_owned(), count));
+    counts.collect()
 }
 
 /// What is wrong, and since when, in seconds since 1970.
-fn trouble((text, since): &(String, SystemTime)) -> Value {
+fn trouble((text, since): &(String, SystemTime)) -> Trouble {
     let since = since.duration_since(SystemTime::UNIX_EPOCH);
-    json!({ "text": text, "since": since.map_or(0, |since| since.as_secs()) })
+    Trouble {
+        text: text.clone(),
+        since: since.map_or(0, |since| since.as_secs()),
+    }
 }
 
 /// The retained messages, and how many of them are the server's own; how many were refused, and
 /// what is wrong with the disk since when, in seconds since 1970.
-fn retained(backplane: &Backplane, by_memory: u64) -> Value {
+fn retained(backplane: &Backplane, by_memory: u64) -> Kept {
     let store = &backplane.retained;
-    let of_server = store.volatile_count();
     let (by_bound, by_disk) = store.refused();
     let troubles = store.troubles();
-    json!({
-        "messages": store.count(),
-        // They are among these.
-        "messages_of_server": of_server,
-        "bytes": store.bytes(),
-        "refused_by_bound": by_bound,
-        "refused_by_disk": by_disk,
-        "refused_by_memory": by_memory,
-        "troubles": troubles.iter().map(trouble).collect::<Vec<_>>(),
-    })
+    Kept {
+        messages: store.count(),
+        messages_of_server: store.volatile_count(),
+        bytes: store.bytes(),
+        refused_by_bound: by_bound,
+        refused_by_disk: by_disk,
+        refused_by_memory: by_memory,
+        troubles: troubles.iter().map(trouble).collect(),
+    }
 }
 
 /// What clients make the server hold: by kind, and who holds most.
-fn memory(backplane: &Backplane) -> Value {
+fn memory(backplane: &Backplane) -> Memory {
     let ledger = &backplane.ledger;
     crate::memory::take_stock(backplane);
-    let kind = |kind: Holding| (kind.label().to_owned(), json!(ledger.of(kind)));
-    let by_kind: serde_json::Map<String, Value> = Holding::ALL.map(kind).into_iter().collect();
-    json!({
-        "held_bytes": ledger.total(),
-        "budget_bytes": Some(ledger.budget()).filter(|budget| *budget != u64::MAX),
-        "state": ledger.pressure().label(),
-        "by_kind": by_kind,
-        "resident_bytes": crate::memory::anonymous_bytes(),
-        "own_bytes": ledger.own(),
-        "overgrown": ledger.is_overgrown(),
-        "holders": holders(backplane),
-    })
+    let kind = |kind: Holding| (kind.label().to_owned(), ledger.of(kind).into());
+    Memory {
+        held_bytes: ledger.total(),
+        budget_bytes: Some(ledger.budget()).filter(|budget| *budget != u64::MAX),
+        state: ledger.pressure().label().to_owned(),
+        by_kind: Holding::ALL.map(kind).into_iter().collect(),
+        resident_bytes: crate::memory::anonymous_bytes(),
+        own_bytes: ledger.own(),
+        overgrown: ledger.is_overgrown(),
+        holders: holders(backplane),
+    }
 }
 
-fn holders(backplane: &Backplane) -> Vec<Value> {
+fn holders(backplane: &Backplane) -> Vec<Held> {
     let of_shards = ask_all(backplane, |answer| Inquiry::Holders {
         at_most: HOLDERS,
         answer,
@@ -130,146 +148,147 @@ fn holders(backplane: &Backplane) -> Vec<Value> {
     let mut holders: Vec<_> = of_shards.into_iter().flatten().collect();
     holders.sort_by(|a, b| (b.bytes, &a.client_id).cmp(&(a.bytes, &b.client_id)));
     holders.truncate(HOLDERS);
-    let holder = |holder: Holder| {
-        json!({
-            "zone": backplane.zone_name(holder.zone),
-            "client_id": holder.client_id,
-            "user": holder.user,
-            "connected": holder.is_connected,
-            "bytes": holder.bytes,
-        })
+    let holder = |holder: Holder| Held {
+        zone: backplane.zone_name(holder.zone),
+        client_id: holder.client_id.into_string(),
+        user: holder.user.as_deref().map(str::to_owned),
+        connected: holder.is_connected,
+        bytes: holder.bytes,
     };
     holders.into_iter().map(holder).collect()
 }
 
-/// Adds the keys of the second object to the first.
-fn extend(mut object: Value, more: Value) -> Value {
-    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
-        object.extend(more);
+fn listener(port: &Port) -> Listener {
+    Listener {
+        url: port.url.to_string(),
+        connections: port.connections.load(Ordering::Relaxed),
+        anonymous: port.rules.load().anonymous,
     }
-    object
-}
-
-fn listener(port: &Port) -> Value {
-    json!({
-        "url": port.url.to_string(),
-        "connections": port.connections.load(Ordering::Relaxed),
-        "anonymous": port.rules.load().anonymous,
-    })
 }
 
 /// What was counted between two reports, per second.
-fn rates(before: &ShardReport, after: &ShardReport, time: Duration) -> Value {
+fn rates(before: &ShardReport, after: &ShardReport, time: Duration) -> Rates {
     let per_sec = |count: fn(&ShardReport) -> u64| {
         let counted = count(after).saturating_sub(count(before));
         let rate = counted as f64 / time.as_secs_f64().max(1e-6);
         (rate * 10.0).round() / 10.0
     };
-    json!({
-        "secs": (time.as_secs_f64() * 1000.0).round() / 1000.0,
-        "messages_in": per_sec(|report| report.stats.publishes_received),
-        "messages_out": per_sec(|report| report.stats.publishes_sent),
-        "messages_dropped": per_sec(|report| report.stats.publishes_dropped),
-        "bytes_in": per_sec(|report| report.bytes_received),
-        "bytes_out": per_sec(|report| report.bytes_sent),
-        "connects": per_sec(|report| report.stats.connects),
-    })
+    Rates {
+        secs: (time.as_secs_f64() * 1000.0).round() / 1000.0,
+        messages_in: per_sec(|report| report.stats.publishes_received),
+        messages_out: per_sec(|report| report.stats.publishes_sent),
+        messages_dropped: per_sec(|report| report.stats.publishes_dropped),
+        bytes_in: per_sec(|report| report.bytes_received),
+        bytes_out: per_sec(|report| report.bytes_sent),
+        connects: per_sec(|report| report.stats.connects),
+    }
 }
 
 /// Turns that were long: how many, the longest one, that of the last minute, and the one that was
 /// busy for longest; and the most visits of any turn.
-fn turns(report: &TurnReport) -> Value {
-    json!({
-        "count": report.long,
-        "longest": turn(&report.longest),
-        "longest_lately": turn(&report.lately),
-        "busiest": turn(&report.busiest),
-        "visits_max": report.visits_max,
-    })
+fn turns(report: &TurnReport) -> Turns {
+    Turns {
+        count: report.long,
+        longest: turn(&report.longest),
+        longest_lately: turn(&report.lately),
+        busiest: turn(&report.busiest),
+        visits_max: report.visits_max,
+    }
 }
 
 /// What a turn did is known of long ones only: others have a time and nothing else.
-fn turn(turn: &LongTurn) -> Value {
-    json!({
-        "shard": turn.shard,
-        "micros": turn.took.as_micros() as u64,
-        "waited_micros": turn.waited.map(|waited| waited.as_micros() as u64),
-        "ran_micros": turn.ran.map(|ran| ran.as_micros() as u64),
-        "client_id": turn.client_id,
-        "visits": turn.visits,
-        "packets": turn.packets,
-        "deliveries": turn.deliveries,
-        "flushes": turn.flushes,
-        "accepted": turn.accepted,
-    })
+fn turn(turn: &LongTurn) -> Turn {
+    let micros = |time: Duration| time.as_micros() as u64;
+    Turn {
+        shard: turn.shard,
+        micros: micros(turn.took),
+        waited_micros: turn.waited.map(micros),
+        ran_micros: turn.ran.map(micros),
+        client_id: turn.client_id.to_string(),
+        visits: turn.visits,
+        packets: turn.packets,
+        deliveries: turn.deliveries,
+        flushes: turn.flushes,
+        accepted: turn.accepted,
+    }
 }
 
-fn losses(sum: &ShardReport) -> Value {
-    let worst = sum.losses.worst.iter().take(WORST).map(|(client, topic, messages)| {
-        json!({ "client_id": client, "topic": topic, "messages": messages })
-    });
-    json!({ "by_cause": sum.losses.causes, "worst": worst.collect::<Vec<_>>() })
-}
-
-fn figures(report: &ShardReport) -> Value {
-    let stats = &report.stats;
-    json!({
-        "clients_connected": stats.connected,
-        "sessions": stats.sessions,
-        "subscriptions": stats.subscriptions,
-        "connects": stats.connects,
-        "refused": report.refused,
-        "packets_in": stats.packets_received,
-        "packets_out": stats.packets_sent,
-        "messages_in": stats.publishes_received,
-        "messages_in_bytes": stats.publish_bytes_received,
-        "messages_out": stats.publishes_sent,
-        "messages_out_bytes": stats.publish_bytes_sent,
-        "messages_dropped": stats.publishes_dropped,
-        "messages_withheld": stats.publishes_withheld,
-        "denied": stats.denied,
-        "publishes_denied": stats.publishes_denied,
-        "topics_refused": stats.topics_refused,
-        "sessions_expired": stats.expired,
-        "sessions_evicted": stats.evicted,
-        "sessions_evicted_by_memory": stats.evicted_by_memory,
-        "bugs": stats.bugs,
-        "bytes_in": report.bytes_received,
-        "bytes_out": report.bytes_sent,
-        "latency": report.latency.snapshot(),
-    })
-}
-
-fn shard(report: &ShardReport) -> Value {
-    let more = json!({
-        "shard": report.shard,
-        "connections": report.links,
-        "turns": report.turns,
-        "long_turns": turns(&report.turn_report),
-        "queues": {
-            "mesh_inward": report.mesh_inward,
-            "mesh_overflowed": report.mesh_overflowed,
-            "connections_stalled": report.stalled,
-            "connections_travelling": report.travelling,
-        },
-    });
-    extend(figures(report), more)
-}
-
-/// `at` is in seconds since 1970.
-pub(super) fn reload(note: &ReloadNote) -> Value {
-    let at = note
-        .at
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let more = match &note.result {
-        Ok(done) => json!({
-            "ok": true,
-            "changed": done.changed,
-            "renewed": done.renewed,
-            "waiting": done.waiting,
-        }),
-        Err(reason) => json!({ "ok": false, "reason": reason }),
+fn losses(sum: &ShardReport) -> Losses {
+    let worst = sum.losses.worst.iter().take(WORST);
+    let loss = |(client_id, topic, messages): &(String, String, u64)| Loss {
+        client_id: client_id.clone(),
+        topic: topic.clone(),
+        messages: *messages,
     };
-    extend(json!({ "cause": note.cause, "at": at }), more)
+    let causes = sum.losses.causes.iter();
+    Losses {
+        by_cause: named(causes.map(|(cause, count)| (*cause, *count))),
+        worst: worst.map(loss).collect(),
+    }
+}
+
+fn figures(report: &ShardReport) -> Figures {
+    let stats = &report.stats;
+    Figures {
+        clients_connected: stats.connected,
+        sessions: stats.sessions,
+        subscriptions: stats.subscriptions,
+        connects: stats.connects,
+        refused: report.refused,
+        packets_in: stats.packets_received,
+        packets_out: stats.packets_sent,
+        messages_in: stats.publishes_received,
+        messages_in_bytes: stats.publish_bytes_received,
+        messages_out: stats.publishes_sent,
+        messages_out_bytes: stats.publish_bytes_sent,
+        messages_dropped: stats.publishes_dropped,
+        messages_withheld: stats.publishes_withheld,
+        denied: stats.denied,
+        publishes_denied: stats.publishes_denied,
+        topics_refused: stats.topics_refused,
+        sessions_expired: stats.expired,
+        sessions_evicted: stats.evicted,
+        sessions_evicted_by_memory: stats.evicted_by_memory,
+        bugs: stats.bugs,
+        bytes_in: report.bytes_received,
+        bytes_out: report.bytes_sent,
+        latency: report.latency.snapshot(),
+    }
+}
+
+fn shard(report: &ShardReport) -> Shard {
+    Shard {
+        figures: figures(report),
+        shard: report.shard,
+        connections: report.links,
+        turns: report.turns,
+        long_turns: turns(&report.turn_report),
+        queues: Queues {
+            mesh_inward: report.mesh_inward,
+            mesh_overflowed: report.mesh_overflowed,
+            connections_stalled: report.stalled,
+            connections_travelling: report.travelling,
+        },
+    }
+}
+
+/// A reload that was tried.
+pub(super) fn reload(note: &ReloadNote) -> Last {
+    let at = note.at.duration_since(SystemTime::UNIX_EPOCH);
+    Last {
+        cause: note.cause.to_owned(),
+        at: at.map_or(0, |since| since.as_secs()),
+        ok: note.result.is_ok(),
+        done: note.result.as_ref().ok().map(done),
+        reason: note.result.as_ref().err().cloned(),
+    }
+}
+
+/// What a reload did.
+pub(super) fn done(reloaded: &Reloaded) -> Done {
+    Done {
+        changed: reloaded.changed.clone(),
+        renewed: reloaded.renewed.clone(),
+        waiting: reloaded.waiting.clone(),
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use stentor_control::ZoneWord;
+use stentor_control::zones::{Told, Zone as Shown};
 use stentor_hub::ZoneFigures;
 use stentor_topic::Zone;
 
-use super::protocol::{Failure, Request, ZoneWord};
+use super::protocol::Failure;
 use super::retained;
 use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
@@ -16,7 +17,7 @@ use crate::telemetry::collect::ask_all;
 
 /// What there is of each zone now: connections, sessions, rooms, retained messages; and what went
 /// through it since the start. `named` are the zones of which there may be nothing.
-pub(super) fn zones(backplane: &Backplane, named: impl Iterator<Item = String>) -> Value {
+pub(super) fn zones(backplane: &Backplane, named: impl Iterator<Item = String>) -> Told {
     let nothing = |name| (name, (ZoneFigures::default(), 0, 0));
     let mut zones: BTreeMap<String, (ZoneFigures, u64, u64)> = named.map(nothing).collect();
     for (zone, part) in ask_all(backplane, Inquiry::Zones).into_iter().flatten() {
@@ -41,34 +42,39 @@ pub(super) fn zones(backplane: &Backplane, named: impl Iterator<Item = String>) 
     }
     let shown = zones.into_iter().map(|(name, (sum, messages, bytes))| {
         let number = backplane.authenticator.known_zone(&name).map(Zone::get);
-        json!({
-            "name": name,
-            "number": number,
-            "connections": sum.connections,
-            "users": sum.users,
-            "sessions": sum.sessions,
-            "subscriptions": sum.subscriptions,
-            "rooms": sum.rooms,
-            "members": sum.members,
-            "room_bytes": sum.room_bytes,
-            "messages_in": sum.traffic.received,
-            "messages_in_bytes": sum.traffic.received_bytes,
-            "messages_out": sum.traffic.sent,
-            "messages_out_bytes": sum.traffic.sent_bytes,
-            "messages_dropped": sum.traffic.dropped,
-            "retained_messages": messages,
-            "retained_bytes": bytes,
-        })
+        Shown {
+            name,
+            number,
+            connections: sum.connections,
+            users: sum.users,
+            sessions: sum.sessions,
+            subscriptions: sum.subscriptions,
+            rooms: sum.rooms,
+            members: sum.members,
+            room_bytes: sum.room_bytes,
+            messages_in: sum.traffic.received,
+            messages_in_bytes: sum.traffic.received_bytes,
+            messages_out: sum.traffic.sent,
+            messages_out_bytes: sum.traffic.sent_bytes,
+            messages_dropped: sum.traffic.dropped,
+            retained_messages: messages,
+            retained_bytes: bytes,
+        }
     });
-    json!({ "zones": shown.collect::<Vec<_>>() })
+    Told {
+        zones: shown.collect(),
+    }
 }
 
 /// The zone that a request names, if it names one.
 ///
 /// # Errors
 /// When there is no zone of that name.
-pub(super) fn named(backplane: &Backplane, request: &Request) -> Result<Option<Zone>, Failure> {
-    match &request.zone {
+pub(super) fn named(
+    backplane: &Backplane,
+    zone: Option<&ZoneWord>,
+) -> Result<Option<Zone>, Failure> {
+    match zone {
         None => Ok(None),
         Some(ZoneWord::Number(number)) => Ok(Some(Zone(*number))),
         Some(ZoneWord::Name(name)) => number(backplane, name).map(Some),
@@ -79,13 +85,16 @@ pub(super) fn named(backplane: &Backplane, request: &Request) -> Result<Option<Z
 ///
 /// # Errors
 /// When there is no such zone.
-pub(super) fn name(backplane: &Backplane, request: &Request) -> Result<Option<String>, Failure> {
-    let zone = named(backplane, request)?;
+pub(super) fn name(
+    backplane: &Backplane,
+    zone: Option<&ZoneWord>,
+) -> Result<Option<String>, Failure> {
+    let zone = named(backplane, zone)?;
     Ok(zone.map(|zone| backplane.zone_name(zone)))
 }
 
 /// The number of a zone. One that nobody has used yet gets its number now.
-fn number(backplane: &Backplane, name: &str) -> Result<Zone, Failure> {
+pub(super) fn number(backplane: &Backplane, name: &str) -> Result<Zone, Failure> {
     if let Some(zone) = backplane.known(name) {
         return Ok(zone);
     }
@@ -102,8 +111,7 @@ fn number(backplane: &Backplane, name: &str) -> Result<Zone, Failure> {
 /// nothing.
 fn meant(backplane: &Backplane, name: &str) -> String {
     let all = zones(backplane, std::iter::empty());
-    let names = all["zones"].as_array().into_iter().flatten();
-    let names = names.filter_map(|zone| zone["name"].as_str());
+    let names = all.zones.iter().map(|zone| &*zone.name);
     nearest(name, names).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 

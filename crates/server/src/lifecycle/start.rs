@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mio::Poll;
+use stentor_auth::Authenticator;
 use stentor_auth::center::Center;
 use stentor_auth::store::Directory;
 use stentor_disk::MappedDisk;
@@ -25,6 +26,7 @@ use crate::accounts;
 use crate::adaptors::{Doorkeeper, Plane};
 use crate::admission::Admission;
 use crate::backplane::{Backplane, Capacity, Way};
+use crate::bans::{Bans, Now};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::data_dir::DataDir;
@@ -218,11 +220,14 @@ fn connect(
 ) -> Arc<Backplane> {
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
-    let authenticator = Arc::new(Doorkeeper::new(Arc::clone(center), adaptors.clone()));
+    let doorkeeper = Doorkeeper::new(Arc::clone(center), adaptors.clone());
+    let authenticator: Arc<dyn Authenticator> = Arc::new(doorkeeper);
     // At most `SHARDS_MAX`.
     let shard_count = u8::try_from(shards.len()).unwrap_or(u8::MAX);
+    let now = Now::at(retained.clock.now());
     let backplane = Arc::new(Backplane {
         adaptors,
+        bans: Bans::open(journal.data_dir(), &authenticator, now),
         clock: retained.clock,
         hasher: retained.hasher.clone(),
         authenticator,

@@ -47,8 +47,8 @@ closes! {
             "The user has no right to publish to the topic of its will.",
             "Give a role with that right by `stentor grant`, or change the will.";
         Denied(Denied::Banned) =>
-            "The user is disabled or was deleted.",
-            "Enable the user by `stentor user enable`.";
+            "The client id, user, address or zone is banned, or the user is disabled.",
+            "`stentor ban ls` shows the bans, `stentor ban rm` ends one. `stentor user enable` enables a user.";
         Denied(Denied::Expired) =>
             "The token of the client expired while it was connected.",
             "Let the client log in again with a new token.";
@@ -231,6 +231,9 @@ closes! {
         Local(Local::Revoked) =>
             "The user was deleted or disabled, or its password or token was withdrawn.",
             "Log in with the new password or token, or enable the user.";
+        Local(Local::Banned) =>
+            "The client was banned while it was connected. Its will is dropped.",
+            "`stentor ban ls` shows the bans, `stentor ban rm` ends one.";
     }
     "Ends that the client decides": {
         Remote(Remote::Disconnect) =>

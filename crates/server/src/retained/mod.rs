@@ -10,8 +10,14 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stentor_control::retained::{
+    self as wire, Clear, Compacted, Covering, Cursor as At, Damage, Figures, Filters, Kept,
+    Messages, OfZone, Page, Put, Verify,
+};
+use stentor_control::{Verb, ZoneWord};
 use stentor_disk::MappedDisk;
 use stentor_hub::{Cursor, NotKept, Retained, Scope, Walk};
 use stentor_retained::{Store, Verified};
@@ -47,14 +53,13 @@ pub(crate) struct Cleared {
 }
 
 impl Cleared {
-    fn add(&mut self, page: &Value) {
-        self.count += page["cleared"].as_u64().unwrap_or_default();
-        let refused = page["refused"].as_array().into_iter().flatten();
-        for refused in refused {
+    fn add(&mut self, page: &wire::Cleared) {
+        self.count += page.cleared;
+        for refused in &page.refused {
             self.left += 1;
             self.why.get_or_insert_with(|| {
-                let reason = refused["reason"].as_str().unwrap_or_default();
-                format!("{} cannot be cleared: {reason}", refused["topic"])
+                let reason = &refused.reason;
+                format!("{:?} cannot be cleared: {reason}", refused.topic)
             });
         }
     }
@@ -78,23 +83,23 @@ impl Cleared {
 ///
 /// # Errors
 /// When a request is refused.
-pub(crate) fn clear_zone<E>(
-    zone: Zone,
-    ask: impl Fn(&Value) -> Result<Value, E>,
-) -> Result<Cleared, E> {
-    let found = ask(&json!({ "verb": "retained.filters", "zone": zone.get() }))?;
+pub(crate) fn clear_zone(desk: &Desk<'_>, zone: Zone) -> Result<Cleared, Refusal> {
+    let zone = Some(ZoneWord::Number(zone.get()));
+    let found = desk.filters(&Filters { zone: zone.clone() })?;
     let mut cleared = Cleared::default();
-    for filter in found["filters"].as_array().into_iter().flatten() {
-        let mut cursor = Value::Null;
+    for filter in found.filters {
+        let mut request = Clear {
+            zone: zone.clone(),
+            filter,
+            cursor: None,
+        };
         loop {
-            let mut page = ask(&json!({
-                "verb": "retained.clear", "zone": zone.get(), "filter": filter, "cursor": cursor,
-            }))?;
+            let page = desk.clear(&request)?;
             cleared.add(&page);
-            cursor = page["cursor"].take();
-            if cursor.is_null() {
+            if page.cursor.is_none() {
                 break;
             }
+            request.cursor = page.cursor;
         }
     }
     Ok(cleared)
@@ -118,95 +123,30 @@ pub(crate) trait ZoneNames {
     fn number(&self, name: &str) -> Result<Zone, String>;
 }
 
-/// Which zone a request is about.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Which {
-    Name(String),
-    Number(u32),
-}
-
-/// A request; each verb looks at what it needs.
-#[derive(Debug, Default, Deserialize)]
-struct Request {
-    #[serde(default)]
-    verb: String,
-    /// The default zone if there is none.
-    #[serde(default)]
-    zone: Option<Which>,
-    /// For `retained.page` and `retained.clear`.
-    #[serde(default)]
-    filter: String,
-    /// Where the last page ended.
-    #[serde(default)]
-    cursor: Option<At>,
-    /// For `retained.put`.
-    #[serde(default)]
-    messages: Vec<Value>,
-    /// For `retained.put`: only compare.
-    #[serde(default)]
-    dry_run: bool,
-    /// For `retained.put`: create zones that do not exist yet.
-    #[serde(default)]
-    new_zones: bool,
-    /// For `retained.put`: what is there is kept again, even if it is the same.
-    #[serde(default)]
-    anew: bool,
-    /// For `retained.verify`: which part of the store; beyond the last one, only the damage that
-    /// was found is listed.
-    #[serde(default)]
-    stripe: usize,
-    /// For `retained.verify`: from which damaged place on.
-    #[serde(default)]
-    from: usize,
-}
-
-/// How far a list has come.
-#[derive(Debug, Deserialize)]
-struct At {
-    stripe: u16,
-    after: Option<Box<str>>,
-}
-
-/// Why a request is refused: a code for programs, and a sentence.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) code: &'static str,
-    pub(crate) message: String,
-}
+/// Why a request is refused.
+pub(crate) type Refusal = stentor_control::Failure;
 
 fn refuse(code: &'static str, message: impl Into<String>) -> Refusal {
-    Refusal {
-        code,
-        message: message.into(),
-    }
+    Refusal::new(code, message)
 }
 
 /// A message to keep, and when it was received, in milliseconds since 1970; `None` for now.
 pub(crate) type Entry = (Arc<Message>, Option<u64>);
 
-/// What a request to keep messages came to.
-#[derive(Default)]
-struct Tally {
-    new: u64,
-    changed: u64,
-    same: u64,
-    refused: Vec<Value>,
+/// Counts the message at a position of a request as refused.
+fn leave(kept: &mut Kept, at: usize, topic: &Value, reason: &str) {
+    kept.refused.push(wire::NotKept {
+        at,
+        topic: topic.clone(),
+        reason: reason.to_owned(),
+    });
 }
 
-impl Tally {
-    /// Counts the message at a position of the request as refused.
-    fn refuse(&mut self, at: usize, topic: &Value, reason: &str) {
-        let refused = json!({ "at": at, "topic": topic, "reason": reason });
-        self.refused.push(refused);
-    }
-
-    fn count(&mut self, is_known: bool) {
-        if is_known {
-            self.changed += 1;
-        } else {
-            self.new += 1;
-        }
+const fn count(kept: &mut Kept, is_known: bool) {
+    if is_known {
+        kept.changed += 1;
+    } else {
+        kept.new += 1;
     }
 }
 
@@ -246,19 +186,35 @@ impl Pending {
 }
 
 /// Where the next page begins.
-fn next(is_done: bool, cursor: &Cursor) -> Option<Value> {
-    (!is_done).then(|| json!({ "stripe": cursor.stripe, "after": cursor.after }))
+fn next(is_done: bool, cursor: &Cursor) -> Option<At> {
+    (!is_done).then(|| At {
+        stripe: cursor.stripe,
+        after: cursor.after.as_deref().map(str::to_owned),
+    })
 }
 
-impl Request {
-    fn cursor(&self) -> Cursor {
-        let at = self.cursor.as_ref();
-        at.map_or_else(Cursor::default, |at| Cursor {
-            stripe: at.stripe,
-            after: at.after.clone(),
-            visits: 0,
-        })
-    }
+/// Where a page begins.
+fn begin(at: Option<&At>) -> Cursor {
+    at.map_or_else(Cursor::default, |at| Cursor {
+        stripe: at.stripe,
+        after: at.after.as_deref().map(Box::from),
+        visits: 0,
+    })
+}
+
+/// Which verb a request has.
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    verb: String,
+}
+
+fn read<T: DeserializeOwned>(request: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(request).map_err(|error| refuse("bad-request", error.to_string()))
+}
+
+fn write(answer: impl Serialize) -> Result<Value, Refusal> {
+    serde_json::to_value(answer).map_err(|error| refuse("unavailable", error.to_string()))
 }
 
 /// A store to answer from.
@@ -276,20 +232,18 @@ pub(crate) struct Desk<'a> {
 impl Desk<'_> {
     /// Answers a request: one whose verb begins with `retained.`.
     pub(crate) fn answer(&self, request: &[u8]) -> Result<Value, Refusal> {
-        let request: Request = serde_json::from_slice(request)
-            .map_err(|error| refuse("bad-request", error.to_string()))?;
-        match request.verb.as_str() {
-            "retained.page" => self.page(&request),
-            "retained.put" => self.put(&request),
-            "retained.filters" => self.filters(&request),
-            "retained.clear" => self.clear(&request),
-            "retained.status" => Ok(self.status()),
-            "retained.verify" => Ok(self.verify(&request)),
-            "retained.compact" => {
-                let removed = self.store.compact_by(self.commit);
-                Ok(json!({ "files_removed": removed }))
-            }
-            verb => Err(refuse(
+        let Named { verb } = read(request)?;
+        match Verb::named(&verb) {
+            Some(Verb::RetainedPage) => write(self.page(&read(request)?)?),
+            Some(Verb::RetainedPut) => write(self.put(&read(request)?)?),
+            Some(Verb::RetainedFilters) => write(self.filters(&read(request)?)?),
+            Some(Verb::RetainedClear) => write(self.clear(&read(request)?)?),
+            Some(Verb::RetainedStatus) => write(self.status()),
+            Some(Verb::RetainedVerify) => write(self.verify(&read(request)?)),
+            Some(Verb::RetainedCompact) => write(Compacted {
+                files_removed: self.store.compact_by(self.commit) as u64,
+            }),
+            _ => Err(refuse(
                 "unknown-verb",
                 format!(
                     "there is no verb {verb:?}; there are retained.page, filters, put, clear, \
@@ -300,11 +254,11 @@ impl Desk<'_> {
     }
 
     /// The zone that a request is about.
-    fn zone(&self, request: &Request) -> Result<Zone, Refusal> {
-        match &request.zone {
+    fn zone(&self, zone: Option<&ZoneWord>) -> Result<Zone, Refusal> {
+        match zone {
             None => Ok(Zone::DEFAULT),
-            Some(Which::Number(number)) => Ok(Zone(*number)),
-            Some(Which::Name(name)) => match self.zones.known(name) {
+            Some(ZoneWord::Number(number)) => Ok(Zone(*number)),
+            Some(ZoneWord::Name(name)) => match self.zones.known(name) {
                 Some(zone) => Ok(zone),
                 // A zone that nobody has used yet has nothing.
                 None if self.zones.exists(name) => Ok(NOWHERE),
@@ -319,7 +273,7 @@ impl Desk<'_> {
     }
 
     /// The number of a zone that messages are put into.
-    fn target(&self, request: &Request, name: &str) -> Result<Zone, Refusal> {
+    fn target(&self, request: &Put, name: &str) -> Result<Zone, Refusal> {
         let bad = |reason| refuse("bad-request", reason);
         check_zone(name).map_err(bad)?;
         if !request.new_zones && !self.zones.exists(name) {
@@ -374,29 +328,33 @@ impl Desk<'_> {
         }
     }
 
-    fn page(&self, request: &Request) -> Result<Value, Refusal> {
-        let mut cursor = request.cursor();
-        let (found, is_done) = self.find(self.zone(request)?, &request.filter, &mut cursor)?;
-        let lines: Vec<Value> = found
+    fn page(&self, request: &Page) -> Result<Messages, Refusal> {
+        let mut cursor = begin(request.cursor.as_ref());
+        let zone = self.zone(request.zone.as_ref())?;
+        let (found, is_done) = self.find(zone, &request.filter, &mut cursor)?;
+        let lines = found
             .iter()
-            .map(|message| Line::of(message, self.store, self.now).into_json(self.zones))
-            .collect();
-        Ok(json!({ "messages": lines, "cursor": next(is_done, &cursor) }))
+            .map(|message| Line::of(message, self.store, self.now).into_json(self.zones));
+        Ok(Messages {
+            messages: lines.collect(),
+            cursor: next(is_done, &cursor),
+        })
     }
 
     /// Filters that cover together all that is kept of a zone: `#` leaves out what begins with `$`.
-    fn filters(&self, request: &Request) -> Result<Value, Refusal> {
-        let trees = self.store.trees(self.zone(request)?);
+    fn filters(&self, request: &Filters) -> Result<Covering, Refusal> {
+        let trees = self.store.trees(self.zone(request.zone.as_ref())?);
         let below = trees.into_iter().map(|tree| format!("{tree}/#"));
-        let filters: Vec<String> = std::iter::once("#".to_owned()).chain(below).collect();
-        Ok(json!({ "filters": filters }))
+        Ok(Covering {
+            filters: std::iter::once("#".to_owned()).chain(below).collect(),
+        })
     }
 
     /// Keeps messages; those that are there already, the same in every byte, are left alone.
-    fn put(&self, request: &Request) -> Result<Value, Refusal> {
+    fn put(&self, request: &Put) -> Result<Kept, Refusal> {
         let zone = match &request.zone {
-            Some(Which::Name(name)) => self.target(request, name)?,
-            None | Some(Which::Number(_)) => self.zone(request)?,
+            Some(ZoneWord::Name(name)) => self.target(request, name)?,
+            zone @ (None | Some(ZoneWord::Number(_))) => self.zone(zone.as_ref())?,
         };
         // Many lines name the same zone.
         let mut targets: HashMap<String, Result<Zone, String>> = HashMap::new();
@@ -406,7 +364,7 @@ impl Desk<'_> {
         };
 
         self.expire();
-        let mut tally = Tally::default();
+        let mut tally = Kept::default();
         let mut pending = Pending::default();
         for (at, value) in request.messages.iter().enumerate() {
             let line = Line::from_json(value, zone, &mut zone_of)
@@ -414,7 +372,7 @@ impl Desk<'_> {
             let line = match line {
                 Ok(line) => line,
                 Err(reason) => {
-                    tally.refuse(at, &value["topic"], &reason);
+                    leave(&mut tally, at, &value["topic"], &reason);
                     continue;
                 }
             };
@@ -428,59 +386,57 @@ impl Desk<'_> {
             if !request.anew && known.as_ref().is_some_and(is_it) {
                 tally.same += 1;
             } else if request.dry_run {
-                tally.count(known.is_some());
+                count(&mut tally, known.is_some());
             } else {
                 pending.push(at, line, known.is_some(), self.now);
             }
         }
         self.keep_all(&mut pending, &mut tally);
-        Ok(json!({
-            "new": tally.new,
-            "changed": tally.changed,
-            "same": tally.same,
-            "refused": tally.refused,
-        }))
+        Ok(tally)
     }
 
-    fn keep_all(&self, pending: &mut Pending, tally: &mut Tally) {
+    fn keep_all(&self, pending: &mut Pending, tally: &mut Kept) {
         let Pending { entries, notes } = std::mem::take(pending);
         if entries.is_empty() {
             return;
         }
         for (note, kept) in notes.into_iter().zip((self.keep)(entries)) {
             match kept {
-                Ok(()) => tally.count(note.is_known),
-                Err(why) => tally.refuse(note.at, &note.topic.into(), why.text()),
+                Ok(()) => count(tally, note.is_known),
+                Err(why) => leave(tally, note.at, &note.topic.into(), why.text()),
             }
         }
     }
 
     /// Clears the topics of one page; those that cannot be cleared keep none of the others.
-    fn clear(&self, request: &Request) -> Result<Value, Refusal> {
-        let zone = self.zone(request)?;
+    fn clear(&self, request: &Clear) -> Result<wire::Cleared, Refusal> {
+        let zone = self.zone(request.zone.as_ref())?;
         let is_bridges = request.filter.starts_with(BRIDGES);
         if request.filter.split('/').next() == Some("$SYS") && !is_bridges {
             let text = "topics below $SYS/ are the server's own and cannot be cleared";
             return Err(refuse("bad-request", text));
         }
-        let mut cursor = request.cursor();
+        let mut cursor = begin(request.cursor.as_ref());
         let (found, is_done) = self.find(zone, &request.filter, &mut cursor)?;
         let clear = |message: &Arc<Message>| {
             let line = Line::clearing(zone, message.topic());
             (Arc::new(line.message(self.now)), None)
         };
         let entries: Vec<Entry> = found.iter().map(clear).collect();
-        let (mut cleared, mut refused) = (0_u64, Vec::new());
+        let mut page = wire::Cleared {
+            cursor: next(is_done, &cursor),
+            ..wire::Cleared::default()
+        };
         for (message, kept) in found.iter().zip((self.keep)(entries)) {
             match kept {
-                Ok(()) => cleared += 1,
-                Err(why) => {
-                    refused.push(json!({ "topic": message.topic(), "reason": why.text() }));
-                }
+                Ok(()) => page.cleared += 1,
+                Err(why) => page.refused.push(wire::NotCleared {
+                    topic: message.topic().to_owned(),
+                    reason: why.text().to_owned(),
+                }),
             }
         }
-        let cursor = next(is_done, &cursor);
-        Ok(json!({ "cleared": cleared, "refused": refused, "cursor": cursor }))
+        Ok(page)
     }
 
     /// Takes away what has expired, as a running server does by itself: so what is counted and
@@ -489,35 +445,33 @@ impl Desk<'_> {
         self.store.expire(self.now);
     }
 
-    fn status(&self) -> Value {
+    fn status(&self) -> Figures {
         self.expire();
         let status = self.store.status();
-        let zones: Vec<Value> = status
-            .zones
-            .iter()
-            .map(|(zone, messages, bytes)| {
-                let name = self.zones.name(*zone);
-                json!({ "zone": name, "messages": messages, "bytes": bytes })
-            })
-            .collect();
-        json!({
-            "messages": status.messages,
-            "bytes": status.bytes,
-            "zones": zones,
-            "files": status.files.files,
-            "file_bytes": status.files.allocated,
-            "used_bytes": status.files.used,
-            "live_bytes": status.files.live,
-            "index_bytes": status.index_bytes,
-            "damaged": status.damaged,
-            "losses": status.losses,
-            "troubles": status.troubles,
-        })
+        let zones = status.zones.iter();
+        let zones = zones.map(|(zone, messages, bytes)| OfZone {
+            zone: self.zones.name(*zone),
+            messages: *messages,
+            bytes: *bytes,
+        });
+        Figures {
+            messages: status.messages,
+            bytes: status.bytes,
+            zones: zones.collect(),
+            files: status.files.files,
+            file_bytes: status.files.allocated,
+            used_bytes: status.files.used,
+            live_bytes: status.files.live,
+            index_bytes: status.index_bytes,
+            damaged: status.damaged,
+            losses: status.losses,
+            troubles: status.troubles,
+        }
     }
 
     /// Checks one part of the store, of several; after the last one, lists what was found damaged,
     /// page by page.
-    fn verify(&self, request: &Request) -> Value {
+    fn verify(&self, request: &Verify) -> wire::Verified {
         if request.stripe == 0 {
             self.expire();
         }
@@ -526,30 +480,27 @@ impl Desk<'_> {
         let at_most = if next.is_none() { PAGE_MESSAGES } else { 0 };
         let (damaged, reports) = self.store.damage_page(request.from, at_most);
         let more = (reports.len() == PAGE_MESSAGES).then_some(request.from + PAGE_MESSAGES);
-        let reports: Vec<Value> = reports
-            .iter()
-            .map(|report| {
-                let (zone, topic) = report.topic.as_ref().map_or((None, None), |(zone, topic)| {
-                    (Some(self.zones.name(*zone)), Some(topic))
-                });
-                json!({
-                    "file": report.file,
-                    "offset": report.offset,
-                    "zone": zone,
-                    "topic": topic,
-                    "outcome": report.outcome.as_str(),
-                    "published_again": self.store.is_published_again(report),
-                })
-            })
-            .collect();
-        json!({
-            "whole": verified.whole,
-            "damaged": verified.damaged,
-            "next": next,
-            "found": damaged,
-            "losses": self.store.losses(),
-            "reports": reports,
-            "more": more,
-        })
+        let reports = reports.iter().map(|report| {
+            let (zone, topic) = report.topic.as_ref().map_or((None, None), |(zone, topic)| {
+                (Some(self.zones.name(*zone)), Some(topic.clone()))
+            });
+            Damage {
+                file: report.file.clone(),
+                offset: report.offset,
+                zone,
+                topic,
+                outcome: report.outcome.as_str().to_owned(),
+                published_again: self.store.is_published_again(report),
+            }
+        });
+        wire::Verified {
+            whole: verified.whole,
+            damaged: verified.damaged,
+            next,
+            found: damaged,
+            losses: self.store.losses(),
+            reports: reports.collect(),
+            more,
+        }
     }
 }

@@ -16,7 +16,7 @@ use stentor_topic::Zone;
 use stentor_zone::check_name;
 use tracing::warn;
 
-use super::{Desk, Entry, TopicBounds, ZoneNames};
+use super::{Desk, Entry, TopicBounds, ZoneNames, clear_zone};
 use crate::accounts::AUDIT_LOG;
 use crate::config::Config;
 use crate::control::Subject;
@@ -191,13 +191,24 @@ impl OfflineStore {
         answer
     }
 
-    /// Answers such a request as a part of another change, which has its own line.
-    pub(crate) fn answer(&self, request: &Value) -> Result<Value, String> {
+    /// Answers such a request.
+    fn answer(&self, request: &Value) -> Result<Value, String> {
+        let answer = self.with_desk(|desk| desk.answer(request.to_string().as_bytes()));
+        answer.map_err(|refusal| refusal.message)
+    }
+
+    /// Clears all messages of a zone, as a part of another change, which has its own line.
+    pub(crate) fn clear_zone(&self, zone: Zone) -> Result<u64, String> {
+        let cleared = self.with_desk(|desk| clear_zone(desk, zone));
+        cleared.map_err(|refusal| refusal.message)?.all()
+    }
+
+    fn with_desk<T>(&self, use_it: impl FnOnce(&Desk<'_>) -> T) -> T {
         let restore = |(message, received_ms): Entry| {
             let message: &Message = &message;
             self.store.restore(message, received_ms).map(|_| ())
         };
-        let desk = Desk {
+        use_it(&Desk {
             store: &self.store,
             now: now(),
             zones: &self.zones,
@@ -210,9 +221,7 @@ impl OfflineStore {
                 kept
             },
             commit: &|| self.store.commit(),
-        };
-        let answer = desk.answer(request.to_string().as_bytes());
-        answer.map_err(|refusal| refusal.message)
+        })
     }
 
     fn note(&self, request: &Value, answer: &Result<Value, String>) {

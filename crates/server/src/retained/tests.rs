@@ -47,7 +47,10 @@ fn usual_bounds() -> TopicBounds {
 
 /// Answers from a store of so many topics `t/0`, `t/1` and so on, on a disk that has no room for
 /// one in three changes to them.
-fn with_topics(count: usize, check: impl FnOnce(&dyn Fn(&Value) -> Result<Value, String>)) {
+fn with_topics(
+    count: usize,
+    check: impl FnOnce(&Desk<'_>, &dyn Fn(&Value) -> Result<Value, String>),
+) {
     let folder = tempfile::tempdir().unwrap();
     let options = StoreOptions {
         sync: Sync::Never,
@@ -84,13 +87,13 @@ fn with_topics(count: usize, check: impl FnOnce(&dyn Fn(&Value) -> Result<Value,
     let messages: Vec<Value> = (0..count).map(message).collect();
     let answer = ask(&json!({ "verb": "retained.put", "messages": messages })).unwrap();
     assert_eq!(answer["new"], count);
-    check(&ask);
+    check(&desk, &ask);
 }
 
 /// On a full disk, most topics can be cleared; which, nobody knows before.
 #[test]
 fn a_topic_that_cannot_be_cleared_does_not_stop_the_others() {
-    with_topics(3_000, |ask| {
+    with_topics(3_000, |_, ask| {
         let mut request = json!({ "verb": "retained.clear", "filter": "t/#" });
         let (mut cleared, mut refused, mut pages) = (0, Vec::new(), 0);
         loop {
@@ -119,8 +122,9 @@ fn a_topic_that_cannot_be_cleared_does_not_stop_the_others() {
 
 #[test]
 fn a_zone_is_cleared_as_far_as_it_can_be() {
-    with_topics(3_000, |ask| {
-        let reason = clear_zone(Zone::DEFAULT, ask).unwrap().all().unwrap_err();
+    with_topics(3_000, |desk, ask| {
+        let cleared = clear_zone(desk, Zone::DEFAULT).unwrap();
+        let reason = cleared.all().unwrap_err();
         assert!(reason.contains("messages is full"), "{reason}");
         assert!(
             reason.ends_with("1000 of its 3000 topics are left"),

@@ -16,6 +16,7 @@ use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
 use super::pace::{ACCEPT_TIME, Part};
 use super::tail::Tail;
 use super::{FIRST_LISTENER, Patience, Shard};
+use crate::admission::Permit;
 use crate::listener::{Port, is_shortage};
 use crate::peer::Peer;
 use crate::telemetry::Entry;
@@ -202,16 +203,16 @@ impl Shard {
             return;
         }
         let admitted = if is_full {
-            Err(Limit::ConnectionsPerShard)
+            Err(Entrance::Refused(Limit::ConnectionsPerShard))
         } else {
-            self.backplane.admission.admit(self.now, &port, peer)
+            self.admitted(&port, peer)
         };
         let (entrance, permit, time) = match admitted {
             Ok(permit) if self.is_serving() => {
                 (Entrance::Login, Some(permit), self.policy.login_timeout)
             }
             Ok(_) => (Entrance::Stopping, None, REFUSAL_TIME),
-            Err(limit) => (Entrance::Refused(limit), None, REFUSAL_TIME),
+            Err(entrance) => (entrance, None, REFUSAL_TIME),
         };
         if permit.is_none() && self.links.len() >= capacity.total() {
             // Too many already to be polite.
@@ -225,16 +226,27 @@ impl Shard {
         self.add(Link::new(fd, phase, transport, peer, port, permit), time);
     }
 
+    /// The place of a connection, or how it is refused.
+    fn admitted(&self, port: &Arc<Port>, peer: Peer) -> Result<Permit, Entrance> {
+        // It uses up nothing that others share.
+        if self.is_address_banned(peer) {
+            return Err(Entrance::Banned);
+        }
+        let admitted = self.backplane.admission.admit(self.now, port, peer);
+        admitted.map_err(Entrance::Refused)
+    }
+
     /// Admits a connection, or not, whose proxy has said who it is.
     pub(super) fn greet_again(&mut self, index: u32) {
+        let link = &self.links[index as usize];
+        let admitted = self.admitted(&link.port, link.peer);
         let link = &mut self.links[index as usize];
-        let admission = &self.backplane.admission;
-        let entrance = match admission.admit(self.now, &link.port, link.peer) {
+        let entrance = match admitted {
             Ok(permit) => {
                 link.permit = Some(permit);
                 Entrance::Login
             }
-            Err(limit) => Entrance::Refused(limit),
+            Err(entrance) => entrance,
         };
         link.phase = Phase::ExpectConnect(entrance);
     }
@@ -314,7 +326,7 @@ impl Link {
         transport: Transport,
         peer: Peer,
         port: Arc<Port>,
-        permit: Option<crate::admission::Permit>,
+        permit: Option<Permit>,
     ) -> Self {
         debug_assert!(fd.as_raw_fd() >= 0);
         Self {

@@ -33,18 +33,14 @@ impl Shard {
                 zone,
                 client_id,
                 answer,
-            } => {
-                let _ = answer.send(self.client(zone, &client_id));
-            }
+            } => drop(answer.send(self.client(zone, &client_id))),
             Inquiry::Why {
                 zone,
                 client_id,
                 topic,
                 from,
                 answer,
-            } => {
-                let _ = answer.send(self.why((zone, &client_id), &topic, from));
-            }
+            } => drop(answer.send(self.why((zone, &client_id), &topic, from))),
             Inquiry::Departure {
                 zone,
                 client_id,
@@ -71,6 +67,7 @@ impl Shard {
                 self.forward();
                 let _ = answer.send(ended);
             }
+            Inquiry::CloseBanned { from, answer } => drop(answer.send(self.close_banned(from))),
             Inquiry::Filters {
                 containing,
                 at_most,

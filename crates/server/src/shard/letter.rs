@@ -124,6 +124,12 @@ pub(crate) enum Inquiry {
     /// Close all connections of a zone, and end its sessions and rooms; answers how many sessions
     /// there were.
     EndZone(Zone, Sender<u64>),
+    /// Closes connections of those who are banned, from this place of the list on: how many there
+    /// were, and where to go on.
+    CloseBanned {
+        from: usize,
+        answer: Sender<(u64, Option<usize>)>,
+    },
     /// The first subscribed filters that contain a text, with the number of subscribers, at most
     /// this many.
     Filters {

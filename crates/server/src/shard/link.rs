@@ -84,6 +84,8 @@ pub(super) enum Entrance {
     Administrator(Zone),
     /// With a refusal: a limit was reached when it arrived.
     Refused(Limit),
+    /// With a refusal: its address is banned.
+    Banned,
     /// With a refusal: the server stops.
     Stopping,
 }

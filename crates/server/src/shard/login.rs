@@ -92,6 +92,7 @@ impl Shard {
         }
         match entrance {
             Entrance::Refused(limit) => self.refuse(index, &request, CloseReason::Limit(limit)),
+            Entrance::Banned => self.refuse_address(index, &request),
             Entrance::Stopping => {
                 self.refuse(index, &request, CloseReason::Local(Local::ShuttingDown));
             }
@@ -268,6 +269,10 @@ impl Shard {
         request: Box<ConnectRequest>,
         identity: Arc<Identity>,
     ) {
+        // Before it takes over anybody's session.
+        if let Some(ban) = self.ban_of(index, &request, &identity) {
+            return self.refuse_banned(index, &request, &ban);
+        }
         let home = if request.client_id.is_empty() {
             // The hub assigns an id whose home is here.
             self.id
@@ -300,6 +305,9 @@ impl Shard {
         if let Stage::Stopping(_) = self.stage {
             let reason = CloseReason::Local(Local::ShuttingDown);
             return self.refuse(index, &request, reason);
+        }
+        if let Some(ban) = self.ban_of(index, &request, &identity) {
+            return self.refuse_banned(index, &request, &ban);
         }
         let lasts = request.session_expiry_secs > 0;
         let peer = self.links[index as usize].peer;
@@ -462,7 +470,7 @@ fn told(reason: CloseReason, bound: Option<&Bound>) -> Cow<'static, str> {
 }
 
 /// A CONNACK that refuses, with a text for people that may be empty.
-fn refused(request: &ConnectRequest, code: ReasonCode, text: &str) -> Box<Output> {
+pub(super) fn refused(request: &ConnectRequest, code: ReasonCode, text: &str) -> Box<Output> {
     let text = Some(text).filter(|text| !text.is_empty());
     let mut answer = refusal(request.version, code, text);
     // Without the text if that makes the packet too large [MQTT-3.2.2-19].

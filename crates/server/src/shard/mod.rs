@@ -15,6 +15,7 @@
 mod absent;
 mod accept;
 mod backlog;
+mod banned;
 mod close;
 mod exchange;
 mod flush;

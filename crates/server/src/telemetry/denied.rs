@@ -15,44 +15,86 @@ use super::remedy::word;
 
 /// Writes a line about what a client's rights do not permit.
 pub(super) fn write_denied(event: &Event, pace: &mut Pace) {
+    let Some(denial) = Denial::of(event) else {
+        return;
+    };
+    let Some(held_back) = pace.admit(denial.label()) else {
+        return;
+    };
+    let why = denial.text();
     match event {
         Event::PublishDenied {
             client_id,
             identity,
             topic,
         } => {
-            if let Some(held_back) = pace.admit("publish-denied") {
-                let asked = Address::parse(topic).map(|address| address.right(topic));
-                let asked = asked.unwrap_or(Cow::Borrowed(topic));
-                let why = why(identity, "publish", topic, |standing| {
-                    standing.holder().explain_publish(&asked)
-                });
-                let (client, topic) = (&*shown(client_id), &*shown(topic));
-                let user = &*shown(identity.user.as_deref().unwrap_or(""));
-                warn!(
-                    client,
-                    user, topic, held_back, "publish not permitted: {why}"
-                );
-            }
+            let (client, topic) = (&*shown(client_id), &*shown(topic));
+            let user = &*shown(identity.user.as_deref().unwrap_or(""));
+            warn!(
+                client,
+                user, topic, held_back, "publish not permitted: {why}"
+            );
         }
         Event::SubscribeDenied {
             client_id,
             identity,
             filter,
         } => {
-            if let Some(held_back) = pace.admit("subscribe-denied") {
-                let why = why(identity, "subscribe", filter, |standing| {
-                    standing.holder().explain_subscribe(bare(filter))
-                });
-                let (client, filter) = (&*shown(client_id), &*shown(filter));
-                let user = &*shown(identity.user.as_deref().unwrap_or(""));
-                warn!(
-                    client,
-                    user, filter, held_back, "subscribe not permitted: {why}"
-                );
-            }
+            let (client, filter) = (&*shown(client_id), &*shown(filter));
+            let user = &*shown(identity.user.as_deref().unwrap_or(""));
+            warn!(
+                client,
+                user, filter, held_back, "subscribe not permitted: {why}"
+            );
         }
         _ => {}
+    }
+}
+
+/// What a client's rights do not permit.
+pub(super) enum Denial<'a> {
+    /// A message of this topic.
+    Publish(&'a Identity, &'a str),
+    /// A subscription with this filter.
+    Subscribe(&'a Identity, &'a str),
+}
+
+impl<'a> Denial<'a> {
+    /// What an event says of it; `None` for other events.
+    pub(super) fn of(event: &'a Event) -> Option<Self> {
+        match event {
+            Event::PublishDenied {
+                identity, topic, ..
+            } => Some(Self::Publish(identity, topic)),
+            Event::SubscribeDenied {
+                identity, filter, ..
+            } => Some(Self::Subscribe(identity, filter)),
+            _ => None,
+        }
+    }
+
+    /// A word for it.
+    pub(super) const fn label(&self) -> &'static str {
+        match self {
+            Self::Publish(..) => "publish-denied",
+            Self::Subscribe(..) => "subscribe-denied",
+        }
+    }
+
+    /// Which rule decides, and what helps. It takes a moment to find out.
+    pub(super) fn text(&self) -> String {
+        match *self {
+            Self::Publish(identity, topic) => {
+                let asked = Address::parse(topic).map(|address| address.right(topic));
+                let asked = asked.unwrap_or(Cow::Borrowed(topic));
+                why(identity, "publish", topic, |standing| {
+                    standing.holder().explain_publish(&asked)
+                })
+            }
+            Self::Subscribe(identity, filter) => why(identity, "subscribe", filter, |standing| {
+                standing.holder().explain_subscribe(bare(filter))
+            }),
+        }
     }
 }
 

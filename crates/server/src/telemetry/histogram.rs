@@ -1,6 +1,6 @@
 //! Latency histograms that cost a few instructions per value.
 
-use serde::Serialize;
+use stentor_control::status::Latency;
 
 /// Each power of two is divided into this many buckets, so a value is off by at most 1/16.
 const SUB_BITS: u32 = 4;
@@ -36,7 +36,7 @@ const BOUNDS: [&str; 20] = [
 /// The first bound is this power of two, in microseconds.
 const FIRST_BOUND_BITS: u32 = 5;
 
-/// A log-linear histogram of microseconds. Belongs to one thread; others see a [`Snapshot`].
+/// A log-linear histogram of microseconds. Belongs to one thread; others see a [`Latency`].
 #[derive(Debug, Clone)]
 pub(crate) struct Histogram {
     /// Of all values.
@@ -126,9 +126,9 @@ impl Histogram {
         0
     }
 
-    /// The figures for people.
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot {
+    /// The quantiles, each at most 1/16 too high.
+    pub(crate) fn snapshot(&self) -> Latency {
+        Latency {
             samples: self.buckets.iter().sum(),
             p50_micros: self.quantile(500),
             p90_micros: self.quantile(900),
@@ -137,17 +137,6 @@ impl Histogram {
             max_micros: self.quantile(1000),
         }
     }
-}
-
-/// The quantiles of a histogram, in microseconds, each at most 1/16 too high.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(crate) struct Snapshot {
-    pub(crate) samples: u64,
-    pub(crate) p50_micros: u64,
-    pub(crate) p90_micros: u64,
-    pub(crate) p99_micros: u64,
-    pub(crate) p999_micros: u64,
-    pub(crate) max_micros: u64,
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use tracing::{info, warn};
 use super::LongTurn;
 use super::administered::note_administered;
 use super::denied::write_denied;
+use super::events::{Events, Noted};
 use super::remedy::{Scene, remedy};
 use super::tallies::Tallies;
 use crate::listener::Port;
@@ -63,6 +64,8 @@ pub(crate) enum Entry {
         /// Why.
         reason: CloseReason,
     },
+    /// Somebody was banned, or is no longer.
+    Banned(Box<Noted>),
     /// A turn of a shard was long, and this many more before it that nothing was said of.
     LongTurn(LongTurn, u64),
     /// A connection found no descriptor, or was lost on its way between shards.
@@ -103,6 +106,7 @@ struct Inner {
     data_dir: PathBuf,
     entries: ArrayQueue<Entry>,
     tallies: Tallies,
+    events: Events,
     dropped: AtomicU64,
     /// How many of these the log has told of.
     dropped_told: AtomicU64,
@@ -119,6 +123,7 @@ impl Journal {
             data_dir: data_dir.to_owned(),
             entries,
             tallies: Tallies::default(),
+            events: Events::default(),
             dropped: AtomicU64::new(0),
             dropped_told: AtomicU64::new(0),
             writer: OnceLock::new(),
@@ -134,9 +139,19 @@ impl Journal {
         }
     }
 
+    /// The data folder of the server.
+    pub(crate) fn data_dir(&self) -> &Path {
+        &self.0.data_dir
+    }
+
     /// What was counted since the start.
     pub(crate) fn tallies(&self) -> &Tallies {
         &self.0.tallies
+    }
+
+    /// The last events of connections.
+    pub(crate) fn events(&self) -> &Events {
+        &self.0.events
     }
 
     /// Entries that found no room since the start.
@@ -166,7 +181,7 @@ impl Journal {
         let handle = std::thread::Builder::new()
             .name("journal".into())
             .spawn(move || {
-                let mut pace = Pace::default();
+                let mut pace = Paces::default();
                 loop {
                     journal.write_all(&mut pace);
                     std::thread::park_timeout(NAP);
@@ -179,14 +194,14 @@ impl Journal {
 
     /// Writes what is there now.
     pub(crate) fn flush(&self) {
-        self.write_all(&mut Pace::default());
+        self.write_all(&mut Paces::default());
     }
 
     /// That entries are missing is said before the next one is written: whoever reads on knows at
     /// once that he does not see everything. While more are lost, one line a second says so.
-    fn write_all(&self, pace: &mut Pace) {
+    fn write_all(&self, pace: &mut Paces) {
         while let Some(entry) = self.0.entries.pop() {
-            if self.untold() > 0 && pace.admit_loss() {
+            if self.untold() > 0 && pace.written.admit_loss() {
                 self.tell_dropped();
             }
             if let Entry::Administered(event, zone) = &entry {
@@ -196,7 +211,8 @@ impl Journal {
                 }
                 continue;
             }
-            write(&entry, &self.0.data_dir, pace);
+            self.0.events.note(&entry, &self.0.data_dir, &mut pace.kept);
+            write(&entry, &self.0.data_dir, &mut pace.written);
         }
         if self.untold() > 0 {
             self.tell_dropped();
@@ -219,22 +235,51 @@ impl Journal {
     }
 }
 
+/// What limits the lines of the log, and what limits the events that are kept.
+#[derive(Debug)]
+struct Paces {
+    written: Pace,
+    kept: Pace,
+}
+
+impl Default for Paces {
+    fn default() -> Self {
+        Self {
+            written: Pace::of(REFUSALS_MAX),
+            kept: Events::pace(),
+        }
+    }
+}
+
 /// Limits the lines about refusals, for each reason apart.
-#[derive(Debug, Default)]
-pub(super) struct Pace(HashMap<&'static str, RateLimit>);
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Of each reason, in a period.
+    lines_max: u32,
+    limits: HashMap<&'static str, RateLimit>,
+}
 
 impl Pace {
+    /// A limit on the lines of each reason in a period.
+    pub(super) fn of(lines_max: u32) -> Self {
+        Self {
+            lines_max,
+            limits: HashMap::new(),
+        }
+    }
+
     /// Whether a line about missing entries is written now.
     fn admit_loss(&mut self) -> bool {
         let limit = RateLimit::new(1, Duration::from_secs(1));
-        let limit = self.0.entry("journal").or_insert(limit);
+        let limit = self.limits.entry("journal").or_insert(limit);
         matches!(limit.admit(Instant::now()), Admission::Write { .. })
     }
 
     /// Whether a line for this reason is written now, and how many were not since the last one.
     pub(super) fn admit(&mut self, label: &'static str) -> Option<u64> {
-        let limit = RateLimit::new(REFUSALS_MAX, REFUSALS_PERIOD);
-        match self.0.entry(label).or_insert(limit).admit(Instant::now()) {
+        let limit = RateLimit::new(self.lines_max, REFUSALS_PERIOD);
+        let limit = self.limits.entry(label).or_insert(limit);
+        match limit.admit(Instant::now()) {
             Admission::Write { held_back } => Some(held_back),
             Admission::HoldBack => None,
         }
@@ -293,6 +338,7 @@ fn write(entry: &Entry, data_dir: &Path, pace: &mut Pace) {
                 warn!(%peer, %listener, client, user, reason, held_back, "refused{remedy}");
             }
         }
+        Entry::Banned(noted) => info!("a ban has changed: {}", noted.text),
         // It is in the audit log.
         Entry::Administered(..) => {}
         Entry::LongTurn(turn, more) => write_long_turn(turn, *more),
@@ -440,7 +486,7 @@ fn write_above_limit(event: &Event, pace: &mut Pace) {
 }
 
 /// What to do about a client that met a limit and was disconnected.
-const fn at_limit(reason: CloseReason) -> &'static str {
+pub(super) const fn at_limit(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::Limit(Limit::QueueBytes) => {
             "read faster, raise it, or choose another [[policy]]"
@@ -455,7 +501,7 @@ const fn at_limit(reason: CloseReason) -> &'static str {
 }
 
 /// Why a client loses messages, and what to do.
-fn losing(cause: &str, full: Option<Full>) -> Cow<'static, str> {
+pub(super) fn losing(cause: &str, full: Option<Full>) -> Cow<'static, str> {
     let why = match cause {
         "drop-newest" | "drop-oldest" => return full.map_or(Cow::Borrowed(""), told_full),
         "disconnect" => ": it read too slowly, and its [[policy]] is to disconnect",
@@ -619,7 +665,7 @@ mod tests {
 
     #[test]
     fn each_reason_has_a_pace_of_its_own() {
-        let mut pace = Pace::default();
+        let mut pace = Pace::of(REFUSALS_MAX);
         let admitted = (0..100)
             .filter_map(|_| pace.admit("bad-credentials"))
             .count();

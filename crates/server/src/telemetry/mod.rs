@@ -4,6 +4,7 @@ mod administered;
 mod bound;
 pub(crate) mod collect;
 mod denied;
+mod events;
 mod figures;
 mod histogram;
 mod journal;
@@ -16,6 +17,7 @@ pub(crate) mod sys;
 mod tallies;
 
 pub(crate) use bound::Bound;
+pub(crate) use events::{Noted, Wanted, ZoneOf};
 pub use figures::sys_topics;
 pub(crate) use histogram::Histogram;
 pub(crate) use journal::{Claim, Entry, Journal};

@@ -45,7 +45,8 @@ pub(super) fn remedy(reason: CloseReason, scene: &Scene<'_>) -> String {
             | Local::Replaced
             | Local::ShuttingDown
             | Local::Kicked
-            | Local::Revoked,
+            | Local::Revoked
+            | Local::Banned,
         )
         | CloseReason::Remote(_) => Cow::Borrowed(""),
         CloseReason::Bug(what) => format!("this is a bug of the server: {what}").into(),
@@ -82,19 +83,17 @@ fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
             "MQTT 3.1 needs a client id, and so does 3.1.1 without Clean Session".into()
         }
         Denied::ForeignClientId => FOREIGN_CLIENT_ID.into(),
-        Denied::KeepAlive => {
-            "it asks for a longer keep alive than `limits.keep_alive_max`, or for none, and its \
-             version of MQTT cannot be told another one; shorten it at the client, raise the \
-             limit, or use MQTT 5"
-                .into()
-        }
+        Denied::KeepAlive => LONG_KEEP_ALIVE.into(),
         Denied::AuthMethod => {
             "the server has no such authentication method; SCRAM-SHA-256 is always there, JWT \
              with [[jwt]]"
                 .into()
         }
         Denied::Right => "it has no right to publish its will".into(),
-        Denied::Banned => "its user is disabled or was deleted".into(),
+        Denied::Banned => match scene.fault {
+            Some(Fault::Said(ban)) => ban.clone(),
+            _ => "its user is disabled or was deleted".into(),
+        },
         Denied::Expired => "its token has expired; it needs a new one".into(),
         Denied::NoZone => match scene.claim {
             Claim::Named(name) | Claim::Certified(name) => {
@@ -124,6 +123,10 @@ fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
         },
     }
 }
+
+const LONG_KEEP_ALIVE: &str = "it asks for a longer keep alive than `limits.keep_alive_max`, or \
+    for none, and its version of MQTT cannot be told another one; shorten it at the client, raise \
+    the limit, or use MQTT 5";
 
 /// Names and passwords are not told apart to the client; the operator gets what tells them apart.
 fn wrong_login(scene: &Scene<'_>) -> Cow<'static, str> {

@@ -46,7 +46,10 @@ impl Tallies {
             Entry::Shed { .. } => {
                 self.shed.fetch_add(1, Ordering::Relaxed);
             }
-            Entry::Session(..) | Entry::Administered(..) | Entry::LongTurn(..) => {}
+            Entry::Session(..)
+            | Entry::Administered(..)
+            | Entry::Banned(..)
+            | Entry::LongTurn(..) => {}
         }
     }
 

@@ -11,16 +11,16 @@ mod way;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use stentor_auth::center::Standing;
 use stentor_auth::rights::Explanation;
+use stentor_control::clients::{Because, Check as Shown, Party as Side, Why};
 use stentor_hub::{Access, Delivering, Granted, LinkId, Retained as _, Rights};
 use stentor_session::{CloseReason, Limit, Local, Tick};
 use stentor_topic::{Zone, validate_name};
 
 use self::way::Way;
 use super::clients::{describe, home, meant, silent, subscription, zone_of};
-use super::protocol::{Answer, Failure, Request};
+use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
 use crate::shard::{ClientEntry, Inquiry};
@@ -104,23 +104,20 @@ impl Check {
         self
     }
 
-    fn to_json(&self) -> Value {
-        json!({
-            "what": self.what,
-            "state": self.state.label(),
-            "text": self.text,
-            "remedy": self.remedy,
-        })
+    fn shown(&self) -> Shown {
+        Shown {
+            what: self.what.to_owned(),
+            state: self.state.label().to_owned(),
+            text: self.text.clone(),
+            remedy: self.remedy.clone(),
+        }
     }
 }
 
 /// Answers the verb.
-pub(super) fn why(backplane: &Backplane, request: &Request) -> Answer {
-    let said = zones::named(backplane, request)?;
-    let (Some(client_id), Some(topic)) = (&request.client_id, &request.topic) else {
-        let message = "this verb needs a \"client_id\" and a \"topic\"";
-        return Err(Failure::new("bad-request", message));
-    };
+pub(super) fn why(backplane: &Backplane, request: &Why) -> Result<Because, Failure> {
+    let said = zones::named(backplane, request.zone.as_ref())?;
+    let (client_id, topic) = (&*request.client_id, &*request.topic);
     check(client_id, request.to.as_deref(), topic)?;
     let way = Way::of(topic);
     let (publisher, subscriber) = match &request.to {
@@ -131,7 +128,7 @@ pub(super) fn why(backplane: &Backplane, request: &Request) -> Answer {
         Some(to) => {
             let other = Some(to.as_str());
             let publisher = look(backplane, said, (client_id, other), topic)?;
-            let wanted = (to.as_str(), Some(client_id.as_str()));
+            let wanted = (to.as_str(), Some(client_id));
             let arrives = way.arrives(topic, publisher.name());
             let subscriber = look(backplane, said.or(Some(publisher.zone)), wanted, &arrives)?;
             // The answer says that a subscriber is in another zone, not that it is missing.
@@ -167,14 +164,15 @@ pub(super) fn why(backplane: &Backplane, request: &Request) -> Answer {
     checks.extend(subscriber::checks(&subscriber, &question));
     let (gets, verdict) = verdict(&checks, publisher.as_ref(), &subscriber, topic);
     let (before, after) = checks.split_at(of_publisher);
-    let all = |checks: &[Check]| checks.iter().map(Check::to_json).collect::<Vec<_>>();
-    Ok(json!({
-        "topic": topic,
-        "gets": gets,
-        "verdict": verdict,
-        "publisher": publisher.as_ref().map(|party| party.to_json(backplane, all(before))),
-        "subscriber": subscriber.to_json(backplane, all(after)),
-    }))
+    let all = |checks: &[Check]| checks.iter().map(Check::shown).collect::<Vec<_>>();
+    let publisher = publisher.map(|party| party.shown(backplane, all(before)));
+    Ok(Because {
+        topic: topic.to_owned(),
+        gets: gets.to_owned(),
+        verdict,
+        publisher,
+        subscriber: subscriber.shown(backplane, all(after)),
+    })
 }
 
 /// Refuses a question about what cannot be.
@@ -366,6 +364,7 @@ impl Party {
             }
             CloseReason::Timeout(_) => ": nothing came from it in time",
             CloseReason::Local(Local::Kicked) => ": an administrator did that",
+            CloseReason::Local(Local::Banned) => ": it is banned, as `stentor ban ls` shows",
             _ => "",
         };
         let (ago, label) = (now.since(at).as_secs(), reason.label());
@@ -381,28 +380,19 @@ impl Party {
         })
     }
 
-    fn to_json(&self, backplane: &Backplane, checks: Vec<Value>) -> Value {
+    fn shown(&self, backplane: &Backplane, checks: Vec<Shown>) -> Side {
         let session = self.session.as_ref();
         let now = backplane.clock.now();
-        let all = |session: &Session| {
-            session
-                .matching
-                .iter()
-                .map(subscription)
-                .collect::<Vec<_>>()
-        };
-        let matching = session.map(all);
-        let zone = (!self.is_sought_everywhere).then_some(&self.zone_name);
-        json!({
-            "client_id": self.client_id,
-            // `null`: it is in no zone.
-            "zone": zone,
-            // The same under the name that it had before.
-            "zone_name": zone,
-            "client": session.map(|session| describe(backplane, &session.entry, now)),
-            "matching": matching,
-            "checks": checks,
-        })
+        let all = |session: &Session| session.matching.iter().map(subscription).collect();
+        let zone = (!self.is_sought_everywhere).then(|| self.zone_name.clone());
+        Side {
+            client_id: self.client_id.clone(),
+            zone: zone.clone(),
+            zone_name: zone,
+            client: session.map(|session| describe(backplane, &session.entry, now)),
+            matching: session.map(all),
+            checks,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use stentor_control::adaptors::Adaptor;
 use stentor_zone::{Address, topic as zone_topic};
 
 use super::{Check, Party, State};
@@ -137,10 +137,10 @@ impl<'t> Way<'t> {
 }
 
 /// An adaptor, with what was wrong with it.
-fn named(one: &Value) -> String {
-    let file = one["file"].as_str().unwrap_or_default();
-    match one["failures"].as_u64() {
-        None | Some(0) => format!("the adaptor {file}"),
-        Some(times) => format!("the adaptor {file} (which has failed {times} times)"),
+fn named(one: &Adaptor) -> String {
+    let file = &one.file;
+    match one.failures {
+        0 => format!("the adaptor {file}"),
+        times => format!("the adaptor {file} (which has failed {times} times)"),
     }
 }

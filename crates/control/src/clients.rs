@@ -1,0 +1,266 @@
+//! `clients.…`: sessions, connected or away; and `why`: what keeps a message from one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Request, Verb, ZoneWord};
+
+/// `clients.ls`: sessions by client id.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ls {
+    /// All zones if it is not given.
+    pub zone: Option<ZoneWord>,
+    /// Only client ids that contain this text.
+    pub containing: String,
+    /// At most this many; 1,000 if it is not given.
+    pub limit: Option<usize>,
+    /// How many to pass over.
+    pub offset: usize,
+}
+
+impl Request for Ls {
+    const VERB: Verb = Verb::ClientsLs;
+    type Answer = List;
+}
+
+/// What `clients.ls` answers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct List {
+    /// The page.
+    pub clients: Vec<Client>,
+    /// How many there are in all.
+    pub total: usize,
+    /// Whether there are more behind this page.
+    pub truncated: bool,
+}
+
+/// `clients.show`: one session with its subscriptions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Show {
+    /// Its client id.
+    pub client_id: String,
+    /// The default zone or the only one that has such a client, if it is not given.
+    #[serde(default)]
+    pub zone: Option<ZoneWord>,
+}
+
+impl Request for Show {
+    const VERB: Verb = Verb::ClientsShow;
+    type Answer = Shown;
+}
+
+/// What `clients.show` answers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Shown {
+    /// The session.
+    #[serde(flatten)]
+    pub client: Client,
+    /// The filters of its subscriptions.
+    pub filters: Vec<String>,
+    /// Its subscriptions.
+    pub granted: Vec<Subscription>,
+}
+
+/// `clients.kick`: closes a connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kick {
+    /// The client id.
+    pub client_id: String,
+    /// The default zone or the only one that has such a client, if it is not given.
+    #[serde(default)]
+    pub zone: Option<ZoneWord>,
+    /// Whether the session ends too.
+    #[serde(default)]
+    pub end_session: bool,
+}
+
+impl Request for Kick {
+    const VERB: Verb = Verb::ClientsKick;
+    type Answer = Kicked;
+}
+
+/// What `clients.kick` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kicked {
+    /// The zone of the client.
+    pub zone_name: String,
+    /// Whether there was a connection.
+    pub was_connected: bool,
+    /// Whether the session has ended.
+    pub session_ended: bool,
+}
+
+/// A session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Client {
+    /// Its client id.
+    pub client_id: String,
+    /// Its user.
+    pub user: Option<String>,
+    /// The name of its zone.
+    pub zone: String,
+    /// The same under the name that it had before.
+    pub zone_name: String,
+    /// Nothing while it is away.
+    pub connection: Option<Connection>,
+    /// How long it is kept while it is away; nothing for ever.
+    pub session_expiry_secs: Option<u32>,
+    /// Its subscriptions.
+    pub subscriptions: usize,
+    /// Messages that wait for its acknowledgement.
+    pub in_flight: usize,
+    /// Messages that wait for it.
+    pub waiting: usize,
+    /// What it makes the server hold.
+    pub held_bytes: u64,
+    /// What of it is stored messages on their way to it.
+    pub snapshot_bytes: usize,
+    /// Messages that it has no right to.
+    pub withheld: Count,
+    /// Messages that it has lost.
+    pub lost: Count,
+    /// Why it has lost the last one.
+    pub lost_by: Option<String>,
+    /// Messages that newer ones have replaced.
+    pub conflated: Count,
+    /// How often nothing was read from it for a while.
+    pub pauses: Count,
+    /// Why the last time.
+    pub paused_by: Option<String>,
+    /// Publishes that it has no right to.
+    pub publishes_refused: Count,
+    /// Publishes whose topic is above a limit.
+    pub topics_refused: Count,
+}
+
+/// A connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Connection {
+    /// The version of MQTT.
+    pub version: String,
+    /// The other end.
+    pub peer: Option<String>,
+    /// The URL of the listener.
+    pub listener: Option<String>,
+    /// What it has asked for; 0 for none.
+    pub keep_alive_secs: u16,
+    /// For how long it has been connected.
+    pub connected_secs: u64,
+    /// For how long nothing has come from it.
+    pub silent_secs: u64,
+    /// Bytes that wait to be sent.
+    pub queued_bytes: usize,
+    /// Whether it reads too slowly now.
+    pub blocked: bool,
+    /// Whether nothing is read from it now.
+    pub paused: Option<Paused>,
+}
+
+/// A connection from which nothing is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Paused {
+    /// For how long still.
+    pub millis: u64,
+    /// Why.
+    pub by: String,
+}
+
+/// How often something has happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Count {
+    /// In all.
+    pub total: u64,
+    /// In the last minute.
+    pub last_minute: u64,
+    /// When last.
+    pub last_secs_ago: Option<u64>,
+}
+
+/// A subscription as it was granted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Subscription {
+    /// Its filter.
+    pub filter: String,
+    /// Its QoS.
+    pub qos: u8,
+    /// Whether it leaves out what the client publishes itself.
+    pub no_local: bool,
+    /// Messages a second for each topic at most.
+    pub max_rate: Option<f64>,
+}
+
+/// `why`: what keeps a message of a topic from a client.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Why {
+    /// The client; with `to`, the one that publishes.
+    pub client_id: String,
+    /// The topic.
+    pub topic: String,
+    /// The client that is to get what `client_id` publishes.
+    #[serde(default)]
+    pub to: Option<String>,
+    /// The zone of both.
+    #[serde(default)]
+    pub zone: Option<ZoneWord>,
+}
+
+impl Request for Why {
+    const VERB: Verb = Verb::Why;
+    type Answer = Because;
+}
+
+/// What `why` answers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Because {
+    /// The topic.
+    pub topic: String,
+    /// `yes`, `no`, or `later`: the messages wait for it.
+    pub gets: String,
+    /// The answer as a sentence.
+    pub verdict: String,
+    /// The client that publishes, if one was named.
+    pub publisher: Option<Party>,
+    /// The client that is to get it.
+    pub subscriber: Party,
+}
+
+/// One side of a message's way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Party {
+    /// Its client id.
+    pub client_id: String,
+    /// Its zone; nothing if it is in none.
+    pub zone: Option<String>,
+    /// The same under the name that it had before.
+    pub zone_name: Option<String>,
+    /// Its session, if it has one.
+    pub client: Option<Client>,
+    /// Its subscriptions that match.
+    pub matching: Option<Vec<Subscription>>,
+    /// What was looked at.
+    pub checks: Vec<Check>,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Check {
+    /// What.
+    pub what: String,
+    /// `good`, `note` or `bad`.
+    pub state: String,
+    /// What was found.
+    pub text: String,
+    /// What to do, as a command or a sentence.
+    pub remedy: Option<String>,
+}

@@ -1,0 +1,59 @@
+//! What operators can ask of a running server, and what it answers.
+//!
+//! Each verb has a line in the table ([`Verb`]), a type of request and a type of answer. The server
+//! and the command line share them, and so can every other face of the server. The crate does no
+//! I/O. Orders of the Auth Center (`user.…`, `role.…`, `zone.…`) have a type of their own there.
+//!
+//! On the wire, a request is one JSON object in a line, `{"v":1,"verb":"clients.show",…}`. So is an
+//! answer: `{"v":1,"ok":{…}}` or `{"v":1,"error":"a sentence with a remedy","code":"not-found"}`.
+//! Keys that a receiver does not know are ignored, and keys that are missing have their default
+//! value. So a server and a command of different releases understand each other.
+
+#![forbid(unsafe_code)]
+
+pub mod adaptors;
+pub mod bans;
+pub mod clients;
+pub mod events;
+pub mod health;
+mod network;
+pub mod procedures;
+pub mod reload;
+pub mod retained;
+pub mod status;
+pub mod topics;
+mod verb;
+mod wire;
+pub mod zones;
+
+pub use network::{Network, NetworkError};
+pub use verb::{Audit, Need, Request, Verb};
+pub use wire::{Failure, Head, VERSION, ZoneWord, asked, page, told};
+
+use serde::{Deserialize, Serialize};
+
+/// An answer that says no more than that it is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {}
+
+/// `mqtt`: the connection speaks MQTT after the answer, as the administrator of a zone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mqtt {
+    /// The default zone if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<ZoneWord>,
+}
+
+impl Request for Mqtt {
+    const VERB: Verb = Verb::Mqtt;
+    type Answer = Done;
+}
+
+/// `stop`: the server ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {}
+
+impl Request for Stop {
+    const VERB: Verb = Verb::Stop;
+    type Answer = Done;
+}

@@ -1,0 +1,122 @@
+//! The verbs `ban.…`.
+
+use stentor_auth::store::Who;
+use stentor_control::bans::{Add, Added, Ban, List, Removed, Rm, Target};
+use stentor_control::events::Kind;
+
+use super::protocol::Failure;
+use super::zones;
+use crate::backplane::Backplane;
+use crate::bans::{Now, checked, checked_reason};
+use crate::shard::Inquiry;
+use crate::telemetry::collect::ask_one;
+use crate::telemetry::{Entry, Noted, ZoneOf};
+
+/// The longest time of a ban that ends: 100 years.
+const SECS_MAX: u64 = 100 * 365 * 86_400;
+
+/// Keeps somebody out, and closes the connections that there are.
+pub(super) fn add(backplane: &Backplane, who: &Who, request: &Add) -> Result<Added, Failure> {
+    let target = checked(&request.target, request.force)?;
+    if let Some(zone) = &target.zone {
+        zones::number(backplane, zone)?;
+    }
+    let for_secs = request.for_secs.map(|secs| secs.min(SECS_MAX));
+    if for_secs == Some(0) {
+        let message = "a ban of 0 seconds keeps out nobody; name a time such as --for 10m";
+        return Err(Failure::new("bad-request", message));
+    }
+    let now = Now::at(backplane.clock.now());
+    let ban = Ban {
+        target,
+        until: for_secs.map(|secs| now.secs() + secs),
+        since: now.secs(),
+        reason: checked_reason(&request.reason)?,
+        by: who.to_string(),
+    };
+    let replaced = backplane.bans.add(&ban, now)?;
+    // Whoever connects from now on is refused; these are there.
+    let closed = close(backplane)?;
+    tell(backplane, &ban, added_text(&ban));
+    Ok(Added {
+        ban,
+        replaced,
+        closed,
+    })
+}
+
+/// Lets somebody in again.
+pub(super) fn remove(backplane: &Backplane, who: &Who, request: &Rm) -> Result<Removed, Failure> {
+    let target = checked(&request.target, true)?;
+    let removed = backplane
+        .bans
+        .remove(&target, Now::at(backplane.clock.now()))?;
+    let Some(ban) = removed else {
+        let message = format!("there is no ban of {target}; `stentor ban ls` lists them");
+        return Err(Failure::new("not-found", message));
+    };
+    let text = format!("{} may connect again, by {who}", ban.target);
+    tell(backplane, &ban, text);
+    Ok(Removed { ban })
+}
+
+/// The bans that hold.
+pub(super) fn list(backplane: &Backplane) -> List {
+    List {
+        bans: backplane.bans.list(Now::at(backplane.clock.now())),
+    }
+}
+
+/// Closes the connections of all who are banned; how many there were. A shard looks at some of its
+/// connections in one turn.
+fn close(backplane: &Backplane) -> Result<u64, Failure> {
+    let mut closed = 0;
+    for shard in 0..backplane.shards.len() {
+        let mut from = Some(0);
+        while let Some(first) = from {
+            let question = |answer| Inquiry::CloseBanned {
+                from: first,
+                answer,
+            };
+            let answer = ask_one(backplane, shard, question);
+            let (more, next) = answer.ok_or_else(|| {
+                let message = format!(
+                    "the ban holds for new connections, but shard {shard} does not answer, so \
+                     those that are there may stay; see the server's log"
+                );
+                Failure::new("unavailable", message)
+            })?;
+            closed += more;
+            from = next;
+        }
+    }
+    Ok(closed)
+}
+
+fn added_text(ban: &Ban) -> String {
+    let reason = match ban.reason.is_empty() {
+        true => String::new(),
+        false => format!(" ({:?})", ban.reason),
+    };
+    format!("{} is banned{reason}, by {}", ban.target, ban.by)
+}
+
+/// Leaves the change for the events.
+fn tell(backplane: &Backplane, ban: &Ban, text: String) {
+    let Target {
+        client_id,
+        user,
+        zone,
+        ..
+    } = &ban.target;
+    let name = |name: &Option<String>| name.as_deref().unwrap_or_default().into();
+    let noted = Noted {
+        zone: zone.as_deref().map(|zone| ZoneOf::Name(zone.into())),
+        client_id: name(client_id),
+        user: name(user),
+        text: text.into(),
+        ..Noted::new(Kind::Banned)
+    };
+    backplane.journal.note(Entry::Banned(Box::new(noted)));
+    backplane.journal.wake();
+}

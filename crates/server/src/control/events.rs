@@ -1,0 +1,65 @@
+//! The verb `events`.
+
+use std::time::Duration;
+
+use stentor_control::events::{Event, Events, Told};
+use stentor_control::{Network, page};
+
+use super::protocol::Failure;
+use crate::backplane::Backplane;
+use crate::telemetry::{Noted, Wanted, ZoneOf};
+
+/// The longest wait. Whoever wants to wait longer asks again.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// What has happened lately, as far as somebody wants to know.
+pub(super) fn events(backplane: &Backplane, request: &Events) -> Result<Told, Failure> {
+    let network = request.address.as_deref().map(|text| {
+        text.parse::<Network>().map_err(|error| {
+            let message = format!("{text:?} names no address: {error}");
+            Failure::new("bad-request", message)
+        })
+    });
+    let zone = request.zone.clone().map(|name| {
+        let number = backplane.authenticator.known_zone(&name);
+        (name, number)
+    });
+    let wanted = Wanted {
+        after: request.after,
+        client_id: request.client_id.clone(),
+        user: request.user.clone(),
+        network: network.transpose()?,
+        kind: request.event,
+        zone,
+        since_ms: request.since_ms.unwrap_or(0),
+        limit: page(request.limit, 0).1.max(1),
+    };
+    let wait = Duration::from_millis(request.wait_ms).min(WAIT_MAX);
+    let found = backplane.journal.events().find(&wanted, wait);
+    let events = found.events.into_iter();
+    Ok(Told {
+        events: events.map(|noted| shown(backplane, noted)).collect(),
+        cursor: found.cursor,
+        missed: found.missed,
+    })
+}
+
+fn shown(backplane: &Backplane, noted: Noted) -> Event {
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Event {
+        seq: noted.seq,
+        at_ms: noted.at_ms,
+        event: noted.kind.label().to_owned(),
+        client_id: some(&noted.client_id),
+        user: some(&noted.user),
+        zone: noted.zone.map(|zone| match zone {
+            ZoneOf::Number(zone) => backplane.zone_name(zone),
+            ZoneOf::Name(name) => name.into_string(),
+        }),
+        peer: noted.peer.map(|peer| peer.to_string()),
+        listener: noted.port.map(|port| port.url.to_string()),
+        reason: some(noted.reason),
+        text: some(&noted.text),
+        held_back: noted.held_back,
+    }
+}
