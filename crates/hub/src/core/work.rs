@@ -42,6 +42,10 @@ const SERVICE_PACKETS: u32 = 16;
 /// The bytes of new memory that take as long as one piece of work.
 const GROWTH_BYTES: u32 = 128;
 
+/// What it takes to put a message into the store, in packets: a microsecond, or several where the
+/// store takes new memory.
+const STORE_PACKETS: u32 = 4;
+
 /// What work that goes on from an earlier turn does at least, so that it always gets on.
 pub(crate) const SLICE_VISITS_MIN: u32 = 256;
 
@@ -95,6 +99,10 @@ const CROWD: u32 = 512;
 /// Subscribers that a turn hands messages to, at most about: 2 ms. Messages to many that come after
 /// that go on in later turns.
 const TURN_REACHED: u32 = 8_192;
+
+/// The same where each is more work: it is owed, or looked up among topics that are paced. In
+/// subscribers' worth of handing over.
+const TURN_HANDED: u32 = 8 * TURN_REACHED;
 
 /// The same in a turn that should take little, from then on.
 const LITTLE_REACHED: u32 = 512;
@@ -157,7 +165,7 @@ pub(crate) struct Turn {
     heaviest: Option<(SessionKey, u32)>,
     /// The part that nobody's session took, because there was none yet.
     nameless: u32,
-    /// Work in packets' worth: what services did, and by how much the memory of
+    /// Work in packets' worth: what services and the store did, and by how much the memory of
     /// connections has grown, in units of [`GROWTH_BYTES`].
     extra: u32,
     /// Packets that had been received, and messages that had been delivered, when it began.
@@ -332,7 +340,8 @@ impl Turn {
     /// messages to enough.
     #[inline]
     pub(crate) const fn puts_off(&mut self, messages: usize, subscribers: usize) -> bool {
-        if self.reached < self.reached_max || subscribers <= FEW_SUBSCRIBERS {
+        let has_room = self.reached < self.reached_max && self.handed < TURN_HANDED;
+        if has_room || subscribers <= FEW_SUBSCRIBERS {
             return false;
         }
         self.has_exceeded |= messages > FEW_MESSAGES;
@@ -369,6 +378,7 @@ impl Turn {
     /// A message of this many bytes is put into the store, which costs this many visits.
     pub(crate) const fn store(&mut self, bytes: usize, visits: u32) {
         self.stored_bytes = self.stored_bytes.saturating_add(bytes);
+        self.extra = self.extra.saturating_add(STORE_PACKETS);
         self.spend(visits);
     }
 
@@ -684,6 +694,19 @@ mod tests {
             taken += 1;
         }
         assert_eq!(taken, OWN_PACKETS.div_ceil(1 + SERVICE_PACKETS));
+    }
+
+    #[test]
+    fn fewer_messages_are_stored_at_once() {
+        let mut turn = Turn::default();
+        let mut share = Share::of(&mut turn);
+        let mut taken = 0;
+        while !share.is_used_up() {
+            turn.store(100, 0);
+            share.count(&turn, true, 0);
+            taken += 1;
+        }
+        assert_eq!(taken, OWN_PACKETS.div_ceil(1 + STORE_PACKETS));
     }
 
     #[test]

@@ -355,6 +355,36 @@ fn a_subscription_may_ask_for_a_rate() {
 }
 
 /// The rates of one session are counted.
+/// A message that is paced takes far longer than others, also the first of its topic: the shard
+/// looks at its clock the sooner.
+#[test]
+fn messages_that_are_paced_count_as_more_work() {
+    let mut w = World::with_settings(1, settings());
+    let p = w.connect(Version::V5, "p", &clean());
+    for (client, filter, pairs) in [
+        ("a", "usual", &[][..]),
+        ("b", "asked", &[("max-rate", "1")]),
+        ("c", "r/policy", &[]),
+    ] {
+        let s = w.connect(Version::V5, client, &clean());
+        subscribe(&mut w, s, filter, QoS::AtMostOnce, pairs);
+    }
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    let mut work = |topic: &str| {
+        let before = w.hubs[0].turn_work();
+        w.publish(p, topic, "x", QoS::AtMostOnce, false);
+        w.hubs[0].turn_work() - before
+    };
+    let usual = work("usual");
+    for topic in ["asked", "r/policy"] {
+        for what in ["passes", "waits", "replaces"] {
+            let more = work(topic);
+            assert!(more >= usual + 40, "{topic} {what}: {more}, {usual}");
+        }
+    }
+}
+
 #[test]
 fn too_many_rates_are_refused() {
     let mut w = World::new(1);

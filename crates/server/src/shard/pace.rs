@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use stentor_hub::{Beside, Hub, OWN_PACKETS};
+use stentor_hub::{Beside, HandedOver, Hub, OWN_PACKETS};
 use stentor_session::Tick;
 
 use crate::clock::Clock;
@@ -163,11 +163,15 @@ impl Part {
             return false;
         }
         (self.steps, self.work) = (0, work);
-        let handed = hub.turn_handed_over();
-        clock.now() >= self.until
+        self.has_enough(clock.now(), hub.turn_visits(), &hub.turn_handed_over())
+    }
+
+    /// Whether it has had its time, or all that a part takes of what the turn has done.
+    fn has_enough(&self, now: Tick, visits: u32, handed: &HandedOver) -> bool {
+        now >= self.until
             || self.extent == Extent::Little && handed.is_too_much
             || handed.stored_bytes - self.stored_before >= PART_STORED_BYTES
-            || hub.turn_visits() - self.visits_before >= PART_VISITS
+            || visits - self.visits_before >= PART_VISITS
     }
 }
 
@@ -235,6 +239,38 @@ impl Longer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_ends_by_its_time_its_visits_or_what_it_has_stored() {
+        let until = Tick::from_secs(2);
+        let part = Part {
+            until,
+            earliest: until,
+            extent: Extent::Usual,
+            visits_before: 100,
+            stored_before: 1_000,
+            work: 0,
+            steps: 0,
+            steps_max: READ_STEPS,
+        };
+        let handed = |stored_bytes, is_too_much| HandedOver {
+            stored_bytes,
+            is_too_much,
+            ..HandedOver::default()
+        };
+        let soon = Tick::from_secs(1);
+        let stored = 1_000 + PART_STORED_BYTES;
+        let visits = 100 + PART_VISITS;
+        assert!(!part.has_enough(soon, visits - 1, &handed(stored - 1, true)));
+        assert!(part.has_enough(until, visits - 1, &handed(stored - 1, false)));
+        assert!(part.has_enough(soon, visits, &handed(stored - 1, false)));
+        assert!(part.has_enough(soon, visits - 1, &handed(stored, false)));
+        let part = Part {
+            extent: Extent::Little,
+            ..part
+        };
+        assert!(part.has_enough(soon, visits - 1, &handed(stored - 1, true)));
+    }
 
     #[test]
     fn what_goes_on_has_longer_when_writing_takes_longer() {

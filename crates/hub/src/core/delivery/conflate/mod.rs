@@ -44,8 +44,8 @@ const QUEUED_SHARE: usize = 4;
 const TOPICS_SHARE: usize = 2;
 
 /// A message to a session that is paced takes as long as this many others: its topic is looked up
-/// among those of the session.
-const HELD_HANDED: usize = 16;
+/// among those of the session, and remembered.
+const HELD_HANDED: usize = 48;
 
 /// What one session holds back, and how often it wants to be sent what.
 #[derive(Debug)]
@@ -143,6 +143,10 @@ pub(crate) fn hold_back(
     }
     let known = session.conflating();
     let passes = known.is_none_or(|c| c.queue.may_pass(context.now, topic));
+    if known.is_none() && !interval.is_zero() {
+        // The session begins to remember topics.
+        context.turn.hand_over(HELD_HANDED);
+    }
     // A message that finds no room in the queue replaces an older one instead.
     let has_room =
         session.is_served() || session.charge().bytes + message.cost() <= context.queue_bytes_max;
