@@ -96,6 +96,48 @@ fn a_banned_client_is_disconnected_without_its_will_and_stays_out_over_a_kill() 
     assert!(refused.contains("stentor ban ls"), "{refused}");
 }
 
+/// Each connection of a client id counts, also those that take over from each other.
+#[test]
+fn a_client_that_connects_again_and_again_is_banned_for_a_time() {
+    let listener = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nanonymous = true\n";
+    let limits = "[limits]\nflapping_connects = 3\nflapping_window = \"1h\"\n";
+    let server = Plan::new().config(&format!("{listener}{limits}")).start();
+    for _ in 0..2 {
+        assert_eq!(knock(&server, Version::V5, "pump"), 0);
+        assert_eq!(knock(&server, Version::V4, "lamp"), 0);
+    }
+    let mut third = server.client(Version::V5, "pump");
+    third.ping();
+    assert_eq!(server.json(&["ban", "ls"])["bans"], json!([]));
+    let mut fourth = server.client(Version::V5, "pump");
+    third.closed();
+    fourth.closed();
+    assert_eq!(knock(&server, Version::V5, "pump"), BANNED);
+    assert_eq!(knock(&server, Version::V5, "lamp"), 0);
+    let ban = &server.json(&["ban", "ls"])["bans"][0];
+    assert_eq!(
+        (&ban["client_id"], &ban["zone"]),
+        (&json!("pump"), &json!("default"))
+    );
+    let secs = |key: &str| ban[key].as_u64().unwrap_or_default();
+    assert_eq!(secs("until") - secs("since"), 300, "{ban}");
+    assert_eq!(
+        ban["reason"],
+        "it connected more than 3 times within 3600 s"
+    );
+    eventually("it is in the audit log", || {
+        let log = fs::read_to_string(server.data_dir().join("audit.log")).unwrap_or_default();
+        log.contains("\"who\":\"the server (limits.flapping_connects)\",\"what\":\"ban.add\"")
+    });
+    server
+        .control(&["ban", "rm", "--client", "pump", "--zone", "default"])
+        .success();
+    server.reconfigure(listener);
+    server.control(&["reload"]).success();
+    assert!((0..8).all(|_| knock(&server, Version::V5, "pump") == 0));
+    assert_eq!(server.json(&["ban", "ls"])["bans"], json!([]));
+}
+
 #[test]
 fn a_damaged_list_is_told_kept_and_stops_no_server() {
     let server = Server::open();

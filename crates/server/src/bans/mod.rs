@@ -4,6 +4,7 @@
 //! into the data folder before a change counts.
 
 mod file;
+mod flapping;
 mod index;
 
 use std::net::IpAddr;
@@ -21,6 +22,7 @@ use stentor_session::Tick;
 use stentor_topic::Zone;
 use tracing::{error, info};
 
+pub(crate) use flapping::{Counts, Flapper, Flapping, Rule};
 pub(crate) use index::{Entry, Party};
 use index::{Index, Key};
 

@@ -268,6 +268,15 @@ section! {
     /// `connection_rate`, so no address can use that up for all. It is off by default because whole
     /// fleets may share one address: behind a NAT, or behind a balancer that sends no PROXY header.
     connection_rate_per_address: u32 = count(0, 1_000_000), Default("0"), Live;
+    /// How often a client id may connect within `flapping_window`. One that connects more often is
+    /// banned for `flapping_ban`, as by `stentor ban add`. Two devices with the same client id do
+    /// that, for example, since each of them disconnects the other one. Clients of this machine's
+    /// Unix sockets are not counted. 0 turns it off.
+    flapping_connects: u32 = count(0, 1_000_000), Default("0"), Live;
+    /// The time in which the connections of a client id are counted together.
+    flapping_window: Duration = seconds(1, 3_600), Default("1m"), Live;
+    /// The time for which a client id that connects too often is banned.
+    flapping_ban: Duration = seconds(1, 31_536_000), Default("5m"), Live;
     /// The time that a client has from connecting until its whole CONNECT has arrived. It also
     /// applies to each AUTH that the server asks for, also when the client authenticates again.
     /// Time in which the client waits for the server does not count.

@@ -1,16 +1,20 @@
 //! The verbs `ban.…`.
 
-use stentor_auth::store::Who;
+use std::sync::mpsc::Receiver;
+
+use serde_json::json;
+use stentor_auth::store::{Directory, Who};
 use stentor_control::bans::{Add, Added, Ban, List, Removed, Rm, Target};
 use stentor_control::events::Kind;
+use tracing::warn;
 
 use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
-use crate::bans::{Now, checked, checked_reason};
+use crate::bans::{Flapper, Now, Party, checked, checked_reason};
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_one;
-use crate::telemetry::{Entry, Noted, ZoneOf};
+use crate::telemetry::{Entry, Noted, ZoneOf, shown};
 
 /// The longest time of a ban that ends: 100 years.
 const SECS_MAX: u64 = 100 * 365 * 86_400;
@@ -43,6 +47,62 @@ pub(super) fn add(backplane: &Backplane, who: &Who, request: &Add) -> Result<Add
         replaced,
         closed,
     })
+}
+
+/// Bans clients that connect too often, as they are found. Runs for ever.
+pub(crate) fn ban_flapping(
+    backplane: &Backplane,
+    directory: &Directory,
+    found: &Receiver<Flapper>,
+) {
+    let who = Who::new("the server (limits.flapping_connects)");
+    for flapper in found {
+        let Flapper {
+            zone,
+            client_id,
+            rule,
+        } = flapper;
+        let party = Party {
+            zone,
+            client_id: &client_id,
+            user: None,
+        };
+        // Somebody has done that already, perhaps for longer.
+        let now = backplane.clock.now();
+        if backplane.bans.of_party(now, party).is_some() {
+            continue;
+        }
+        let zone = backplane.zone_name(zone);
+        let request = Add {
+            target: Target {
+                client_id: Some(client_id.into_string()),
+                zone: Some(zone.clone()),
+                ..Target::default()
+            },
+            for_secs: Some(rule.ban.as_secs()),
+            reason: rule.told(),
+            force: false,
+        };
+        let client = request.target.client_id.as_deref().unwrap_or_default();
+        let detail = match add(backplane, &who, &request) {
+            Ok(added) => json!({
+                "zone": zone,
+                "until": added.ban.until,
+                "ban_reason": added.ban.reason,
+                "closed": added.closed,
+            }),
+            Err(failure) => {
+                let reason = failure.message;
+                let client = &*shown(client);
+                warn!(
+                    client,
+                    "a client that connects too often is not banned: {reason}"
+                );
+                json!({ "zone": zone, "outcome": "refused", "reason": reason })
+            }
+        };
+        directory.note(&who, "ban.add", &shown(client), detail);
+    }
 }
 
 /// Lets somebody in again.

@@ -56,6 +56,7 @@ mod why;
 mod zones;
 
 pub(crate) use audit::Subject;
+pub(crate) use bans::ban_flapping;
 pub(crate) use noted::{Noted, Reader as NotesReader};
 
 use std::fs;

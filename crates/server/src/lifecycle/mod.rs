@@ -22,16 +22,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use stentor_admin::Face;
-use stentor_auth::store::Who;
+use stentor_auth::store::{Directory, Who};
 use stentor_retained::Keeper;
 use stentor_session::Tick;
 use tracing::{error, info, warn};
 
 use crate::backplane::Backplane;
+use crate::bans::Rule;
 use crate::call::CallServer;
 use crate::condition::Condition;
 use crate::config::{Config, MemoryLimit, Sources};
-use crate::control::{Control, Entrance};
+use crate::control::{Control, Entrance, ban_flapping};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::exit::ServerExit;
@@ -166,6 +167,7 @@ fn begin(
     let condition = Arc::new(Condition::new(&backplane, &directory));
     let around = (shards.table, &condition);
     let control = Control::start(entrance, &backplane, &directory, around, &commands)?;
+    watch_connections(&config, &backplane, &directory)?;
     control.note_ports(doors.ports());
     note_config(&control, &config);
     let (intervals, memory_limits) = start_keepers(&config, &backplane)?;
@@ -232,6 +234,21 @@ fn start_keepers(
         warden::run(&plane, limit, &new_memory_limits)
     })?;
     Ok((intervals, memory_limits))
+}
+
+/// Bans clients that connect too often, from now on.
+fn watch_connections(
+    config: &Config,
+    backplane: &Arc<Backplane>,
+    directory: &Arc<Directory>,
+) -> Result<(), ServerError> {
+    let flapping = backplane.journal.flapping();
+    flapping.set(Rule::of(&config.limits));
+    let found = flapping.found();
+    let (backplane, directory) = (Arc::clone(backplane), Arc::clone(directory));
+    spawn("flapping", move || {
+        ban_flapping(&backplane, &directory, &found)
+    })
 }
 
 /// Starts a named thread.

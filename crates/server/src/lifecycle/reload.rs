@@ -17,6 +17,7 @@ use super::doors::{self, Door, Doors, Opened};
 use super::retained;
 use crate::accounts;
 use crate::backplane::Backplane;
+use crate::bans::Rule;
 use crate::config::{self, Config, Diff, Jwt, MemoryLimit, Reload, Sources, diff};
 use crate::error::ServerError;
 use crate::http::{self, HttpTls};
@@ -291,6 +292,7 @@ impl Reloader {
             }
         }
         backplane.admission.reconfigure(&new.limits);
+        backplane.journal.flapping().set(Rule::of(&new.limits));
         let (total, zone) = retained::quotas(new);
         backplane.retained.set_quotas(total, zone);
         backplane.topic_bounds.set(&new.limits);

@@ -25,6 +25,7 @@ use super::denied::write_denied;
 use super::events::{Events, Noted};
 use super::remedy::{Scene, remedy};
 use super::tallies::Tallies;
+use crate::bans::{Counts, Flapping};
 use crate::listener::Port;
 use crate::log::{Admission, RateLimit};
 use crate::peer::Peer;
@@ -107,6 +108,7 @@ struct Inner {
     entries: ArrayQueue<Entry>,
     tallies: Tallies,
     events: Events,
+    flapping: Flapping,
     dropped: AtomicU64,
     /// How many of these the log has told of.
     dropped_told: AtomicU64,
@@ -124,6 +126,7 @@ impl Journal {
             entries,
             tallies: Tallies::default(),
             events: Events::default(),
+            flapping: Flapping::default(),
             dropped: AtomicU64::new(0),
             dropped_told: AtomicU64::new(0),
             writer: OnceLock::new(),
@@ -152,6 +155,11 @@ impl Journal {
     /// The last events of connections.
     pub(crate) fn events(&self) -> &Events {
         &self.0.events
+    }
+
+    /// How often clients may connect, and those who connect more often.
+    pub(crate) fn flapping(&self) -> &Flapping {
+        &self.0.flapping
     }
 
     /// Entries that found no room since the start.
@@ -212,10 +220,25 @@ impl Journal {
                 continue;
             }
             self.0.events.note(&entry, &self.0.data_dir, &mut pace.kept);
+            self.count_connection(&entry, &mut pace.connections);
             write(&entry, &self.0.data_dir, &mut pace.written);
         }
         if self.untold() > 0 {
             self.tell_dropped();
+        }
+    }
+
+    /// Counts a connection of a client that has an address.
+    fn count_connection(&self, entry: &Entry, counts: &mut Counts) {
+        let Entry::Session(event, Some((peer, _))) = entry else {
+            return;
+        };
+        if let Event::Connected {
+            zone, client_id, ..
+        } = event
+            && peer.address().is_some()
+        {
+            self.0.flapping.note(counts, *zone, client_id);
         }
     }
 
@@ -235,11 +258,13 @@ impl Journal {
     }
 }
 
-/// What limits the lines of the log, and what limits the events that are kept.
+/// What limits the lines of the log, what limits the events that are kept, and how often clients
+/// have connected.
 #[derive(Debug)]
 struct Paces {
     written: Pace,
     kept: Pace,
+    connections: Counts,
 }
 
 impl Default for Paces {
@@ -247,6 +272,7 @@ impl Default for Paces {
         Self {
             written: Pace::of(REFUSALS_MAX),
             kept: Events::pace(),
+            connections: Counts::default(),
         }
     }
 }
@@ -290,7 +316,7 @@ impl Pace {
 const SHOWN_BYTES_MAX: usize = 256;
 
 /// As much of a client id, user name, topic or filter as a line shows.
-pub(super) fn shown(name: &str) -> Cow<'_, str> {
+pub(crate) fn shown(name: &str) -> Cow<'_, str> {
     if name.len() <= SHOWN_BYTES_MAX {
         return Cow::Borrowed(name);
     }

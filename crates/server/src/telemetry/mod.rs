@@ -20,7 +20,7 @@ pub(crate) use bound::Bound;
 pub(crate) use events::{Noted, Wanted, ZoneOf};
 pub use figures::sys_topics;
 pub(crate) use histogram::Histogram;
-pub(crate) use journal::{Claim, Entry, Journal};
+pub(crate) use journal::{Claim, Entry, Journal, shown};
 pub(crate) use metrics::Metrics;
 pub use metrics::metrics_reference;
 pub(crate) use report::{LongTurn, LossReport, ShardReport, TurnReport};
