@@ -10,14 +10,15 @@ use clap::Args;
 use serde_json::error::Category;
 use serde_json::{Value, json};
 use stentor_client::{Options, Url};
+use stentor_control::retained::{Kept, Put};
 use stentor_server::Access;
 use stentor_zone::Unambiguous;
 
 use super::copy::{Copied, copy};
 use super::payload_of;
 use super::store::{Store, Where};
-use crate::admin::table::plain;
 use crate::failure::Failure;
+use crate::output::shown;
 use crate::password;
 
 /// Messages that go to the store in one request.
@@ -113,31 +114,26 @@ impl Sink {
             return Ok(());
         }
         let count = u32::try_from(self.batch.len()).unwrap_or(u32::MAX);
-        let messages = std::mem::take(&mut self.batch);
         let lines = std::mem::take(&mut self.lines);
         self.batch_bytes = 0;
-        let answer = self.store.ask(json!({
-            "verb": "retained.put",
-            "messages": messages,
-            "dry_run": self.is_dry,
-            "new_zones": self.new_zones,
-        }))?;
-        let number = |name: &str| answer[name].as_u64().unwrap_or(0);
-        self.tally.new += number("new");
-        self.tally.changed += number("changed");
-        self.tally.same += number("same");
-        for refused in answer["refused"].as_array().into_iter().flatten() {
+        let kept = self.store.ask(&Put {
+            messages: std::mem::take(&mut self.batch),
+            dry_run: self.is_dry,
+            new_zones: self.new_zones,
+            ..Put::default()
+        })?;
+        self.tally.new += kept.new;
+        self.tally.changed += kept.changed;
+        self.tally.same += kept.same;
+        for refused in kept.refused {
             self.tally.refused += 1;
-            let at = refused["at"]
-                .as_u64()
-                .and_then(|at| usize::try_from(at).ok());
-            let line = at.and_then(|at| lines.get(at));
+            let line = lines.get(refused.at);
             let place = line.map_or_else(String::new, |line| self.place(*line));
-            let topic = match &refused["topic"] {
+            let topic = match &refused.topic {
                 Value::Null => String::new(),
                 topic => format!("{topic}: "),
             };
-            eprintln!("refused: {place}{topic}{}", plain(&refused["reason"]));
+            eprintln!("refused: {place}{topic}{}", shown(&refused.reason));
         }
         // A sleep is the pace itself here; nothing else is waited for.
         let due = self.sent_at + self.pause.saturating_mul(count);
@@ -274,16 +270,13 @@ fn unreadable(error: &serde_json::Error) -> String {
 }
 
 /// Fails if a message was refused.
-pub(super) fn check_refused(answer: &Value) -> Result<(), Failure> {
-    match answer["refused"]
-        .as_array()
-        .and_then(|refused| refused.first())
-    {
+pub(super) fn check_refused(kept: &Kept) -> Result<(), Failure> {
+    match kept.refused.first() {
         None => Ok(()),
         Some(refused) => Err(Failure::new(format!(
             "{} was refused: {}",
-            refused["topic"],
-            plain(&refused["reason"])
+            refused.topic,
+            shown(&refused.reason)
         ))),
     }
 }

@@ -10,12 +10,14 @@ use std::fmt::Write as _;
 use std::io::{self, Read};
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use serde_json::{Value, json};
+use stentor_control::retained::{self as wire, Compact, Damage, Put, Status};
 use stentor_server::Access;
 
-use crate::admin::table::{Table, bytes, duration, plain};
+use crate::admin::table::{Table, bytes, duration, maybe, plain};
 use crate::failure::Failure;
-use crate::output::{Pieces, print};
+use crate::output::{Pieces, print, shown};
 use crate::time::Time;
 use sorted::Sorted;
 use store::Where;
@@ -118,20 +120,17 @@ impl Retained {
             Command::Set(set) => set.run(),
             Command::Clear(command) => clear(&command),
             Command::Count(place) => {
-                let answer = place
-                    .open(Access::Read)?
-                    .ask(json!({ "verb": "retained.status" }))?;
-                show(&place, &answer, || count::text(&answer))
+                let told = place.open(Access::Read)?.ask(&Status {})?;
+                show(&place, &told, || count::text(&told))
             }
             Command::Export(filtered) => export(&filtered),
             Command::Import(import) => import.run(),
             Command::Verify(place) => verify(&place),
             Command::Compact(place) => {
-                let answer = place
-                    .open(Access::Change)?
-                    .ask(json!({ "verb": "retained.compact" }))?;
-                let text = format!("{} files removed\n", plain(&answer["files_removed"]));
-                show(&place, &answer, || text)
+                let told = place.open(Access::Change)?.ask(&Compact {})?;
+                show(&place, &told, || {
+                    format!("{} files removed\n", told.files_removed)
+                })
             }
         }
     }
@@ -217,19 +216,28 @@ fn clear(command: &Clear) -> Result<(), Failure> {
     /// Up to this many of the topics that keep their message are printed by name.
     const TOLD: u64 = 20;
     let (mut cleared, mut refused) = (0, 0);
-    let request = json!({ "verb": "retained.clear", "filter": command.filter });
+    let mut request = wire::Clear {
+        filter: command.filter.clone(),
+        ..wire::Clear::default()
+    };
     let store = command.place.open(Access::Change)?;
-    let asked = store.ask_pages(request, |answer| {
-        cleared += answer["cleared"].as_u64().unwrap_or(0);
-        for left in answer["refused"].as_array().into_iter().flatten() {
+    let asked = loop {
+        let told = match store.ask(&request) {
+            Ok(told) => told,
+            Err(failure) => break Err(failure),
+        };
+        cleared += told.cleared;
+        for left in &told.refused {
             refused += 1;
             if refused <= TOLD {
-                let (topic, reason) = (plain(&left["topic"]), plain(&left["reason"]));
-                eprintln!("refused: {topic}: {reason}");
+                eprintln!("refused: {}: {}", shown(&left.topic), shown(&left.reason));
             }
         }
-        Ok(())
-    });
+        if told.cursor.is_none() {
+            break Ok(());
+        }
+        request.cursor = told.cursor;
+    };
     if refused > TOLD {
         eprintln!("refused: {} more topics", refused - TOLD);
     }
@@ -249,15 +257,13 @@ fn clear(command: &Clear) -> Result<(), Failure> {
 fn export(filtered: &Filtered) -> Result<(), Failure> {
     let mut out = Pieces::standard();
     let store = filtered.place.open(Access::Read)?;
-    let mut filters = vec![json!(filtered.filter)];
+    let mut filters = vec![filtered.filter.clone()];
     if filtered.filter == "#" {
         // All of it: what begins with `$` too, but for what the server says of itself.
-        let answer = store.ask(json!({ "verb": "retained.filters" }))?;
-        let all = answer["filters"].as_array();
-        filters = all.cloned().unwrap_or(filters);
+        filters = store.ask(&wire::Filters::default())?.filters;
     }
     let mut lines = Sorted::new(&mut out);
-    for filter in filters.iter().filter_map(Value::as_str) {
+    for filter in &filters {
         store.messages(filter, |message| {
             let topic = message["topic"].as_str().unwrap_or_default().to_owned();
             lines.put(&topic, format!("{message}\n"))
@@ -268,49 +274,51 @@ fn export(filtered: &Filtered) -> Result<(), Failure> {
 }
 
 /// What was found damaged, if anything was.
-fn damage_table(reports: &[Value]) -> String {
+fn damage_table(reports: &[Damage]) -> String {
     if reports.is_empty() {
         return String::new();
     }
     let mut table = Table::new(&["FILE", "OFFSET", "TOPIC", "OUTCOME"]);
     for report in reports {
-        let [file, offset, topic, mut outcome] =
-            ["file", "offset", "topic", "outcome"].map(|name| plain(&report[name]));
-        if report["published_again"] == true {
+        let mut outcome = shown(&report.outcome);
+        if report.published_again {
             outcome.push_str(", published again");
         }
-        table.row([file, offset, topic, outcome]);
+        table.row([
+            shown(&report.file),
+            report.offset.to_string(),
+            maybe(report.topic.as_deref()),
+            outcome,
+        ]);
     }
     table.render()
 }
 
 fn verify(place: &Where) -> Result<(), Failure> {
     let store = place.open(Access::Read)?;
-    let (mut whole, mut damaged, mut found, mut losses) = (0, 0, 0, 0);
-    let mut reports = Vec::new();
-    let mut request = json!({ "verb": "retained.verify" });
-    loop {
-        let mut answer = store.ask(request.clone())?;
-        whole += answer["whole"].as_u64().unwrap_or(0);
-        damaged += answer["damaged"].as_u64().unwrap_or(0);
-        found = answer["found"].as_u64().unwrap_or(found);
-        losses = answer["losses"].as_u64().unwrap_or(losses);
-        if let Some(page) = answer["reports"].as_array_mut() {
-            reports.append(page);
-        }
-        if !answer["next"].is_null() {
-            request["stripe"] = answer["next"].take();
-        } else if !answer["more"].is_null() {
+    let (mut whole, mut damaged) = (0, 0);
+    let mut reports: Vec<Damage> = Vec::new();
+    let mut request = wire::Verify::default();
+    let (found, losses) = loop {
+        let told = store.ask(&request)?;
+        whole += told.whole;
+        damaged += told.damaged;
+        reports.extend(told.reports);
+        if let Some(next) = told.next {
+            request.stripe = next;
+        } else if let Some(more) = told.more {
             // Behind the last part, only the list goes on.
-            request["stripe"] = json!(u16::MAX);
-            request["from"] = answer["more"].take();
+            request = wire::Verify {
+                stripe: usize::from(u16::MAX),
+                from: more,
+            };
         } else {
-            break;
+            break (told.found, told.losses);
         }
-    }
+    };
     let unlisted = found.saturating_sub(reports.len() as u64);
-    let is_again = |report: &&Value| report["published_again"] == true;
-    let again = reports.iter().filter(is_again).count() as u64;
+    let again = reports.iter().filter(|report| report.published_again);
+    let again = again.count() as u64;
     let answer = json!({
         "whole": whole,
         "damaged": damaged,
@@ -386,17 +394,14 @@ impl Set {
         if let Some(secs) = self.expiry {
             message["expiry_secs"] = json!(secs);
         }
-        let request = json!({
-            "verb": "retained.put",
-            "messages": [message],
-            "anew": true,
-            "new_zones": self.new_zones,
-        });
-        let answer = self.place.open(Access::Change)?.ask(request)?;
-        import::check_refused(&answer)?;
-        show(&self.place, &answer, || {
-            format!("{:?} is set\n", self.topic)
-        })
+        let kept = self.place.open(Access::Change)?.ask(&Put {
+            messages: vec![message],
+            anew: true,
+            new_zones: self.new_zones,
+            ..Put::default()
+        })?;
+        import::check_refused(&kept)?;
+        show(&self.place, &kept, || format!("{:?} is set\n", self.topic))
     }
 }
 
@@ -417,10 +422,15 @@ fn read_all(mut source: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-fn show(place: &Where, answer: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
-    print(if place.is_json() {
-        format!("{answer}\n")
-    } else {
-        text()
-    })
+fn show<T: Serialize>(
+    place: &Where,
+    answer: &T,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    if !place.is_json() {
+        return print(text());
+    }
+    let answer = serde_json::to_string(answer);
+    let answer = answer.map_err(|error| Failure::new(error.to_string()))?;
+    print(format!("{answer}\n"))
 }

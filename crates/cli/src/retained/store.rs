@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 use stentor_auth::model::DEFAULT_ZONE;
+use stentor_control::retained::Page;
+use stentor_control::{Need, Request, Verb, asked};
 use stentor_server::config::Config;
 use stentor_server::{Access, OfflineError, OfflineStore};
 
@@ -154,22 +156,9 @@ impl Unanswered {
 /// Whether a request may be asked again of whoever has the files then: it changes nothing, and
 /// does not go on from what somebody else has answered. The parts that are verified are the same
 /// for everybody.
-fn is_repeatable(request: &Value) -> bool {
-    reads(request)
-        && ["cursor", "from"]
-            .iter()
-            .all(|name| request[name].is_null())
-}
-
-/// Whether a request changes nothing.
-fn reads(request: &Value) -> bool {
-    let reading = [
-        "retained.page",
-        "retained.filters",
-        "retained.verify",
-        "retained.status",
-    ];
-    reading.contains(&request["verb"].as_str().unwrap_or_default())
+fn is_repeatable(verb: Verb, request: &Value) -> bool {
+    let goes_on = !request["cursor"].is_null() || request["from"].as_u64().is_some_and(|at| at > 0);
+    verb.need() == Need::Read && !goes_on
 }
 
 impl Store {
@@ -179,7 +168,13 @@ impl Store {
     }
 
     /// Asks, in the zone of the command.
-    pub(crate) fn ask(&self, mut request: Value) -> Result<Value, Failure> {
+    pub(crate) fn ask<R: Request>(&self, request: &R) -> Result<R::Answer, Failure> {
+        let nonsense = |error| control::nonsense::<R>(&error);
+        let answer = self.exchange(R::VERB, asked(request).map_err(nonsense)?)?;
+        serde_json::from_value(answer).map_err(nonsense)
+    }
+
+    fn exchange(&self, verb: Verb, mut request: Value) -> Result<Value, Failure> {
         if self.zone != DEFAULT_ZONE {
             request["zone"] = json!(self.zone);
         }
@@ -190,15 +185,17 @@ impl Store {
             match way.ask(&request) {
                 Ok(answer) => return Ok(answer),
                 Err(Unanswered::Refused(failure)) => return Err(failure),
-                Err(Unanswered::Closed) if is_repeatable(&request) && Instant::now() < until => {
+                Err(Unanswered::Closed)
+                    if is_repeatable(verb, &request) && Instant::now() < until =>
+                {
                     // A socket may take connections until the process has ended.
                     thread::sleep(STEP);
                     *way = Way::open(&self.config, self.access)?;
                 }
                 Err(Unanswered::Closed) => {
-                    let part = match reads(&request) {
-                        true => "",
-                        false => ", and may have done a part of it",
+                    let part = match verb.need() {
+                        Need::Read => "",
+                        Need::Change => ", and may have done a part of it",
                     };
                     return Err(Failure::new(format!(
                         "the server stopped before it had answered{part}: run the command again"
@@ -208,55 +205,46 @@ impl Store {
         }
     }
 
-    /// Asks for page after page, until an answer has no `cursor`.
-    pub(crate) fn ask_pages(
-        &self,
-        mut request: Value,
-        mut each: impl FnMut(Value) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        loop {
-            let mut answer = self.ask(request.clone())?;
-            let cursor = answer["cursor"].take();
-            each(answer)?;
-            if cursor.is_null() {
-                return Ok(());
-            }
-            request["cursor"] = cursor;
-        }
-    }
-
     /// Calls `each` with every message that matches.
     pub(crate) fn messages(
         &self,
         filter: &str,
         mut each: impl FnMut(Value) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let request = json!({ "verb": "retained.page", "filter": filter });
-        self.ask_pages(request, |mut page| {
-            let messages = page["messages"].as_array_mut();
-            let mut messages = messages.into_iter().flatten();
-            messages.try_for_each(|message| each(message.take()))
-        })
+        let mut request = Page {
+            filter: filter.to_owned(),
+            ..Page::default()
+        };
+        loop {
+            let page = self.ask(&request)?;
+            page.messages.into_iter().try_for_each(&mut each)?;
+            if page.cursor.is_none() {
+                return Ok(());
+            }
+            request.cursor = page.cursor;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use stentor_control::retained::{Clear, Cursor, Put, Status, Verify};
+
     use super::*;
 
     #[test]
     fn only_what_reads_from_the_beginning_is_asked_again() {
-        for (request, expected) in [
-            (json!({ "verb": "retained.status" }), true),
-            (json!({ "verb": "retained.page", "filter": "#" }), true),
-            (json!({ "verb": "retained.page", "cursor": null }), true),
-            (json!({ "verb": "retained.page", "cursor": {} }), false),
-            (json!({ "verb": "retained.verify", "stripe": 1 }), true),
-            (json!({ "verb": "retained.verify", "from": 1_000 }), false),
-            (json!({ "verb": "retained.put", "messages": [] }), false),
-            (json!({ "verb": "retained.clear", "filter": "#" }), false),
-        ] {
-            assert_eq!(is_repeatable(&request), expected, "{request}");
+        fn is<R: Request>(request: &R) -> bool {
+            is_repeatable(R::VERB, &asked(request).unwrap())
         }
+        let page = |cursor: Option<Cursor>| Page {
+            filter: "#".into(),
+            cursor,
+            ..Page::default()
+        };
+        let verify = |stripe, from| Verify { stripe, from };
+        assert!(is(&Status {}) && is(&page(None)) && is(&verify(1, 0)));
+        assert!(!is(&page(Some(Cursor::default()))) && !is(&verify(1, 1_000)));
+        assert!(!is(&Put::default()) && !is(&Clear::default()));
     }
 }
