@@ -1,11 +1,12 @@
-//! Commands for the running server: `health`, `status`, `clients`, `events`, `ban`, `topics`,
-//! `reload` and `stop`.
+//! Commands for the running server: `health`, `status`, `clients`, `events`, `trace`, `ban`,
+//! `topics`, `reload` and `stop`.
 
 pub(crate) mod ban;
 pub(crate) mod events;
 pub(crate) mod health;
 mod status;
 pub(crate) mod table;
+pub(crate) mod trace;
 
 use std::time::SystemTime;
 
@@ -22,6 +23,7 @@ pub(crate) use events::Events;
 pub(crate) use health::Health;
 pub(crate) use status::Status;
 use table::{Table, bytes, duration, maybe};
+pub(crate) use trace::Trace;
 
 /// When the configuration was read last, who asked for it, and what came of it.
 fn last_reload(reload: &Last, now_secs: u64) -> String {

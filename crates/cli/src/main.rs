@@ -126,6 +126,9 @@ enum Command {
     /// Show what has happened to connections lately: logins, refusals, ends, losses and bans
     #[command(after_help = admin::events::HELP)]
     Events(admin::Events),
+    /// Show the packets of some clients as they come and go
+    #[command(after_help = admin::trace::HELP)]
+    Trace(admin::Trace),
     /// Ban clients by client id, user, address or zone
     #[command(after_help = admin::ban::HELP)]
     Ban(admin::Bans),
@@ -234,6 +237,7 @@ fn main() -> ExitCode {
         Command::Status(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Events(command) => command.run(),
+        Command::Trace(command) => command.run(),
         Command::Ban(command) => command.run(),
         Command::Why(command) => command.run(),
         Command::Topics(command) => command.run(),

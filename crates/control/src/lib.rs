@@ -22,6 +22,7 @@ pub mod reload;
 pub mod retained;
 pub mod status;
 pub mod topics;
+pub mod trace;
 mod verb;
 mod wire;
 pub mod zones;

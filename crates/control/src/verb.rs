@@ -46,6 +46,12 @@ pub enum Verb {
     BanLs,
     /// See [`crate::bans::Rm`].
     BanRm,
+    /// See [`crate::trace::Start`].
+    TraceStart,
+    /// See [`crate::trace::Read`].
+    TraceRead,
+    /// See [`crate::trace::Stop`].
+    TraceStop,
     /// See [`crate::topics`].
     Topics,
     /// See [`crate::zones`].
@@ -82,7 +88,7 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs, as they are listed.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 29] = [
         Self::Health,
         Self::Status,
         Self::ClientsLs,
@@ -93,6 +99,9 @@ impl Verb {
         Self::BanAdd,
         Self::BanLs,
         Self::BanRm,
+        Self::TraceStart,
+        Self::TraceRead,
+        Self::TraceStop,
         Self::Topics,
         Self::Zones,
         Self::AdaptorLs,
@@ -125,6 +134,9 @@ impl Verb {
             Self::BanAdd => ("ban.add", Change, Audit::Outcome),
             Self::BanLs => ("ban.ls", Read, Audit::Never),
             Self::BanRm => ("ban.rm", Change, Audit::Outcome),
+            Self::TraceStart => ("trace.start", Change, Audit::Outcome),
+            Self::TraceRead => ("trace.read", Read, Audit::Never),
+            Self::TraceStop => ("trace.stop", Change, Audit::Outcome),
             Self::Topics => ("topics", Read, Audit::Never),
             Self::Zones => ("zones", Read, Audit::Never),
             Self::AdaptorLs => ("adaptor.ls", Read, Audit::Never),

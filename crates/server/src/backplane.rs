@@ -22,6 +22,7 @@ use crate::retained::TopicBounds;
 use crate::shard::{Incoming, Letter};
 use crate::telemetry::Journal;
 use crate::tenants::Tenants;
+use crate::trace::Traces;
 
 /// Made once at the start, before the shards leave the main thread's descriptor table.
 pub(crate) struct Backplane {
@@ -35,6 +36,8 @@ pub(crate) struct Backplane {
     pub(crate) admission: Arc<Admission>,
     /// The clients that may not connect.
     pub(crate) bans: Bans,
+    /// The traces that run.
+    pub(crate) traces: Traces,
     /// The tenants: a limit counts the sessions of one tenant together.
     pub(crate) tenants: Tenants,
     /// What clients make the server hold.

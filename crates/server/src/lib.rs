@@ -46,6 +46,7 @@ mod retained;
 mod shard;
 mod telemetry;
 mod tenants;
+mod trace;
 mod transport;
 mod warden;
 mod zones;

@@ -15,5 +15,6 @@ mod shards;
 mod shutdown;
 mod signals;
 mod starting;
+mod trace;
 mod turns;
 mod verbs;

@@ -21,7 +21,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Look into a running server",
         &[
-            "health", "status", "clients", "events", "ban", "why", "topics",
+            "health", "status", "clients", "events", "trace", "ban", "why", "topics",
         ],
     ),
     (

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 
+use stentor_mqtt::Version;
 use stentor_session::{CloseReason, Local, Tick};
 use stentor_topic::Zone;
 
@@ -74,4 +75,29 @@ pub fn close_banned(
     hub.core.close(now, key, CloseReason::Local(Local::Banned));
     hub.finish(now);
     true
+}
+
+/// The names of a connected session.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectedAs<'a> {
+    /// Its zone.
+    pub zone: Zone,
+    /// Its client id.
+    pub client_id: &'a str,
+    /// Its user; `None` for anonymous.
+    pub user: Option<&'a str>,
+    /// What it speaks.
+    pub version: Version,
+}
+
+/// The names of a session; `None` if it is not connected.
+#[must_use]
+pub fn connected_as(hub: &Hub, key: SessionKey) -> Option<ConnectedAs<'_>> {
+    let session = hub.core.session(key)?;
+    Some(ConnectedAs {
+        zone: session.state.zone(),
+        client_id: session.state.client_id(),
+        user: session.state.user(),
+        version: session.live()?.version,
+    })
 }

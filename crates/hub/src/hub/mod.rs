@@ -14,7 +14,7 @@ mod restore;
 mod subscribe;
 mod wills;
 
-pub use close::close_banned;
+pub use close::{ConnectedAs, close_banned, connected_as};
 pub use restore::rewrite_sessions;
 
 use alloc::sync::Arc;

@@ -25,6 +25,8 @@ pub(crate) struct Subject {
     #[serde(default)]
     address: Option<String>,
     #[serde(default)]
+    topic: Option<String>,
+    #[serde(default)]
     filter: Option<String>,
     #[serde(default)]
     file: Option<String>,
@@ -93,6 +95,7 @@ impl Subject {
             &self.client_id,
             &self.user,
             &self.address,
+            &self.topic,
             &self.filter,
             &self.file,
         ];
@@ -101,7 +104,7 @@ impl Subject {
             Some("retained") => "retained messages".to_owned(),
             Some("adaptor") => "all adaptors".to_owned(),
             Some("procedure") => "all procedures".to_owned(),
-            Some("ban") => "all clients of a zone".to_owned(),
+            Some("ban" | "trace") => "all clients of a zone".to_owned(),
             _ => "users".to_owned(),
         })
     }

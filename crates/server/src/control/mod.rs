@@ -18,6 +18,9 @@
 //! | `ban.add` | the target, `for_secs`, `reason`, `force` | the `ban`, how many were `closed` |
 //! | `ban.ls` | | the `bans` that hold |
 //! | `ban.rm` | the target | the `ban` that held |
+//! | `trace.start` | client, user, address, topic, zone, bounds | the `id` of the trace |
+//! | `trace.read` | `id`, `wait_ms` | `lines`, `suppressed`, whether it has `ended` |
+//! | `trace.stop` | `id` | nothing |
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `zones` | | what there is of each zone: connections, users, rooms, retained messages |
 //! | `adaptor.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what of a file is refused |
@@ -52,6 +55,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod traces;
 mod why;
 mod zones;
 

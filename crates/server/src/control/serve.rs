@@ -21,7 +21,7 @@ use tracing::warn;
 use super::audit::Subject;
 use super::protocol::{Answer, Failure, answer, head};
 use super::{Desk, lock};
-use super::{bans, clients, events, procedures, retained, status, topics, why, zones};
+use super::{bans, clients, events, procedures, retained, status, topics, traces, why, zones};
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
@@ -202,6 +202,9 @@ impl Desk {
                 Ok(bans::list(backplane))
             }),
             Verb::BanRm => answer(line, |request| bans::remove(backplane, who, &request)),
+            Verb::TraceStart => answer(line, |request| traces::start(backplane, &request)),
+            Verb::TraceRead => answer(line, |request| traces::read(backplane, &request)),
+            Verb::TraceStop => answer(line, |request| traces::stop(backplane, &request)),
             Verb::Topics => answer(line, |request| topics::topics(backplane, &request)),
             Verb::Zones => answer(line, |_: stentor_control::zones::Zones| self.zones(who)),
             Verb::Reload => answer(line, |_: Reload| self.reload(who)),

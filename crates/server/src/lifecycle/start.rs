@@ -39,6 +39,7 @@ use crate::retained::TopicBounds;
 use crate::shard::{Equipment, Policy, Shard};
 use crate::telemetry::Journal;
 use crate::tenants::Tenants;
+use crate::trace::Traces;
 use crate::zones;
 
 /// Descriptors kept free in each table: for connections between accept and home, and for the
@@ -228,6 +229,7 @@ fn connect(
     let backplane = Arc::new(Backplane {
         adaptors,
         bans: Bans::open(journal.data_dir(), &authenticator, now),
+        traces: Traces::default(),
         clock: retained.clock,
         hasher: retained.hasher.clone(),
         authenticator,

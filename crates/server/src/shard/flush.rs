@@ -292,7 +292,7 @@ impl Shard {
             // It was laden, and has been flushed already.
             return Flush::Done;
         }
-        let is_plain = link.transport.is_plain();
+        let (is_plain, peer) = (link.transport.is_plain(), link.peer);
         let written = if is_plain {
             write_batch(link.fd.as_fd(), &self.batch)
         } else if link.transport.pending().is_empty() {
@@ -307,6 +307,10 @@ impl Shard {
             return self.hub.transmitted(self.now, key, &mut self.batch, 0);
         };
         self.figures.bytes_sent += written as u64;
+        if self.taps.is_on() {
+            self.taps.look(&self.hub, (index, key), (self.now, peer));
+            self.taps.sent(index, self.now, &self.batch, written);
+        }
         let flush = self
             .hub
             .transmitted(self.now, key, &mut self.batch, written);

@@ -20,6 +20,7 @@ use crate::inbox::Ticket;
 use crate::listener::Port;
 use crate::peer::Peer;
 use crate::telemetry::ShardReport;
+use crate::trace::Trace;
 use crate::transport::Transport;
 
 /// Something rare for a shard: answers, arrivals, commands.
@@ -36,6 +37,8 @@ pub(crate) enum Letter {
     Adaptors(Option<Arc<dyn Adaptors>>),
     /// Close this listener; its connections stay.
     Unlisten(Arc<Port>),
+    /// These traces run from now on, and no others.
+    Traces(Vec<Arc<Trace>>),
     /// A question of the control plane.
     Inquiry(Inquiry),
     /// Close everything and end, at this time at the latest.

@@ -321,6 +321,9 @@ impl Shard {
             .hub
             .connect(self.now, LinkId(index), *request, admitted);
         self.forward();
+        if self.taps.is_on() {
+            self.taps.begin(index);
+        }
         let slot = key.slot as usize;
         if self.link_of.len() <= slot {
             self.link_of.resize(slot + 1, u32::MAX);

@@ -60,6 +60,7 @@ use crate::inbox::{Arrivals, Outbox, Tickets};
 use crate::listener::Port;
 use crate::mesh::{Bell, Mesh};
 use crate::telemetry::{Entry, Histogram};
+use crate::trace::Taps;
 use crate::transport::{Fault, Transport};
 use accept::Listening;
 use backlog::Backlog;
@@ -163,6 +164,8 @@ pub(crate) struct Shard {
     watch: Watch,
     crowd: Crowd,
     longer: Longer,
+    /// What traces look at.
+    taps: Taps,
 }
 
 /// Whether a shard is there for clients.
@@ -254,7 +257,6 @@ impl Shard {
         } = equipment;
         let arrivals = Arrivals::new(inbox);
         watch_own(&poll, &bell, &arrivals)?;
-        let count = backplane.shards.len();
         // There are at most 64 shards.
         let number = u8::try_from(id).unwrap_or(u8::MAX);
         let mut shard = Self {
@@ -278,7 +280,7 @@ impl Shard {
             askers: HashMap::new(),
             readable: Vec::new(),
             shaking: VecDeque::new(),
-            stalled: vec![Vec::new(); count],
+            stalled: vec![Vec::new(); backplane.shards.len()],
             awaiting_mesh: Vec::new(),
             resumed: Vec::new(),
             pending: Vec::new(),
@@ -300,6 +302,7 @@ impl Shard {
             watch: Watch::new(),
             crowd: Crowd::new(),
             longer: Longer::new(),
+            taps: Taps::default(),
             policy,
             backplane,
         };
@@ -470,6 +473,7 @@ impl Shard {
             }
             Letter::Adaptors(adaptors) => self.hub.set_adaptors(adaptors),
             Letter::Unlisten(port) => self.unlisten(&port),
+            Letter::Traces(traces) => self.taps.set(traces),
             Letter::Inquiry(inquiry) => self.answer(inquiry),
             Letter::Stop(deadline) => self.stop(deadline),
         }

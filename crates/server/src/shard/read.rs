@@ -329,9 +329,16 @@ impl Shard {
             link.tail.extend(self.scratch.read(len));
             return self.apply_tail(index);
         }
-        let mut tail = std::mem::take(&mut link.tail);
+        let (mut tail, peer) = (std::mem::take(&mut link.tail), link.peer);
         let input = self.scratch.joined(tail.unread(), len);
+        let is_traced = self.taps.is_on();
+        if is_traced {
+            self.taps.look(&self.hub, (index, key), (self.now, peer));
+        }
         let consumed = self.hub.receive(self.now, key, input);
+        if is_traced {
+            self.taps.received(index, self.now, &input[..consumed]);
+        }
         if let Some(rest) = input.get(consumed..).filter(|rest| !rest.is_empty()) {
             tail.replace(rest);
             self.links[index as usize].tail = tail;
@@ -350,7 +357,16 @@ impl Shard {
                 if self.link_of.get(key.slot as usize) != Some(&index) {
                     return;
                 }
-                let consumed = self.hub.receive(self.now, key, link.tail.unread());
+                let is_traced = self.taps.is_on();
+                if is_traced {
+                    self.taps
+                        .look(&self.hub, (index, key), (self.now, link.peer));
+                }
+                let input = link.tail.unread();
+                let consumed = self.hub.receive(self.now, key, input);
+                if is_traced {
+                    self.taps.received(index, self.now, &input[..consumed]);
+                }
                 link.tail.has_applied(consumed);
                 self.after_receive(index);
             }

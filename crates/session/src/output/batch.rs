@@ -85,6 +85,13 @@ impl Batch {
         self.len == 0
     }
 
+    /// How many bytes at the front are the rest of what an earlier write has begun: behind them a
+    /// packet begins.
+    #[must_use]
+    pub const fn begun_len(&self) -> usize {
+        self.remnant_len
+    }
+
     /// The bytes, when they lie in one piece.
     #[must_use]
     pub fn as_contiguous(&self) -> Option<&[u8]> {

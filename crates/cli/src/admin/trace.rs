@@ -1,0 +1,150 @@
+//! `stentor trace`: the packets of some clients, as they come and go.
+
+use std::time::Duration;
+
+use clap::Args;
+use stentor_auth::calendar::Utc;
+use stentor_control::trace::{Line, Lines, Read, Start, Way};
+use stentor_server::config::parse_duration;
+
+use crate::failure::Failure;
+use crate::output::{print_next, shown};
+use crate::which::Which;
+
+/// What `--help` says about the command.
+pub(crate) const HELP: &str = "\
+Examples:
+  stentor trace --client pump-17              all packets of pump-17
+  stentor trace --topic 'plant/+/temp'        who publishes that, and who receives it?
+  stentor trace --address 192.0.2.0/24 --for 1m
+  stentor trace --user ann --payload 64       with the first 64 bytes of each payload
+
+A trace runs for 5 minutes, or until Ctrl-C. It has up to 10,000 lines, and up to 1,000 in a second.
+With --json each packet is an object on a line of its own.";
+
+/// How long the server waits for the next packet.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Shows the packets of clients: by client id, user, address, topic filter and zone.
+#[derive(Debug, Args)]
+pub(crate) struct Trace {
+    /// Only of this client id
+    #[arg(long, visible_alias = "id", value_name = "CLIENT_ID")]
+    client: Option<String>,
+    /// Only of this user: NAME, or ZONE/NAME
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Only from and to this address or network
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<String>,
+    /// Only PUBLISH packets whose topic matches this filter
+    #[arg(long, short, value_name = "FILTER")]
+    topic: Option<String>,
+    /// Only of this zone
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
+    /// End after this time, up to 15m
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
+    time: Duration,
+    /// End after N packets
+    #[arg(long, value_name = "N")]
+    lines: Option<u64>,
+    /// Show up to N bytes of each payload, 1,024 at most
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    payload: usize,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Trace {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let started = self.which.tell(&Start {
+            client_id: self.client,
+            user: self.user,
+            address: self.address,
+            topic: self.topic,
+            zone: self.zone,
+            for_secs: Some(self.time.as_secs().max(1)),
+            lines: self.lines,
+            payload_bytes: self.payload,
+        })?;
+        let request = Read {
+            id: started.answer.id,
+            wait_ms: WAIT.as_millis() as u64,
+        };
+        loop {
+            let told = self.which.tell(&request)?.answer;
+            let text = match self.which.json {
+                true => json(&told)?,
+                false => told.lines.iter().map(line).collect(),
+            };
+            if !text.is_empty() {
+                print_next(text)?;
+            }
+            if told.suppressed > 0 {
+                eprintln!(
+                    "stentor: {} packets are missing here: there were too many in a second",
+                    told.suppressed
+                );
+            }
+            if told.ended {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn json(told: &Lines) -> Result<String, Failure> {
+    let one = |line: &Line| serde_json::to_string(line).map(|line| line + "\n");
+    let lines: Result<String, _> = told.lines.iter().map(one).collect();
+    lines.map_err(|error| Failure::new(format!("a packet cannot be written as JSON: {error}")))
+}
+
+/// A packet in one line: when, whose, which way, what.
+fn line(line: &Line) -> String {
+    let utc = Utc::new(line.at_ms / 1_000);
+    let millis = line.at_ms % 1_000;
+    let way = match line.way {
+        Way::Received => "<-",
+        Way::Sent => "->",
+    };
+    let mut text = format!(
+        "{}.{millis:03}  {way} {}",
+        utc.clock(),
+        shown(&line.client_id)
+    );
+    text += &format!("  {}", shown(&line.packet));
+    if let Some(topic) = &line.topic {
+        text += &format!("  {}", shown(topic));
+    }
+    if !line.text.is_empty() {
+        text += &format!("  {}", shown(&line.text));
+    }
+    if let Some(payload) = &line.payload {
+        text += &format!("  {payload:?}");
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_is_one_line() {
+        let packet = Line {
+            at_ms: 951_782_400_007,
+            client_id: "pump\n".into(),
+            way: Way::Sent,
+            packet: "PUBLISH".into(),
+            topic: Some("a/b".into()),
+            text: "qos=0 payload=5 bytes".into(),
+            payload: Some("21.5\u{1B}".into()),
+            ..Line::default()
+        };
+        assert_eq!(
+            line(&packet),
+            "00:00:00.007  -> pump\\n  PUBLISH  a/b  qos=0 payload=5 bytes  \"21.5\\u{1b}\"\n"
+        );
+    }
+}

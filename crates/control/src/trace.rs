@@ -1,0 +1,117 @@
+//! `trace.…`: the packets of some clients, for a while.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Request, Verb};
+
+/// `trace.start`: notes packets from now on. What is given has to be so of each of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Start {
+    /// Its client id.
+    pub client_id: Option<String>,
+    /// Its user, as at a login: `zone/name` outside the default zone.
+    pub user: Option<String>,
+    /// The address of the other end, or a network such as `10.0.0.0/8`.
+    pub address: Option<String>,
+    /// A topic filter: then only PUBLISH packets are noted.
+    pub topic: Option<String>,
+    /// The name of its zone.
+    pub zone: Option<String>,
+    /// For how many seconds: 300 if it is not given, 900 at most.
+    pub for_secs: Option<u64>,
+    /// Up to how many lines: 10,000 if it is not given, which is the most.
+    pub lines: Option<u64>,
+    /// How many bytes of each payload are noted, 1,024 at most.
+    pub payload_bytes: usize,
+}
+
+impl Request for Start {
+    const VERB: Verb = Verb::TraceStart;
+    type Answer = Started;
+}
+
+/// What `trace.start` answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Started {
+    /// The number of the trace.
+    pub id: u64,
+    /// For how many seconds it runs.
+    pub for_secs: u64,
+    /// Up to how many lines it has.
+    pub lines: u64,
+}
+
+/// `trace.read`: the lines of a trace. A trace that nobody reads for 30 seconds ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Read {
+    /// Which trace.
+    pub id: u64,
+    /// How long to wait for the first line, in milliseconds.
+    pub wait_ms: u64,
+}
+
+impl Request for Read {
+    const VERB: Verb = Verb::TraceRead;
+    type Answer = Lines;
+}
+
+/// What `trace.read` answers. No line comes twice.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lines {
+    /// The lines since the last answer, the oldest first.
+    pub lines: Vec<Line>,
+    /// Packets since the last answer that have no line: there were too many in a second.
+    pub suppressed: u64,
+    /// Whether the trace has ended.
+    pub ended: bool,
+}
+
+/// `trace.stop`: ends a trace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stop {
+    /// Which trace.
+    pub id: u64,
+}
+
+impl Request for Stop {
+    const VERB: Verb = Verb::TraceStop;
+    type Answer = crate::Done;
+}
+
+/// Which way a packet goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// From the client.
+    #[default]
+    Received,
+    /// To the client.
+    Sent,
+}
+
+/// A packet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Line {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The client id.
+    pub client_id: String,
+    /// Which way it goes.
+    pub way: Way,
+    /// The type of the packet.
+    pub packet: String,
+    /// The topic of a PUBLISH, as far as it is known.
+    pub topic: Option<String>,
+    /// What else the packet says.
+    pub text: String,
+    /// Bytes of the whole packet.
+    pub bytes: u64,
+    /// The beginning of the payload, if it is wanted.
+    pub payload: Option<String>,
+}

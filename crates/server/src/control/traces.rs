@@ -1,0 +1,140 @@
+//! The verbs `trace.…`.
+
+use std::time::Duration;
+
+use stentor_auth::model::DEFAULT_ZONE;
+use stentor_control::trace::{Lines, Read, Start, Started, Stop};
+use stentor_control::{Done, Network};
+use stentor_topic::validate_filter;
+
+use super::protocol::Failure;
+use super::zones;
+use crate::backplane::Backplane;
+use crate::shard::Letter;
+use crate::trace::{LINES_MAX, Rule, TRACES_MAX};
+
+/// How long a trace runs if nothing is said, and at most.
+const SECS: u64 = 300;
+const SECS_MAX: u64 = 900;
+
+/// The longest wait of a reader. Whoever wants to wait longer asks again.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Bytes of each payload at most.
+const PAYLOAD_BYTES_MAX: usize = 1_024;
+
+/// Begins a trace.
+pub(super) fn start(backplane: &Backplane, request: &Start) -> Result<Started, Failure> {
+    let rule = rule(backplane, request)?;
+    let for_secs = request.for_secs.unwrap_or(SECS).clamp(1, SECS_MAX);
+    let lines = request.lines.unwrap_or(LINES_MAX).clamp(1, LINES_MAX);
+    let time = Duration::from_secs(for_secs);
+    let begun = backplane
+        .traces
+        .begin(rule, (lines, time), backplane.clock.now());
+    let Some(trace) = begun else {
+        let message = format!(
+            "{TRACES_MAX} traces run, and there can be no more; one that nobody reads ends within \
+             half a minute: end another one, and try again"
+        );
+        return Err(Failure::new("too-many", message));
+    };
+    tell_shards(backplane);
+    Ok(Started {
+        id: trace.id,
+        for_secs,
+        lines,
+    })
+}
+
+/// What a trace is about, if that is anything.
+fn rule(backplane: &Backplane, request: &Start) -> Result<Rule, Failure> {
+    let bad = |message: String| Failure::new("bad-request", message);
+    let Start {
+        client_id,
+        user,
+        address,
+        topic,
+        zone,
+        ..
+    } = request;
+    if [client_id, user, address, topic, zone]
+        .iter()
+        .all(|it| it.is_none())
+    {
+        return Err(bad(
+            "a trace needs a client id, a user, an address, a topic filter or a zone: `stentor \
+             trace --client ID`, --user NAME, --address ADDRESS, --topic FILTER or --zone NAME"
+                .to_owned(),
+        ));
+    }
+    if let Some(filter) = topic {
+        validate_filter(filter)
+            .map_err(|error| bad(format!("{filter:?} is not a topic filter: {error}")))?;
+    }
+    let network = address.as_deref().map(|text| {
+        text.parse::<Network>()
+            .map_err(|error| bad(format!("{text:?} names no address: {error}")))
+    });
+    // As at a login, a user without a zone is one of the default zone.
+    let (of_user, user) = match user.as_deref().map(|user| (user, user.split_once('/'))) {
+        None => (None, None),
+        Some((_, Some((zone, name)))) => (Some(zone), Some(name)),
+        Some((name, None)) => (zone.as_deref().or(Some(DEFAULT_ZONE)), Some(name)),
+    };
+    if let (Some(said), Some(other)) = (zone.as_deref(), of_user)
+        && said != other
+    {
+        return Err(bad(format!(
+            "the user is in the zone {other:?}, and the trace is for {said:?}; leave --zone out"
+        )));
+    }
+    let zone = of_user.or(zone.as_deref());
+    Ok(Rule {
+        client_id: client_id.clone(),
+        user: user.map(str::to_owned),
+        network: network.transpose()?,
+        zone: zone
+            .map(|zone| zones::number(backplane, zone))
+            .transpose()?,
+        topic: topic.clone(),
+        payload_bytes: request.payload_bytes.min(PAYLOAD_BYTES_MAX),
+    })
+}
+
+/// The lines of a trace since they were read last.
+pub(super) fn read(backplane: &Backplane, request: &Read) -> Result<Lines, Failure> {
+    let trace = backplane.traces.find(request.id).ok_or_else(ended)?;
+    let wait = Duration::from_millis(request.wait_ms).min(WAIT_MAX);
+    let read = trace.read(backplane.clock.now(), wait);
+    if read.has_ended {
+        tell_shards(backplane);
+    }
+    Ok(Lines {
+        lines: read.lines,
+        suppressed: read.suppressed,
+        ended: read.has_ended,
+    })
+}
+
+/// Ends a trace.
+pub(super) fn stop(backplane: &Backplane, request: &Stop) -> Result<Done, Failure> {
+    let trace = backplane.traces.find(request.id).ok_or_else(ended)?;
+    trace.end();
+    tell_shards(backplane);
+    Ok(Done {})
+}
+
+fn ended() -> Failure {
+    let message = "the trace has ended: nobody has read it for half a minute, or its time is over; \
+                   start another one";
+    Failure::new("not-found", message)
+}
+
+/// Tells the shards which traces run.
+fn tell_shards(backplane: &Backplane) {
+    let running = backplane.traces.running(backplane.clock.now());
+    for shard in 0..backplane.shards.len() {
+        backplane.post(shard, Letter::Traces(running.clone()));
+    }
+}
