@@ -8,6 +8,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::failure::Failure;
 
 const STANDARD: &str = "standard output";
@@ -23,6 +25,13 @@ pub(crate) fn print(bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
 /// Prints one of many answers, at once.
 pub(crate) fn print_next(bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     write(bytes.as_ref()).map_err(|error| failure(STANDARD, &error))
+}
+
+/// Answers as JSON, an object on a line of its own each. `what` is the name of one.
+pub(crate) fn json_lines(answers: &[impl Serialize], what: &str) -> Result<String, Failure> {
+    let one = |answer| serde_json::to_string(answer).map(|line| line + "\n");
+    let lines: Result<String, _> = answers.iter().map(one).collect();
+    lines.map_err(|error| Failure::new(format!("{what} cannot be written as JSON: {error}")))
 }
 
 fn write(bytes: &[u8]) -> io::Result<()> {

@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use stentor_auth::calendar::Utc;
-use stentor_control::events::{self, Event, Kind, Told};
+use stentor_control::events::{self, Event, Kind};
 use stentor_server::config::parse_duration;
 
 use crate::failure::Failure;
-use crate::output::{print_next, shown};
+use crate::output::{json_lines, print_next, shown};
 use crate::which::Which;
 
 /// What `--help` says about the command.
@@ -80,7 +80,7 @@ impl Events {
                 eprintln!("stentor: events are missing here: more happened than the server keeps");
             }
             let text = match self.which.json {
-                true => json(&told.answer)?,
+                true => json_lines(&told.answer.events, "an event")?,
                 false => told.answer.events.iter().map(line).collect(),
             };
             if !text.is_empty() {
@@ -99,12 +99,6 @@ impl Events {
 fn since(time: Duration) -> u64 {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     now.saturating_sub(time).as_millis() as u64
-}
-
-fn json(told: &Told) -> Result<String, Failure> {
-    let one = |event: &Event| serde_json::to_string(event).map(|line| line + "\n");
-    let lines: Result<String, _> = told.events.iter().map(one).collect();
-    lines.map_err(|error| Failure::new(format!("an event cannot be written as JSON: {error}")))
 }
 
 /// An event in one line: when, what, who, from where, why.

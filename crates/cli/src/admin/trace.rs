@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use clap::Args;
 use stentor_auth::calendar::Utc;
-use stentor_control::trace::{Line, Lines, Read, Start, Way};
+use stentor_control::trace::{Line, Read, Start, Way};
 use stentor_server::config::parse_duration;
 
 use crate::failure::Failure;
-use crate::output::{print_next, shown};
+use crate::output::{json_lines, print_next, shown};
 use crate::which::Which;
 
 /// What `--help` says about the command.
@@ -75,7 +75,7 @@ impl Trace {
         loop {
             let told = self.which.tell(&request)?.answer;
             let text = match self.which.json {
-                true => json(&told)?,
+                true => json_lines(&told.lines, "a packet")?,
                 false => told.lines.iter().map(line).collect(),
             };
             if !text.is_empty() {
@@ -92,12 +92,6 @@ impl Trace {
             }
         }
     }
-}
-
-fn json(told: &Lines) -> Result<String, Failure> {
-    let one = |line: &Line| serde_json::to_string(line).map(|line| line + "\n");
-    let lines: Result<String, _> = told.lines.iter().map(one).collect();
-    lines.map_err(|error| Failure::new(format!("a packet cannot be written as JSON: {error}")))
 }
 
 /// A packet in one line: when, whose, which way, what.

@@ -1,25 +1,14 @@
 //! The verb `events`.
 
-use std::time::Duration;
-
 use stentor_control::events::{Event, Events, Told};
-use stentor_control::{Network, page};
+use stentor_control::page;
 
-use super::protocol::Failure;
+use super::protocol::{Failure, network, wait};
 use crate::backplane::Backplane;
 use crate::telemetry::{Noted, Wanted, ZoneOf};
 
-/// The longest wait. Whoever wants to wait longer asks again.
-const WAIT_MAX: Duration = Duration::from_secs(10);
-
 /// What has happened lately, as far as somebody wants to know.
 pub(super) fn events(backplane: &Backplane, request: &Events) -> Result<Told, Failure> {
-    let network = request.address.as_deref().map(|text| {
-        text.parse::<Network>().map_err(|error| {
-            let message = format!("{text:?} names no address: {error}");
-            Failure::new("bad-request", message)
-        })
-    });
     let zone = request.zone.clone().map(|name| {
         let number = backplane.authenticator.known_zone(&name);
         (name, number)
@@ -28,14 +17,16 @@ pub(super) fn events(backplane: &Backplane, request: &Events) -> Result<Told, Fa
         after: request.after,
         client_id: request.client_id.clone(),
         user: request.user.clone(),
-        network: network.transpose()?,
+        network: network(request.address.as_deref())?,
         kind: request.event,
         zone,
         since_ms: request.since_ms.unwrap_or(0),
         limit: page(request.limit, 0).1.max(1),
     };
-    let wait = Duration::from_millis(request.wait_ms).min(WAIT_MAX);
-    let found = backplane.journal.events().find(&wanted, wait);
+    let found = backplane
+        .journal
+        .events()
+        .find(&wanted, wait(request.wait_ms));
     let events = found.events.into_iter();
     Ok(Told {
         events: events.map(|noted| shown(backplane, noted)).collect(),

@@ -1,10 +1,15 @@
 //! Requests and answers of the control socket: the types are those of the crate `control`.
 
+use std::time::Duration;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use stentor_control::{Head, Request, VERSION};
+use stentor_control::{Head, Network, Request, VERSION};
 
 pub(crate) use stentor_control::Failure;
+
+/// The longest wait for more. Whoever wants to wait longer asks again.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// What a verb answers.
 pub(super) type Answer = Result<Value, Failure>;
@@ -29,6 +34,25 @@ pub(super) fn answer<R: Request>(
     carry_out: impl FnOnce(R) -> Result<R::Answer, Failure>,
 ) -> Answer {
     write(carry_out(read(line)?)?)
+}
+
+/// The address or network that a request is about, if it names one.
+///
+/// # Errors
+/// `bad-request` for a text that is neither.
+pub(super) fn network(text: Option<&str>) -> Result<Option<Network>, Failure> {
+    let parsed = text.map(|text| {
+        text.parse().map_err(|error| {
+            let message = format!("{text:?} names no address: {error}");
+            Failure::new("bad-request", message)
+        })
+    });
+    parsed.transpose()
+}
+
+/// How long an answer waits for more, if a request asks for this many milliseconds.
+pub(super) fn wait(millis: u64) -> Duration {
+    Duration::from_millis(millis).min(WAIT_MAX)
 }
 
 fn write(answer: impl serde::Serialize) -> Answer {

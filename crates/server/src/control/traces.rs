@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use stentor_auth::model::DEFAULT_ZONE;
+use stentor_control::Done;
 use stentor_control::trace::{Lines, Read, Start, Started, Stop};
-use stentor_control::{Done, Network};
 use stentor_topic::validate_filter;
 
-use super::protocol::Failure;
+use super::protocol::{Failure, network, wait};
 use super::zones;
 use crate::backplane::Backplane;
 use crate::shard::Letter;
@@ -16,9 +16,6 @@ use crate::trace::{LINES_MAX, Rule, TRACES_MAX};
 /// How long a trace runs if nothing is said, and at most.
 const SECS: u64 = 300;
 const SECS_MAX: u64 = 900;
-
-/// The longest wait of a reader. Whoever wants to wait longer asks again.
-const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes of each payload at most.
 const PAYLOAD_BYTES_MAX: usize = 1_024;
@@ -72,10 +69,7 @@ fn rule(backplane: &Backplane, request: &Start) -> Result<Rule, Failure> {
         validate_filter(filter)
             .map_err(|error| bad(format!("{filter:?} is not a topic filter: {error}")))?;
     }
-    let network = address.as_deref().map(|text| {
-        text.parse::<Network>()
-            .map_err(|error| bad(format!("{text:?} names no address: {error}")))
-    });
+    let network = network(address.as_deref())?;
     // As at a login, a user without a zone is one of the default zone.
     let (of_user, user) = match user.as_deref().map(|user| (user, user.split_once('/'))) {
         None => (None, None),
@@ -93,7 +87,7 @@ fn rule(backplane: &Backplane, request: &Start) -> Result<Rule, Failure> {
     Ok(Rule {
         client_id: client_id.clone(),
         user: user.map(str::to_owned),
-        network: network.transpose()?,
+        network,
         zone: zone
             .map(|zone| zones::number(backplane, zone))
             .transpose()?,
@@ -105,8 +99,7 @@ fn rule(backplane: &Backplane, request: &Start) -> Result<Rule, Failure> {
 /// The lines of a trace since they were read last.
 pub(super) fn read(backplane: &Backplane, request: &Read) -> Result<Lines, Failure> {
     let trace = backplane.traces.find(request.id).ok_or_else(ended)?;
-    let wait = Duration::from_millis(request.wait_ms).min(WAIT_MAX);
-    let read = trace.read(backplane.clock.now(), wait);
+    let read = trace.read(backplane.clock.now(), wait(request.wait_ms));
     if read.has_ended {
         tell_shards(backplane);
     }
