@@ -132,6 +132,7 @@ fn main() {
     let hasher = TopicHasher::new(1);
     let shared = Shared {
         sessions_zero_ms: None,
+        keeps_wills: false,
         interest: Arc::new(InterestTable::new()),
         retained: Arc::new(MemoryStore::new(hasher.clone(), Bounds::default())),
         adaptors: None,

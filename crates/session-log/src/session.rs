@@ -24,6 +24,9 @@ pub struct Session<'a> {
     pub guest: Option<u64>,
     /// Seconds that it outlives its connection: `u32::MAX` for ever, 0 if only its will does.
     pub expiry_secs: u32,
+    /// Whether its user is known to nobody but the credential that it came with, as the bearer of a
+    /// web token may be.
+    pub has_no_account: bool,
     /// The roles that its user had.
     pub roles: List<'a, &'a str>,
     /// The quotas that its user had.
@@ -49,6 +52,7 @@ const MESSAGES_PER_SEC: u8 = 1 << 2;
 const BYTES_PER_SEC: u8 = 1 << 3;
 const SUBSCRIPTIONS: u8 = 1 << 4;
 const QUEUED_BYTES: u8 = 1 << 5;
+const NO_ACCOUNT: u8 = 1 << 6;
 
 impl<'a> Session<'a> {
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
@@ -60,7 +64,8 @@ impl<'a> Session<'a> {
             .with(MESSAGES_PER_SEC, quotas.messages_per_sec.is_some())
             .with(BYTES_PER_SEC, quotas.bytes_per_sec.is_some())
             .with(SUBSCRIPTIONS, quotas.subscriptions.is_some())
-            .with(QUEUED_BYTES, quotas.queued_bytes.is_some());
+            .with(QUEUED_BYTES, quotas.queued_bytes.is_some())
+            .with(NO_ACCOUNT, self.has_no_account);
         out.push(flags.0);
         put_varint(out, u64::from(self.zone));
         put_bytes(out, self.client_id.as_bytes());
@@ -85,8 +90,8 @@ impl<'a> Session<'a> {
 
     pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Fault> {
         let number = reader.u32("number")?;
-        let known = USER | GUEST | MESSAGES_PER_SEC | BYTES_PER_SEC | SUBSCRIPTIONS | QUEUED_BYTES;
-        let flags = reader.flags("flags", known)?;
+        let quotas = MESSAGES_PER_SEC | BYTES_PER_SEC | SUBSCRIPTIONS | QUEUED_BYTES;
+        let flags = reader.flags("flags", USER | GUEST | quotas | NO_ACCOUNT)?;
         let zone = reader.u32("zone")?;
         let client_id = reader.text("client_id")?;
         let user = match flags.has(USER) {
@@ -119,6 +124,7 @@ impl<'a> Session<'a> {
             user,
             guest,
             expiry_secs,
+            has_no_account: flags.has(NO_ACCOUNT),
             roles,
             quotas,
         })

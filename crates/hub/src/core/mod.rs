@@ -206,7 +206,7 @@ impl Core {
             pending: Pending {
                 overrun: VecDeque::new(),
                 transitions: Transitions::default(),
-                log: SessionLog::new(shared.sessions_zero_ms),
+                log: SessionLog::new(shared.sessions_zero_ms, shared.keeps_wills),
             },
             sessions: Sessions::new(hasher.clone(), shared.persistent_sessions),
             outbox: Outbox::new(hasher.clone()),

@@ -55,6 +55,8 @@ pub struct Shared {
     /// [`Tick::ZERO`] in milliseconds since 1970. With it, what changes in sessions that last is
     /// written down: see [`crate::Effects::log`]. Without it nothing is.
     pub sessions_zero_ms: Option<u64>,
+    /// Whether that includes the wills of sessions that end with their connection.
+    pub keeps_wills: bool,
 }
 
 /// A shard's brain: owns the sessions whose home it is, routes messages between them, and says

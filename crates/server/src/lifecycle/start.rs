@@ -285,6 +285,7 @@ fn start_shards(
     {
         let shared = Shared {
             sessions_zero_ms: None,
+            keeps_wills: false,
             interest: Arc::clone(&interest),
             retained: retained.store.clone(),
             persistent_sessions: Arc::clone(&persistent_sessions),

@@ -468,6 +468,7 @@ fn restore<M>(
         user: session.user.map(Into::into),
         guest: session.guest,
         expiry_secs: session.expiry_secs,
+        has_no_account: session.has_no_account,
         roles: session.roles.iter().map(Into::into).collect(),
         quotas: session.quotas,
         presence: it.presence,

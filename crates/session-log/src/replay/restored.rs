@@ -92,6 +92,8 @@ pub struct RestoredSession<M> {
     pub guest: Option<u64>,
     /// Seconds that it outlives its connection; 0 if only its will is left.
     pub expiry_secs: u32,
+    /// Whether its user is known to nobody but the credential that it came with.
+    pub has_no_account: bool,
     /// The roles that its user had.
     pub roles: Vec<Box<str>>,
     /// The quotas that its user had.

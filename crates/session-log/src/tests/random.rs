@@ -108,6 +108,7 @@ impl Random {
             user: self.maybe(Self::text),
             guest: self.maybe(Self::next),
             expiry_secs: self.u32(),
+            has_no_account: self.maybe(|_| ()).is_some(),
             roles: self.list(Self::text),
             quotas: Quotas {
                 messages_per_sec: self.maybe(Self::u32),

@@ -119,6 +119,7 @@ fn session_of(number: u32, client_id: &str) -> Session<'_> {
         user: None,
         guest: None,
         expiry_secs: 60,
+        has_no_account: false,
         roles: List::default(),
         quotas: Quotas::default(),
     }

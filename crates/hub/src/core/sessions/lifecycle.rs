@@ -29,6 +29,9 @@ use crate::effects::{Closing, Event};
 /// them all, and guests get a new name each time.
 const NAMESAKES_MAX: usize = 16;
 
+/// After how long it is asked again whether the user of a session is known to be one still.
+const UNCONFIRMED_SECS: u32 = 1;
+
 /// A DISCONNECT beside its text: fixed header, reason code, and the property with its lengths.
 const DISCONNECT_BYTES: usize = 13;
 
@@ -392,6 +395,15 @@ impl Core {
         let Link::Away(Away { absence, .. }) = &mut session.link else {
             return;
         };
+        let due = absence.until.min(absence.will_at);
+        if due <= now && absence.will_at != Tick::NEVER && !session.state.is_confirmed() {
+            // Nobody may have the right to its will any more, which its end publishes too.
+            let timer = Timer {
+                session: key,
+                epoch: session.epoch,
+            };
+            return self.clock.arm(now, now.after_secs(UNCONFIRMED_SECS), timer);
+        }
         if absence.until <= now {
             let client_id = session.state.client_id().into();
             if session.state.is_persistent() {
@@ -446,7 +458,8 @@ impl Core {
     /// Whether a will is permitted still; one that is not is counted.
     pub(crate) fn may_leave(&mut self, identity: &Identity, will: &WillRequest) -> bool {
         let is_taken = self.rules.settings.takes_topic(&will.topic);
-        let may = is_taken && may_publish(identity, &will.topic);
+        let is_here = identity.rights.is_confirmed();
+        let may = is_taken && is_here && may_publish(identity, &will.topic);
         self.counters.stats.denied += u64::from(!may);
         self.counters.stats.topics_refused += u64::from(!is_taken);
         self.counters.stats.publishes_denied += u64::from(is_taken && !may);

@@ -31,6 +31,19 @@ pub trait Rights: Send + Sync {
         Vec::new()
     }
 
+    /// Whether the user is known to nobody but the credential that it came with, as the bearer of
+    /// a web token may be. Written down like the roles: such a session goes on though no account
+    /// has its name.
+    fn has_no_account(&self) -> bool {
+        false
+    }
+
+    /// Whether the user is known to be one still. After a restart it is not, until the user
+    /// database has answered. Until then, no will is published.
+    fn is_confirmed(&self) -> bool {
+        true
+    }
+
     /// The places that a connection needs, where connections are counted.
     fn needs(&self) -> Needs {
         Needs::default()

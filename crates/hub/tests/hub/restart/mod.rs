@@ -2,10 +2,12 @@
 
 mod simulation;
 
-use stentor_hub::Settings;
+use stentor_hub::{Settings, Start, prior_message, prior_sessions};
 use stentor_mqtt::{QoS, SubscribeOptions, Version};
+use stentor_session::Tick;
+use stentor_session_log::{Away, JournalId, List, Name, Quotas, Record, Replay, Session};
 
-use crate::world::{ConnectOptions, GRACE_SECS, Journal, World, clean};
+use crate::world::{ConnectOptions, GRACE_SECS, Journal, World, clean, identity};
 
 fn world() -> World {
     World::writing(2, Settings::default())
@@ -294,5 +296,133 @@ fn what_is_below_rooms_is_asked_for_again() {
         let mut filters: Vec<_> = granted.iter().map(|it| &*it.filter).collect();
         filters.sort_unstable();
         assert_eq!(filters, ["$room/away/#", "$room/hall/#"], "{shards} shards");
+    }
+}
+
+/// The server was down for a while.
+fn is_down(w: &mut World, secs: u32) {
+    w.now = w.now.after_secs(secs);
+}
+
+/// However soon its session would have ended: in the downtime, or before the grace is over.
+#[test]
+fn a_will_waits_for_the_grace() {
+    for (down, is_connected) in [(0, true), (0, false), (100, true), (100, false)] {
+        let mut w = world();
+        let delayed = ConnectOptions {
+            will: Some(("will", "gone", 1_000)),
+            ..with_will(5)
+        };
+        let a = w.connect(Version::V5, "a", &delayed);
+        let watcher = w.connect(Version::V5, "w", &ConnectOptions::persistent());
+        w.subscribe(watcher, "will", QoS::AtLeastOnce);
+        if !is_connected {
+            w.drop_link(a);
+        }
+        is_down(&mut w, down);
+        restart(&mut w, 2);
+        let (watcher, _) = come_back(&mut w, "w");
+        w.pass_secs(GRACE_SECS - 1);
+        assert!(w.take_payloads(watcher).is_empty(), "{down} {is_connected}");
+        w.pass_secs(2);
+        assert_eq!(w.take_payloads(watcher), ["gone"], "{down} {is_connected}");
+    }
+}
+
+#[test]
+fn the_delay_of_a_will_goes_on_after_a_stop() {
+    let mut w = world();
+    let delayed = ConnectOptions {
+        will: Some(("will", "gone", 300)),
+        ..with_will(u32::MAX)
+    };
+    w.connect(Version::V5, "a", &delayed);
+    let watcher = w.connect(Version::V5, "w", &ConnectOptions::persistent());
+    w.subscribe(watcher, "will", QoS::AtLeastOnce);
+    w.stop();
+    is_down(&mut w, 100);
+    restart(&mut w, 3);
+    let (watcher, _) = come_back(&mut w, "w");
+    w.pass_secs(199);
+    assert!(w.take_payloads(watcher).is_empty());
+    w.pass_secs(2);
+    assert_eq!(w.take_payloads(watcher), ["gone"]);
+}
+
+/// The client may hold the ids that it was last sent: it would take a new message for an old one.
+#[test]
+fn packet_ids_go_on_elsewhere() {
+    for waits in [false, true] {
+        let mut w = world();
+        let a = w.connect(Version::V5, "a", &ConnectOptions::persistent());
+        w.subscribe(a, "x", QoS::ExactlyOnce);
+        let p = w.connect(Version::V311, "p", &clean());
+        let publish = |w: &mut World, p| w.publish(p, "x", "m", QoS::ExactlyOnce, false);
+        publish(&mut w, p);
+        let before = w.take_messages(a)[0].packet_id.unwrap().get();
+        restart(&mut w, 1);
+        let p = w.connect(Version::V311, "p", &clean());
+        if waits {
+            publish(&mut w, p);
+        }
+        let (a, present) = come_back(&mut w, "a");
+        assert!(present);
+        if !waits {
+            publish(&mut w, p);
+        }
+        let after = w.take_messages(a)[0].packet_id.unwrap().get();
+        assert!(before.abs_diff(after) > 100, "{before}, then {after}");
+    }
+}
+
+/// A board without a clock begins in 1970, or was told a wrong time once.
+#[test]
+fn a_clock_that_was_wrong_neither_ends_a_session_nor_keeps_it() {
+    const HOUR_MS: u64 = 3_600_000;
+    const NOW_MS: u64 = 1_700_000_000_000;
+    for (since_ms, left) in [
+        (NOW_MS - HOUR_MS, 3_600),
+        (5_000, 7_200),
+        (NOW_MS + 1_000 * HOUR_MS, 7_200),
+    ] {
+        let session = Session {
+            number: 0,
+            zone: 0,
+            client_id: "a",
+            user: None,
+            guest: None,
+            expiry_secs: 7_200,
+            has_no_account: false,
+            roles: List::default(),
+            quotas: Quotas::default(),
+        };
+        let away = Away {
+            number: 0,
+            since_ms,
+            until_ms: Some(since_ms + 2 * HOUR_MS),
+            will_at_ms: None,
+        };
+        let mut records = Vec::new();
+        Record::Session(session).encode(&mut records);
+        Record::Away(away).encode(&mut records);
+        let mut replay = Replay::new();
+        replay.journal(JournalId {
+            generation: 1,
+            shard: 0,
+        });
+        let at = Name {
+            file: 1,
+            offset: 64,
+        };
+        replay.batch(at, &records).unwrap();
+        let start = Start {
+            now: Tick::from_secs(1),
+            zero_ms: NOW_MS - 1_000,
+            will_grace_secs: GRACE_SECS,
+        };
+        let restored = replay.finish(|_, body| prior_message(&start, body));
+        let owner = (identity(None, Tick::NEVER, &[]), None);
+        let sessions = prior_sessions(restored, &start, |_| Some(owner.clone()));
+        assert_eq!(sessions[0].until, start.now.after_secs(left), "{since_ms}");
     }
 }

@@ -343,9 +343,10 @@ impl Simulation {
                     secs => Some(self.w.now.after_secs(secs)),
                 };
             }
-            // It waits for its client again, but not beyond the end of its session.
+            // It waits for its client again, and its session with it.
             if let Some((_, at)) = &mut model.will {
-                *at = Some(model.until.map_or(grace, |until| until.min(grace)));
+                *at = Some(grace);
+                model.until = model.until.map(|until| until.max(grace));
             }
         }
     }

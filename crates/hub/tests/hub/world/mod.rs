@@ -132,6 +132,7 @@ impl World {
             ledger: Arc::clone(&ledger),
             callees,
             sessions_zero_ms,
+            keeps_wills: true,
         };
         let settings = Arc::new(settings);
         let hub = |shard| {

@@ -39,7 +39,8 @@ pub(crate) fn write_base(core: &mut Core, key: SessionKey) {
     }
 }
 
-/// [`write_base`] for the sessions from a slot on, up to this many. Returns the slot to go on with.
+/// [`write_base`] for the sessions from a slot on, until this many places and subscriptions were
+/// looked at. A session is written whole. Returns the slot to go on with.
 pub(crate) fn write_bases(core: &mut Core, from: u32, at_most: usize) -> Option<u32> {
     let end = u32::try_from(core.sessions.slots()).unwrap_or(u32::MAX);
     let mut left = at_most.max(1);
@@ -47,8 +48,11 @@ pub(crate) fn write_bases(core: &mut Core, from: u32, at_most: usize) -> Option<
         if left == 0 {
             return Some(slot);
         }
+        left -= 1;
         if let Some(key) = core.sessions.key(slot) {
-            left -= 1;
+            let session = core.sessions.get(key);
+            let subscriptions = session.map_or(0, |it| it.state.subscriptions.len());
+            left = left.saturating_sub(subscriptions);
             write_base(core, key);
         }
     }

@@ -41,6 +41,8 @@ use crate::core::sessions::state::Absence;
 pub(crate) struct SessionLog {
     /// Milliseconds from 1970 to [`Tick::ZERO`]; `None` while nothing is written down.
     zero_ms: Option<u64>,
+    /// Whether wills are written down of sessions that end with their connection.
+    keeps_wills: bool,
     /// How many sessions have got a number. None is given twice.
     numbers: u32,
     records: Vec<u8>,
@@ -67,10 +69,12 @@ impl Number {
 }
 
 impl SessionLog {
-    /// Nothing is written without `zero_ms`.
-    pub(crate) fn new(zero_ms: Option<u64>) -> Self {
+    /// Nothing is written without `zero_ms`, and nothing of a session that ends with its connection
+    /// without `keeps_wills`.
+    pub(crate) fn new(zero_ms: Option<u64>, keeps_wills: bool) -> Self {
         Self {
             zero_ms,
+            keeps_wills,
             ..Self::default()
         }
     }
@@ -81,6 +85,10 @@ impl SessionLog {
         if !self.records.is_empty() {
             log.append(&mut self.records);
         }
+    }
+
+    pub(crate) const fn keeps_wills(&self) -> bool {
+        self.keeps_wills
     }
 
     /// The number of another session. `None` where nothing is written down, and after 2^32 - 1 of
@@ -222,6 +230,7 @@ fn describe<'a>(
         user: identity.user.as_deref(),
         guest: identity.guest.map(|mark| mark.0),
         expiry_secs,
+        has_no_account: identity.rights.has_no_account(),
         roles: List::new(roles),
         quotas: Quotas {
             messages_per_sec: quotas.messages_per_sec,

@@ -73,7 +73,21 @@ pub struct PriorSubscription {
     pub room: bool,
 }
 
+/// The year 2020 in milliseconds since 1970. A clock that says an earlier time was never set.
+const CLOCK_MS_MIN: u64 = 1_577_836_800_000;
+
 impl Start {
+    /// Since when a session is away. If the clock was wrong then, or is now, nobody knows how long
+    /// the server was down: the absence goes on from now.
+    fn since_ms(&self, written_ms: u64) -> u64 {
+        let now_ms = self.ms(self.now);
+        let was_never_set = written_ms < CLOCK_MS_MIN && CLOCK_MS_MIN <= now_ms;
+        match written_ms > now_ms || was_never_set {
+            true => now_ms,
+            false => written_ms,
+        }
+    }
+
     /// A time in milliseconds since 1970.
     fn tick(&self, ms: u64) -> Tick {
         Tick::from_millis(ms.saturating_sub(self.zero_ms))
@@ -130,33 +144,39 @@ pub fn prior_sessions(
 impl PriorSession {
     fn new(session: WrittenSession, start: &Start, (identity, tenants): Owner) -> Self {
         let grace = start.now.after_secs(start.will_grace_secs);
+        let delay_secs = session.will.as_ref().map_or(0, |will| will.delay_secs);
         let (since_ms, mut until, will_at) = match session.presence {
             Presence::Away {
                 since_ms,
                 until_ms,
                 will_at_ms,
             } => {
-                let until = until_ms.map_or(Tick::NEVER, |ms| start.tick(ms));
+                let since = start.since_ms(since_ms);
+                let at = |ms: u64| start.tick(since.saturating_add(ms.saturating_sub(since_ms)));
+                // A server that stops puts wills off. Their delays go on.
+                let delayed_ms = since_ms.saturating_add(u64::from(delay_secs) * 1_000);
                 (
-                    since_ms,
-                    until,
-                    will_at_ms.map_or(grace, |ms| start.tick(ms)),
+                    since,
+                    until_ms.map_or(Tick::NEVER, at),
+                    at(will_at_ms.unwrap_or(delayed_ms)),
                 )
             }
             // Its absence begins now.
             Presence::Here => {
-                let delay = session.will.as_ref().map_or(0, |will| will.delay_secs);
                 let until = match session.expiry_secs {
                     u32::MAX => Tick::NEVER,
                     secs => start.now.after_secs(secs),
                 };
-                (start.ms(start.now), until, start.now.after_secs(delay))
+                (start.ms(start.now), until, start.now.after_secs(delay_secs))
             }
         };
         let mut will_at = will_at.max(grace);
         if session.expiry_secs == 0 {
             // It ends with its will.
             (until, will_at) = (grace, grace);
+        } else if session.will.is_some() {
+            // Its end publishes the will.
+            until = until.max(grace);
         }
         Self {
             identity,
@@ -167,7 +187,7 @@ impl PriorSession {
             since_ms,
             until,
             will: session.will.map(|will| Box::new(will_of(will))),
-            will_at: will_at.min(until.max(grace)),
+            will_at: will_at.min(until),
             subscriptions: session.subscriptions.into_iter().map(Into::into).collect(),
         }
     }

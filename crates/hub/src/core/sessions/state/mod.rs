@@ -200,7 +200,7 @@ impl SessionState {
         if secs == before {
             return before;
         }
-        if secs == 0 && self.will.is_none() {
+        if secs == 0 && (self.will.is_none() || !log.keeps_wills()) {
             self.forget(log);
         } else {
             self.note(log);
@@ -302,13 +302,19 @@ impl SessionState {
         }
     }
 
+    /// Whether its user is known to be one still.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.identity.rights.is_confirmed()
+    }
+
     pub(crate) fn will(&self) -> Option<&WillRequest> {
         self.will.as_deref()
     }
 
     /// A connection begins, with this will or without one.
     pub(crate) fn attached(&mut self, will: Option<Box<WillRequest>>, log: &mut SessionLog) {
-        if self.number.is_none() && (self.is_persistent() || will.is_some()) {
+        let is_written = self.is_persistent() || will.is_some() && log.keeps_wills();
+        if self.number.is_none() && is_written {
             self.number = log.number();
             self.note(log);
         }
@@ -383,6 +389,10 @@ impl SessionState {
 /// Whether the record of a session says the same of both.
 fn is_written_alike(before: &Identity, after: &Identity) -> bool {
     let (old, new) = (&before.rights, &after.rights);
-    let are_equal = || old.quotas() == new.quotas() && old.roles() == new.roles();
+    let are_equal = || {
+        old.quotas() == new.quotas()
+            && old.has_no_account() == new.has_no_account()
+            && old.roles() == new.roles()
+    };
     before.guest == after.guest && (Arc::ptr_eq(old, new) || are_equal())
 }
