@@ -60,7 +60,7 @@ pub use renewal::{Changes, Renewals};
 pub use roles::RoleGrants;
 pub use standing::Standing;
 use throttle::{Admission, Cause, Throttle, Turn};
-pub use visitor::{Proof, Visitor};
+pub use visitor::{Proof, Returning, Visitor};
 use zones::Gate;
 pub use zones::{SecondLogin, ZoneRule, ZoneRules};
 
@@ -144,6 +144,13 @@ pub trait Grants: Send + Sync {
     /// The number of a zone that has one already.
     fn known_zone(&self, zone: &str) -> Option<Zone> {
         let _ = zone;
+        None
+    }
+
+    /// The identity of somebody whose session was there before the start: see
+    /// [`Center::returning`].
+    fn returning(&self, zone: &Arc<str>, who: &Returning<'_>) -> Option<Arc<Identity>> {
+        let _ = (zone, who);
         None
     }
 
@@ -348,6 +355,24 @@ impl Center {
     /// When the number of a new zone cannot be written down.
     pub fn zone_number(&self, zone: &str) -> io::Result<Zone> {
         self.0.grants.zone_number(zone)
+    }
+
+    /// The identity of somebody whose session goes on after a restart of the server, with the roles
+    /// that it had. It is not confirmed: see [`Changes::add_returned`]. `None` if its zone has no
+    /// number any more.
+    #[must_use]
+    pub fn returning(&self, who: &Returning<'_>) -> Option<Arc<Identity>> {
+        let zone = self.zone_of(who.zone)?;
+        self.0.grants.returning(&zone, who)
+    }
+
+    /// The name of a zone, the default one included.
+    #[must_use]
+    pub fn zone_of(&self, zone: Zone) -> Option<Arc<str>> {
+        match zone {
+            Zone::DEFAULT => Some(crate::model::DEFAULT_ZONE.into()),
+            zone => self.0.grants.zone_name(zone).map(Into::into),
+        }
     }
 
     /// Forgets that any password was verified.

@@ -15,6 +15,10 @@ use crate::store::Change;
 pub struct Changes {
     /// Users as they are now; `None` for one who is gone.
     pub(super) users: HashMap<UserKey, Option<Arc<User>>>,
+    /// The users of sessions that were there before the start, as the user database has them.
+    pub(super) returned: HashMap<UserKey, Option<Arc<User>>>,
+    /// Whether it has told which zones there are, for sessions that have no user.
+    pub(super) zones_are_known: bool,
     /// Whether any role has changed.
     pub(super) roles: bool,
     /// Whether any zone has.
@@ -36,10 +40,26 @@ impl Changes {
         }
     }
 
-    /// How many users have changed.
+    /// Adds what the user database says of the user of a session that was there before the start
+    /// of the server: nothing if nobody has that name.
+    pub fn add_returned(&mut self, key: UserKey, user: Option<Arc<User>>) {
+        self.returned.insert(key, user);
+    }
+
+    /// The user database has told which zones there are.
+    pub const fn zones_are_known(&mut self) {
+        self.zones_are_known = true;
+    }
+
+    /// How many users are in it.
     #[must_use]
     pub fn users(&self) -> usize {
-        self.users.len()
+        self.users.len() + self.returned.len()
+    }
+
+    /// What is said of a user: that it was gone in between before everything else.
+    pub(super) fn of(&self, key: &UserKey) -> Option<&Option<Arc<User>>> {
+        self.users.get(key).or_else(|| self.returned.get(key))
     }
 
     /// Whether somebody may be touched who is not among the users.

@@ -14,9 +14,9 @@ use stentor_topic::Zone;
 use super::password::valid;
 use super::places::Registry;
 use super::renewal::{Changes, Renewals};
-use super::standing::Standing;
+use super::standing::{Returned, Standing};
 use super::zones::{SecondLogin, ZoneRules};
-use super::{Grants, Proof, Visitor};
+use super::{Grants, Proof, Returning, Visitor};
 use crate::ConnectionBound;
 use crate::model::{ANONYMOUS, GUEST, MEMBER, Quotas, Role, Rule, User, UserKey, guest_role};
 use crate::rights::{Book, Holder, Login, compile};
@@ -206,6 +206,7 @@ impl RoleGrants {
             user: source.user.cloned(),
             proof: proof.cloned().map(Box::new),
             is_theirs: source.is_theirs,
+            returned: None,
             has_client_id: source.client_id.is_some(),
             zone: source.zone(),
             as_of,
@@ -250,6 +251,10 @@ impl RoleGrants {
         if standing.as_of >= number {
             return Renewed::Keep;
         }
+        if let Some(returned) = &standing.returned {
+            let whose = (standing, &**returned);
+            return self.renewed_returned(identity, whose, client_id, (number, changes));
+        }
         let change = standing.key.as_ref().and_then(|key| changes.users.get(key));
         let user = match (change, &standing.user) {
             (None, _) if !changes.has_all() => return Renewed::Keep,
@@ -289,6 +294,66 @@ impl RoleGrants {
             rights: Arc::new(new),
             ..identity.clone()
         }))
+    }
+}
+
+impl RoleGrants {
+    /// What becomes of somebody whose session was there before the start. As soon as the user
+    /// database has told of its user, it is like any other.
+    fn renewed_returned(
+        &self,
+        identity: &Identity,
+        (standing, returned): (&Standing, &Returned),
+        client_id: &str,
+        (number, changes): (u64, &Changes),
+    ) -> Renewed {
+        let replaced = |rights: Standing| {
+            Renewed::Replace(Arc::new(Identity {
+                rights: Arc::new(rights),
+                ..identity.clone()
+            }))
+        };
+        let mut source = Source {
+            key: standing.key.as_ref(),
+            user: None,
+            left: None,
+            proof: standing.proof.as_deref(),
+            is_theirs: false,
+            client_id: Some(client_id.into()),
+            nameless_in: &standing.zone,
+        };
+        let told = match source.key {
+            Some(key) => changes.of(key).map(Option::as_ref),
+            None => changes.zones_are_known.then_some(None),
+        };
+        let Some(user) = told else {
+            if !changes.has_all() {
+                return Renewed::Keep;
+            }
+            return replaced(Standing {
+                returned: Some(Box::new(returned.clone())),
+                ..self.standing(&source, number)
+            });
+        };
+        // It may have been changed, or deleted, since it was found.
+        let user = user.and_then(|user| self.directory.confirm(user));
+        if user.as_ref().is_some_and(|user| user.disabled) {
+            return Renewed::Close { end_session: false };
+        }
+        let needs_account = source.key.is_some() && !returned.has_no_account;
+        let is_gone = || needs_account || !self.directory.has_zone(&standing.zone);
+        if user.is_none() && is_gone() {
+            return Renewed::Close { end_session: true };
+        }
+        if needs_account {
+            source.proof = None;
+        }
+        source.user = user.as_ref();
+        source.left = self.left(source.key, source.user);
+        if source.left.as_ref().is_some_and(|left| left.disabled) {
+            return Renewed::Close { end_session: false };
+        }
+        replaced(self.standing(&source, number))
     }
 }
 
@@ -346,6 +411,41 @@ impl Grants for RoleGrants {
 
     fn has_zone(&self, zone: &str) -> bool {
         self.directory.has_zone(zone)
+    }
+
+    fn returning(&self, zone: &Arc<str>, who: &Returning<'_>) -> Option<Arc<Identity>> {
+        let key = who.user.map(|user| UserKey::new(Arc::clone(zone), user));
+        let proof = Proof {
+            roles: Some(who.roles.clone()),
+            // Only web tokens need no user. The session outlives them.
+            expires_at_secs: who.has_no_account.then_some(u64::MAX),
+            ..Proof::default()
+        };
+        let source = Source {
+            key: key.as_ref(),
+            user: None,
+            left: None,
+            proof: key.as_ref().map(|_| &proof),
+            is_theirs: false,
+            client_id: Some(who.client_id.into()),
+            nameless_in: zone,
+        };
+        // Whatever has changed by now may tell of it.
+        let standing = self.standing(&source, 0);
+        let returned = Returned {
+            roles: who.roles.clone(),
+            has_no_account: who.has_no_account,
+        };
+        Some(Arc::new(Identity {
+            user: key.map(|key| key.name),
+            zone: who.zone,
+            rights: Arc::new(Standing {
+                returned: Some(Box::new(returned)),
+                ..standing
+            }),
+            expires_at: Tick::NEVER,
+            guest: None,
+        }))
     }
 
     fn has_role(&self, zone: &str, role: &str) -> bool {

@@ -23,6 +23,9 @@ pub struct Standing {
     pub(super) proof: Option<Box<Proof>>,
     /// Whether a credential that somebody else keeps has let it in.
     pub(super) is_theirs: bool,
+    /// Of a session that was there before the start of the server, until the user database has
+    /// answered.
+    pub(super) returned: Option<Box<Returned>>,
     /// Whether the client chose its client id.
     pub(super) has_client_id: bool,
     /// Its zone.
@@ -32,6 +35,15 @@ pub struct Standing {
     /// Keeps the user current in the directory, for as long as this exists.
     #[expect(dead_code, reason = "it is held, not used")]
     pub(super) watch: Option<Watch>,
+}
+
+/// What was written down of somebody of whom the user database has not told yet.
+#[derive(Clone, Debug)]
+pub(super) struct Returned {
+    /// The roles, whether there are such roles now or not.
+    pub(super) roles: Vec<Arc<str>>,
+    /// Whether it came with a credential that needs no account.
+    pub(super) has_no_account: bool,
 }
 
 impl Standing {
@@ -91,7 +103,26 @@ impl Rights for Standing {
     }
 
     fn roles(&self) -> Vec<&str> {
-        self.holder.roles()
+        if let Some(returned) = &self.returned {
+            return returned.roles.iter().map(|role| &**role).collect();
+        }
+        let mut roles = self.holder.roles();
+        // The rules of a credential stand behind the others. They have no name.
+        if self.proof.as_ref().is_some_and(|it| !it.rules.is_empty()) {
+            roles.pop();
+        }
+        roles
+    }
+
+    fn has_no_account(&self) -> bool {
+        match &self.returned {
+            Some(returned) => returned.has_no_account,
+            None => self.key.is_some() && self.user.is_none(),
+        }
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.returned.is_none()
     }
 
     fn needs(&self) -> Needs {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use stentor_hub::Identity;
+use stentor_topic::Zone;
 
 use crate::model::{Rule, UserKey};
 
@@ -34,6 +35,21 @@ impl fmt::Debug for Visitor {
             .field("address", &self.address)
             .finish_non_exhaustive()
     }
+}
+
+/// Somebody whose session was there before the start of the server.
+#[derive(Clone, Debug)]
+pub struct Returning<'a> {
+    /// The number of its zone.
+    pub zone: Zone,
+    /// Its name; `None` for a client without one.
+    pub user: Option<&'a str>,
+    /// Its client id.
+    pub client_id: &'a str,
+    /// The roles that it had.
+    pub roles: Vec<Arc<str>>,
+    /// Whether it came with a credential that needs no account.
+    pub has_no_account: bool,
 }
 
 /// What a credential says besides who it is.

@@ -305,3 +305,164 @@ fn a_better_hash_of_the_same_password_refuses_nobody_who_is_just_logging_in() {
     };
     accepted(login(&center, ("ann", "own"), upgrade));
 }
+
+impl World {
+    /// Somebody whose session was there before the start.
+    fn returned(&self, name: &str, roles: &[&str], has_no_account: bool) -> Arc<Identity> {
+        let who = Returning {
+            zone: Zone::DEFAULT,
+            user: Some(name).filter(|name| !name.is_empty()),
+            client_id: "c",
+            roles: roles.iter().map(|role| Arc::from(*role)).collect(),
+            has_no_account,
+        };
+        let zone = crate::model::DEFAULT_ZONE.into();
+        self.grants.returning(&zone, &who).expect("it has a zone")
+    }
+
+    /// What the user database says of these names, as the changes that the shards hear of.
+    fn told(&self, names: &[&str]) -> Arc<Renewals> {
+        let mut changes = Changes::default();
+        for name in names {
+            let (sender, receiver) = channel();
+            let found: Found = Box::new(move |user| sender.send(user.unwrap()).unwrap());
+            let key = UserKey::parse(name);
+            assert!(self.grants.directory.look_up(key.clone(), found));
+            changes.add_returned(key, receiver.recv().unwrap());
+        }
+        self.grants.take_over(changes)
+    }
+}
+
+fn replaced(renewed: Renewed) -> Arc<Identity> {
+    match renewed {
+        Renewed::Replace(identity) => identity,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_session_of_an_earlier_start_gets_the_rights_that_its_user_has_now() {
+    let world = world(&[]);
+    for order in [
+        r#"{"verb":"role.add","name":"narrow","rules":
+            [{"effect":"allow","action":"publish","pattern":"narrow"}]}"#,
+        r#"{"verb":"user.add","name":"ann","roles":["narrow"]}"#,
+        r#"{"verb":"user.add","name":"bob"}"#,
+        r#"{"verb":"user.disable","name":"bob"}"#,
+    ] {
+        world.order(order).unwrap();
+    }
+    world.renewals();
+    let [ann, bob, cleo] =
+        ["ann", "bob", "cleo"].map(|name| world.returned(name, &[MEMBER], false));
+    assert!(ann.rights.may_publish("x") && !ann.rights.is_confirmed());
+    // What is said of others, or of roles, tells nothing of it.
+    world
+        .order(r#"{"verb":"role.add","name":"more","rules":[]}"#)
+        .unwrap();
+    let ann = replaced(world.renewals().renew(&ann, "c"));
+    assert!(!ann.rights.is_confirmed());
+    assert_eq!(ann.rights.roles(), [MEMBER]);
+    assert!(matches!(
+        world.told(&["bob"]).renew(&ann, "c"),
+        Renewed::Keep
+    ));
+    let told = world.told(&["ann", "bob", "cleo"]);
+    let ann = replaced(told.renew(&ann, "c"));
+    assert!(ann.rights.is_confirmed() && !ann.rights.has_no_account());
+    let may = ["narrow", "x"].map(|topic| ann.rights.may_publish(topic));
+    assert_eq!((may, ann.rights.roles()), ([true, false], vec!["narrow"]));
+    let bob = told.renew(&bob, "c");
+    assert!(matches!(bob, Renewed::Close { end_session: false }));
+    let cleo = told.renew(&cleo, "c");
+    assert!(matches!(cleo, Renewed::Close { end_session: true }));
+    // It is watched like any other from now on.
+    world
+        .order(r#"{"verb":"user.delete","name":"ann"}"#)
+        .unwrap();
+    let gone = world.renewals().renew(&ann, "c");
+    assert!(matches!(gone, Renewed::Close { end_session: true }));
+}
+
+/// Whoever gets a name is not whom the session belongs to.
+#[test]
+fn a_user_who_was_deleted_and_added_again_is_somebody_else() {
+    let world = world(&[]);
+    world.order(r#"{"verb":"user.add","name":"ann"}"#).unwrap();
+    world.told(&["ann"]);
+    let ann = world.returned("ann", &[MEMBER], false);
+    world
+        .order(r#"{"verb":"user.delete","name":"ann"}"#)
+        .unwrap();
+    world.order(r#"{"verb":"user.add","name":"ann"}"#).unwrap();
+    let mut changes = std::mem::take(&mut *world.changes.lock().unwrap());
+    let now = world.grants.directory.cached(&UserKey::parse("ann"));
+    changes.add_returned(UserKey::parse("ann"), now);
+    let renewed = world.grants.take_over(changes).renew(&ann, "c");
+    assert!(matches!(renewed, Renewed::Close { end_session: true }));
+}
+
+#[test]
+fn the_bearer_of_a_token_needs_no_account_after_a_restart_either() {
+    let world = world(&[]);
+    world
+        .order(
+            r#"{"verb":"role.add","name":"token","rules":
+            [{"effect":"allow","action":"both","pattern":"secret"}]}"#,
+        )
+        .unwrap();
+    let own = r#"{"effect":"allow","action":"publish","pattern":"own"}"#;
+    let visitor = Visitor {
+        key: UserKey::parse("ann"),
+        says_zone: false,
+        zone: None,
+        client_id: None,
+        address: None,
+        again: None,
+        is_disabled: false,
+    };
+    let proof = Proof {
+        expires_at_secs: Some(u64::MAX),
+        rules: vec![serde_json::from_str(own).unwrap()],
+        ..Proof::default()
+    };
+    let before = world.grants.identity(&visitor, None, proof, Tick::NEVER);
+    let before = before.unwrap().expect("it needs no account");
+    assert!(before.rights.may_publish("own") && before.rights.has_no_account());
+    // A role of that name has nothing to do with the rules of a token.
+    assert!(before.rights.roles().is_empty());
+    let ann = world.returned("ann", &before.rights.roles(), true);
+    let ann = replaced(world.told(&["ann"]).renew(&ann, "c"));
+    assert!(ann.rights.is_confirmed() && ann.rights.has_no_account());
+    assert!(!ann.rights.may_publish("secret"));
+    let bob = world.returned("bob", &[MEMBER], true);
+    let bob = replaced(world.told(&["bob"]).renew(&bob, "c"));
+    assert!(bob.rights.may_publish("x"));
+}
+
+#[test]
+fn who_has_no_name_waits_until_the_zones_are_known() {
+    let world = world(&[]);
+    let nobody = world.returned("", &[], false);
+    assert!(nobody.user.is_none() && !nobody.rights.is_confirmed());
+    assert!(matches!(
+        world.told(&["ann"]).renew(&nobody, "c"),
+        Renewed::Keep
+    ));
+    let mut changes = Changes::default();
+    changes.zones_are_known();
+    let told = world.grants.take_over(changes);
+    assert!(replaced(told.renew(&nobody, "c")).rights.is_confirmed());
+    // A zone that is gone.
+    let who = Returning {
+        zone: Zone(7),
+        user: None,
+        client_id: "c",
+        roles: Vec::new(),
+        has_no_account: false,
+    };
+    let nobody = world.grants.returning(&"game".into(), &who).unwrap();
+    let renewed = told.renew(&nobody, "c");
+    assert!(matches!(renewed, Renewed::Close { end_session: true }));
+}
