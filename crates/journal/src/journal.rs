@@ -226,6 +226,14 @@ impl<R: Region> Journal<R> {
         Ok(())
     }
 
+    /// Goes on in an empty segment. The next batches have later positions than all before.
+    ///
+    /// # Errors
+    /// [`Full`] if there is none.
+    pub fn begin_segment(&mut self) -> Result<(), Full> {
+        self.advance(0)
+    }
+
     /// Bytes of the frame that begins the next segment.
     fn link_bytes(&self) -> usize {
         frame_bytes(Link::bytes(self.given_up.len()))

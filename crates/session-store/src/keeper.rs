@@ -7,13 +7,15 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use stentor_disk::{Disk, Region};
-use stentor_journal::{Answer, Folder, Journal, OldJournal, Order};
+use stentor_journal::{Answer, Folder, Journal, OldJournal, Order, Synced};
 
 use crate::lanes::{Lanes, Reply, Request};
 use crate::open::Earlier;
 
 /// How long the keeper waits before it tries again what the disk has refused.
 const RETRY: Duration = Duration::from_millis(500);
+/// How many times that grows to twice as much, while the disk fails to sync.
+const RETRY_DOUBLINGS: u32 = 6;
 /// How long it waits if there is nothing to do.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -87,6 +89,8 @@ impl<D: Disk> Keeper<D> {
             watcher,
             sync,
             waiting: Vec::new(),
+            failures: 0,
+            held_back: Vec::new(),
             troubles: Troubles::default(),
             earlier: Inheritance::Kept(earlier.journals, (0..shards).collect()),
             finished: Vec::new(),
@@ -202,6 +206,11 @@ struct Work<D: Disk> {
     sync: Sync,
     /// Segments that could not be made.
     waiting: Vec<(u16, usize)>,
+    /// How often the disk has failed to sync since it did.
+    failures: u32,
+    /// What shards are to hear later: they write everything again when they hear that the disk has
+    /// failed, and would do so without end.
+    held_back: Vec<(Instant, u16, Synced)>,
     troubles: Troubles,
     earlier: Inheritance<D::Region>,
     finished: Vec<Finished<D::Region>>,
@@ -218,10 +227,13 @@ impl<D: Disk> Work<D> {
         let requests = self.lanes.wait(timeout);
         if self.next <= Instant::now() {
             self.try_again();
+            self.tell_held_back();
             if matches!(self.sync, Sync::Interval(_)) {
                 self.commit_news();
             }
             self.next = Instant::now() + self.pause();
+            let held_back = self.held_back.iter().map(|(at, ..)| *at);
+            self.next = held_back.fold(self.next, Instant::min);
         }
         for request in requests {
             self.handle(request);
@@ -246,15 +258,23 @@ impl<D: Disk> Work<D> {
                 let error = synced.error().map(ToString::to_string);
                 let is_synced = error.is_none();
                 self.note(|troubles| troubles.syncing = error);
-                self.reply(shard, Reply::Synced(synced));
                 if is_synced {
+                    self.failures = 0;
+                    self.reply(shard, Reply::Synced(synced));
                     self.committed(shard);
+                } else {
+                    self.hold_back(shard, synced);
                 }
             }
             Request::Committed(shard) => self.committed(shard),
             Request::TookOver(shard) => self.took_over(shard),
             Request::Finished(mut finished) => {
-                for reply in self.lanes.replies(finished.journal.shard()) {
+                let shard = finished.journal.shard();
+                let held_back = self
+                    .held_back
+                    .extract_if(.., |(_, whose, _)| *whose == shard);
+                let held_back = held_back.map(|(.., synced)| Reply::Synced(synced));
+                for reply in self.lanes.replies(shard).into_iter().chain(held_back) {
                     if let Reply::Synced(synced) = reply {
                         // What the disk has refused shows at the last commit.
                         let _ = finished.journal.end_commit(synced);
@@ -270,6 +290,29 @@ impl<D: Disk> Work<D> {
     fn reply(&self, shard: u16, reply: Reply<D::Region>) {
         self.lanes.reply(shard, reply);
         self.watcher.wake(shard);
+    }
+
+    /// A shard hears at once that the disk has failed it, and later if that goes on.
+    fn hold_back(&mut self, shard: u16, synced: Synced) {
+        let pause = match self.failures {
+            0 => Duration::ZERO,
+            more => RETRY * (1 << more.min(RETRY_DOUBLINGS)),
+        };
+        self.failures = self.failures.saturating_add(1);
+        let at = Instant::now() + pause;
+        self.held_back.push((at, shard, synced));
+        self.next = self.next.min(at);
+    }
+
+    fn tell_held_back(&mut self) {
+        let now = Instant::now();
+        let due: Vec<_> = self
+            .held_back
+            .extract_if(.., |(at, ..)| *at <= now)
+            .collect();
+        for (_, shard, synced) in due {
+            self.reply(shard, Reply::Synced(synced));
+        }
     }
 
     fn commit_news(&self) {
@@ -392,7 +435,9 @@ impl<D: Disk> Work<D> {
                 self.finished.iter_mut().for_each(Finished::release);
             }
         }
-        self.finished.drain(..).try_for_each(Finished::end)?;
+        // One that fails keeps no other from the disk.
+        let ended: Vec<io::Result<()>> = self.finished.drain(..).map(Finished::end).collect();
+        ended.into_iter().collect::<io::Result<()>>()?;
         self.folder.close()
     }
 }

@@ -94,6 +94,16 @@ impl<R: Region> Writer<R> {
         self.journal.usage()
     }
 
+    /// Goes on in another file, so that all files before it can be given up.
+    ///
+    /// # Errors
+    /// If there is none. When the keeper wakes the shard, there may be.
+    pub fn begin_file(&mut self) -> Result<(), Full> {
+        self.journal.begin_segment()?;
+        self.order();
+        Ok(())
+    }
+
     /// The file that the last batch went to.
     #[must_use]
     pub fn newest(&self) -> u32 {
