@@ -56,6 +56,8 @@ pub struct Told {
     pub log_lines_dropped: u64,
     /// The retained messages.
     pub retained: Retained,
+    /// What is written down of sessions.
+    pub session_store: SessionStore,
     /// What clients make the server hold.
     pub memory: Memory,
     /// What there is of each zone.
@@ -196,6 +198,24 @@ pub struct Retained {
     pub refused_by_memory: u64,
     /// What is wrong with the disk.
     pub troubles: Vec<Trouble>,
+}
+
+/// What is written down of sessions that outlive their connections.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionStore {
+    /// Whether anything is written.
+    pub enabled: bool,
+    /// The folder.
+    pub folder: String,
+    /// Bytes of the files that count.
+    pub bytes: u64,
+    /// Sessions of earlier starts that were found.
+    pub found_at_start: u64,
+    /// Places of files that could not be read.
+    pub damaged_at_start: u64,
+    /// What is wrong now, in sentences.
+    pub troubles: Vec<String>,
 }
 
 /// What clients make the server hold.

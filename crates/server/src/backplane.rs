@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::inbox::{Slot, Tickets};
 use crate::mesh::{Gauges, Lane};
 use crate::retained::TopicBounds;
+use crate::sessions::Journals;
 use crate::shard::{Incoming, Letter};
 use crate::telemetry::Journal;
 use crate::tenants::Tenants;
@@ -44,6 +45,8 @@ pub(crate) struct Backplane {
     pub(crate) ledger: Arc<Ledger>,
     /// The retained messages.
     pub(crate) retained: Arc<Store<MappedDisk>>,
+    /// What is written down of sessions, if anything is.
+    pub(crate) journals: Option<Journals>,
     /// What topics may be that commands put messages on.
     pub(crate) topic_bounds: TopicBounds,
     /// Where shards leave calls of procedures.

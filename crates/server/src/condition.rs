@@ -11,6 +11,7 @@ use stentor_control::health;
 use stentor_hub::Pressure;
 
 use crate::backplane::Backplane;
+use crate::sessions::Journals;
 use crate::shard::Inquiry;
 use crate::telemetry::Rounds;
 
@@ -80,6 +81,10 @@ impl Condition {
         }
         for (trouble, _) in self.backplane.retained.troubles() {
             reasons.push(reason("retained-store", trouble));
+        }
+        let journals = self.backplane.journals.as_ref();
+        for trouble in journals.map_or_else(Vec::new, Journals::troubles) {
+            reasons.push(reason("session-store", trouble));
         }
         if self.backplane.ledger.pressure() == Pressure::Full {
             let detail = "limits.memory is reached, so new clients are refused";

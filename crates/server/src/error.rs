@@ -194,6 +194,28 @@ pub enum ServerError {
         /// What is wrong.
         reason: String,
     },
+    /// Something else uses the folder of the sessions.
+    #[error(
+        "another server uses the folder of sessions {}; end that, or give this server a folder of \
+         its own with `sessions.dir`",
+        path.display()
+    )]
+    SessionsDirInUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The sessions cannot be read.
+    #[error(
+        "the sessions in {} cannot be used: {reason}; correct that, choose another folder with \
+         `sessions.dir`, or move this one away to start without sessions",
+        path.display()
+    )]
+    SessionsDir {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// A file with keys for tokens.
     #[error("[[jwt]]: {0}")]
     Keys(#[from] stentor_auth::credential::jwt::KeyError),
@@ -244,12 +266,14 @@ impl ServerError {
                 ServerExit::Taken
             }
             Self::System { .. } => ServerExit::System,
-            Self::DataDir { .. } | Self::DataDirTooDeep { .. } | Self::RetainedDir { .. } => {
-                ServerExit::Folder
-            }
+            Self::DataDir { .. }
+            | Self::DataDirTooDeep { .. }
+            | Self::RetainedDir { .. }
+            | Self::SessionsDir { .. } => ServerExit::Folder,
             Self::DataDirInUse { .. }
             | Self::DataDirBusy { .. }
-            | Self::RetainedDirInUse { .. } => ServerExit::Busy,
+            | Self::RetainedDirInUse { .. }
+            | Self::SessionsDirInUse { .. } => ServerExit::Busy,
             Self::PortForbidden { .. }
             | Self::SocketForbidden { .. }
             | Self::SocketOwner { .. } => ServerExit::Permission,

@@ -40,7 +40,9 @@ impl ServerExit {
             Self::Taken => "Another program has the port or the Unix socket.",
             Self::Bug => "A shard failed. This is a bug.",
             Self::System => "The system refuses something, for example threads or descriptors.",
-            Self::Folder => "The data folder or the retained messages cannot be used.",
+            Self::Folder => {
+                "The data folder, the retained messages or the sessions cannot be used."
+            }
             Self::Busy => "Another server or a command has the data folder open.",
             Self::Permission => "A port below 1024, or the owner of a socket, is not permitted.",
             Self::Configuration => "The configuration has an error.",

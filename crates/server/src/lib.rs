@@ -43,6 +43,7 @@ mod priority;
 pub mod proxy;
 mod reference;
 mod retained;
+mod sessions;
 mod shard;
 mod telemetry;
 mod tenants;

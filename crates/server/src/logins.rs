@@ -10,6 +10,7 @@ use std::time::Duration;
 use stentor_auth::Helper;
 use stentor_auth::center::{Center, CenterOptions, CenterSettings, Changes, DecoyKey, RoleGrants};
 use stentor_auth::credential::jwt::{Algorithm, Issuer, KeySource, Keys};
+use stentor_auth::model::{User, UserKey};
 use stentor_auth::store::{Change, Directory, ZoneFiles, ZoneNumbers};
 use stentor_disk::Disk;
 use stentor_hub::ControlItem;
@@ -22,6 +23,7 @@ use crate::config::{Config, Jwt};
 use crate::error::ServerError;
 use crate::lifecycle::retained_dir;
 use crate::priority;
+use crate::sessions::Owners;
 use crate::shard::Letter;
 
 /// Where zones keep their numbers.
@@ -41,7 +43,17 @@ const CHANGED_USERS_MAX: usize = 10_000;
 pub(crate) struct Logins {
     pub(crate) center: Arc<Center>,
     grants: Arc<RoleGrants>,
-    changes: Receiver<Change>,
+    news: (Sender<News>, Receiver<News>),
+    directory: Weak<Directory>,
+}
+
+/// What the user database says.
+pub(crate) enum News {
+    Changed(Change),
+    /// The user of a session that was there before the start; none if nobody has the name.
+    Returned(UserKey, Option<Arc<User>>),
+    /// Which zones there are is known, for sessions without a user.
+    ZonesKnown,
 }
 
 /// Starts the center that asks this directory.
@@ -56,8 +68,8 @@ pub(crate) fn start(
     clock: Clock,
 ) -> Result<Logins, ServerError> {
     let system = |error| ServerError::system("starting the Auth Center", error);
-    let (sender, changes) = channel();
-    tell(directory, sender);
+    let news = channel();
+    tell(directory, news.0.clone());
     let grants = Arc::new(RoleGrants::new(Arc::clone(directory), zones));
     let options = CenterOptions {
         hash_threads: thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -80,7 +92,8 @@ pub(crate) fn start(
     Ok(Logins {
         center: Arc::new(center.map_err(system)?),
         grants,
-        changes,
+        news,
+        directory: Arc::downgrade(directory),
     })
 }
 
@@ -102,7 +115,8 @@ pub(crate) fn zone_files<D: Disk>(
     }
 }
 
-/// The numbers of zones, and tells what is wrong with them.
+/// The numbers of zones, and tells what is wrong with them. Sessions use none above
+/// `used_by_sessions`.
 ///
 /// # Errors
 /// When a file cannot be read or written.
@@ -110,8 +124,11 @@ pub(crate) fn zones<D: Disk>(
     config: &Config,
     folder: &Path,
     retained: &Store<D>,
+    used_by_sessions: u32,
 ) -> Result<ZoneNumbers, ServerError> {
-    let zones = ZoneNumbers::open(&zone_files(config, folder, retained))
+    let mut files = zone_files(config, folder, retained);
+    files.used = files.used.max(used_by_sessions);
+    let zones = ZoneNumbers::open(&files)
         .map_err(|error| ServerError::system("reading the numbers of zones", error))?;
     if let Some(trouble) = zones.trouble() {
         warn!("{trouble}");
@@ -120,37 +137,47 @@ pub(crate) fn zones<D: Disk>(
 }
 
 /// Has the directory tell what changes. Nobody waits for what follows from it.
-fn tell(directory: &Directory, changes: Sender<Change>) {
+fn tell(directory: &Directory, news: Sender<News>) {
     let is_first = directory.on_change(move |change| {
         // Nobody listens any more when the server ends.
-        let _ = changes.send(change);
+        let _ = news.send(News::Changed(change));
     });
     debug_assert!(is_first, "a directory has one hook");
 }
 
 impl Logins {
-    /// Takes changes of rights to the shards from now on, on a thread of its own.
+    /// Takes changes of rights to the shards from now on, on a thread of its own. Finds out, on
+    /// another one, what has become of the owners of earlier sessions.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn follow_changes(self, backplane: &Arc<Backplane>) -> io::Result<Arc<Center>> {
+    pub(crate) fn follow_changes(
+        self,
+        backplane: &Arc<Backplane>,
+        owners: Option<Owners>,
+    ) -> io::Result<Arc<Center>> {
         let (grants, backplane) = (self.grants, Arc::downgrade(backplane));
-        let changes = self.changes;
-        let run = move || follow(&grants, &backplane, &changes);
+        let (sender, news) = self.news;
+        let run = move || follow(&grants, &backplane, &news);
         thread::Builder::new().name("rights".into()).spawn(run)?;
+        if let Some(owners) = owners {
+            let directory = self.directory;
+            let run = move || owners.ask(&directory, &sender);
+            thread::Builder::new().name("owners".into()).spawn(run)?;
+        }
         Ok(self.center)
     }
 }
 
 /// Until the directory, or the server, is gone.
-fn follow(grants: &Arc<RoleGrants>, backplane: &Weak<Backplane>, incoming: &Receiver<Change>) {
+fn follow(grants: &Arc<RoleGrants>, backplane: &Weak<Backplane>, incoming: &Receiver<News>) {
     while let Ok(first) = incoming.recv() {
         let mut changes = Changes::default();
-        changes.add(first);
+        add(&mut changes, first);
         while changes.users() < CHANGED_USERS_MAX
             && let Ok(next) = incoming.try_recv()
         {
-            changes.add(next);
+            add(&mut changes, next);
         }
         let renewals = grants.take_over(changes);
         let Some(backplane) = backplane.upgrade() else {
@@ -160,6 +187,14 @@ fn follow(grants: &Arc<RoleGrants>, backplane: &Weak<Backplane>, incoming: &Rece
             let renewal = ControlItem::Renew(Arc::clone(&renewals) as _);
             backplane.post(shard, Letter::Hub(renewal));
         }
+    }
+}
+
+fn add(changes: &mut Changes, news: News) {
+    match news {
+        News::Changed(change) => changes.add(change),
+        News::Returned(key, user) => changes.add_returned(key, user),
+        News::ZonesKnown => changes.zones_are_known(),
     }
 }
 

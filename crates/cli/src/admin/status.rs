@@ -65,6 +65,7 @@ fn text(status: &Told, is_verbose: bool) -> String {
     };
     let mut last = format!("{long}{}", losses(status));
     last += &troubles(&status.retained.troubles, now_secs);
+    last += &session_troubles(&status.session_store.troubles);
     last += &audit_trouble(status.audit_trouble.as_ref(), now_secs);
     parts.push(last);
     if let Some(reload) = &status.reload {
@@ -117,6 +118,9 @@ fn levels(status: &Told) -> String {
         format!("{of_server} (the server's own)"),
     );
     row("size of both", bytes(retained.bytes));
+    if status.session_store.enabled {
+        row("session files", bytes(status.session_store.bytes));
+    }
     row("memory for clients", memory(&status.memory));
     for (name, value) in [
         ("logins waiting", status.logins_waiting as u64),
@@ -309,6 +313,13 @@ fn troubles(troubles: &[Trouble], now_secs: u64) -> String {
     told.collect()
 }
 
+/// What is wrong with the files of the sessions.
+fn session_troubles(troubles: &[String]) -> String {
+    let told = troubles.iter();
+    let told = told.map(|trouble| format!("sessions are in trouble: {}\n", shown(trouble)));
+    told.collect()
+}
+
 /// What is wrong with the audit log.
 fn audit_trouble(trouble: Option<&Trouble>, now_secs: u64) -> String {
     trouble.map_or_else(String::new, |trouble| {
@@ -444,6 +455,7 @@ mod tests {
             "retained": {
                 "messages": 70, "messages_of_server": 68, "bytes": 1_300_000, "troubles": [],
             },
+            "session_store": { "enabled": true, "bytes": 2_097_152, "troubles": ["no room"] },
             "memory": {
                 "held_bytes": 1_258_291, "budget_bytes": 2_147_483_648_u64, "state": "none",
                 "by_kind": { "mesh": 0, "queues": 1_258_291 },
@@ -515,6 +527,7 @@ mod tests {
             "retained messages   2\n",
             "retained in $SYS    68 (the server's own)",
             "size of both        1.2 MiB",
+            "session files       2.0 MiB",
             "memory for clients  1.2 MiB of 2.0 GiB",
             "received       2.0 KiB     1.2 MiB",
             "half of the messages  at most 0.04 ms",
@@ -524,7 +537,8 @@ mod tests {
         ] {
             assert!(first.contains(told), "{told:?} is missing: {first}");
         }
-        assert!(first.ends_with("no message was lost\n"), "{first}");
+        let last = "no message was lost\nsessions are in trouble: no room\n";
+        assert!(first.ends_with(last), "{first}");
         let inner = [
             "SHARD", "µs", "P50", "HELD", "mesh", "queues", "draining", "TURN",
         ];

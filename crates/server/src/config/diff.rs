@@ -108,6 +108,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     old.limits.changes(&new.limits, "", changes);
     policies(&old.policies, &new.policies, changes);
     old.retained.changes(&new.retained, "", changes);
+    old.sessions.changes(&new.sessions, "", changes);
     old.procedures.changes(&new.procedures, "", changes);
     old.sys.changes(&new.sys, "", changes);
     old.http.changes(&new.http, "", changes);

@@ -105,6 +105,16 @@ choice! {
 }
 
 choice! {
+    /// When what is written down of sessions is brought to the disk.
+    SessionSync {
+        /// When the operating system likes.
+        Never = "never",
+        /// After an interval at the latest.
+        Interval = "interval",
+    }
+}
+
+choice! {
     /// Which messages of a topic are kept for late subscribers.
     Keeping {
         /// Those that are published with RETAIN.
@@ -368,6 +378,35 @@ section! {
     zone_messages: u64 = count(0, 1_000_000_000), Default("0"), Live;
     /// Bytes of the retained messages of one zone; 0 turns the limit off.
     zone_bytes: u64 = bytes(0, 16 * TIB), Default("0"), Live;
+}
+
+section! {
+    /// What is written down of sessions that outlive their connections, for the next start: who
+    /// they belong to, what they have subscribed to, and their wills.
+    Sessions = "sessions", repeated: false;
+
+    /// Whether anything is written. If not, a restart forgets all sessions. What was written
+    /// before stays in the folder, and goes on when this is on again.
+    enabled: bool = Kind::Flag, Default("true"), Restart;
+    /// The folder of the sessions; not given, `sessions` in the data folder.
+    dir: Option<PathBuf> = Kind::Path, Unset("/var/lib/stentor/sessions"), Restart;
+    /// What a power loss may cost. With `never`, it costs what the operating system has not
+    /// written by itself. With `interval`, it costs what was acknowledged in the last
+    /// `sync_interval`, and while the disk was busy with that. A crash or a kill of the server
+    /// costs nothing of it, unless the disk was full or failing.
+    sync: SessionSync = Kind::Choice(SessionSync::NAMES), Default("interval"), Restart;
+    /// How often `sync = "interval"` writes to the disk.
+    sync_interval: Duration = Kind::Duration {
+        min: Duration::from_millis(10), max: Duration::from_secs(3600), never: false,
+    }, Default("1s"), Restart;
+    /// Whether the wills of sessions that end with their connection are written down too: then a
+    /// crash of the server only defers them. Each connection with a will costs some writing.
+    keep_wills: bool = Kind::Flag, Default("true"), Restart;
+    /// How long after a start clients may come back before their wills are published. A will
+    /// with a longer delay waits for that.
+    will_grace: Duration = Kind::Duration {
+        min: Duration::from_secs(0), max: Duration::from_secs(3600), never: false,
+    }, Default("30s"), Restart;
 }
 
 section! {
@@ -668,6 +707,7 @@ pub const SECTIONS: &[Section] = &[
     Limits::SECTION,
     Policy::SECTION,
     Retained::SECTION,
+    Sessions::SECTION,
     Procedures::SECTION,
     Sys::SECTION,
     Http::SECTION,

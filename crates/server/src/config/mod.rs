@@ -42,7 +42,7 @@ pub use http::HttpUrl;
 pub use keys::{
     Auth, CertificateUser, ClientCertificates, ClientIds, Format, General, Http, Jwt, Keeping,
     Level, Limits, Listener, Log, Overflow, PasswordFunction, Policy, Procedures, Retained,
-    SECTIONS, Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
+    SECTIONS, SessionSync, Sessions, Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
 };
 pub use kind::Kind;
 pub use memory_limit::MemoryLimit;
@@ -88,6 +88,8 @@ pub struct Config {
     pub policies: Vec<Policy>,
     /// The section `retained`.
     pub retained: Retained,
+    /// The section `sessions`.
+    pub sessions: Sessions,
     /// The section `procedures`.
     pub procedures: Procedures,
     /// The section `sys`.
@@ -156,6 +158,7 @@ impl Config {
             limits: givens.read_one(&Limits::SECTION, Limits::read),
             policies: givens.read_all(&Policy::SECTION, Policy::read),
             retained: givens.read_one(&Retained::SECTION, Retained::read),
+            sessions: givens.read_one(&Sessions::SECTION, Sessions::read),
             procedures: givens.read_one(&Procedures::SECTION, Procedures::read),
             sys: givens.read_one(&Sys::SECTION, Sys::read),
             http: givens.read_one(&Http::SECTION, Http::read),

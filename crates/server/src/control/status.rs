@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use stentor_control::reload::{Done, Last};
 use stentor_control::status::{
     Figures, Holder as Held, Listener, Loss, Losses, Memory, Queues, Rates, Retained as Kept,
-    Shard, Status, Told, Trouble, Turn, Turns,
+    SessionStore, Shard, Status, Told, Trouble, Turn, Turns,
 };
 use stentor_hub::{Holder, Holding, Retained};
 
@@ -67,6 +67,7 @@ pub(super) fn status(desk: &Desk, request: &Status) -> Told {
         password_hash: password_hash.to_owned(),
         log_lines_dropped: backplane.journal.dropped(),
         retained: retained(backplane, sum.stats.unkept_by_memory),
+        session_store: session_store(backplane),
         memory: memory(backplane),
         zones: zones::zones(backplane, std::iter::empty()).zones,
         rates,
@@ -120,6 +121,21 @@ fn retained(backplane: &Backplane, by_memory: u64) -> Kept {
         refused_by_disk: by_disk,
         refused_by_memory: by_memory,
         troubles: troubles.iter().map(trouble).collect(),
+    }
+}
+
+/// What is written down of sessions, if anything is, and what is wrong with that.
+fn session_store(backplane: &Backplane) -> SessionStore {
+    let Some(journals) = &backplane.journals else {
+        return SessionStore::default();
+    };
+    SessionStore {
+        enabled: true,
+        folder: journals.folder.display().to_string(),
+        bytes: journals.monitor.bytes(),
+        found_at_start: journals.found.restored.load(Ordering::Relaxed),
+        damaged_at_start: journals.found.damaged,
+        troubles: journals.troubles(),
     }
 }
 

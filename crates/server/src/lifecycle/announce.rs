@@ -96,20 +96,23 @@ pub(super) fn opened(port: &Port) -> bool {
     anonymous
 }
 
-/// Says how many sessions end with the server that would have waited for their clients, and how
-/// many messages were waiting in them.
+/// Says how many messages end with the server that wait for clients. The sessions go on after the
+/// next start, if they are written down.
 pub(super) fn forgotten(backplane: &Backplane) {
     let left = ask_all(backplane, Inquiry::Left);
     let sessions: u64 = left.iter().map(|(sessions, _)| sessions).sum();
     let messages: u64 = left.iter().map(|(_, messages)| messages).sum();
-    if sessions > 0 {
-        let lost = match messages {
-            0 => "",
-            _ => ", and the messages that waited in them are lost",
-        };
+    if backplane.journals.is_none() && sessions > 0 {
         warn!(
             sessions,
-            messages, "sessions end with the server{lost}: clients have to subscribe again"
+            messages, "sessions end with the server: clients have to subscribe again"
+        );
+    } else if messages > 0 {
+        warn!(
+            sessions,
+            messages,
+            "messages that wait for clients end with the server; their sessions go on after the \
+             next start"
         );
     }
 }

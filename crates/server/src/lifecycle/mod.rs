@@ -9,6 +9,7 @@ mod check;
 mod doors;
 mod reload;
 mod retained;
+mod sessions;
 mod signals;
 mod start;
 mod systemd;
@@ -23,7 +24,6 @@ use std::time::{Duration, Instant};
 
 use stentor_admin::Face;
 use stentor_auth::store::{Directory, Who};
-use stentor_retained::Keeper;
 use stentor_session::Tick;
 use tracing::{error, info, warn};
 
@@ -47,8 +47,8 @@ pub(crate) use reload::{ReloadResult, Reloaded};
 pub(crate) use retained::{boot, folder as retained_dir, quotas};
 use signals::Signals;
 pub use signals::{block_signals, survive_long_files};
-use start::Shards;
 pub(crate) use start::random;
+use start::{Keepers, Shards};
 use systemd::Systemd;
 use watch::{FILE_CHANGED, Watch};
 
@@ -158,7 +158,7 @@ fn begin(
         directory,
         doors,
         shards,
-        keeper,
+        keepers,
         calls,
     } = start::start(&config, data_dir)?;
     backplane.journal.audit_by(&directory);
@@ -200,7 +200,7 @@ fn begin(
         backplane,
         systemd: Systemd::from_environment(),
         control,
-        keeper,
+        keepers,
         calls,
         commands,
         watch,
@@ -268,8 +268,7 @@ struct Supervisor {
     backplane: Arc<Backplane>,
     systemd: Systemd,
     control: Control,
-    /// Of the retained store.
-    keeper: Keeper,
+    keepers: Keepers,
     calls: CallServer,
     /// To this thread, for a watch that begins.
     commands: Sender<Command>,
@@ -382,7 +381,14 @@ impl Supervisor {
         self.reloader.doors.remove_files();
         drop(self.face.take());
         // After the shards, whose last messages it commits.
-        self.keeper.end();
+        self.keepers.retained.end();
+        let sessions = self
+            .keepers
+            .sessions
+            .map(stentor_session_store::Keeper::end);
+        if let Some(Err(error)) = sessions {
+            warn!("the sessions were not brought to the disk: {error}");
+        }
         drop(self.control);
         if in_time {
             // Not by the end of the process, which waits for files whose closing hangs.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -22,6 +22,7 @@ use tracing::warn;
 use super::Command;
 use super::doors::{Called, Doors, Opened};
 use super::retained;
+use super::sessions::{self, Prior};
 use crate::accounts;
 use crate::adaptors::{Doorkeeper, Plane};
 use crate::admission::Admission;
@@ -36,11 +37,25 @@ use crate::inbox::{self, Inbox, Tickets};
 use crate::logins;
 use crate::mesh::{self, Bell, Lane};
 use crate::retained::TopicBounds;
+use crate::sessions::{Journals, Owners};
 use crate::shard::{Equipment, Policy, Shard};
 use crate::telemetry::Journal;
 use crate::tenants::Tenants;
 use crate::trace::Traces;
 use crate::zones;
+
+/// What waits for disks.
+pub(super) struct Keepers {
+    pub(super) retained: Keeper,
+    /// None if nothing is written down of them.
+    pub(super) sessions: Option<SessionKeeper>,
+}
+
+/// The keeper of the journals of sessions.
+pub(super) type SessionKeeper = stentor_session_store::Keeper<MappedDisk>;
+
+/// The keeper of journals, if there are any, and whose sessions were in them.
+type Inherited = (Option<SessionKeeper>, Option<Owners>);
 
 /// Descriptors kept free in each table: for connections between accept and home, and for the
 /// rest of the process.
@@ -57,8 +72,7 @@ pub(super) struct Started {
     pub(super) directory: Arc<Directory>,
     pub(super) doors: Doors,
     pub(super) shards: Shards,
-    /// Of the retained store.
-    pub(super) keeper: Keeper,
+    pub(super) keepers: Keepers,
     /// The listeners of procedures, which no shard serves.
     pub(super) calls: Vec<Called>,
 }
@@ -101,7 +115,9 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
     let (doors, opened, calls) = Doors::open(&config.listeners, count)?;
     let store = retained::open(config, data_dir.path(), clock)?;
     let directory = Arc::new(accounts::open(config, data_dir, true)?);
-    let zones = logins::zones(config, data_dir.path(), &store)?;
+    let prior = sessions::open(config, data_dir.path(), clock, count)?;
+    let zone_max = prior.as_ref().map_or(0, Prior::zone_max);
+    let zones = logins::zones(config, data_dir.path(), &store, zone_max)?;
     let logins = logins::start(config, data_dir.path(), &directory, zones, clock)?;
     let adaptors = Plane::start(config, (&logins.center, &directory))?;
     let kept = Kept {
@@ -113,16 +129,19 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         config,
         count,
         (table, capacity),
-        (journal, kept),
+        (journal, kept, prior),
         (&logins.center, adaptors),
         opened,
     )
-    .and_then(|(backplane, shards)| {
-        let center = logins.follow_changes(&backplane)?;
-        let keeper = retained::start(&backplane)?;
-        Ok((backplane, shards, keeper, center))
+    .and_then(|(backplane, shards, (session_keeper, owners))| {
+        let center = logins.follow_changes(&backplane, owners)?;
+        let keepers = Keepers {
+            retained: retained::start(&backplane)?,
+            sessions: session_keeper,
+        };
+        Ok((backplane, shards, keepers, center))
     });
-    let (backplane, shards, keeper, center) =
+    let (backplane, shards, keepers, center) =
         started.map_err(|error| ServerError::system("starting the shards", error))?;
     Ok(Started {
         backplane,
@@ -130,7 +149,7 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         directory,
         doors,
         shards,
-        keeper,
+        keepers,
         calls,
     })
 }
@@ -216,7 +235,7 @@ fn connect(
     config: &Config,
     journal: Journal,
     (center, adaptors): (&Arc<Center>, Plane),
-    retained: &Kept,
+    (retained, journals): (&Kept, Option<Journals>),
     (shards, capacity, rings): (Vec<Way>, Capacity, mesh::Gauges),
 ) -> Arc<Backplane> {
     let admission = Arc::new(Admission::default());
@@ -237,6 +256,7 @@ fn connect(
         tenants: Tenants::default(),
         ledger: Arc::new(Ledger::new(shard_count)),
         retained: Arc::clone(&retained.store),
+        journals,
         topic_bounds: TopicBounds::new(&config.limits),
         journal,
         desk: Arc::default(),
@@ -254,10 +274,10 @@ fn start_shards(
     config: &Config,
     count: u8,
     (table, capacity): (Table, Capacity),
-    (journal, retained): (Journal, Kept),
+    (journal, retained, prior): (Journal, Kept, Option<Prior>),
     (center, adaptors): (&Arc<Center>, Plane),
     opened: Vec<Opened>,
-) -> io::Result<(Arc<Backplane>, Shards)> {
+) -> io::Result<(Arc<Backplane>, Shards, Inherited)> {
     let made = Made::new(count)?;
     let common = made.common();
     let Made {
@@ -268,7 +288,11 @@ fn start_shards(
     } = made;
     let meshes = mesh::build(&bells, mesh::RING_ITEMS);
     let shards = (ways(&bells, slots), capacity, mesh::Gauges::of(&meshes));
-    let backplane = connect(config, journal, (center, adaptors), &retained, shards);
+    let kept = (&retained, prior.as_ref().map(Prior::journals));
+    let backplane = connect(config, journal, (center, adaptors), kept, shards);
+    let dealt = prior.map(|prior| prior.deal(center, &backplane));
+    let dealt = dealt.transpose()?.unwrap_or_default();
+    let mut heritages = dealt.heritages.into_iter();
     let interest = Arc::new(InterestTable::new());
     let policy = Arc::new(Policy::of(config, zones::settings(config, center)?));
     let mut listeners = per_shard(opened, count);
@@ -283,25 +307,15 @@ fn start_shards(
         .zip(meshes)
         .enumerate()
     {
-        let shared = Shared {
-            sessions_zero_ms: None,
-            keeps_wills: false,
-            interest: Arc::clone(&interest),
-            retained: retained.store.clone(),
-            persistent_sessions: Arc::clone(&persistent_sessions),
-            random: Arc::new(random_bits),
-            ledger: Arc::clone(&backplane.ledger),
-            callees: Some(backplane.desk.clone()),
-            adaptors: backplane.adaptors.if_any(),
-        };
         let equipment = Equipment {
             id,
+            heritage: heritages.next(),
             poll,
             bell,
             inbox,
             mesh,
             listeners: listeners.next().unwrap_or_default(),
-            shared,
+            shared: shared(config, &backplane, (&interest, &persistent_sessions)),
             policy: Arc::clone(&policy),
             backplane: Arc::clone(&backplane),
         };
@@ -316,7 +330,27 @@ fn start_shards(
         // Every shard has its own copies now; these would keep closed listeners open.
         fdtable::close_moved(&moved);
     }
-    Ok((backplane, shards))
+    Ok((backplane, shards, (dealt.keeper, dealt.owners)))
+}
+
+/// What the hub of a shard shares with the others.
+fn shared(
+    config: &Config,
+    backplane: &Backplane,
+    (interest, persistent_sessions): (&Arc<InterestTable>, &Arc<AtomicU64>),
+) -> Shared {
+    let writes = backplane.journals.is_some();
+    Shared {
+        sessions_zero_ms: writes.then(|| sessions::zero_ms(backplane.clock)),
+        keeps_wills: config.sessions.keep_wills,
+        interest: Arc::clone(interest),
+        retained: backplane.retained.clone(),
+        persistent_sessions: Arc::clone(persistent_sessions),
+        random: Arc::new(random_bits),
+        ledger: Arc::clone(&backplane.ledger),
+        callees: Some(backplane.desk.clone()),
+        adaptors: backplane.adaptors.if_any(),
+    }
 }
 
 /// Deals the sockets of each port out, one per shard.

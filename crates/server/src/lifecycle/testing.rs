@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stentor_auth::store::Directory;
-use stentor_retained::Keeper;
 use tempfile::TempDir;
 
 use super::doors::Doors;
-use super::start::{self, Shards, Started};
+use super::start::{self, Keepers, Shards, Started};
 use crate::backplane::Backplane;
 use crate::config::{Config, Sources};
 use crate::data_dir::DataDir;
@@ -25,7 +24,7 @@ pub(crate) struct Running {
     directory: Arc<Directory>,
     doors: Doors,
     shards: Shards,
-    keeper: Keeper,
+    keepers: Keepers,
     _folder: TempDir,
 }
 
@@ -48,7 +47,7 @@ impl Running {
             directory,
             doors,
             shards,
-            keeper,
+            keepers,
             ..
         } = start::start(&config.unwrap(), &data_dir).unwrap();
         Self {
@@ -56,7 +55,7 @@ impl Running {
             directory,
             doors,
             shards,
-            keeper,
+            keepers,
             _folder: folder,
         }
     }
@@ -87,6 +86,8 @@ impl Running {
             self.shards.join(Instant::now() + DEADLINE),
             "the shards end"
         );
-        self.keeper.end();
+        self.keepers.retained.end();
+        let sessions = self.keepers.sessions.expect("they are written down");
+        sessions.end().unwrap();
     }
 }

@@ -51,7 +51,9 @@ use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use stentor_auth::model::login_name;
 use stentor_auth::{Asker, Exchange};
-use stentor_hub::{Beside, Holding, Hub, MeshItem, MeshRoom, SessionKey, ShardId, Shared};
+use stentor_hub::{
+    Beside, Holding, Hub, MeshItem, MeshRoom, PriorSession, SessionKey, ShardId, Shared,
+};
 use stentor_session::{Batch, CloseReason, Tick, Wheel};
 use stentor_topic::Zone;
 
@@ -59,6 +61,7 @@ use crate::backplane::Backplane;
 use crate::inbox::{Arrivals, Outbox, Tickets};
 use crate::listener::Port;
 use crate::mesh::{Bell, Mesh};
+use crate::sessions::{Gate, Heritage, Recorder};
 use crate::telemetry::{Entry, Histogram};
 use crate::trace::Taps;
 use crate::transport::{Fault, Transport};
@@ -97,6 +100,8 @@ pub(crate) struct Equipment {
     pub(crate) shared: Shared,
     pub(crate) policy: Arc<Policy>,
     pub(crate) backplane: Arc<Backplane>,
+    /// None if nothing is written down of sessions.
+    pub(crate) heritage: Option<Heritage>,
 }
 
 /// See the module.
@@ -107,6 +112,9 @@ pub(crate) struct Shard {
     poll: Poll,
     bell: Arc<Bell>,
     hub: Hub,
+    /// Writes sessions down, where that is wanted.
+    recorder: Option<Recorder>,
+    doors: Doors,
     mesh: Mesh<MeshItem>,
     links: Slab<Link>,
     serials: u32,
@@ -185,6 +193,27 @@ enum Patience {
     Moment,
 }
 
+/// Whether connections are accepted.
+enum Doors {
+    Open,
+    /// This shard is not ready.
+    Closed(Arc<Gate>),
+    /// Others are not ready.
+    Waiting(Arc<Gate>),
+}
+
+/// Without a heritage, there is nothing to wait for.
+fn inherit(heritage: Option<Heritage>) -> (Option<Recorder>, Vec<PriorSession>, Doors) {
+    match heritage {
+        Some(Heritage {
+            writer,
+            prior,
+            gate,
+        }) => (Some(Recorder::new(writer)), prior, Doors::Closed(gate)),
+        None => (None, Vec::new(), Doors::Open),
+    }
+}
+
 /// Whether letters are being opened.
 enum Opening {
     Idle,
@@ -254,16 +283,20 @@ impl Shard {
             shared,
             policy,
             backplane,
+            heritage,
         } = equipment;
         let arrivals = Arrivals::new(inbox);
         watch_own(&poll, &bell, &arrivals)?;
         // There are at most 64 shards.
         let number = u8::try_from(id).unwrap_or(u8::MAX);
-        let mut shard = Self {
+        let (recorder, prior, doors) = inherit(heritage);
+        let shard = Self {
             id,
             poll,
             bell,
             hub: hub(number, shared, &policy, &backplane),
+            recorder,
+            doors,
             mesh,
             links: Slab::new(),
             serials: 0,
@@ -306,12 +339,22 @@ impl Shard {
             policy,
             backplane,
         };
+        shard.begin(listeners, prior)
+    }
+
+    /// Watches its listeners, and goes on with sessions.
+    fn begin(
+        mut self,
+        listeners: Vec<(Arc<Port>, OwnedFd)>,
+        prior: Vec<PriorSession>,
+    ) -> std::io::Result<Self> {
         for (port, socket) in listeners {
             Transport::prepare(&port);
-            shard.listen(port, socket)?;
+            self.listen(port, socket)?;
         }
-        shard.keep_spare();
-        Ok(shard)
+        self.keep_spare();
+        self.restore(prior);
+        Ok(self)
     }
 
     /// Runs until the server stops.
@@ -321,6 +364,45 @@ impl Shard {
             self.turn(&mut events);
         }
         self.tell();
+        if let Some(recorder) = self.recorder.take() {
+            recorder.finish(&mut self.hub);
+        }
+    }
+
+    /// Goes on with sessions that were there before the start.
+    fn restore(&mut self, prior: Vec<PriorSession>) {
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        for session in prior {
+            session.restore(&mut self.hub, self.now);
+            recorder.record_restored(&mut self.hub, false);
+        }
+        recorder.record_restored(&mut self.hub, true);
+        self.forward();
+    }
+
+    /// Writes down what the hub has said of sessions.
+    fn record(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(&mut self.hub.effects().log);
+        }
+    }
+
+    /// Lets clients in as soon as all shards go on with their sessions, and know of the shared
+    /// subscriptions of the others.
+    fn open_doors(&mut self) {
+        if let Doors::Closed(gate) = &self.doors
+            && !self.hub.waits_for_share_room()
+        {
+            gate.arrive();
+            self.doors = Doors::Waiting(Arc::clone(gate));
+        }
+        if let Doors::Waiting(gate) = &self.doors
+            && gate.is_open()
+        {
+            self.doors = Doors::Open;
+        }
     }
 
     fn is_finished(&self) -> bool {
@@ -339,7 +421,10 @@ impl Shard {
         self.open_letters();
         let has_drained = self.drain_mesh();
         self.take_events(events);
-        self.accept_all();
+        self.open_doors();
+        if let Doors::Open = self.doors {
+            self.accept_all();
+        }
         let held = std::mem::take(&mut self.resumed);
         self.end_broken();
         let has_read_all = self.read_all();
@@ -352,6 +437,7 @@ impl Shard {
         let packets = self.crowd.note(has_read_all);
         self.hub.set_packets_at_once(packets);
         self.mesh.ring_bells();
+        self.record();
         if self.may_flush() {
             if goes_on {
                 self.flush_all_timed();
@@ -360,6 +446,9 @@ impl Shard {
             }
         }
         self.advance();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tend(&mut self.hub);
+        }
         self.close_all();
         self.write_farewells();
         self.mesh.ring_bells();
@@ -385,7 +474,9 @@ impl Shard {
         let timeout = self.timeout();
         let sleeps = timeout != Some(Duration::ZERO)
             && self.bell.begin_sleep(|| {
-                let has_come = self.mesh.has_inward() || self.lane_is_pending();
+                let has_come = self.mesh.has_inward()
+                    || self.lane_is_pending()
+                    || self.recorder.as_ref().is_some_and(Recorder::is_waited_for);
                 !has_come && !self.may_tell()
             });
         let timeout = if sleeps {
@@ -416,6 +507,7 @@ impl Shard {
         let ends = !self.gone.is_empty() || !self.broken.is_empty() || !self.leaving.is_empty();
         let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
         let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
+        let goes_on = goes_on || self.recorder.as_ref().is_some_and(Recorder::has_work);
         if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
             return Some(Duration::ZERO);
         }
@@ -508,6 +600,9 @@ impl Shard {
     /// is behind.
     fn forward(&mut self) -> Option<usize> {
         let effects = self.hub.effects();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(&mut effects.log);
+        }
         for (to, item) in effects.lanes.drain(..) {
             let visits = item.visits();
             self.backplane
@@ -753,6 +848,9 @@ impl Shard {
         // round that may be under way, another one.
         while !self.drain_mesh() {}
         while !self.drain_mesh() {}
+        if let Some(recorder) = &mut self.recorder {
+            recorder.stop();
+        }
         let (links, policy) = (&self.links, &self.policy);
         self.hub.shut_down(self.now, |link| {
             let link = links.get(link.0 as usize)?;

@@ -98,10 +98,10 @@ const BESIDE_PAYLOAD: u64 = 128 << 10;
 fn persistence(line: &Line, plan: &mut Plan) {
     let (reason, remedy) = match line.is_true() {
         true => (
-            "sessions and queues do not survive a restart here yet: only retained messages, users \
-             and rights do",
-            "expect clients to subscribe again after a restart, and QoS 1 and 2 messages that wait \
-             for absent clients to be lost when the server stops",
+            "messages that wait in sessions do not survive a restart here yet: sessions, \
+             subscriptions, retained messages, users and rights do",
+            "expect QoS 1 and 2 messages that wait for absent clients to be lost when the server \
+             stops",
         ),
         false => (
             "retained messages always survive a restart here",

@@ -1,0 +1,308 @@
+//! The sessions of earlier starts: opening their journals, and going on with them.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use stentor_auth::center::{Center, Returning};
+use stentor_auth::model::UserKey;
+use stentor_disk::MappedDisk;
+use stentor_hub::{
+    Owner, PriorSession, Start, WrittenSession, home_shard, prior_message, prior_sessions,
+};
+use stentor_journal::Bounds;
+use stentor_session::Message;
+use stentor_session_log::{DamageKind, Restored};
+use stentor_session_store::{
+    Keeper, Opened, Options, StoreEvent, Sync, Watcher, open as open_journals,
+};
+use stentor_topic::Zone;
+use tracing::{info, warn};
+
+use super::retained::{boot, folder as retained_folder};
+use super::start::random;
+use crate::backplane::Backplane;
+use crate::clock::Clock;
+use crate::config::{Config, SessionSync};
+use crate::error::ServerError;
+use crate::peer::Peer;
+use crate::sessions::{Found, Gate, Heritage, Journals, Owners};
+
+/// The folder of the journals in the data folder.
+const FOLDER: &str = "sessions";
+/// Damaged places that the log tells one by one.
+const REPORTS_MAX: usize = 20;
+
+/// The journal of each shard: it grows by files of this size.
+const BOUNDS: Bounds = Bounds {
+    segment_bytes: 1 << 20,
+    ahead: 8,
+    reserve: 4,
+    segments_max: 1 << 16,
+};
+
+/// Where the journals of a configuration are; relative paths start where the command does.
+fn folder(config: &Config, data_dir: &Path) -> PathBuf {
+    let folder = config.sessions.dir.clone();
+    folder.unwrap_or_else(|| data_dir.join(FOLDER))
+}
+
+/// Journals that were opened and read.
+pub(super) struct Prior {
+    opened: Opened<MappedDisk>,
+    restored: Restored<Arc<Message>>,
+    start: Start,
+    sync: Sync,
+    folder: PathBuf,
+    damaged: u64,
+}
+
+/// Opens the journals that a configuration asks for, if it does, reads what is in them, and tells
+/// what was found damaged.
+///
+/// # Errors
+/// When the folder cannot be used, or a later version wrote it.
+pub(super) fn open(
+    config: &Config,
+    data_dir: &Path,
+    clock: Clock,
+    shards: u8,
+) -> Result<Option<Prior>, ServerError> {
+    if !config.sessions.enabled {
+        return Ok(None);
+    }
+    let folder = folder(config, data_dir);
+    let fail = |reason: String| ServerError::SessionsDir {
+        path: folder.clone(),
+        reason,
+    };
+    if folder == retained_folder(config, data_dir) {
+        return Err(fail("`retained.dir` is the same folder".to_owned()));
+    }
+    let disk = MappedDisk::new(&folder).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => ServerError::SessionsDirInUse {
+            path: folder.clone(),
+        },
+        _ => fail(error.to_string()),
+    })?;
+    let options = Options {
+        boot: boot(),
+        random: random(),
+        shards: shards.into(),
+        bounds: BOUNDS,
+    };
+    let opened = open_journals(disk, options).map_err(|error| fail(error.to_string()))?;
+    let sessions = &config.sessions;
+    let start = Start {
+        now: clock.now(),
+        zero_ms: zero_ms(clock),
+        will_grace_secs: u32::try_from(sessions.will_grace.as_secs()).unwrap_or(u32::MAX),
+    };
+    let mut restored = opened.earlier.replay(|_, body| prior_message(&start, body));
+    keep_the_latest(&mut restored.sessions);
+    let damaged = tell_damage(&opened, &restored, &folder);
+    let sync = match sessions.sync {
+        SessionSync::Never => Sync::Never,
+        SessionSync::Interval => Sync::Interval(sessions.sync_interval),
+    };
+    Ok(Some(Prior {
+        opened,
+        restored,
+        start,
+        sync,
+        folder,
+        damaged,
+    }))
+}
+
+/// The time at the start of the clock, in milliseconds since 1970.
+pub(super) fn zero_ms(clock: Clock) -> u64 {
+    let since = clock
+        .started_at()
+        .duration_since(std::time::SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// A session may be there twice, if a server was killed on a full disk before it had taken over
+/// what was there. The later one counts.
+fn keep_the_latest(sessions: &mut Vec<WrittenSession>) {
+    let mut latest = HashMap::new();
+    let key = |session: &WrittenSession| {
+        (
+            session.zone,
+            session.client_id.clone(),
+            session.user.clone(),
+        )
+    };
+    for session in &*sessions {
+        latest.insert(key(session), session.origin);
+    }
+    sessions.retain(|session| latest.get(&key(session)) == Some(&session.origin));
+}
+
+/// Tells what was found damaged. Returns how many places there are.
+fn tell_damage(
+    opened: &Opened<MappedDisk>,
+    restored: &Restored<Arc<Message>>,
+    folder: &Path,
+) -> u64 {
+    for trouble in opened.troubles.iter().take(REPORTS_MAX) {
+        warn!(
+            file = trouble.file,
+            trouble = ?trouble.kind,
+            "a file of the sessions is not as it was left"
+        );
+    }
+    for damage in restored.damage.iter().take(REPORTS_MAX) {
+        let (file, offset) = match damage.kind {
+            DamageKind::Gap { file, from, .. } => (Some(file), Some(from)),
+            DamageKind::Batch(name, _) => (Some(name.file), Some(name.offset)),
+            DamageKind::Orphans(_) => (None, None),
+        };
+        warn!(file, offset, what = ?damage.kind, "a damaged place among the sessions");
+    }
+    let places = opened.troubles.len() + restored.damage.len();
+    if places > 0 {
+        let may_lack = restored.sessions.iter().filter(|it| it.may_lack).count();
+        warn!(
+            places,
+            sessions = restored.sessions.len(),
+            sessions_that_may_lack_something = may_lack,
+            "damage was found among the sessions in {}: what could not be read is lost",
+            folder.display()
+        );
+    }
+    places as u64
+}
+
+/// What the shards begin with.
+#[derive(Default)]
+pub(super) struct Dealt {
+    /// One for each shard; none if nothing is written down.
+    pub(super) heritages: Vec<Heritage>,
+    pub(super) keeper: Option<Keeper<MappedDisk>>,
+    /// The users of these sessions.
+    pub(super) owners: Option<Owners>,
+}
+
+impl Prior {
+    /// The highest number of a zone that sessions have.
+    pub(super) fn zone_max(&self) -> u32 {
+        let zones = self.restored.sessions.iter().map(|session| session.zone);
+        zones.max().unwrap_or(0)
+    }
+
+    /// The journals as others see them.
+    pub(super) fn journals(&self) -> Journals {
+        Journals {
+            folder: self.folder.clone(),
+            found: Found {
+                restored: AtomicU64::new(0),
+                damaged: self.damaged,
+            },
+            monitor: self.opened.keeper.monitor(),
+        }
+    }
+
+    /// Starts the keeper, and deals the sessions to the shards.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(super) fn deal(self, center: &Center, backplane: &Arc<Backplane>) -> io::Result<Dealt> {
+        let Opened {
+            earlier,
+            writers,
+            keeper,
+            ..
+        } = self.opened;
+        let watcher = Arc::new(Messenger(Arc::downgrade(backplane)));
+        let keeper = keeper.start(self.sync, earlier, watcher)?;
+        let mut sessions: Vec<Vec<PriorSession>> = writers.iter().map(|_| Vec::new()).collect();
+        let mut users = HashSet::new();
+        let identify = |session: &WrittenSession| {
+            let owner = identify(session, center, backplane)?;
+            if let Some(user) = &owner.0.user {
+                let zone = center.zone_of(owner.0.zone)?;
+                users.insert(UserKey::new(zone, Arc::clone(user)));
+            }
+            Some(owner)
+        };
+        let (count, hasher) = (backplane.shard_count(), &backplane.hasher);
+        for session in prior_sessions(self.restored, &self.start, identify) {
+            let zone = session.identity.zone;
+            let home = home_shard(hasher, zone, &session.client_id, count);
+            sessions[usize::from(home.0)].push(session);
+        }
+        let restored: usize = sessions.iter().map(Vec::len).sum();
+        if restored > 0 {
+            info!(sessions = restored, "sessions go on that were there before");
+            let found = backplane.journals.as_ref().map(|it| &it.found.restored);
+            found.inspect(|found| found.store(restored as u64, Ordering::Relaxed));
+        }
+        let gate = Arc::new(Gate::new(writers.len()));
+        let owners = (restored > 0).then(|| Owners::new(users, &gate));
+        let heritages = writers.into_iter().zip(sessions).map(|(writer, prior)| {
+            let gate = Arc::clone(&gate);
+            Heritage {
+                writer,
+                prior,
+                gate,
+            }
+        });
+        Ok(Dealt {
+            heritages: heritages.collect(),
+            keeper: Some(keeper),
+            owners,
+        })
+    }
+}
+
+/// The client of a session, with the rights of the roles that it had, until the user database has
+/// told of its user. A guest is not recognised after a restart.
+fn identify(session: &WrittenSession, center: &Center, backplane: &Backplane) -> Option<Owner> {
+    if session.guest.is_some() {
+        return None;
+    }
+    let (zone, user) = (Zone(session.zone), session.user.as_deref());
+    let identity = center.returning(&Returning {
+        zone,
+        user,
+        client_id: &session.client_id,
+        roles: session.roles.iter().map(|it| Arc::from(&**it)).collect(),
+        has_no_account: session.has_no_account,
+    })?;
+    // Whoever has no name is counted where it came from, which nobody knows any more.
+    let peer = Peer::Unix {
+        uid: u32::MAX,
+        pid: 0,
+    };
+    let tenants = user.map(|_| backplane.tenants.of(&identity, peer));
+    Some((identity, tenants))
+}
+
+/// Passes on what the keeper says. The backplane ends before it.
+struct Messenger(Weak<Backplane>);
+
+impl Watcher for Messenger {
+    fn wake(&self, shard: u16) {
+        if let Some(backplane) = self.0.upgrade()
+            && let Some(way) = backplane.shards.get(usize::from(shard))
+        {
+            way.lane.ring();
+        }
+    }
+
+    fn event(&self, event: StoreEvent) {
+        match event {
+            StoreEvent::Trouble(what) => {
+                warn!("sessions are in trouble: {what}; a restart may lose what changes now");
+            }
+            StoreEvent::Recovered => info!("sessions are written down again"),
+            StoreEvent::Forgotten => {}
+        }
+    }
+}

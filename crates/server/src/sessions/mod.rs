@@ -1,0 +1,98 @@
+//! Sessions that survive a restart: what others may ask, and how shards begin together.
+//!
+//! ```text
+//! mod       the beginning                        recorder  a shard's side of its journal
+//! owners    whose they are
+//! ```
+//!
+//! The files are opened and read by `lifecycle::sessions`.
+
+mod owners;
+mod recorder;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use stentor_hub::PriorSession;
+use stentor_session_store::Monitor;
+
+pub(crate) use owners::Owners;
+pub(crate) use recorder::{MappedWriter, Recorder};
+
+/// What was found at the start.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Sessions that went on.
+    pub(crate) restored: AtomicU64,
+    /// Places of files that could not be read.
+    pub(crate) damaged: u64,
+}
+
+/// The journals of sessions, as others see them.
+pub(crate) struct Journals {
+    /// Where they are.
+    pub(crate) folder: PathBuf,
+    pub(crate) found: Found,
+    pub(crate) monitor: Monitor,
+}
+
+impl Journals {
+    /// What is wrong now, in sentences.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let mut troubles = self.monitor.troubles();
+        let behind = self.monitor.behind();
+        if behind > 0 {
+            troubles.push(format!(
+                "changes of sessions are not written down in {behind} of the journals: a restart \
+                 would lose them"
+            ));
+        }
+        troubles
+    }
+}
+
+/// What a shard begins with.
+pub(crate) struct Heritage {
+    /// Its journal.
+    pub(crate) writer: MappedWriter,
+    /// The sessions that it goes on with.
+    pub(crate) prior: Vec<PriorSession>,
+    pub(crate) gate: Arc<Gate>,
+}
+
+/// Opens when all shards go on with their sessions. Before that, no shard accepts connections: a
+/// message would not find the subscriptions of the others.
+#[derive(Debug)]
+pub(crate) struct Gate(AtomicUsize);
+
+impl Gate {
+    /// For this many shards.
+    pub(crate) const fn new(shards: usize) -> Self {
+        Self(AtomicUsize::new(shards))
+    }
+
+    /// A shard is ready.
+    pub(crate) fn arrive(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether all are.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_opens_when_the_last_one_is_there() {
+        let gate = Gate::new(2);
+        gate.arrive();
+        assert!(!gate.is_open());
+        gate.arrive();
+        assert!(gate.is_open());
+    }
+}

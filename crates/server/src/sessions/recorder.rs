@@ -1,0 +1,306 @@
+//! A shard's side of its journal.
+//!
+//! What the hub says of sessions is appended before anybody hears of it. From time to time, all
+//! sessions are written again, some in each turn. After such a round, the older files go. The first
+//! round also makes the files of earlier starts superfluous.
+//!
+//! A round leaves the files alone that are kept in reserve for what the hub says.
+//!
+//! When there is no room, since the disk is full for example, what the hub says is dropped, and the
+//! journal is behind. When there is room again, a round makes it complete.
+
+use std::time::{Duration, Instant};
+
+use stentor_disk::MappedDisk;
+use stentor_hub::{Hub, rewrite_sessions};
+use stentor_session_log::{Name, Records};
+use stentor_session_store::{Needs, Room, Writer};
+
+/// The writer on mapped files.
+pub(crate) type MappedWriter = Writer<<MappedDisk as stentor_disk::Disk>::Region>;
+
+/// Sessions and subscriptions that are written again as one batch, unless one session has more.
+const PIECES_AT_ONCE: usize = 256;
+/// Batches and bytes of a round in one turn.
+const BATCHES_PER_TURN: usize = 4;
+const BYTES_PER_TURN: usize = 256 << 10;
+/// Bytes of a batch, unless a single record is larger: much less than a file has.
+const BATCH_BYTES: usize = 256 << 10;
+/// Bytes that are appended at once while sessions are restored.
+const RESTORED_BYTES: usize = 64 << 10;
+/// How long a shard waits for room in all while it restores sessions.
+const RESTORE_PATIENCE: Duration = Duration::from_secs(5);
+/// Files that are filled before a round begins, at least.
+const FILES_MIN: usize = 8;
+/// Memory that is kept for what the hub says.
+const LOG_BYTES_KEPT: usize = 256 << 10;
+
+/// Whether the journal has everything that the hub has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Complete,
+    /// Something was dropped, and all that follows is dropped too.
+    Behind,
+    /// Something was dropped before the round that is under way.
+    CatchingUp,
+}
+
+/// A round, in which all sessions are written again.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// The session to go on with.
+    next: u32,
+    /// The first file that it has written to.
+    first: Option<u32>,
+    /// Whether it began after the disk had failed.
+    after_failure: bool,
+    /// Whether the last step found no room.
+    waits: bool,
+    /// Whether it has to begin in a file of its own: older records that nothing follows must not
+    /// count when it has ended.
+    needs_file: bool,
+}
+
+impl Round {
+    const fn new(after_failure: bool, needs_file: bool) -> Self {
+        Self {
+            next: 0,
+            first: None,
+            after_failure,
+            waits: false,
+            needs_file,
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Recorder {
+    writer: MappedWriter,
+    standing: Standing,
+    round: Option<Round>,
+    /// Whether a round has ended.
+    has_taken_over: bool,
+    /// Whether the shard stops. Then sessions are not as they would be written: their wills are put
+    /// off.
+    is_stopping: bool,
+    /// A round begins when this number of files is filled.
+    files_max: usize,
+    /// Whether something was appended since the last look at the keeper.
+    has_news: bool,
+    /// How long it is still to wait for room while sessions are restored.
+    patience: Duration,
+}
+
+impl Recorder {
+    /// With the journal of a shard, which begins with a round.
+    pub(crate) const fn new(writer: MappedWriter) -> Self {
+        Self {
+            writer,
+            standing: Standing::Complete,
+            round: Some(Round::new(false, false)),
+            has_taken_over: false,
+            is_stopping: false,
+            files_max: FILES_MIN,
+            has_news: false,
+            patience: RESTORE_PATIENCE,
+        }
+    }
+
+    /// Appends what the hub has said since the last time.
+    #[inline]
+    pub(crate) fn record(&mut self, log: &mut Vec<u8>) {
+        if !log.is_empty() {
+            self.append(log);
+            log.clear();
+            log.shrink_to(LOG_BYTES_KEPT);
+        }
+    }
+
+    fn append(&mut self, records: &[u8]) {
+        if self.standing == Standing::Behind {
+            return;
+        }
+        self.has_news = true;
+        for batch in pieces(records) {
+            if self.writer.append(batch).is_err() {
+                self.fall_behind();
+                return;
+            }
+        }
+    }
+
+    fn fall_behind(&mut self) {
+        self.standing = Standing::Behind;
+        self.round = None;
+    }
+
+    /// The shard stops: no round goes on, and none begins.
+    pub(crate) fn stop(&mut self) {
+        self.is_stopping = true;
+        self.round = None;
+    }
+
+    /// The same while sessions are restored, when there is time to wait for room. With `is_last`,
+    /// all of it is appended.
+    pub(crate) fn record_restored(&mut self, hub: &mut Hub, is_last: bool) {
+        let log = &hub.effects().log;
+        if log.is_empty() || !is_last && log.len() < RESTORED_BYTES {
+            return;
+        }
+        let began = Instant::now();
+        for batch in pieces(log) {
+            while self.standing != Standing::Behind && self.writer.append(batch).is_err() {
+                if began.elapsed() >= self.patience {
+                    self.fall_behind();
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+                self.writer.tend();
+            }
+        }
+        self.patience = self.patience.saturating_sub(began.elapsed());
+        hub.effects().log.clear();
+    }
+
+    /// Whether there is something to do at once.
+    pub(crate) fn has_work(&self) -> bool {
+        self.writer.is_waited_for() || self.round.is_some_and(|round| !round.waits)
+    }
+
+    /// Whether the keeper has left something: to be asked before the shard sleeps.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.writer.is_waited_for()
+    }
+
+    /// Takes what the keeper has done, and goes on with a round. To be called once in a turn.
+    pub(crate) fn tend(&mut self, hub: &mut Hub) {
+        let is_idle = !self.has_news && self.round.is_none() && !self.writer.is_waited_for();
+        if is_idle && self.standing == Standing::Complete {
+            return;
+        }
+        self.has_news = false;
+        let may_have_room = self.writer.is_waited_for();
+        let needs = self.writer.tend();
+        self.begin_round(needs, may_have_room);
+        self.go_on(hub);
+        self.writer.note(self.standing != Standing::Complete);
+    }
+
+    fn begin_round(&mut self, needs: Needs, may_have_room: bool) {
+        if self.is_stopping {
+            return;
+        }
+        let has_failed = needs == Needs::Rewriting;
+        match &mut self.round {
+            // What was written in this round may be what the disk has failed.
+            Some(round) if has_failed && !round.after_failure => {
+                *round = Round::new(true, round.needs_file)
+            }
+            Some(round) => round.waits &= !may_have_room,
+            None => {
+                let is_full = self.writer.usage().used >= self.files_max;
+                let is_behind = self.standing == Standing::Behind;
+                let catches_up = is_behind && self.writer.room() == Room::Plenty;
+                if catches_up || !is_behind && (has_failed || is_full) {
+                    self.round = Some(Round::new(has_failed, is_behind));
+                }
+            }
+        }
+        if self.round.is_some() && self.standing == Standing::Behind {
+            self.standing = Standing::CatchingUp;
+        }
+    }
+
+    /// Goes on with a round, as far as one turn has time.
+    fn go_on(&mut self, hub: &mut Hub) {
+        self.record(&mut hub.effects().log);
+        let Some(mut round) = self.round.filter(|round| !round.waits) else {
+            return;
+        };
+        if round.needs_file && self.writer.begin_file().is_ok() {
+            round.needs_file = false;
+        }
+        let mut bytes = 0;
+        for _ in 0..BATCHES_PER_TURN {
+            if round.needs_file || self.writer.room() == Room::Low {
+                round.waits = true;
+                break;
+            }
+            let next = rewrite_sessions(hub, round.next, PIECES_AT_ONCE);
+            let log = &mut hub.effects().log;
+            if !log.is_empty() {
+                let appended = self.writer.append(log);
+                bytes += log.len();
+                log.clear();
+                let Ok(name) = appended else {
+                    // They are written again when there is room.
+                    round.waits = true;
+                    break;
+                };
+                self.has_news = true;
+                round.first.get_or_insert(name.file);
+            }
+            match next {
+                Some(next) => round.next = next,
+                None => return self.end_round(round),
+            }
+            if bytes >= BYTES_PER_TURN {
+                break;
+            }
+        }
+        self.round = Some(round);
+    }
+
+    fn end_round(&mut self, round: Round) {
+        self.round = None;
+        self.has_news = true;
+        self.standing = Standing::Complete;
+        if round.after_failure {
+            self.writer.rewritten();
+        }
+        if !self.has_taken_over {
+            self.has_taken_over = true;
+            self.writer.took_over();
+        }
+        let first = round.first.unwrap_or_else(|| self.writer.newest());
+        self.writer.release_before(first);
+        let left = self.writer.usage().used;
+        self.files_max = FILES_MIN.max(2 * left);
+    }
+
+    /// Nothing more is said.
+    pub(crate) fn finish(mut self, hub: &mut Hub) {
+        self.record(&mut hub.effects().log);
+        self.writer.finish();
+    }
+}
+
+/// Records in pieces that a file has room for. They are cut between records.
+fn pieces(records: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = records;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, behind) = rest.split_at(piece_bytes(rest));
+        rest = behind;
+        Some(piece)
+    })
+}
+
+/// Bytes of the first piece: all of them, or what stands before the first record that begins
+/// behind the bound.
+fn piece_bytes(records: &[u8]) -> usize {
+    if records.len() <= BATCH_BYTES {
+        return records.len();
+    }
+    // A place of no account, from which the places of records are counted.
+    let start = Name { file: 1, offset: 0 };
+    let begins = Records::new(start, records).map_while(Result::ok);
+    let begins = begins.map(|(name, _)| name.offset as usize);
+    let mut behind = begins.filter(|begin| *begin >= BATCH_BYTES);
+    behind.next().unwrap_or(records.len())
+}
+
+#[cfg(test)]
+mod tests;

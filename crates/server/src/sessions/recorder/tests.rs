@@ -1,0 +1,244 @@
+use std::io;
+use std::sync::Arc;
+
+use stentor_auth::rights::Unrestricted;
+use stentor_hub::{Identity, InterestTable, Ledger, PriorSession, Settings, ShardId, Shared};
+use stentor_journal::Bounds;
+use stentor_mqtt::QoS;
+use stentor_retained::MemoryStore;
+use stentor_session::{Tick, WillRequest};
+use stentor_session_log::Record;
+use stentor_session_store::{Keeper, Opened, Options, StoreEvent, Sync, Watcher, open};
+use stentor_topic::{TopicHasher, Zone};
+use tempfile::TempDir;
+
+use super::*;
+
+#[test]
+fn pieces_are_cut_between_records() {
+    let mut records = Vec::new();
+    for number in 0..200_000 {
+        Record::End { number }.encode(&mut records);
+    }
+    let all: Vec<&[u8]> = pieces(&records).collect();
+    assert!(all.len() > 2, "{} pieces", all.len());
+    assert_eq!(all.concat(), records);
+    let start = Name { file: 1, offset: 0 };
+    for piece in all {
+        assert!(piece.len() < BATCH_BYTES + 8);
+        assert!(Records::new(start, piece).all(|record| record.is_ok()));
+    }
+}
+
+/// A hub and its journal in a folder.
+struct World {
+    hub: Hub,
+    recorder: Recorder,
+    keeper: Option<Running>,
+}
+
+type Running = Keeper<MappedDisk>;
+type Found = Opened<MappedDisk>;
+
+struct Nobody;
+
+impl Watcher for Nobody {
+    fn wake(&self, _shard: u16) {}
+    fn event(&self, _event: StoreEvent) {}
+}
+
+fn opened(folder: &TempDir) -> Found {
+    let options = Options {
+        boot: 1,
+        random: 1,
+        shards: 1,
+        bounds: Bounds {
+            segment_bytes: 1 << 20,
+            ahead: 4,
+            reserve: 2,
+            segments_max: 1 << 16,
+        },
+    };
+    open(MappedDisk::new(folder.path()).unwrap(), options).unwrap()
+}
+
+fn hub() -> Hub {
+    let hasher = TopicHasher::new(7);
+    let store = MemoryStore::new(hasher.clone(), stentor_retained::Bounds::default());
+    let shared = Shared {
+        interest: Arc::new(InterestTable::new()),
+        retained: Arc::new(store),
+        callees: None,
+        adaptors: None,
+        persistent_sessions: Arc::default(),
+        random: Arc::new(|| 4),
+        ledger: Arc::new(Ledger::new(1)),
+        sessions_zero_ms: Some(1_700_000_000_000),
+        keeps_wills: true,
+    };
+    Hub::new(ShardId(0), 1, hasher, shared, Arc::new(Settings::default()))
+}
+
+/// A session with a will that is due in a year.
+fn session(client_id: &str) -> PriorSession {
+    let will = WillRequest {
+        topic: "gone".into(),
+        payload: client_id.as_bytes().into(),
+        properties: Vec::new(),
+        qos: QoS::AtLeastOnce,
+        retain: false,
+        delay_secs: 0,
+        expiry_secs: None,
+    };
+    PriorSession {
+        identity: Arc::new(Identity {
+            user: None,
+            zone: Zone::DEFAULT,
+            rights: Arc::new(Unrestricted::default()),
+            expires_at: Tick::NEVER,
+            guest: None,
+        }),
+        tenants: None,
+        client_id: client_id.into(),
+        origin: None,
+        expiry_secs: u32::MAX,
+        since_ms: 1_700_000_000_000,
+        until: Tick::NEVER,
+        will: Some(Box::new(will)),
+        will_at: Tick::from_secs(365 * 24 * 3600),
+        subscriptions: Vec::new(),
+    }
+}
+
+impl World {
+    /// With a keeper that does nothing yet.
+    fn new(found: Found) -> (Self, impl FnOnce(&mut Self)) {
+        let Opened {
+            earlier,
+            mut writers,
+            keeper,
+            ..
+        } = found;
+        let world = Self {
+            hub: hub(),
+            recorder: Recorder::new(writers.remove(0)),
+            keeper: None,
+        };
+        let start = |world: &mut Self| {
+            let keeper = keeper.start(Sync::Never, earlier, Arc::new(Nobody));
+            world.keeper = Some(keeper.unwrap());
+        };
+        (world, start)
+    }
+
+    fn add(&mut self, client_id: &str) {
+        session(client_id).restore(&mut self.hub, Tick::ZERO);
+        self.recorder.record(&mut self.hub.effects().log);
+    }
+
+    fn tend(&mut self) {
+        self.recorder.tend(&mut self.hub);
+    }
+
+    /// Turns, until a state that the keeper helps to bring about.
+    fn tend_until(&mut self, holds: impl Fn(&Recorder) -> bool) {
+        while !holds(&self.recorder) {
+            self.tend();
+            std::thread::yield_now();
+        }
+    }
+
+    fn end(self) -> io::Result<()> {
+        let Self {
+            mut hub,
+            recorder,
+            keeper,
+        } = self;
+        recorder.finish(&mut hub);
+        keeper.map_or(Ok(()), Keeper::end)
+    }
+}
+
+/// The client ids and wills of the sessions in a folder.
+fn found(folder: &TempDir) -> Vec<(String, bool)> {
+    let restored = opened(folder).earlier.replay(|_, _| ());
+    let sessions = restored.sessions.iter();
+    let mut all: Vec<_> = sessions
+        .map(|it| (it.client_id.to_string(), it.will.is_some()))
+        .collect();
+    all.sort();
+    all
+}
+
+/// A round takes as much room as there is, and leaves what is kept for changes.
+#[test]
+fn a_round_leaves_room_for_what_the_hub_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut world, start) = World::new(opened(&folder));
+    // Some 60 bytes each: more than half of the room.
+    for number in 0..40_000 {
+        session(&format!("client{number:05}")).restore(&mut world.hub, Tick::ZERO);
+    }
+    world.recorder.record_restored(&mut world.hub, true);
+    assert_eq!(world.recorder.standing, Standing::Complete);
+    for turn in 0..1_000 {
+        // A change in each turn.
+        world.add(&format!("new{turn}"));
+        world.tend();
+    }
+    assert_eq!(world.recorder.standing, Standing::Complete);
+    assert!(world.recorder.round.is_some(), "the keeper does nothing");
+    start(&mut world);
+    world.tend_until(|recorder| recorder.round.is_none());
+    assert_eq!(world.recorder.standing, Standing::Complete);
+    world.end().unwrap();
+    assert_eq!(found(&folder).len(), 41_000);
+}
+
+/// What has ended while nothing could be written is over when the journal is complete again.
+#[test]
+fn an_end_that_was_dropped_is_made_up_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut world, start) = World::new(opened(&folder));
+    world.add("ends");
+    world.add("stays");
+    let mut filler = 0;
+    while world.recorder.standing == Standing::Complete {
+        world.add(&format!("filler{filler}"));
+        filler += 1;
+    }
+    let now = Tick::from_secs(1);
+    world.hub.kick(now, Zone::DEFAULT, "ends", true);
+    world.recorder.record(&mut world.hub.effects().log);
+    start(&mut world);
+    world.tend_until(|it| it.standing == Standing::Complete && it.round.is_none());
+    world.end().unwrap();
+    let all = found(&folder);
+    let has = |id: &str| all.iter().any(|(client_id, _)| client_id == id);
+    assert_eq!(
+        (all.len(), has("ends"), has("stays")),
+        (filler + 1, false, true)
+    );
+}
+
+/// Wills are put off then, and are for the next start.
+#[test]
+fn a_round_does_not_go_on_while_the_shard_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut world, start) = World::new(opened(&folder));
+    let ids: Vec<String> = (0..2_000).map(|number| format!("c{number:04}")).collect();
+    for id in &ids {
+        world.add(id);
+    }
+    world.tend();
+    assert!(world.recorder.round.is_some(), "it takes several turns");
+    world.recorder.stop();
+    world.hub.shut_down(Tick::from_secs(1), |_| None);
+    start(&mut world);
+    for _ in 0..1_000 {
+        world.tend();
+    }
+    world.end().unwrap();
+    let expected: Vec<_> = ids.into_iter().map(|id| (id, true)).collect();
+    assert_eq!(found(&folder), expected);
+}
