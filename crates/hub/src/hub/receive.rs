@@ -1,11 +1,10 @@
 //! Bytes from a connected client, packet by packet.
 
-use stentor_mqtt::{
-    Frame, Packet, Sender, Version, decode, decode_publish, decode_subscribe, frame,
-};
+use stentor_mqtt::{Frame, Packet, Sender, Version, decode, decode_publish, frame};
 use stentor_session::{CloseReason, Tick, Violation, malformed};
 
 use super::Hub;
+use super::subscribe::take_subscribe;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::flood;
 use crate::core::inbound::receive::{
@@ -13,7 +12,6 @@ use crate::core::inbound::receive::{
 };
 use crate::core::inbound::subscribe::Decided;
 use crate::core::work::{Share, VISIT_BYTES};
-use crate::services::hooks::Consulted;
 
 impl Hub {
     /// Applies all whole packets at the front of `input`; returns how many bytes they were. What
@@ -133,23 +131,7 @@ impl Hub {
         // Everything but a publish meets a hub that has routed what came before.
         self.core.settle(now);
         if is_subscribe(first) {
-            let subscribe = decode_subscribe(version, first, body);
-            let subscribe = subscribe.map_err(malformed)?;
-            self.core.spend_on_properties(subscribe.properties);
-            if self.services.hooks.adaptors.is_some()
-                && let Some(consulted) =
-                    self.services
-                        .hooks
-                        .consult_subscribe(&mut self.core, key, &subscribe, packet)
-            {
-                return match consulted {
-                    Consulted::Waits => Ok(()),
-                    Consulted::Not(decided) => {
-                        self.on_subscribe(now, key, &subscribe, (&[], &decided))
-                    }
-                };
-            }
-            return self.on_subscribe(now, key, &subscribe, (&[], &Decided::default()));
+            return take_subscribe(self, now, key, (version, first, body), packet);
         }
         let packet = decode(version, Sender::Client, first, body).map_err(malformed)?;
         let properties = properties_of(&packet);
@@ -184,7 +166,7 @@ impl Hub {
                 Ok(())
             }
             Packet::Subscribe(subscribe) => {
-                self.on_subscribe(now, key, subscribe, (&[], &Decided::default()))
+                self.on_subscribe(now, key, subscribe, (&[], Decided::NOTHING))
             }
             Packet::Unsubscribe(unsubscribe) => {
                 self.core.on_unsubscribe(key, unsubscribe);

@@ -132,6 +132,7 @@ impl Core {
 
     /// Tells the retained store what the packets at the front of `input` ask it for, as far as
     /// they are of one kind, and `at_most` this many. Returns how many bytes were looked at.
+    #[inline(never)]
     pub(crate) fn look_ahead(
         &self,
         key: SessionKey,

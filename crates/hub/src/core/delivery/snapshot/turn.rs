@@ -41,44 +41,11 @@ impl Core {
         wanted: &Wanted<'_>,
         is_soon: bool,
     ) {
-        let ahead = self.routing.what_is_ahead();
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        let is_first = session
-            .live_mut()
-            .and_then(|live| live.snapshots())
-            .is_none_or(|snapshots| snapshots.is_empty());
-        let is_single = wanted.sends && !wanted.marks_end && !wanted.has_wildcard;
-        let most = session.state.queue_bytes_max(&self.rules.settings) / 4;
-        let is_next = is_soon && is_first && ahead.is_none();
-        if is_next && is_single && has_less(session, SINGLE_BYTES_LOW, most) {
+        if is_soon && is_single_and_next(self, key, wanted) {
             // The common case, one value at most, needs no bookkeeping.
-            let zone = session.state.zone();
-            let start = Cursor::default();
-            if !self
-                .store
-                .retained
-                .is_fetching(zone, wanted.filter, &start, 1)
-            {
-                return self.send_stored(now, key, wanted);
-            }
-        }
-        self.turn.spend(ENQUEUE_VISITS);
-        if let Some(live) = session.live_mut() {
-            let snapshots = live.extras().snapshots.get_or_insert_default();
-            snapshots.add(wanted, ahead);
-        }
-        if wanted.sends {
-            let terms = Terms {
-                options: wanted.options,
-                interval: session.rate_of(SubscriptionRef::Filter(wanted.id)),
-                snapshot: true,
-            };
-            let log = &mut self.pending.log;
-            session
-                .state
-                .snapshot_begins(ordinary(wanted.filter), terms, log);
+            self.send_stored(now, key, wanted);
+        } else {
+            enqueue(self, key, wanted);
         }
     }
 
@@ -173,5 +140,50 @@ impl Core {
             self.outbox.fetches.pop();
             self.continue_snapshots(now, key);
         }
+    }
+}
+
+/// Whether a snapshot is of one topic at most, that it need not wait for, and that its session
+/// has room for.
+fn is_single_and_next(core: &mut Core, key: SessionKey, wanted: &Wanted<'_>) -> bool {
+    let is_single = wanted.sends && !wanted.marks_end && !wanted.has_wildcard;
+    if !is_single || core.routing.what_is_ahead().is_some() {
+        return false;
+    }
+    let Some(session) = core.sessions.get_mut(key) else {
+        return false;
+    };
+    let snapshots = session.live_mut().and_then(|live| live.snapshots());
+    let is_first = snapshots.is_none_or(|snapshots| snapshots.is_empty());
+    let most = session.state.queue_bytes_max(&core.rules.settings) / 4;
+    let zone = session.state.zone();
+    let start = Cursor::default();
+    let retained = &core.store.retained;
+    is_first
+        && has_less(session, SINGLE_BYTES_LOW, most)
+        && !retained.is_fetching(zone, wanted.filter, &start, 1)
+}
+
+#[inline(never)]
+fn enqueue(core: &mut Core, key: SessionKey, wanted: &Wanted<'_>) {
+    let ahead = core.routing.what_is_ahead();
+    let Some(session) = core.sessions.get_mut(key) else {
+        return;
+    };
+    core.turn.spend(ENQUEUE_VISITS);
+    if let Some(live) = session.live_mut() {
+        let snapshots = live.extras().snapshots.get_or_insert_default();
+        snapshots.add(wanted, ahead);
+    }
+    if wanted.sends {
+        let terms = Terms {
+            options: wanted.options,
+            interval: session.rate_of(SubscriptionRef::Filter(wanted.id)),
+            snapshot: true,
+        };
+        let log = &mut core.pending.log;
+        session
+            .state
+            .snapshot_begins(ordinary(wanted.filter), terms, log);
     }
 }

@@ -81,6 +81,17 @@ pub(crate) struct Decided {
 }
 
 impl Decided {
+    /// Nothing: no adaptor was asked.
+    pub(crate) const NOTHING: &Self = {
+        static NOTHING: Decided = Decided {
+            unasked: Vec::new(),
+            asked: Vec::new(),
+            refused: Vec::new(),
+            looked_at: None,
+        };
+        &NOTHING
+    };
+
     /// What adaptors have against each element of the packet; what is missing is allowed.
     pub(crate) fn denials(&self, judged: &[Option<Denial>]) -> Vec<Option<Denial>> {
         let mut denials = Vec::new();

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::ReasonCode;
 
-use super::{Awaited, Tally};
+use super::Awaited;
+use super::tally::{Refusals, Tally};
 use crate::core::delivery::snapshot::Wanted;
 use crate::core::inbound::subscribe::Denial;
 
@@ -13,6 +14,8 @@ use crate::core::inbound::subscribe::Denial;
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     reasons: Vec<u8>,
+    /// Whether any element was refused.
+    has_refusals: bool,
     text: Box<str>,
     pub(super) wanted: Vec<(Box<str>, Wanted<'static>)>,
     denied: Vec<(Box<str>, Denial)>,
@@ -24,23 +27,31 @@ pub(super) struct Kept {
 impl Kept {
     pub(super) fn add(&mut self, tally: Tally<'_>) {
         self.reasons.extend_from_slice(&tally.reasons);
-        if self.text.is_empty() {
-            self.text = tally.text.into();
-        }
-        let texts = tally.wanted.iter().map(|wanted| wanted.filter);
-        let texts = texts.chain(tally.denied.iter().map(|(filter, _)| *filter));
-        let refused = tally.no_joins.iter();
-        let texts = texts.chain(refused.flat_map(|(filter, _, why)| [*filter, *why]));
-        self.text_bytes += texts.map(str::len).sum::<usize>();
-        let wanted = tally.wanted.into_iter().map(|wanted| {
+        let (wanted, refusals) = tally.into_parts();
+        self.text_bytes += wanted.iter().map(|it| it.filter.len()).sum::<usize>();
+        let wanted = wanted.into_iter().map(|wanted| {
             let filter = "";
             (wanted.filter.into(), Wanted { filter, ..wanted })
         });
         self.wanted.extend(wanted);
-        let denied = tally.denied.into_iter();
+        if let Some(refusals) = refusals {
+            self.add_refusals(*refusals);
+        }
+    }
+
+    fn add_refusals(&mut self, refusals: Refusals<'_>) {
+        self.has_refusals = true;
+        if self.text.is_empty() {
+            self.text = refusals.text.into();
+        }
+        let texts = refusals.denied.iter().map(|(filter, _)| *filter);
+        let no_joins = refusals.no_joins.iter();
+        let texts = texts.chain(no_joins.flat_map(|(filter, _, why)| [*filter, *why]));
+        self.text_bytes += texts.map(str::len).sum::<usize>();
+        let denied = refusals.denied.into_iter();
         let denied = denied.map(|(filter, denial)| (filter.into(), denial.clone()));
         self.denied.extend(denied);
-        let no_joins = tally.no_joins.into_iter();
+        let no_joins = refusals.no_joins.into_iter();
         let no_joins = no_joins.map(|(filter, reason, why)| (filter.into(), reason, why.into()));
         self.no_joins.extend(no_joins);
     }
@@ -58,17 +69,22 @@ impl Kept {
     pub(super) fn tally(&self, is_v5: bool, awaited: Awaited) -> Tally<'_> {
         let mut tally = Tally::new(is_v5, Some(awaited));
         tally.reasons = self.reasons.as_slice().into();
-        tally.text = &self.text;
         let wanted = self.wanted.iter();
         tally.wanted = wanted
             .map(|(filter, wanted)| Wanted { filter, ..*wanted })
             .collect();
+        if !self.has_refusals {
+            return tally;
+        }
         let denied = self.denied.iter();
-        tally.denied = denied.map(|(filter, denial)| (&**filter, denial)).collect();
         let no_joins = self.no_joins.iter();
-        tally.no_joins = no_joins
-            .map(|(filter, reason, why)| (&**filter, *reason, &**why))
-            .collect();
-        tally
+        tally.with_refusals(Refusals {
+            text: &self.text,
+            too_long: None,
+            denied: denied.map(|(filter, denial)| (&**filter, denial)).collect(),
+            no_joins: no_joins
+                .map(|(filter, reason, why)| (&**filter, *reason, &**why))
+                .collect(),
+        })
     }
 }

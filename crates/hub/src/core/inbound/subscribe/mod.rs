@@ -6,6 +6,7 @@ mod index;
 mod kept;
 mod permit;
 mod slice;
+mod tally;
 mod unsubscribe;
 
 use alloc::boxed::Box;
@@ -28,6 +29,7 @@ use self::permit::no_right;
 pub(crate) use self::permit::{TOO_LONG, TOO_MANY};
 pub(crate) use self::slice::Slices;
 use self::slice::{Source, Subscribing};
+use self::tally::Tally;
 use crate::core::delivery::conflate::{NoRate, max_rate};
 use crate::core::delivery::snapshot::{SNAPSHOT_END, Wanted};
 use crate::core::ids::SessionKey;
@@ -129,36 +131,6 @@ pub(crate) struct Awaited {
     surplus: usize,
 }
 
-/// What has come of the elements of a SUBSCRIBE so far.
-struct Tally<'f> {
-    is_v5: bool,
-    /// Whether there is no SUBACK that could tell, or one without reasons.
-    explains: bool,
-    reasons: SmallVec<[u8; 8]>,
-    /// One explanation for all of them: the first.
-    text: &'f str,
-    /// The filter that it is about, if that is above a limit of topics.
-    too_long: Option<&'f str>,
-    wanted: AllWanted<'f>,
-    denied: SmallVec<[(&'f str, &'f Denial); 2]>,
-    no_joins: Vec<(&'f str, ReasonCode, &'f str)>,
-}
-
-impl Tally<'_> {
-    fn new(is_v5: bool, awaited: Option<Awaited>) -> Self {
-        Self {
-            is_v5,
-            explains: !is_v5 || awaited.is_none(),
-            reasons: SmallVec::new(),
-            text: "",
-            too_long: None,
-            wanted: AllWanted::new(),
-            denied: SmallVec::new(),
-            no_joins: Vec::new(),
-        }
-    }
-}
-
 /// What a SUBSCRIBE asks for in user properties.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wishes {
@@ -180,6 +152,9 @@ impl Wishes {
 
     /// Reads them. A rate that is none refuses the subscription: it is this server's own property.
     fn new(properties: Properties<'_>) -> Result<Self, NoRate> {
+        if properties.raw().is_empty() {
+            return Ok(Self::NOTHING);
+        }
         let interval = max_rate(properties)?;
         let mut pairs = properties.user_properties();
         let marks_end = pairs.any(|(name, _)| name == SNAPSHOT_END);
@@ -315,7 +290,7 @@ impl Core {
         key: SessionKey,
         subscribe: &Subscribe<'_>,
         (denials, decided): (&[Option<Denial>], &Decided),
-        verdicts: Verdicts,
+        verdicts: &Verdicts,
     ) -> Result<(), CloseReason> {
         let Some(common) = self.common(key, subscribe) else {
             return Ok(());
@@ -337,12 +312,10 @@ impl Core {
             } else {
                 Source::elements(elements.map(Wanting::owned).collect())
             };
-            let job = Subscribing::new(awaited, source, (asked, verdicts));
-            self.hold(key);
-            self.subscribe_later(key, job);
+            subscribe_in_slices(self, key, awaited, source, (asked, verdicts));
             return Ok(());
         }
-        self.subscribe_all(now, key, Some(awaited), elements, (asked, &verdicts))
+        self.subscribe_all(now, key, Some(awaited), elements, (asked, verdicts))
     }
 
     /// Goes on with a SUBSCRIBE that nobody waits for, and whose rooms have answered.
@@ -432,24 +405,8 @@ impl Core {
             self.turn.spend(filter_visits(wanting.filter));
             let asked = (asked, verdicts);
             let (reason, why) = self.subscribe_one(key, wanting, asked, &mut tally.wanted)?;
-            let denied = wanting.denial.map(|denial| (wanting.filter, denial));
-            tally.denied.extend(denied);
-            if reason.is_error() && tally.explains && wanting.denial.is_none() {
-                let filter = without_share(wanting.filter);
-                let room = filter.strip_prefix(ROOMS);
-                let room = room.or_else(|| (filter == ROOM).then_some(""));
-                // The answer of the zone's home goes with the room that it was asked for.
-                let is_told = |room: &str| {
-                    let verdict = room.split('/').next().and_then(|room| verdicts.get(room));
-                    verdict.is_some_and(Option::is_some)
-                };
-                if room.is_some_and(|room| !is_told(room)) {
-                    tally.no_joins.push((filter, reason, why));
-                }
-            }
-            if tally.text.is_empty() {
-                tally.text = why;
-                tally.too_long = (why == TOO_LONG).then(|| without_share(wanting.filter));
+            if reason.is_error() {
+                tally.refuse(&wanting, (reason, why), verdicts);
             }
             // 3.x knows one failure only [MQTT-3.9.3-2].
             let failed = reason.is_error() && !tally.is_v5;
@@ -492,39 +449,28 @@ impl Core {
         (awaited, verdicts): (Option<Awaited>, &Verdicts),
         tally: &mut Tally<'_>,
     ) {
-        if let Some(Awaited { packet_id, surplus }) = awaited {
-            let refused = if tally.is_v5 {
-                ReasonCode::QuotaExceeded as u8
+        if let Some(awaited) = awaited {
+            if tally.is_all_granted() && awaited.surplus == 0 {
+                self.send_suback(key, awaited.packet_id, &tally.reasons, "");
             } else {
-                0x80
-            };
-            let all = tally.reasons.len() + surplus;
-            tally.reasons.resize(all, refused);
-            if surplus > 0 && tally.text.is_empty() {
-                tally.text = TOO_MANY;
+                answer_refused(self, key, awaited, tally);
             }
-            let told = match (tally.text, tally.too_long) {
-                (TOO_MANY, _) => Some(self.tell_too_many(key, surplus > 0)),
-                (TOO_LONG, Some(filter)) => Some(self.tell_filter(key, filter)),
-                _ => None,
-            };
-            let text = told.as_deref().unwrap_or(tally.text);
-            self.send_suback(key, packet_id, &tally.reasons, text);
         }
-        let is_any_refused = !verdicts.is_empty() || !tally.denied.is_empty();
-        if tally.explains && (is_any_refused || !tally.no_joins.is_empty()) {
+        if tally.explains && !(verdicts.is_empty() && tally.is_all_granted()) {
             self.note_unexplained(key, verdicts, tally);
         }
     }
 
     /// No SUBACK tells the client why it is not let into rooms.
-    fn note_unexplained(&mut self, key: SessionKey, verdicts: &Verdicts, tally: &Tally<'_>) {
+    #[cold]
+    fn note_unexplained(&mut self, key: SessionKey, verdicts: &Verdicts, tally: &mut Tally<'_>) {
         let refused = verdicts.iter();
         let refused = refused.filter_map(|(room, refusal)| Some((room, (*refusal)?)));
         // A session without a place as a member continues as the observer that it is.
         let refused = refused.filter(|(room, _)| !self.is_in_room(key, room));
-        let denied = tally.denied.iter();
-        let others = tally.no_joins.iter();
+        let refusals = tally.refusals();
+        let denied = refusals.denied.iter();
+        let others = refusals.no_joins.iter();
         let unexplained = Unexplained {
             refusals: refused.map(|(room, why)| (room.clone(), why)).collect(),
             denials: denied
@@ -646,4 +592,42 @@ impl Core {
             }
         }
     }
+}
+
+/// Takes a SUBSCRIBE in slices, in this turn and in later ones.
+#[cold]
+fn subscribe_in_slices(
+    core: &mut Core,
+    key: SessionKey,
+    awaited: Awaited,
+    source: Source,
+    (asked, verdicts): (Asked, &Verdicts),
+) {
+    let job = Subscribing::new(awaited, source, (asked, verdicts.clone()));
+    core.hold(key);
+    core.subscribe_later(key, job);
+}
+
+/// Answers a SUBSCRIBE of which a part was refused.
+#[cold]
+fn answer_refused(core: &mut Core, key: SessionKey, awaited: Awaited, tally: &mut Tally<'_>) {
+    let Awaited { packet_id, surplus } = awaited;
+    let code = if tally.is_v5 {
+        ReasonCode::QuotaExceeded as u8
+    } else {
+        0x80
+    };
+    let all = tally.reasons.len() + surplus;
+    tally.reasons.resize(all, code);
+    let refusals = tally.refusals();
+    if surplus > 0 && refusals.text.is_empty() {
+        refusals.text = TOO_MANY;
+    }
+    let told = match (refusals.text, refusals.too_long) {
+        (TOO_MANY, _) => Some(core.tell_too_many(key, surplus > 0)),
+        (TOO_LONG, Some(filter)) => Some(core.tell_filter(key, filter)),
+        _ => None,
+    };
+    let text = told.as_deref().unwrap_or(refusals.text);
+    core.send_suback(key, packet_id, &tally.reasons, text);
 }

@@ -15,7 +15,8 @@ use stentor_session::{Tick, Ticket};
 use stentor_zone::Refusal;
 
 use super::kept::Kept;
-use super::{Asked, Awaited, Common, SubscriptionRef, Tally, Wanting};
+use super::tally::Tally;
+use super::{Asked, Awaited, Common, SubscriptionRef, Wanting};
 use crate::core::Core;
 use crate::core::delivery::snapshot::Wanted;
 use crate::core::ids::SessionKey;
