@@ -1,4 +1,4 @@
-//! Commands for the running server: `health`, `status`, `clients`, `events`, `trace`, `ban`,
+//! Commands for the running server: `health`, `status`, `top`, `clients`, `events`, `trace`, `ban`,
 //! `topics`, `reload` and `stop`.
 
 pub(crate) mod ban;
@@ -6,6 +6,7 @@ pub(crate) mod events;
 pub(crate) mod health;
 mod status;
 pub(crate) mod table;
+pub(crate) mod top;
 pub(crate) mod trace;
 
 use std::time::SystemTime;
@@ -23,6 +24,7 @@ pub(crate) use events::Events;
 pub(crate) use health::Health;
 pub(crate) use status::Status;
 use table::{Table, bytes, duration, maybe};
+pub(crate) use top::Top;
 pub(crate) use trace::Trace;
 
 /// When the configuration was read last, who asked for it, and what came of it.

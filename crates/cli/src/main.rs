@@ -121,6 +121,9 @@ enum Command {
     Health(admin::Health),
     /// Show the state of the running server
     Status(admin::Status),
+    /// Show the state of the running server again and again, until Ctrl-C
+    #[command(after_help = admin::top::HELP)]
+    Top(admin::Top),
     /// List, show or disconnect the clients of the running server
     Clients(admin::Clients),
     /// Show what has happened to connections lately: logins, refusals, ends, losses and bans
@@ -171,11 +174,13 @@ enum Command {
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
 /// goes wrong. Others have it as a word of a message, or as a form of messages.
-const FAIL_AS_JSON: [&str; 18] = [
+const FAIL_AS_JSON: [&str; 20] = [
     "health",
     "status",
+    "top",
     "clients",
     "events",
+    "trace",
     "ban",
     "why",
     "topics",
@@ -235,6 +240,7 @@ fn main() -> ExitCode {
         Command::Procedure(command) => command.run(),
         Command::Health(command) => command.run(),
         Command::Status(command) => command.run(),
+        Command::Top(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Events(command) => command.run(),
         Command::Trace(command) => command.run(),

@@ -100,12 +100,17 @@ impl<A> Told<A> {
         }
     }
 
-    /// Prints the answer: as JSON if that is wanted, else this text.
-    pub(crate) fn print(&self, text: impl FnOnce(&A) -> String) -> Result<(), Failure> {
-        print(match self.is_json {
+    /// The answer: as a line of JSON if that is wanted, else this text.
+    pub(crate) fn text(&self, text: impl FnOnce(&A) -> String) -> String {
+        match self.is_json {
             true => format!("{}\n", self.raw),
             false => text(&self.answer),
-        })
+        }
+    }
+
+    /// Prints the answer, see [`Self::text`].
+    pub(crate) fn print(&self, text: impl FnOnce(&A) -> String) -> Result<(), Failure> {
+        print(self.text(text))
     }
 }
 

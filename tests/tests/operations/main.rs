@@ -15,6 +15,7 @@ mod shards;
 mod shutdown;
 mod signals;
 mod starting;
+mod top;
 mod trace;
 mod turns;
 mod verbs;

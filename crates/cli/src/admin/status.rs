@@ -134,7 +134,7 @@ fn levels(status: &Told) -> String {
 }
 
 /// What clients make the server hold, of what they may.
-fn memory(memory: &Memory) -> String {
+pub(super) fn memory(memory: &Memory) -> String {
     let state = match &*memory.state {
         "pressed" => ": memory is short",
         "full" => ": the limit is reached",
@@ -214,7 +214,7 @@ fn times(status: &Told) -> Option<String> {
 }
 
 /// `0.04 ms`, `1.2 ms`, `3.4 s`.
-fn millis(micros: u64) -> String {
+pub(super) fn millis(micros: u64) -> String {
     match micros {
         0..1_000 => format!("{:.2} ms", micros as f64 / 1e3),
         1_000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
@@ -223,7 +223,7 @@ fn millis(micros: u64) -> String {
 }
 
 /// The clients for which the server holds the most memory, if there are any.
-fn holders(memory: &Memory) -> Option<String> {
+pub(super) fn holders(memory: &Memory) -> Option<String> {
     let all = Some(&memory.holders).filter(|all| !all.is_empty())?;
     let mut table = Table::new(&["MOST MEMORY FOR", "USER", "SIZE"]);
     for holder in all {
@@ -271,7 +271,7 @@ fn long_turns(status: &Told) -> String {
 }
 
 /// How shards work: a shard is a thread with a part of the connections.
-fn shards(status: &Told) -> String {
+pub(super) fn shards(status: &Told) -> String {
     let mut table = Table::new(&[
         "SHARD",
         "CONNECTIONS",

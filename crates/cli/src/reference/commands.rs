@@ -21,7 +21,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Look into a running server",
         &[
-            "health", "status", "clients", "events", "trace", "ban", "why", "topics",
+            "health", "status", "top", "clients", "events", "trace", "ban", "why", "topics",
         ],
     ),
     (

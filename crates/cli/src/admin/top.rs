@@ -1,0 +1,271 @@
+//! `stentor top`: how the running server is doing, again and again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use clap::Args;
+use stentor_auth::calendar::Utc;
+use stentor_control::status::{Rates, Status, Told};
+use stentor_server::config::parse_duration;
+
+use super::now_secs;
+use super::status::{holders, memory, millis, shards};
+use super::table::{Table, bytes, duration};
+use crate::failure::Failure;
+use crate::output::{print_next, shown};
+use crate::which::Which;
+
+/// What `--help` says about the command.
+pub(crate) const HELP: &str = "\
+Examples:
+  stentor top                                 a screen that is new every 2 seconds, until Ctrl-C
+  stentor top --interval 10s --count 6        for one minute
+  stentor top >load.txt                       a line for each interval, for a file or a pipe
+  stentor top --json                          the answer of `stentor status` for each, on a line
+
+Each interval is one question to the server, which counts for so long and then answers.";
+
+/// The server measures for this long at least and at most.
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Lines below one head, where the output is a file or a pipe.
+const LINES: u64 = 20;
+
+/// Intervals over which peaks are shown.
+const PEAK_OVER: usize = 1_000;
+
+/// Shows rates, connections, memory, threads and what has ended, again and again.
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// Measure for this long each time, 100ms to 10s
+    #[arg(long, short, value_name = "TIME", default_value = "2s", value_parser = interval)]
+    interval: Duration,
+    /// End after N times
+    #[arg(long, short = 'n', value_name = "N")]
+    count: Option<u64>,
+    #[command(flatten)]
+    which: Which,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    match (SHORTEST..=LONGEST).contains(&time) {
+        true => Ok(time),
+        false => Err(format!("{text} is not between 100ms and 10s")),
+    }
+}
+
+impl Top {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let request = Status {
+            sample_ms: self.interval.as_millis() as u64,
+        };
+        let is_screen = io::stdout().is_terminal() && !self.which.json;
+        let mut lately = Lately::default();
+        let mut shown = 0;
+        while self.count.is_none_or(|count| shown < count) {
+            let told = self.which.tell(&request)?;
+            lately.note(&told.answer);
+            print_next(told.text(|status| match is_screen {
+                true => screen(&page(status, &lately)),
+                false => line(status, shown % LINES == 0),
+            }))?;
+            shown += 1;
+        }
+        Ok(())
+    }
+}
+
+/// What was seen since the command began.
+#[derive(Debug, Default)]
+struct Lately {
+    rates: VecDeque<Rates>,
+    /// Connections that were refused or have ended, by reason: in all, and in the last interval.
+    ends: BTreeMap<String, (u64, u64)>,
+    has_begun: bool,
+}
+
+impl Lately {
+    fn note(&mut self, status: &Told) {
+        if self.rates.len() == PEAK_OVER {
+            self.rates.pop_front();
+        }
+        self.rates.extend(status.rates);
+        let refused = status.refused_by.iter().map(|it| ("refused: ", it));
+        let ended = status.ended_by.iter().map(|it| ("ended: ", it));
+        for (kind, (reason, count)) in refused.chain(ended) {
+            let known = self.ends.entry(format!("{kind}{reason}")).or_default();
+            let before = if self.has_begun { known.0 } else { *count };
+            *known = (*count, count.saturating_sub(before));
+        }
+        self.has_begun = true;
+    }
+
+    /// The highest of a rate.
+    fn peak(&self, of: fn(&Rates) -> f64) -> f64 {
+        self.rates.iter().map(of).fold(0.0, f64::max)
+    }
+}
+
+/// A page from the top left corner of the terminal on, with nothing of the one before.
+fn screen(page: &str) -> String {
+    const HOME: &str = "\u{1B}[H";
+    const REST_OF_LINE: &str = "\u{1B}[K\n";
+    const REST_OF_SCREEN: &str = "\u{1B}[J";
+    [HOME, &page.replace('\n', REST_OF_LINE), REST_OF_SCREEN].concat()
+}
+
+/// What a terminal shows.
+fn page(status: &Told, lately: &Lately) -> String {
+    let figures = &status.figures;
+    let first = format!(
+        "stentor {}, process {}, up {}, at {} UTC\n\
+         {} clients connected, {} sessions, {} subscriptions, {} retained messages\n\
+         memory for clients {}\n",
+        shown(&status.version),
+        status.pid,
+        duration(status.uptime_secs),
+        Utc::new(now_secs()).clock(),
+        figures.clients_connected,
+        figures.sessions,
+        figures.subscriptions,
+        status.retained.messages,
+        memory(&status.memory),
+    );
+    let mut parts = vec![first, flows(status, lately), shards(status)];
+    parts.extend(ends(lately));
+    parts.extend(holders(&status.memory));
+    parts.join("\n")
+}
+
+/// The rates of now, their peaks, and the sums.
+fn flows(status: &Told, lately: &Lately) -> String {
+    type Rate = fn(&Rates) -> f64;
+    let figures = &status.figures;
+    let count = |value: f64| format!("{value:.0}");
+    let size = |value: f64| bytes(value as u64);
+    let mut table = Table::new(&["FLOW", "PER SECOND", "PEAK", "SINCE START"]);
+    let now = status.rates.unwrap_or_default();
+    let counts: [(&str, Rate, u64); 4] = [
+        ("logins", |it| it.connects, figures.connects),
+        ("messages in", |it| it.messages_in, figures.messages_in),
+        ("messages out", |it| it.messages_out, figures.messages_out),
+        (
+            "messages lost",
+            |it| it.messages_dropped,
+            figures.messages_dropped,
+        ),
+    ];
+    for (name, of, all) in counts {
+        let (rate, peak) = (count(of(&now)), count(lately.peak(of)));
+        table.row([name.into(), rate, peak, all.to_string()]);
+    }
+    let sizes: [(&str, Rate, u64); 2] = [
+        ("received", |it| it.bytes_in, figures.bytes_in),
+        ("sent", |it| it.bytes_out, figures.bytes_out),
+    ];
+    for (name, of, all) in sizes {
+        let (rate, peak) = (size(of(&now)), size(lately.peak(of)));
+        table.row([name.into(), rate, peak, bytes(all)]);
+    }
+    table.render()
+}
+
+/// Why connections were refused and have ended, the most frequent of the last interval first.
+fn ends(lately: &Lately) -> Option<String> {
+    const MOST: usize = 5;
+    let all = lately.ends.iter().filter(|(_, (count, _))| *count > 0);
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(_, (count, new))| std::cmp::Reverse((*new, *count)));
+    let mut table = Table::new(&["CONNECTIONS", "NEW", "SINCE START"]);
+    for (reason, (count, new)) in all.into_iter().take(MOST) {
+        table.row([shown(reason), new.to_string(), count.to_string()]);
+    }
+    (!table.is_empty()).then(|| table.render())
+}
+
+/// What a file or a pipe gets of an interval, below a head.
+fn line(status: &Told, has_head: bool) -> String {
+    let rates = status.rates.unwrap_or_default();
+    let utc = Utc::new(now_secs());
+    let longest = status.shards.iter();
+    let longest = longest.map(|shard| shard.long_turns.longest_lately.micros);
+    let cells: [(&str, String); 9] = [
+        ("TIME", utc.clock().to_string()),
+        ("CLIENTS", status.figures.clients_connected.to_string()),
+        ("SESSIONS", status.figures.sessions.to_string()),
+        ("IN/S", format!("{:.0}", rates.messages_in)),
+        ("OUT/S", format!("{:.0}", rates.messages_out)),
+        ("LOST/S", format!("{:.0}", rates.messages_dropped)),
+        ("LOGINS/S", format!("{:.0}", rates.connects)),
+        ("HELD", bytes(status.memory.held_bytes)),
+        ("LONGEST TURN", millis(longest.max().unwrap_or(0))),
+    ];
+    let row = |cells: Vec<&str>| {
+        let cells = cells.iter().map(|cell| format!("{cell:>10}"));
+        cells.collect::<Vec<_>>().join("  ") + "\n"
+    };
+    let head = row(cells.iter().map(|(name, _)| *name).collect());
+    let values = row(cells.iter().map(|(_, value)| &**value).collect());
+    match has_head {
+        true => head + &values,
+        false => values,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(messages_in: f64, refused: u64) -> Told {
+        Told {
+            rates: Some(Rates {
+                messages_in,
+                ..Rates::default()
+            }),
+            refused_by: BTreeMap::from([("bad-login".to_owned(), refused)]),
+            ..Told::default()
+        }
+    }
+
+    #[test]
+    fn peaks_and_new_ends_are_those_since_the_command_began() {
+        let mut lately = Lately::default();
+        for (rate, refused) in [(5.0, 7), (90.0, 7), (20.0, 10)] {
+            lately.note(&told(rate, refused));
+        }
+        let page = page(&told(20.0, 10), &lately);
+        let line = |name: &str| {
+            let mut lines = page.lines().filter(|line| line.starts_with(name));
+            let words = lines.next().unwrap_or_default().split_whitespace();
+            words.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(line("messages in"), ["messages", "in", "20", "90", "0"]);
+        assert_eq!(line("refused:"), ["refused:", "bad-login", "3", "10"]);
+    }
+
+    #[test]
+    fn an_interval_is_bounded() {
+        assert_eq!(interval("500ms"), Ok(Duration::from_millis(500)));
+        for wrong in ["0s", "50ms", "11s", "x"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_screen_clears_what_was_there() {
+        assert_eq!(screen("a\nb\n"), "\u{1B}[Ha\u{1B}[K\nb\u{1B}[K\n\u{1B}[J");
+    }
+
+    #[test]
+    fn a_line_has_a_column_for_each_head() {
+        let text = line(&told(3.0, 0), true);
+        let [head, values] = text.lines().collect::<Vec<_>>()[..] else {
+            panic!("{text}");
+        };
+        assert_eq!(head.len(), values.len(), "{text}");
+        assert!(values.contains("         3"), "{text}");
+    }
+}
