@@ -203,12 +203,15 @@ fn line(status: &Told, has_head: bool) -> String {
         ("HELD", bytes(status.memory.held_bytes)),
         ("LONGEST TURN", millis(longest.max().unwrap_or(0))),
     ];
-    let row = |cells: Vec<&str>| {
-        let cells = cells.iter().map(|cell| format!("{cell:>10}"));
+    let row = |of: fn(&(&str, String)) -> String| {
+        let cells = cells.iter().map(|cell| {
+            let width = cell.0.len().max(10);
+            format!("{:>width$}", of(cell))
+        });
         cells.collect::<Vec<_>>().join("  ") + "\n"
     };
-    let head = row(cells.iter().map(|(name, _)| *name).collect());
-    let values = row(cells.iter().map(|(_, value)| &**value).collect());
+    let head = row(|(name, _)| (*name).to_owned());
+    let values = row(|(_, value)| value.clone());
     match has_head {
         true => head + &values,
         false => values,
