@@ -57,7 +57,7 @@ impl Changes {
         self.users.len() + self.returned.len()
     }
 
-    /// What is said of a user: that it was gone in between before everything else.
+    /// What is said of a user. That it was deleted in between counts before all else.
     pub(super) fn of(&self, key: &UserKey) -> Option<&Option<Arc<User>>> {
         self.users.get(key).or_else(|| self.returned.get(key))
     }

@@ -37,7 +37,7 @@ pub struct Standing {
     pub(super) watch: Option<Watch>,
 }
 
-/// What was written down of somebody of whom the user database has not told yet.
+/// What the journal says of a user for whom the user database has not answered yet.
 #[derive(Clone, Debug)]
 pub(super) struct Returned {
     /// The roles, whether there are such roles now or not.

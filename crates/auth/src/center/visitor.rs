@@ -28,6 +28,22 @@ pub struct Visitor {
     pub is_disabled: bool,
 }
 
+#[cfg(test)]
+impl Visitor {
+    /// One who says a name, and nothing else.
+    pub(super) fn named(name: &str) -> Self {
+        Self {
+            key: UserKey::parse(name),
+            says_zone: false,
+            zone: None,
+            client_id: None,
+            address: None,
+            again: None,
+            is_disabled: false,
+        }
+    }
+}
+
 impl fmt::Debug for Visitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Visitor")

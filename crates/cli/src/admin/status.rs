@@ -157,41 +157,81 @@ pub(super) fn memory(memory: &Memory) -> String {
     format!("{}{what}{limit}{state}{far}", bytes(counts))
 }
 
+/// Something that flows through the server.
+pub(super) struct Flow {
+    pub(super) name: &'static str,
+    /// How much in a second.
+    pub(super) rate: fn(&Rates) -> f64,
+    /// How much since the start.
+    pub(super) sum: fn(&Figures) -> u64,
+    /// Whether it is counted in bytes.
+    pub(super) is_bytes: bool,
+}
+
+/// What flows, in the order in which it is shown.
+pub(super) const FLOWS: [Flow; 6] = [
+    Flow {
+        name: "logins",
+        rate: |rates| rates.connects,
+        sum: |figures| figures.connects,
+        is_bytes: false,
+    },
+    Flow {
+        name: "messages in",
+        rate: |rates| rates.messages_in,
+        sum: |figures| figures.messages_in,
+        is_bytes: false,
+    },
+    Flow {
+        name: "messages out",
+        rate: |rates| rates.messages_out,
+        sum: |figures| figures.messages_out,
+        is_bytes: false,
+    },
+    Flow {
+        name: "messages lost",
+        rate: |rates| rates.messages_dropped,
+        sum: |figures| figures.messages_dropped,
+        is_bytes: false,
+    },
+    Flow {
+        name: "received",
+        rate: |rates| rates.bytes_in,
+        sum: |figures| figures.bytes_in,
+        is_bytes: true,
+    },
+    Flow {
+        name: "sent",
+        rate: |rates| rates.bytes_out,
+        sum: |figures| figures.bytes_out,
+        is_bytes: true,
+    },
+];
+
+impl Flow {
+    /// How much in all, for people.
+    pub(super) fn total(&self, figures: &Figures) -> String {
+        let sum = (self.sum)(figures);
+        match self.is_bytes {
+            true => bytes(sum),
+            false => sum.to_string(),
+        }
+    }
+}
+
 fn flows(status: &Told) -> String {
     let mut table = Table::new(&["FLOW", "PER SECOND", "SINCE START"]);
-    let (all, rates) = (&status.figures, status.rates.as_ref());
-    let count = |value: f64| format!("{value:?}");
-    let size = |value: f64| bytes(value as u64);
-    let mut row = |name: &str, rate: Option<String>, all: String| {
-        table.row([name.into(), rate.unwrap_or_else(|| "-".into()), all]);
-    };
-    let rate = |of: fn(&Rates) -> f64, shown: &dyn Fn(f64) -> String| Some(shown(of(rates?)));
-    row(
-        "logins",
-        rate(|it| it.connects, &count),
-        all.connects.to_string(),
-    );
-    row(
-        "messages in",
-        rate(|it| it.messages_in, &count),
-        all.messages_in.to_string(),
-    );
-    row(
-        "messages out",
-        rate(|it| it.messages_out, &count),
-        all.messages_out.to_string(),
-    );
-    row(
-        "messages lost",
-        rate(|it| it.messages_dropped, &count),
-        all.messages_dropped.to_string(),
-    );
-    row(
-        "received",
-        rate(|it| it.bytes_in, &size),
-        bytes(all.bytes_in),
-    );
-    row("sent", rate(|it| it.bytes_out, &size), bytes(all.bytes_out));
+    for flow in FLOWS {
+        let rate = status.rates.as_ref().map(flow.rate);
+        let rate = rate.map_or_else(
+            || "-".to_owned(),
+            |rate| match flow.is_bytes {
+                true => bytes(rate as u64),
+                false => format!("{rate:?}"),
+            },
+        );
+        table.row([flow.name.into(), rate, flow.total(&status.figures)]);
+    }
     table.render()
 }
 

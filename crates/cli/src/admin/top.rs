@@ -10,7 +10,7 @@ use stentor_control::status::{Rates, Status, Told};
 use stentor_server::config::parse_duration;
 
 use super::now_secs;
-use super::status::{holders, memory, millis, shards};
+use super::status::{FLOWS, holders, memory, millis, shards};
 use super::table::{Table, bytes, duration};
 use crate::failure::Failure;
 use crate::output::{print_next, shown};
@@ -142,33 +142,15 @@ fn page(status: &Told, lately: &Lately) -> String {
 
 /// The rates of now, their peaks, and the sums.
 fn flows(status: &Told, lately: &Lately) -> String {
-    type Rate = fn(&Rates) -> f64;
-    let figures = &status.figures;
-    let count = |value: f64| format!("{value:.0}");
-    let size = |value: f64| bytes(value as u64);
     let mut table = Table::new(&["FLOW", "PER SECOND", "PEAK", "SINCE START"]);
     let now = status.rates.unwrap_or_default();
-    let counts: [(&str, Rate, u64); 4] = [
-        ("logins", |it| it.connects, figures.connects),
-        ("messages in", |it| it.messages_in, figures.messages_in),
-        ("messages out", |it| it.messages_out, figures.messages_out),
-        (
-            "messages lost",
-            |it| it.messages_dropped,
-            figures.messages_dropped,
-        ),
-    ];
-    for (name, of, all) in counts {
-        let (rate, peak) = (count(of(&now)), count(lately.peak(of)));
-        table.row([name.into(), rate, peak, all.to_string()]);
-    }
-    let sizes: [(&str, Rate, u64); 2] = [
-        ("received", |it| it.bytes_in, figures.bytes_in),
-        ("sent", |it| it.bytes_out, figures.bytes_out),
-    ];
-    for (name, of, all) in sizes {
-        let (rate, peak) = (size(of(&now)), size(lately.peak(of)));
-        table.row([name.into(), rate, peak, bytes(all)]);
+    for flow in FLOWS {
+        let shown = |rate: f64| match flow.is_bytes {
+            true => bytes(rate as u64),
+            false => format!("{rate:.0}"),
+        };
+        let (rate, peak) = (shown((flow.rate)(&now)), shown(lately.peak(flow.rate)));
+        table.row([flow.name.into(), rate, peak, flow.total(&status.figures)]);
     }
     table.render()
 }

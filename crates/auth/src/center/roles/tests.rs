@@ -91,15 +91,7 @@ impl World {
     fn bearer(&self, name: &str) -> Option<Arc<Identity>> {
         let (sender, receiver) = channel();
         let (key, grants) = (UserKey::parse(name), Arc::clone(&self.grants));
-        let visitor = Visitor {
-            key: key.clone(),
-            says_zone: false,
-            zone: None,
-            client_id: None,
-            address: None,
-            again: None,
-            is_disabled: false,
-        };
+        let visitor = Visitor::named(name);
         let found = move |user: Result<Option<Arc<User>>, _>| {
             let proof = Proof {
                 expires_at_secs: Some(u64::MAX),
@@ -357,7 +349,7 @@ fn a_session_of_an_earlier_start_gets_the_rights_that_its_user_has_now() {
     let [ann, bob, cleo] =
         ["ann", "bob", "cleo"].map(|name| world.returned(name, &[MEMBER], false));
     assert!(ann.rights.may_publish("x") && !ann.rights.is_confirmed());
-    // What is said of others, or of roles, tells nothing of it.
+    // Changes of other users, or of roles, do not confirm this user.
     world
         .order(r#"{"verb":"role.add","name":"more","rules":[]}"#)
         .unwrap();
@@ -413,15 +405,7 @@ fn the_bearer_of_a_token_needs_no_account_after_a_restart_either() {
         )
         .unwrap();
     let own = r#"{"effect":"allow","action":"publish","pattern":"own"}"#;
-    let visitor = Visitor {
-        key: UserKey::parse("ann"),
-        says_zone: false,
-        zone: None,
-        client_id: None,
-        address: None,
-        again: None,
-        is_disabled: false,
-    };
+    let visitor = Visitor::named("ann");
     let proof = Proof {
         expires_at_secs: Some(u64::MAX),
         rules: vec![serde_json::from_str(own).unwrap()],

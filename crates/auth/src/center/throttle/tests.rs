@@ -3,13 +3,9 @@ use super::*;
 
 fn visitor(name: &str, address: &str) -> Visitor {
     Visitor {
-        zone: None,
-        key: UserKey::parse(name),
         says_zone: true,
-        client_id: None,
         address: (!address.is_empty()).then(|| address.parse().unwrap()),
-        again: None,
-        is_disabled: false,
+        ..Visitor::named(name)
     }
 }
 
