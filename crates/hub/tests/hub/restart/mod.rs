@@ -372,6 +372,18 @@ fn packet_ids_go_on_elsewhere() {
         }
         let after = w.take_messages(a)[0].packet_id.unwrap().get();
         assert!(before.abs_diff(after) > 100, "{before}, then {after}");
+        // The client acknowledges that one. Nobody here knows of the old one on the next
+        // connection either.
+        let id = stentor_mqtt::PacketId::new(after).unwrap();
+        w.send_ack(a, 0x50, id);
+        w.send_ack(a, 0x70, id);
+        w.drop_link(a);
+        w.pass_secs(1);
+        let (a, present) = come_back(&mut w, "a");
+        assert!(present);
+        publish(&mut w, p);
+        let after = w.take_messages(a)[0].packet_id.unwrap().get();
+        assert!(before.abs_diff(after) > 100, "{before}, then {after}");
     }
 }
 

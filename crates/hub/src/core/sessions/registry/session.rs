@@ -83,14 +83,11 @@ impl Session {
     ///
     /// After a restart, the client may hold ids that nobody here knows of any more, and would take
     /// the next message with one of them for an old one. Such ids are most likely few, and stand
-    /// together. So the session goes on anywhere. A session that was there before this start has
-    /// been away since some time, though no connection has changed its epoch.
+    /// together. So each connection of a session that was away goes on anywhere.
     pub(crate) fn next_packet_id(&self) -> u16 {
         match &self.link {
             Link::Live(live) => live.next_packet_id,
-            Link::Away(away) if self.epoch == 0 && away.since_ms > 0 => {
-                any_packet_id(away.since_ms)
-            }
+            Link::Away(away) if away.since_ms > 0 => any_packet_id(away.since_ms),
             Link::Away(_) => 1,
         }
     }
