@@ -204,12 +204,19 @@ impl<R: Region> Journal<R> {
         })
     }
 
-    /// Goes on in the first empty segment with room for a frame of this many bytes. Smaller ones
-    /// before it are used again under later numbers.
+    /// The first empty segment may be used, and each larger one that has the reserve behind it:
+    /// those before it are given back.
+    fn is_in_reach(&self, index: usize) -> bool {
+        index == 0 || self.ready.len() - 1 - index >= self.bounds.reserve
+    }
+
+    /// Goes on in the first empty segment in reach with room for a frame of this many bytes.
+    /// Smaller ones before it are used again under later numbers.
     fn advance(&mut self, bytes: usize) -> Result<(), Full> {
         let bytes = bytes + self.link_bytes();
         let fits = |segment: &Segment<R>| bytes <= segment.room();
-        let index = self.ready.iter().position(fits).ok_or(Full)?;
+        let index = self.ready.iter().position(fits);
+        let index = index.filter(|index| self.is_in_reach(*index)).ok_or(Full)?;
         let skipped = self.ready.drain(..index);
         self.orders.extend(skipped.map(Order::Recycle));
         let mut segment = self.ready.pop_front().ok_or(Full)?;
@@ -259,7 +266,9 @@ impl<R: Region> Journal<R> {
     #[must_use]
     pub fn largest(&self) -> usize {
         let link = self.link_bytes();
-        let ready = self.ready.iter().map(|it| it.room().saturating_sub(link));
+        let ready = self.ready.iter().enumerate();
+        let ready = ready.filter(|(index, _)| self.is_in_reach(*index));
+        let ready = ready.map(|(_, it)| it.room().saturating_sub(link));
         let head = self.used.back().map(Segment::room);
         let frame = ready.chain(head).max().unwrap_or(0);
         frame.saturating_sub(frame_bytes(0))

@@ -347,7 +347,8 @@ impl<D: Disk> Work<D> {
         if before == now {
             return;
         }
-        self.lanes.set_troubles(now.clone());
+        let is_refused = self.troubles.making.is_some();
+        self.lanes.set_troubles(now.clone(), is_refused);
         match now.first() {
             Some(first) if before.is_empty() => {
                 self.watcher.event(StoreEvent::Trouble(first.clone()));

@@ -39,6 +39,8 @@ pub(crate) struct Lanes<R: Region> {
     bell: Condvar,
     shards: Vec<Outbox<R>>,
     troubles: Mutex<Vec<String>>,
+    /// Whether the disk refuses to make files.
+    is_refused: AtomicBool,
 }
 
 struct Outbox<R> {
@@ -71,6 +73,7 @@ impl<R: Region> Lanes<R> {
             bell: Condvar::new(),
             shards: (0..shards).map(outbox).collect(),
             troubles: Mutex::default(),
+            is_refused: AtomicBool::new(false),
         }
     }
 
@@ -150,7 +153,12 @@ impl<R: Region> Lanes<R> {
         self.shards.iter().filter(is_behind).count()
     }
 
-    pub(crate) fn set_troubles(&self, troubles: Vec<String>) {
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_troubles(&self, troubles: Vec<String>, is_refused: bool) {
+        self.is_refused.store(is_refused, Ordering::Relaxed);
         *lock(&self.troubles) = troubles;
     }
 

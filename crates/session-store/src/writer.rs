@@ -82,6 +82,18 @@ impl<R: Region> Writer<R> {
         self.order();
     }
 
+    /// The number of the shard.
+    #[must_use]
+    pub fn shard(&self) -> u16 {
+        self.journal.shard()
+    }
+
+    /// Whether the disk refuses to make files.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.lanes.is_refused()
+    }
+
     /// Whether debts may be taken on.
     #[must_use]
     pub fn room(&self) -> Room {

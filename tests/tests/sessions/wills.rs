@@ -1,8 +1,9 @@
 //! Wills over a restart.
 
+use stentor_tests::raw::{packet, string};
 use stentor_tests::{Plan, Version};
 
-use crate::{acknowledged, come_back, with_will};
+use crate::{acknowledged, come_back, status, with_will};
 
 /// The will of a client that does not come back is published once, and that of one that does is
 /// not.
@@ -78,4 +79,49 @@ fn wills_of_sessions_that_do_not_last_are_kept_if_that_is_wanted() {
         assert_eq!(got, expected);
         watcher.ping();
     }
+}
+
+/// More comes at once than the files that are ready have room for: answers wait until it is written
+/// down.
+#[test]
+fn sessions_with_large_wills_survive_a_kill_however_many_come_at_once() {
+    const CLIENTS: usize = 300;
+    let server = Plan::new()
+        .tcp()
+        .anonymous()
+        .variable("STENTOR_SHARDS", "1")
+        .start();
+    let mut clients = Vec::new();
+    for number in 0..CLIENTS {
+        let mut client = server.dial();
+        client.speaks(Version::V5);
+        client.send(&with_much(&format!("c{number}")));
+        clients.push(client);
+    }
+    for client in &mut clients {
+        let connack = client.expect(2);
+        assert_eq!(connack.body[1], 0, "{connack:?}");
+    }
+    let server = server.kill().start();
+    assert_eq!(status(&server)["session_store"]["found_at_start"], CLIENTS);
+}
+
+/// A CONNECT of a session that lasts, with a will of 120 kB.
+fn with_much(client_id: &str) -> Vec<u8> {
+    let head = [&string("MQTT")[..], &[5, 0b0000_1100, 0, 0]].concat();
+    let properties = [5, 0x11, 0, 0, 0, 200];
+    let half = "x".repeat(60_000);
+    // Half of it is a user property, and half of it the payload.
+    let property = [&[0x26][..], &string("k"), &string(&half)].concat();
+    let len = property.len();
+    let len = [
+        len as u8 & 127 | 128,
+        (len >> 7) as u8 & 127 | 128,
+        (len >> 14) as u8,
+    ];
+    let will = [&len[..], &property, &string("wills"), &string(&half)].concat();
+    packet(
+        0x10,
+        &[&head[..], &properties, &string(client_id), &will].concat(),
+    )
 }

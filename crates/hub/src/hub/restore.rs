@@ -21,7 +21,8 @@ impl PriorSession {
 
 /// Has a hub write down whole what some sessions are, from a number on: 0 at first, then what was
 /// returned. `None` says that all are done: that was one round. It stops when it has looked at
-/// `at_most` places for sessions and subscriptions, and writes no part of a session.
+/// `at_most` places for sessions and subscriptions, or has written much, and writes no part of a
+/// session.
 ///
 /// After a round on all shards, the journals of earlier starts are needed no longer. Where there
 /// are none of these, a round on one shard makes its records from before that round superfluous.

@@ -6,7 +6,7 @@ use stentor_disk::Disk;
 use stentor_disk::simulated::{Operation, SimulatedDisk};
 
 use super::support::{SMALL, batch, begin, commit, open, reread};
-use crate::{Folder, Full, Order, Position, Room};
+use crate::{Answer, Folder, Full, Order, Position, Room};
 
 #[test]
 fn positions_name_batches_and_grow() {
@@ -90,6 +90,31 @@ fn a_larger_batch_gets_a_segment_of_its_own() {
     assert_eq!(gaps, []);
     let found: Vec<_> = found.into_iter().map(|(_, records)| records).collect();
     assert_eq!(found, [b"before".to_vec(), large, batch(2, 800)]);
+}
+
+/// A large segment is not worth the reserve: that may be all there is for a while.
+#[test]
+fn a_larger_segment_waits_for_a_reserve_behind_it() {
+    let disk = SimulatedDisk::new(1);
+    let (mut folder, mut journal) = begin(&disk);
+    let large = batch(1, 5000);
+    journal.ask(large.len());
+    let order = journal.next_order().unwrap();
+    assert!(matches!(order, Order::Make(bytes) if bytes > 5000));
+    let Answer::Made(segment) = folder.fulfil(0, order) else {
+        panic!("the disk has room");
+    };
+    journal.supply(segment);
+    assert_eq!(journal.usage().ready, SMALL.ahead + 1);
+    assert_eq!(journal.append(&large), Err(Full));
+    assert!(journal.largest() < large.len());
+    journal.append(&batch(2, 100)).unwrap();
+    folder.serve(&mut journal).unwrap();
+    journal.append(&large).unwrap();
+    let (found, gaps) = reread(&disk.after_kill(), 1);
+    assert_eq!(gaps, []);
+    let found: Vec<_> = found.into_iter().map(|(_, records)| records).collect();
+    assert_eq!(found, [batch(2, 100), large]);
 }
 
 #[test]

@@ -393,7 +393,8 @@ section! {
     /// What a power loss may cost. With `never`, it costs what the operating system has not
     /// written by itself. With `interval`, it costs what was acknowledged in the last
     /// `sync_interval`, and while the disk was busy with that. A crash or a kill of the server
-    /// costs nothing of it, unless the disk was full or failing.
+    /// costs nothing of it, unless the disk was full, failing, or too slow for many seconds: then
+    /// the server is not ready, and the log says so.
     sync: SessionSync = Kind::Choice(SessionSync::NAMES), Default("interval"), Restart;
     /// How often `sync = "interval"` writes to the disk.
     sync_interval: Duration = Kind::Duration {

@@ -35,11 +35,11 @@ const FOLDER: &str = "sessions";
 /// Damaged places that the log tells one by one.
 const REPORTS_MAX: usize = 20;
 
-/// The journal of each shard: it grows by files of this size.
+/// The journal of each shard: it grows by files of this size. The largest CONNECT fits into one.
 const BOUNDS: Bounds = Bounds {
-    segment_bytes: 1 << 20,
-    ahead: 8,
-    reserve: 4,
+    segment_bytes: 2 << 20,
+    ahead: 5,
+    reserve: 2,
     segments_max: 1 << 16,
 };
 

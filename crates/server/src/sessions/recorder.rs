@@ -6,15 +6,19 @@
 //!
 //! A round leaves the files alone that are kept in reserve for what the hub says.
 //!
-//! When there is no room, since the disk is full for example, what the hub says is dropped, and the
-//! journal is behind. When there is room again, a round makes it complete.
+//! When there is no room, what the hub says waits until the keeper has made another file, and the
+//! shard holds back the answers that it belongs to. If the disk refuses files, or is far too slow,
+//! all of it is dropped, and the journal is behind. When there is room again, a round makes it
+//! complete.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use stentor_disk::MappedDisk;
 use stentor_hub::{Hub, rewrite_sessions};
 use stentor_session_log::{Name, Records};
 use stentor_session_store::{Needs, Room, Writer};
+use tracing::{info, warn};
 
 /// The writer on mapped files.
 pub(crate) type MappedWriter = Writer<<MappedDisk as stentor_disk::Disk>::Region>;
@@ -26,12 +30,20 @@ const BATCHES_PER_TURN: usize = 4;
 const BYTES_PER_TURN: usize = 256 << 10;
 /// Bytes of a batch, unless a single record is larger: much less than a file has.
 const BATCH_BYTES: usize = 256 << 10;
+/// Bytes that may wait for room.
+const WAITING_MAX: usize = 16 << 20;
+/// Bytes that may wait before nobody else logs in.
+const WAITING_MUCH: usize = 2 << 20;
+/// Bytes of those that are appended in one turn.
+const WAITING_PER_TURN: usize = 1 << 20;
+/// How long a file may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that are appended at once while sessions are restored.
 const RESTORED_BYTES: usize = 64 << 10;
 /// How long a shard waits for room in all while it restores sessions.
 const RESTORE_PATIENCE: Duration = Duration::from_secs(5);
 /// Files that are filled before a round begins, at least.
-const FILES_MIN: usize = 8;
+const FILES_MIN: usize = 4;
 /// Memory that is kept for what the hub says.
 const LOG_BYTES_KEPT: usize = 256 << 10;
 
@@ -43,6 +55,73 @@ enum Standing {
     Behind,
     /// Something was dropped before the round that is under way.
     CatchingUp,
+}
+
+/// Why something was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// The disk refuses files. The keeper has told that.
+    Refused,
+    /// A file has not come in time.
+    Slow,
+    /// Too much waits.
+    Much,
+}
+
+impl Why {
+    fn told(self) -> Option<&'static str> {
+        match self {
+            Self::Refused => None,
+            Self::Slow => Some("the disk has taken seconds for a file"),
+            Self::Much => Some("they change faster than the disk takes it"),
+        }
+    }
+}
+
+/// What waits for room, in order.
+#[derive(Debug)]
+struct Waiting {
+    batches: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// Bytes that there may be.
+    max: usize,
+    /// Since when nothing has found room.
+    since: Instant,
+    /// Whether there is no room for the first batch.
+    is_stuck: bool,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        Self {
+            batches: VecDeque::new(),
+            bytes: 0,
+            max: WAITING_MAX,
+            since: Instant::now(),
+            is_stuck: false,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    fn push(&mut self, batch: &[u8]) {
+        if self.is_empty() {
+            self.since = Instant::now();
+            self.is_stuck = true;
+        }
+        self.bytes += batch.len();
+        match self.batches.back_mut() {
+            Some(last) if last.len() + batch.len() <= BATCH_BYTES => last.extend(batch),
+            _ => self.batches.push_back(batch.to_vec()),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.batches = VecDeque::new();
+        self.bytes = 0;
+    }
 }
 
 /// A round, in which all sessions are written again.
@@ -89,11 +168,14 @@ pub(crate) struct Recorder {
     has_news: bool,
     /// How long it is still to wait for room while sessions are restored.
     patience: Duration,
+    waiting: Waiting,
+    /// Whether the log has a line that says that the journal is behind.
+    has_told: bool,
 }
 
 impl Recorder {
     /// With the journal of a shard, which begins with a round.
-    pub(crate) const fn new(writer: MappedWriter) -> Self {
+    pub(crate) fn new(writer: MappedWriter) -> Self {
         Self {
             writer,
             standing: Standing::Complete,
@@ -103,35 +185,90 @@ impl Recorder {
             files_max: FILES_MIN,
             has_news: false,
             patience: RESTORE_PATIENCE,
+            waiting: Waiting::new(),
+            has_told: false,
         }
     }
 
-    /// Appends what the hub has said since the last time.
+    /// Appends what the hub has said since the last time. Returns whether some of it waits for
+    /// room: then nobody may hear of it.
     #[inline]
-    pub(crate) fn record(&mut self, log: &mut Vec<u8>) {
-        if !log.is_empty() {
-            self.append(log);
-            log.clear();
-            log.shrink_to(LOG_BYTES_KEPT);
+    pub(crate) fn record(&mut self, log: &mut Vec<u8>) -> bool {
+        if log.is_empty() {
+            return false;
         }
+        let waits = self.append(log);
+        log.clear();
+        log.shrink_to(LOG_BYTES_KEPT);
+        waits
     }
 
-    fn append(&mut self, records: &[u8]) {
+    fn append(&mut self, records: &[u8]) -> bool {
         if self.standing == Standing::Behind {
-            return;
+            return false;
         }
         self.has_news = true;
         for batch in pieces(records) {
-            if self.writer.append(batch).is_err() {
-                self.fall_behind();
-                return;
+            if !self.waiting.is_empty() || self.writer.append(batch).is_err() {
+                self.waiting.push(batch);
             }
+        }
+        if self.waiting.bytes > self.waiting.max {
+            self.fall_behind(Why::Much);
+        }
+        self.waits()
+    }
+
+    /// Whether something waits for room.
+    pub(crate) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether so much waits that nobody else should log in.
+    pub(crate) fn is_laden(&self) -> bool {
+        self.waiting.bytes >= WAITING_MUCH
+    }
+
+    /// Appends what waits, as far as there is room and the turn has time.
+    fn append_waiting(&mut self) {
+        let mut bytes = 0;
+        while bytes < WAITING_PER_TURN
+            && let Some(batch) = self.waiting.batches.front()
+        {
+            self.waiting.is_stuck = self.writer.append(batch).is_err();
+            if self.waiting.is_stuck {
+                return self.bear();
+            }
+            self.has_news = true;
+            self.waiting.since = Instant::now();
+            bytes += batch.len();
+            self.waiting.bytes -= batch.len();
+            self.waiting.batches.pop_front();
         }
     }
 
-    fn fall_behind(&mut self) {
+    /// Gives what waits up if there is no hope for it.
+    fn bear(&mut self) {
+        if self.writer.is_refused() {
+            self.fall_behind(Why::Refused);
+        } else if self.waiting.since.elapsed() >= PATIENCE {
+            self.fall_behind(Why::Slow);
+        }
+    }
+
+    fn fall_behind(&mut self, why: Why) {
         self.standing = Standing::Behind;
         self.round = None;
+        self.waiting.clear();
+        if let (false, Some(why)) = (self.has_told, why.told()) {
+            self.has_told = true;
+            let shard = self.writer.shard();
+            warn!(
+                shard,
+                "changes of sessions are not written down: {why}; a restart would lose them. Use \
+                 a faster disk for `sessions.dir`"
+            );
+        }
     }
 
     /// The shard stops: no round goes on, and none begins.
@@ -150,8 +287,12 @@ impl Recorder {
         let began = Instant::now();
         for batch in pieces(log) {
             while self.standing != Standing::Behind && self.writer.append(batch).is_err() {
+                if self.writer.is_refused() {
+                    self.fall_behind(Why::Refused);
+                    break;
+                }
                 if began.elapsed() >= self.patience {
-                    self.fall_behind();
+                    self.fall_behind(Why::Slow);
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -164,7 +305,9 @@ impl Recorder {
 
     /// Whether there is something to do at once.
     pub(crate) fn has_work(&self) -> bool {
-        self.writer.is_waited_for() || self.round.is_some_and(|round| !round.waits)
+        let appends = self.waits() && !self.waiting.is_stuck;
+        let goes_on = !self.waits() && self.round.is_some_and(|round| !round.waits);
+        self.writer.is_waited_for() || appends || goes_on
     }
 
     /// Whether the keeper has left something: to be asked before the shard sleeps.
@@ -174,13 +317,15 @@ impl Recorder {
 
     /// Takes what the keeper has done, and goes on with a round. To be called once in a turn.
     pub(crate) fn tend(&mut self, hub: &mut Hub) {
-        let is_idle = !self.has_news && self.round.is_none() && !self.writer.is_waited_for();
+        let is_idle =
+            !self.has_news && self.round.is_none() && !self.waits() && !self.writer.is_waited_for();
         if is_idle && self.standing == Standing::Complete {
             return;
         }
         self.has_news = false;
         let may_have_room = self.writer.is_waited_for();
         let needs = self.writer.tend();
+        self.append_waiting();
         self.begin_round(needs, may_have_room);
         self.go_on(hub);
         self.writer.note(self.standing != Standing::Complete);
@@ -214,6 +359,10 @@ impl Recorder {
     /// Goes on with a round, as far as one turn has time.
     fn go_on(&mut self, hub: &mut Hub) {
         self.record(&mut hub.effects().log);
+        if self.waits() {
+            // What waits is older than what the round would say.
+            return;
+        }
         let Some(mut round) = self.round.filter(|round| !round.waits) else {
             return;
         };
@@ -255,6 +404,10 @@ impl Recorder {
         self.round = None;
         self.has_news = true;
         self.standing = Standing::Complete;
+        if std::mem::take(&mut self.has_told) {
+            let shard = self.writer.shard();
+            info!(shard, "all sessions are written down again");
+        }
         if round.after_failure {
             self.writer.rewritten();
         }
@@ -271,6 +424,13 @@ impl Recorder {
     /// Nothing more is said.
     pub(crate) fn finish(mut self, hub: &mut Hub) {
         self.record(&mut hub.effects().log);
+        while self.waits() {
+            self.writer.tend();
+            self.append_waiting();
+            if self.waiting.is_stuck {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
         self.writer.finish();
     }
 }
@@ -288,8 +448,8 @@ fn pieces(records: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Bytes of the first piece: all of them, or what stands before the first record that begins
-/// behind the bound.
+/// Bytes of the first piece: all of them, or what stands before the first record that ends behind
+/// the bound; that record, if it is the first.
 fn piece_bytes(records: &[u8]) -> usize {
     if records.len() <= BATCH_BYTES {
         return records.len();
@@ -298,8 +458,14 @@ fn piece_bytes(records: &[u8]) -> usize {
     let start = Name { file: 1, offset: 0 };
     let begins = Records::new(start, records).map_while(Result::ok);
     let begins = begins.map(|(name, _)| name.offset as usize);
-    let mut behind = begins.filter(|begin| *begin >= BATCH_BYTES);
-    behind.next().unwrap_or(records.len())
+    let mut cut = 0;
+    for begin in begins.skip(1).chain([records.len()]) {
+        if begin > BATCH_BYTES {
+            return if cut > 0 { cut } else { begin };
+        }
+        cut = begin;
+    }
+    records.len()
 }
 
 #[cfg(test)]

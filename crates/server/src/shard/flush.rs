@@ -288,6 +288,10 @@ impl Shard {
             // Its connection was closed after it got output.
             _ => return Flush::Done,
         };
+        if !self.unwritten.is_empty() && self.unwritten.contains(&key) {
+            // It is listed again when that is written down.
+            return Flush::Done;
+        }
         if !self.hub.transmit(self.now, key, &mut self.batch) {
             // It was laden, and has been flushed already.
             return Flush::Done;

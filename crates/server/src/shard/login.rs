@@ -320,7 +320,7 @@ impl Shard {
         let key = self
             .hub
             .connect(self.now, LinkId(index), *request, admitted);
-        self.forward();
+        self.forward_for(Some(key));
         if self.taps.is_on() {
             self.taps.begin(index);
         }

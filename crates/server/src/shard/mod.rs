@@ -40,7 +40,7 @@ pub(crate) use accept::unix_peer;
 pub(crate) use letter::{ClientEntry, Found, Incoming, Inquiry, Letter, Purpose, Traveller};
 pub(crate) use policy::Policy;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -114,6 +114,8 @@ pub(crate) struct Shard {
     hub: Hub,
     /// Writes sessions down, where that is wanted.
     recorder: Option<Recorder>,
+    /// Sessions whose answers wait until what they belong to is written down.
+    unwritten: HashSet<SessionKey>,
     doors: Doors,
     mesh: Mesh<MeshItem>,
     links: Slab<Link>,
@@ -296,6 +298,7 @@ impl Shard {
             bell,
             hub: hub(number, shared, &policy, &backplane),
             recorder,
+            unwritten: HashSet::new(),
             doors,
             mesh,
             links: Slab::new(),
@@ -384,9 +387,29 @@ impl Shard {
 
     /// Writes down what the hub has said of sessions.
     fn record(&mut self) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.record(&mut self.hub.effects().log);
+        let effects = self.hub.effects();
+        if let Some(recorder) = &mut self.recorder
+            && recorder.record(&mut effects.log)
+        {
+            // Among them are those that would hear of it.
+            self.unwritten.extend(&effects.dirty);
         }
+    }
+
+    /// Goes on with the journal, and lets answers go that waited for it.
+    fn tend_recorder(&mut self) {
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        recorder.tend(&mut self.hub);
+        if !self.unwritten.is_empty() && !recorder.waits() {
+            self.hub.effects().dirty.extend(self.unwritten.drain());
+        }
+    }
+
+    /// Whether so much waits for the journal that nobody is let in.
+    fn is_laden(&self) -> bool {
+        self.recorder.as_ref().is_some_and(Recorder::is_laden)
     }
 
     /// Lets clients in as soon as all shards go on with their sessions, and know of the shared
@@ -446,9 +469,7 @@ impl Shard {
             }
         }
         self.advance();
-        if let Some(recorder) = &mut self.recorder {
-            recorder.tend(&mut self.hub);
-        }
+        self.tend_recorder();
         self.close_all();
         self.write_farewells();
         self.mesh.ring_bells();
@@ -501,7 +522,8 @@ impl Shard {
     fn timeout(&mut self) -> Option<Duration> {
         let has_reads =
             !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
-        let reads = has_reads && self.mesh.room() != MeshRoom::Overfull;
+        let is_overfull = self.mesh.room() == MeshRoom::Overfull || self.is_laden();
+        let reads = has_reads && !is_overfull;
         let effects = self.hub.effects();
         let flushes = effects.has_output() || !self.backlog.is_empty();
         let ends = !self.gone.is_empty() || !self.broken.is_empty() || !self.leaving.is_empty();
@@ -513,6 +535,7 @@ impl Shard {
         }
         let mut timeout = None;
         let retries = self.mesh.has_overflow() || !self.outbox.is_empty();
+        let retries = retries || self.recorder.as_ref().is_some_and(Recorder::waits);
         if retries || !self.accepting.is_empty() || self.hub.waits_for_share_room() {
             timeout = Some(RETRY);
         }
@@ -599,10 +622,22 @@ impl Shard {
     /// Sends on what the last call to the hub left for other shards. Returns the last shard that
     /// is behind.
     fn forward(&mut self) -> Option<usize> {
-        let effects = self.hub.effects();
-        if let Some(recorder) = &mut self.recorder {
-            recorder.record(&mut effects.log);
+        self.record();
+        self.forward_rest()
+    }
+
+    /// The same after a call for one session, which alone hears of it.
+    fn forward_for(&mut self, key: Option<SessionKey>) -> Option<usize> {
+        if let Some(recorder) = &mut self.recorder
+            && recorder.record(&mut self.hub.effects().log)
+        {
+            self.unwritten.extend(key);
         }
+        self.forward_rest()
+    }
+
+    fn forward_rest(&mut self) -> Option<usize> {
+        let effects = self.hub.effects();
         for (to, item) in effects.lanes.drain(..) {
             let visits = item.visits();
             self.backplane

@@ -72,7 +72,7 @@ impl Shard {
     /// Reads from those links whose TLS handshakes or long CONNECTs have waited longest, for as
     /// long as a turn has time for them. The bytes of the others wait in their sockets.
     fn shake_hands(&mut self) {
-        if self.shaking.is_empty() {
+        if self.shaking.is_empty() || self.is_laden() {
             return;
         }
         let until = self.backplane.clock.now().after(self.handshake_time());
@@ -108,11 +108,12 @@ impl Shard {
         link.is_some_and(|link| link.transport.is_handshaking() || link.has_long_connect())
     }
 
-    /// Whether a link has no session yet, and far too much waits for other shards: what a client
-    /// that comes has them told would be more.
+    /// Whether a link has no session yet, and far too much waits for other shards, or for the
+    /// journal: what a client that comes has them told would be more.
     fn waits_to_log_in(&self, index: u32) -> bool {
         let link = self.links.get(index as usize);
-        self.mesh.room() == MeshRoom::Overfull && link.is_some_and(|link| link.session().is_none())
+        let is_overfull = self.mesh.room() == MeshRoom::Overfull || self.is_laden();
+        is_overfull && link.is_some_and(|link| link.session().is_none())
     }
 
     /// Whether a link has to wait for the next turn, because this one is spent and its client owes
@@ -386,7 +387,8 @@ impl Shard {
 
     /// Sends on what the bytes of a link caused; if a shard cannot keep up, the link waits for it.
     fn after_receive(&mut self, index: u32) {
-        if let Some(behind) = self.forward() {
+        let key = self.links.get(index as usize).and_then(Link::session);
+        if let Some(behind) = self.forward_for(key) {
             self.links[index as usize].reading = Reading::Stalled;
             self.stalled[behind].push(index);
         }

@@ -25,9 +25,32 @@ fn pieces_are_cut_between_records() {
     assert_eq!(all.concat(), records);
     let start = Name { file: 1, offset: 0 };
     for piece in all {
-        assert!(piece.len() < BATCH_BYTES + 8);
+        assert!(piece.len() <= BATCH_BYTES);
         assert!(Records::new(start, piece).all(|record| record.is_ok()));
     }
+}
+
+/// A record that is larger than a piece stands alone, so that it needs no larger file than itself.
+#[test]
+fn a_large_record_is_a_piece_of_its_own() {
+    let mut records = Vec::new();
+    let mut ends = Vec::new();
+    for len in [10, 3 * BATCH_BYTES, 10] {
+        let will = stentor_session_log::Will {
+            number: 1,
+            topic: "t",
+            properties: &vec![0; len],
+            payload: b"",
+            qos: QoS::AtMostOnce,
+            retain: false,
+            delay_secs: 0,
+            expiry_secs: None,
+        };
+        Record::Will(will).encode(&mut records);
+        ends.push(records.len());
+    }
+    let lens: Vec<usize> = pieces(&records).map(<[u8]>::len).collect();
+    assert_eq!(lens, [ends[0], ends[1] - ends[0], ends[2] - ends[1]]);
 }
 
 /// A hub and its journal in a folder.
@@ -110,6 +133,14 @@ fn session(client_id: &str) -> PriorSession {
     }
 }
 
+fn large(client_id: &str) -> PriorSession {
+    let mut session = session(client_id);
+    if let Some(will) = &mut session.will {
+        will.payload = vec![b'x'; 100_000];
+    }
+    session
+}
+
 impl World {
     /// With a keeper that does nothing yet.
     fn new(found: Found) -> (Self, impl FnOnce(&mut Self)) {
@@ -133,6 +164,12 @@ impl World {
 
     fn add(&mut self, client_id: &str) {
         session(client_id).restore(&mut self.hub, Tick::ZERO);
+        self.recorder.record(&mut self.hub.effects().log);
+    }
+
+    /// The same with a will of 100 kB.
+    fn add_large(&mut self, client_id: &str) {
+        large(client_id).restore(&mut self.hub, Tick::ZERO);
         self.recorder.record(&mut self.hub.effects().log);
     }
 
@@ -195,11 +232,63 @@ fn a_round_leaves_room_for_what_the_hub_says() {
     assert_eq!(found(&folder).len(), 41_000);
 }
 
+/// What is more than the files that there are have room for waits until there are others.
+#[test]
+fn a_burst_waits_for_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut world, start) = World::new(opened(&folder));
+    for number in 0..100 {
+        world.add_large(&format!("client{number}"));
+        world.tend();
+    }
+    assert!(world.recorder.waits() && world.recorder.is_laden());
+    assert_eq!(world.recorder.standing, Standing::Complete);
+    start(&mut world);
+    world.tend_until(|recorder| !recorder.waits());
+    assert_eq!(world.recorder.standing, Standing::Complete);
+    world.end().unwrap();
+    assert_eq!(found(&folder).len(), 100);
+}
+
+/// What waits when the shard ends is written before it does.
+#[test]
+fn an_end_waits_for_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut world, start) = World::new(opened(&folder));
+    for number in 0..60 {
+        world.add_large(&format!("client{number}"));
+    }
+    assert!(world.recorder.waits());
+    start(&mut world);
+    world.end().unwrap();
+    assert_eq!(found(&folder).len(), 60);
+}
+
+/// However large sessions are, few of them are written in one turn.
+#[test]
+fn a_round_stops_after_some_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut world, _) = World::new(opened(&folder));
+    for number in 0..20 {
+        world.add_large(&format!("client{number}"));
+    }
+    let (mut next, mut steps) = (Some(0), 0);
+    while let Some(from) = next {
+        next = rewrite_sessions(&mut world.hub, from, PIECES_AT_ONCE);
+        let bytes = world.hub.effects().log.len();
+        assert!(bytes < 3 * 100_000, "{bytes}");
+        world.hub.effects().log.clear();
+        steps += 1;
+    }
+    assert!(steps >= 10, "{steps}");
+}
+
 /// What has ended while nothing could be written is over when the journal is complete again.
 #[test]
 fn an_end_that_was_dropped_is_made_up_for() {
     let folder = tempfile::tempdir().unwrap();
     let (mut world, start) = World::new(opened(&folder));
+    world.recorder.waiting.max = 0;
     world.add("ends");
     world.add("stays");
     let mut filler = 0;

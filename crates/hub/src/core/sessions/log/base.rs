@@ -39,13 +39,17 @@ pub(crate) fn write_base(core: &mut Core, key: SessionKey) {
     }
 }
 
+/// Bytes after which [`write_bases`] stops.
+const BYTES_AT_ONCE: usize = 128 << 10;
+
 /// [`write_base`] for the sessions from a slot on, until this many places and subscriptions were
-/// looked at. A session is written whole. Returns the slot to go on with.
+/// looked at, or [`BYTES_AT_ONCE`] were written. A session is written whole. Returns the slot to go
+/// on with.
 pub(crate) fn write_bases(core: &mut Core, from: u32, at_most: usize) -> Option<u32> {
     let end = u32::try_from(core.sessions.slots()).unwrap_or(u32::MAX);
     let mut left = at_most.max(1);
     for slot in from..end {
-        if left == 0 {
+        if left == 0 || core.pending.log.bytes() >= BYTES_AT_ONCE {
             return Some(slot);
         }
         left -= 1;

@@ -87,6 +87,11 @@ impl SessionLog {
         }
     }
 
+    /// Bytes of the records that were not taken.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.records.len()
+    }
+
     pub(crate) const fn keeps_wills(&self) -> bool {
         self.keeps_wills
     }
