@@ -27,6 +27,8 @@ pub struct Session<'a> {
     /// Whether its user is known to nobody but the credential that it came with, as the bearer of a
     /// web token may be.
     pub has_no_account: bool,
+    /// Whether the roles are those of the credential that it came with, and not of an account.
+    pub roles_are_of_credential: bool,
     /// The roles that its user had.
     pub roles: List<'a, &'a str>,
     /// The quotas that its user had.
@@ -53,6 +55,7 @@ const BYTES_PER_SEC: u8 = 1 << 3;
 const SUBSCRIPTIONS: u8 = 1 << 4;
 const QUEUED_BYTES: u8 = 1 << 5;
 const NO_ACCOUNT: u8 = 1 << 6;
+const ROLES_OF_CREDENTIAL: u8 = 1 << 7;
 
 impl<'a> Session<'a> {
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
@@ -65,7 +68,8 @@ impl<'a> Session<'a> {
             .with(BYTES_PER_SEC, quotas.bytes_per_sec.is_some())
             .with(SUBSCRIPTIONS, quotas.subscriptions.is_some())
             .with(QUEUED_BYTES, quotas.queued_bytes.is_some())
-            .with(NO_ACCOUNT, self.has_no_account);
+            .with(NO_ACCOUNT, self.has_no_account)
+            .with(ROLES_OF_CREDENTIAL, self.roles_are_of_credential);
         out.push(flags.0);
         put_varint(out, u64::from(self.zone));
         put_bytes(out, self.client_id.as_bytes());
@@ -91,7 +95,8 @@ impl<'a> Session<'a> {
     pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Fault> {
         let number = reader.u32("number")?;
         let quotas = MESSAGES_PER_SEC | BYTES_PER_SEC | SUBSCRIPTIONS | QUEUED_BYTES;
-        let flags = reader.flags("flags", USER | GUEST | quotas | NO_ACCOUNT)?;
+        let of_credential = NO_ACCOUNT | ROLES_OF_CREDENTIAL;
+        let flags = reader.flags("flags", USER | GUEST | quotas | of_credential)?;
         let zone = reader.u32("zone")?;
         let client_id = reader.text("client_id")?;
         let user = match flags.has(USER) {
@@ -125,6 +130,7 @@ impl<'a> Session<'a> {
             guest,
             expiry_secs,
             has_no_account: flags.has(NO_ACCOUNT),
+            roles_are_of_credential: flags.has(ROLES_OF_CREDENTIAL),
             roles,
             quotas,
         })

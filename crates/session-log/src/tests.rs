@@ -60,6 +60,7 @@ const SESSION: Session<'static> = Session {
     guest: None,
     expiry_secs: 3600,
     has_no_account: false,
+    roles_are_of_credential: false,
     roles: List::new(&[]),
     quotas: Quotas {
         messages_per_sec: None,
@@ -102,6 +103,7 @@ fn sessions_are_written_and_read() {
         guest: Some(0x0102_0304_0506_0708),
         expiry_secs: u32::MAX,
         has_no_account: true,
+        roles_are_of_credential: true,
         roles: List::new(&["reader", "x"]),
         quotas: Quotas {
             messages_per_sec: Some(10),
@@ -114,7 +116,7 @@ fn sessions_are_written_and_read() {
     check(
         Record::Base(full),
         &hex!(
-            "02 05 7F 02 01 63 03 616E6E 0807060504030201 FFFFFFFF0F 02 06 726561646572 01 78"
+            "02 05 FF 02 01 63 03 616E6E 0807060504030201 FFFFFFFF0F 02 06 726561646572 01 78"
             "0A 8080808020 00 FFFFFFFFFFFFFFFFFF01"
         ),
     );
@@ -392,7 +394,6 @@ fn bad_fields_are_refused_by_name() {
     refused(&hex!("04 8000"), "number", Why::Padded);
     refused(&hex!("04 8080808010"), "number", Why::TooLarge);
     refused(&hex!("04 FFFFFFFFFFFFFFFFFFFF01"), "number", Why::TooLarge);
-    refused(&hex!("01 05 80 00 01 63 00 00"), "flags", Why::Value);
     refused(&hex!("01 05 00 00 01 FF 00 00"), "client_id", Why::Text);
     refused(&hex!("01 05 00 00 01 00 00 00"), "client_id", Why::Text);
     refused(

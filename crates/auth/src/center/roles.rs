@@ -345,8 +345,13 @@ impl RoleGrants {
         if user.is_none() && is_gone() {
             return Renewed::Close { end_session: true };
         }
-        if needs_account {
-            source.proof = None;
+        // Other roles follow the account, or what becomes of somebody without one.
+        let bearer = source.proof.filter(|_| !needs_account).map(|proof| Proof {
+            roles: None,
+            ..proof.clone()
+        });
+        if !returned.roles_are_of_credential {
+            source.proof = bearer.as_ref();
         }
         source.user = user.as_ref();
         source.left = self.left(source.key, source.user);
@@ -435,6 +440,7 @@ impl Grants for RoleGrants {
         let returned = Returned {
             roles: who.roles.clone(),
             has_no_account: who.has_no_account,
+            roles_are_of_credential: who.roles_are_of_credential,
         };
         Some(Arc::new(Identity {
             user: key.map(|key| key.name),

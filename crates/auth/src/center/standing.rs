@@ -44,6 +44,8 @@ pub(super) struct Returned {
     pub(super) roles: Vec<Arc<str>>,
     /// Whether it came with a credential that needs no account.
     pub(super) has_no_account: bool,
+    /// Whether the roles are those of that credential.
+    pub(super) roles_are_of_credential: bool,
 }
 
 impl Standing {
@@ -119,6 +121,16 @@ impl Rights for Standing {
             Some(returned) => returned.has_no_account,
             None => self.key.is_some() && self.user.is_none(),
         }
+    }
+
+    fn roles_are_of_credential(&self) -> bool {
+        if let Some(returned) = &self.returned {
+            return returned.roles_are_of_credential;
+        }
+        // Whoever has rules of a credential and no account has no other roles: `member` included.
+        let is_whole =
+            |proof: &Proof| proof.roles.is_some() || self.user.is_none() && !proof.rules.is_empty();
+        self.proof.as_deref().is_some_and(is_whole)
     }
 
     fn is_confirmed(&self) -> bool {

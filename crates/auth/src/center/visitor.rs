@@ -66,6 +66,8 @@ pub struct Returning<'a> {
     pub roles: Vec<Arc<str>>,
     /// Whether it came with a credential that needs no account.
     pub has_no_account: bool,
+    /// Whether the roles are those of that credential, and not of an account.
+    pub roles_are_of_credential: bool,
 }
 
 /// What a credential says besides who it is.

@@ -274,6 +274,7 @@ fn identify(session: &WrittenSession, center: &Center, backplane: &Backplane) ->
         client_id: &session.client_id,
         roles: session.roles.iter().map(|it| Arc::from(&**it)).collect(),
         has_no_account: session.has_no_account,
+        roles_are_of_credential: session.roles_are_of_credential,
     })?;
     // Whoever has no name is counted where it came from, which nobody knows any more.
     let peer = Peer::Unix {

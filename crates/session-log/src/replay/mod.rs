@@ -469,6 +469,7 @@ fn restore<M>(
         guest: session.guest,
         expiry_secs: session.expiry_secs,
         has_no_account: session.has_no_account,
+        roles_are_of_credential: session.roles_are_of_credential,
         roles: session.roles.iter().map(Into::into).collect(),
         quotas: session.quotas,
         presence: it.presence,

@@ -94,6 +94,8 @@ pub struct RestoredSession<M> {
     pub expiry_secs: u32,
     /// Whether its user is known to nobody but the credential that it came with.
     pub has_no_account: bool,
+    /// Whether the roles are those of the credential that it came with, and not of an account.
+    pub roles_are_of_credential: bool,
     /// The roles that its user had.
     pub roles: Vec<Box<str>>,
     /// The quotas that its user had.

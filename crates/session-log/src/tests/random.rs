@@ -109,6 +109,7 @@ impl Random {
             guest: self.maybe(Self::next),
             expiry_secs: self.u32(),
             has_no_account: self.maybe(|_| ()).is_some(),
+            roles_are_of_credential: self.maybe(|_| ()).is_some(),
             roles: self.list(Self::text),
             quotas: Quotas {
                 messages_per_sec: self.maybe(Self::u32),

@@ -120,6 +120,7 @@ fn session_of(number: u32, client_id: &str) -> Session<'_> {
         guest: None,
         expiry_secs: 60,
         has_no_account: false,
+        roles_are_of_credential: false,
         roles: List::default(),
         quotas: Quotas::default(),
     }

@@ -301,12 +301,29 @@ fn a_better_hash_of_the_same_password_refuses_nobody_who_is_just_logging_in() {
 impl World {
     /// Somebody whose session was there before the start.
     fn returned(&self, name: &str, roles: &[&str], has_no_account: bool) -> Arc<Identity> {
+        self.returned_with(name, roles, (has_no_account, false))
+    }
+
+    /// The same as what was written down of an identity.
+    fn returned_as(&self, name: &str, before: &Identity) -> Arc<Identity> {
+        let rights = &before.rights;
+        let kind = (rights.has_no_account(), rights.roles_are_of_credential());
+        self.returned_with(name, &rights.roles(), kind)
+    }
+
+    fn returned_with(
+        &self,
+        name: &str,
+        roles: &[&str],
+        (has_no_account, roles_are_of_credential): (bool, bool),
+    ) -> Arc<Identity> {
         let who = Returning {
             zone: Zone::DEFAULT,
             user: Some(name).filter(|name| !name.is_empty()),
             client_id: "c",
             roles: roles.iter().map(|role| Arc::from(*role)).collect(),
             has_no_account,
+            roles_are_of_credential,
         };
         let zone = crate::model::DEFAULT_ZONE.into();
         self.grants.returning(&zone, &who).expect("it has a zone")
@@ -416,13 +433,73 @@ fn the_bearer_of_a_token_needs_no_account_after_a_restart_either() {
     assert!(before.rights.may_publish("own") && before.rights.has_no_account());
     // A role of that name has nothing to do with the rules of a token.
     assert!(before.rights.roles().is_empty());
-    let ann = world.returned("ann", &before.rights.roles(), true);
+    assert!(before.rights.roles_are_of_credential());
+    let ann = world.returned_as("ann", &before);
     let ann = replaced(world.told(&["ann"]).renew(&ann, "c"));
     assert!(ann.rights.is_confirmed() && ann.rights.has_no_account());
-    assert!(!ann.rights.may_publish("secret"));
+    let may = ["secret", "x"].map(|topic| ann.rights.may_publish(topic));
+    assert_eq!(may, [false, false], "it has none of the roles of others");
+    assert!(ann.rights.roles_are_of_credential());
     let bob = world.returned("bob", &[MEMBER], true);
     let bob = replaced(world.told(&["bob"]).renew(&bob, "c"));
     assert!(bob.rights.may_publish("x"));
+}
+
+/// The roles of a token stand instead of those of the account, after a restart too.
+#[test]
+fn the_roles_of_a_token_do_not_give_way_to_those_of_an_account() {
+    let world = world(&[]);
+    for order in [
+        r#"{"verb":"role.add","name":"press","rules":
+            [{"effect":"allow","action":"both","pattern":"news"}]}"#,
+        r#"{"verb":"user.add","name":"bob","roles":[]}"#,
+        r#"{"verb":"user.add","name":"dan"}"#,
+    ] {
+        world.order(order).unwrap();
+    }
+    world.renewals();
+    let _ = world.told(&["bob", "dan"]);
+    for name in ["bob", "dan"] {
+        let user = world.grants.directory.cached(&UserKey::parse(name));
+        let proof = Proof {
+            expires_at_secs: Some(u64::MAX),
+            roles: Some(vec!["press".into()]),
+            ..Proof::default()
+        };
+        let before =
+            world
+                .grants
+                .identity(&Visitor::named(name), user.as_ref(), proof, Tick::NEVER);
+        let before = before.unwrap().expect("it has an account");
+        assert!(!before.rights.has_no_account());
+        let mut now = world.returned_as(name, &before);
+        for _ in 0..2 {
+            now = replaced(world.told(&[name]).renew(&now, "c"));
+            let may = ["news", "x"].map(|topic| now.rights.may_publish(topic));
+            assert_eq!(may, [true, false], "{name}");
+            now = world.returned_as(name, &now);
+        }
+    }
+    // Without its account, it has nobody's rights.
+    world
+        .order(r#"{"verb":"user.delete","name":"dan"}"#)
+        .unwrap();
+    let dan = world.returned_with("dan", &["press"], (false, true));
+    let renewed = world.told(&["dan"]).renew(&dan, "c");
+    assert!(matches!(renewed, Renewed::Close { end_session: true }));
+}
+
+/// A bearer without an account whose token names no roles has those of an account that gets its
+/// name.
+#[test]
+fn the_roles_of_a_bearer_follow_an_account_that_appears_later() {
+    let world = world(&[]);
+    world
+        .order(r#"{"verb":"user.add","name":"bob","roles":[]}"#)
+        .unwrap();
+    let bob = world.returned("bob", &[MEMBER], true);
+    let bob = replaced(world.told(&["bob"]).renew(&bob, "c"));
+    assert!(!bob.rights.may_publish("x") && !bob.rights.has_no_account());
 }
 
 #[test]
@@ -445,6 +522,7 @@ fn who_has_no_name_waits_until_the_zones_are_known() {
         client_id: "c",
         roles: Vec::new(),
         has_no_account: false,
+        roles_are_of_credential: false,
     };
     let nobody = world.grants.returning(&"game".into(), &who).unwrap();
     let renewed = told.renew(&nobody, "c");

@@ -38,6 +38,13 @@ pub trait Rights: Send + Sync {
         false
     }
 
+    /// Whether [`roles`](Self::roles) are those of the credential that the user came with, and not
+    /// of an account. Written down like the roles: what becomes of an account changes nothing in
+    /// them.
+    fn roles_are_of_credential(&self) -> bool {
+        false
+    }
+
     /// Whether the user is known to be one still. After a restart it is not, until the user
     /// database has answered. Until then, no will is published.
     fn is_confirmed(&self) -> bool {

@@ -405,6 +405,7 @@ fn a_clock_that_was_wrong_neither_ends_a_session_nor_keeps_it() {
             guest: None,
             expiry_secs: 7_200,
             has_no_account: false,
+            roles_are_of_credential: false,
             roles: List::default(),
             quotas: Quotas::default(),
         };

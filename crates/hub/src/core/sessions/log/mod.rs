@@ -236,6 +236,7 @@ fn describe<'a>(
         guest: identity.guest.map(|mark| mark.0),
         expiry_secs,
         has_no_account: identity.rights.has_no_account(),
+        roles_are_of_credential: identity.rights.roles_are_of_credential(),
         roles: List::new(roles),
         quotas: Quotas {
             messages_per_sec: quotas.messages_per_sec,

@@ -392,6 +392,7 @@ fn is_written_alike(before: &Identity, after: &Identity) -> bool {
     let are_equal = || {
         old.quotas() == new.quotas()
             && old.has_no_account() == new.has_no_account()
+            && old.roles_are_of_credential() == new.roles_are_of_credential()
             && old.roles() == new.roles()
     };
     before.guest == after.guest && (Arc::ptr_eq(old, new) || are_equal())
