@@ -52,6 +52,8 @@ pub(crate) enum News {
     Changed(Change),
     /// The user of a session that was there before the start; none if nobody has the name.
     Returned(UserKey, Option<Arc<User>>),
+    /// More of those come later.
+    Paused,
     /// Which zones there are is known, for sessions without a user.
     ZonesKnown,
 }
@@ -172,13 +174,7 @@ impl Logins {
 /// Until the directory, or the server, is gone.
 fn follow(grants: &Arc<RoleGrants>, backplane: &Weak<Backplane>, incoming: &Receiver<News>) {
     while let Ok(first) = incoming.recv() {
-        let mut changes = Changes::default();
-        add(&mut changes, first);
-        while changes.users() < CHANGED_USERS_MAX
-            && let Ok(next) = incoming.try_recv()
-        {
-            add(&mut changes, next);
-        }
+        let changes = gather(first, incoming);
         let renewals = grants.take_over(changes);
         let Some(backplane) = backplane.upgrade() else {
             return;
@@ -190,12 +186,30 @@ fn follow(grants: &Arc<RoleGrants>, backplane: &Weak<Backplane>, incoming: &Rece
     }
 }
 
-fn add(changes: &mut Changes, news: News) {
-    match news {
-        News::Changed(change) => changes.add(change),
-        News::Returned(key, user) => changes.add_returned(key, user),
-        News::ZonesKnown => changes.zones_are_known(),
+/// What goes to the shards together. All users that are asked for after the start do: what goes to
+/// the shards is held against every session, and there may be a user for each.
+fn gather(first: News, incoming: &Receiver<News>) -> Changes {
+    let mut changes = Changes::default();
+    let mut has_change = false;
+    let mut next = Some(first);
+    while let Some(news) = next {
+        has_change |= matches!(news, News::Changed(_));
+        let waits = matches!(news, News::Returned(..)) && !has_change;
+        match news {
+            News::Changed(change) => changes.add(change),
+            News::Returned(key, user) => changes.add_returned(key, user),
+            News::Paused => {}
+            News::ZonesKnown => changes.zones_are_known(),
+        }
+        next = if waits {
+            incoming.recv().ok()
+        } else if changes.users() < CHANGED_USERS_MAX {
+            incoming.try_recv().ok()
+        } else {
+            None
+        };
     }
+    changes
 }
 
 /// What a configuration says about logging in.
@@ -232,4 +246,27 @@ fn issuer(jwt: &Jwt) -> Result<Issuer, ServerError> {
         known_users: jwt.known_users,
         keys: Keys::read(&source, &algorithms)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each pass over all sessions confirms all users that were asked for.
+    #[test]
+    fn users_of_earlier_sessions_go_to_the_shards_together() {
+        const USERS: usize = 50;
+        // Nothing can be taken before it is waited for.
+        let (sender, incoming) = std::sync::mpsc::sync_channel(0);
+        let asks = thread::spawn(move || {
+            for number in 0..USERS {
+                let key = UserKey::parse(&format!("user{number}"));
+                sender.send(News::Returned(key, None)).unwrap();
+            }
+            sender.send(News::Paused).unwrap();
+        });
+        let first = incoming.recv().unwrap();
+        assert_eq!(gather(first, &incoming).users(), USERS);
+        asks.join().unwrap();
+    }
 }

@@ -54,6 +54,8 @@ impl Owners {
                 return;
             };
             if !self.ask_some(directory, news) {
+                // Nobody listens any more when the server ends.
+                let _ = news.send(News::Paused);
                 thread::sleep(LONG_PAUSE);
             }
         }
