@@ -164,6 +164,8 @@ pub(crate) struct Recorder {
     is_stopping: bool,
     /// A round begins when this number of files is filled.
     files_max: usize,
+    /// Files that all sessions took when the last round ended; `None` before.
+    files_last: Option<usize>,
     /// Whether something was appended since the last look at the keeper.
     has_news: bool,
     /// How long it is still to wait for room while sessions are restored.
@@ -183,6 +185,7 @@ impl Recorder {
             has_taken_over: false,
             is_stopping: false,
             files_max: FILES_MIN,
+            files_last: None,
             has_news: false,
             patience: RESTORE_PATIENCE,
             waiting: Waiting::new(),
@@ -345,7 +348,7 @@ impl Recorder {
             None => {
                 let is_full = self.writer.usage().used >= self.files_max;
                 let is_behind = self.standing == Standing::Behind;
-                let catches_up = is_behind && self.writer.room() == Room::Plenty;
+                let catches_up = is_behind && self.has_room_to_catch_up();
                 if catches_up || !is_behind && (has_failed || is_full) {
                     self.round = Some(Round::new(has_failed, is_behind));
                 }
@@ -354,6 +357,14 @@ impl Recorder {
         if self.round.is_some() && self.standing == Standing::Behind {
             self.standing = Standing::CatchingUp;
         }
+    }
+
+    /// Whether all sessions find room, as far as one can tell. Where they are few, that is less than
+    /// the reserve: a small disk may never have more.
+    fn has_room_to_catch_up(&self) -> bool {
+        let usage = self.writer.usage();
+        let is_enough = |files: usize| usage.ready >= files.max(1);
+        self.writer.room() == Room::Plenty || self.files_last.is_some_and(is_enough)
     }
 
     /// Goes on with a round, as far as one turn has time.
@@ -371,7 +382,9 @@ impl Recorder {
         }
         let mut bytes = 0;
         for _ in 0..BATCHES_PER_TURN {
-            if round.needs_file || self.writer.room() == Room::Low {
+            // Changes have no use for the reserve until the journal is complete again.
+            let is_low = self.writer.room() == Room::Low && self.standing == Standing::Complete;
+            if round.needs_file || is_low {
                 round.waits = true;
                 break;
             }
@@ -419,6 +432,7 @@ impl Recorder {
         self.writer.release_before(first);
         let left = self.writer.usage().used;
         self.files_max = FILES_MIN.max(2 * left);
+        self.files_last = Some(left);
     }
 
     /// Nothing more is said.

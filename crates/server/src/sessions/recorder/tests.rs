@@ -283,6 +283,33 @@ fn a_round_stops_after_some_bytes() {
     assert!(steps >= 10, "{steps}");
 }
 
+/// A small disk may never have room for the whole reserve.
+#[test]
+fn few_sessions_catch_up_with_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut world, start) = World::new(opened(&folder));
+    world.add("stays");
+    world.tend_until(|recorder| recorder.round.is_none());
+    let mut number = 0;
+    while world.recorder.writer.usage().ready > 1 {
+        world.hub.kick(Tick::ZERO, Zone::DEFAULT, "large", true);
+        world.add_large("large");
+        number += 1;
+    }
+    assert!(number > 10, "{number}");
+    world.recorder.fall_behind(Why::Refused);
+    world.add("new");
+    // The keeper does nothing yet.
+    for _ in 0..100 {
+        world.tend();
+    }
+    assert_eq!(world.recorder.standing, Standing::Complete);
+    start(&mut world);
+    world.end().unwrap();
+    let all: Vec<_> = found(&folder).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(all, ["large", "new", "stays"]);
+}
+
 /// What has ended while nothing could be written is over when the journal is complete again.
 #[test]
 fn an_end_that_was_dropped_is_made_up_for() {
@@ -296,11 +323,13 @@ fn an_end_that_was_dropped_is_made_up_for() {
         world.add(&format!("filler{filler}"));
         filler += 1;
     }
+    assert!(world.recorder.has_told, "no file has failed");
     let now = Tick::from_secs(1);
     world.hub.kick(now, Zone::DEFAULT, "ends", true);
     world.recorder.record(&mut world.hub.effects().log);
     start(&mut world);
     world.tend_until(|it| it.standing == Standing::Complete && it.round.is_none());
+    assert!(!world.recorder.has_told);
     world.end().unwrap();
     let all = found(&folder);
     let has = |id: &str| all.iter().any(|(client_id, _)| client_id == id);
