@@ -222,8 +222,9 @@ impl Prior {
         let watcher = Arc::new(Messenger(Arc::downgrade(backplane)));
         let keeper = keeper.start(self.sync, earlier, watcher)?;
         let mut sessions: Vec<Vec<PriorSession>> = writers.iter().map(|_| Vec::new()).collect();
-        let mut users = HashSet::new();
+        let (mut users, mut homeless) = (HashSet::new(), 0_usize);
         let identify = |session: &WrittenSession| {
+            homeless += usize::from(center.zone_of(Zone(session.zone)).is_none());
             let owner = identify(session, center, backplane)?;
             if let Some(user) = &owner.0.user {
                 let zone = center.zone_of(owner.0.zone)?;
@@ -236,6 +237,12 @@ impl Prior {
             let zone = session.identity.zone;
             let home = home_shard(hasher, zone, &session.client_id, count);
             sessions[usize::from(home.0)].push(session);
+        }
+        if homeless > 0 {
+            warn!(
+                sessions = homeless,
+                "sessions end, since the file `zones` of the data folder does not name their zones"
+            );
         }
         let restored: usize = sessions.iter().map(Vec::len).sum();
         if restored > 0 {

@@ -359,7 +359,7 @@ impl Recorder {
         }
     }
 
-    /// Whether all sessions find room, as far as one can tell. Where they are few, that is less than
+    /// Whether all sessions find room, as far as one can tell. For few of them, that is less than
     /// the reserve: a small disk may never have more.
     fn has_room_to_catch_up(&self) -> bool {
         let usage = self.writer.usage();
