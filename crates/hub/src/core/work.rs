@@ -404,6 +404,11 @@ impl Turn {
         TURN_VISITS.saturating_sub(self.spent)
     }
 
+    /// Whether it has done so much more than it may that nothing small goes out either.
+    pub(crate) const fn is_overspent(&self) -> bool {
+        self.spent >= 2 * TURN_VISITS
+    }
+
     /// What work that goes on from an earlier turn may do.
     pub(crate) fn slice(&self) -> u32 {
         self.left().max(SLICE_VISITS_MIN).min(self.terms.slice_max)

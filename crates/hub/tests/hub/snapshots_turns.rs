@@ -140,6 +140,36 @@ fn sessions_take_turns_whatever_others_have_asked_for() {
 }
 
 #[test]
+fn long_values_of_one_subscribe_go_out_one_after_the_other() {
+    const LEN: usize = 1_000_000;
+    let mut w = World::with_settings(1, Settings::default());
+    let filters: Vec<_> = (0..8).map(|n| format!("long/{n}")).collect();
+    for topic in &filters {
+        w.restore(topic, &"x".repeat(LEN));
+    }
+    let readers: Vec<_> = (0..4)
+        .map(|n| w.connect(Version::V5, &format!("r{n}"), &clean()))
+        .collect();
+    w.paused = true;
+    w.hubs[0].begin_turn();
+    for reader in &readers {
+        w.send_without_settling(*reader, &subscribe(&filters));
+    }
+    // One of them is four turns' worth, so it is the only one of this turn.
+    let visits = w.hubs[0].turn_visits();
+    assert!(visits < 2 * (LEN / 64) as u32, "{visits}");
+    let mut got = [0; 4];
+    for _ in 0..200 {
+        w.flush(0);
+        for (reader, got) in readers.iter().zip(&mut got) {
+            *got += w.take_payloads(*reader).len();
+        }
+        w.go_on(0);
+    }
+    assert_eq!(got, [8; 4]);
+}
+
+#[test]
 fn a_subscribe_of_one_wildcard_brings_little_in_its_own_turn() {
     let (mut w, _, reader) = stored((0..20).map(|n| format!("a/{n}")));
     w.hubs[0].begin_turn();

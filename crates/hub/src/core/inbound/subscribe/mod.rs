@@ -176,7 +176,8 @@ fn without_share(text: &str) -> &str {
 /// How the filters of the list of rooms begin.
 const ROOM_LIST: &str = "$rooms/";
 
-/// Filters of one SUBSCRIBE whose single values go out at once, whatever the turn has done.
+/// Filters of one SUBSCRIBE whose single values go out at once though the turn is spent, unless
+/// it has done far more than it may.
 const AT_ONCE_MAX: usize = 8;
 
 /// Whether a subscription brings what is retained.
@@ -425,7 +426,8 @@ impl Core {
     ) {
         self.answer_subscribe(key, told, tally);
         for (at, wanted) in tally.wanted.iter().enumerate() {
-            let is_soon = at < AT_ONCE_MAX || !self.turn_is_spent();
+            let is_small = at < AT_ONCE_MAX && !self.turn.is_overspent();
+            let is_soon = is_small || !self.turn_is_spent();
             self.enqueue_snapshot(now, key, wanted, is_soon);
         }
         self.begin_snapshots(now, key);
