@@ -336,6 +336,7 @@ impl Link {
             reading: Reading::Waiting,
             stream: Stream::Open,
             serves_crowd: false,
+            light_reads: 0,
             transport,
             tail: Tail::default(),
             weighed: 0,

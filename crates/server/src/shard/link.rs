@@ -30,6 +30,8 @@ pub(super) struct Link {
     pub(super) stream: Stream,
     /// Whether what it sent last went to a crowd.
     pub(super) serves_crowd: bool,
+    /// Its last reads in a row that have cost little, up to [`super::read::LIGHT_READS`].
+    pub(super) light_reads: u8,
     pub(super) transport: Transport,
     /// What it has sent that was not applied.
     pub(super) tail: Tail,

@@ -69,6 +69,7 @@ use accept::Listening;
 use backlog::Backlog;
 use link::{Link, LinkKey, Phase, Reading, Stream};
 use pace::{ADVANCE_TIME, ADVANCE_VISITS, Crowd, Longer, Part};
+use read::Rows;
 use scratch::Scratch;
 use take_over::TakeOvers;
 use watch::Watch;
@@ -137,7 +138,7 @@ pub(crate) struct Shard {
     /// Clients whose logins wait for the authenticator: it drops those of the ones that are gone.
     askers: HashMap<LinkKey, Asker>,
     /// Links with bytes to read.
-    readable: Vec<u32>,
+    readable: Rows,
     /// Links with bytes to read that are steps of TLS handshakes, or parts of long CONNECTs: few of
     /// them are taken in a turn.
     shaking: VecDeque<u32>,
@@ -314,7 +315,7 @@ impl Shard {
             due: VecDeque::new(),
             exchanges: HashMap::new(),
             askers: HashMap::new(),
-            readable: Vec::new(),
+            readable: Rows::default(),
             shaking: VecDeque::new(),
             stalled: vec![Vec::new(); backplane.shards.len()],
             awaiting_mesh: Vec::new(),
@@ -696,7 +697,7 @@ impl Shard {
             && matches!(link.reading, Reading::Waiting | Reading::Missed)
         {
             link.reading = Reading::Listed;
-            self.readable.push(index);
+            self.push_readable(index);
         }
     }
 

@@ -60,7 +60,7 @@ impl Shard {
             }
             if link.tail.is_empty() {
                 link.reading = Reading::Listed;
-                self.readable.push(index);
+                self.push_readable(index);
             } else {
                 // First what it has sent already.
                 link.reading = Reading::Paused;

@@ -25,23 +25,77 @@ const SHAKING_KEPT: usize = 1_024;
 /// elliptic curve, and most of a millisecond with an RSA key of 2,048 bits.
 const HANDSHAKE_TIME: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(2));
 
+/// The work of a read that costs little is less than this, and what the layers below MQTT take:
+/// a turn has time for many of these.
+const LIGHT_WORK: u64 = 256;
+const LIGHT_TIME: Duration = Duration::from_micros(100);
+
+/// After this many such reads, one after the other, the next one may be expected to be one too.
+pub(super) const LIGHT_READS: u8 = 4;
+
+/// Links with bytes to read.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    /// Those of clients whose requests have cost little.
+    first: Vec<u32>,
+    /// Those of all other clients.
+    last: Vec<u32>,
+}
+
+impl Rows {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.last.is_empty()
+    }
+}
+
 impl Shard {
+    /// Adds a link to those of its kind.
+    pub(super) fn push_readable(&mut self, index: u32) {
+        let link = self.links.get(index as usize);
+        if link.is_some_and(|link| link.light_reads < LIGHT_READS) {
+            self.readable.last.push(index);
+        } else {
+            self.readable.first.push(index);
+        }
+    }
+
     /// Reads once from each listed link, as far as the turn has time. Returns whether it had.
+    ///
+    /// The clients whose requests have cost little come first: they do not wait for a row of others
+    /// of which each has a long request. One of the others is read in any case.
     pub(super) fn read_all(&mut self) -> bool {
         if self.readable.is_empty() {
             self.shake_hands();
             return true;
         }
-        let mut listed = std::mem::take(&mut self.readable);
+        let Rows {
+            mut first,
+            mut last,
+        } = std::mem::take(&mut self.readable);
         let mut part = self.begin_part(READ_TIME);
         if self.backlog.is_behind() {
             part.take_little(&mut self.hub);
         }
-        let mut done = 0;
-        for &index in &listed {
-            done += 1;
+        let (first_read, is_over) = self.read_each(&first, &mut part);
+        let at_most = if is_over { 1 } else { last.len() };
+        let (last_read, _) = self.read_each(&last[..at_most.min(last.len())], &mut part);
+        let is_through = first_read == first.len() && last_read == last.len();
+        first.drain(..first_read);
+        last.drain(..last_read);
+        self.shake_hands();
+        // The links that have more were listed in the meantime; keep the larger allocations.
+        first.append(&mut self.readable.first);
+        last.append(&mut self.readable.last);
+        self.readable = Rows { first, last };
+        is_through
+    }
+
+    /// Reads once from each of these until the part is over. Returns to how many it came, and
+    /// whether the part is over.
+    fn read_each(&mut self, listed: &[u32], part: &mut Part) -> (usize, bool) {
+        for (place, &index) in listed.iter().enumerate() {
             if self.waits(index) || self.is_behind(index) || self.waits_to_log_in(index) {
-                self.readable.push(index);
+                self.push_readable(index);
             } else if self.stands_in_line(index) {
                 self.shaking.push_back(index);
             } else {
@@ -51,16 +105,10 @@ impl Shard {
                 self.read(index);
             }
             if part.is_over(&self.hub, &self.backplane.clock) {
-                break;
+                return (place + 1, true);
             }
         }
-        let is_through = done == listed.len();
-        listed.drain(..done);
-        self.shake_hands();
-        // The links that have more were listed in the meantime; keep the larger allocation.
-        listed.append(&mut self.readable);
-        self.readable = listed;
-        is_through
+        (listed.len(), false)
     }
 
     /// A part of this turn that begins now.
@@ -139,10 +187,17 @@ impl Shard {
         }
     }
 
-    /// Remembers of a link whether what it has sent just now went to a crowd.
-    fn note_crowd(&mut self, index: u32) {
+    /// Remembers of a link whether what it has sent just now went to a crowd, and whether it cost
+    /// little.
+    fn note_read(&mut self, index: u32, is_light: bool) {
+        let serves_crowd = self.hub.has_served_crowd();
         if let Some(link) = self.links.get_mut(index as usize) {
-            link.serves_crowd = self.hub.has_served_crowd();
+            link.serves_crowd = serves_crowd;
+            link.light_reads = if is_light {
+                link.light_reads.saturating_add(1).min(LIGHT_READS)
+            } else {
+                0
+            };
         }
     }
 
@@ -172,13 +227,16 @@ impl Shard {
                 self.figures.bytes_received += len as u64;
                 // A short read means that the socket is empty: no need to ask again.
                 let may_have_more = len == capacity || link.stream == Stream::Ended;
-                if is_plain {
+                let before = self.hub.turn_work();
+                let layers = if is_plain {
                     self.take_in_order(index, len);
+                    Duration::ZERO
                 } else {
-                    self.take_timed(index, len);
-                }
+                    self.take_timed(index, len)
+                };
                 self.weigh(index);
-                self.note_crowd(index);
+                let work = self.hub.turn_work().saturating_sub(before);
+                self.note_read(index, work < LIGHT_WORK && layers < LIGHT_TIME);
                 self.flush_laden(index);
                 if may_have_more {
                     self.list(index);
@@ -201,8 +259,8 @@ impl Shard {
     }
 
     /// The same for a connection with layers below MQTT, which the hub does not count as work: the
-    /// clock says what they take.
-    fn take_timed(&mut self, index: u32, len: usize) {
+    /// clock says what they take, and that is returned.
+    fn take_timed(&mut self, index: u32, len: usize) -> Duration {
         let serial = self.links.get(index as usize).map(|link| link.serial);
         let began = self.backplane.clock.now();
         self.take_in_order(index, len);
@@ -211,6 +269,7 @@ impl Shard {
         let key = link.and_then(Link::session);
         let took = self.backplane.clock.now().since(began);
         self.hub.count_beside(Beside::Layers(key, took));
+        took
     }
 
     /// Opens the letters that have come before the bytes in the scratch buffer are taken. A letter
