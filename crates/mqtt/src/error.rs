@@ -9,7 +9,9 @@ macro_rules! decode_error_kinds {
         $name:ident: $reason:ident, $requirement:literal, $text:literal;
     )+) => {
         /// What exactly is wrong, one variant for each rule.
+        // A word: else what was decoded is copied in the pieces that a byte in its place leaves.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u64)]
         pub enum DecodeErrorKind {
             $( $(#[doc = $doc])+ $name, )+
         }

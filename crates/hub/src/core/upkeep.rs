@@ -76,9 +76,17 @@ impl Core {
     /// What the calls since have asked for.
     pub(crate) fn effects(&mut self) -> &mut Effects {
         self.pending.log.take(&mut self.effects.log);
-        self.effects.dirty.append(&mut self.outbox.dirty);
-        self.effects.crowd.append(&mut self.outbox.crowd);
-        self.effects.conflating.append(&mut self.outbox.conflating);
+        // Called several times a turn, mostly for nothing.
+        let outbox = &mut self.outbox;
+        if !outbox.dirty.is_empty() {
+            self.effects.dirty.append(&mut outbox.dirty);
+        }
+        if !outbox.crowd.is_empty() {
+            self.effects.crowd.append(&mut outbox.crowd);
+        }
+        if !outbox.conflating.is_empty() {
+            self.effects.conflating.append(&mut outbox.conflating);
+        }
         &mut self.effects
     }
 

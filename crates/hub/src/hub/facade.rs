@@ -142,12 +142,12 @@ impl Hub {
         self.core.is_laden(key)
     }
 
-    /// Whether something waits for a session's socket, and all of it answers what its client has
-    /// sent. O(1).
+    /// Whether something waits for a session's socket, all of it answers what its client has sent,
+    /// and more answers fit into the same write. O(1).
     #[must_use]
     #[inline]
-    pub fn has_answers_only(&self, key: SessionKey) -> bool {
-        self.core.has_answers_only(key)
+    pub fn has_few_answers_only(&self, key: SessionKey) -> bool {
+        self.core.has_few_answers_only(key)
     }
 
     /// Forgets what was written of a batch. After [`Flush::More`] the shard flushes the session

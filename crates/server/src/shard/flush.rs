@@ -259,11 +259,12 @@ impl Shard {
         }
     }
 
-    /// Flushes the session of a link now. It stays in the list of those that are flushed at the end
-    /// of the turn.
+    /// Flushes the session of a link now, unless a few answers wait for its next share. It stays in
+    /// the list of those that are flushed at the end of the turn.
     pub(super) fn flush_link(&mut self, index: u32) {
         let link = self.links.get(index as usize);
-        if let Some(key) = link.and_then(|link| link.session()) {
+        let key = link.and_then(|link| link.session());
+        if let Some(key) = key.filter(|key| !self.waits_for_share(*key)) {
             self.flush(key);
         }
     }
@@ -273,12 +274,12 @@ impl Shard {
         index.copied().unwrap_or(u32::MAX)
     }
 
-    /// Whether nothing but answers waits for a connection that has given way.
+    /// Whether nothing but a few answers waits for a connection that has given way.
     fn waits_for_share(&self, key: SessionKey) -> bool {
         let link = self.links.get(self.link_of(key) as usize);
         let gave_way = link
             .is_some_and(|link| link.reading == Reading::GaveWay && link.session() == Some(key));
-        gave_way && self.hub.has_answers_only(key)
+        gave_way && self.hub.has_few_answers_only(key)
     }
 
     fn flush(&mut self, key: SessionKey) -> Flush {

@@ -106,7 +106,7 @@ pub(super) enum Reading {
     /// Not before a time, because it publishes faster than it may, or before something is decided.
     Paused,
     /// After those that have sent less, because it has used its share of a turn. Where nothing but
-    /// answers waits for its socket, they are written with its next share.
+    /// a few answers waits for its socket, they are written with those of its next share.
     GaveWay,
 }
 

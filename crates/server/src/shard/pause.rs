@@ -5,8 +5,9 @@
 //! when it has used its share of a turn: then it goes on after those that have sent less. It is
 //! stalled when other shards have to catch up first.
 //!
-//! The answers to a connection that gave way are written with its next share. So a burst that takes
-//! several turns costs a few writes, not one for each turn. Messages of others do not wait.
+//! The answers to a connection that gave way wait for those of its next shares, until they fill a
+//! write. So a burst that takes several turns costs a few writes, not one for each turn. Messages
+//! of others do not wait.
 
 use stentor_hub::{Beside, LinkId, MeshRoom};
 use stentor_session::Tick;

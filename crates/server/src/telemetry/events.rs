@@ -288,6 +288,8 @@ struct Ring {
     bytes: usize,
     /// The place of the newest.
     last: u64,
+    /// How many threads wait for the next one. Waking nobody is a system call as well.
+    waiting: usize,
 }
 
 impl Events {
@@ -317,8 +319,11 @@ impl Events {
             };
             ring.bytes -= oldest.bytes();
         }
+        let is_awaited = ring.waiting > 0;
         drop(ring);
-        self.news.notify_all();
+        if is_awaited {
+            self.news.notify_all();
+        }
     }
 
     /// Looks for events; if there are none, waits for the first one.
@@ -332,8 +337,10 @@ impl Events {
                 return found;
             }
             after = Some(found.cursor);
+            ring.waiting += 1;
             let woken = self.news.wait_timeout(ring, left);
             ring = woken.unwrap_or_else(PoisonError::into_inner).0;
+            ring.waiting -= 1;
         }
     }
 

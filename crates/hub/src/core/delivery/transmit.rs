@@ -46,12 +46,15 @@ impl Core {
         live.is_some_and(|live| live.flushing == Flushing::Listed && live.queued_bytes() >= BYTES)
     }
 
-    /// Whether something waits for a session's socket, and all of it answers what its client has
-    /// sent. O(1).
-    pub(crate) fn has_answers_only(&self, key: SessionKey) -> bool {
+    /// Whether something waits for a session's socket, all of it answers what its client has sent,
+    /// and more answers fit into the same write. O(1).
+    pub(crate) fn has_few_answers_only(&self, key: SessionKey) -> bool {
+        /// Some 800 acknowledgements. With more of them, the client had better go on.
+        const BYTES: usize = 4 * 1024;
         let live = self.sessions.get(key).and_then(Session::live);
         live.is_some_and(|live| {
-            live.flushing == Flushing::Listed && live.queued_bytes() == live.control_bytes()
+            let answers = live.control_bytes();
+            live.flushing == Flushing::Listed && answers < BYTES && live.queued_bytes() == answers
         })
     }
 
