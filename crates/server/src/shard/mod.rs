@@ -413,6 +413,11 @@ impl Shard {
         self.recorder.as_ref().is_some_and(Recorder::is_laden)
     }
 
+    /// Whether far too much waits for other shards, or for the journal.
+    fn is_overfull(&self) -> bool {
+        self.mesh.room() == MeshRoom::Overfull || self.is_laden()
+    }
+
     /// Lets clients in as soon as all shards go on with their sessions, and know of the shared
     /// subscriptions of the others.
     fn open_doors(&mut self) {
@@ -523,8 +528,7 @@ impl Shard {
     fn timeout(&mut self) -> Option<Duration> {
         let has_reads =
             !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
-        let is_overfull = self.mesh.room() == MeshRoom::Overfull || self.is_laden();
-        let reads = has_reads && !is_overfull;
+        let reads = has_reads && !self.is_overfull();
         let effects = self.hub.effects();
         let flushes = effects.has_output() || !self.backlog.is_empty();
         let ends = !self.gone.is_empty() || !self.broken.is_empty() || !self.leaving.is_empty();

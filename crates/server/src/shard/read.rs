@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
-use stentor_hub::{Beside, LinkId, MeshRoom, SessionKey};
+use stentor_hub::{Beside, LinkId, SessionKey};
 use stentor_session::{CloseReason, Remote, Violation};
 
 use super::link::{Entrance, LONG_CONNECT, Link, Phase, Reading, Stream};
@@ -160,8 +160,7 @@ impl Shard {
     /// journal: what a client that comes has them told would be more.
     fn waits_to_log_in(&self, index: u32) -> bool {
         let link = self.links.get(index as usize);
-        let is_overfull = self.mesh.room() == MeshRoom::Overfull || self.is_laden();
-        is_overfull && link.is_some_and(|link| link.session().is_none())
+        self.is_overfull() && link.is_some_and(|link| link.session().is_none())
     }
 
     /// Whether a link has to wait for the next turn, because this one is spent and its client owes
