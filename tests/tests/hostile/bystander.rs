@@ -92,6 +92,12 @@ impl Scene {
         self
     }
 
+    /// The caller looks itself at how long turns take.
+    pub(crate) fn however_long(mut self) -> Self {
+        self.busy_max = Duration::MAX;
+        self
+    }
+
     /// A client id whose session is at home on a shard.
     pub(crate) fn name_on(&self, shard: usize, prefix: &str) -> String {
         name_on(&self.server, shard, prefix)
