@@ -50,6 +50,8 @@ pub struct Folder<D: Disk> {
     pub(crate) spares: Vec<(String, usize)>,
     /// Beyond this many, they are removed.
     pub(crate) spares_max: usize,
+    /// Longer files are removed: they were made for one batch.
+    pub(crate) spare_bytes_max: usize,
     /// Files that count no longer, and could not be removed or go with the old generations.
     pub(crate) leftovers: Vec<String>,
 }
@@ -68,6 +70,7 @@ impl<D: Disk> Folder<D> {
     /// If the bounds contradict each other.
     pub fn journal(&mut self, shard: u16, bounds: Bounds) -> Journal<D::Region> {
         let generation = self.manifest.generation;
+        self.bound_spares(bounds.segment_bytes);
         let mut journal = Journal::new(Id { generation, shard }, bounds);
         let _ = self.serve(&mut journal);
         journal
@@ -189,10 +192,22 @@ impl<D: Disk> Folder<D> {
         }
     }
 
-    /// Makes a file a spare one, unless there are enough.
+    /// Keeps no spare file that is longer than this.
+    fn bound_spares(&mut self, bytes: usize) {
+        self.spare_bytes_max = bytes;
+        let (kept, removed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.spares)
+            .into_iter()
+            .partition(|(_, len)| *len <= bytes);
+        self.spares = kept;
+        for (name, _) in removed {
+            self.remove(name);
+        }
+    }
+
+    /// Makes a file a spare one, unless there are enough or it is long.
     pub(crate) fn put_aside(&mut self, name: String, bytes: usize) {
         let spare = format!("{name}{SPARE_SUFFIX}");
-        let is_kept = self.spares.len() < self.spares_max;
+        let is_kept = self.spares.len() < self.spares_max && bytes <= self.spare_bytes_max;
         if is_kept && self.disk.rename(&name, &spare).is_ok() {
             self.spares.push((spare, bytes));
         } else {

@@ -277,13 +277,18 @@ impl<R: Region> Journal<R> {
     /// Asks for room for a batch of this many bytes: once, until a segment was made or could not be
     /// made. The room is there as soon as [`largest`](Self::largest) says so. In a ring that is
     /// full, that takes the release of a segment.
+    ///
+    /// A batch that does not fit into a usual segment gets a quarter more: it may grow meanwhile.
     pub fn ask(&mut self, records: usize) {
         if records <= self.largest() {
             return;
         }
         let link = Link::bytes(self.given_up.len());
-        let bytes = bytes_for(link, records).next_multiple_of(PAGE_BYTES);
-        let bytes = bytes.max(self.bounds.segment_bytes);
+        let usual = self.bounds.segment_bytes;
+        let bytes = match bytes_for(link, records) {
+            bytes if bytes <= usual => usual,
+            bytes => (bytes + bytes / 4).next_multiple_of(PAGE_BYTES),
+        };
         match self.wish {
             Wish::Asked(asked) | Wish::Making(asked) if asked >= bytes => {}
             _ => self.wish = Wish::Asked(bytes),

@@ -107,6 +107,7 @@ impl<D: Disk> Folder<D> {
             manifest,
             spares: files.spares,
             spares_max: options.spares_max,
+            spare_bytes_max: usize::MAX,
             leftovers: files.leftovers,
         };
         folder.save(manifest).map_err(OpenError::Write)?;

@@ -92,6 +92,42 @@ fn a_larger_batch_gets_a_segment_of_its_own() {
     assert_eq!(found, [b"before".to_vec(), large, batch(2, 800)]);
 }
 
+#[test]
+fn a_larger_segment_has_a_quarter_more_and_is_not_kept() {
+    let disk = SimulatedDisk::new(1);
+    let (mut folder, mut journal) = begin(&disk);
+    let large = batch(1, 5000);
+    journal.ask(large.len());
+    folder.serve(&mut journal).unwrap();
+    // What it was made for may have grown.
+    journal.append(&batch(1, 6200)).unwrap();
+    while journal.usage().used > 1 {
+        journal.release_oldest().unwrap();
+    }
+    journal.append(&batch(2, 800)).unwrap();
+    while journal.release_oldest().is_some() {}
+    commit(&mut journal);
+    journal.append(&batch(3, 10)).unwrap();
+    commit(&mut journal);
+    folder.serve(&mut journal).unwrap();
+    let spares = |limit: usize| folder.spares.iter().filter(move |it| it.1 > limit).count();
+    assert_eq!(spares(SMALL.segment_bytes), 0, "{:?}", folder.spares);
+    assert!(spares(0) > 0, "those of the usual size are used again");
+}
+
+#[test]
+fn longer_spare_files_of_an_earlier_start_go() {
+    let disk = SimulatedDisk::new(1);
+    for (name, bytes) in [("usual.spare", 1), ("long.spare", 2)] {
+        drop(disk.grow(name, bytes * SMALL.segment_bytes).unwrap());
+    }
+    let mut folder = open(&disk, 1).folder;
+    assert_eq!(folder.spares.len(), 2);
+    let _ = folder.journal(0, SMALL);
+    let names = disk.names().unwrap();
+    assert!(!names.contains(&"long.spare".to_owned()), "{names:?}");
+}
+
 /// A large segment is not worth the reserve: that may be all there is for a while.
 #[test]
 fn a_larger_segment_waits_for_a_reserve_behind_it() {
