@@ -1,6 +1,7 @@
 //! Changes of shared subscriptions reach other shards as far as their turns have room for them.
 
 use crate::world::{ConnectOptions, World, clean, qos};
+use stentor_hub::Settings;
 use stentor_mqtt::{PacketId, QoS, Version};
 use stentor_session::Tick;
 
@@ -164,6 +165,17 @@ fn a_member_that_comes_and_goes_is_told_of_once() {
         false,
     );
     assert_eq!(w.take_payloads(back), ["here"]);
+}
+
+#[test]
+fn sessions_of_an_earlier_start_tell_other_shards_over_many_turns() {
+    let mut w = World::writing(2, Settings::default());
+    let persistent = ConnectOptions::persistent();
+    members(&mut w, 16, &persistent);
+    w.crash(2, 3);
+    assert!(w.start_turns > 2, "{} turns", w.start_turns);
+    let known = |shard: usize| w.hubs[shard].filters().count();
+    assert_eq!((known(0), known(1)), (16 * SHARES, 16 * SHARES));
 }
 
 #[test]

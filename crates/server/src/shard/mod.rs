@@ -378,6 +378,8 @@ impl Shard {
         let Some(recorder) = &mut self.recorder else {
             return;
         };
+        // Other shards hear of shared subscriptions in turns that have room for them.
+        self.hub.set_share_room(0);
         for session in prior {
             session.restore(&mut self.hub, self.now);
             recorder.record_restored(&mut self.hub, false);
@@ -422,7 +424,7 @@ impl Shard {
     /// subscriptions of the others.
     fn open_doors(&mut self) {
         if let Doors::Closed(gate) = &self.doors
-            && !self.hub.waits_for_share_room()
+            && !self.hub.has_untold_shares()
         {
             gate.arrive();
             self.doors = Doors::Waiting(Arc::clone(gate));

@@ -61,6 +61,8 @@ pub struct World {
     by_key: HashMap<(u8, SessionKey), usize>,
     pub clients: Vec<Client>,
     next_link: u32,
+    /// How many turns it took before somebody was let in.
+    pub start_turns: usize,
     pub events: Vec<Event>,
     /// Connections that nothing is read from before a time.
     pauses: Vec<((u8, u32), Tick)>,
@@ -150,6 +152,7 @@ impl World {
             by_key: HashMap::new(),
             clients: Vec::new(),
             next_link: 0,
+            start_turns: 0,
             events: Vec::new(),
             pauses: Vec::new(),
             paused: false,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stentor_hub::{
-    Settings, Start, WrittenSession, prior_message, prior_sessions, rewrite_sessions,
+    Hub, Settings, Start, WrittenSession, prior_message, prior_sessions, rewrite_sessions,
 };
 use stentor_retained::{Bounds, MemoryStore};
 use stentor_session::{CloseReason, Message, Remote, Tick};
@@ -121,12 +121,34 @@ impl World {
         assert_eq!(restored.damage, []);
         let start = self.start();
         let sessions = prior_sessions(restored, &start, |session| Some((whose(session), None)));
+        for hub in &mut self.hubs {
+            hub.set_share_room(0);
+        }
         for session in sessions {
             let home = self.home(&session.client_id);
             session.restore(&mut self.hubs[usize::from(home)], self.now);
             self.collect(home);
         }
         self.settle();
+        while self.hubs.iter().any(Hub::has_untold_shares) {
+            self.tell_shares();
+        }
+        for shard in 0..self.hubs.len() {
+            self.set_share_room(u8::try_from(shard).unwrap(), u32::MAX);
+        }
+    }
+
+    /// A turn of all hubs before anybody is let in.
+    fn tell_shares(&mut self) {
+        const ROOM: u32 = 4_096;
+        self.start_turns += 1;
+        self.hubs.iter_mut().for_each(Hub::begin_turn);
+        for shard in 0..u8::try_from(self.hubs.len()).unwrap() {
+            self.set_share_room(shard, ROOM);
+        }
+        self.settle();
+        let most = self.hubs.iter().map(Hub::turn_visits).max();
+        assert!(most <= Some(2 * ROOM), "{most:?} visits in a turn");
     }
 
     /// Some sessions of a shard are written whole. When that has been done of all of all shards,

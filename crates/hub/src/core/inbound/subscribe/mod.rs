@@ -35,6 +35,7 @@ use crate::core::delivery::snapshot::{SNAPSHOT_END, Wanted};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::routing::options::Options;
+use crate::core::routing::share::Telling;
 use crate::core::sessions::log::leave;
 use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::state::{Grant, Subscribed};
@@ -535,7 +536,8 @@ impl Core {
         };
         let reason = granted_reason(grant.options.qos());
         if let Some(group) = share {
-            self.join_share((key, zone), (group, filter), &grant);
+            // Its SUBACK says that other shards know of it.
+            self.join_share((key, zone), (group, filter), (&grant, Telling::Now));
             // Nothing is retained for what is shared.
             return Ok((reason, ""));
         }

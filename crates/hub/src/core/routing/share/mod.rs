@@ -28,8 +28,9 @@ use stentor_mqtt::{QoS, ReasonCode};
 use stentor_session::{Message, Tick};
 use stentor_session_log::Filter;
 use stentor_topic::{FilterId, Zone};
+pub(crate) use tell::Telling;
 pub(crate) use tell::count_visits;
-use tell::{NAME_VISITS, Telling, Untold, name_visits};
+use tell::{NAME_VISITS, Untold, name_visits};
 
 /// Bytes that a shared subscription takes on one shard beside its filter in the index and its name:
 /// its entry, its members and their numbers.
@@ -200,7 +201,7 @@ impl Core {
         &mut self,
         (key, zone): (SessionKey, Zone),
         (group, filter): (&str, &str),
-        grant: &Grant,
+        (grant, telling): (&Grant, Telling),
     ) {
         let name = ShareName {
             zone,
@@ -230,8 +231,7 @@ impl Core {
         }
         self.routing.shares.joined(key.slot, slot);
         self.counters.stats.subscriptions += 1;
-        // Its SUBACK says that other shards know of it.
-        self.adjust_share(slot, Telling::Now, |count| count.live += 1);
+        self.adjust_share(slot, telling, |count| count.live += 1);
     }
 
     /// A session that is gone, or goes, leaves; `was_live` says as what it was counted.

@@ -37,7 +37,7 @@ const IDLE_BYTES_MAX: usize = 16 << 20;
 
 /// When other shards hear of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Telling {
+pub(crate) enum Telling {
     Now,
     /// When there is room.
     Soon,
@@ -114,6 +114,11 @@ impl Core {
         self.routing.shares.untold.room = visits;
         // The other half is for new members, who would otherwise wait for all of them.
         self.tell_untold(visits / 2);
+    }
+
+    /// Whether other shards have not heard of all changes.
+    pub(crate) fn has_untold_shares(&self) -> bool {
+        !self.routing.shares.untold.slots.is_empty()
     }
 
     /// Whether something waits for room, and for nothing else.

@@ -13,6 +13,7 @@ use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::Element;
 use crate::core::memory::Lease;
 use crate::core::routing::options::Options;
+use crate::core::routing::share::Telling;
 use crate::core::sessions::registry::{Away, Left, Link, Session};
 use crate::core::sessions::state::{Absence, Grant, SessionState};
 use crate::core::{Core, Timer};
@@ -142,7 +143,8 @@ impl PriorSubscription {
             interval: self.interval,
         };
         if let Some(group) = share {
-            core.join_share((key, zone), (group, filter), &grant);
+            // The doors open when other shards know of it.
+            core.join_share((key, zone), (group, filter), (&grant, Telling::Soon));
             if let Some(slot) = core.routing.shares.find(zone, group, filter) {
                 core.member_changed(slot, key.slot, false);
             }
