@@ -3,6 +3,7 @@
 //! A trace is bounded in time, lines, lines a second and bytes. Shards fill it, and the control
 //! plane reads it. While no trace runs, a shard asks one flag for each read and write.
 
+mod names;
 mod packet;
 mod tap;
 

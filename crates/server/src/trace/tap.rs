@@ -9,14 +9,15 @@ use stentor_mqtt::{Frame, Packet, Version, frame, frame_header};
 use stentor_session::{Batch, Tick};
 
 use super::Trace;
+use super::names::{Names, Room};
 use super::packet::{Seen, shown, topic};
 use crate::peer::Peer;
 
 /// Bytes of a packet that are kept.
 const KEPT_BYTES: usize = 4 * 1024;
 
-/// Topics that aliases stand for, for each way: the server allows no more by default.
-const ALIASES_MAX: usize = 64;
+/// Memory that a connection keeps for its next packet.
+const HELD_BYTES: usize = 64;
 
 /// What is known of a connection, by its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(crate) struct Taps {
     traces: Vec<Arc<Trace>>,
     known: Vec<Known>,
     taps: HashMap<u32, Tap>,
+    /// For the names of all.
+    room: Room,
 }
 
 impl Taps {
@@ -57,8 +60,23 @@ impl Taps {
 
     /// A connection begins in this place.
     pub(crate) fn begin(&mut self, index: u32) {
-        self.taps.remove(&index);
+        self.remove(index);
         *self.place(index) = Known::Nothing;
+    }
+
+    fn remove(&mut self, index: u32) {
+        if let Some(tap) = self.taps.remove(&index) {
+            tap.names.forget(&mut self.room);
+        }
+    }
+
+    /// Drops traces that have ended, and what was kept for them alone.
+    fn drop_ended(&mut self, now: Tick) {
+        if self.traces.iter().any(|trace| trace.is_over(now)) {
+            let mut traces = std::mem::take(&mut self.traces);
+            traces.retain(|trace| !trace.is_over(now));
+            self.set(traces);
+        }
     }
 
     fn place(&mut self, index: u32) -> &mut Known {
@@ -72,12 +90,9 @@ impl Taps {
     /// Looks whether a connection is traced, before its packets are taken or written.
     pub(crate) fn look(&mut self, hub: &Hub, (index, key): (u32, SessionKey), at: (Tick, Peer)) {
         let (now, peer) = at;
-        if *self.place(index) != Known::Nothing {
+        self.drop_ended(now);
+        if !self.is_on() || *self.place(index) != Known::Nothing {
             return;
-        }
-        self.traces.retain(|trace| !trace.is_over(now));
-        if !self.is_on() {
-            return self.set(Vec::new());
         }
         let Some(who) = connected_as(hub, key) else {
             return;
@@ -88,7 +103,7 @@ impl Taps {
             .filter(|one| one.rule.is_about(&who, peer));
         let traces: Vec<Arc<Trace>> = about.cloned().collect();
         if traces.is_empty() {
-            self.taps.remove(&index);
+            self.remove(index);
             *self.place(index) = Known::Other;
             return;
         }
@@ -98,25 +113,25 @@ impl Taps {
         *self.place(index) = Known::Tapped;
     }
 
-    fn tap(&mut self, index: u32) -> Option<&mut Tap> {
+    fn tap(&mut self, index: u32) -> Option<(&mut Tap, &mut Room)> {
         let known = self.known.get(index as usize);
         match known == Some(&Known::Tapped) {
-            true => self.taps.get_mut(&index),
+            true => self.taps.get_mut(&index).map(|tap| (tap, &mut self.room)),
             false => None,
         }
     }
 
     /// Whole packets came from a connection.
     pub(crate) fn received(&mut self, index: u32, now: Tick, bytes: &[u8]) {
-        if let Some(tap) = self.tap(index) {
-            tap.received(now, bytes);
+        if let Some((tap, room)) = self.tap(index) {
+            tap.received(now, bytes, room);
         }
     }
 
     /// The first bytes of a batch went to a connection.
     pub(crate) fn sent(&mut self, index: u32, now: Tick, batch: &Batch, written: usize) {
-        if let Some(tap) = self.tap(index) {
-            tap.sent(now, batch, written);
+        if let Some((tap, room)) = self.tap(index) {
+            tap.sent(now, batch, written, room);
         }
     }
 }
@@ -128,8 +143,7 @@ struct Tap {
     version: Version,
     traces: Vec<Arc<Trace>>,
     stream: Stream,
-    /// What aliases stand for: those of the client, and those of the server.
-    aliases: [HashMap<u16, Box<str>>; 2],
+    names: Names,
 }
 
 /// What goes out, put together to packets.
@@ -174,6 +188,7 @@ impl Stream {
                 each(frame, &held[frame.header_len..]);
                 *passed = frame.total_len - held.len();
                 held.clear();
+                held.shrink_to(HELD_BYTES);
                 continue;
             }
             if bytes.is_empty() {
@@ -193,22 +208,22 @@ impl Tap {
             version,
             traces: Vec::new(),
             stream: Stream::Between,
-            aliases: Default::default(),
+            names: Names::default(),
         }
     }
 
-    fn received(&mut self, now: Tick, mut bytes: &[u8]) {
+    fn received(&mut self, now: Tick, mut bytes: &[u8], room: &mut Room) {
         while let Ok(Some(frame)) = frame(bytes, u32::MAX) {
             let Some(body) = bytes.get(frame.header_len..frame.total_len) else {
                 return;
             };
             let kept = &body[..body.len().min(KEPT_BYTES)];
-            self.packet(now, (frame, kept), Way::Received);
+            self.packet(now, (frame, kept), Way::Received, room);
             bytes = &bytes[frame.total_len..];
         }
     }
 
-    fn sent(&mut self, now: Tick, batch: &Batch, written: usize) {
+    fn sent(&mut self, now: Tick, batch: &Batch, written: usize, room: &mut Room) {
         let mut stream = std::mem::replace(&mut self.stream, Stream::Between);
         if let Stream::Between = stream {
             stream = Stream::behind(batch.begun_len());
@@ -218,13 +233,13 @@ impl Tap {
             let piece = &piece[..piece.len().min(left)];
             left -= piece.len();
             stream.take(piece, |frame, body| {
-                self.packet(now, (frame, body), Way::Sent);
+                self.packet(now, (frame, body), Way::Sent, room);
             });
         }
         self.stream = stream;
     }
 
-    fn packet(&mut self, now: Tick, (frame, body): (Frame, &[u8]), way: Way) {
+    fn packet(&mut self, now: Tick, (frame, body): (Frame, &[u8]), way: Way, room: &mut Room) {
         let seen = Seen {
             frame,
             body,
@@ -232,7 +247,8 @@ impl Tap {
             way,
         };
         let packet = seen.packet();
-        let named = self.name(packet.as_ref(), way);
+        let topic = packet.as_ref().and_then(topic);
+        let named = topic.and_then(|topic| self.names.name(&topic, way, room));
         for trace in &self.traces {
             trace.note(now, named.as_deref(), |payload_bytes| {
                 let mut line = seen.line(packet.as_ref(), payload_bytes);
@@ -240,20 +256,6 @@ impl Tap {
                 line.topic = named.as_deref().map(|name| shown(name).to_owned());
                 line
             });
-        }
-    }
-
-    /// The topic of a PUBLISH, as far as it is known.
-    fn name(&mut self, packet: Option<&Packet<'_>>, way: Way) -> Option<Box<str>> {
-        let topic = topic(packet?)?;
-        let aliases = &mut self.aliases[way as usize];
-        match (topic.name, topic.alias) {
-            ("", Some(alias)) => aliases.get(&alias).cloned(),
-            (name, Some(alias)) if aliases.len() < ALIASES_MAX || aliases.contains_key(&alias) => {
-                aliases.insert(alias, name.into());
-                Some(name.into())
-            }
-            (name, _) => Some(name.into()),
         }
     }
 }
