@@ -278,7 +278,8 @@ impl<R: Region> Journal<R> {
     /// made. The room is there as soon as [`largest`](Self::largest) says so. In a ring that is
     /// full, that takes the release of a segment.
     ///
-    /// A batch that does not fit into a usual segment gets a quarter more: it may grow meanwhile.
+    /// A batch that does not fit into a usual segment gets a quarter more, since it may have grown
+    /// by then.
     pub fn ask(&mut self, records: usize) {
         if records <= self.largest() {
             return;

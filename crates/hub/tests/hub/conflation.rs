@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::world::PING;
-use crate::world::{ConnectOptions, Random, World, clean};
+use crate::world::{ConnectOptions, Random, World, clean, encoded_publish};
 use stentor_hub::{LossCause, Settings, SlowPolicy, TopicPolicy};
 use stentor_mqtt::{Packet, Properties, Publish, QoS, Sender, Version, decode, encode, frame};
 use stentor_session::{CloseReason, Limit, Tick};
@@ -43,6 +43,35 @@ fn subscribe(w: &mut World, client: usize, filter: &str, qos: QoS, pairs: &[(&st
     *w.subscribe_asking(client, filter, qos, pairs)
         .last()
         .unwrap()
+}
+
+/// A message that newer ones may replace is more work for each of its subscribers.
+#[test]
+fn a_turn_hands_over_fewer_messages_that_newer_ones_may_replace() {
+    let handed = |topic: &str| {
+        let mut w = World::with_settings(1, settings());
+        for n in 0..100 {
+            let s = w.connect(Version::V5, &format!("s{n}"), &clean());
+            w.subscribe(s, "#", QoS::AtMostOnce);
+        }
+        let ids = (0..50).map(|n| format!("p{n}"));
+        let publishers: Vec<_> = ids
+            .map(|id| w.connect(Version::V5, &id, &clean()))
+            .collect();
+        w.paused = true;
+        w.hubs[0].begin_turn();
+        for (n, p) in publishers.into_iter().enumerate() {
+            let topic = format!("{topic}/{n}");
+            w.send_without_settling(p, &encoded_publish(&topic, b"x", Properties::EMPTY));
+        }
+        (
+            w.hubs[0].turn_handed_over().subscribers,
+            w.hubs[0].has_jobs(),
+        )
+    };
+    assert_eq!(handed("other"), (5_000, false));
+    let (subscribers, goes_on) = handed("t");
+    assert!(subscribers < 2_000 && goes_on, "{subscribers} {goes_on}");
 }
 
 #[test]

@@ -161,9 +161,12 @@ fn long_values_of_one_subscribe_go_out_one_after_the_other() {
     let mut got = [0; 4];
     for _ in 0..200 {
         w.flush(0);
+        let before: usize = got.iter().sum();
         for (reader, got) in readers.iter().zip(&mut got) {
             *got += w.take_payloads(*reader).len();
         }
+        let in_turn = got.iter().sum::<usize>() - before;
+        assert!(in_turn <= 2, "{in_turn} values in a turn");
         w.go_on(0);
     }
     assert_eq!(got, [8; 4]);

@@ -143,8 +143,8 @@ pub(crate) fn hold_back(
     }
     let known = session.conflating();
     let passes = known.is_none_or(|c| c.queue.may_pass(context.now, topic));
-    if known.is_none() && !interval.is_zero() {
-        // The session begins to remember topics.
+    if known.is_none() {
+        // The session begins to remember topics, or what waits for it is looked at.
         context.turn.hand_over(HELD_HANDED);
     }
     // A message that finds no room in the queue replaces an older one instead.

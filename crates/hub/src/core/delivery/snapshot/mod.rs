@@ -199,7 +199,10 @@ impl Core {
                 walk
             }
             _ => {
-                found.extend(self.store.retained.get(zone, filter, mark, now));
+                if let Some(message) = self.store.retained.get(zone, filter, mark, now) {
+                    self.turn.spend(found_visits(&message));
+                    found.push(message);
+                }
                 // There is no other topic.
                 snapshot.sends &= found.is_empty();
                 Walk::Done
