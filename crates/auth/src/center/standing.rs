@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stentor_hub::{Access, Needs, Quotas, Rights};
 
 use super::Proof;
-use crate::model::{User, UserKey};
+use crate::model::{Effect, Rule, User, UserKey};
 use crate::rights::Holder;
 use crate::store::Watch;
 
@@ -53,6 +53,13 @@ impl Standing {
     #[must_use]
     pub const fn holder(&self) -> &Arc<Holder> {
         &self.holder
+    }
+
+    /// Whether the credential has rules that deny something.
+    fn is_denied_something(&self) -> bool {
+        let denies = |rule: &Rule| rule.effect == Effect::Deny;
+        let proof = self.proof.as_deref();
+        proof.is_some_and(|proof| proof.rules.iter().any(denies))
     }
 
     /// Whether the directory has this user.
@@ -113,6 +120,10 @@ impl Rights for Standing {
         if self.proof.as_ref().is_some_and(|it| !it.rules.is_empty()) {
             roles.pop();
         }
+        // Without the rules that deny something, the roles would allow more than before.
+        if self.is_denied_something() {
+            roles.clear();
+        }
         roles
     }
 
@@ -130,7 +141,7 @@ impl Rights for Standing {
         // Whoever has rules of a credential and no account has no other roles: `member` included.
         let is_whole =
             |proof: &Proof| proof.roles.is_some() || self.user.is_none() && !proof.rules.is_empty();
-        self.proof.as_deref().is_some_and(is_whole)
+        self.proof.as_deref().is_some_and(is_whole) || self.is_denied_something()
     }
 
     fn is_confirmed(&self) -> bool {

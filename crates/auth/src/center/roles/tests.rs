@@ -489,6 +489,44 @@ fn the_roles_of_a_token_do_not_give_way_to_those_of_an_account() {
     assert!(matches!(renewed, Renewed::Close { end_session: true }));
 }
 
+/// Rules of a token are not written down. Without one that denies, its roles would allow more.
+#[test]
+fn nobody_may_do_more_after_a_restart_for_want_of_a_rule_that_denied_it() {
+    let world = world(&[]);
+    world
+        .order(r#"{"verb":"user.add","name":"ann","roles":["member"]}"#)
+        .unwrap();
+    let _ = world.told(&["ann", "bob"]);
+    // The first one has an account. The other one has the roles of its token.
+    for (name, roles) in [("ann", None), ("bob", Some(vec![MEMBER.into()]))] {
+        for (rule, before, after) in [
+            ("deny publish secret", [true, false], [false, false]),
+            ("allow publish $x/secret", [true, true], [true, true]),
+        ] {
+            let user = world.grants.directory.cached(&UserKey::parse(name));
+            let proof = Proof {
+                expires_at_secs: Some(u64::MAX),
+                roles: roles.clone(),
+                rules: vec![rule.parse().unwrap()],
+                ..Proof::default()
+            };
+            let visitor = Visitor::named(name);
+            let found = world
+                .grants
+                .identity(&visitor, user.as_ref(), proof, Tick::NEVER);
+            let mut who = found.unwrap().expect("it is let in");
+            let may = |who: &Identity| ["open", "secret"].map(|it| who.rights.may_publish(it));
+            assert_eq!(may(&who), before, "{name}: {rule}");
+            for _ in 0..2 {
+                who = world.returned_as(name, &who);
+                assert_eq!(may(&who), after, "{name}: {rule}");
+                who = replaced(world.told(&[name]).renew(&who, "c"));
+                assert_eq!(may(&who), after, "{name}: {rule}");
+            }
+        }
+    }
+}
+
 /// A bearer without an account whose token names no roles has those of an account that gets its
 /// name.
 #[test]

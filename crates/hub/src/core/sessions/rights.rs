@@ -26,7 +26,8 @@ pub trait Rights: Send + Sync {
     }
 
     /// The names of the roles that these rights come from: they are written down with a session
-    /// that lasts, which gets its rights by them after a restart.
+    /// that lasts, which gets its rights by them after a restart. None where the roles alone would
+    /// allow more.
     fn roles(&self) -> Vec<&str> {
         Vec::new()
     }
