@@ -23,6 +23,9 @@ const CALM: Duration = Duration::from_secs(1);
 /// How often it looks otherwise.
 const ALERT: Duration = Duration::from_millis(100);
 
+/// Looks after the start in which memory goes back that the start has left behind.
+const SETTLING_LOOKS: u32 = 10;
+
 /// The bytes that a limit stands for on this machine; `u64::MAX` for no bound.
 fn budget(limit: MemoryLimit) -> u64 {
     match limit {
@@ -43,6 +46,7 @@ pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<M
     memory::take_stock(backplane);
     ledger.set_own(memory::anonymous_bytes().unwrap_or(0));
     let mut before = Before::default();
+    let mut settling = SETTLING_LOOKS;
     loop {
         let is_calm = ledger.total() < ledger.budget() / 2;
         match limits.recv_timeout(if is_calm { CALM } else { ALERT }) {
@@ -52,6 +56,10 @@ pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<M
         }
         give_back::give_back();
         look(backplane, &mut before);
+        if settling > 0 {
+            settling -= 1;
+            ledger.lower_own(memory::anonymous_bytes().unwrap_or(u64::MAX));
+        }
     }
 }
 

@@ -157,7 +157,14 @@ impl Ledger {
         self.own.store(own, Ordering::Relaxed);
     }
 
-    /// What [`Ledger::set_own`] said, without what was held by then.
+    /// The same, if it is less than was said before: the start may have left memory behind that
+    /// the system got back later.
+    pub fn lower_own(&self, resident: u64) {
+        let own = resident.saturating_sub(self.total());
+        self.own.fetch_min(own, Ordering::Relaxed);
+    }
+
+    /// What [`Ledger::set_own`] and [`Ledger::lower_own`] said, without what was held by then.
     #[must_use]
     pub fn own(&self) -> u64 {
         self.own.load(Ordering::Relaxed)
@@ -307,8 +314,12 @@ mod tests {
         const BUDGET: u64 = 1 << 30;
         let ledger = Ledger::new(1);
         ledger.write(ShardId(0), Holding::Connections, 1_000);
-        ledger.set_own(5_001_000);
-        assert_eq!(ledger.own(), 5_000_000);
+        ledger.set_own(6_001_000);
+        assert_eq!(ledger.own(), 6_000_000);
+        for resident in [5_001_000, 9_000_000] {
+            ledger.lower_own(resident);
+            assert_eq!(ledger.own(), 5_000_000);
+        }
         assert_eq!(ledger.assess(Some(u64::MAX)), 0, "any number may be held");
         assert_eq!(ledger.pressure(), Pressure::None);
         ledger.set_budget(BUDGET);
