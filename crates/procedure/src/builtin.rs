@@ -11,6 +11,9 @@ use crate::statistics::{Figures, table};
 /// What `/sizecheck` takes for the largest message if it is not told: Postfix's own default.
 const SIZE_MAX: u64 = 10_240_000;
 
+/// The answer to who shows no message to a procedure that is about one.
+const NO_MESSAGE: &str = "there is no message to look at; stentor-call shows one by --file FILE";
+
 /// A procedure that is part of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Builtin {
@@ -88,6 +91,10 @@ fn sizecheck(call: &Call) -> Answer {
             }
         },
     };
+    if !call.message.exists() {
+        // What nobody shows would pass, whatever it is.
+        return Answer::failed(Status::BadCall, NO_MESSAGE);
+    }
     let size = call.message.size();
     if size <= max {
         return Answer::done(Outcome::of(Verdict::Accept, ""));

@@ -232,6 +232,15 @@ fn a_half_old_line_lets_nothing_pass() {
     let line = ["--profile", "xmail-queue", "--on-error", "reject"];
     let finished = calls.by_unix(&[&line[..], &["/sizecheck", "-stdin"]].concat());
     assert_eq!(code(&finished), Some(6), "{finished}");
+    // No message at all.
+    let finished = calls.by_unix(&["--profile", "xmail-smtp", "/sizecheck", "-rrcpt", "c@d"]);
+    assert!(
+        finished.stderr.contains("no message to look at"),
+        "{finished}"
+    );
+    let line = ["--profile", "xmail-queue", "--on-error", "reject"];
+    let finished = calls.by_unix(&[&line[..], &["/sizecheck", "-rrcpt", "c@d"]].concat());
+    assert_eq!(code(&finished), Some(6), "{finished}");
     let line = ["/echo", "-a", "b", "--", "-file", "x", "-s", "y"];
     let finished = calls.by_unix(&line);
     assert_eq!(finished.stdout, "a=b\nfile=x\ns=y\nsize=0\n", "{finished}");

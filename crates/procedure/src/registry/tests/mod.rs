@@ -115,6 +115,17 @@ fn built_in_procedures_answer() {
     assert_eq!(outcome.enhanced, "5.3.4");
     let wrong = place.call(with_arguments("sizecheck", &[("max", "9MB")]));
     assert_eq!(wrong.status, Status::BadCall);
+    let none = place.call(empty_call("sizecheck"));
+    assert_eq!(
+        (none.status, none.advice),
+        (Status::BadCall, Some(Verdict::Tempfail))
+    );
+    assert!(none.reason.contains("no message"), "{}", none.reason);
+    assert_eq!(
+        place.outcome(with_message("sizecheck", "")).verdict,
+        Verdict::Accept,
+        "an empty one is one"
+    );
 }
 
 #[test]
