@@ -21,6 +21,8 @@ use token::token;
 const DEFAULT_SOCKET: &str = "/run/stentor/call.sock";
 /// The port of the call protocol over TCP.
 const DEFAULT_PORT: u16 = 1889;
+/// The same over TLS.
+const DEFAULT_TLS_PORT: u16 = 1892;
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
 const DEADLINE_MIN: Duration = Duration::from_millis(10);
 const DEADLINE_MAX: Duration = Duration::from_secs(3600);
@@ -38,6 +40,12 @@ pub(crate) enum Command {
 pub(crate) enum Server {
     Unix(PathBuf),
     Tcp(IpAddr, u16),
+    /// The same, encrypted. Its certificate has this name.
+    Tls {
+        host: IpAddr,
+        port: u16,
+        name: String,
+    },
 }
 
 impl fmt::Display for Server {
@@ -46,6 +54,9 @@ impl fmt::Display for Server {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Tcp(IpAddr::V4(host), port) => write!(f, "{host}:{port}"),
             Self::Tcp(IpAddr::V6(host), port) => write!(f, "[{host}]:{port}"),
+            Self::Tls { host, port, .. } => {
+                write!(f, "calls://{}", Self::Tcp(*host, *port))
+            }
         }
     }
 }
@@ -73,6 +84,8 @@ pub(crate) enum Changed {
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) server: Server,
+    /// The authorities that are trusted about a server's certificate; `None`: the system's.
+    pub(crate) ca_file: Option<PathBuf>,
     pub(crate) token: Vec<u8>,
     pub(crate) procedure: String,
     /// Names and values in their order.
@@ -95,9 +108,11 @@ pub(crate) struct Problem {
 }
 
 /// The options that take a value; `--server` and `--port` have a short form as well.
-const VALUED: [&str; 8] = [
+const VALUED: [&str; 10] = [
     "--server",
     "--port",
+    "--ca-file",
+    "--server-name",
     "--token-file",
     "--file",
     "--format",
@@ -124,6 +139,8 @@ struct Given {
     version: bool,
     host: Option<OsString>,
     port: Option<u16>,
+    ca_file: Option<PathBuf>,
+    server_name: Option<String>,
     token_file: Option<PathBuf>,
     procedure: Option<String>,
     arguments: Vec<(String, Vec<u8>)>,
@@ -248,6 +265,7 @@ impl Given {
     fn known(&self) -> Options {
         Options {
             server: Server::Unix(DEFAULT_SOCKET.into()),
+            ca_file: None,
             token: Vec::new(),
             procedure: String::new(),
             arguments: Vec::new(),
@@ -303,6 +321,8 @@ impl Given {
             "--port" => {
                 self.port = Some(port(text()?)?);
             }
+            "--ca-file" => self.ca_file = Some(value.into()),
+            "--server-name" => self.server_name = Some(text()?.to_owned()),
             "--token-file" => self.token_file = Some(value.into()),
             "--file" => self.file = Some(value),
             "--format" => {
@@ -376,6 +396,7 @@ impl Given {
         Ok(Command::Call(Box::new(Options {
             token: token(self.token_file.take(), &server)?,
             server,
+            ca_file: self.ca_file.take(),
             procedure,
             arguments: match profile {
                 Profile::Exim => with_envelope(std::mem::take(&mut self.arguments), |name| {
@@ -393,11 +414,16 @@ impl Given {
     }
 
     fn server(&mut self) -> Result<Server, String> {
+        let wants_tls = self.ca_file.is_some() || self.server_name.is_some();
+        let is_for_tls = || {
+            Err("--ca-file and --server-name are for TLS; give --server calls://ADDRESS".to_owned())
+        };
         let Some(host) = self.host.take() else {
-            return Ok(match self.port {
-                None => Server::Unix(DEFAULT_SOCKET.into()),
-                Some(port) => Server::Tcp(Ipv4Addr::LOCALHOST.into(), port),
-            });
+            return match self.port {
+                _ if wants_tls => is_for_tls(),
+                None => Ok(Server::Unix(DEFAULT_SOCKET.into())),
+                Some(port) => Ok(Server::Tcp(Ipv4Addr::LOCALHOST.into(), port)),
+            };
         };
         let bytes = host.as_encoded_bytes();
         let text = host.to_str();
@@ -408,27 +434,48 @@ impl Given {
             None => None,
         };
         if let Some(path) = path {
-            if self.port.is_some() {
-                return Err("a Unix socket has no port; leave --port out".to_owned());
-            }
-            return Ok(Server::Unix(path));
-        }
-        let text = host.to_str().unwrap_or_default();
-        let text = text.strip_prefix("call://").unwrap_or(text);
-        let text = text.strip_suffix('/').unwrap_or(text);
-        if let Some((address, port)) = address_and_port(text) {
             return match self.port {
-                Some(other) if other != port => Err(format!(
-                    "--server {} and --port {other} name two ports; leave one out",
-                    host.display()
-                )),
-                _ => Ok(Server::Tcp(address, port)),
+                _ if wants_tls => is_for_tls(),
+                Some(_) => Err("a Unix socket has no port; leave --port out".to_owned()),
+                None => Ok(Server::Unix(path)),
             };
         }
-        let port = self.port.unwrap_or(DEFAULT_PORT);
-        match address(text) {
-            Some(address) => Ok(Server::Tcp(address, port)),
-            None => Err(unknown(&host)),
+        let given = host.to_str().unwrap_or_default();
+        let plain = given.strip_prefix("call://");
+        if wants_tls && plain.is_some() {
+            return is_for_tls();
+        }
+        let encrypted = given.strip_prefix("calls://");
+        let is_tls = wants_tls || encrypted.is_some();
+        let text = encrypted.or(plain).unwrap_or(given);
+        let (address, port) = self.place(text.strip_suffix('/').unwrap_or(text), &host)?;
+        if !is_tls {
+            return Ok(Server::Tcp(address, port.unwrap_or(DEFAULT_PORT)));
+        }
+        let is_localhost = text.starts_with("localhost");
+        Ok(Server::Tls {
+            host: address,
+            port: port.unwrap_or(DEFAULT_TLS_PORT),
+            name: match self.server_name.take() {
+                Some(name) => name,
+                None if is_localhost => "localhost".to_owned(),
+                None => address.to_string(),
+            },
+        })
+    }
+
+    /// The address in a server's name, and its port if it was given there or by `--port`.
+    fn place(&self, text: &str, host: &OsStr) -> Result<(IpAddr, Option<u16>), String> {
+        let Some((address, port)) = address_and_port(text) else {
+            let address = address(text).ok_or_else(|| unknown(host))?;
+            return Ok((address, self.port));
+        };
+        match self.port {
+            Some(other) if other != port => Err(format!(
+                "--server {} and --port {other} name two ports; leave one out",
+                host.display()
+            )),
+            _ => Ok((address, Some(port))),
         }
     }
 }
@@ -466,7 +513,8 @@ fn address_and_port(text: &str) -> Option<(IpAddr, u16)> {
 fn unknown(host: &OsStr) -> String {
     let host = host.display();
     let path = host.to_string();
-    let told = match path.contains('/') || path.ends_with(".sock") {
+    let is_path = path.contains('/') && !path.contains("://");
+    let told = match is_path || path.ends_with(".sock") {
         true => format!("a socket is given as unix:{path}"),
         false => "host names are not looked up; give ADDRESS, ADDRESS:PORT or unix:PATH".to_owned(),
     };

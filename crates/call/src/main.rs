@@ -13,12 +13,14 @@ mod edit;
 mod fault;
 mod file;
 mod help;
+mod line;
 mod outcome;
 mod platform;
 mod profile;
 #[cfg(all(target_os = "linux", target_env = "gnu", not(test)))]
 mod start;
 mod talk;
+mod tls;
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -9,8 +9,9 @@ use crate::args::Options;
 use crate::edit::Change;
 use crate::fault::Fault;
 use crate::file::Message;
+use crate::line::Line;
 use crate::outcome::Outcome;
-use crate::platform::{Deadline, Link};
+use crate::platform::Deadline;
 
 /// What all changes may insert together: they are kept until the answer has come.
 const INSERTED_BYTES_MAX: usize = 64 << 20;
@@ -27,11 +28,11 @@ pub(crate) fn talk(
     message: Option<&Message>,
     deadline: &Deadline,
 ) -> Result<(Outcome, Vec<Change>), Fault> {
-    let link = Link::connect(&options.server, deadline)?;
+    let mut line = Line::connect(options, deadline)?;
     let mut head = Vec::new();
     let transfer = match message {
         None => Transfer::None,
-        Some(_) if link.passes_files() => Transfer::Descriptor,
+        Some(_) if line.passes_files() => Transfer::Descriptor,
         Some(message) => {
             head = message.head(options.format)?;
             Transfer::OnDemand
@@ -58,12 +59,12 @@ pub(crate) fn talk(
     let mut out = Vec::new();
     call.encode(&mut out).map_err(Fault::Unspeakable)?;
     let passed = message.filter(|_| transfer == Transfer::Descriptor);
-    link.send(&out, passed.map(|message| &message.file), deadline)?;
-    listen(&link, &mut conversation, options, message, deadline)
+    line.send(&out, passed.map(|message| &message.file), deadline)?;
+    listen(&mut line, &mut conversation, options, message, deadline)
 }
 
 fn listen(
-    link: &Link,
+    line: &mut Line,
     conversation: &mut Conversation,
     options: &Options,
     message: Option<&Message>,
@@ -75,7 +76,7 @@ fn listen(
     loop {
         let start = input.len();
         input.resize(start + READ_BYTES.max(start), 0);
-        let received = link.receive(&mut input[start..], deadline)?;
+        let received = line.receive(&mut input[start..], deadline)?;
         input.truncate(start + received);
         let mut taken = 0;
         while let Some((event, len)) = conversation
@@ -86,7 +87,7 @@ fn listen(
                 Event::SendFrom(offset) => {
                     // Only a call with a file on demand can be asked.
                     if let Some(message) = message {
-                        send_rest(link, message, offset, deadline)?;
+                        send_rest(line, message, offset, deadline)?;
                     }
                 }
                 Event::Edit(edit) => {
@@ -114,12 +115,12 @@ fn listen(
 
 /// Sends the file from `offset` on.
 fn send_rest(
-    link: &Link,
+    line: &mut Line,
     message: &Message,
     offset: u64,
     deadline: &Deadline,
 ) -> Result<(), Fault> {
-    link.hurry();
+    line.hurry();
     let mut out = Vec::with_capacity(DATA_BYTES_MAX + 2 * HEADER_BYTES);
     let mut at = offset;
     while at < message.size {
@@ -136,7 +137,7 @@ fn send_rest(
         if at == message.size {
             encode_end(&mut out);
         }
-        link.send(&out, None, deadline)?;
+        line.send(&out, None, deadline)?;
     }
     Ok(())
 }

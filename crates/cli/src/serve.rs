@@ -45,7 +45,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
     /// Address to listen on: mqtt://HOST:PORT, mqtts://, ws://, wss:// or unix:PATH; for
-    /// stentor-call call+unix:PATH or call://HOST:PORT. Port 0 takes a free one. Can be repeated.
+    /// stentor-call call+unix:PATH, call://HOST:PORT or calls://. Port 0 takes a free one. Can be
+    /// repeated.
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
     /// Address of HTTP for operators, with /metrics, /healthz and /readyz: http://HOST:PORT or

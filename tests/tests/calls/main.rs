@@ -9,6 +9,7 @@ mod identity;
 mod lines;
 mod many;
 mod store;
+mod tls;
 mod trials;
 mod trouble;
 mod waiting;

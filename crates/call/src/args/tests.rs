@@ -307,6 +307,11 @@ fn the_callers_wishes_are_read_beside_mistakes() {
 #[test]
 fn servers_are_known_as_the_log_spells_them() {
     let tcp = |host: &str, port| Server::Tcp(host.parse().unwrap(), port);
+    let tls = |host: &str, port, name: &str| Server::Tls {
+        host: host.parse().unwrap(),
+        port,
+        name: name.to_owned(),
+    };
     for (host, server) in [
         ("127.0.0.1:47326", tcp("127.0.0.1", 47_326)),
         ("call://127.0.0.1:47326", tcp("127.0.0.1", 47_326)),
@@ -314,11 +319,44 @@ fn servers_are_known_as_the_log_spells_them() {
         ("localhost:7", tcp("127.0.0.1", 7)),
         ("::1:7", tcp("::1:7", 1889)),
         ("call+unix:/a/b", Server::Unix("/a/b".into())),
+        ("calls://192.0.2.7", tls("192.0.2.7", 1892, "192.0.2.7")),
+        ("calls://[::1]:7/", tls("::1", 7, "::1")),
+        ("calls://localhost:7", tls("127.0.0.1", 7, "localhost")),
     ] {
         assert_eq!(options(&["-s", host, "/p"]).server, server, "{host}");
     }
+    // Whoever names an authority means TLS, with or without the scheme.
+    for host in ["192.0.2.7", "calls://192.0.2.7:1892"] {
+        let words = [
+            "-s",
+            host,
+            "--ca-file",
+            "ca",
+            "--server-name",
+            "m.example",
+            "/p",
+        ];
+        let options = options(&words);
+        assert_eq!(
+            options.server,
+            tls("192.0.2.7", 1892, "m.example"),
+            "{host}"
+        );
+        assert_eq!(options.ca_file, Some("ca".into()));
+    }
+    assert_eq!(
+        options(&["-s", "calls://[::1]:7", "/p"]).server.to_string(),
+        "calls://[::1]:7"
+    );
     for (words, told) in [
         (&["-s", "call.sock", "/p"][..], "unix:call.sock"),
+        (&["-s", "/a/b", "--ca-file", "c", "/p"], "calls://ADDRESS"),
+        (&["--server-name", "n", "/p"], "calls://ADDRESS"),
+        (
+            &["-s", "call://127.0.0.1", "--ca-file", "c", "/p"],
+            "calls://ADDRESS",
+        ),
+        (&["-s", "calls://mail.example", "/p"], "not looked up"),
         (&["-s", "run/call", "/p"], "unix:run/call"),
         (&["-s", "mail.example", "/p"], "ADDRESS:PORT"),
         (&["-s", "127.0.0.1:7", "-p", "8", "/p"], "two ports"),

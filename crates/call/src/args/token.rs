@@ -18,7 +18,9 @@ pub(super) fn token(file: Option<PathBuf>, server: &Server) -> Result<Vec<u8>, S
         Some(path) => read_token(&path)
             .map_err(|reason| format!("--token-file {}: {reason}", path.display()))?,
         None => match (server, std::env::var_os("STENTOR_TOKEN")) {
-            (Server::Tcp(..), Some(token)) => trim(token.as_encoded_bytes()).to_vec(),
+            (Server::Tcp(..) | Server::Tls { .. }, Some(token)) => {
+                trim(token.as_encoded_bytes()).to_vec()
+            }
             _ => return Ok(Vec::new()),
         },
     };

@@ -19,7 +19,7 @@ impl Link {
     /// # Errors
     /// When nobody answers there before the deadline.
     pub(crate) fn connect(server: &Server, deadline: &Deadline) -> Result<Self, Fault> {
-        let Server::Tcp(host, port) = server else {
+        let (Server::Tcp(host, port) | Server::Tls { host, port, .. }) = server else {
             return Err(Fault::Unreachable(format!(
                 "{server}: this system has no Unix sockets; give --server ADDRESS"
             )));

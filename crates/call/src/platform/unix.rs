@@ -46,8 +46,10 @@ impl Link {
         let is_unix = matches!(server, Server::Unix(_));
         let family = match server {
             Server::Unix(_) => AddressFamily::UNIX,
-            Server::Tcp(host, _) if host.is_ipv4() => AddressFamily::INET,
-            Server::Tcp(..) => AddressFamily::INET6,
+            Server::Tcp(host, _) | Server::Tls { host, .. } => match host.is_ipv4() {
+                true => AddressFamily::INET,
+                false => AddressFamily::INET6,
+            },
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)
@@ -58,7 +60,7 @@ impl Link {
             let connected = match server {
                 Server::Unix(path) => SocketAddrUnix::new(path.as_path())
                     .and_then(|address| rustix::net::connect(&link.socket, &address)),
-                Server::Tcp(host, port) => {
+                Server::Tcp(host, port) | Server::Tls { host, port, .. } => {
                     rustix::net::connect(&link.socket, &SocketAddr::new(*host, *port))
                 }
             };

@@ -1,12 +1,11 @@
 //! One call on its connection.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::net::{TcpStream, UnixStream};
 use nix::errno::Errno;
 use stentor_call_protocol::limits::{EDITS_MAX, INSERTED_BYTES_MAX};
 use stentor_call_protocol::{
@@ -18,34 +17,13 @@ use stentor_procedure::{Answer, Call, Closer, Content, Envelope, Message, Proced
 use super::body::{Bodies, Body};
 use super::identity::Claim;
 use super::mounts::Mounts;
+use super::stream::Stream;
 use crate::fdtable::passing;
 
 /// What is read at once.
 pub(super) const READ_BYTES: usize = 64 * 1024;
 /// Time for the caller to take the answer.
 const TAKING_TIME: Duration = Duration::from_secs(10);
-
-/// A caller's socket.
-pub(super) enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.write(bytes),
-            Self::Tcp(stream) => stream.write(bytes),
-        }
-    }
-
-    pub(super) fn source(&mut self) -> &mut dyn mio::event::Source {
-        match self {
-            Self::Unix(stream) => stream,
-            Self::Tcp(stream) => stream,
-        }
-    }
-}
 
 /// Where a call stands.
 enum Phase {
@@ -166,13 +144,15 @@ impl Connection {
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Wait,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    return Next::Wrong(Status::BadCall, error.to_string());
+                }
                 Err(_) => return Next::Close,
             };
             if read == 0 || matches!(self.phase, Phase::Running | Phase::Answering { .. }) {
                 // The caller gave up, or says more than there is to say.
                 return Next::Close;
             }
-            self.input.extend_from_slice(&buffer[..read]);
             match self.take(around) {
                 Ok(Next::Wait) => {}
                 Ok(next) => return next,
@@ -181,17 +161,19 @@ impl Connection {
         }
     }
 
-    /// Reads, and keeps the first descriptor that comes along. The kernel drops what is not
-    /// received, without a word to its file system.
+    /// Reads into the input, and keeps the first descriptor that comes along. The kernel drops what
+    /// is not received, without a word to its file system. Returns how many bytes came.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.stream {
-            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Tcp(stream) => stream.read(buffer, &mut self.input),
             Stream::Unix(stream) => {
                 let mut descriptors = Vec::new();
                 let max = usize::from(self.file.is_none() && !self.closer.is_behind());
                 let read = passing::receive(stream.as_fd(), buffer, (&mut descriptors, max));
                 self.file = self.file.take().or_else(|| descriptors.pop());
-                read.map_err(|errno: Errno| errno.into())
+                let read = read.map_err(|errno: Errno| io::Error::from(errno))?;
+                self.input.extend_from_slice(&buffer[..read]);
+                Ok(read)
             }
         }
     }
@@ -342,7 +324,10 @@ impl Connection {
     /// Sends more of the answer.
     pub(super) fn writable(&mut self) -> Next {
         let Phase::Answering { bytes, sent } = &mut self.phase else {
-            return Next::Wait;
+            return match self.stream.flush() {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => Next::Close,
+                _ => Next::Wait,
+            };
         };
         while *sent < bytes.len() {
             match self.stream.write(&bytes[*sent..]) {
@@ -353,7 +338,10 @@ impl Connection {
                 Err(_) => return Next::Close,
             }
         }
-        Next::Close
+        match self.stream.end() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Next::Wait,
+            _ => Next::Close,
+        }
     }
 }
 

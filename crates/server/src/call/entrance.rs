@@ -11,16 +11,19 @@ use std::time::Duration;
 use mio::net::{TcpListener, UnixListener};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
-use super::connection::Stream;
 use super::crowd::Origin;
 use super::groups;
 use super::identity::{Claim, Identities, Tokens};
+use super::stream::{Stream, Tcp};
 use crate::config::ListenUrl;
+use crate::listener::Port;
+use crate::transport::{Tls, Transport};
 
 /// A listener of calls.
 pub(super) struct Entrance {
     socket: Listening,
     identities: Arc<Identities>,
+    port: Arc<Port>,
     /// The number of its listener, which may have several sockets.
     pub(super) listener: usize,
     /// How the log names it.
@@ -35,11 +38,11 @@ enum Listening {
 impl Entrance {
     /// A bound socket that does not block.
     pub(super) fn new(
-        (listener, url): (usize, &ListenUrl),
+        (listener, port): (usize, &Arc<Port>),
         socket: OwnedFd,
         identities: &Arc<Identities>,
     ) -> Self {
-        let socket = match url {
+        let socket = match &port.url {
             ListenUrl::Net { .. } => {
                 Listening::Tcp(TcpListener::from_std(StdTcpListener::from(socket)))
             }
@@ -51,8 +54,14 @@ impl Entrance {
             socket,
             identities: Arc::clone(identities),
             listener,
-            url: url.to_string(),
+            url: port.url.to_string(),
+            port: Arc::clone(port),
         }
+    }
+
+    /// Does what the first caller would wait for, on the thread that accepts.
+    pub(super) fn prepare(&self) {
+        Transport::prepare(&self.port);
     }
 
     pub(super) fn source(&mut self) -> &mut dyn mio::event::Source {
@@ -81,6 +90,10 @@ impl Entrance {
                 // The answer is one small write.
                 stream.set_nodelay(true)?;
                 let address = address.ip().to_canonical();
+                let rules = self.port.rules.load();
+                let tls = rules.certificate.as_ref().map(Tls::accept).transpose();
+                let tls = tls.map_err(|_| io::Error::other("TLS configuration refused"))?;
+                let stream = Tcp::new(stream, tls.map(Box::new));
                 Ok((Stream::Tcp(stream), Peer::Remote(address)))
             }
         }

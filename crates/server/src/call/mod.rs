@@ -20,6 +20,7 @@ mod identity;
 mod mail;
 mod mounts;
 mod serve;
+mod stream;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ use crate::backplane::Backplane;
 use crate::config::{ListenUrl, Listener, Procedures};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
-use crate::listener::Bound;
+use crate::listener::Opened;
 use body::Bodies;
 use clients::Switchboard;
 pub(crate) use desk::{Desk, json as answer_json};
@@ -67,7 +68,7 @@ impl CallServer {
     /// When the folder, or a file that says who may call cannot be used. A procedure
     /// that cannot be loaded is a warning.
     pub(crate) fn start(
-        listeners: Vec<(Listener, Vec<Bound>)>,
+        listeners: Vec<(Listener, Vec<Opened>)>,
         config: &Procedures,
         data_dir: &DataDir,
         (backplane, center): (&Arc<Backplane>, &Arc<Center>),
@@ -96,7 +97,7 @@ impl CallServer {
         let bodies = Bodies::new(data_dir.path().to_owned(), config.bodies);
         let connections_max = config.connections as usize;
         let urls = listeners.iter().flat_map(|(_, places)| places);
-        server.urls.extend(urls.map(|place| place.url.clone()));
+        server.urls.extend(urls.map(|(port, _)| port.url.clone()));
         let (mail, clients): (Vec<_>, Vec<_>) = listeners
             .into_iter()
             .partition(|(listener, _)| listener.url.is_mail());
@@ -209,14 +210,14 @@ fn open(
 }
 
 /// The open places of listeners for `stentor-call`, with who may call there.
-fn entrances(listeners: Vec<(Listener, Vec<Bound>)>) -> Result<Vec<Entrance>, ServerError> {
+fn entrances(listeners: Vec<(Listener, Vec<Opened>)>) -> Result<Vec<Entrance>, ServerError> {
     let mut entrances = Vec::new();
     for (number, (listener, places)) in listeners.into_iter().enumerate() {
         let identities = Identities::of(&listener).map_err(ServerError::Procedures)?;
         let identities = Arc::new(identities);
-        for Bound { url, sockets } in places {
+        for (port, sockets) in places {
             for socket in sockets {
-                entrances.push(Entrance::new((number, &url), socket, &identities));
+                entrances.push(Entrance::new((number, &port), socket, &identities));
             }
         }
     }

@@ -19,11 +19,12 @@ use tracing::warn;
 use super::body::Bodies;
 use super::callers::Callers;
 use super::closers::Closers;
-use super::connection::{Around, Called, Connection, Next, READ_BYTES, Stream};
+use super::connection::{Around, Called, Connection, Next, READ_BYTES};
 use super::crowd::{Crowd, Name, Origin};
 use super::entrance::{Entrance, Peer};
 use super::identity::{Claim, Tokens};
 use super::mounts::Mounts;
+use super::stream::Stream;
 use crate::listener::is_shortage;
 use crate::log::{Admission, RateLimit};
 
@@ -212,6 +213,7 @@ pub(super) fn prepare(
 
 impl Server {
     fn run(&mut self) {
+        self.entrances.iter().for_each(Entrance::prepare);
         let mut events = Events::with_capacity(256);
         let mut swept = Instant::now();
         let mut end = None;

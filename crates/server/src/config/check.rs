@@ -184,7 +184,7 @@ fn certificate(config: &mut Config, index: usize, givens: &mut Givens) {
         (false, _) => {
             let message = format!(
                 "{url} is not encrypted, so it takes no certificate; remove `certificate` and \
-                 `key`, or make it mqtts:// or wss://"
+                 `key`, or make it mqtts://, wss:// or calls://"
             );
             givens.problem(origin, message);
         }
@@ -207,9 +207,9 @@ fn out_of_place(listener: &Listener, index: usize, givens: &mut Givens) {
     let names = listener.certificate_user != CertificateUser::None;
     let (has_ca, behind) = (listener.client_ca.is_some(), !listener.proxies.is_empty());
     let keys = [
-        ("client_certificates", asks, tls, "encrypted"),
-        ("client_ca", has_ca, tls, "encrypted"),
-        ("certificate_user", names, tls, "encrypted"),
+        ("client_certificates", asks, tls && mqtt, "encrypted MQTT"),
+        ("client_ca", has_ca, tls && mqtt, "encrypted MQTT"),
+        ("certificate_user", names, tls && mqtt, "encrypted MQTT"),
         ("proxies", behind, !unix, "network"),
         ("path", listener.path.is_some(), websocket, "WebSocket"),
         (

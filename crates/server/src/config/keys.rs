@@ -411,9 +411,9 @@ section! {
 }
 
 section! {
-    /// Procedures that are asked about messages: by `stentor-call` on listeners `call+unix:PATH`
-    /// and `call://HOST:PORT`, by mail servers on `milter+unix:PATH`, `milter://HOST:PORT`,
-    /// `policy+unix:PATH` and `policy://HOST:PORT`.
+    /// Procedures that are asked about messages: by `stentor-call` on listeners `call+unix:PATH`,
+    /// `call://HOST:PORT` and `calls://HOST:PORT` (TLS), by mail servers on `milter+unix:PATH`,
+    /// `milter://HOST:PORT`, `policy+unix:PATH` and `policy://HOST:PORT`.
     Procedures = "procedures", repeated: false;
 
     /// The folder with one file for each procedure. The server takes over a changed file by itself.

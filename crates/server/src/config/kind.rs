@@ -219,8 +219,8 @@ impl Kind {
                     .to_owned()
             }
             Self::Url => "mqtt://HOST:PORT, mqtts://HOST:PORT, ws://HOST:PORT, wss://HOST:PORT \
-                          or unix:PATH; for procedures call, milter or policy://HOST:PORT, and \
-                          with +unix:PATH behind the word"
+                          or unix:PATH; for procedures call, calls, milter or policy://HOST:PORT, \
+                          and call, milter or policy+unix:PATH"
                 .to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Mode => "permissions in octal between quotes, such as \"0660\"".to_owned(),

@@ -18,6 +18,8 @@ pub enum Scheme {
     Wss,
     /// Calls of procedures over TCP.
     Call,
+    /// Calls of procedures over TLS.
+    Calls,
     /// Mail servers that show messages to a filter.
     Milter,
     /// Postfix, which asks about envelopes.
@@ -39,7 +41,7 @@ impl Asker {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Client, Self::Milter, Self::Policy];
 
-    /// What they speak over TCP.
+    /// What they speak over TCP without TLS.
     #[must_use]
     pub const fn scheme(self) -> Scheme {
         match self {
@@ -52,7 +54,7 @@ impl Asker {
 
 impl Scheme {
     /// All of them, with the port that is taken when a URL names none.
-    pub const ALL: [(Self, u16); 7] = [
+    pub const ALL: [(Self, u16); 8] = [
         (Self::Mqtt, 1883),
         (Self::Mqtts, 8883),
         (Self::Ws, 8083),
@@ -60,6 +62,7 @@ impl Scheme {
         (Self::Call, 1889),
         (Self::Milter, 1890),
         (Self::Policy, 1891),
+        (Self::Calls, 1892),
     ];
 
     /// The scheme as a URL spells it.
@@ -71,6 +74,7 @@ impl Scheme {
             Self::Ws => "ws",
             Self::Wss => "wss",
             Self::Call => "call",
+            Self::Calls => "calls",
             Self::Milter => "milter",
             Self::Policy => "policy",
         }
@@ -79,7 +83,7 @@ impl Scheme {
     /// The connection is encrypted, so the listener needs a certificate.
     #[must_use]
     pub const fn is_tls(self) -> bool {
-        matches!(self, Self::Mqtts | Self::Wss)
+        matches!(self, Self::Mqtts | Self::Wss | Self::Calls)
     }
 
     /// Packets travel in WebSocket frames.
@@ -145,7 +149,7 @@ impl ListenUrl {
             Self::AskUnix(asker, _) => Some(*asker),
             Self::Unix(_) => None,
             Self::Net { scheme, .. } => match scheme {
-                Scheme::Call => Some(Asker::Client),
+                Scheme::Call | Scheme::Calls => Some(Asker::Client),
                 Scheme::Milter => Some(Asker::Milter),
                 Scheme::Policy => Some(Asker::Policy),
                 Scheme::Mqtt | Scheme::Mqtts | Scheme::Ws | Scheme::Wss => None,
@@ -346,6 +350,7 @@ mod tests {
             ("call+unix:/a/b", "call+unix:/a/b", true),
             ("call+unix:///a/b", "call+unix:/a/b", true),
             ("call://0.0.0.0", "call://0.0.0.0:1889", false),
+            ("calls://0.0.0.0", "calls://0.0.0.0:1892", false),
             ("milter+unix:/a/b", "milter+unix:/a/b", true),
             ("policy+unix:///a/b", "policy+unix:/a/b", true),
             ("milter://localhost", "milter://localhost:1890", true),
@@ -383,6 +388,7 @@ mod tests {
             "unix://",
             "call+unix:",
             "mqtts+unix:/a",
+            "calls+unix:/a",
             "call+tcp://127.0.0.1:1",
         ] {
             assert!(text.parse::<ListenUrl>().is_err(), "{text}");

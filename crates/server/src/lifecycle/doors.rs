@@ -1,14 +1,12 @@
 //! The open listeners, as the main thread keeps them.
 
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tracing::warn;
 
 use crate::config::{ClientCertificates, ListenUrl, Listener};
 use crate::error::ServerError;
-use crate::listener::{Bound, Port, Rules, bind, is_unavailable, remove_unix};
+use crate::listener::{Bound, Opened, Port, Rules, bind, is_unavailable, remove_unix};
 use crate::transport::{Certificate, Demand};
 
 /// One configured listener with the places that it opened.
@@ -33,15 +31,12 @@ impl Door {
 #[derive(Debug, Default)]
 pub(super) struct Doors {
     pub(super) mqtt: Vec<Door>,
-    /// The files of Unix sockets where procedures are called.
-    call_files: Vec<PathBuf>,
+    /// Those where procedures are called.
+    calls: Vec<Door>,
 }
 
-/// What is opened and not handed to the shards yet: a port with one socket per shard.
-pub(super) type Opened = (Arc<Port>, Vec<OwnedFd>);
-
 /// A listener for calls, with the places that it opened.
-pub(super) type Called = (Listener, Vec<Bound>);
+pub(super) type Called = (Listener, Vec<Opened>);
 
 /// Reads the certificate of a listener that needs one.
 ///
@@ -65,7 +60,7 @@ pub(super) fn certificate(listener: &Listener) -> Result<Option<Certificate>, Se
     }
 }
 
-/// Warns of a certificate whose handshakes keep a shard from its clients.
+/// Warns of a certificate whose handshakes keep a thread from its other clients.
 pub(super) fn warn_of_slow(url: &ListenUrl, certificate: Option<&Certificate>) {
     if let Some(bits) = certificate.and_then(Certificate::slow_rsa_bits) {
         warn!(
@@ -121,10 +116,9 @@ impl Doors {
         let (mut all, mut calls) = (Vec::new(), Vec::new());
         for listener in listeners {
             if listener.url.is_call() {
-                let bound = bind(listener, 1)?;
-                let file = listener.url.unix_path().map(Path::to_owned);
-                doors.call_files.extend(file);
-                calls.push((listener.clone(), bound));
+                let (door, opened) = open(listener, 1)?;
+                doors.calls.push(door);
+                calls.push((listener.clone(), opened));
                 continue;
             }
             match open(listener, shards) {
@@ -141,16 +135,18 @@ impl Doors {
         Ok((doors, all, calls))
     }
 
-    /// Where a configured listener's door stands. Several may have one URL, with port 0: then their
-    /// doors are in the order of the configuration, since a reload opens more of them behind the
-    /// others, and closes the last ones (see [`crate::config::diff`]).
+    /// Where a configured listener's door for MQTT stands.
     pub(super) fn place(&self, listeners: &[Listener], index: usize) -> Option<usize> {
-        let url = &listeners.get(index)?.url;
-        let before = listeners[..index].iter();
-        let before = before.filter(|listener| listener.url == *url).count();
-        let doors = self.mqtt.iter().enumerate();
-        let mut same = doors.filter(|(_, door)| door.configured == *url);
-        same.nth(before).map(|(place, _)| place)
+        place(&self.mqtt, listeners, index)
+    }
+
+    /// A configured listener's door, be it for MQTT or for calls.
+    pub(super) fn find(&self, listeners: &[Listener], index: usize) -> Option<&Door> {
+        let doors = match listeners.get(index)?.url.is_call() {
+            true => &self.calls,
+            false => &self.mqtt,
+        };
+        place(doors, listeners, index).map(|place| &doors[place])
     }
 
     /// The open places for MQTT.
@@ -160,11 +156,21 @@ impl Doors {
 
     /// Removes the files of Unix sockets, once: somebody else may make them again right after.
     pub(super) fn remove_files(&mut self) {
-        self.mqtt.drain(..).for_each(|door| door.remove_file());
-        self.call_files
-            .drain(..)
-            .for_each(|file| remove_unix(&file));
+        let doors = self.mqtt.drain(..).chain(self.calls.drain(..));
+        doors.for_each(|door| door.remove_file());
     }
+}
+
+/// Where a configured listener's door stands. Several may have one URL, with port 0: then their
+/// doors are in the order of the configuration, since a reload opens more of them behind the
+/// others, and closes the last ones (see [`crate::config::diff`]).
+fn place(doors: &[Door], listeners: &[Listener], index: usize) -> Option<usize> {
+    let url = &listeners.get(index)?.url;
+    let before = listeners[..index].iter();
+    let before = before.filter(|listener| listener.url == *url).count();
+    let doors = doors.iter().enumerate();
+    let mut same = doors.filter(|(_, door)| door.configured == *url);
+    same.nth(before).map(|(place, _)| place)
 }
 
 impl Drop for Doors {

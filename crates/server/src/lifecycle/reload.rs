@@ -13,15 +13,15 @@ use stentor_hub::ZoneSettings;
 use tracing::{info, warn};
 
 use super::announce;
-use super::doors::{self, Door, Doors, Opened};
+use super::doors::{self, Door, Doors};
 use super::retained;
 use crate::accounts;
 use crate::backplane::Backplane;
 use crate::bans::Rule;
-use crate::config::{self, Config, Diff, Jwt, MemoryLimit, Reload, Sources, diff};
+use crate::config::{self, Config, Diff, Jwt, ListenUrl, MemoryLimit, Reload, Sources, diff};
 use crate::error::ServerError;
 use crate::http::{self, HttpTls};
-use crate::listener::{Access, Port, Rules};
+use crate::listener::{Access, Opened, Port, Rules};
 use crate::log::Logger;
 use crate::logins;
 use crate::shard::{Incoming, Letter, Policy};
@@ -99,14 +99,29 @@ pub(super) struct Reloader {
 
 /// Everything that can fail, done before anything is changed.
 struct Prepared {
-    /// New rules for a door that stays open.
-    rules: Vec<(usize, Vec<Rules>)>,
+    /// New rules for the doors that stay open.
+    rules: Vec<Kept>,
     opened: Vec<(Door, Vec<Opened>)>,
     closed: Vec<usize>,
     /// What the files of Unix sockets that stay open are given.
     access: Vec<(PathBuf, Access)>,
     /// The certificate of HTTP for operators, where it is encrypted.
     http: Option<Certificate>,
+}
+
+/// New rules for a door that stays open.
+struct Kept {
+    /// The listener as the configuration names it.
+    configured: ListenUrl,
+    ports: Vec<(Arc<Port>, Rules)>,
+}
+
+impl Kept {
+    /// Whether the certificate is another one than before.
+    fn is_renewed(&self) -> bool {
+        let mut ports = self.ports.iter();
+        ports.any(|(port, new)| port.rules.load().certificate != new.certificate)
+    }
 }
 
 impl Prepared {
@@ -221,12 +236,17 @@ impl Reloader {
             }
             let certificate = doors::certificate(listener)?;
             doors::warn_of_slow(&listener.url, certificate.as_ref());
-            let Some(place) = self.doors.place(&self.config.listeners, *from) else {
+            let Some(door) = self.doors.find(&self.config.listeners, *from) else {
                 continue;
             };
-            let rules = |port: &Arc<Port>| Rules::of(listener, &port.url, certificate.clone());
-            let rules = self.doors.mqtt[place].ports.iter().map(rules).collect();
-            prepared.rules.push((place, rules));
+            let rules = |port: &Arc<Port>| {
+                let rules = Rules::of(listener, &port.url, certificate.clone());
+                (Arc::clone(port), rules)
+            };
+            prepared.rules.push(Kept {
+                configured: door.configured.clone(),
+                ports: door.ports.iter().map(rules).collect(),
+            });
         }
         for index in &diff.listeners_removed {
             let place = self.doors.place(&self.config.listeners, *index);
@@ -248,13 +268,8 @@ impl Reloader {
 
     /// The listeners whose certificate is another one than before, under the name of their key.
     fn renewed(&self, prepared: &Prepared) -> Vec<String> {
-        let is_new = |(index, rules): &&(usize, Vec<Rules>)| {
-            let ports = self.doors.mqtt[*index].ports.iter().zip(rules);
-            let mut ports = ports.map(|(port, new)| (port.rules.load(), new));
-            ports.any(|(old, new)| old.certificate != new.certificate)
-        };
-        let renewed = prepared.rules.iter().filter(is_new);
-        let renewed = renewed.map(|(index, _)| self.doors.mqtt[*index].configured.to_string());
+        let renewed = prepared.rules.iter().filter(|kept| kept.is_renewed());
+        let renewed = renewed.map(|kept| kept.configured.to_string());
         let is_http = self.http_tls.load().as_deref() != prepared.http.as_ref();
         let http = is_http.then(|| "http.listen".to_owned());
         renewed.chain(http).collect()
@@ -279,10 +294,8 @@ impl Reloader {
         (prepared, zones): (Prepared, Vec<ZoneSettings>),
         backplane: &Backplane,
     ) {
-        for (index, rules) in prepared.rules {
-            for (port, rules) in self.doors.mqtt[index].ports.iter().zip(rules) {
-                port.rules.store(Arc::new(rules));
-            }
+        for (port, rules) in prepared.rules.into_iter().flat_map(|kept| kept.ports) {
+            port.rules.store(Arc::new(rules));
         }
         self.http_tls.store(prepared.http.map(Arc::new));
         for (path, access) in prepared.access {

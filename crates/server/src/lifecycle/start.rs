@@ -20,7 +20,7 @@ use stentor_topic::TopicHasher;
 use tracing::warn;
 
 use super::Command;
-use super::doors::{Called, Doors, Opened};
+use super::doors::{Called, Doors};
 use super::retained;
 use super::sessions::{self, Prior};
 use crate::accounts;
@@ -34,6 +34,7 @@ use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::fdtable::{self, Table};
 use crate::inbox::{self, Inbox, Tickets};
+use crate::listener::Opened;
 use crate::logins;
 use crate::mesh::{self, Bell, Lane};
 use crate::retained::TopicBounds;

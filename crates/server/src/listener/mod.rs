@@ -10,7 +10,7 @@ mod port;
 mod unix;
 
 pub(crate) use bind::{Bound, bind, bind_tcp, is_shortage, is_unavailable};
-pub(crate) use port::{Port, Rules, WebRules};
+pub(crate) use port::{Opened, Port, Rules, WebRules};
 pub(crate) use unix::{Access, PATH_BYTES_MAX, check as check_unix, remove as remove_unix};
 
 /// A listener entry with nothing but defaults.

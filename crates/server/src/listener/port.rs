@@ -1,5 +1,6 @@
 //! A listener as the shards know it.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -22,6 +23,9 @@ pub(crate) struct Port {
     /// Connections now.
     pub(crate) connections: AtomicU64,
 }
+
+/// What is opened and not handed over yet: a port with one socket for each thread that accepts.
+pub(crate) type Opened = (Arc<Port>, Vec<OwnedFd>);
 
 /// What a listener asks of those who arrive.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stentor_control::trace::Way;
 use stentor_hub::{Hub, SessionKey, connected_as};
-use stentor_mqtt::{Frame, Packet, Version, frame, frame_header};
+use stentor_mqtt::{Frame, Version, frame, frame_header};
 use stentor_session::{Batch, Tick};
 
 use super::Trace;
@@ -262,7 +262,7 @@ impl Tap {
 
 #[cfg(test)]
 mod tests {
-    use stentor_mqtt::{Ack, PacketId, Properties, Publish, QoS, ReasonCode, encode};
+    use stentor_mqtt::{Ack, Packet, PacketId, Properties, Publish, QoS, ReasonCode, encode};
 
     use super::*;
 

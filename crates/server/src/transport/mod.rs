@@ -11,6 +11,7 @@ mod tls;
 mod websocket;
 
 pub(crate) use certificate::{Certificate, Demand};
+pub(crate) use tls::Tls;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +22,6 @@ use stentor_session::{Batch, CloseReason};
 
 use crate::listener::Port;
 use crate::telemetry::Bound;
-use tls::Tls;
 use websocket::{Pongs, WebSocket};
 
 /// The layers between one connection's socket and MQTT. Only what a connection has takes memory.

@@ -48,7 +48,7 @@ impl Tls {
     ///
     /// # Errors
     /// When rustls refuses the configuration.
-    pub(super) fn accept(certificate: &Certificate) -> Result<Self, CloseReason> {
+    pub(crate) fn accept(certificate: &Certificate) -> Result<Self, CloseReason> {
         let mut connection = ServerConnection::new(certificate.config())
             .map_err(|_| CloseReason::Bug("TLS configuration refused"))?;
         // Batches are bounded by the hub; a bound here would cut them in two.
@@ -65,7 +65,7 @@ impl Tls {
     ///
     /// # Errors
     /// When the handshake fails or a record is broken; an alert is pending then.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &mut self,
         mut input: &[u8],
         plain: &mut Vec<u8>,
@@ -115,7 +115,7 @@ impl Tls {
     }
 
     /// What was wrong, if something was.
-    pub(super) fn fault(&self) -> Option<&Fault> {
+    pub(crate) fn fault(&self) -> Option<&Fault> {
         self.fault.as_deref()
     }
 
@@ -126,7 +126,7 @@ impl Tls {
     }
 
     /// Encrypts bytes. Before the end of the handshake they wait inside.
-    pub(super) fn send<'a>(&mut self, pieces: impl IntoIterator<Item = &'a [u8]>) {
+    pub(crate) fn send<'a>(&mut self, pieces: impl IntoIterator<Item = &'a [u8]>) {
         for piece in pieces {
             // Writing into memory without a bound does not fail.
             let _ = self.connection.writer().write_all(piece);
@@ -135,7 +135,7 @@ impl Tls {
     }
 
     /// Says that nothing more comes.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.connection.send_close_notify();
         self.collect();
     }
@@ -148,11 +148,11 @@ impl Tls {
         }
     }
 
-    pub(super) fn pending(&self) -> &[u8] {
+    pub(crate) fn pending(&self) -> &[u8] {
         self.pending.as_slice()
     }
 
-    pub(super) fn forget(&mut self, written: usize) {
+    pub(crate) fn forget(&mut self, written: usize) {
         self.pending.forget(written);
     }
 }

@@ -27,7 +27,7 @@ use tracing::{debug, warn};
 
 use crate::call::body::Bodies;
 use crate::config::{Asker, ListenUrl, Listener, Question};
-use crate::listener::{Bound, is_shortage};
+use crate::listener::{Opened, is_shortage};
 use crate::log::{Admission, RateLimit};
 use link::{Link, Listening};
 use places::Places;
@@ -86,7 +86,7 @@ impl MailServer {
     /// # Errors
     /// When the system has no descriptor or thread left, or a listener has no question.
     pub(super) fn start(
-        listeners: Vec<(Listener, Vec<Bound>)>,
+        listeners: Vec<(Listener, Vec<Opened>)>,
         registry: &Arc<Registry>,
         bodies: &Arc<Bodies>,
         connections_max: usize,
@@ -97,7 +97,8 @@ impl MailServer {
             let text = listener.procedure.unwrap_or_default();
             let question = Question::parse(&text).map_err(io::Error::other)?;
             advise(registry, &listener.url, &question);
-            for Bound { url, sockets } in places {
+            for (port, sockets) in places {
+                let url = port.url.clone();
                 let asker = url.asker().unwrap_or(Asker::Milter);
                 let question = question.clone();
                 let door = Arc::new(Door {
