@@ -493,6 +493,108 @@ fn what_cannot_be_judged_is_refused() {
     }
 }
 
+/// The front guard asked about a message of this sender; the outcome with its reply code.
+fn guarded(place: &Place, (client, from): (&str, &str), more: &[(&str, &str)]) -> (Verdict, u16) {
+    let usual = [
+        ("client", client),
+        ("from", from),
+        ("rcpt", "bob@here.test"),
+    ];
+    let arguments = [&usual[..], more].concat();
+    let outcome = place.outcome(call("vanguard", "", &arguments));
+    (outcome.verdict, outcome.reply_code)
+}
+
+const LATER: (Verdict, u16) = (Verdict::Tempfail, 450);
+const NEVER: (Verdict, u16) = (Verdict::Reject, 550);
+const WELCOME: (Verdict, u16) = (Verdict::Accept, 0);
+
+#[test]
+fn the_front_guard_trusts_who_has_come_back() {
+    let place = place();
+    let ann = ("192.0.2.1", "ann@ext.test");
+    assert_eq!(guarded(&place, ann, &[]), LATER);
+    assert_eq!(guarded(&place, ann, &[]), LATER);
+    for _ in 0..2 {
+        // The time has passed.
+        assert_eq!(guarded(&place, ann, &[("delay", "0")]), WELCOME);
+    }
+    // From now on other recipients get its mail at once, from any server of its network.
+    let other = [("rcpt", "eve@here.test")];
+    assert_eq!(guarded(&place, ("192.0.2.9", ann.1), &other), WELCOME);
+    // Its name alone is worth nothing.
+    assert_eq!(guarded(&place, ("198.51.100.1", ann.1), &[]), LATER);
+    // Nor does trust let anybody send without end.
+    assert_eq!(guarded(&place, ann, &[("rate", "0")]), LATER);
+    let own = [("user", "bob"), ("rate", "0")];
+    assert_eq!(guarded(&place, ("203.0.113.1", "x@y"), &own), WELCOME);
+}
+
+#[test]
+fn the_front_guard_refuses_whom_others_complain_of() {
+    let place = place();
+    let (spammer, neighbour) = (("192.0.2.1", "x@spam.test"), ("192.0.2.2", "ann@ext.test"));
+    let report = |what| guarded(&place, spammer, &[("report", what)]);
+    assert_eq!(report("spam"), WELCOME);
+    assert_eq!(
+        guarded(&place, spammer, &[]),
+        LATER,
+        "once may be a mistake"
+    );
+    report("spam");
+    assert_eq!(guarded(&place, spammer, &[]), NEVER);
+    assert_eq!(guarded(&place, neighbour, &[]), LATER);
+    report("spam");
+    assert_eq!(guarded(&place, neighbour, &[]), NEVER, "the whole network");
+    assert_eq!(guarded(&place, ("198.51.100.1", spammer.1), &[]), LATER);
+    report("good");
+    report("good");
+    assert_eq!(guarded(&place, spammer, &[]), WELCOME);
+    let wrong = [("client", "192.0.2.1"), ("report", "maybe")];
+    let answer = place.answer(call("vanguard", "", &wrong));
+    assert!(answer.outcome.is_none(), "{answer:?}");
+    // Without an address there is nothing to guard against, and nobody shall believe so.
+    let answer = place.answer(call("vanguard", "", &[("from", "a@b")]));
+    assert!(answer.reason.contains("-client ADDRESS"), "{answer:?}");
+}
+
+/// What the tables at the beginning of the front guard are for.
+#[test]
+fn the_front_guard_has_lists() {
+    let text = std::fs::read_to_string(shipped().join("vanguard.luau")).expect("it is shipped");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut edited = text;
+    for (from, to) in [
+        ("-- [\"old-name@example.org\"]", "[\"trap@here.test\"]"),
+        ("-- [\"postmaster@example.org\"]", "[\"help@here.test\"]"),
+        (
+            "clients = {},\n    senders = {}",
+            "clients = { \"198.51.100.\" }, senders = { \"@bad.test\" }",
+        ),
+        ("senders = {}", "senders = { \"@friend.test\" }"),
+    ] {
+        assert!(edited.contains(from), "{from}");
+        edited = edited.replacen(from, to, 1);
+    }
+    std::fs::write(folder.path().join("vanguard.luau"), edited).expect("it can be written");
+    let place = place_with(folder.path().to_owned());
+    let ask = |client: &str, from: &str, rcpt: &str| {
+        let mut asked = call("vanguard", "", &[("client", client), ("from", from)]);
+        asked.envelope.recipients = vec![rcpt.to_owned()];
+        let outcome = place.outcome(asked);
+        (outcome.verdict, outcome.reply_code)
+    };
+    let bob = "bob@here.test";
+    assert_eq!(ask("198.51.100.7", "a@b.test", bob), NEVER);
+    assert_eq!(ask("192.0.2.1", "A@Bad.test", bob), NEVER);
+    assert_eq!(ask("198.51.100.7", "a@friend.test", bob), WELCOME);
+    assert_eq!(ask("192.0.2.1", "a@b.test", "help@here.test"), WELCOME);
+    // Whoever writes to a trap has lost its name.
+    assert_eq!(ask("192.0.2.1", "a@b.test", bob), LATER);
+    assert_eq!(ask("192.0.2.1", "a@b.test", "Trap@here.test"), NEVER);
+    assert_eq!(ask("192.0.2.1", "a@b.test", bob), NEVER);
+}
+
 #[test]
 fn greylisting_lets_those_in_who_come_back() {
     let place = place();
