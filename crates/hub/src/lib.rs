@@ -43,7 +43,9 @@ pub use self::core::settings::{
 pub use self::core::stats::{LossCause, Losses, Stats, ZoneTraffic};
 pub use self::core::work::{Beside, HandedOver, OWN_PACKETS, TurnFigures};
 pub use effects::{Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender};
-pub use hub::{ConnectedAs, Hub, Shared, close_banned, connected_as, rewrite_sessions};
+pub use hub::{
+    ConnectedAs, Hub, Shared, close_banned, connected_as, has_untold_shares, rewrite_sessions,
+};
 pub use services::ServiceItem;
 pub use services::calls::{Answer, Call, Callees, ReturnAddress};
 pub use services::hooks::{Act, Adaptors, Deed, Happening, Hooks, Judgement, Question, Rewrite};

@@ -111,12 +111,6 @@ impl Hub {
         self.core.set_share_room(visits);
     }
 
-    /// Whether other shards have not heard of all changes of shared subscriptions.
-    #[must_use]
-    pub fn has_untold_shares(&self) -> bool {
-        self.core.has_untold_shares()
-    }
-
     /// Whether something waits for room, and for nothing else.
     #[must_use]
     pub fn waits_for_share_room(&self) -> bool {

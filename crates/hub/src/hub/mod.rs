@@ -15,7 +15,7 @@ mod subscribe;
 mod wills;
 
 pub use close::{ConnectedAs, close_banned, connected_as};
-pub use restore::rewrite_sessions;
+pub use restore::{has_untold_shares, rewrite_sessions};
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;

@@ -3,6 +3,7 @@
 use stentor_session::Tick;
 
 use super::Hub;
+use crate::core::routing::share;
 use crate::core::sessions::log::{PriorSession, write_bases};
 
 impl PriorSession {
@@ -28,4 +29,10 @@ impl PriorSession {
 /// are none of these, a round on one shard makes its records from before that round superfluous.
 pub fn rewrite_sessions(hub: &mut Hub, from: u32, at_most: usize) -> Option<u32> {
     write_bases(&mut hub.core, from, at_most)
+}
+
+/// Whether other shards have not heard of all changes of shared subscriptions.
+#[must_use]
+pub fn has_untold_shares(hub: &Hub) -> bool {
+    share::has_untold_shares(&hub.core)
 }

@@ -53,6 +53,7 @@ use stentor_auth::model::login_name;
 use stentor_auth::{Asker, Exchange};
 use stentor_hub::{
     Beside, Holding, Hub, MeshItem, MeshRoom, PriorSession, SessionKey, ShardId, Shared,
+    has_untold_shares,
 };
 use stentor_session::{Batch, CloseReason, Tick, Wheel};
 use stentor_topic::Zone;
@@ -424,7 +425,7 @@ impl Shard {
     /// subscriptions of the others.
     fn open_doors(&mut self) {
         if let Doors::Closed(gate) = &self.doors
-            && !self.hub.has_untold_shares()
+            && !has_untold_shares(&self.hub)
         {
             gate.arrive();
             self.doors = Doors::Waiting(Arc::clone(gate));

@@ -217,7 +217,7 @@ fn run(seed: u64, steps: usize, time: Duration) {
     assert!(slow.len() < RUNS, "a turn took too long {RUNS} times");
 }
 
-/// Runs a storm of a seed for so many steps, or for so long. What happened, if a turn took too long.
+/// Runs a storm of a seed for so many steps, or for so long. What happened, if a turn is too long.
 fn run_once(seed: u64, steps: usize, time: Duration) -> Result<(), String> {
     let limits = if seed.is_multiple_of(2) {
         Limits::Default

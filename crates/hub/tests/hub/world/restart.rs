@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use stentor_hub::{
-    Hub, Settings, Start, WrittenSession, prior_message, prior_sessions, rewrite_sessions,
+    Hub, Settings, Start, WrittenSession, has_untold_shares, prior_message, prior_sessions,
+    rewrite_sessions,
 };
 use stentor_retained::{Bounds, MemoryStore};
 use stentor_session::{CloseReason, Message, Remote, Tick};
@@ -130,7 +131,7 @@ impl World {
             self.collect(home);
         }
         self.settle();
-        while self.hubs.iter().any(Hub::has_untold_shares) {
+        while self.hubs.iter().any(has_untold_shares) {
             self.tell_shares();
         }
         for shard in 0..self.hubs.len() {

@@ -28,9 +28,9 @@ use stentor_mqtt::{QoS, ReasonCode};
 use stentor_session::{Message, Tick};
 use stentor_session_log::Filter;
 use stentor_topic::{FilterId, Zone};
-pub(crate) use tell::Telling;
 pub(crate) use tell::count_visits;
 use tell::{NAME_VISITS, Untold, name_visits};
+pub(crate) use tell::{Telling, has_untold_shares};
 
 /// Bytes that a shared subscription takes on one shard beside its filter in the index and its name:
 /// its entry, its members and their numbers.

@@ -116,11 +116,6 @@ impl Core {
         self.tell_untold(visits / 2);
     }
 
-    /// Whether other shards have not heard of all changes.
-    pub(crate) fn has_untold_shares(&self) -> bool {
-        !self.routing.shares.untold.slots.is_empty()
-    }
-
     /// Whether something waits for room, and for nothing else.
     pub(crate) fn waits_for_share_room(&self) -> bool {
         let waits = !self.routing.shares.untold.slots.is_empty() || !self.inbound.slices.is_empty();
@@ -187,4 +182,9 @@ impl Core {
         let others = usize::from(self.place.shards) - 1;
         self.turn.spend_each(others, TOLD_VISITS);
     }
+}
+
+/// Whether other shards have not heard of all changes.
+pub(crate) fn has_untold_shares(core: &Core) -> bool {
+    !core.routing.shares.untold.slots.is_empty()
 }
