@@ -96,12 +96,15 @@ fuzz:
 		echo "skipping the fuzzers: they need a nightly toolchain and cargo-fuzz"; \
 	fi
 
-# Static, without Rust's runtime: a mail server starts it for every message.
+# Static, without Rust's runtime: a mail server starts stentor-call for every message. For a server at
+# calls:// it starts the other one, which has to be beside it or in PATH.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
-call: ## Build stentor-call as a static binary
+call: ## Build stentor-call and stentor-call-tls as static binaries
 	RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" \
-		$(CARGO) build --profile call --package stentor-call --target $(HOST)
+		$(CARGO) build --profile call --package stentor-call --package stentor-call-tls \
+		--target $(HOST)
 	@echo "built target/$(HOST)/call/stentor-call"
+	@echo "built target/$(HOST)/call/stentor-call-tls, which it needs for calls://"
 
 bench: call ## Run a short benchmark suite, under five minutes; the report goes to target/bench.html
 	$(CARGO) build --release --package stentor-cli

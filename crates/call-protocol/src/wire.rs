@@ -27,6 +27,8 @@ pub enum Violation {
 
 /// What MQTT begins with. No frame has this kind.
 const MQTT_CONNECT: u8 = 0x10;
+/// What TLS begins with. No frame has this kind.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,6 +42,10 @@ impl fmt::Display for Violation {
             Self::UnknownFrame(MQTT_CONNECT) => {
                 f.write_str("this is an MQTT client, and the listener is for calls (stentor-call)")
             }
+            Self::UnknownFrame(TLS_HANDSHAKE) => f.write_str(
+                "the client speaks TLS, and this listener does not; call it by call://, or make it \
+                 a listener calls://",
+            ),
             Self::UnknownFrame(kind) => write!(f, "there is no frame of kind {kind:#04x}"),
             Self::Unexpected(kind) => write!(f, "a frame of kind {kind:#04x} must not come now"),
             Self::TooLong(what) => write!(f, "the {what} is longer than allowed"),

@@ -4,9 +4,12 @@ use std::fmt;
 
 use stentor_call_protocol::{Status, Violation};
 
+/// What a server begins with that waits for TLS. No frame has this kind.
+const TLS_ALERT: u8 = 0x15;
+
 /// Why a call came to no verdict. Each of them leads to what `--on-error` says.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// The command line makes no sense, or a file that it names cannot be used.
     Usage(String),
     /// The file cannot be read: what was tried, and the reason.
@@ -16,6 +19,8 @@ pub(crate) enum Fault {
     Delivery(String),
     /// The server cannot be reached: where, and the reason.
     Unreachable(String),
+    /// There is no TLS where the command line asks for it: why, and what to do.
+    NoTls(String),
     /// The deadline passed.
     Timeout,
     /// The deadline passed while the changed message was written.
@@ -36,9 +41,10 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) => write!(f, "{text} (--help shows what there is)"),
-            Self::File(reason) | Self::Delivery(reason) | Self::Unreachable(reason) => {
-                f.write_str(reason)
-            }
+            Self::File(reason)
+            | Self::Delivery(reason)
+            | Self::Unreachable(reason)
+            | Self::NoTls(reason) => f.write_str(reason),
             Self::Timeout => f.write_str(
                 "there was no answer before the deadline; --deadline gives the server more time",
             ),
@@ -51,6 +57,10 @@ impl fmt::Display for Fault {
                  there",
             ),
             Self::Broken(reason) => write!(f, "the connection broke: {reason}"),
+            Self::Nonsense(Violation::UnknownFrame(TLS_ALERT)) => f.write_str(
+                "the server speaks TLS there; if it is a listener calls://, give --server \
+                 calls://ADDRESS",
+            ),
             Self::Nonsense(violation) => write!(f, "the server's answer is not valid: {violation}"),
             Self::Unspeakable(violation) => write!(f, "this call cannot be sent: {violation}"),
             Self::Refused(status, text) => write!(f, "{}: {text}", status.name()),

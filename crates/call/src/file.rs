@@ -29,7 +29,7 @@ pub(crate) struct Message {
 ///
 /// # Errors
 /// When something else than a regular file is there.
-pub(crate) fn regular(path: &Path) -> io::Result<&Path> {
+pub fn regular(path: &Path) -> io::Result<&Path> {
     match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is not a regular file")),
         _ => Ok(path),

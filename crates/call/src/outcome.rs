@@ -66,7 +66,11 @@ impl Outcome {
     /// What a fault means.
     pub(crate) fn of_fault(fault: &Fault, on_error: Option<Verdict>) -> Self {
         let text = match fault {
-            Fault::Refused(..) | Fault::Timeout | Fault::TooLarge | Fault::Usage(_) => NOT_NOW,
+            Fault::Refused(..)
+            | Fault::Timeout
+            | Fault::TooLarge
+            | Fault::Usage(_)
+            | Fault::NoTls(_) => NOT_NOW,
             Fault::File(_) => "the message cannot be read",
             Fault::Delivery(_) => "the message cannot be passed on now",
             _ => "the message cannot be checked: the server does not answer",

@@ -9,7 +9,7 @@ use crate::args::Options;
 use crate::edit::Change;
 use crate::fault::Fault;
 use crate::file::Message;
-use crate::line::Line;
+use crate::line::{Cipher, Line};
 use crate::outcome::Outcome;
 use crate::platform::Deadline;
 
@@ -25,10 +25,11 @@ const READ_BYTES: usize = 4096;
 /// When no valid answer comes before the deadline.
 pub(crate) fn talk(
     options: &Options,
+    cipher: Option<Box<dyn Cipher>>,
     message: Option<&Message>,
     deadline: &Deadline,
 ) -> Result<(Outcome, Vec<Change>), Fault> {
-    let mut line = Line::connect(options, deadline)?;
+    let mut line = Line::connect(&options.server, cipher, deadline)?;
     let mut head = Vec::new();
     let transfer = match message {
         None => Transfer::None,

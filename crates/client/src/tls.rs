@@ -1,6 +1,5 @@
 //! TLS: whom to trust, and the connection itself.
 
-use std::env;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,14 +24,6 @@ use crate::options::{TlsOptions, TlsVersion};
 /// A TLS connection.
 pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
-/// Where systems keep the authorities they trust.
-const SYSTEM_CA_FILES: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-
 /// Wraps a connected socket; the handshake happens with the first bytes.
 pub(crate) fn wrap(
     socket: TcpStream,
@@ -53,9 +44,7 @@ pub(crate) fn wrap(
 pub fn config(options: &TlsOptions) -> Result<ClientConfig, ClientError> {
     let failed = |e: Error| ClientError::Tls(e.to_string());
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let trusted = trusted(options.ca_file.as_deref())?;
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(trusted.iter().cloned());
+    let (trusted, roots) = trusted(options.ca_file.as_deref())?;
     let chains =
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
             .build()
@@ -92,30 +81,21 @@ fn versions(version: Option<TlsVersion>) -> Vec<&'static rustls::SupportedProtoc
     }
 }
 
-/// The certificates to trust; at least one of them is fit for it.
-fn trusted(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, ClientError> {
-    let file = match file {
-        Some(file) => file.to_owned(),
-        None => env::var_os("SSL_CERT_FILE")
-            .map(PathBuf::from)
-            .into_iter()
-            .chain(SYSTEM_CA_FILES.map(PathBuf::from))
-            .find(|file| file.exists())
-            .ok_or_else(|| {
-                let text = "this system trusts no authorities; name a file of them";
-                ClientError::Tls(text.into())
-            })?,
-    };
+/// The certificates to trust, and the authorities among them; at least one is fit for it.
+fn trusted(
+    file: Option<&Path>,
+) -> Result<(Vec<CertificateDer<'static>>, RootCertStore), ClientError> {
+    let place = file.map(Path::to_owned).or_else(stentor_trust::system_file);
+    let place = place.ok_or_else(|| {
+        let nobody = stentor_trust::NOBODY;
+        ClientError::Tls(format!("{nobody}; name a file of them"))
+    })?;
     let mut trusted = Vec::new();
-    for file in files(&file)? {
+    for file in files(&place)? {
         trusted.append(&mut certificates(&file)?);
     }
-    let is_fit = |der| RootCertStore::empty().add(der).is_ok();
-    if !trusted.iter().cloned().any(is_fit) {
-        let text = format!("{} holds no certificate of an authority", file.display());
-        return Err(ClientError::Tls(text));
-    }
-    Ok(trusted)
+    let roots = stentor_trust::authorities(trusted.iter().cloned(), &place);
+    Ok((trusted, roots.map_err(ClientError::Tls)?))
 }
 
 /// The files of a folder in order, or the one file.
@@ -136,9 +116,7 @@ fn files(place: &Path) -> Result<Vec<PathBuf>, ClientError> {
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
-    CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect)
-        .map_err(|e| ClientError::Tls(format!("cannot read {}: {e}", file.display())))
+    stentor_trust::certificates(file).map_err(ClientError::Tls)
 }
 
 /// Decides whether the server is who it should be.

@@ -5,6 +5,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use stentor_trust::Flaw;
+
 use crate::error::ClientError;
 use crate::interrupt::{Handle, Interrupter};
 use crate::options::Options;
@@ -250,10 +252,17 @@ fn broken(error: io::Error) -> ClientError {
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>())
     {
-        Some(untrusted @ rustls::Error::InvalidCertificate(_)) => ClientError::Tls(format!(
-            "{untrusted}; a certificate that no authority of this system has signed is trusted if \
-             --cafile FILE names its own file, or that of its authority"
-        )),
+        Some(rustls::Error::InvalidCertificate(error)) => {
+            let flaw = Flaw::from(error);
+            let remedy = match flaw {
+                Flaw::Unsigned => {
+                    "; --cafile FILE names the file of its authority, or its own file"
+                }
+                Flaw::Early => "; compare the clocks",
+                Flaw::OtherName(_) | Flaw::Expired | Flaw::Other(_) => "",
+            };
+            ClientError::Tls(format!("the server's certificate {flaw}{remedy}"))
+        }
         Some(tls) => ClientError::Tls(tls.to_string()),
         None => ClientError::Io(error),
     }

@@ -138,7 +138,7 @@ fn authorities_that_cannot_be_used_are_refused_at_the_start() {
     for (file, words) in [
         (
             folder.path().join("missing.pem"),
-            "cannot read the authorities",
+            "cannot read the certificates",
         ),
         (empty, "holds no certificate of an authority"),
     ] {

@@ -168,6 +168,58 @@ fn strangers_of_tls_are_told_apart() {
     call(&address, &certificates, &["/noop"]).success();
 }
 
+/// Each side that waits for TLS, or for none, says what the other one speaks.
+#[test]
+fn who_speaks_tls_and_who_does_not_is_told() {
+    let (plan, certificates) = plan(&[]).listen("mqtts://127.0.0.1:0").certificates();
+    let calls = Calls {
+        server: plan.start(),
+    };
+    let plain = calls.server.address("call");
+    assert_eq!(code(&call(&plain, &certificates, &["/noop"])), Some(2));
+    let told = "the client speaks TLS, and this listener does not; call it by call://";
+    calls.server.wait_log(0, told);
+    let encrypted = calls.server.address("mqtts");
+    let finished = process::run(client().args(["-s", &encrypted, "/noop"]));
+    assert_eq!(code(&finished), Some(2), "{finished}");
+    let told = "the server speaks TLS there; if it is a listener calls://, give --server calls://";
+    assert!(finished.stderr.contains(told), "{finished}");
+}
+
+/// The option is named as a remedy, not as the cause, if the user has not given it.
+#[test]
+fn a_file_of_the_system_is_not_said_to_come_from_the_user() {
+    let (calls, _) = start();
+    let empty = calls.file("empty.pem", b"");
+    let url = format!("calls://{}", calls.server.address("calls"));
+    let run = |words: &[&str]| {
+        let mut command = client();
+        command.env("SSL_CERT_FILE", &empty).args(["-s", &url]);
+        process::run(command.args(words).arg("/noop"))
+    };
+    let reason = format!("{} holds no certificate of an authority", empty.display());
+    let system = run(&[]);
+    assert_eq!(code(&system), Some(2), "{system}");
+    let told = format!("stentor-call: {reason}; name a file of authorities by --ca-file");
+    assert!(system.stderr.starts_with(&told), "{system}");
+    let given = run(&["--ca-file", word(&empty)]);
+    assert_eq!(code(&given), Some(2), "{given}");
+    let told = format!("stentor-call: --ca-file: {reason} (--help");
+    assert!(given.stderr.starts_with(&told), "{given}");
+}
+
+/// The library of TLS makes a program large and slow to start. What every message starts has none.
+#[test]
+fn only_the_program_for_tls_has_tls_in_it() {
+    let library = b"aws_lc";
+    for (name, has_it) in [("stentor-call", false), ("stentor-call-tls", true)] {
+        let path = std::path::Path::new(client().get_program()).with_file_name(name);
+        let program = std::fs::read(path).expect("both are built");
+        let is_there = program.windows(library.len()).any(|it| it == library);
+        assert_eq!(is_there, has_it, "{name}");
+    }
+}
+
 /// Certificates end: a reload reads new ones, and callers after it get them.
 #[test]
 fn a_reload_reads_the_certificate_of_calls_again() {

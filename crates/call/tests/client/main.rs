@@ -4,5 +4,6 @@
 mod answers;
 mod changes;
 mod faults;
+mod handover;
 mod promises;
 mod support;

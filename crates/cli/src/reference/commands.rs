@@ -86,7 +86,8 @@ const CALL_TEXT: &str = "
 ## The program `stentor-call`
 
 It asks a procedure of a Stentor server about a file, and ends with the verdict as its exit code.
-Mail servers start it for each message.
+Mail servers start it for each message. For a server at `calls://` it starts the program
+`stentor-call-tls`, which has to be in the same folder or in one of `PATH`.
 
 ";
 

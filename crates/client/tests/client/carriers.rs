@@ -223,7 +223,12 @@ fn a_certificate_that_signed_itself_is_trusted_by_its_own_name() {
     for (params, host, accept_any_name, refusal) in [
         (params(), "localhost", false, None),
         (params(), "127.0.0.1", true, None),
-        (params(), "127.0.0.1", false, Some("not valid for name")),
+        (
+            params(),
+            "127.0.0.1",
+            false,
+            Some("for another name: DnsName(\"localhost\")"),
+        ),
         (expired(), "localhost", true, Some("expired")),
         (early(), "localhost", true, Some("not valid yet")),
         (for_clients(), "localhost", true, Some("Purpose")),

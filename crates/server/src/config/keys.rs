@@ -436,7 +436,7 @@ section! {
     /// The name server that scripts with the grant `dns` ask; not given, this machine's first one.
     resolver: Option<String> = Kind::Text, Unset("127.0.0.1:53"), Restart;
     /// The authorities, in PEM format, whose certificates scripts, endpoints and adaptors trust at
-    /// `https://`; not given, those that this machine trusts.
+    /// `https://`; not given, those that this machine trusts (`SSL_CERT_FILE` names their file).
     ca_file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/authority.pem"), Restart;
 }
 

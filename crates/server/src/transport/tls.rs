@@ -174,7 +174,7 @@ fn explain(error: &Error) -> Cow<'static, str> {
             | AlertDescription::UnsupportedCertificate,
         ) => {
             "the client does not accept this server's certificate: give it the authority that \
-             signed it (--cafile), and compare names and dates"
+             signed it (--cafile, of stentor-call --ca-file), and compare names and dates"
         }
         Error::NoCertificatesPresented => {
             "the client showed no certificate; give it one (--cert and --key), or set \
