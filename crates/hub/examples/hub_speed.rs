@@ -73,6 +73,10 @@ fn receive(hub: &mut Hub, key: SessionKey, bytes: &[u8]) {
     while taken < bytes.len() {
         hub.begin_turn();
         taken += hub.receive(Tick::ZERO, key, &bytes[taken..]);
+        if taken < bytes.len() {
+            // What was put off comes first, and nothing is read before it.
+            hub.advance(Tick::ZERO);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::Version;
 use stentor_session::{CloseReason, Limit, Message, Outcome, Output, Tick, Ticket};
+use stentor_session_log::Name;
 use stentor_topic::Zone;
 
 use crate::core::ids::{LinkId, SessionKey, ShardId};
@@ -28,8 +29,10 @@ pub struct Effects {
     ///
     /// The shard takes them first after each call, and appends them to its journal as one batch:
     /// nobody may hear of a change that is not written down. So they come before `mesh` and
-    /// `lanes`, and before any output leaves. Records of several calls may be one batch, in order.
+    /// `lanes`, and before any output leaves. It says where the batch begins by [`crate::logged`].
     pub log: Vec<u8>,
+    /// Where `log` may be cut: ascending, and mostly nowhere. Each piece is a batch then.
+    pub log_cuts: Vec<usize>,
     /// Sessions with output; each stands here, or in `crowd`, once until it was flushed.
     pub dirty: Vec<SessionKey>,
     /// The same for sessions that got theirs with hundreds of others: these are not written to
@@ -113,6 +116,8 @@ pub enum MeshItem {
         message: Arc<Message>,
         /// The connection that it came by, where it is there still.
         sender: Option<Sender>,
+        /// Whether the sending shard had written it down when it sent it: see [`MeshItem::seal`].
+        is_named: bool,
     },
     /// A message of a topic of which every message is kept, for the shard that orders them.
     Keep(Box<KeepItem>),
@@ -120,6 +125,12 @@ pub enum MeshItem {
     Replaced {
         /// Which one, as [`crate::Newest`] knows it.
         claim: u64,
+    },
+    /// The sending shard has written something there, after it has sent messages that it had not
+    /// written down.
+    Mark {
+        /// Where that is.
+        name: Name,
     },
     /// Something for a service.
     Service(ServiceItem),
@@ -131,10 +142,28 @@ pub enum MeshItem {
         message: Arc<Message>,
         /// Where a member was looked for already.
         search: Search,
+        /// As in [`MeshItem::Publish`].
+        is_named: bool,
     },
 }
 
 impl MeshItem {
+    /// The shard is about to send it, and has said where it has written its message down, by
+    /// [`crate::logged`]. What is written down only later does not count for the receiver: items
+    /// that were sent in the meantime have older names.
+    pub fn seal(&mut self) {
+        match self {
+            Self::Publish {
+                message, is_named, ..
+            }
+            | Self::Share {
+                message, is_named, ..
+            } => *is_named = message.name().is_some(),
+            Self::Service(item) => item.seal(),
+            Self::Mark { .. } | Self::Keep(_) | Self::Replaced { .. } => {}
+        }
+    }
+
     /// The bytes of memory that the item holds while it is on its way. What other shards or
     /// queues hold too counts in full: this one may be the last to hold it. O(1).
     #[must_use]
@@ -143,7 +172,7 @@ impl MeshItem {
             Self::Publish { message, .. } | Self::Share { message, .. } => message.shared_bytes(),
             Self::Keep(item) => size_of::<KeepItem>() + item.message.shared_bytes(),
             Self::Service(item) => item.bytes(),
-            Self::Replaced { .. } => 0,
+            Self::Replaced { .. } | Self::Mark { .. } => 0,
         };
         size_of::<Self>() + more
     }
@@ -226,6 +255,12 @@ pub enum ControlItem {
 }
 
 impl ControlItem {
+    /// Whether it says that something is done: it waits while that is not written down.
+    #[must_use]
+    pub const fn is_outcome(&self) -> bool {
+        matches!(self, Self::Resolved { .. })
+    }
+
     /// What it costs the receiver at most, in visits, if clients can send it very many of this kind
     /// at once; 0 for those that are rare. O(1).
     #[must_use]

@@ -98,7 +98,7 @@ pub use record::{DecodeError, DecodeErrorKind, Record, Records};
 pub use replay::{
     Damage, DamageKind, JournalId, OwnedShare, OwnedTerms, Presence, Replay, Restored,
     RestoredDebt, RestoredDelivery, RestoredHeld, RestoredSession, RestoredSubscription,
-    RestoredWill, Target, Unheard,
+    RestoredWill, Served, Target, Unheard,
 };
 pub use session::{Away, Filter, Origin, Quotas, Session, Share, Subscription, Will};
 pub use wire::{

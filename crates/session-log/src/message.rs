@@ -112,6 +112,8 @@ fn above_zero(field: &'static str, value: u64) -> Result<u64, Fault> {
 pub struct Elsewhere<'a> {
     /// A bit for each shard that may have subscribers.
     pub shards: u64,
+    /// The topic whose subscribers are meant, if that is not the one of the message.
+    pub route: Option<&'a str>,
     /// Shared subscriptions of which a member on another shard is to get it.
     pub members: List<'a, Member<'a>>,
 }
@@ -123,12 +125,15 @@ impl<'a> Elsewhere<'a> {
 
     fn put(&self, out: &mut Vec<u8>) {
         put_varint(out, self.shards);
+        // No topic is empty.
+        put_bytes(out, self.route.unwrap_or_default().as_bytes());
         self.members.put(out);
     }
 
     fn take(reader: &mut Reader<'a>) -> Result<Self, Fault> {
         let elsewhere = Self {
             shards: reader.varint("shards", u64::MAX)?,
+            route: Some(reader.text("route")?).filter(|route| !route.is_empty()),
             members: List::take(reader, "members")?,
         };
         match elsewhere.is_nobody() {
@@ -397,26 +402,26 @@ impl<'a> Item<'a> for Mark {
     }
 }
 
-/// A message for a member of a shared subscription goes to another shard, after the session ended
-/// that was owed it. It precedes that session's end in the same batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Messages go to another member of a shared subscription: the session that was owed them ends, or
+/// may not have them. This precedes the end of that session.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Again<'a> {
-    /// The message.
-    pub name: Name,
     /// Where to.
     pub member: Member<'a>,
+    /// The messages. They have come when this record has.
+    pub names: List<'a, Name>,
 }
 
 impl<'a> Again<'a> {
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        self.name.put(out);
         Item::put(&self.member, &mut (), out);
+        self.names.put(out);
     }
 
     pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Fault> {
         Ok(Self {
-            name: Name::take(reader, "name")?,
             member: Item::take(reader, &mut ())?,
+            names: List::take(reader, "names")?,
         })
     }
 }
@@ -610,6 +615,8 @@ pub struct Queue<'a> {
     pub next: u64,
     /// All deliveries before this one may have been sent.
     pub sent: u64,
+    /// The shared subscriptions that chose the session for some of these, each once.
+    pub shares: List<'a, Share<'a>>,
     /// Deliveries with their numbers, ascending.
     pub owed: List<'a, Owed<'a>>,
     /// Messages that are held back, in order.
@@ -634,6 +641,7 @@ impl<'a> Queue<'a> {
         put_varint(out, u64::from(self.number));
         put_varint(out, self.next);
         put_varint(out, self.sent);
+        self.shares.put(out);
     }
 
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
@@ -643,13 +651,22 @@ impl<'a> Queue<'a> {
     }
 
     pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Fault> {
-        Ok(Self {
+        let queue = Self {
             number: reader.u32("number")?,
             next: reader.varint("next", DELIVERY_MAX)?,
             sent: reader.varint("sent", DELIVERY_MAX)?,
+            shares: List::take(reader, "shares")?,
             owed: List::take(reader, "owed")?,
             held: List::take(reader, "held")?,
-        })
+        };
+        let is_there = |place: u32| (place as usize) < queue.shares.len();
+        match queue.owed.iter().filter_map(|it| it.share()).all(is_there) {
+            true => Ok(queue),
+            false => Err(Fault {
+                field: "share",
+                why: Why::TooLarge,
+            }),
+        }
     }
 }
 
@@ -667,10 +684,22 @@ pub struct Owed<'a> {
 /// What a delivery waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Debt<'a> {
-    /// The message is to be sent, or its acknowledgement is to come.
-    Message(Name, Terms<'a>),
+    /// The message is to be sent, or its acknowledgement is to come. The shared subscription is not
+    /// in the terms: it is the one at this place of [`Queue::shares`].
+    Message(Name, Terms<'a>, Option<u32>),
     /// The client has received it at QoS 2: PUBREL is to be sent, or PUBCOMP is to come.
     Release,
+}
+
+impl Owed<'_> {
+    /// The place of its shared subscription in [`Queue::shares`].
+    #[must_use]
+    pub const fn share(&self) -> Option<u32> {
+        match self.debt {
+            Debt::Message(_, _, share) => share,
+            Debt::Release => None,
+        }
+    }
 }
 
 const OWED_PACKET_ID: u8 = 1 << 6;
@@ -682,7 +711,10 @@ impl<'a> Item<'a> for Owed<'a> {
 
     fn put(&self, before: &mut u64, out: &mut Vec<u8>) {
         let terms = match &self.debt {
-            Debt::Message(_, terms) => terms.flags(),
+            Debt::Message(_, terms, share) => {
+                debug_assert!(terms.share.is_none(), "it is named by its place");
+                terms.flags().with(TERMS_SHARE, share.is_some())
+            }
             Debt::Release => Flags(OWED_RELEASE),
         };
         out.push(terms.with(OWED_PACKET_ID, self.packet_id.is_some()).0);
@@ -691,9 +723,12 @@ impl<'a> Item<'a> for Owed<'a> {
         if let Some(packet_id) = self.packet_id {
             put_varint(out, u64::from(packet_id.get()));
         }
-        if let Debt::Message(name, terms) = &self.debt {
+        if let Debt::Message(name, terms, share) = &self.debt {
             Name::put(*name, out);
             terms.put_rest(out);
+            if let Some(place) = share {
+                put_varint(out, u64::from(*place));
+            }
         }
     }
 
@@ -719,7 +754,13 @@ impl<'a> Item<'a> for Owed<'a> {
             true => Debt::Release,
             false => {
                 let name = Name::take(reader, "name")?;
-                Debt::Message(name, Terms::take_rest(flags, reader)?)
+                let plain = Flags(flags.0 & !TERMS_SHARE);
+                let terms = Terms::take_rest(plain, reader)?;
+                let share = match flags.has(TERMS_SHARE) {
+                    true => Some(reader.u32("share")?),
+                    false => None,
+                };
+                Debt::Message(name, terms, share)
             }
         };
         Ok(Self {

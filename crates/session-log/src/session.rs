@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::QoS;
 
-use crate::list::List;
+use crate::list::{Item, List};
 use crate::wire::{
     BODY_BYTES_MAX, Fault, Flags, IDENTIFIER_MAX, MILLIS_MAX, Reader, Why, put_bytes, put_varint,
 };
@@ -260,6 +260,18 @@ impl<'a> Share<'a> {
             group,
             filter: filter.filter,
         })
+    }
+}
+
+impl<'a> Item<'a> for Share<'a> {
+    type Before = ();
+
+    fn put(&self, (): &mut (), out: &mut Vec<u8>) {
+        Share::put(self, out);
+    }
+
+    fn take(reader: &mut Reader<'a>, (): &mut ()) -> Result<Self, Fault> {
+        Share::take(reader)
     }
 }
 

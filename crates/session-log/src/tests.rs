@@ -238,6 +238,7 @@ fn messages_are_written_and_read() {
     let members = [member];
     let elsewhere = Elsewhere {
         shards: 0b101,
+        route: Some("r"),
         members: List::new(&members),
     };
     let body = Body {
@@ -264,7 +265,7 @@ fn messages_are_written_and_read() {
         Record::Message(full),
         &hex!(
             "0A FD 01 AB00000000000000 05 AC02 03 742F31 02 0909 05 68656C6C6F"
-            "05 AC02 05 01 02 01 67 03 742F23"
+            "05 AC02 05 01 72 01 02 01 67 03 742F23"
             "02 00 04 0A 02 04 09 3F 02 02 09 8001 01 67 03 742F23 01 0E"
         ),
     );
@@ -279,7 +280,7 @@ fn messages_are_written_and_read() {
     };
     check(
         Record::Carry(carry),
-        &hex!("0B 03 8020 81 00 03 742F31 00 05 68656C6C6F 05 01 02 01 67 03 742F23"),
+        &hex!("0B 03 8020 81 00 03 742F31 00 05 68656C6C6F 05 01 72 01 02 01 67 03 742F23"),
     );
     let owe = Owe {
         name,
@@ -307,8 +308,11 @@ fn messages_are_written_and_read() {
         &hex!("0D 02 00 03 8020 3F 07 8005"),
     );
     check(
-        Record::Again(Again { name, member }),
-        &hex!("0E 03 8020 02 01 67 03 742F23"),
+        Record::Again(Again {
+            member,
+            names: List::new(&[name, BATCH]),
+        }),
+        &hex!("0E 02 01 67 03 742F23 02 03 8020 07 8005"),
     );
 }
 
@@ -350,9 +354,9 @@ fn what_becomes_of_deliveries_is_written_and_read() {
     check(Record::Arrived(arrival), &hex!("15 05 AC02"));
     check(Record::Released(arrival), &hex!("16 05 AC02"));
     let owed = [
-        (4, None, Debt::Message(BATCH, PLAIN)),
+        (4, None, Debt::Message(BATCH, PLAIN, None)),
         (5, Some(AN_ID), Debt::Release),
-        (9, Some(AN_ID), Debt::Message(BATCH, PLAIN)),
+        (9, Some(AN_ID), Debt::Message(BATCH, PLAIN, Some(0))),
     ];
     let owed = owed.map(|(delivery, packet_id, debt)| Owed {
         delivery,
@@ -370,12 +374,16 @@ fn what_becomes_of_deliveries_is_written_and_read() {
         number,
         next: 12,
         sent: 6,
+        shares: List::new(&[SHARE]),
         owed: List::new(&owed),
         held: List::new(&held),
     };
     check(
         Record::Queue(queue),
-        &hex!("19 05 0C 06 03 00 04 07 8005 C0 00 AC02 40 03 AC02 07 8005 01 02 07 8005 03"),
+        &hex!(
+            "19 05 0C 06 01 01 67 03 742F23"
+            "03 00 04 07 8005 C0 00 AC02 60 03 AC02 07 8005 00 01 02 07 8005 03"
+        ),
     );
 }
 
@@ -412,14 +420,20 @@ fn bad_fields_are_refused_by_name() {
     refused(&hex!("0A 01 00 00 00 00 01 40 00"), "flags", Why::Value);
     refused(&hex!("0A 81 00 00 00 00 00 00 00"), "shards", Why::Value);
     refused(&hex!("0A 01 00 00 00 8080808001"), "payload", Why::TooLarge);
-    refused(&hex!("0E 01 08 40 01 67 00"), "shard", Why::TooLarge);
-    refused(&hex!("0E 01 08 00 00 00"), "group", Why::Value);
+    refused(&hex!("0E 40 01 67 00 00"), "shard", Why::TooLarge);
+    refused(&hex!("0E 00 00 00"), "group", Why::Value);
+    refused(&hex!("0E 00 01 67 00 03 00 00"), "names", Why::Truncated);
     refused(&hex!("15 05 00"), "packet_id", Why::Value);
     refused(&hex!("15 05 808004"), "packet_id", Why::TooLarge);
-    refused(&hex!("19 05 00 00 01 81 00"), "flags", Why::Value);
+    refused(&hex!("19 05 00 00 00 01 81 00"), "flags", Why::Value);
     refused(
-        &hex!("19 05 00 00 02 80 FFFFFFFFFFFFFF7F 80 00"),
+        &hex!("19 05 00 00 00 02 80 FFFFFFFFFFFFFF7F 80 00"),
         "delivery",
+        Why::TooLarge,
+    );
+    refused(
+        &hex!("19 05 00 00 00 01 20 00 03 AC02 00 00"),
+        "share",
         Why::TooLarge,
     );
     assert_eq!(decoded(&[0]).unwrap_err().kind, DecodeErrorKind::Tag(0));

@@ -154,6 +154,22 @@ impl Conflation {
         held.is_some_and(|held| held.waiting.is_some())
     }
 
+    /// The message of this topic that waits.
+    #[must_use]
+    pub fn waiting(&self, topic: &str) -> Option<&Delivery> {
+        let waiting = self.topics.get(topic)?.waiting.as_ref()?;
+        Some(&waiting.delivery)
+    }
+
+    /// All messages that wait.
+    pub fn all_waiting(&self) -> impl Iterator<Item = &Delivery> {
+        let all = self
+            .topics
+            .iter()
+            .filter_map(|(_, held)| held.waiting.as_ref());
+        all.map(|waiting| &waiting.delivery)
+    }
+
     /// Whether a message of this topic may go now, past what waits of others.
     #[must_use]
     pub fn may_pass(&self, now: Tick, topic: &str) -> bool {

@@ -12,6 +12,9 @@ use crate::acks::{AckQueue, Outcome, Receipt, Ticket};
 #[derive(Debug, Default)]
 pub struct Inbound {
     received: Vec<PacketId>,
+    /// Those that were taken before the start of the server. Their clients may have released them
+    /// since: only a PUBLISH with DUP is the message that was taken.
+    restored: Vec<PacketId>,
     acks: AckQueue,
 }
 
@@ -35,8 +38,37 @@ impl Inbound {
         self.received.len() + self.acks.pubacks() >= usize::from(receive_maximum)
     }
 
-    /// A QoS 2 PUBLISH arrived.
-    pub fn on_publish(&mut self, packet_id: PacketId, receive_maximum: u16) -> Arrival {
+    /// Messages that were taken before the start of the server, in the order of their packet ids.
+    #[must_use]
+    pub fn restored(received: Vec<PacketId>) -> Self {
+        Self {
+            restored: received.clone(),
+            received,
+            acks: AckQueue::default(),
+        }
+    }
+
+    /// The packet ids of messages that were taken and not released.
+    #[must_use]
+    pub fn received(&self) -> &[PacketId] {
+        &self.received
+    }
+
+    /// What the acknowledgement of a message that was taken waits for.
+    #[must_use]
+    pub fn ticket_of(&self, packet_id: PacketId) -> Option<Ticket> {
+        self.acks.ticket_of(packet_id)
+    }
+
+    /// A QoS 2 PUBLISH arrived; `dup` is its DUP flag.
+    pub fn on_publish(
+        &mut self,
+        (packet_id, dup): (PacketId, bool),
+        receive_maximum: u16,
+    ) -> Arrival {
+        if !dup && self.forget_restored(packet_id) {
+            self.forget(packet_id);
+        }
         match self.received.binary_search(&packet_id) {
             // Nobody has to send one message so often that this many answers wait.
             Ok(_) if self.acks.len() >= usize::from(receive_maximum) => Arrival::TooMany,
@@ -94,8 +126,19 @@ impl Inbound {
         self.on_pubrel(packet_id);
     }
 
+    /// Whether a packet id was restored.
+    fn forget_restored(&mut self, packet_id: PacketId) -> bool {
+        let found = self.restored.iter().position(|it| *it == packet_id);
+        found.map(|at| self.restored.swap_remove(at)).is_some()
+    }
+
     /// PUBREL arrived. Returns whether the packet id was known.
     pub fn on_pubrel(&mut self, packet_id: PacketId) -> bool {
+        self.forget_restored(packet_id);
+        self.forget(packet_id)
+    }
+
+    fn forget(&mut self, packet_id: PacketId) -> bool {
         match self.received.binary_search(&packet_id) {
             Ok(index) => {
                 self.received.remove(index);

@@ -35,7 +35,9 @@ pub use connect::{
 };
 pub use inbound::{Arrival, Inbound};
 pub use message::{Message, MessageParts, Publisher};
-pub use outbound::{Acked, Delivery, Outbound, Remains, Resend, SubscriptionIds, Window};
+pub use outbound::{
+    Acked, Delivery, Outbound, PriorDelivery, Progress, Remains, Resend, SubscriptionIds, Window,
+};
 pub use output::{Batch, Flush, Outgoing, Output, Run, Wire};
 pub use tick::Tick;
 pub use wheel::Wheel;

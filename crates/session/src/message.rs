@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use stentor_mqtt::QoS;
@@ -67,6 +68,8 @@ pub struct Message {
     properties_len: u32,
     /// Given by the retained store, before anybody else sees the message; 0 for none.
     sequence: AtomicU64,
+    /// What it is called where it is written down; 0 for nothing.
+    name: AtomicU64,
 }
 
 /// What [`Message::new`] copies.
@@ -119,6 +122,7 @@ impl Message {
             properties_len: u32::try_from(parts.properties.len()).unwrap_or(u32::MAX),
             body: body.into_boxed_slice(),
             sequence: AtomicU64::new(0),
+            name: AtomicU64::new(0),
         }
     }
 
@@ -132,6 +136,44 @@ impl Message {
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.sequence.load(Ordering::Relaxed)
+    }
+
+    /// The message is written down, and has a name from now on, unless it has one already.
+    pub fn written(&self, name: NonZeroU64) {
+        // If it has one, another shard came first.
+        let _ = self
+            .name
+            .compare_exchange(0, name.get(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// What it is called where it is written down.
+    #[must_use]
+    pub fn name(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.name.load(Ordering::Relaxed))
+    }
+
+    /// The same message once more, which is not written down.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self {
+            zone: self.zone,
+            qos: self.qos,
+            retain: self.retain,
+            publisher: self.publisher,
+            received_at: self.received_at,
+            expires_at: self.expires_at,
+            topic: Arc::clone(&self.topic),
+            body: self.body.clone(),
+            properties_len: self.properties_len,
+            sequence: AtomicU64::new(self.sequence()),
+            name: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes of the topic, the properties and the payload.
+    #[must_use]
+    pub fn body_bytes(&self) -> usize {
+        self.topic.len() + self.body.len()
     }
 
     /// The topic name.

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use stentor_mqtt::{PacketId, QoS, ReasonCode};
 
@@ -25,6 +26,9 @@ pub struct Delivery {
     pub share: u64,
     /// How many messages of its topic this one stands for, besides itself.
     pub conflated: u32,
+    /// Its place among all deliveries of its session, from 1 on, if these are written down; 0 if
+    /// not. See [`Outbound::next_number`].
+    pub number: u64,
 }
 
 impl Delivery {
@@ -70,8 +74,8 @@ enum Awaits {
     Acknowledgement(Delivery),
     /// Sent at QoS 2.
     Receipt(Delivery),
-    /// PUBREL sent: the message itself is gone.
-    Completion,
+    /// PUBREL sent: the message itself is gone. It was the delivery with this number.
+    Completion(u64),
 }
 
 #[derive(Debug)]
@@ -87,9 +91,46 @@ impl InFlight {
     fn cost(&self) -> usize {
         match &self.awaits {
             Awaits::Acknowledgement(delivery) | Awaits::Receipt(delivery) => delivery.cost(),
-            Awaits::Completion => Self::COST,
+            Awaits::Completion(_) => Self::COST,
         }
     }
+
+    const fn number(&self) -> u64 {
+        match &self.awaits {
+            Awaits::Acknowledgement(delivery) | Awaits::Receipt(delivery) => delivery.number,
+            Awaits::Completion(number) => *number,
+        }
+    }
+}
+
+/// What has become of deliveries that are written down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// All deliveries with lower numbers are done.
+    pub front: u64,
+    /// All deliveries with lower numbers may have been sent.
+    pub sent: u64,
+    /// Deliveries that are done, besides those.
+    pub gone: Vec<u64>,
+    /// Deliveries with packet ids that do not follow from their numbers.
+    pub odd: Vec<(u64, PacketId)>,
+}
+
+/// A delivery that was written down, and is owed still.
+#[derive(Clone, Debug)]
+pub struct PriorDelivery {
+    /// Its number.
+    pub number: u64,
+    /// The packet id that it was sent with, or that it is to be sent with.
+    pub packet_id: PacketId,
+    /// The message, or `None` if the client has received it at QoS 2, and PUBREL is to be sent.
+    pub delivery: Option<Delivery>,
+}
+
+/// The packet id of a delivery with a number: it follows from that, unless it is taken.
+fn natural_id(number: u64) -> Option<PacketId> {
+    // The rest is below 65,535.
+    PacketId::new((number.wrapping_sub(1) % 65_535) as u16 + 1)
 }
 
 /// How much may be on its way to a client, sent on the present connection and not acknowledged.
@@ -158,6 +199,14 @@ pub struct Outbound {
     next_id: u16,
     /// Whether the window is ordered by distance from its front.
     ordered: bool,
+    /// How many deliveries have got a number.
+    numbers: u64,
+    /// Deliveries with numbers that are done out of order, and not reported yet.
+    gone: Vec<u64>,
+    /// Deliveries with packet ids that do not follow from their numbers, and not reported yet.
+    odd: Vec<(u64, PacketId)>,
+    /// Whether there is something to report of deliveries with numbers.
+    has_progress: bool,
 }
 
 impl Default for Outbound {
@@ -172,6 +221,10 @@ impl Default for Outbound {
             swept_expiry: Tick::NEVER,
             next_id: 1,
             ordered: true,
+            numbers: 0,
+            gone: Vec::new(),
+            odd: Vec::new(),
+            has_progress: false,
         }
     }
 }
@@ -188,6 +241,135 @@ impl Outbound {
             next_id,
             ..Self::default()
         }
+    }
+
+    /// What a session owed that was written down: all deliveries in the order of their numbers. Of
+    /// numbers, `numbers` have been given, and what is below `sent` may have been sent.
+    #[must_use]
+    pub fn restored(
+        numbers: u64,
+        sent: u64,
+        deliveries: impl IntoIterator<Item = PriorDelivery>,
+    ) -> Self {
+        let mut outbound = Self {
+            numbers,
+            next_id: natural_id(numbers + 1).map_or(1, PacketId::get),
+            ..Self::default()
+        };
+        for prior in deliveries {
+            let is_natural = natural_id(prior.number) == Some(prior.packet_id);
+            let may_be_sent = prior.number < sent || !is_natural || prior.delivery.is_none();
+            match prior.delivery {
+                Some(delivery) if !may_be_sent => outbound.wait(delivery),
+                delivery => outbound.relaunch(prior.packet_id, (prior.number, delivery)),
+            }
+        }
+        outbound.has_progress = false;
+        outbound
+    }
+
+    /// Puts back what is to be sent again.
+    fn relaunch(&mut self, packet_id: PacketId, (number, delivery): (u64, Option<Delivery>)) {
+        let awaits = match delivery {
+            Some(delivery) if delivery.qos == QoS::ExactlyOnce => Awaits::Receipt(delivery),
+            Some(delivery) => Awaits::Acknowledgement(delivery),
+            None => Awaits::Completion(number),
+        };
+        let entry = InFlight { packet_id, awaits };
+        self.bytes += entry.cost();
+        if let (Some(first), Some(last)) = (self.in_flight.front(), self.in_flight.back()) {
+            self.ordered &= distance(first, last.packet_id) < distance(first, packet_id);
+        }
+        self.in_flight.push_back(entry);
+    }
+
+    /// Visits the messages that other members of shared subscriptions should get if the session
+    /// ends.
+    pub fn for_each_shared(&self, visit: impl FnMut(&Delivery)) {
+        for_each_shared((&self.in_flight, &self.waiting), visit);
+    }
+
+    /// The number of the next delivery that is written down. [`Outbound::send`] and
+    /// [`Outbound::wait`] give it away when they take a delivery with it.
+    #[must_use]
+    pub const fn next_number(&self) -> u64 {
+        self.numbers + 1
+    }
+
+    /// Whether deliveries of this session have numbers.
+    #[must_use]
+    pub const fn is_numbered(&self) -> bool {
+        self.numbers > 0
+    }
+
+    /// How far the deliveries with numbers have come.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let numbered = |number: &u64| *number > 0;
+        let waiting = self.waiting.iter().map(|delivery| delivery.number);
+        let next = { waiting }.find(numbered);
+        let next = next.unwrap_or_else(|| self.next_number());
+        let mut in_flight = self.in_flight.iter().map(InFlight::number);
+        let last = in_flight.clone().rev().find(numbered);
+        let front = in_flight.find(numbered).unwrap_or(next);
+        Progress {
+            front,
+            sent: last.map_or(front, |last| last + 1),
+            gone: self.gone.clone(),
+            odd: self.odd.clone(),
+        }
+    }
+
+    /// Whether a delivery was given a packet id that does not follow from its number, and that was
+    /// not reported.
+    #[must_use]
+    pub const fn has_odd(&self) -> bool {
+        !self.odd.is_empty()
+    }
+
+    /// What there is to report since it was last asked for; `None` for nothing.
+    pub fn take_progress(&mut self) -> Option<Progress> {
+        if !core::mem::take(&mut self.has_progress) {
+            return None;
+        }
+        let progress = self.progress();
+        self.gone = Vec::new();
+        self.odd = Vec::new();
+        Some(progress)
+    }
+
+    /// A delivery is done.
+    fn is_done(&mut self, number: u64, is_first: bool) {
+        if number > 0 {
+            self.has_progress = true;
+            if !is_first {
+                self.gone.push(number);
+            }
+        }
+    }
+
+    /// All that is owed and written down, in order, with the packet ids of what was sent: `None` in
+    /// the place of a message that the client has received.
+    pub fn numbered(&self) -> impl Iterator<Item = (u64, Option<PacketId>, Option<&Delivery>)> {
+        let sent = self.in_flight.iter().map(|entry| {
+            let delivery = match &entry.awaits {
+                Awaits::Acknowledgement(delivery) | Awaits::Receipt(delivery) => Some(delivery),
+                Awaits::Completion(_) => None,
+            };
+            (entry.number(), Some(entry.packet_id), delivery)
+        });
+        let waiting = self.waiting.iter();
+        let waiting = waiting.map(|delivery| (delivery.number, None, Some(delivery)));
+        sent.chain(waiting).filter(|(number, ..)| *number > 0)
+    }
+
+    /// The number of what was sent with a packet id; 0 for none.
+    #[must_use]
+    pub fn number_of(&self, packet_id: PacketId) -> u64 {
+        let entry = self
+            .position(packet_id)
+            .and_then(|at| self.in_flight.get(at));
+        entry.map_or(0, InFlight::number)
     }
 
     /// Where the search for the next packet id begins.
@@ -235,6 +417,7 @@ impl Outbound {
             return None;
         }
         self.bytes += delivery.cost();
+        self.numbers = self.numbers.max(delivery.number);
         Some(self.launch(delivery.clone()))
     }
 
@@ -256,7 +439,7 @@ impl Outbound {
 
     /// Puts a message that is counted already into the window.
     fn launch(&mut self, delivery: Delivery) -> PacketId {
-        let packet_id = self.allocate();
+        let packet_id = self.identify(&delivery);
         self.sent_bytes += delivery.cost();
         let awaits = match delivery.qos {
             QoS::ExactlyOnce => Awaits::Receipt(delivery),
@@ -267,6 +450,23 @@ impl Outbound {
         }
         self.in_flight.push_back(InFlight { packet_id, awaits });
         self.sent += 1;
+        packet_id
+    }
+
+    /// The packet id of a delivery.
+    fn identify(&mut self, delivery: &Delivery) -> PacketId {
+        if delivery.number == 0 {
+            return self.allocate();
+        }
+        self.has_progress = true;
+        let natural = natural_id(delivery.number);
+        let natural = natural.filter(|packet_id| self.position(*packet_id).is_none());
+        let packet_id = natural.unwrap_or_else(|| {
+            let other = self.allocate();
+            self.odd.push((delivery.number, other));
+            other
+        });
+        self.next_id = packet_id.get().wrapping_add(1);
         packet_id
     }
 
@@ -305,6 +505,7 @@ impl Outbound {
         let expires_at = delivery.message.expires_at;
         self.earliest_expiry = self.earliest_expiry.min(expires_at);
         self.swept_expiry = self.swept_expiry.min(expires_at);
+        self.numbers = self.numbers.max(delivery.number);
         self.waiting.push_back(delivery);
     }
 
@@ -316,10 +517,15 @@ impl Outbound {
             return 0;
         }
         let (bytes, swept) = (&mut self.bytes, &mut self.swept_expiry);
+        let (gone, has_progress) = (&mut self.gone, &mut self.has_progress);
         let (looked, is_last) = self.waiting.retain_next(|delivery| {
             let message = &delivery.message;
             if message.is_expired(now) {
                 *bytes -= delivery.cost();
+                if delivery.number > 0 {
+                    gone.push(delivery.number);
+                    *has_progress = true;
+                }
                 tell(message.topic());
                 return false;
             }
@@ -336,6 +542,7 @@ impl Outbound {
     pub fn drop_oldest_waiting(&mut self) -> Option<Delivery> {
         let delivery = self.waiting.pop_front()?;
         self.bytes -= delivery.cost();
+        self.is_done(delivery.number, self.in_flight.is_empty());
         Some(delivery)
     }
 
@@ -363,12 +570,12 @@ impl Outbound {
             Some((index, Awaits::Receipt(_))) => {
                 if let Some(entry) = self.in_flight.get_mut(index) {
                     let freed = entry.cost() - InFlight::COST;
-                    entry.awaits = Awaits::Completion;
+                    entry.awaits = Awaits::Completion(entry.number());
                     self.uncount(index, freed);
                 }
                 Acked::Release
             }
-            Some((_, Awaits::Completion)) if !reason.is_error() => Acked::Release,
+            Some((_, Awaits::Completion(_))) if !reason.is_error() => Acked::Release,
             _ => Acked::Unknown,
         }
     }
@@ -376,7 +583,7 @@ impl Outbound {
     /// PUBCOMP [MQTT-4.3.3-7].
     pub fn on_pubcomp(&mut self, packet_id: PacketId) -> Acked {
         match self.find(packet_id) {
-            Some((index, Awaits::Completion)) => self.complete(index),
+            Some((index, Awaits::Completion(_))) => self.complete(index),
             _ => Acked::Unknown,
         }
     }
@@ -396,6 +603,7 @@ impl Outbound {
     fn complete(&mut self, index: usize) -> Acked {
         if let Some(entry) = self.in_flight.remove(index) {
             self.uncount(index, entry.cost());
+            self.is_done(entry.number(), index == 0);
         }
         if index < self.sent {
             self.sent -= 1;
@@ -438,7 +646,7 @@ impl Outbound {
             Awaits::Acknowledgement(delivery) | Awaits::Receipt(delivery) => {
                 Resend::Publish(entry.packet_id, delivery)
             }
-            Awaits::Completion => Resend::PubRel(entry.packet_id),
+            Awaits::Completion(_) => Resend::PubRel(entry.packet_id),
         })
     }
 
@@ -455,7 +663,9 @@ impl Outbound {
                     withdrawn.push(delivery.clone());
                     self.complete(index);
                 }
-                Awaits::Acknowledgement(_) | Awaits::Receipt(_) | Awaits::Completion => index += 1,
+                Awaits::Acknowledgement(_) | Awaits::Receipt(_) | Awaits::Completion(_) => {
+                    index += 1
+                }
             }
         }
         for delivery in self.waiting.take() {
@@ -463,6 +673,7 @@ impl Outbound {
                 self.waiting.push_back(delivery);
             } else {
                 self.bytes -= delivery.cost();
+                self.is_done(delivery.number, false);
                 withdrawn.push(delivery);
             }
         }
@@ -476,7 +687,7 @@ impl Outbound {
         let is_lost = |entry: &&InFlight| match &entry.awaits {
             Awaits::Acknowledgement(delivery) => delivery.share == 0,
             Awaits::Receipt(_) => true,
-            Awaits::Completion => false,
+            Awaits::Completion(_) => false,
         };
         let in_flight = self.in_flight.iter().filter(is_lost).count();
         let waiting = self.waiting.iter().filter(|delivery| delivery.share == 0);
@@ -494,6 +705,20 @@ impl Outbound {
     }
 }
 
+/// Visits the messages that other members of shared subscriptions should get: see [`Remains`].
+fn for_each_shared(
+    (in_flight, waiting): (&VecDeque<InFlight>, &Blocks<Delivery>),
+    visit: impl FnMut(&Delivery),
+) {
+    let in_flight = in_flight.iter();
+    let in_flight = in_flight.filter_map(|entry| match &entry.awaits {
+        Awaits::Acknowledgement(delivery) => Some(delivery),
+        Awaits::Receipt(_) | Awaits::Completion(_) => None,
+    });
+    let all = in_flight.chain(waiting.iter());
+    all.filter(|delivery| delivery.share != 0).for_each(visit);
+}
+
 /// Messages that a session owes no longer, in order. Each is dropped when it is taken out, unless
 /// another member of its shared subscription should get it: those are unacknowledged ones of QoS 1,
 /// and all that were not sent yet [MQTT-4.8.2-5].
@@ -509,6 +734,11 @@ impl Remains {
     fn push(&mut self, delivery: Delivery) {
         self.bytes += delivery.cost();
         self.waiting.push_back(delivery);
+    }
+
+    /// Visits the messages that other members of shared subscriptions should get.
+    pub fn for_each_shared(&self, visit: impl FnMut(&Delivery)) {
+        for_each_shared((&self.in_flight, &self.waiting), visit);
     }
 
     /// How many there are.
@@ -540,7 +770,7 @@ impl Iterator for Remains {
                 self.bytes -= entry.cost();
                 match entry.awaits {
                     Awaits::Acknowledgement(delivery) => delivery,
-                    Awaits::Receipt(_) | Awaits::Completion => return Some(None),
+                    Awaits::Receipt(_) | Awaits::Completion(_) => return Some(None),
                 }
             }
             None => {

@@ -50,7 +50,7 @@ fn sigterm_sends_mqtt_5_clients_to_the_other_server() {
 
 /// Whoever stops a server learns what that costs.
 #[test]
-fn sigterm_tells_how_many_sessions_and_messages_end_with_the_server() {
+fn sigterm_says_nothing_of_sessions_that_go_on() {
     let mut server = Server::open();
     for number in 0..3 {
         let mut away = server.dial();
@@ -66,15 +66,7 @@ fn sigterm_tells_how_many_sessions_and_messages_end_with_the_server() {
     publisher.expect(4);
     assert!(server.stop().success());
     let log = server.wait_log(0, "stopped");
-    let line = log
-        .lines()
-        .find(|line| line.contains("messages that wait for clients end"));
-    let line = line.unwrap_or_else(|| panic!("nothing is said: {log}"));
-    assert!(
-        line.contains("WARN") && line.contains("sessions=3"),
-        "{line}"
-    );
-    assert!(line.contains("messages=3"), "{line}");
+    assert!(!log.contains("end with the server"), "they go on: {log}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod damage;
 mod files;
+mod messages;
 mod survive;
 mod users;
 mod wills;

@@ -44,12 +44,17 @@ fn subscriptions_survive_kills_and_stops_and_other_numbers_of_shards() {
             let (mut client, was_there) = come_back(&server, version, id);
             assert!(was_there, "{id} in round {round}");
             let mut got = Vec::new();
-            for _ in 0..2 {
+            while got.len() < 2 {
                 let packet = client.expect(3);
                 let packet_id = packet_id(&packet.body);
+                let is_again = packet.first & 8 != 0;
                 let (topic, payload) = packet.message(version);
-                assert_eq!(payload, [b'0' + round as u8]);
                 client.send(&[&[0x40, 2][..], &packet_id].concat());
+                if is_again && round > 0 && payload == [b'0' + round as u8 - 1] {
+                    // The acknowledgement came just before the kill.
+                    continue;
+                }
+                assert_eq!(payload, [b'0' + round as u8]);
                 got.push(topic);
             }
             got.sort();

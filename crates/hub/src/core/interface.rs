@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use stentor_session::Message;
 use stentor_topic::Zone;
 
 use crate::core::ids::{SessionKey, ShardId, home_of_zone};
@@ -113,11 +114,6 @@ impl Core {
         self.sessions.slots()
     }
 
-    /// A session does not outlive its connection.
-    pub(crate) fn end_with_connection(&mut self, key: SessionKey) {
-        self.sessions.set_expiry(key, 0, &mut self.pending.log);
-    }
-
     /// The sessions of a zone.
     pub(crate) fn sessions_of(&self, zone: Zone) -> Vec<SessionKey> {
         let all = self.sessions.iter();
@@ -164,5 +160,15 @@ impl Core {
     /// A session is out of a room that it is about to subscribe in.
     pub(crate) fn expel_subscribing(&mut self, key: SessionKey, room: &str) {
         self.inbound.slices.expel(key, room);
+    }
+}
+
+/// A message is about to be handed out here to who subscribes to a route, and to be sent to
+/// these other shards.
+pub(crate) fn sends_by(core: &mut Core, message: &Arc<Message>, shards: u64, route: &str) {
+    let log = &mut core.pending.log;
+    if log.writes(message.qos) {
+        let lasting = log.lasting(shards);
+        log.sends(message, lasting, Some(route));
     }
 }

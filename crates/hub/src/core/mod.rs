@@ -130,6 +130,16 @@ pub(crate) struct Pending {
     pub(in crate::core) log: SessionLog,
 }
 
+impl Pending {
+    fn new(log: SessionLog) -> Self {
+        Self {
+            overrun: VecDeque::new(),
+            transitions: Transitions::default(),
+            log,
+        }
+    }
+}
+
 /// The sessions of one shard, and the way of a message between them.
 pub(crate) struct Core {
     pub(in crate::core) routing: Routing,
@@ -164,6 +174,9 @@ impl Core {
         settings: Arc<Settings>,
     ) -> Self {
         let uses = settings.uses();
+        let journals = Arc::clone(&shared.interest.journals);
+        let what = (shared.sessions_zero_ms, shared.keeps_wills);
+        let log = SessionLog::new(shard.0, what, Arc::clone(&journals));
         Self {
             routing: Routing {
                 fences: Fences::new(Arc::clone(&shared.interest), shard.0, shards),
@@ -203,12 +216,12 @@ impl Core {
                 retained: shared.retained,
                 found: Vec::new(),
             },
-            pending: Pending {
-                overrun: VecDeque::new(),
-                transitions: Transitions::default(),
-                log: SessionLog::new(shared.sessions_zero_ms, shared.keeps_wills),
-            },
-            sessions: Sessions::new(hasher.clone(), shared.persistent_sessions),
+            pending: Pending::new(log),
+            sessions: Sessions::new(
+                hasher.clone(),
+                shared.persistent_sessions,
+                (journals, shard.0),
+            ),
             outbox: Outbox::new(hasher.clone()),
             turn: Turn::default(),
             effects: Effects::default(),

@@ -28,6 +28,7 @@ impl Core {
         self.settle(now);
         self.charge_senders();
         self.routing.fences.end_drain();
+        self.pending.log.tell_taken();
         self.continue_fenced(now);
     }
 
@@ -58,10 +59,10 @@ impl Core {
         let is_reviewing = self.rights.renewals.is_pending() || !self.rights.reviews.is_empty();
         let goes_on = self.has_slices()
             || self.routing.has_untold()
-            || !self.routing.routes.is_empty()
-            || !self.past.endings.is_empty()
+            || !self.routing.routes.is_empty() && !self.pending.log.waits()
+            || self.past.endings.go_on()
             || !self.pending.overrun.is_empty()
-            || !self.clock.due.is_empty()
+            || !self.clock.due.is_empty() && !self.past.endings.are_held()
             || !self.outbox.snapshots.is_empty()
             || !self.outbox.pumps.is_empty();
         if is_reviewing || goes_on || self.memory.relief.is_pending() {
@@ -75,7 +76,10 @@ impl Core {
 
     /// What the calls since have asked for.
     pub(crate) fn effects(&mut self) -> &mut Effects {
-        self.pending.log.take(&mut self.effects.log);
+        let effects = &mut self.effects;
+        self.pending
+            .log
+            .take(&mut effects.log, &mut effects.log_cuts);
         // Called several times a turn, mostly for nothing.
         let outbox = &mut self.outbox;
         if !outbox.dirty.is_empty() {

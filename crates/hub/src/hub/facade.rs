@@ -336,3 +336,10 @@ impl Hub {
         self.core.shared_subscriptions()
     }
 }
+
+/// Whether a session outlives its connection. O(1).
+#[must_use]
+pub fn session_lasts(hub: &Hub, key: SessionKey) -> bool {
+    let session = hub.core.session(key);
+    session.is_some_and(|session| session.state.is_persistent())
+}

@@ -15,11 +15,16 @@ mod subscribe;
 mod wills;
 
 pub use close::{ConnectedAs, close_banned, connected_as};
-pub use restore::{has_untold_shares, rewrite_sessions};
+pub use facade::session_lasts;
+pub use restore::{
+    ALL_WRITTEN, begin_restoring, end_restoring, give_up_rewriting, has_untold_shares, logged,
+    rewrite_sessions, take_batches,
+};
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;
 
+use stentor_mqtt::QoS;
 use stentor_session::{Message, Tick};
 use stentor_topic::TopicHasher;
 
@@ -29,6 +34,7 @@ use crate::core::memory::Ledger;
 use crate::core::retained::{Kept, NotKept, Retained};
 use crate::core::routing::batch::Source;
 use crate::core::routing::interest::InterestTable;
+use crate::core::sessions::log;
 use crate::core::settings::Settings;
 use crate::effects::{ControlItem, MeshItem};
 use crate::services::calls::Callees;
@@ -120,37 +126,39 @@ impl Hub {
 
     /// Something from another shard's ring. [`Hub::settle`] has to follow, after this or after
     /// several; [`Hub::end_drain`] does it.
-    pub fn apply(&mut self, now: Tick, item: MeshItem) {
+    pub fn apply(&mut self, now: Tick, from: ShardId, item: MeshItem) {
         match item {
-            MeshItem::Publish { message, sender } => {
-                self.core.route_soon(now, message, (Source::Mesh, sender));
+            MeshItem::Publish {
+                message,
+                sender,
+                is_named,
+            } => {
+                if message.qos == QoS::AtMostOnce {
+                    self.core.route_soon(now, message, (Source::Mesh, sender));
+                } else {
+                    log::takes(&mut self.core, (from, is_named), &message);
+                    let copy = Arc::clone(&message);
+                    self.core.route_soon(now, copy, (Source::Mesh, sender));
+                    log::has_taken(&mut self.core, &message);
+                }
             }
+            MeshItem::Mark { name } => log::takes_mark(&mut self.core, from, name),
             MeshItem::Keep(item) => self.core.keep_for(now, *item),
-            MeshItem::Service(item) => self.apply_service(now, item.0),
+            MeshItem::Service(item) => apply_service(self, now, (from, item.0)),
             MeshItem::Replaced { claim } => self.core.replaced(now, claim),
             MeshItem::Share {
                 name,
                 message,
                 search,
+                is_named,
             } => {
                 self.core.settle(now);
+                log::takes(&mut self.core, (from, is_named), &message);
                 self.core.deliver_shared_here(now, &name, &message, search);
+                log::has_taken(&mut self.core, &message);
             }
         }
         self.finish_unsettled(now);
-    }
-
-    fn apply_service(&mut self, now: Tick, item: Item) {
-        let (core, services) = (&mut self.core, &mut self.services);
-        // A client that is let into a room subscribes now, and finds in the store what was kept
-        // before.
-        core.settle(now);
-        core.turn_mut().serve();
-        match item {
-            Item::Room(item) => services.rooms.room_item(core, now, *item),
-            Item::Presence(item) => services.presence.receive(core, now, &item),
-            Item::Private(item) => services.private.receive(core, now, item),
-        }
     }
 
     /// Something from the control lane.
@@ -249,5 +257,18 @@ impl Hub {
         let core = self.core.next_deadline();
         let rooms = Some(self.services.rooms.deadline()).filter(|at| *at != Tick::NEVER);
         core.into_iter().chain(rooms).min()
+    }
+}
+
+fn apply_service(hub: &mut Hub, now: Tick, (from, item): (ShardId, Item)) {
+    let (core, services) = (&mut hub.core, &mut hub.services);
+    // A client that is let into a room subscribes now, and finds in the store what was kept
+    // before.
+    core.settle(now);
+    core.turn_mut().serve();
+    match item {
+        Item::Room(item) => services.rooms.room_item(core, now, *item),
+        Item::Presence(item) => services.presence.receive(core, now, &item),
+        Item::Private(item) => services.private.receive(core, now, (from, item)),
     }
 }

@@ -6,6 +6,7 @@ use stentor_session::{CloseReason, Local, Tick};
 
 use super::Hub;
 use crate::core::ids::SessionKey;
+use crate::core::sessions::ending::set_expiry;
 use crate::core::sessions::renewal::{CHANGE_VISITS, LOOK_VISITS, Renewal, Renewed};
 
 impl Hub {
@@ -62,7 +63,7 @@ impl Hub {
         // It is out of its rooms for want of rights, and not because its connection is lost.
         self.hear(now);
         if end_session {
-            self.core.end_with_connection(key);
+            set_expiry(&mut self.core, key, 0);
         }
         self.core
             .close(now, key, CloseReason::Local(Local::Revoked));

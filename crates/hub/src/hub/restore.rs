@@ -1,10 +1,13 @@
 //! Sessions that survive a restart.
 
 use stentor_session::Tick;
+use stentor_session_log::Name;
 
 use super::Hub;
 use crate::core::routing::share;
-use crate::core::sessions::log::{PriorSession, write_bases};
+use crate::core::sessions::log::{self, PriorSession, give_up_bases, write_bases};
+
+pub use crate::core::sessions::log::ALL_WRITTEN;
 
 impl PriorSession {
     /// Has a hub go on with the session: the one of the home of its client id, by
@@ -20,10 +23,25 @@ impl PriorSession {
     }
 }
 
+/// A hub is about to go on with sessions that were there before the start. Until [`end_restoring`],
+/// none of them ends, and no will is published: other shards may not know of their shared
+/// subscriptions, and members that end leave messages to others.
+///
+/// The other shards hear of these in turns that have room for them.
+pub fn begin_restoring(hub: &mut Hub) {
+    hub.core.set_share_room(0);
+    log::begin_restoring(&mut hub.core);
+}
+
+/// The hub has all that others have said of their sessions. Without effect if it has restored none.
+pub fn end_restoring(hub: &mut Hub) {
+    log::end_restoring(&mut hub.core);
+}
+
 /// Has a hub write down whole what some sessions are, from a number on: 0 at first, then what was
-/// returned. `None` says that all are done: that was one round. It stops when it has looked at
-/// `at_most` places for sessions and subscriptions, or has written much, and writes no part of a
-/// session.
+/// returned. `None` says that all are done: that was one round. [`ALL_WRITTEN`] says that all are
+/// written, and that something is under way to other shards that was written before. It stops when
+/// it has looked at `at_most` places for sessions and subscriptions, or has written some 256 KiB.
 ///
 /// After a round on all shards, the journals of earlier starts are needed no longer. Where there
 /// are none of these, a round on one shard makes its records from before that round superfluous.
@@ -35,4 +53,43 @@ pub fn rewrite_sessions(hub: &mut Hub, from: u32, at_most: usize) -> Option<u32>
 #[must_use]
 pub fn has_untold_shares(hub: &Hub) -> bool {
     share::has_untold_shares(&hub.core)
+}
+
+/// The shard gives up the round that is under way. Another one begins at 0.
+pub fn give_up_rewriting(hub: &mut Hub) {
+    give_up_bases(&mut hub.core);
+}
+
+/// Memory that is kept for [`crate::Effects::log`].
+const LOG_BYTES_KEPT: usize = 256 << 10;
+
+/// Takes out [`crate::Effects::log`] in batches. The shard appends each as one, in order, and calls
+/// [`logged`] for each.
+pub fn take_batches(hub: &mut Hub, mut append: impl FnMut(&[u8])) {
+    let effects = hub.effects();
+    if effects.log.is_empty() {
+        return;
+    }
+    let mut log = core::mem::take(&mut effects.log);
+    let mut cuts = core::mem::take(&mut effects.log_cuts);
+    cuts.push(log.len());
+    log::were_taken(&mut hub.core);
+    let mut from = 0;
+    for to in cuts.drain(..) {
+        append(log.get(from..to).unwrap_or_default());
+        from = to;
+    }
+    log.clear();
+    log.shrink_to(LOG_BYTES_KEPT);
+    let effects = hub.effects();
+    (effects.log, effects.log_cuts) = (log, cuts);
+}
+
+/// The shard has appended the oldest batch that it has not told of, and its records begin at this
+/// name; `None` if it has dropped it.
+///
+/// It drains `mesh` when it has told of all: other shards name the messages that are written there.
+/// Other calls may come before, while batches wait for room.
+pub fn logged(hub: &mut Hub, at: Option<Name>) {
+    log::logged(&mut hub.core, at);
 }

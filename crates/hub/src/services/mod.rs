@@ -65,6 +65,15 @@ impl Services {
 #[derive(Clone, Debug)]
 pub struct ServiceItem(pub(crate) Item);
 
+impl ServiceItem {
+    /// See [`crate::MeshItem::seal`].
+    pub(crate) fn seal(&mut self) {
+        if let Item::Private(item) = &mut self.0 {
+            item.seal();
+        }
+    }
+}
+
 /// One of them.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {

@@ -17,7 +17,9 @@ use stentor_zone::{Reach, Response, inbox, topic};
 
 use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
-use crate::core::inbound::acknowledge::Taken;
+use crate::core::inbound::acknowledge::{Taken, issue_ticket_after_routing};
+use crate::core::interface::sends_by;
+use crate::core::sessions::log;
 use crate::effects::Sender;
 use crate::services::Item;
 use crate::services::calls::{Answer, ReturnAddress};
@@ -49,6 +51,8 @@ pub(crate) enum PrivateItem {
         private: Arc<PrivateMessage>,
         /// The side that waits for the response, a [`PrivateItem::Reached`].
         answer: Option<(ShardId, Ticket)>,
+        /// Whether it was written down before: see [`crate::MeshItem::seal`].
+        is_named: bool,
     },
     /// How far a private message has come on the shard that says so.
     Reached {
@@ -57,6 +61,18 @@ pub(crate) enum PrivateItem {
         /// How far.
         reach: Reach,
     },
+}
+
+impl PrivateItem {
+    /// See [`crate::MeshItem::seal`].
+    pub(crate) fn seal(&mut self) {
+        if let Self::Message {
+            private, is_named, ..
+        } = self
+        {
+            *is_named = private.message.name().is_some();
+        }
+    }
 }
 
 impl PrivateItem {
@@ -219,14 +235,15 @@ impl PrivateService {
         // What its sender has published before comes before.
         core.settle(now);
         let sender = core.sender_of(&message);
-        let reach = self.deliver_private(core, now, (&message, sender), route);
         let mut others = core.other_shards(message.zone, route);
+        sends_by(core, &message, others, route);
+        let reach = self.deliver_private(core, now, (&message, sender), route);
         if others == 0 {
             return Sent::Known(Response::Reached(reach));
         }
         let shards = others.count_ones();
         let asks = is_awaited && reach < Reach::Delivered;
-        let ticket = asks.then(|| core.issue_ticket());
+        let ticket = asks.then(|| issue_ticket_after_routing(core));
         let route = route.into();
         let private = Arc::new(PrivateMessage {
             message,
@@ -239,6 +256,7 @@ impl PrivateService {
             let item = PrivateItem::Message {
                 private: Arc::clone(&private),
                 answer: ticket.map(|ticket| (core.shard(), ticket)),
+                is_named: false,
             };
             core.send_to_shard(shard, Item::Private(item));
         }
@@ -267,10 +285,19 @@ impl PrivateService {
     }
 
     /// What another shard sends.
-    pub(crate) fn receive(&mut self, core: &mut Core, now: Tick, item: PrivateItem) {
+    pub(crate) fn receive(
+        &mut self,
+        core: &mut Core,
+        now: Tick,
+        (shard, item): (ShardId, PrivateItem),
+    ) {
         match item {
-            PrivateItem::Message { private, answer } => {
-                self.private_for(core, now, &private, answer);
+            PrivateItem::Message {
+                private,
+                answer,
+                is_named,
+            } => {
+                self.private_for(core, now, (shard, is_named, &private), answer);
             }
             PrivateItem::Reached { ticket, reach } => {
                 self.private_reached(core, now, ticket, reach);
@@ -283,12 +310,14 @@ impl PrivateService {
         &mut self,
         core: &mut Core,
         now: Tick,
-        private: &PrivateMessage,
+        (from, is_named, private): (ShardId, bool, &PrivateMessage),
         answer: Option<(ShardId, Ticket)>,
     ) {
         core.settle(now);
-        let from = (&private.message, private.sender);
-        let reach = self.deliver_private(core, now, from, &private.route);
+        log::takes(core, (from, is_named), &private.message);
+        let message = (&private.message, private.sender);
+        let reach = self.deliver_private(core, now, message, &private.route);
+        log::has_taken(core, &private.message);
         if let Some((shard, ticket)) = answer {
             let item = PrivateItem::Reached { ticket, reach };
             core.send_to_shard(shard, Item::Private(item));

@@ -344,8 +344,8 @@ section! {
     queue_bytes: u64 = bytes(4 * KIB, 16 * GIB), Default("8MiB"), Live;
     /// Topic aliases that one MQTT 5 client may set; 0 turns them off.
     topic_alias_maximum: u16 = count(0, 65_535), Default("32"), NewConnections;
-    /// The longest topic name or topic filter. No known device needs more than the default; raise
-    /// it if yours does.
+    /// The longest topic name, topic filter, or name of a group of shared subscriptions. No known
+    /// device needs more than the default; raise it if yours does.
     topic_bytes: u16 = bytes(16, 65_535), Default("4KiB"), Live;
     /// The levels that a topic name or topic filter may have. No known device needs more than the
     /// default; raise it if yours does.

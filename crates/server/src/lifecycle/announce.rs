@@ -96,8 +96,8 @@ pub(super) fn opened(port: &Port) -> bool {
     anonymous
 }
 
-/// Says how many messages end with the server that wait for clients. The sessions go on after the
-/// next start, if they are written down.
+/// Says how many sessions end with the server, with the messages that wait in them. They go on
+/// after the next start, if they are written down.
 pub(super) fn forgotten(backplane: &Backplane) {
     let left = ask_all(backplane, Inquiry::Left);
     let sessions: u64 = left.iter().map(|(sessions, _)| sessions).sum();
@@ -106,13 +106,6 @@ pub(super) fn forgotten(backplane: &Backplane) {
         warn!(
             sessions,
             messages, "sessions end with the server: clients have to subscribe again"
-        );
-    } else if messages > 0 {
-        warn!(
-            sessions,
-            messages,
-            "messages that wait for clients end with the server; their sessions go on after the \
-             next start"
         );
     }
 }

@@ -316,8 +316,8 @@ impl<T: Cargo> Mesh<T> {
     /// Hands out what the round has, until `each` says that it is enough for now. A peer whose ring
     /// was full is woken: it may have more to send. Returns whether that was all of the round.
     #[inline]
-    pub(crate) fn drain(&mut self, mut each: impl FnMut(T) -> bool) -> bool {
-        for (inward, back) in self.inward.iter_mut().zip(&self.outward) {
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(usize, T) -> bool) -> bool {
+        for (from, (inward, back)) in self.inward.iter_mut().zip(&self.outward).enumerate() {
             let Some(Inward { ring, ready, gauge }) = inward else {
                 continue;
             };
@@ -330,7 +330,7 @@ impl<T: Cargo> Mesh<T> {
                 for item in chunk {
                     *ready -= 1;
                     bytes += item.bytes() as u64;
-                    is_enough = each(item);
+                    is_enough = each(from, item);
                     if is_enough {
                         break;
                     }
@@ -378,7 +378,7 @@ mod tests {
         /// One round, to its end.
         fn take_all(&mut self, mut each: impl FnMut(T)) {
             self.begin_round();
-            assert!(self.drain(|item| {
+            assert!(self.drain(|_, item| {
                 each(item);
                 false
             }));
@@ -633,13 +633,13 @@ mod tests {
         }
         let mut got = Vec::new();
         assert!(ends[2].begin_round());
-        assert!(!ends[2].drain(|item| {
+        assert!(!ends[2].drain(|_, item| {
             got.push(item);
             got.len() == 2
         }));
         ends[0].push(2, 3);
         assert!(!ends[2].begin_round(), "it is under way");
-        assert!(ends[2].drain(|item| {
+        assert!(ends[2].drain(|_, item| {
             got.push(item);
             false
         }));

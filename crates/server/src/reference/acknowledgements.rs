@@ -120,6 +120,8 @@ pub(super) const SUBSCRIBE: &[Row] = &[
         "The room does not exist, and users may not make rooms.", "Let an administrator make the room by `stentor room`."),
     row(ReasonCode::TopicFilterInvalid, "this filter is longer, or has more levels, than this server takes",
         "The filter is above `limits.topic_bytes` or `limits.topic_levels`. The text ends with the limit and its value.", "Shorten the filter, or raise the limit."),
+    row(ReasonCode::TopicFilterInvalid, "the group of this shared subscription has a longer name than this server takes",
+        "The name of the group is above `limits.topic_bytes`.", "Shorten the name, or raise the limit."),
     row(ReasonCode::TopicFilterInvalid, "`+` in a topic filter must occupy a whole level",
         "The filter is not valid. The text says what is wrong with it.", "Correct the filter."),
     row(ReasonCode::QuotaExceeded, "this session has as many subscriptions as it may have",

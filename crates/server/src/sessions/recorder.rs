@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use stentor_disk::MappedDisk;
-use stentor_hub::{Hub, rewrite_sessions};
-use stentor_session_log::{Name, Records};
+use stentor_hub::{ALL_WRITTEN, Hub, give_up_rewriting, logged, rewrite_sessions, take_batches};
+use stentor_session_log::Name;
 use stentor_session_store::{Needs, Room, Writer};
 use tracing::{info, warn};
 
@@ -28,12 +28,12 @@ const PIECES_AT_ONCE: usize = 256;
 /// Batches and bytes of a round in one turn.
 const BATCHES_PER_TURN: usize = 4;
 const BYTES_PER_TURN: usize = 256 << 10;
-/// Bytes of a batch, unless a single record is larger: much less than a file has.
-const BATCH_BYTES: usize = 256 << 10;
 /// Bytes that may wait for room.
 const WAITING_MAX: usize = 16 << 20;
 /// Bytes that may wait before nobody else logs in.
 const WAITING_MUCH: usize = 2 << 20;
+/// Bytes that may wait before no client is read.
+const WAITING_FAR_TOO_MUCH: usize = 8 << 20;
 /// Bytes of those that are appended in one turn.
 const WAITING_PER_TURN: usize = 1 << 20;
 /// How long a file may take.
@@ -44,8 +44,6 @@ const RESTORED_BYTES: usize = 64 << 10;
 const RESTORE_PATIENCE: Duration = Duration::from_secs(5);
 /// Files that are filled before a round begins, at least.
 const FILES_MIN: usize = 4;
-/// Memory that is kept for what the hub says.
-const LOG_BYTES_KEPT: usize = 256 << 10;
 
 /// Whether the journal has everything that the hub has said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,10 +110,7 @@ impl Waiting {
             self.is_stuck = true;
         }
         self.bytes += batch.len();
-        match self.batches.back_mut() {
-            Some(last) if last.len() + batch.len() <= BATCH_BYTES => last.extend(batch),
-            _ => self.batches.push_back(batch.to_vec()),
-        }
+        self.batches.push_back(batch.to_vec());
     }
 
     fn clear(&mut self) {
@@ -129,12 +124,14 @@ impl Waiting {
 struct Round {
     /// The session to go on with.
     next: u32,
-    /// The first file that it has written to.
+    /// The file that was the newest when it began.
     first: Option<u32>,
     /// Whether it began after the disk had failed.
     after_failure: bool,
     /// Whether the last step found no room.
     waits: bool,
+    /// Whether all is written, and something is under way to other shards that was written before.
+    is_written: bool,
     /// Whether it has to begin in a file of its own: older records that nothing follows must not
     /// count when it has ended.
     needs_file: bool,
@@ -147,6 +144,7 @@ impl Round {
             first: None,
             after_failure,
             waits: false,
+            is_written: false,
             needs_file,
         }
     }
@@ -171,6 +169,8 @@ pub(crate) struct Recorder {
     /// How long it is still to wait for room while sessions are restored.
     patience: Duration,
     waiting: Waiting,
+    /// Where the oldest batches are that the hub has not been told of; `None` for dropped ones.
+    fates: VecDeque<Option<Name>>,
     /// Whether the log has a line that says that the journal is behind.
     has_told: bool,
 }
@@ -189,6 +189,7 @@ impl Recorder {
             has_news: false,
             patience: RESTORE_PATIENCE,
             waiting: Waiting::new(),
+            fates: VecDeque::new(),
             has_told: false,
         }
     }
@@ -196,30 +197,37 @@ impl Recorder {
     /// Appends what the hub has said since the last time. Returns whether some of it waits for
     /// room: then nobody may hear of it.
     #[inline]
-    pub(crate) fn record(&mut self, log: &mut Vec<u8>) -> bool {
-        if log.is_empty() {
+    pub(crate) fn record(&mut self, hub: &mut Hub) -> bool {
+        if hub.effects().log.is_empty() {
             return false;
         }
-        let waits = self.append(log);
-        log.clear();
-        log.shrink_to(LOG_BYTES_KEPT);
-        waits
-    }
-
-    fn append(&mut self, records: &[u8]) -> bool {
-        if self.standing == Standing::Behind {
-            return false;
-        }
-        self.has_news = true;
-        for batch in pieces(records) {
-            if !self.waiting.is_empty() || self.writer.append(batch).is_err() {
-                self.waiting.push(batch);
-            }
-        }
+        take_batches(hub, |batch| self.append(batch));
         if self.waiting.bytes > self.waiting.max {
             self.fall_behind(Why::Much);
         }
+        self.tell(hub);
         self.waits()
+    }
+
+    fn append(&mut self, batch: &[u8]) {
+        if self.standing == Standing::Behind {
+            return self.fates.push_back(None);
+        }
+        self.has_news = true;
+        if self.waits() {
+            return self.waiting.push(batch);
+        }
+        match self.writer.append(batch) {
+            Ok(name) => self.fates.push_back(Some(name)),
+            Err(_) => self.waiting.push(batch),
+        }
+    }
+
+    /// Tells the hub where batches are, or that they were dropped, in order.
+    fn tell(&mut self, hub: &mut Hub) {
+        for at in self.fates.drain(..) {
+            logged(hub, at);
+        }
     }
 
     /// Whether something waits for room.
@@ -232,17 +240,24 @@ impl Recorder {
         self.waiting.bytes >= WAITING_MUCH
     }
 
+    /// Whether so much waits that nobody should be read.
+    pub(crate) fn is_overladen(&self) -> bool {
+        self.waiting.bytes >= WAITING_FAR_TOO_MUCH
+    }
+
     /// Appends what waits, as far as there is room and the turn has time.
     fn append_waiting(&mut self) {
         let mut bytes = 0;
         while bytes < WAITING_PER_TURN
             && let Some(batch) = self.waiting.batches.front()
         {
-            self.waiting.is_stuck = self.writer.append(batch).is_err();
+            let appended = self.writer.append(batch).ok();
+            self.waiting.is_stuck = appended.is_none();
             if self.waiting.is_stuck {
                 return self.bear();
             }
             self.has_news = true;
+            self.fates.push_back(appended);
             self.waiting.since = Instant::now();
             bytes += batch.len();
             self.waiting.bytes -= batch.len();
@@ -262,6 +277,7 @@ impl Recorder {
     fn fall_behind(&mut self, why: Why) {
         self.standing = Standing::Behind;
         self.round = None;
+        self.fates.extend(self.waiting.batches.iter().map(|_| None));
         self.waiting.clear();
         if let (false, Some(why)) = (self.has_told, why.told()) {
             self.has_told = true;
@@ -287,9 +303,19 @@ impl Recorder {
         if log.is_empty() || !is_last && log.len() < RESTORED_BYTES {
             return;
         }
+        take_batches(hub, |batch| {
+            let at = self.append_patiently(batch);
+            self.fates.push_back(at);
+        });
+        self.tell(hub);
+    }
+
+    fn append_patiently(&mut self, batch: &[u8]) -> Option<Name> {
         let began = Instant::now();
-        for batch in pieces(log) {
-            while self.standing != Standing::Behind && self.writer.append(batch).is_err() {
+        let mut appended = None;
+        while self.standing != Standing::Behind && appended.is_none() {
+            appended = self.writer.append(batch).ok();
+            if appended.is_none() {
                 if self.writer.is_refused() {
                     self.fall_behind(Why::Refused);
                     break;
@@ -303,14 +329,20 @@ impl Recorder {
             }
         }
         self.patience = self.patience.saturating_sub(began.elapsed());
-        hub.effects().log.clear();
+        appended
     }
 
     /// Whether there is something to do at once.
     pub(crate) fn has_work(&self) -> bool {
         let appends = self.waits() && !self.waiting.is_stuck;
-        let goes_on = !self.waits() && self.round.is_some_and(|round| !round.waits);
+        let goes_on = |round: Round| !round.waits && !round.is_written;
+        let goes_on = !self.waits() && self.round.is_some_and(goes_on);
         self.writer.is_waited_for() || appends || goes_on
+    }
+
+    /// Whether a round waits for what other shards do.
+    pub(crate) fn waits_for_shards(&self) -> bool {
+        self.round.is_some_and(|round| round.is_written)
     }
 
     /// Whether the keeper has left something: to be asked before the shard sleeps.
@@ -329,7 +361,11 @@ impl Recorder {
         let may_have_room = self.writer.is_waited_for();
         let needs = self.writer.tend();
         self.append_waiting();
+        self.tell(hub);
         self.begin_round(needs, may_have_room);
+        if self.standing == Standing::Behind {
+            give_up_rewriting(hub);
+        }
         self.go_on(hub);
         self.writer.note(self.standing != Standing::Complete);
     }
@@ -369,7 +405,7 @@ impl Recorder {
 
     /// Goes on with a round, as far as one turn has time.
     fn go_on(&mut self, hub: &mut Hub) {
-        self.record(&mut hub.effects().log);
+        self.record(hub);
         if self.waits() {
             // What waits is older than what the round would say.
             return;
@@ -388,21 +424,35 @@ impl Recorder {
                 round.waits = true;
                 break;
             }
+            if round.next == 0 {
+                // All that the round writes is there or later.
+                round.first = Some(self.writer.newest());
+            }
             let next = rewrite_sessions(hub, round.next, PIECES_AT_ONCE);
-            let log = &mut hub.effects().log;
-            if !log.is_empty() {
-                let appended = self.writer.append(log);
-                bytes += log.len();
-                log.clear();
-                let Ok(name) = appended else {
+            let written = hub.effects().log.len();
+            if written > 0 {
+                bytes += written;
+                let mut has_room = true;
+                take_batches(hub, |batch| {
+                    // Later ones name what is in earlier ones.
+                    let at = has_room.then(|| self.writer.append(batch).ok()).flatten();
+                    has_room = at.is_some();
+                    self.fates.push_back(at);
+                });
+                self.tell(hub);
+                if !has_room {
                     // They are written again when there is room.
                     round.waits = true;
                     break;
-                };
+                }
                 self.has_news = true;
-                round.first.get_or_insert(name.file);
             }
             match next {
+                Some(ALL_WRITTEN) => {
+                    round.next = ALL_WRITTEN;
+                    round.is_written = true;
+                    break;
+                }
                 Some(next) => round.next = next,
                 None => return self.end_round(round),
             }
@@ -437,7 +487,7 @@ impl Recorder {
 
     /// Nothing more is said.
     pub(crate) fn finish(mut self, hub: &mut Hub) {
-        self.record(&mut hub.effects().log);
+        self.record(hub);
         while self.waits() {
             self.writer.tend();
             self.append_waiting();
@@ -445,41 +495,9 @@ impl Recorder {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        self.tell(hub);
         self.writer.finish();
     }
-}
-
-/// Records in pieces that a file has room for. They are cut between records.
-fn pieces(records: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = records;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let (piece, behind) = rest.split_at(piece_bytes(rest));
-        rest = behind;
-        Some(piece)
-    })
-}
-
-/// Bytes of the first piece: all of them, or what stands before the first record that ends behind
-/// the bound; that record, if it is the first.
-fn piece_bytes(records: &[u8]) -> usize {
-    if records.len() <= BATCH_BYTES {
-        return records.len();
-    }
-    // A place of no account, from which the places of records are counted.
-    let start = Name { file: 1, offset: 0 };
-    let begins = Records::new(start, records).map_while(Result::ok);
-    let begins = begins.map(|(name, _)| name.offset as usize);
-    let mut cut = 0;
-    for begin in begins.skip(1).chain([records.len()]) {
-        if begin > BATCH_BYTES {
-            return if cut > 0 { cut } else { begin };
-        }
-        cut = begin;
-    }
-    records.len()
 }
 
 #[cfg(test)]

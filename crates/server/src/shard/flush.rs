@@ -319,6 +319,8 @@ impl Shard {
         let flush = self
             .hub
             .transmitted(self.now, key, &mut self.batch, written);
+        // What was held back may go now. That is written down before the next write.
+        self.record();
         if !is_plain {
             self.write_pending(index);
         }

@@ -17,6 +17,7 @@ mod accept;
 mod backlog;
 mod banned;
 mod close;
+mod doors;
 mod exchange;
 mod flush;
 mod inquiry;
@@ -29,6 +30,7 @@ mod pace;
 mod pause;
 mod policy;
 mod read;
+mod recording;
 mod scratch;
 mod tail;
 mod take_over;
@@ -52,8 +54,8 @@ use slab::Slab;
 use stentor_auth::model::login_name;
 use stentor_auth::{Asker, Exchange};
 use stentor_hub::{
-    Beside, Holding, Hub, MeshItem, MeshRoom, PriorSession, SessionKey, ShardId, Shared,
-    has_untold_shares,
+    Beside, ControlItem, Holding, Hub, MeshItem, MeshRoom, PriorSession, SessionKey, ShardId,
+    Shared, end_restoring,
 };
 use stentor_session::{Batch, CloseReason, Tick, Wheel};
 use stentor_topic::Zone;
@@ -62,12 +64,13 @@ use crate::backplane::Backplane;
 use crate::inbox::{Arrivals, Outbox, Tickets};
 use crate::listener::Port;
 use crate::mesh::{Bell, Mesh};
-use crate::sessions::{Gate, Heritage, Recorder};
+use crate::sessions::{Heritage, Recorder};
 use crate::telemetry::{Entry, Histogram};
 use crate::trace::Taps;
 use crate::transport::{Fault, Transport};
 use accept::Listening;
 use backlog::Backlog;
+use doors::{Doors, inherit};
 use link::{Link, LinkKey, Phase, Reading, Stream};
 use pace::{ADVANCE_TIME, ADVANCE_VISITS, Crowd, Longer, Part};
 use read::Rows;
@@ -85,6 +88,9 @@ const EVENTS: usize = 1024;
 
 /// How soon something that could not be done for want of room is tried again.
 const RETRY: Duration = Duration::from_millis(5);
+
+/// How soon a round of its journal looks again at what other shards have come to.
+const ROUND_PATIENCE: Duration = Duration::from_millis(10);
 
 /// Timers that fire in one turn: each takes some microseconds at most.
 const FIRED_MAX: usize = 256;
@@ -195,27 +201,6 @@ enum Patience {
     None,
     /// There is no descriptor for more of them.
     Moment,
-}
-
-/// Whether connections are accepted.
-enum Doors {
-    Open,
-    /// This shard is not ready.
-    Closed(Arc<Gate>),
-    /// Others are not ready.
-    Waiting(Arc<Gate>),
-}
-
-/// Without a heritage, there is nothing to wait for.
-fn inherit(heritage: Option<Heritage>) -> (Option<Recorder>, Vec<PriorSession>, Doors) {
-    match heritage {
-        Some(Heritage {
-            writer,
-            prior,
-            gate,
-        }) => (Some(Recorder::new(writer)), prior, Doors::Closed(gate)),
-        None => (None, Vec::new(), Doors::Open),
-    }
 }
 
 /// Whether letters are being opened.
@@ -374,67 +359,9 @@ impl Shard {
         }
     }
 
-    /// Goes on with sessions that were there before the start.
-    fn restore(&mut self, prior: Vec<PriorSession>) {
-        let Some(recorder) = &mut self.recorder else {
-            return;
-        };
-        // Other shards hear of shared subscriptions in turns that have room for them.
-        self.hub.set_share_room(0);
-        for session in prior {
-            session.restore(&mut self.hub, self.now);
-            recorder.record_restored(&mut self.hub, false);
-        }
-        recorder.record_restored(&mut self.hub, true);
-        self.forward();
-    }
-
-    /// Writes down what the hub has said of sessions.
-    fn record(&mut self) {
-        let effects = self.hub.effects();
-        if let Some(recorder) = &mut self.recorder
-            && recorder.record(&mut effects.log)
-        {
-            // Among them are those that would hear of it.
-            self.unwritten.extend(&effects.dirty);
-        }
-    }
-
-    /// Goes on with the journal, and lets answers go that waited for it.
-    fn tend_recorder(&mut self) {
-        let Some(recorder) = &mut self.recorder else {
-            return;
-        };
-        recorder.tend(&mut self.hub);
-        if !self.unwritten.is_empty() && !recorder.waits() {
-            self.hub.effects().dirty.extend(self.unwritten.drain());
-        }
-    }
-
-    /// Whether so much waits for the journal that nobody is let in.
-    fn is_laden(&self) -> bool {
-        self.recorder.as_ref().is_some_and(Recorder::is_laden)
-    }
-
     /// Whether far too much waits for other shards, or for the journal.
     fn is_overfull(&self) -> bool {
         self.mesh.room() == MeshRoom::Overfull || self.is_laden()
-    }
-
-    /// Lets clients in as soon as all shards go on with their sessions, and know of the shared
-    /// subscriptions of the others.
-    fn open_doors(&mut self) {
-        if let Doors::Closed(gate) = &self.doors
-            && !has_untold_shares(&self.hub)
-        {
-            gate.arrive();
-            self.doors = Doors::Waiting(Arc::clone(gate));
-        }
-        if let Doors::Waiting(gate) = &self.doors
-            && gate.is_open()
-        {
-            self.doors = Doors::Open;
-        }
     }
 
     fn is_finished(&self) -> bool {
@@ -451,10 +378,10 @@ impl Shard {
         self.begin_turn();
         self.share_lanes();
         self.open_letters();
-        let has_drained = self.drain_mesh();
+        let has_drained = self.drain_unladen();
         self.take_events(events);
         self.open_doors();
-        if let Doors::Open = self.doors {
+        if self.doors.are_open() {
             self.accept_all();
         }
         let held = std::mem::take(&mut self.resumed);
@@ -504,7 +431,7 @@ impl Shard {
         let timeout = self.timeout();
         let sleeps = timeout != Some(Duration::ZERO)
             && self.bell.begin_sleep(|| {
-                let has_come = self.mesh.has_inward()
+                let has_come = self.mesh.has_inward() && !self.is_overladen()
                     || self.lane_is_pending()
                     || self.recorder.as_ref().is_some_and(Recorder::is_waited_for);
                 !has_come && !self.may_tell()
@@ -531,19 +458,29 @@ impl Shard {
     fn timeout(&mut self) -> Option<Duration> {
         let has_reads =
             !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
-        let reads = has_reads && !self.is_overfull();
+        let waits = self.recorder.as_ref().is_some_and(Recorder::waits);
+        let reads = has_reads && !waits && !self.is_overfull();
         let effects = self.hub.effects();
         let flushes = effects.has_output() || !self.backlog.is_empty();
         let ends = !self.gone.is_empty() || !self.broken.is_empty() || !self.leaving.is_empty();
         let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
         let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
         let goes_on = goes_on || self.recorder.as_ref().is_some_and(Recorder::has_work);
+        let goes_on = goes_on || self.doors.hear();
         if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
             return Some(Duration::ZERO);
         }
         let mut timeout = None;
+        if self
+            .recorder
+            .as_ref()
+            .is_some_and(Recorder::waits_for_shards)
+        {
+            // They have come to it in a moment.
+            timeout = Some(ROUND_PATIENCE);
+        }
         let retries = self.mesh.has_overflow() || !self.outbox.is_empty();
-        let retries = retries || self.recorder.as_ref().is_some_and(Recorder::waits);
+        let retries = retries || waits || self.doors.wait();
         if retries || !self.accepting.is_empty() || self.hub.waits_for_share_room() {
             timeout = Some(RETRY);
         }
@@ -602,22 +539,32 @@ impl Shard {
         }
     }
 
+    /// [`Shard::drain_mesh`], unless too much waits for the journal: other shards keep what they
+    /// have sent then, and hold their clients back.
+    fn drain_unladen(&mut self) -> bool {
+        self.is_overladen() || self.drain_mesh()
+    }
+
     /// Takes what other shards have sent, as far as the turn has time. Returns whether that was all
     /// that they had sent when the round began.
     fn drain_mesh(&mut self) -> bool {
         let (hub, now, clock) = (&mut self.hub, self.now, &self.backplane.clock);
         if self.mesh.begin_round() {
             hub.begin_drain();
+            self.doors.drain_begins();
         }
         let mut part = Part::drain(hub, now, &self.longer);
         if self.backlog.is_behind() {
             part.take_little(hub);
         }
-        let is_through = self.mesh.drain(|item| {
-            hub.apply(now, item);
+        let is_through = self.mesh.drain(|from, item| {
+            hub.apply(now, ShardId(from as u8), item);
             part.is_over(hub, clock)
         });
         if is_through {
+            if self.doors.drain_ends() {
+                end_restoring(hub);
+            }
             hub.end_drain(now);
         } else {
             hub.settle(now);
@@ -634,19 +581,21 @@ impl Shard {
         self.forward_rest()
     }
 
-    /// The same after a call for one session, which alone hears of it.
+    /// The same after a call for one session, which alone hears of it, beside sessions that last.
     fn forward_for(&mut self, key: Option<SessionKey>) -> Option<usize> {
         if let Some(recorder) = &mut self.recorder
-            && recorder.record(&mut self.hub.effects().log)
+            && recorder.record(&mut self.hub)
         {
-            self.unwritten.extend(key);
+            self.hold_hearers(key);
         }
         self.forward_rest()
     }
 
     fn forward_rest(&mut self) -> Option<usize> {
         let effects = self.hub.effects();
-        for (to, item) in effects.lanes.drain(..) {
+        let waits = self.recorder.as_ref().is_some_and(Recorder::waits);
+        let goes = |(_, item): &mut (ShardId, ControlItem)| !waits || !item.is_outcome();
+        for (to, item) in effects.lanes.extract_if(.., goes) {
             let visits = item.visits();
             self.backplane
                 .post_heavy(usize::from(to.0), Letter::Hub(item), visits);
@@ -655,13 +604,16 @@ impl Shard {
             .extend(effects.resumed.drain(..).map(|link| link.0));
         let authentications = std::mem::take(&mut effects.authentications);
         let mut behind = None;
-        for (to, item) in effects.mesh.drain(..) {
+        // Other shards name the messages that are written here: they get them with their names.
+        let sent = if waits { 0 } else { effects.mesh.len() };
+        for (to, mut item) in effects.mesh.drain(..sent) {
+            item.seal();
             let to = usize::from(to.0);
             if self.mesh.push(to, item) == crate::mesh::Pushed::Overflowed {
                 behind = Some(to);
             }
         }
-        if !self.mesh.has_overflow() {
+        if !waits && !self.mesh.has_overflow() {
             self.hub.forwarded();
         }
         self.hub.count_beside(Beside::MeshRoom(self.mesh.room()));

@@ -94,7 +94,8 @@ impl Shard {
     /// whether the part is over.
     fn read_each(&mut self, listed: &[u32], part: &mut Part) -> (usize, bool) {
         for (place, &index) in listed.iter().enumerate() {
-            if self.waits(index) || self.is_behind(index) || self.waits_to_log_in(index) {
+            let waits = self.waits(index) || self.is_behind(index) || self.waits_to_log_in(index);
+            if waits || self.waits_for_journal(index) {
                 self.push_readable(index);
             } else if self.stands_in_line(index) {
                 self.shaking.push_back(index);

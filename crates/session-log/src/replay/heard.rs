@@ -3,8 +3,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{JournalId, OwnedShare, Target, Unheard};
-use crate::message::{Elsewhere, Mark, Member};
+use super::{ByName, JournalId, OwnedShare, Served, Target, Unheard};
+use crate::message::{Again, Elsewhere, Mark, Member};
 use crate::name::Name;
 
 /// What shards have sent each other, and how much of it has come.
@@ -54,15 +54,15 @@ impl<'a> Rings<'a> {
         }
     }
 
-    /// A journal says that a message is for a member elsewhere, after another one has ended.
-    pub(super) fn again(&mut self, by: JournalId, at: Name, message: Name, member: Member<'a>) {
-        let to = To::Member(member);
-        self.sent.push(Sent {
+    /// A journal says that messages are for a member elsewhere, after another one has ended.
+    pub(super) fn again(&mut self, by: JournalId, at: Name, again: &Again<'a>) {
+        let to = To::Member(again.member);
+        self.sent.extend(again.names.iter().map(|message| Sent {
             by,
             at,
             message,
             to,
-        });
+        }));
     }
 
     /// A journal says that something has come. A message of an earlier generation has a name before
@@ -75,13 +75,14 @@ impl<'a> Rings<'a> {
     /// What has not come to where sessions still wait for it.
     pub(super) fn unheard<M>(
         &self,
-        is_there: impl Fn(JournalId) -> bool,
+        is_there: impl Fn(JournalId, &Target) -> bool,
         mut message: impl FnMut(Name) -> Option<M>,
+        served: &ByName<Served>,
     ) -> Vec<Unheard<M>> {
         let mut sent: Vec<&Sent<'a>> = self.sent.iter().collect();
         sent.sort_by_key(|sent| (sent.by, sent.at));
         // A message that was carried is there twice.
-        sent.dedup_by_key(|sent| sent.at);
+        sent.dedup_by_key(|sent| (sent.at, sent.message));
         let mut unheard = Vec::new();
         for sent in sent {
             for (shard, to) in sent.targets() {
@@ -89,7 +90,7 @@ impl<'a> Rings<'a> {
                     generation: sent.by.generation,
                     shard,
                 };
-                if self.has_come(id, sent) || !is_there(id) {
+                if self.has_come(id, sent) || !is_there(id, &to) {
                     continue;
                 }
                 if let Some(message) = message(sent.message) {
@@ -99,6 +100,8 @@ impl<'a> Rings<'a> {
                         to,
                         generation: id.generation,
                         shard,
+                        is_own: sent.by == id,
+                        served: served.get(&sent.message).cloned().unwrap_or_default(),
                     });
                 }
             }
@@ -121,9 +124,13 @@ impl Sent<'_> {
         };
         match self.to {
             To::Member(to) => [member(to)].into(),
-            To::Elsewhere(Elsewhere { shards, members }) => {
+            To::Elsewhere(Elsewhere {
+                shards,
+                route,
+                members,
+            }) => {
                 let bits = (0..u64::BITS as u16).filter(|shard| shards & 1 << shard != 0);
-                let all = bits.map(|shard| (shard, Target::Subscribers));
+                let all = bits.map(|shard| (shard, Target::Subscribers(route.map(Into::into))));
                 all.chain(members.iter().map(member)).collect()
             }
         }

@@ -13,7 +13,7 @@ use stentor_mqtt::PacketId;
 
 pub use self::restored::{
     Damage, DamageKind, OwnedShare, OwnedTerms, Presence, Restored, RestoredDebt, RestoredDelivery,
-    RestoredHeld, RestoredSession, RestoredSubscription, RestoredWill, Target, Unheard,
+    RestoredHeld, RestoredSession, RestoredSubscription, RestoredWill, Served, Target, Unheard,
 };
 
 use self::heard::Rings;
@@ -63,6 +63,8 @@ pub struct Replay<'a> {
     /// Where the last record of each message is.
     bodies: ByName<(Name, &'a [u8])>,
     rings: Rings<'a>,
+    /// The sessions that have a message which was being handed out.
+    served: ByName<Served>,
     /// How many gaps each journal has.
     journals: BTreeMap<JournalId, u64>,
     /// How many records were about sessions of which nothing was known. A base that follows, or
@@ -168,6 +170,9 @@ impl<'a> Replay<'a> {
             Record::Message(message) => {
                 self.bodies.insert(name, (name, rest()));
                 self.rings.sent(self.current, name, name, message.elsewhere);
+                if message.elsewhere.shards >> self.current.shard.min(63) & 1 == 1 {
+                    self.serve(name, message.recipients);
+                }
                 self.owe(name, message.recipients);
                 if let Some(arrival) = message.arrival {
                     self.arrived(arrival);
@@ -179,11 +184,13 @@ impl<'a> Replay<'a> {
                 self.rings.sent(self.current, named, named, carry.elsewhere);
             }
             Record::Again(again) => {
-                self.rings
-                    .again(self.current, name, again.name, again.member);
+                self.rings.again(self.current, name, again);
             }
             Record::Owe(owe) => {
                 self.rings.heard(self.current, owe.mark());
+                if owe.mark().name < owe.name {
+                    self.serve(owe.name, owe.recipients);
+                }
                 self.owe(owe.name, owe.recipients);
             }
             Record::Heard(marks) => {
@@ -329,6 +336,17 @@ impl<'a> Replay<'a> {
         });
     }
 
+    /// A message goes on in later turns, and these have it already.
+    fn serve(&mut self, name: Name, recipients: List<'a, Group<'a>>) {
+        let current = self.current;
+        let served = self.served.entry(name).or_default();
+        for Group { terms, numbers } in recipients.iter() {
+            served.shares.extend(terms.share.map(OwnedShare::from));
+            let sessions = numbers.iter().map(|number| current.session(number));
+            served.sessions.extend(sessions);
+        }
+    }
+
     fn owe(&mut self, name: Name, recipients: List<'a, Group<'a>>) {
         for Group { terms, numbers } in recipients.iter() {
             if terms.held {
@@ -373,13 +391,20 @@ impl<'a> Replay<'a> {
             )
         });
         let sessions = sessions.collect();
-        let is_there = |id: JournalId| {
-            let all = id.session(0)..=id.session(u32::MAX);
+        // Another shard may have a member of a shared subscription.
+        let is_there = |id: JournalId, to: &Target| {
+            let shards = match to {
+                Target::Subscribers(_) => id.shard..=id.shard,
+                Target::Member(_) => 0..=u16::MAX,
+            };
+            let (generation, from, to) = (id.generation, *shards.start(), *shards.end());
+            let of = |shard| JournalId { generation, shard };
+            let all = of(from).session(0)..=of(to).session(u32::MAX);
             self.sessions.range(all).next().is_some()
         };
         Restored {
             sessions,
-            unheard: self.rings.unheard(is_there, message),
+            unheard: self.rings.unheard(is_there, message, &self.served),
             damage: self.damage,
         }
     }
@@ -477,8 +502,11 @@ fn restore<M>(
         arrived: it.arrived.iter().copied().collect(),
         next: it.next,
         sent: match it.presence {
-            // What was sent last is perhaps not written.
-            Presence::Here => it.next,
+            // What was sent last is perhaps not written. No packet id is in use twice.
+            Presence::Here => {
+                let first = it.queue.front().map_or(it.next, |entry| entry.delivery);
+                it.next.min(first.saturating_add(PACKET_IDS)).max(it.sent)
+            }
             Presence::Away { .. } => it.sent,
         },
         owed,
@@ -488,6 +516,9 @@ fn restore<M>(
         may_lack,
     }
 }
+
+/// How many packet ids there are.
+const PACKET_IDS: u64 = 65_535;
 
 fn packet_id(entry: &Entry) -> PacketId {
     let natural = || packet_id_of(entry.delivery);

@@ -1,6 +1,7 @@
 //! What a server finds at its start.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{PacketId, QoS};
@@ -37,13 +38,27 @@ pub struct Unheard<M> {
     pub generation: u32,
     /// The shard, of those there were then.
     pub shard: u16,
+    /// Whether that is the shard that took the message. It had to serve the shared subscriptions
+    /// too, and did not come to that of all.
+    pub is_own: bool,
+    /// The sessions that have it already, where it was expensive to route.
+    pub served: Served,
+}
+
+/// The sessions that have a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Sessions.
+    pub sessions: BTreeSet<Origin>,
+    /// Shared subscriptions by which some of them got it.
+    pub shares: BTreeSet<OwnedShare>,
 }
 
 /// Which subscriptions a message is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// All that match, but for shared ones.
-    Subscribers,
+    /// All that match, but for shared ones: the topic of the message, or this one.
+    Subscribers(Option<Box<str>>),
     /// One member of this shared subscription.
     Member(OwnedShare),
 }

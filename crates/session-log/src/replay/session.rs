@@ -8,7 +8,7 @@ use stentor_mqtt::PacketId;
 use super::restored::Presence;
 use crate::message::{Debt, Front, HeldBack, Queue, Terms};
 use crate::name::Name;
-use crate::session::{Filter, Session, Subscription, Will};
+use crate::session::{Filter, Session, Share, Subscription, Will};
 
 /// The terms of all deliveries: those that follow one another mostly have the same.
 #[derive(Debug, Default)]
@@ -145,11 +145,16 @@ impl<'a> Progress<'a> {
     pub(super) fn restore_queue(&mut self, queue: &Queue<'a>, terms: &mut AllTerms<'a>) {
         self.next = queue.next;
         self.sent = queue.sent;
+        let shares: Vec<Share<'a>> = queue.shares.iter().collect();
         let entries = queue.owed.iter().map(|owed| Entry {
             delivery: owed.delivery,
             packet_id: owed.packet_id,
             state: match owed.debt {
-                Debt::Message(name, its) => State::Owed(name, terms.add(its)),
+                Debt::Message(name, its, place) => {
+                    let share = place.and_then(|place| shares.get(place as usize));
+                    let share = share.copied();
+                    State::Owed(name, terms.add(Terms { share, ..its }))
+                }
                 Debt::Release => State::Received,
             },
         });

@@ -235,6 +235,7 @@ impl Model {
             arrival: packet_id.map(|packet_id| Arrival { number, packet_id }),
             elsewhere: Elsewhere {
                 shards: others.iter().map(|other| 1_u64 << other).sum(),
+                route: None,
                 members: List::default(),
             },
             recipients: List::new(&group),
@@ -382,7 +383,7 @@ impl Model {
             delivery: *delivery,
             packet_id: None,
             debt: match owing {
-                Owing::Message(name) => Debt::Message(*name, PLAIN),
+                Owing::Message(name) => Debt::Message(*name, PLAIN, None),
                 Owing::Release => Debt::Release,
             },
         });
@@ -400,6 +401,7 @@ impl Model {
             number,
             next: client.next,
             sent: client.sent,
+            shares: List::default(),
             owed: List::new(&owed),
             held: List::new(&held),
         }));
@@ -445,6 +447,7 @@ impl Model {
             },
             elsewhere: Elsewhere {
                 shards,
+                route: None,
                 members: List::default(),
             },
         });

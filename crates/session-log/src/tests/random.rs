@@ -173,9 +173,15 @@ impl Random {
     }
 
     fn elsewhere(&mut self) -> Elsewhere<'static> {
-        Elsewhere {
+        let elsewhere = Elsewhere {
             shards: self.up_to(u64::MAX),
+            route: self.maybe(Self::text).filter(|text| !text.is_empty()),
             members: self.list(Self::member),
+        };
+        match elsewhere.is_nobody() {
+            // A route without anybody is not written.
+            true => Elsewhere::default(),
+            false => elsewhere,
         }
     }
 
@@ -229,10 +235,13 @@ impl Random {
 
     fn queue(&mut self) -> Queue<'static> {
         let mut least = 0;
+        let shares: List<'static, Share<'static>> = self.list(Self::share);
+        let places = shares.len() as u64;
         Queue {
             number: self.u32(),
             next: self.up_to(DELIVERY_MAX),
             sent: self.up_to(DELIVERY_MAX),
+            shares,
             owed: self.list(|it| {
                 let delivery = least + it.up_to(1 << 40);
                 least = delivery + 1;
@@ -241,7 +250,14 @@ impl Random {
                     packet_id: it.maybe(Self::packet_id),
                     debt: match it.yes() {
                         true => Debt::Release,
-                        false => Debt::Message(it.name(), it.terms()),
+                        false => {
+                            let place = (places > 0 && it.yes()).then(|| it.below(places) as u32);
+                            let terms = Terms {
+                                share: None,
+                                ..it.terms()
+                            };
+                            Debt::Message(it.name(), terms, place)
+                        }
                     },
                 }
             }),
@@ -304,8 +320,8 @@ impl Random {
                 name: it.name(),
             })),
             13 => Record::Again(Again {
-                name: self.name(),
                 member: self.member(),
+                names: self.list(Self::name),
             }),
             14 => Record::Acked(self.list(Self::front)),
             15 => Record::Gone(self.delivery()),

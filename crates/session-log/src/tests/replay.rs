@@ -40,6 +40,7 @@ fn message<'a>(shards: u64, recipients: &'a [Group<'a>]) -> Record<'a> {
         arrival: None,
         elsewhere: Elsewhere {
             shards,
+            route: None,
             members: List::default(),
         },
         recipients: List::new(recipients),
@@ -175,6 +176,7 @@ fn packet_ids_follow_from_numbers_but_for_those_that_are_written() {
         number: 5,
         next: 65_534,
         sent: 65_534,
+        shares: List::default(),
         owed: List::default(),
         held: List::default(),
     };
@@ -224,7 +226,7 @@ fn only_what_has_not_come_is_routed_again() {
         .map(|it| (it.name, it.shard))
         .collect();
     assert_eq!(unheard, [(name(3), 1), (name(4), 1)]);
-    assert_eq!(restored.unheard[0].to, Target::Subscribers);
+    assert_eq!(restored.unheard[0].to, Target::Subscribers(None));
 }
 
 #[test]
@@ -258,12 +260,13 @@ fn nothing_is_routed_to_where_nobody_is_left() {
 fn a_message_for_another_member_is_routed_again_by_its_own_place() {
     let numbers = [5];
     let groups = [to(&numbers)];
+    let names = [at(1, 64)];
     let again = Record::Again(Again {
-        name: at(1, 64),
         member: Member {
             shard: 1,
             share: SHARE,
         },
+        names: List::new(&names),
     });
     let none = [];
     let first = [

@@ -26,6 +26,7 @@ fn delivery(bytes: usize, qos: QoS, expiry_secs: Option<u32>) -> Delivery {
         subscription_ids: SubscriptionIds::new(&[7, 9]),
         share: 0,
         conflated: 0,
+        number: 0,
     }
 }
 

@@ -53,12 +53,12 @@ fn one_that_waits_holds_the_later_ones() {
 fn what_waits_counts_for_the_receive_maximum() {
     let mut inbound = Inbound::default();
     inbound.defer(puback(1), Ticket(1));
-    assert_eq!(inbound.on_publish(id(2), 3), Arrival::New);
+    assert_eq!(inbound.on_publish((id(2), false), 3), Arrival::New);
     inbound.defer(pubrec(2), Ticket(1));
     assert!(!inbound.is_full(3));
     let three = inbound.defer(puback(3), Ticket(2));
     assert!(inbound.is_full(3));
-    assert_eq!(inbound.on_publish(id(4), 3), Arrival::TooMany);
+    assert_eq!(inbound.on_publish((id(4), false), 3), Arrival::TooMany);
     inbound.settle(three, Ticket(2), SUCCESS);
     assert!(
         inbound.is_full(3),
@@ -74,7 +74,7 @@ fn what_waits_counts_for_the_receive_maximum() {
 #[test]
 fn what_is_sent_again_waits_for_the_same() {
     let mut inbound = Inbound::default();
-    assert_eq!(inbound.on_publish(id(1), 9), Arrival::New);
+    assert_eq!(inbound.on_publish((id(1), false), 9), Arrival::New);
     let first = inbound.defer(pubrec(1), Ticket(5));
     inbound.disconnected();
     assert!(!inbound.is_empty(), "the message is remembered");
@@ -83,16 +83,16 @@ fn what_is_sent_again_waits_for_the_same() {
         "it holds nobody"
     );
     let again = Arrival::RepeatedWaiting(Ticket(5));
-    assert_eq!(inbound.on_publish(id(1), 9), again);
+    assert_eq!(inbound.on_publish((id(1), false), 9), again);
     let second = inbound.defer(pubrec(1), Ticket(5));
     inbound.disconnected();
-    assert_eq!(inbound.on_publish(id(1), 9), again);
+    assert_eq!(inbound.on_publish((id(1), false), 9), again);
     let third = inbound.defer(pubrec(1), Ticket(5));
     for name in [first, second, third] {
         inbound.settle(name, Ticket(5), SUCCESS);
     }
     assert_eq!(drain(&mut inbound), [(pubrec(1), SUCCESS)]);
-    assert_eq!(inbound.on_publish(id(1), 9), Arrival::Repeated);
+    assert_eq!(inbound.on_publish((id(1), false), 9), Arrival::Repeated);
     assert!(inbound.on_pubrel(id(1)));
     assert!(inbound.is_empty());
 }
@@ -101,7 +101,7 @@ fn what_is_sent_again_waits_for_the_same() {
 fn what_was_refused_after_its_connection_went_is_new_when_it_comes_again() {
     for told in [false, true] {
         let mut inbound = Inbound::default();
-        assert_eq!(inbound.on_publish(id(1), 9), Arrival::New);
+        assert_eq!(inbound.on_publish((id(1), false), 9), Arrival::New);
         let head = told.then(|| inbound.defer(puback(3), Ticket(4)));
         let name = inbound.defer(pubrec(1), Ticket(5));
         if told {
@@ -114,7 +114,7 @@ fn what_was_refused_after_its_connection_went_is_new_when_it_comes_again() {
         }
         inbound.settle(name, Ticket(5), QUOTA);
         assert!(inbound.is_empty());
-        assert_eq!(inbound.on_publish(id(1), 9), Arrival::New);
+        assert_eq!(inbound.on_publish((id(1), false), 9), Arrival::New);
     }
 }
 

@@ -80,6 +80,7 @@ fn delivery(topic: &str, number: u64, qos: QoS) -> Delivery {
         subscription_ids: SubscriptionIds::default(),
         share: 0,
         conflated: 0,
+        number: 0,
     }
 }
 

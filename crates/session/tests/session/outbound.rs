@@ -25,6 +25,7 @@ fn delivery() -> Delivery {
         subscription_ids: SubscriptionIds::default(),
         share: 0,
         conflated: 0,
+        number: 0,
     }
 }
 

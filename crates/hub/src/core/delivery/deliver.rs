@@ -18,7 +18,9 @@ use crate::core::ids::SessionKey;
 use crate::core::routing::keep::numbers;
 use crate::core::routing::options::Options;
 use crate::core::routing::route::{EncodedVariants, Fanout, encode_wire};
+use crate::core::routing::share::ShareName;
 use crate::core::sessions::charge::Charge;
+use crate::core::sessions::log::{Number, SessionLog, Standing};
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::sessions::state::Owed;
 use crate::core::settings::{Settings, SlowPolicy};
@@ -44,6 +46,8 @@ pub(crate) struct DeliveryOptions<'f> {
     pub(crate) stored: bool,
     /// How many older messages of the topic it stands for.
     pub(crate) conflated: u32,
+    /// The shared subscription of that number.
+    pub(crate) group: Option<&'f Arc<ShareName>>,
 }
 
 impl DeliveryOptions<'_> {
@@ -57,6 +61,7 @@ impl DeliveryOptions<'_> {
             matching: &[],
             stored: false,
             conflated: 0,
+            group: None,
         }
     }
 
@@ -68,6 +73,7 @@ impl DeliveryOptions<'_> {
             subscription_ids: SubscriptionIds::new(&self.ids),
             share: self.share,
             conflated: self.conflated,
+            number: 0,
         }
     }
 }
@@ -107,6 +113,17 @@ pub(crate) enum Course {
     Answer,
 }
 
+impl Course {
+    /// Whether the journal has the message, if it is written down.
+    const fn standing(self, terms: &DeliveryOptions<'_>) -> Standing {
+        match self {
+            Self::Released => Standing::There,
+            Self::Usual | Self::Answer if terms.stored => Standing::Unknown,
+            Self::Usual | Self::Answer => Standing::Usual,
+        }
+    }
+}
+
 /// A message above QoS 0 takes as long as this many others more: it is owed and remembered.
 const OWED_HANDED: usize = 16;
 
@@ -138,11 +155,14 @@ pub(crate) struct DeliveryContext<'a> {
     losses: &'a mut Losses,
     traffic: &'a mut Traffic,
     pub(crate) turn: &'a mut Turn,
+    pub(crate) log: &'a mut SessionLog,
     /// What the client may be charged with for what waits or is in flight, in bytes.
     pub(crate) queue_bytes_max: usize,
     /// Whether who hands it over sees to it that little waits: the bounds do not hold then. A
     /// snapshot has to be complete, and what was held back is the newest of its topic.
     paced: bool,
+    /// Whether the journal has it, if it is written down.
+    pub(crate) standing: Standing,
 }
 
 impl DeliveryContext<'_> {
@@ -152,6 +172,19 @@ impl DeliveryContext<'_> {
         Charge {
             bytes: self.queue_bytes_max,
             messages: self.settings.queue_messages_max,
+        }
+    }
+
+    /// A delivery is owed, and written down if its session is.
+    #[inline]
+    fn write(
+        &mut self,
+        number: Option<Number>,
+        delivery: &Delivery,
+        group: Option<&Arc<ShareName>>,
+    ) {
+        if let Some(number) = number {
+            self.log.owes(number, delivery, group, self.standing);
         }
     }
 
@@ -220,8 +253,10 @@ impl Fanout<'_> {
             losses: self.losses,
             traffic: self.traffic,
             turn: self.turn,
+            log: self.log,
             queue_bytes_max: session.state.queue_bytes_max_at(terms.qos, self.settings),
             paced: terms.stored || course == Course::Released,
+            standing: course.standing(terms),
         };
         if session.is_given_up() && (terms.qos == QoS::AtMostOnce || !session.state.is_persistent())
         {
@@ -243,8 +278,7 @@ impl Fanout<'_> {
         } else {
             owe(&mut context, variants, key, session, terms)
         };
-        let is_live = session.live().is_some();
-        self.reach = self.reach.max(verdict.reach(is_live));
+        self.reach = self.reach.max(verdict.reach(session.live().is_some()));
         match verdict {
             DeliveryResult::Taken => {}
             DeliveryResult::Lost(cause) => self.lose(slot, variants.message.topic(), cause, 1),
@@ -390,7 +424,12 @@ fn owe(
     terms: &DeliveryOptions<'_>,
 ) -> DeliveryResult {
     context.turn.hand_over(OWED_HANDED);
-    let delivery = terms.delivery(variants.message);
+    let mut delivery = terms.delivery(variants.message);
+    let number = session.state.number();
+    let number = number.filter(|_| context.log.takes_body(variants.message));
+    if number.is_some() {
+        delivery.number = session.state.owed.next_number();
+    }
     let bytes = session.charge().bytes + delivery.cost();
     let may_send = !session.is_given_up();
     let may_send =
@@ -399,27 +438,31 @@ fn owe(
     let owed = &mut session.state.owed;
     if may_send
         && let Link::Live(live) = &mut session.link
-        && let Some(packet_id) =
-            owed.send((live.window(context.queue_bytes_max), next_id), &delivery)
+        && let window = live.window(context.queue_bytes_max)
+        && owed.may_send(window)
     {
         let wire = variants.wire_for(live.version, true, terms);
         let Some(wire) = wire.filter(|wire| fits(live, wire)) else {
-            owed.discard(packet_id);
             return DeliveryResult::Lost(LossCause::PacketTooLarge);
         };
+        let packet_id = owed.send((window, next_id), &delivery);
+        context.write(number, &delivery, terms.group);
+        if number.is_some() {
+            session.state.write_odd(context.log);
+        }
         context.count_sent(variants.message);
-        let outgoing = Outgoing::new(wire, terms.qos, terms.retain, false, Some(packet_id));
+        let outgoing = Outgoing::new(wire, terms.qos, terms.retain, false, packet_id);
         context.outbox.publish(key, live, outgoing);
         return DeliveryResult::Taken;
     }
-    keep_waiting(context, delivery, session)
+    keep_waiting(context, delivery, (session, number, terms.group))
 }
 
 /// Above QoS 0, and neither the window nor the socket takes it now: it waits, if there is room.
 fn keep_waiting(
     context: &mut DeliveryContext<'_>,
     delivery: Delivery,
-    session: &mut Session,
+    (session, number, group): (&mut Session, Option<Number>, Option<&Arc<ShareName>>),
 ) -> DeliveryResult {
     let (settings, queue_bytes_max) = (context.settings, context.queue_bytes_max);
     let message = Arc::clone(&delivery.message);
@@ -446,6 +489,7 @@ fn keep_waiting(
     if !fits(owed) && !context.paced {
         match settings.slow_policy(message.topic(), delivery.qos) {
             SlowPolicy::Disconnect | SlowPolicy::Conflate if is_live => {
+                context.write(number, &delivery, group);
                 owed.wait(next_id, delivery);
                 return DeliveryResult::Overrun;
             }
@@ -466,6 +510,7 @@ fn keep_waiting(
             }
         }
     }
+    context.write(number, &delivery, group);
     owed.wait(next_id, delivery);
     if lost.is_empty() {
         DeliveryResult::Taken

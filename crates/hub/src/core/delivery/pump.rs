@@ -28,6 +28,7 @@ impl Core {
         if session.state.owed.is_behind() {
             self.pump_within(now, key, self.turn.left());
         } else {
+            session.state.write_odd(&mut self.pending.log);
             session.shrink_owed();
         }
     }

@@ -83,6 +83,18 @@ const fn is_withheld(reason: ReasonCode) -> bool {
     )
 }
 
+/// Set in the tickets that a hub gives.
+const OWN: u64 = 1 << 63;
+
+/// Set in those of messages that it has routed before.
+const ROUTED: u64 = 1 << 62;
+
+/// Whether a message may not be written down yet whose acknowledgement waits for this: another
+/// shard has to take it.
+pub(crate) const fn is_elsewhere(ticket: Ticket) -> bool {
+    ticket.0 & (OWN | ROUTED) == OWN
+}
+
 impl Inbound {
     fn wait_for(&mut self, ticket: Ticket, who: Waiting) {
         self.deferred.len += 1;
@@ -114,6 +126,10 @@ impl Core {
                 self.acknowledge(key, receipt, &ReasonCode::QuotaExceeded.into())
             }
             Taken::Waits(ticket) => {
+                if !is_elsewhere(ticket) {
+                    // It was routed here, whatever else it waits for.
+                    has_arrived(self, key, receipt);
+                }
                 self.defer(key, receipt, ticket);
                 Ok(())
             }
@@ -126,6 +142,10 @@ impl Core {
         receipt: Receipt,
         outcome: &Outcome,
     ) -> Result<(), CloseReason> {
+        if !outcome.reason.is_error() {
+            // Its acknowledgement may wait for others.
+            has_arrived(self, key, receipt);
+        }
         if let Some(session) = self.sessions.get_mut(key)
             && !session.state.arrivals.may_acknowledge(receipt, outcome)
         {
@@ -149,7 +169,6 @@ impl Core {
 
     /// A ticket of this hub's own, that the store does not give.
     pub(crate) const fn issue_ticket(&mut self) -> Ticket {
-        const OWN: u64 = 1 << 63;
         self.inbound.deferred.tickets += 1;
         Ticket(OWN | self.inbound.deferred.tickets)
     }
@@ -199,6 +218,9 @@ impl Core {
         while let Some(session) = self.sessions.get_mut(key)
             && let Some((receipt, outcome)) = session.state.arrivals.next_ack()
         {
+            if !outcome.reason.is_error() {
+                has_arrived(self, key, receipt);
+            }
             self.send_ack(key, receipt, &outcome)?;
         }
         Ok(())
@@ -216,7 +238,7 @@ impl Core {
         };
         // A message that was refused is new when it comes again.
         if let (true, Receipt::PubRec(packet_id)) = (reason.is_error(), receipt) {
-            session.state.arrivals.refuse(packet_id);
+            session.state.refuse(packet_id, &mut self.pending.log);
         }
         let Link::Live(live) = &mut session.link else {
             return Ok(());
@@ -244,4 +266,19 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// A message was routed by this shard, and its acknowledgement waits for something else. If the
+/// server ends before that, the message is taken all the same.
+fn has_arrived(core: &mut Core, key: SessionKey, receipt: Receipt) {
+    if let Receipt::PubRec(packet_id) = receipt
+        && let Some(session) = core.sessions.get(key)
+    {
+        session.state.has_arrived(packet_id, &mut core.pending.log);
+    }
+}
+
+/// The same for what this hub has routed, and only wants to know what became of it.
+pub(crate) const fn issue_ticket_after_routing(core: &mut Core) -> Ticket {
+    Ticket(core.issue_ticket().0 | ROUTED)
 }

@@ -102,6 +102,7 @@ impl Core {
         };
         let arrival = session.and_then(|session| {
             let receive_maximum = session.live()?.announced.receive_maximum;
+            let receipt = (receipt, publish.dup);
             Some(session.state.arrivals.arrived(receipt, receive_maximum))
         });
         match arrival.unwrap_or(Arrival::TooMany) {
@@ -117,7 +118,7 @@ impl Core {
         if let Some(Receipt::PubRec(packet_id)) = receipt(publish)
             && let Some(session) = self.sessions.get_mut(key)
         {
-            session.state.arrivals.refuse(packet_id);
+            session.state.refuse(packet_id, &mut self.pending.log);
         }
     }
 

@@ -5,6 +5,7 @@ use stentor_session::{Acked, CloseReason, Remote, Tick, Violation};
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::sessions::ending::set_expiry;
 use crate::core::sessions::registry::Link;
 use crate::core::work::{Share, VISIT_BYTES};
 
@@ -205,7 +206,8 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        match session.state.owed.received(ack.packet_id, ack.reason) {
+        let log = &mut self.pending.log;
+        match session.state.received(ack.packet_id, ack.reason, log) {
             Acked::Complete => self.go_on(now, key),
             Acked::Release => self.send(key, &pubrel(ack.packet_id)),
             Acked::Unknown if ack.reason.is_error() => {}
@@ -226,7 +228,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let reason = if session.state.arrivals.released(packet_id) {
+        let reason = if session.state.released(packet_id, &mut self.pending.log) {
             ReasonCode::Success
         } else {
             ReasonCode::PacketIdentifierNotFound
@@ -253,8 +255,7 @@ impl Core {
             if !session.state.is_persistent() && expiry_secs != 0 && max != 0 {
                 return Err(CloseReason::Violation(Violation::SessionExpiry));
             }
-            let (log, secs) = (&mut self.pending.log, expiry_secs.min(max));
-            self.sessions.set_expiry(key, secs, log);
+            set_expiry(self, key, expiry_secs.min(max));
         }
         // The caller closes; a reason other than 0 keeps the will.
         Err(CloseReason::Remote(

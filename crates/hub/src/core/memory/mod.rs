@@ -48,7 +48,7 @@ impl Core {
     /// Counts the sessions again that have changed, and writes the sums into the ledger.
     /// [`Core::advance`] does it; O(sessions that have changed).
     pub(crate) fn settle_accounts(&mut self) {
-        let held = self.sessions.settle_charges();
+        let held = self.sessions.settle_charges(&mut self.pending.log);
         for (kind, bytes) in [Holding::Sessions, Holding::Queues].into_iter().zip(held) {
             self.memory.ledger.write(self.place.shard, kind, bytes);
         }

@@ -8,6 +8,7 @@ use stentor_topic::{TopicHasher, Zone};
 
 use crate::core::ids::SHARDS_MAX;
 use crate::core::routing::fence::Forwarding;
+use crate::core::sessions::log::Journals;
 
 /// Buckets of the table. More buckets mean fewer shards woken for nothing.
 const BUCKETS: usize = 1 << 16;
@@ -25,6 +26,8 @@ pub struct InterestTable {
     words: Box<[AtomicU64]>,
     /// How far each shard is with telling the others.
     pub(crate) forwarding: Forwarding,
+    /// What they write down of messages.
+    pub(crate) journals: Arc<Journals>,
 }
 
 impl Default for InterestTable {
@@ -34,6 +37,7 @@ impl Default for InterestTable {
                 .map(|_| AtomicU64::new(0))
                 .collect(),
             forwarding: Forwarding::default(),
+            journals: Arc::default(),
         }
     }
 }

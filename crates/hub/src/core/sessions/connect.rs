@@ -13,6 +13,7 @@ use crate::core::inbound::publish::may_publish;
 use crate::core::inbound::subscribe::Element;
 use crate::core::memory::{Lease, Room, Tenants};
 use crate::core::sessions::authenticate::Method;
+use crate::core::sessions::ending::set_expiry;
 use crate::core::sessions::log::forget_will;
 use crate::core::sessions::quota::Seat;
 use crate::core::sessions::registry::{Announced, Flushing, Link, Live, Session, Sessions};
@@ -228,6 +229,7 @@ impl Core {
             session.apply_quotas();
         }
         let expiry_secs = self.rules.expiry_secs(&opening.request);
+        // What it is owed stays its own while it is connected, also if it ends then.
         let log = &mut self.pending.log;
         self.sessions.set_expiry(key, expiry_secs, log);
         self.watch(now, key);
@@ -371,7 +373,7 @@ impl Core {
         // A will that has survived a restart is not to be published: its client is back.
         let own = own.filter(|own| !forget_will(self, now, *own));
         if let Some(own) = own.filter(|_| request.clean_start) {
-            self.sessions.set_expiry(own, 0, &mut self.pending.log);
+            set_expiry(self, own, 0);
         }
         if let Some(connected) = self.sessions.connected(zone, client_id) {
             // A session that was not to outlive its connection ends here [MQTT-3.1.2-23]. The

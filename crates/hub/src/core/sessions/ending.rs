@@ -6,14 +6,17 @@
 //! much, it goes on in later turns.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use stentor_session::{Delivery, Output, Remains, Tick};
+use stentor_session::{Delivery, Message, Output, Remains, Tick};
 
 use crate::core::Core;
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{SubscriptionRef, filter_visits};
+use crate::core::sessions::log::{Bequest, has_given, leaves};
 use crate::core::sessions::registry::Sessions;
 use crate::core::transitions::Transition;
 use crate::core::work::{
@@ -26,6 +29,8 @@ pub(crate) struct Endings {
     queue: VecDeque<Box<Ending>>,
     /// What they hold.
     bytes: usize,
+    /// Whether none ends, and none that has ended is worked off.
+    are_held: bool,
 }
 
 #[derive(Debug)]
@@ -37,6 +42,8 @@ struct Ending {
     session: Option<SessionKey>,
     /// What it was owed: it is dropped, or other members of its shared subscriptions get it.
     owed: Remains,
+    /// What of that is written down as left to others.
+    bequest: Option<Bequest>,
     /// What was held back for it.
     held_back: Option<Box<Conflating>>,
     /// What waited for its socket.
@@ -77,6 +84,21 @@ impl Endings {
         self.queue.is_empty()
     }
 
+    /// Whether there is something to go on with.
+    pub(crate) fn go_on(&self) -> bool {
+        !self.queue.is_empty() && !self.are_held
+    }
+
+    /// Sets whether sessions do not end by time, and whether nothing is worked off.
+    pub(crate) const fn hold(&mut self, are_held: bool) {
+        self.are_held = are_held;
+    }
+
+    /// See [`Endings::hold`].
+    pub(crate) const fn are_held(&self) -> bool {
+        self.are_held
+    }
+
     fn push(&mut self, ending: Box<Ending>) {
         self.bytes += ending.bytes();
         self.queue.push_back(ending);
@@ -109,6 +131,8 @@ impl Core {
             session.is_none_or(|session| session.live().is_none()),
             "it ends after its connection"
         );
+        bequeath(self, key);
+        let bequest = self.pending.log.bequests.take(key.slot);
         let Some(retired) = self.sessions.retire(key, &mut self.pending.log) else {
             return;
         };
@@ -117,6 +141,7 @@ impl Core {
         let ending = Ending {
             session: Some(retired.key),
             owed: retired.legacy.owed,
+            bequest,
             held_back: retired.held_back,
             output: None,
         };
@@ -130,9 +155,13 @@ impl Core {
     /// any more, to other members. Those of no shared subscription are dropped.
     pub(crate) fn hand_on(&mut self, now: Tick, owed: Remains) {
         if !owed.is_empty() {
+            let mut left = Legacy::default();
+            owed.for_each_shared(|delivery| left.add(delivery));
+            let bequest = left.write(self);
             let ending = Ending {
                 session: None,
                 owed,
+                bequest,
                 held_back: None,
                 output: None,
             };
@@ -150,6 +179,7 @@ impl Core {
         self.past.endings.push(Box::new(Ending {
             session: None,
             owed: Remains::default(),
+            bequest: None,
             held_back: None,
             output: Some(output),
         }));
@@ -158,7 +188,9 @@ impl Core {
     /// Now, if it is little and the turn has room for it.
     fn end_soon(&mut self, now: Tick, mut ending: Ending) {
         let room = self.turn.left().min(OWN_VISITS);
-        let is_now = self.past.endings.is_empty() && ending.visits(&self.sessions) <= room;
+        let endings = &self.past.endings;
+        let is_now =
+            endings.is_empty() && !endings.are_held() && ending.visits(&self.sessions) <= room;
         // Some of what it was owed may take more than was estimated.
         let most = room.max(1);
         if !is_now || !self.end_some(now, &mut ending, most) {
@@ -183,6 +215,9 @@ impl Core {
 
     /// Goes on with sessions that have ended, as far as the turn allows, and a little in any case.
     pub(crate) fn continue_endings(&mut self, now: Tick) {
+        if self.past.endings.are_held() {
+            return;
+        }
         let mut left = self
             .turn
             .slice()
@@ -209,8 +244,13 @@ impl Core {
             }
             if let Some(next) = ending.owed.next() {
                 self.turn.spend(DROP_VISITS);
-                self.give_to_others(now, next.as_ref());
+                if let Some(delivery) = next {
+                    self.give_to_others(now, &delivery, ending.bequest);
+                }
                 continue;
+            }
+            if let Some(bequest) = ending.bequest.take() {
+                has_given(&mut self.pending.log, bequest);
             }
             if let Some(held) = &mut ending.held_back {
                 self.turn.spend(DROP_VISITS);
@@ -248,12 +288,71 @@ impl Core {
         }
     }
 
-    fn give_to_others(&mut self, now: Tick, delivery: Option<&Delivery>) {
-        if let Some(delivery) = delivery
-            && let Some(slot) = self.routing.shares.by_number(delivery.share)
-        {
+    fn give_to_others(&mut self, now: Tick, delivery: &Delivery, bequest: Option<Bequest>) {
+        if let Some(slot) = self.routing.shares.by_number(delivery.share) {
             self.turn.spend(SHARED_VISITS);
+            self.pending
+                .log
+                .gives(bequest.filter(|_| delivery.number > 0));
             self.deliver_shared(now, slot, &delivery.message);
+            self.pending.log.close();
+            self.pending.log.gives(None);
         }
     }
+}
+
+/// Messages that other members of shared subscriptions are to get, in order.
+#[derive(Default)]
+struct Legacy {
+    /// By the numbers of the shared subscriptions.
+    messages: BTreeMap<u64, Vec<Arc<Message>>>,
+}
+
+impl Legacy {
+    /// Adds one, if it is written down as owed to the session.
+    fn add(&mut self, delivery: &Delivery) {
+        if delivery.number > 0 {
+            let its = self.messages.entry(delivery.share).or_default();
+            its.push(Arc::clone(&delivery.message));
+        }
+    }
+
+    /// Writes them down as left to others.
+    fn write(self, core: &mut Core) -> Option<Bequest> {
+        let (shares, log) = (&core.routing.shares, &mut core.pending.log);
+        let mut bequest = None;
+        for (share, messages) in self.messages {
+            let slot = shares.by_number(share);
+            if let Some(name) = slot.and_then(|slot| shares.shared_name(slot)) {
+                leaves(log, &mut bequest, (&messages, &name));
+            }
+        }
+        bequest
+    }
+}
+
+/// A session is about to be forgotten. What it was owed by shared subscriptions is written down
+/// as that of others, if it is written down as its own.
+fn bequeath(core: &mut Core, key: SessionKey) {
+    let session = core.sessions.get(key);
+    let Some(session) = session.filter(|it| it.state.number().is_some()) else {
+        return;
+    };
+    let mut left = Legacy::default();
+    if let Some(owed) = session.state.owed.get() {
+        core.turn.spend_each(owed.len(), 1);
+        owed.for_each_shared(|delivery| left.add(delivery));
+    }
+    let bequest = left.write(core);
+    core.pending.log.bequests.keep(key.slot, bequest);
+}
+
+/// Sets how long a session outlives its connection, in seconds. If that is not at all any more,
+/// it leaves others what it is owed by shared subscriptions, in case the server is killed.
+pub(crate) fn set_expiry(core: &mut Core, key: SessionKey, expiry_secs: u32) {
+    if expiry_secs == 0 {
+        bequeath(core, key);
+    }
+    let log = &mut core.pending.log;
+    core.sessions.set_expiry(key, expiry_secs, log);
 }

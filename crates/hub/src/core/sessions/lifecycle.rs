@@ -484,7 +484,8 @@ impl Core {
     /// Does what the next timer has fired for, if there is one and the budget is not used up.
     pub(crate) fn fire_next(&mut self, now: Tick, budget: &TimerBudget) -> bool {
         let (spent, handed) = (self.turn.spent(), self.turn.handed());
-        if spent >= budget.spent || handed >= budget.handed {
+        let is_spent = spent >= budget.spent || handed >= budget.handed;
+        if is_spent || self.past.endings.are_held() {
             return false;
         }
         let Some(timer) = self.clock.due.pop_front() else {

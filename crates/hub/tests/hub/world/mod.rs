@@ -15,7 +15,7 @@ pub use self::{
     client::{Client, Message},
     login::{ConnectOptions, TestRights, clean, identity, request},
     packets::{encoded, encoded_publish, expiring, qos},
-    restart::{GRACE_SECS, Journal},
+    restart::{Disk, GRACE_SECS, Journal},
     seeds::{Random, run_seeds, run_seeds_or},
     turns::PING,
 };
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stentor_hub::{
     Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, Ledger,
     LinkId, MeshItem, NotKept, Retained, Rights, Scope, SessionKey, Settings, ShardId, Shared,
-    Walk, home_shard,
+    Walk, home_shard, logged, take_batches,
 };
 use stentor_mqtt::{QoS, Version};
 use stentor_retained::{Bounds, MemoryStore};
@@ -69,6 +69,10 @@ pub struct World {
     /// Nothing moves by itself: the test delivers and flushes in the order that it likes.
     pub paused: bool,
     settings: Arc<Settings>,
+    /// Whether the server is killed when it has appended the first of several batches.
+    pub dies_between: bool,
+    /// Whether that has happened.
+    pub is_dead: bool,
     /// By shard; empty if nothing is written down.
     pub journals: Vec<Journal>,
     /// Those of earlier starts that are still needed.
@@ -157,6 +161,8 @@ impl World {
             pauses: Vec::new(),
             paused: false,
             settings,
+            dies_between: false,
+            is_dead: false,
             journals: Vec::new(),
             older: Vec::new(),
         }
@@ -461,10 +467,13 @@ impl World {
 
     /// Delivers the oldest mesh item of one pair of shards.
     pub fn deliver_one(&mut self, (to, from): (u8, u8)) -> bool {
+        if self.is_dead {
+            return false;
+        }
         let Some(item) = self.mesh.get_mut(&(to, from)).and_then(VecDeque::pop_front) else {
             return false;
         };
-        self.hubs[usize::from(to)].apply(self.now, item);
+        self.hubs[usize::from(to)].apply(self.now, ShardId(from), item);
         self.hubs[usize::from(to)].settle(self.now);
         self.collect(to);
         true
@@ -484,27 +493,46 @@ impl World {
     /// Moves a hub's mesh and lane effects on. Lanes take effect at once, as a shard applies them
     /// before any bytes that it reads afterwards.
     fn collect(&mut self, from: u8) {
-        loop {
-            let effects = self.hubs[usize::from(from)].effects();
+        while !self.is_dead {
             // First, so that nobody hears of what is not written down.
-            let log = std::mem::take(&mut effects.log);
-            if !log.is_empty() {
-                self.journals[usize::from(from)].append(log);
-            }
-            let mesh: Vec<_> = effects.mesh.drain(..).collect();
-            let lanes: Vec<_> = effects.lanes.drain(..).collect();
+            self.write_down(from);
+            let journal = self.journals.get(usize::from(from));
+            let waits = journal.is_some_and(Journal::waits);
+            let effects = self.hubs[usize::from(from)].effects();
+            let sent = if waits { 0 } else { effects.mesh.len() };
+            let mesh: Vec<_> = effects.mesh.drain(..sent).collect();
+            let goes = |(_, item): &mut (ShardId, ControlItem)| !waits || !item.is_outcome();
+            let lanes: Vec<_> = effects.lanes.extract_if(.., goes).collect();
             self.events
                 .append(&mut self.hubs[usize::from(from)].effects().events);
             if mesh.is_empty() && lanes.is_empty() {
-                self.hubs[usize::from(from)].forwarded();
+                if !waits {
+                    self.hubs[usize::from(from)].forwarded();
+                }
                 return;
             }
-            for (to, item) in mesh {
+            for (to, mut item) in mesh {
+                item.seal();
                 self.mesh.entry((to.0, from)).or_default().push_back(item);
             }
             for (to, item) in lanes {
                 self.control(to.0, item);
             }
+        }
+    }
+
+    fn write_down(&mut self, shard: u8) {
+        let (at, mut fates) = (usize::from(shard), Vec::new());
+        let (journals, is_dead) = (&mut self.journals, &mut self.is_dead);
+        let dies_between = self.dies_between;
+        take_batches(&mut self.hubs[at], |batch| {
+            *is_dead |= dies_between && !fates.is_empty();
+            if !*is_dead {
+                fates.extend(journals[at].take(batch));
+            }
+        });
+        for fate in fates {
+            logged(&mut self.hubs[at], fate);
         }
     }
 
@@ -521,6 +549,11 @@ impl World {
     }
 
     pub fn flush(&mut self, shard: u8) -> bool {
+        self.collect(shard);
+        let journal = self.journals.get(usize::from(shard));
+        if self.is_dead || journal.is_some_and(Journal::waits) {
+            return false;
+        }
         let hub = &mut self.hubs[usize::from(shard)];
         let mut dirty = std::mem::take(&mut hub.effects().dirty);
         dirty.append(&mut hub.effects().crowd);

@@ -1,10 +1,11 @@
 //! The end of a server at any moment, and its next start.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use stentor_hub::{
-    Hub, Settings, Start, WrittenSession, has_untold_shares, prior_message, prior_sessions,
-    rewrite_sessions,
+    Hub, Settings, Start, WrittenSession, begin_restoring, end_restoring, give_up_rewriting,
+    has_untold_shares, logged, prior_message, prior_sessions, rewrite_sessions,
 };
 use stentor_retained::{Bounds, MemoryStore};
 use stentor_session::{CloseReason, Message, Remote, Tick};
@@ -24,9 +25,26 @@ pub struct Journal {
     id: JournalId,
     end: Name,
     batches: Vec<(Name, Vec<u8>)>,
-    /// Where the present round of [`World::rewrite`] has begun, and with which session it goes on;
-    /// `None` for the next one after it has been round.
-    round: (usize, Option<u32>),
+    /// Where the present round of [`World::rewrite`] has begun, and with which session it goes on.
+    round: (usize, u32),
+    /// What waits for room.
+    waiting: VecDeque<Vec<u8>>,
+    disk: Disk,
+    /// How many batches have become superfluous by rounds; `None` before the first has ended.
+    superfluous: Option<usize>,
+}
+
+/// What a disk does with batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// It takes them.
+    Takes,
+    /// They wait.
+    IsSlow,
+    /// They are dropped.
+    IsFull,
+    /// It takes them, and all sessions are to be written again, since some were dropped.
+    CatchesUp,
 }
 
 impl Journal {
@@ -41,15 +59,41 @@ impl Journal {
                 offset: 64,
             },
             batches: Vec::new(),
-            round: (0, Some(0)),
+            round: (0, 0),
+            waiting: VecDeque::new(),
+            disk: Disk::Takes,
+            superfluous: None,
         }
     }
 
-    pub fn append(&mut self, records: Vec<u8>) {
+    /// What becomes of a batch: where it is, or that it was dropped. `None` if it waits.
+    pub fn take(&mut self, batch: &[u8]) -> Option<Option<Name>> {
+        match self.disk {
+            Disk::IsFull => Some(None),
+            Disk::Takes | Disk::CatchesUp => Some(Some(self.append(batch.to_vec()))),
+            Disk::IsSlow => {
+                self.waiting.push_back(batch.to_vec());
+                None
+            }
+        }
+    }
+
+    pub fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn append(&mut self, records: Vec<u8>) -> Name {
         const FRAME_BYTES: u32 = 16;
         let at = self.end;
         self.end = at.within(FRAME_BYTES + u32::try_from(records.len()).unwrap());
         self.batches.push((at, records));
+        at
+    }
+
+    /// The bytes of each batch.
+    pub fn sizes(&self) -> Vec<usize> {
+        let all = self.batches.iter();
+        all.map(|(_, records)| records.len()).collect()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -91,6 +135,7 @@ impl World {
         self.now = before.now;
         self.next_link = before.next_link;
         self.paused = before.paused;
+        self.dies_between = before.dies_between;
         self.older = before.older;
         self.older.append(&mut before.journals);
         self.go_on_with_sessions();
@@ -114,7 +159,7 @@ impl World {
             }
         }
         let start = self.start();
-        replay.finish(|_, body| prior_message(&start, body))
+        replay.finish(|name, body| prior_message(&start, name, body))
     }
 
     fn go_on_with_sessions(&mut self) {
@@ -122,13 +167,15 @@ impl World {
         assert_eq!(restored.damage, []);
         let start = self.start();
         let sessions = prior_sessions(restored, &start, |session| Some((whose(session), None)));
-        for hub in &mut self.hubs {
-            hub.set_share_room(0);
-        }
+        self.hubs.iter_mut().for_each(begin_restoring);
         for session in sessions {
             let home = self.home(&session.client_id);
             session.restore(&mut self.hubs[usize::from(home)], self.now);
             self.collect(home);
+        }
+        // A shard may go on before it has heard of the sessions of others.
+        for hub in &mut self.hubs {
+            hub.advance(self.now);
         }
         self.settle();
         while self.hubs.iter().any(has_untold_shares) {
@@ -137,6 +184,7 @@ impl World {
         for shard in 0..self.hubs.len() {
             self.set_share_room(u8::try_from(shard).unwrap(), u32::MAX);
         }
+        self.hubs.iter_mut().for_each(end_restoring);
     }
 
     /// A turn of all hubs before anybody is let in.
@@ -152,34 +200,82 @@ impl World {
         assert!(most <= Some(2 * ROOM), "{most:?} visits in a turn");
     }
 
-    /// Some sessions of a shard are written whole. When that has been done of all of all shards,
-    /// what was written before is given up. Returns whether that is so.
+    /// Some sessions of a shard are written whole. When that has been done of all, what was written
+    /// before is given up: by earlier starts when all shards are so far, and in this one then.
+    /// Returns whether no earlier start counts.
     pub fn rewrite(&mut self, shard: u8, at_most: usize) -> bool {
         let at = usize::from(shard);
-        if let Some(from) = self.journals[at].round.1 {
-            if from == 0 {
-                self.journals[at].round.0 = self.journals[at].batches.len();
-            }
-            let next = rewrite_sessions(&mut self.hubs[at], from, at_most);
-            self.collect(shard);
-            self.journals[at].round.1 = next;
+        if matches!(self.journals[at].disk, Disk::IsSlow | Disk::IsFull) {
+            return false;
         }
-        if self.journals.iter().any(|it| it.round.1.is_some()) {
+        let from = self.journals[at].round.1;
+        if from == 0 {
+            self.journals[at].round.0 = self.journals[at].batches.len();
+        }
+        let next = rewrite_sessions(&mut self.hubs[at], from, at_most);
+        self.collect(shard);
+        let journal = &mut self.journals[at];
+        journal.round.1 = next.unwrap_or(0);
+        if next.is_none() {
+            journal.superfluous = Some(journal.round.0);
+            journal.disk = Disk::Takes;
+        }
+        if self.journals.iter().any(|it| it.superfluous.is_none()) {
             return false;
         }
         self.older.clear();
         for journal in &mut self.journals {
-            journal.batches.drain(..journal.round.0);
-            journal.round = (0, Some(0));
+            let superfluous = journal.superfluous.replace(0).unwrap_or(0);
+            journal.batches.drain(..superfluous);
+            // A full disk has given up the round that was under way.
+            journal.round.0 = journal.round.0.saturating_sub(superfluous);
         }
         true
     }
 }
 
 impl World {
-    /// [`World::rewrite`] of all sessions that are left of the present round.
+    /// The disk of a shard changes.
+    pub fn set_disk(&mut self, shard: u8, disk: Disk) {
+        let (hub, journal) = (
+            &mut self.hubs[usize::from(shard)],
+            &mut self.journals[usize::from(shard)],
+        );
+        match (journal.disk, disk) {
+            (Disk::Takes, Disk::IsSlow) | (Disk::IsFull, Disk::CatchesUp) => {}
+            (Disk::IsSlow, Disk::Takes) => {
+                for batch in std::mem::take(&mut journal.waiting) {
+                    let at = journal.append(batch);
+                    logged(hub, Some(at));
+                }
+            }
+            (Disk::Takes | Disk::IsSlow | Disk::CatchesUp, Disk::IsFull) => {
+                for _ in std::mem::take(&mut journal.waiting) {
+                    logged(hub, None);
+                }
+                give_up_rewriting(hub);
+                journal.round = (0, 0);
+            }
+            _ => return,
+        }
+        journal.disk = disk;
+        self.collect(shard);
+    }
+
+    /// Whether all that was acknowledged is written down.
+    pub fn is_sound(&self) -> bool {
+        let mut all = self.journals.iter();
+        all.all(|it| matches!(it.disk, Disk::Takes | Disk::IsSlow))
+    }
+
+    /// [`World::rewrite`] of all sessions.
     pub fn rewrite_all(&mut self) -> bool {
-        (0..self.hubs.len()).any(|shard| self.rewrite(u8::try_from(shard).unwrap(), usize::MAX))
+        for _ in 0..3 {
+            for shard in 0..self.hubs.len() {
+                self.rewrite(u8::try_from(shard).unwrap(), usize::MAX);
+            }
+        }
+        self.older.is_empty()
     }
 
     /// The server stops in order.

@@ -94,14 +94,12 @@ pub(super) const DEFAULTS: (u64, u64) = (2 << 20, 4 << 20);
 /// and some more.
 const BESIDE_PAYLOAD: u64 = 128 << 10;
 
-/// `persistence`, with which mosquitto keeps more than Stentor does, and without which less.
+/// `persistence`, which Stentor always does, and more.
 fn persistence(line: &Line, plan: &mut Plan) {
     let (reason, remedy) = match line.is_true() {
         true => (
-            "messages that wait in sessions do not survive a restart here yet: sessions, \
-             subscriptions, retained messages, users and rights do",
-            "expect QoS 1 and 2 messages that wait for absent clients to be lost when the server \
-             stops",
+            "sessions and the messages that wait in them always survive a restart here",
+            "nothing has to be done",
         ),
         false => (
             "retained messages always survive a restart here",

@@ -250,10 +250,10 @@ fn a_line_that_is_no_utf8_costs_nothing_but_itself() {
     assert_eq!(urls, expected);
 }
 
-/// Who relies on sessions that are kept has to learn that they are not.
+/// What mosquitto does by this option happens here in any case.
 #[test]
 fn persistence_is_named_whatever_it_says() {
-    for (value, told) in [("true", "do not survive"), ("false", "always survive")] {
+    for (value, told) in [("true", "messages that wait"), ("false", "always survive")] {
         let (plan, _) = taken(&format!("listener 1884\npersistence {value}\n"));
         let trouble = plan.troubles.first().expect("it is told");
         assert_eq!((trouble.number, plan.troubles.len()), (2, 1));

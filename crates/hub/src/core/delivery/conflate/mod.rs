@@ -130,7 +130,8 @@ pub(crate) fn hold_back(
     if interval.is_zero() && !shape.conflates(terms.qos) {
         // It goes another way, and what waits must not follow it.
         if !terms.stored {
-            session.known_conflating()?.queue.withdraw(topic)?;
+            let older = session.known_conflating()?.queue.withdraw(topic)?;
+            context.lets_go(session, &older);
             context.count_conflated(session);
         }
         return None;
@@ -224,6 +225,7 @@ fn wait(
     let is_away = session.live().is_none();
     let charge = session.charge();
     let topic = delivery.message.topic();
+    let number = session.state.number();
     let held = session.conflating_or_new(&context.outbox.hasher);
     let bytes = charge.bytes - held.queue.bytes() + held.queue.bytes_with(delivery);
     let is_full =
@@ -236,12 +238,41 @@ fn wait(
             DeliveryResult::Overrun
         };
     }
+    let older = number.and_then(|_| held.queue.waiting(topic).cloned());
     let offered = held.queue.offer(context.now, delivery.clone(), interval);
     held.arm(context.outbox, key);
     if offered == Offered::Replaced {
         context.count_conflated(session);
     }
+    if number.is_some() {
+        context.holds(session, topic, older.as_ref());
+    }
     DeliveryResult::Taken
+}
+
+impl DeliveryContext<'_> {
+    /// A message of a topic is held back for a session, in the place of an older one.
+    fn holds(&mut self, session: &Session, topic: &str, older: Option<&Delivery>) {
+        if let Some(older) = older {
+            self.lets_go(session, older);
+        }
+        let held = session.conflating();
+        let held = held.and_then(|held| held.queue.waiting(topic));
+        if let (Some(number), Some(held)) = (session.state.number(), held)
+            && held.qos != QoS::AtMostOnce
+        {
+            self.log.holds(number, held, self.standing);
+        }
+    }
+
+    /// A message is not held back any more.
+    fn lets_go(&mut self, session: &Session, older: &Delivery) {
+        if let Some(number) = session.state.number()
+            && older.qos != QoS::AtMostOnce
+        {
+            self.log.lets_go(number, &older.message);
+        }
+    }
 }
 
 /// A session gets messages that newer ones may replace: what lies in its socket cannot be, so it
@@ -403,4 +434,22 @@ impl Session {
         let known = self.conflating();
         known.map_or_else(Charge::default, Conflating::charge)
     }
+}
+
+/// What is held back for a session above QoS 0.
+pub(crate) fn held_windowed(session: &Session) -> impl Iterator<Item = &Delivery> {
+    let all = session.conflating().into_iter();
+    let all = all.flat_map(|held| held.queue.all_waiting());
+    all.filter(|delivery| delivery.qos != QoS::AtMostOnce)
+}
+
+/// Holds back for a session what was held back for it when the server ended.
+pub(crate) fn hold_again(
+    session: &mut Session,
+    hasher: &TopicHasher,
+    now: Tick,
+    delivery: Delivery,
+) {
+    let held = session.conflating_or_new(hasher);
+    held.queue.offer(now, delivery, Duration::ZERO);
 }

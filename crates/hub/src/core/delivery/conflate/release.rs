@@ -10,6 +10,7 @@ use super::{TOPICS_SHARE, keeps_up};
 use crate::core::Core;
 use crate::core::delivery::deliver::{Course, DeliveryOptions};
 use crate::core::ids::SessionKey;
+use crate::core::sessions::log::SessionLog;
 use crate::core::stats::LossCause;
 
 /// What it costs to look at a session or at a topic, or to send a message that was held back, in
@@ -80,27 +81,14 @@ impl Core {
     }
 
     fn send_held(&mut self, now: Tick, key: SessionKey, delivery: &Delivery) {
-        let message = &delivery.message;
-        if message.is_expired(now) {
-            self.counters.stats.publishes_dropped += 1;
-            self.counters.losses.record_many(LossCause::Expired, 1);
-            if let Some(session) = self.sessions.get_mut(key) {
-                session.tally().lose(now, LossCause::Expired, 1);
-            }
-            return;
+        let session = self.sessions.get(key);
+        match session.and_then(|session| session.state.number()) {
+            Some(number) if delivery.qos != QoS::AtMostOnce => SessionLog::whole(self, |core| {
+                core.pending.log.lets_go(number, &delivery.message);
+                send_let_go(core, now, key, delivery);
+            }),
+            _ => send_let_go(self, now, key, delivery),
         }
-        let terms = DeliveryOptions {
-            qos: delivery.qos,
-            retain: delivery.retain,
-            ids: SmallVec::from_slice(delivery.subscription_ids.as_slice()),
-            share: 0,
-            matching: &[],
-            stored: false,
-            conflated: delivery.conflated,
-        };
-        let mut variants = self.variants(message);
-        self.fanout(now)
-            .give(&mut variants, key.slot, &terms, Course::Released);
     }
 
     /// Goes on with the sessions whose pace lets something go, as far as the turn allows.
@@ -125,4 +113,29 @@ impl Core {
             }
         }
     }
+}
+
+fn send_let_go(core: &mut Core, now: Tick, key: SessionKey, delivery: &Delivery) {
+    let message = &delivery.message;
+    if message.is_expired(now) {
+        core.counters.stats.publishes_dropped += 1;
+        core.counters.losses.record_many(LossCause::Expired, 1);
+        if let Some(session) = core.sessions.get_mut(key) {
+            session.tally().lose(now, LossCause::Expired, 1);
+        }
+        return;
+    }
+    let terms = DeliveryOptions {
+        qos: delivery.qos,
+        retain: delivery.retain,
+        ids: SmallVec::from_slice(delivery.subscription_ids.as_slice()),
+        share: 0,
+        matching: &[],
+        stored: false,
+        conflated: delivery.conflated,
+        group: None,
+    };
+    let mut variants = core.variants(message);
+    core.fanout(now)
+        .give(&mut variants, key.slot, &terms, Course::Released);
 }

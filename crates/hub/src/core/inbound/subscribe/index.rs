@@ -40,10 +40,15 @@ impl Sessions {
             return filter.into();
         }
         let session = self.get(key);
-        match session.and_then(|session| session.state.user()) {
-            Some(user) => inbox::filter(user, filter).into(),
-            None => filter.into(),
-        }
+        indexed(session.and_then(|session| session.state.user()), filter)
+    }
+}
+
+/// The filter of a session of this user as it is in the index.
+pub(crate) fn indexed<'f>(user: Option<&str>, filter: &'f str) -> Cow<'f, str> {
+    match user {
+        Some(user) if filter.starts_with(INBOXES) => inbox::filter(user, filter).into(),
+        _ => filter.into(),
     }
 }
 

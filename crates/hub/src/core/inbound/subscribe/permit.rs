@@ -37,6 +37,10 @@ const NO_RIGHT_TO_READ: &str = "the right to receive what this filter matches is
 pub(crate) const TOO_LONG: &str =
     "this filter is longer, or has more levels, than this server takes";
 
+/// The answer to a client whose group of a shared subscription has a longer name than a topic.
+const GROUP_TOO_LONG: &str =
+    "the group of this shared subscription has a longer name than this server takes";
+
 /// The answer to a client that has no place for another subscription.
 pub(crate) const TOO_MANY: &str = "this session has as many subscriptions as it may have";
 
@@ -129,8 +133,13 @@ impl Core {
             let known = self.find_subscription(key, session.state.zone(), share, filter);
             known.is_some()
         };
-        if !self.rules.settings.takes_topic(filter) && !is_known() {
+        let settings = &self.rules.settings;
+        if !settings.takes_topic(filter) && !is_known() {
             return Err((ReasonCode::TopicFilterInvalid, TOO_LONG));
+        }
+        let is_long = |group: &str| group.len() > settings.topic_bytes_max;
+        if share.is_some_and(is_long) && !is_known() {
+            return Err((ReasonCode::TopicFilterInvalid, GROUP_TOO_LONG));
         }
         check_zone_filter(session.state.identity(), share, filter)?;
         let access = session.state.identity().rights.may_subscribe(filter);

@@ -119,6 +119,8 @@ pub(super) struct Job {
     found: Found,
     /// Whether it began with subscribers that were left.
     is_rest: bool,
+    /// Its message, if that is written down: it counts as taken on that way when the job is over.
+    written: Option<(u8, Arc<Message>)>,
 }
 
 /// What a job has found and not yet served.
@@ -419,6 +421,8 @@ impl Core {
         if let Some(sender) = sender {
             self.hold_sender(sender);
         }
+        let log = &mut self.pending.log;
+        let written = log.writes(first.qos).then(|| log.puts_off(first));
         self.routing.routes.push(Job {
             messages: messages.to_vec(),
             message_bytes: bytes_of(messages),
@@ -427,6 +431,7 @@ impl Core {
             sender,
             lines: lines_of(hash, first, sender),
             last_share: self.routing.shares.last_serial(),
+            written: written.map(|way| (way, Arc::clone(first))),
             found,
             ..Job::default()
         });
@@ -471,6 +476,10 @@ impl Core {
 
     /// Goes on with messages, as far as the turn allows, and a little in any case.
     pub(crate) fn continue_routes(&mut self, now: Tick) {
+        if self.pending.log.waits() {
+            // They have no names yet, by which other recipients could be written down.
+            return;
+        }
         let visits = self.routing.routes.visits(self.turn.slice());
         let mut left = visits.min(self.rules.settings.at_once.job_visits);
         while left > 0
@@ -502,6 +511,10 @@ impl Core {
 
     fn end_route(&mut self, now: Tick, id: u32, job: &Job) {
         self.routing.routes.remove(id, job);
+        if let Some((way, message)) = &job.written {
+            self.pending.log.finishes(*way, message);
+            self.pending.log.tell_taken();
+        }
         for key in self.routing.routes.take_waiting(job.number) {
             self.turn.spend(1);
             self.list_snapshots(key);

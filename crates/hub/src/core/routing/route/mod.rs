@@ -178,6 +178,7 @@ macro_rules! fanout {
             traffic: &mut $hub.counters.traffic,
             overrun: &mut $hub.pending.overrun,
             turn: &mut $hub.turn,
+            log: &mut $hub.pending.log,
             events: &mut $hub.effects.events,
             reach: stentor_zone::Reach::Nobody,
         }
@@ -236,19 +237,29 @@ impl Core {
             return;
         };
         let sender = sender.or_else(|| self.sender_of(first));
-        let shares = self.route_locally(now, messages, (Source::Client, sender));
-        for share in shares {
-            for message in messages {
-                self.deliver_shared(now, share, message);
-            }
-        }
         let mut others = self.routing.interest.others(first.zone, first.topic());
+        if self.pending.log.writes(first.qos) {
+            // What is written of the message names them.
+            let lasting = self.pending.log.lasting(others);
+            self.pending.log.sends(first, lasting, None);
+        }
+        let shares = self.route_locally(now, messages, (Source::Client, sender));
         while others != 0 {
             let shard = ShardId(others.trailing_zeros() as u8);
             others &= others - 1;
             let items = messages.iter().map(Arc::clone);
-            let items = items.map(|message| MeshItem::Publish { message, sender });
+            let items = items.map(|message| MeshItem::Publish {
+                message,
+                sender,
+                is_named: false,
+            });
             self.effects.mesh.extend(items.map(|item| (shard, item)));
+        }
+        // What goes to members has its own names, which follow: see `SessionLog::sends_to_member`.
+        for share in shares {
+            for message in messages {
+                self.deliver_shared(now, share, message);
+            }
         }
     }
 
@@ -412,6 +423,7 @@ pub(crate) struct Fanout<'h> {
     pub(crate) traffic: &'h mut crate::core::stats::Traffic,
     pub(crate) overrun: &'h mut alloc::collections::VecDeque<crate::core::ids::SessionKey>,
     pub(crate) turn: &'h mut Turn,
+    pub(crate) log: &'h mut crate::core::sessions::log::SessionLog,
     pub(crate) events: &'h mut Vec<crate::effects::Event>,
     /// How far what it has handed out one by one has come.
     pub(crate) reach: Reach,
@@ -543,6 +555,7 @@ impl Fanout<'_> {
                 matching,
                 stored: false,
                 conflated: 0,
+                group: None,
             };
             self.deliver_batch(batch, slot, &terms);
         }

@@ -334,10 +334,16 @@ impl Core {
         if shard == self.place.shard {
             self.deliver_shared_here(now, name, message, search);
         } else {
+            let log = &mut self.pending.log;
+            let message = match log.writes(message.qos) {
+                true => log.sends_to_member(message, shard.0, name),
+                false => Arc::clone(message),
+            };
             let item = MeshItem::Share {
                 name: Arc::clone(name),
-                message: Arc::clone(message),
+                message,
                 search,
+                is_named: false,
             };
             self.effects.mesh.push((shard, item));
         }
@@ -367,7 +373,10 @@ impl Core {
         };
         let ids = [options.id()];
         let ids = if ids == [0] { &[][..] } else { &ids[..] };
-        let terms = DeliveryOptions::new(message, options, ids, share.number);
+        let terms = DeliveryOptions {
+            group: Some(name),
+            ..DeliveryOptions::new(message, options, ids, share.number)
+        };
         let mut variants = self.variants(message);
         self.fanout(now).deliver(&mut variants, member, &terms);
     }

@@ -136,6 +136,12 @@ impl Shares {
             })
     }
 
+    /// The name of one, to keep.
+    pub(crate) fn shared_name(&self, slot: u32) -> Option<Arc<ShareName>> {
+        let share = self.slots.get(slot as usize)?;
+        Some(Arc::clone(&share.name))
+    }
+
     /// Its group and filter.
     pub(crate) fn name(&self, slot: u32) -> Option<&ShareName> {
         self.slots.get(slot as usize).map(|share| &*share.name)

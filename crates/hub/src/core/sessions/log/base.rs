@@ -3,14 +3,19 @@
 //! This replaces everything that was written of it before, so the files with those records can go.
 
 use stentor_mqtt::SubscribeOptions;
+use stentor_session::Outbound;
 use stentor_session_log::Filter;
 use stentor_topic::Subscription;
 
-use super::{SessionLog, Terms};
+use super::queue::carry_alone;
+use super::{SessionLog, Terms, gives_up_round, marks, round_begins, round_ends};
+use crate::core::delivery::conflate::held_windowed;
 use crate::core::delivery::snapshot::Snapshots;
-use crate::core::ids::SessionKey;
+use crate::core::ids::{SessionKey, ShardId};
+use crate::core::inbound::acknowledge::is_elsewhere;
 use crate::core::inbound::subscribe::{Element, SubscriptionRef};
 use crate::core::{Core, Routing};
+use crate::effects::MeshItem;
 
 use crate::core::routing::options::Options;
 use crate::core::sessions::log::Number;
@@ -19,6 +24,10 @@ use crate::core::sessions::registry::{Link, Session};
 /// Writes down all that a session has, if its changes are written down.
 /// O(its subscriptions).
 pub(crate) fn write_base(core: &mut Core, key: SessionKey) {
+    SessionLog::whole(core, |core| write_base_of(core, key));
+}
+
+fn write_base_of(core: &mut Core, key: SessionKey) {
     let log = &mut core.pending.log;
     let Some(session) = core.sessions.get(key) else {
         return;
@@ -30,6 +39,7 @@ pub(crate) fn write_base(core: &mut Core, key: SessionKey) {
         // Only its will outlives its connection.
         return;
     }
+    write_owed(session, number, &core.routing, log);
     write_subscriptions((session, key.slot), number, &core.routing, log);
     if let Link::Away(away) = &session.link {
         session.state.is_away(away.since_ms, away.absence, log);
@@ -39,28 +49,87 @@ pub(crate) fn write_base(core: &mut Core, key: SessionKey) {
     }
 }
 
-/// Bytes after which [`write_bases`] stops.
-const BYTES_AT_ONCE: usize = 128 << 10;
+/// Where a round is when it waits for what is under way to other shards.
+pub const ALL_WRITTEN: u32 = u32::MAX;
 
-/// [`write_base`] for the sessions from a slot on, until this many places and subscriptions were
-/// looked at, or [`BYTES_AT_ONCE`] were written. A session is written whole. Returns the slot to go
-/// on with.
+/// [`write_base`] for the sessions from a place on, until this many places and subscriptions were
+/// looked at. A session is written whole, after the messages that it is owed. Returns the place to
+/// go on with: a slot, counted from 1 on, or [`ALL_WRITTEN`].
 pub(crate) fn write_bases(core: &mut Core, from: u32, at_most: usize) -> Option<u32> {
     let end = u32::try_from(core.sessions.slots()).unwrap_or(u32::MAX);
     let mut left = at_most.max(1);
-    for slot in from..end {
-        if left == 0 || core.pending.log.bytes() >= BYTES_AT_ONCE {
-            return Some(slot);
+    if from == 0 {
+        round_begins(&mut core.pending.log);
+    }
+    for slot in from.saturating_sub(1)..end {
+        if left == 0 || core.pending.log.batches.is_large() {
+            return Some(slot + 1);
         }
         left -= 1;
         if let Some(key) = core.sessions.key(slot) {
+            if !carry_messages(core, key) {
+                return Some(slot + 1);
+            }
             let session = core.sessions.get(key);
             let subscriptions = session.map_or(0, |it| it.state.subscriptions.len());
             left = left.saturating_sub(subscriptions);
             write_base(core, key);
         }
     }
-    None
+    for (shard, name) in marks(&mut core.pending.log) {
+        let item = MeshItem::Mark { name };
+        core.effects.mesh.push((ShardId(shard), item));
+    }
+    // What is under way was sent before.
+    (!round_ends(&mut core.pending.log)).then_some(ALL_WRITTEN)
+}
+
+/// A round is given up: the next one begins with the first session.
+pub(crate) fn give_up_bases(core: &mut Core) {
+    gives_up_round(&mut core.pending.log);
+}
+
+/// Writes the messages that a session is owed, where a round has not done that yet, in batches of
+/// their own. Returns whether all are written, and have names: then its base is short.
+fn carry_messages(core: &mut Core, key: SessionKey) -> bool {
+    let log = &mut core.pending.log;
+    let session = core.sessions.get(key);
+    let Some(session) = session.filter(|it| it.state.number().is_some()) else {
+        return true;
+    };
+    let owed = session.state.owed.get().into_iter();
+    let owed = owed.flat_map(|owed| owed.numbered().filter_map(|(.., delivery)| delivery));
+    let place = log.round.place_in(key.slot);
+    let owed = owed.skip_while(|delivery| delivery.number < place);
+    let mut have_names = true;
+    for delivery in owed.chain(held_windowed(session)) {
+        if log.batches.is_large() {
+            // What is held back has no number: all of that is looked at again.
+            log.round.stops_at(key.slot, delivery.number.max(place));
+            return false;
+        }
+        have_names &= carry_alone(log, delivery);
+    }
+    have_names
+}
+
+/// The messages in both directions.
+fn write_owed(session: &Session, number: Number, routing: &Routing, log: &mut SessionLog) {
+    for (packet_id, ticket) in session.state.arrivals.received() {
+        // Another shard may not have taken it yet.
+        if !ticket.is_some_and(is_elsewhere) {
+            number.arrived(log, packet_id);
+        }
+    }
+    let owed = session.state.owed.get().filter(|owed| owed.is_numbered());
+    let none = Outbound::default();
+    let mut held = held_windowed(session).peekable();
+    if owed.is_some() || held.peek().is_some() {
+        log.queue(number, owed.unwrap_or(&none), held, |share| {
+            let slot = routing.shares.by_number(share)?;
+            routing.shares.shared_name(slot)
+        });
+    }
 }
 
 fn write_subscriptions(
@@ -95,7 +164,7 @@ fn write_subscriptions(
             snapshot,
         };
         let group = share;
-        log.subscribed(number, Filter { group, filter }, terms);
+        number.subscribed(log, Filter { group, filter }, terms);
     }
 }
 
@@ -121,5 +190,5 @@ fn write_element(number: Number, element: &Element, log: &mut SessionLog) {
         group: None,
         filter,
     };
-    log.subscribed(number, filter, terms);
+    number.subscribed(log, filter, terms);
 }

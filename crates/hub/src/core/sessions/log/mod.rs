@@ -10,34 +10,63 @@
 //! to it with its client. Its record ends when that is over: by UNSUBSCRIBE, by a removal, or when
 //! the room refuses the session.
 //!
-//! Not written yet: messages.
+//! ```text
+//! owed      messages that sessions are owed       ways      how far shards have come with them
+//! batches   records of which a shard makes one    base      all that there is to say of a session
+//! queue     all that a session is owed
+//! round     what was written again                bequests  what sessions leave to others
+//! prior     what was read back                    restore   going on with it
+//! ```
 
 mod base;
+mod batches;
+mod bequests;
+mod owed;
 mod prior;
+mod queue;
 mod restore;
+mod round;
+mod ways;
 
-pub(crate) use base::{write_base, write_bases};
+pub use base::ALL_WRITTEN;
+pub(crate) use base::{give_up_bases, write_base, write_bases};
+use bequests::bequests_logged;
+pub(crate) use bequests::{Bequest, has_given, leaves};
+pub(crate) use owed::Standing;
 pub use prior::{
     Owner, PriorSession, PriorSubscription, Start, WrittenSession, prior_message, prior_sessions,
 };
-pub(crate) use restore::{forget_will, leave};
+pub(crate) use restore::{
+    begin_restoring, end_restoring, forget_will, has_taken, leave, logged, takes, takes_mark,
+    were_taken,
+};
+pub(crate) use ways::Journals;
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-use stentor_session::{Tick, WillRequest};
+use stentor_mqtt::PacketId;
+use stentor_session::{Message, Progress, Tick, WillRequest};
 use stentor_session_log::{
-    Away, Filter, List, MILLIS_MAX, Origin, Quotas, Record, Session, Subscription, Will,
+    Arrival, Away, Delivery, Filter, Front, List, MILLIS_MAX, Name, Origin, Quotas, Record,
+    Session, Subscription, Will,
 };
 
+use self::batches::Batches;
+use self::bequests::Bequests;
+use self::owed::{Nameless, Open};
+use self::round::Round;
+use self::ways::Ways;
+use crate::core::Core;
 use crate::core::inbound::subscribe::room_of;
 use crate::core::routing::options::Options;
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::state::Absence;
 
 /// The records of one shard that its journal has not got yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SessionLog {
     /// Milliseconds from 1970 to [`Tick::ZERO`]; `None` while nothing is written down.
     zero_ms: Option<u64>,
@@ -45,7 +74,17 @@ pub(crate) struct SessionLog {
     keeps_wills: bool,
     /// How many sessions have got a number. None is given twice.
     numbers: u32,
-    records: Vec<u8>,
+    batches: Batches,
+    /// The shard whose journal this is.
+    shard: u8,
+    /// A message that is being handed out.
+    open: Option<Open>,
+    unnamed: Nameless,
+    ways: Ways,
+    round: Round,
+    /// Messages that are held back no longer, and have no name yet.
+    let_go: Vec<(Number, Arc<Message>)>,
+    pub(crate) bequests: Bequests,
 }
 
 /// What a session is called in the journal of its shard.
@@ -71,29 +110,93 @@ impl Number {
 impl SessionLog {
     /// Nothing is written without `zero_ms`, and nothing of a session that ends with its connection
     /// without `keeps_wills`.
-    pub(crate) fn new(zero_ms: Option<u64>, keeps_wills: bool) -> Self {
+    pub(crate) fn new(
+        shard: u8,
+        (zero_ms, keeps_wills): (Option<u64>, bool),
+        journals: Arc<Journals>,
+    ) -> Self {
         Self {
+            shard,
             zero_ms,
             keeps_wills,
-            ..Self::default()
+            numbers: 0,
+            batches: Batches::default(),
+            open: None,
+            unnamed: Nameless::default(),
+            ways: Ways::new(shard, journals),
+            round: Round::default(),
+            let_go: Vec::new(),
+            bequests: Bequests::default(),
         }
     }
 
-    /// Moves the records to the end of `log`.
+    /// Moves the records to the end of `log`, and where they may be cut to the end of `cuts`.
     #[inline]
-    pub(crate) fn take(&mut self, log: &mut Vec<u8>) {
-        if !self.records.is_empty() {
-            log.append(&mut self.records);
-        }
+    pub(crate) fn take(&mut self, log: &mut Vec<u8>, cuts: &mut Vec<usize>) {
+        self.close();
+        self.batches.take(log, cuts);
     }
 
-    /// Bytes of the records that were not taken.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.records.len()
+    /// The shard has taken all of that. It reports on each batch when that is appended or dropped.
+    pub(crate) fn were_taken(&mut self) {
+        self.batches.were_taken();
+    }
+
+    /// Whether batches wait for room.
+    pub(crate) const fn waits(&self) -> bool {
+        !self.batches.is_told()
     }
 
     pub(crate) const fn keeps_wills(&self) -> bool {
         self.keeps_wills
+    }
+
+    /// The first batch that the shard has taken was appended there, or dropped.
+    pub(crate) fn logged(&mut self, at: Option<Name>) {
+        let batch = self.batches.tell();
+        while let Some(it) = self.unnamed.pop(batch) {
+            match at {
+                Some(at) => self.ways.has_name(&it.message, it.to, at.within(it.offset)),
+                None => self.ways.unnamed |= it.to,
+            }
+        }
+        bequests_logged(self, batch, at);
+        self.round.logged(batch, at);
+        if at.is_none() {
+            // Other shards do not keep what they have sent until there is room here again: the
+            // round that makes this journal complete writes all that is owed.
+            self.ways.tell_all();
+        }
+        if !self.waits() {
+            self.ways.publish_taken();
+            for (number, message) in core::mem::take(&mut self.let_go) {
+                self.lets_go(number, &message);
+            }
+        }
+    }
+
+    /// What follows may be in another batch than what was before.
+    fn part(&mut self) {
+        self.batches.part_for(0);
+    }
+
+    /// All that is written by `write` is in one batch.
+    pub(crate) fn whole<R>(core: &mut Core, write: impl FnOnce(&mut Core) -> R) -> R {
+        let log = &mut core.pending.log;
+        log.close();
+        log.part();
+        let was_whole = core::mem::replace(&mut log.batches.is_whole, true);
+        let result = write(core);
+        let log = &mut core.pending.log;
+        log.close();
+        log.batches.is_whole = was_whole;
+        result
+    }
+
+    /// Whether anything is written down.
+    #[inline]
+    pub(crate) const fn is_on(&self) -> bool {
+        self.zero_ms.is_some()
     }
 
     /// The number of another session. `None` where nothing is written down, and after 2^32 - 1 of
@@ -105,7 +208,15 @@ impl SessionLog {
     }
 
     fn write(&mut self, record: &Record<'_>) {
-        record.encode(&mut self.records);
+        self.close();
+        self.part();
+        record.encode(self.batches.records());
+    }
+
+    /// The same in the batch of what was written last: it must not be there without that.
+    fn write_beside(&mut self, record: &Record<'_>) {
+        self.close();
+        record.encode(self.batches.records());
     }
 
     /// A time of the server in milliseconds since 1970.
@@ -119,65 +230,61 @@ impl SessionLog {
     fn deadline_ms(&self, at: Tick) -> Option<u64> {
         (at != Tick::NEVER).then(|| self.ms(at))
     }
+}
 
-    /// A session begins, or its identity or expiry has changed.
+impl Number {
+    /// A session begins, or its identity or expiry has changed. If it `is_base`, what follows in
+    /// this batch is all that there is to say of it.
     pub(crate) fn session(
-        &mut self,
-        number: Number,
+        self,
+        log: &mut SessionLog,
         (identity, client_id): (&Identity, &str),
         expiry_secs: u32,
+        is_base: bool,
     ) {
         let roles = identity.rights.roles();
-        let session = describe(number, (identity, client_id, &roles), expiry_secs);
-        self.write(&Record::Session(session));
-    }
-
-    /// What follows in this batch is all that there is to say of a session.
-    pub(crate) fn base(
-        &mut self,
-        number: Number,
-        (identity, client_id): (&Identity, &str),
-        expiry_secs: u32,
-    ) {
-        let roles = identity.rights.roles();
-        let session = describe(number, (identity, client_id, &roles), expiry_secs);
-        self.write(&Record::Base(session));
+        let session = describe(self, (identity, client_id, &roles), expiry_secs);
+        let record = match is_base {
+            true => Record::Base,
+            false => Record::Session,
+        };
+        log.write(&record(session));
     }
 
     /// It goes on with all that was written of it in an earlier start.
-    pub(crate) fn adopted(&mut self, number: Number, origin: Origin) {
-        let number = number.get();
-        self.write(&Record::Adopted { number, origin });
+    pub(crate) fn adopted(self, log: &mut SessionLog, origin: Origin) {
+        let number = self.get();
+        log.write(&Record::Adopted { number, origin });
     }
 
     /// It has ended.
-    pub(crate) fn end(&mut self, number: Number) {
-        let number = number.get();
-        self.write(&Record::End { number });
+    pub(crate) fn end(self, log: &mut SessionLog) {
+        let number = self.get();
+        log.write_beside(&Record::End { number });
     }
 
     /// Its client is there.
-    pub(crate) fn here(&mut self, number: Number) {
-        let number = number.get();
-        self.write(&Record::Here { number });
+    pub(crate) fn here(self, log: &mut SessionLog) {
+        let number = self.get();
+        log.write(&Record::Here { number });
     }
 
     /// Its client is away.
-    pub(crate) fn away(&mut self, number: Number, since_ms: u64, absence: Absence) {
-        self.write(&Record::Away(Away {
-            number: number.get(),
+    pub(crate) fn away(self, log: &mut SessionLog, since_ms: u64, absence: Absence) {
+        log.write(&Record::Away(Away {
+            number: self.get(),
             since_ms,
-            until_ms: self.deadline_ms(absence.until),
-            will_at_ms: self.deadline_ms(absence.will_at),
+            until_ms: log.deadline_ms(absence.until),
+            will_at_ms: log.deadline_ms(absence.will_at),
         }));
     }
 
     /// It has a subscription, perhaps with other options than before.
-    pub(crate) fn subscribed(&mut self, number: Number, filter: Filter<'_>, terms: Terms) {
+    pub(crate) fn subscribed(self, log: &mut SessionLog, filter: Filter<'_>, terms: Terms) {
         let options = terms.options;
         let interval = terms.interval.unwrap_or_default().as_micros();
-        self.write(&Record::Sub(Subscription {
-            number: number.get(),
+        log.write(&Record::Sub(Subscription {
+            number: self.get(),
             filter,
             qos: options.qos(),
             no_local: options.no_local(),
@@ -190,21 +297,63 @@ impl SessionLog {
     }
 
     /// A subscription has ended.
-    pub(crate) fn unsubscribed(&mut self, number: Number, filter: Filter<'_>) {
-        let number = number.get();
-        self.write(&Record::Unsub { number, filter });
+    pub(crate) fn unsubscribed(self, log: &mut SessionLog, filter: Filter<'_>) {
+        let number = self.get();
+        log.write(&Record::Unsub { number, filter });
+    }
+
+    /// How far a session's deliveries have come.
+    pub(crate) fn progress(self, log: &mut SessionLog, progress: &Progress) {
+        let number = self.get();
+        // Records count from 0 on.
+        for (delivery, packet_id) in &progress.odd {
+            let (delivery, packet_id) = (delivery - 1, *packet_id);
+            let delivery = Delivery { number, delivery };
+            log.write(&Record::Sent {
+                delivery,
+                packet_id,
+            });
+        }
+        for delivery in &progress.gone {
+            let delivery = delivery - 1;
+            log.write(&Record::Gone(Delivery { number, delivery }));
+        }
+        let front = Front {
+            number,
+            front: progress.front.saturating_sub(1),
+            sent: progress.sent.saturating_sub(1),
+        };
+        log.write(&Record::Acked(List::new(&[front])));
+    }
+
+    /// The client has received a delivery at QoS 2.
+    pub(crate) fn received(self, log: &mut SessionLog, delivery: u64) {
+        let (number, delivery) = (self.get(), delivery - 1);
+        log.write(&Record::Received(Delivery { number, delivery }));
+    }
+
+    /// A message at QoS 2 was taken from the client.
+    pub(crate) fn arrived(self, log: &mut SessionLog, packet_id: PacketId) {
+        let number = self.get();
+        log.write_beside(&Record::Arrived(Arrival { number, packet_id }));
+    }
+
+    /// The client has released its packet id.
+    pub(crate) fn released(self, log: &mut SessionLog, packet_id: PacketId) {
+        let number = self.get();
+        log.write(&Record::Released(Arrival { number, packet_id }));
     }
 
     /// All stored messages of a subscription are sent or owed.
-    pub(crate) fn done(&mut self, number: Number, filter: Filter<'_>) {
-        let number = number.get();
-        self.write(&Record::Done { number, filter });
+    pub(crate) fn done(self, log: &mut SessionLog, filter: Filter<'_>) {
+        let number = self.get();
+        log.write(&Record::Done { number, filter });
     }
 
     /// Its connection has a will.
-    pub(crate) fn will(&mut self, number: Number, will: &WillRequest) {
-        self.write(&Record::Will(Will {
-            number: number.get(),
+    pub(crate) fn will(self, log: &mut SessionLog, will: &WillRequest) {
+        log.write(&Record::Will(Will {
+            number: self.get(),
             topic: &will.topic,
             properties: &will.properties,
             payload: &will.payload,
@@ -216,9 +365,9 @@ impl SessionLog {
     }
 
     /// Its will is published, or is not to be.
-    pub(crate) fn will_gone(&mut self, number: Number) {
-        let number = number.get();
-        self.write(&Record::WillGone { number });
+    pub(crate) fn will_gone(self, log: &mut SessionLog) {
+        let number = self.get();
+        log.write(&Record::WillGone { number });
     }
 }
 
@@ -245,4 +394,53 @@ fn describe<'a>(
             queued_bytes: quotas.queued_bytes,
         },
     }
+}
+
+fn gives_up_round(log: &mut SessionLog) {
+    log.round.ends();
+}
+
+/// What has to follow messages that other shards were sent without names, so that they can say
+/// that they have them: a name for each.
+fn marks(log: &mut SessionLog) -> Vec<(u8, Name)> {
+    if log.ways.unnamed == 0 {
+        return Vec::new();
+    }
+    match log.round.since() {
+        Some(name) => log.ways.mark_all(name),
+        None => {
+            // There will be one when this is appended.
+            log.write(&Record::Heard(List::default()));
+            Vec::new()
+        }
+    }
+}
+
+/// A round of bases begins.
+fn round_begins(log: &mut SessionLog) {
+    log.round.begins();
+    // Files may go that have messages of jobs: who is owed one later has to find it.
+    log.ways.begin_round();
+    log.tell_taken();
+}
+
+/// Whether everything has come, all bases of a round being written, that was under way then.
+/// So nothing is needed that was written before the round.
+fn round_ends(log: &mut SessionLog) -> bool {
+    let awaited = log.round.awaited.take();
+    let awaited = awaited.unwrap_or_else(|| log.ways.under_way());
+    let has_come = log.ways.has_come(&awaited) && log.ways.may_end_round();
+    if has_come {
+        log.round.ends();
+    } else {
+        log.round.awaited = Some(awaited);
+        log.tell_taken();
+    }
+    has_come
+}
+
+/// Whether the present round has to write the message of this name, which it does then.
+fn is_carried_first(log: &mut SessionLog, (from, name): (u8, Name)) -> bool {
+    let batch = log.batches.present();
+    log.round.carries(batch, from == log.shard, name)
 }

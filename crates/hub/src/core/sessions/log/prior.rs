@@ -1,17 +1,21 @@
 //! Sessions that were written down before the start of the server, as its shards get them.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use stentor_mqtt::{RetainHandling, SubscribeOptions};
+use stentor_mqtt::{PacketId, RetainHandling, SubscribeOptions};
 use stentor_session::{Message, MessageParts, Publisher, Tick, WillRequest};
 use stentor_session_log::{
-    Body, Origin, Presence, Restored, RestoredSession, RestoredSubscription, RestoredWill,
+    Body, Name, Origin, OwnedShare, Presence, Restored, RestoredDelivery, RestoredHeld,
+    RestoredSession, RestoredSubscription, RestoredWill, Target, Unheard,
 };
-use stentor_topic::Zone;
+use stentor_topic::{Zone, matches};
 
+use super::ways::pack;
+use crate::core::inbound::subscribe::indexed;
 use crate::core::memory::Tenants;
 use crate::core::sessions::rights::Identity;
 
@@ -52,6 +56,17 @@ pub struct PriorSession {
     pub will_at: Tick,
     /// What it has subscribed to.
     pub subscriptions: Vec<PriorSubscription>,
+    /// How many deliveries it has had, and how many of these may have been sent.
+    pub deliveries: (u64, u64),
+    /// What it is owed, in order.
+    pub owed: Vec<RestoredDelivery<Arc<Message>>>,
+    /// Packet ids of messages at QoS 2 that were taken from its client and not released.
+    pub arrived: Vec<PacketId>,
+    /// Messages that its shard had not taken from other shards, and by which subscriptions it gets
+    /// them.
+    pub unheard: Vec<(Arc<Message>, Target)>,
+    /// What is held back by `conflate` or `max_rate`.
+    pub held: Vec<RestoredHeld<Arc<Message>>>,
 }
 
 /// A subscription of a session as it was when the server ended.
@@ -81,11 +96,15 @@ impl Start {
     /// the server was down: the absence goes on from now.
     fn since_ms(&self, written_ms: u64) -> u64 {
         let now_ms = self.ms(self.now);
-        let was_never_set = written_ms < CLOCK_MS_MIN && CLOCK_MS_MIN <= now_ms;
-        match written_ms > now_ms || was_never_set {
+        match written_ms > now_ms || self.was_never_set(written_ms) {
             true => now_ms,
             false => written_ms,
         }
+    }
+
+    /// Whether a time is of a clock that was never set, and the clock is set now.
+    fn was_never_set(&self, written_ms: u64) -> bool {
+        written_ms < CLOCK_MS_MIN && CLOCK_MS_MIN <= self.ms(self.now)
     }
 
     /// A time in milliseconds since 1970.
@@ -98,9 +117,9 @@ impl Start {
     }
 }
 
-/// A message that was written down.
+/// A message that was written down with this name.
 #[must_use]
-pub fn prior_message(start: &Start, body: &Body<'_>) -> Arc<Message> {
+pub fn prior_message(start: &Start, name: Name, body: &Body<'_>) -> Arc<Message> {
     let parts = MessageParts {
         topic: body.topic,
         properties: body.properties,
@@ -111,10 +130,16 @@ pub fn prior_message(start: &Start, body: &Body<'_>) -> Arc<Message> {
     };
     let publisher = Publisher::from_bits(body.publisher);
     let mut message = Message::new(Zone(body.zone), publisher, start.now, &parts);
-    if let Some(ms) = body.expires_at_ms {
+    if let Some(ms) = body.expires_at_ms
+        && !start.was_never_set(ms)
+    {
         message.expires_at = start.tick(ms);
     }
     message.stamp(body.sequence);
+    // By whom does not matter: what its shard has sent since has other names.
+    if let Some(bits) = pack(0, name) {
+        message.written(bits);
+    }
     Arc::new(message)
 }
 
@@ -138,7 +163,129 @@ pub fn prior_sessions(
         let whose = identify(&session)?;
         Some(PriorSession::new(session, start, whose))
     });
-    all.collect()
+    let mut all: Vec<PriorSession> = all.collect();
+    let mut homes = Homes::new(&all);
+    for unheard in &restored.unheard {
+        homes.hand_out(unheard, &mut all);
+    }
+    all
+}
+
+/// A journal: its generation and its shard.
+type Home = (u32, u16);
+
+/// The sessions that get messages which shards had not taken. What was found once is remembered.
+struct Homes {
+    /// The sessions of each journal, by their places.
+    sessions: BTreeMap<Home, Vec<usize>>,
+    /// The subscribers of topics there.
+    subscribers: BTreeMap<(Home, Zone, Box<str>), Vec<usize>>,
+    /// The members of shared subscriptions of a generation, in the order of their journals.
+    members: BTreeMap<(u32, Zone, OwnedShare), Vec<(u16, usize)>>,
+}
+
+impl Homes {
+    fn new(all: &[PriorSession]) -> Self {
+        let mut homes = Self {
+            sessions: BTreeMap::new(),
+            subscribers: BTreeMap::new(),
+            members: BTreeMap::new(),
+        };
+        for (at, session) in all.iter().enumerate() {
+            let Some(origin) = session.origin else {
+                continue;
+            };
+            let home = (origin.generation, origin.shard);
+            homes.sessions.entry(home).or_default().push(at);
+            for subscription in &session.subscriptions {
+                if let Some(group) = subscription.share.clone() {
+                    let filter = subscription.filter.clone();
+                    let share = OwnedShare { group, filter };
+                    let key = (origin.generation, session.identity.zone, share);
+                    homes
+                        .members
+                        .entry(key)
+                        .or_default()
+                        .push((origin.shard, at));
+                }
+            }
+        }
+        homes
+    }
+
+    /// Gives a message that a shard had not taken to those of its sessions that may be owed it.
+    fn hand_out(&mut self, unheard: &Unheard<Arc<Message>>, all: &mut [PriorSession]) {
+        let message = &unheard.message;
+        let route = match &unheard.to {
+            Target::Member(share) => return self.hand_to_member(unheard, share, all),
+            Target::Subscribers(route) => route.as_deref().unwrap_or_else(|| message.topic()),
+        };
+        for at in self.subscribers(unheard, route, all) {
+            let Some(session) = all.get_mut(*at) else {
+                continue;
+            };
+            let is_served = |it: Origin| unheard.served.sessions.contains(&it);
+            if !session.origin.is_some_and(is_served) {
+                let its = (Arc::clone(message), unheard.to.clone());
+                session.unheard.push(its);
+            }
+        }
+        if unheard.is_own && unheard.to == Target::Subscribers(None) {
+            // The shard did not come to all shared subscriptions.
+            let (generation, zone) = (unheard.generation, message.zone);
+            let shares = self.members.keys().filter(|(of, its, share)| {
+                (*of, *its) == (generation, zone)
+                    && matches(&share.filter, message.topic())
+                    && !unheard.served.shares.contains(share)
+            });
+            let shares: Vec<OwnedShare> = shares.map(|(.., share)| share.clone()).collect();
+            for share in &shares {
+                self.hand_to_member(unheard, share, all);
+            }
+        }
+    }
+
+    /// The sessions of a journal that have subscribed to a topic otherwise than by a share.
+    fn subscribers(
+        &mut self,
+        unheard: &Unheard<Arc<Message>>,
+        route: &str,
+        all: &[PriorSession],
+    ) -> &[usize] {
+        let (home, zone) = ((unheard.generation, unheard.shard), unheard.message.zone);
+        let its = self.sessions.get(&home).map_or(&[][..], |its| its);
+        let key = (home, zone, route.into());
+        self.subscribers.entry(key).or_insert_with(|| {
+            let gets = |session: &PriorSession| {
+                let user = session.identity.user.as_deref();
+                let mut subscriptions = session.subscriptions.iter();
+                session.identity.zone == zone
+                    && subscriptions
+                        .any(|it| it.share.is_none() && matches(&indexed(user, &it.filter), route))
+            };
+            let its = its.iter().copied();
+            its.filter(|at| all.get(*at).is_some_and(gets)).collect()
+        })
+    }
+
+    /// Gives a message to one member of a shared subscription: first to one of the shard that was
+    /// to have it.
+    fn hand_to_member(
+        &self,
+        unheard: &Unheard<Arc<Message>>,
+        share: &OwnedShare,
+        all: &mut [PriorSession],
+    ) {
+        let key = (unheard.generation, unheard.message.zone, share.clone());
+        let members = self.members.get(&key).map_or(&[][..], |its| its);
+        let own = members.iter().find(|(shard, _)| *shard == unheard.shard);
+        if let Some((_, at)) = own.or_else(|| members.first())
+            && let Some(session) = all.get_mut(*at)
+        {
+            let its = (Arc::clone(&unheard.message), Target::Member(share.clone()));
+            session.unheard.push(its);
+        }
+    }
 }
 
 impl PriorSession {
@@ -189,6 +336,11 @@ impl PriorSession {
             will: session.will.map(|will| Box::new(will_of(will))),
             will_at: will_at.min(until),
             subscriptions: session.subscriptions.into_iter().map(Into::into).collect(),
+            deliveries: (session.next, session.sent),
+            owed: session.owed,
+            arrived: session.arrived,
+            unheard: Vec::new(),
+            held: session.held,
         }
     }
 }

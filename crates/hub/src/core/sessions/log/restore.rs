@@ -1,27 +1,38 @@
 //! A shard goes on with sessions that were written down.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_session::Tick;
-use stentor_session_log::Filter;
-use stentor_topic::FilterId;
+use stentor_session::{Delivery, Message, Outbound, PriorDelivery, SubscriptionIds, Tick};
+use stentor_session_log::{
+    Filter, Name, OwnedShare, OwnedTerms, RestoredDebt, RestoredDelivery, Target,
+};
+use stentor_topic::{FilterId, Zone, matches};
 
 use super::prior::{PriorSession, PriorSubscription};
-use super::write_base;
+use super::{SessionLog, round_begins, write_base};
+use crate::core::delivery::conflate::hold_again;
+use crate::core::delivery::deliver::{DeliveryOptions, Matching};
 use crate::core::delivery::snapshot::{Snapshots, Wanted};
-use crate::core::ids::SessionKey;
-use crate::core::inbound::subscribe::Element;
+use crate::core::ids::{SessionKey, ShardId};
+use crate::core::inbound::subscribe::{Element, SubscriptionRef};
 use crate::core::memory::Lease;
+use crate::core::routing::batch::EncodedBatch;
 use crate::core::routing::options::Options;
+use crate::core::routing::route::is_own;
 use crate::core::routing::share::Telling;
 use crate::core::sessions::registry::{Away, Left, Link, Session};
-use crate::core::sessions::state::{Absence, Grant, SessionState};
-use crate::core::{Core, Timer};
+use crate::core::sessions::state::{Absence, Arrivals, Grant, Owed, SessionState};
+use crate::core::{Core, Routing, Timer};
 
 impl PriorSession {
     /// Goes on with the session. Raises interest, and tells other shards of its shared
     /// subscriptions.
-    pub(crate) fn go_on_in(mut self, core: &mut Core, now: Tick) {
+    pub(crate) fn go_on_in(self, core: &mut Core, now: Tick) {
+        SessionLog::whole(core, |core| self.go_on(core, now));
+    }
+
+    fn go_on(mut self, core: &mut Core, now: Tick) {
         let mut state = SessionState::new(self.identity, &self.client_id, self.expiry_secs);
         state.apply_quotas();
         let will = self.will.take();
@@ -54,8 +65,17 @@ impl PriorSession {
             go_on_with_subscriptions(core, session, &self.subscriptions);
         }
         core.sessions.went_away(session);
+        let zone = core.sessions.get(session).map(|of| of.state.zone());
+        let (deliveries, owed) = (self.deliveries, self.owed);
+        let owed = zone.map(|zone| outbound(deliveries, owed, (&core.routing, zone)));
         if let Some(of) = core.sessions.get_mut(session) {
             let log = &mut core.pending.log;
+            for held in core::mem::take(&mut self.held) {
+                let delivery = delivery(held.message, &held.terms);
+                hold_again(of, &core.outbox.hasher, now, delivery);
+            }
+            of.state.owed = owed.map_or_else(Owed::default, Owed::restored);
+            of.state.arrivals = Arrivals::restored(core::mem::take(&mut self.arrived));
             of.state.adopted(self.origin, will, log);
             // It may have been there when the server ended.
             of.state.is_away(self.since_ms, absence, log);
@@ -67,7 +87,166 @@ impl PriorSession {
         if next != Tick::NEVER {
             core.clock.arm(now, next, Timer { session, epoch });
         }
+        for (message, to) in &self.unheard {
+            match to {
+                Target::Member(share) => route_to_member(core, now, session, (message, share)),
+                Target::Subscribers(route) => {
+                    let route = route.as_deref().unwrap_or_else(|| message.topic());
+                    route_again(core, now, session, (message, route));
+                }
+            }
+        }
     }
+}
+
+/// What a session owes its client.
+fn outbound(
+    (numbers, sent): (u64, u64),
+    owed: Vec<RestoredDelivery<Arc<Message>>>,
+    (routing, zone): (&Routing, Zone),
+) -> Outbound {
+    let deliveries = owed.into_iter().map(|prior| PriorDelivery {
+        number: prior.delivery + 1,
+        packet_id: prior.packet_id,
+        delivery: match prior.debt {
+            RestoredDebt::Release => None,
+            RestoredDebt::Message(message, terms) => {
+                let find = |share: &OwnedShare| {
+                    let shares = &routing.shares;
+                    shares.number(shares.find(zone, &share.group, &share.filter)?)
+                };
+                Some(Delivery {
+                    share: terms.share.as_ref().and_then(find).unwrap_or(0),
+                    number: prior.delivery + 1,
+                    ..delivery(message, &terms)
+                })
+            }
+        },
+    });
+    Outbound::restored(numbers, sent + 1, deliveries)
+}
+
+/// A delivery on these terms, of no shared subscription.
+fn delivery(message: Arc<Message>, terms: &OwnedTerms) -> Delivery {
+    let ids: Vec<u32> = terms.identifiers.iter().map(|id| id.0).collect();
+    Delivery {
+        message,
+        qos: terms.qos,
+        retain: terms.retain,
+        subscription_ids: SubscriptionIds::new(&ids),
+        share: 0,
+        conflated: terms.conflated,
+        number: 0,
+    }
+}
+
+/// Sessions of earlier starts are about to go on here. What they are owed is written once, as in a
+/// round of bases.
+pub(crate) fn begin_restoring(core: &mut Core) {
+    round_begins(&mut core.pending.log);
+    core.past.endings.hold(true);
+}
+
+/// The shards know of the sessions of one another.
+pub(crate) const fn end_restoring(core: &mut Core) {
+    core.past.endings.hold(false);
+}
+
+/// A message has come from another shard, and is about to be handed out. That one may have written
+/// it down when it sent it.
+pub(crate) fn takes(core: &mut Core, (from, is_named): (ShardId, bool), message: &Arc<Message>) {
+    core.pending.log.takes((from.0, is_named), message);
+}
+
+/// That is done, as far as it does not go on in later turns.
+pub(crate) fn has_taken(core: &mut Core, message: &Arc<Message>) {
+    core.pending.log.has_taken(message);
+}
+
+/// All has come from another shard that it has sent before it has written something there.
+pub(crate) fn takes_mark(core: &mut Core, from: ShardId, name: Name) {
+    core.pending.log.takes_mark(from.0, name);
+}
+
+/// The shard has taken all records.
+pub(crate) fn were_taken(core: &mut Core) {
+    core.pending.log.were_taken();
+}
+
+/// The shard has appended a batch, which begins there.
+pub(crate) fn logged(core: &mut Core, at: Option<Name>) {
+    core.pending.log.logged(at);
+}
+
+/// Gives a session a message that its shard had not taken when the server ended, as a member of a
+/// shared subscription.
+fn route_to_member(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    (message, share): (&Arc<Message>, &OwnedShare),
+) {
+    let shares = &core.routing.shares;
+    let Some(slot) = shares.find(message.zone, &share.group, &share.filter) else {
+        return;
+    };
+    let options = shares.options(slot, key.slot);
+    let (name, number) = (shares.shared_name(slot), shares.number(slot));
+    if let (Some(options), Some(name), Some(number)) = (options, name, number) {
+        let ids = [options.id()];
+        let ids = if ids == [0] { &[][..] } else { &ids[..] };
+        let terms = DeliveryOptions {
+            group: Some(&name),
+            ..DeliveryOptions::new(message, options, ids, number)
+        };
+        let mut variants = core.variants(message);
+        core.fanout(now).deliver(&mut variants, key.slot, &terms);
+    }
+}
+
+/// The same by its ordinary subscriptions that match a topic.
+fn route_again(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    (message, route): (&Arc<Message>, &str),
+) {
+    let Some(session) = core.sessions.get(key) else {
+        return;
+    };
+    let all = session.state.subscriptions.as_slice().iter();
+    let matching: Vec<Matching> = all
+        .filter_map(|subscription| {
+            let SubscriptionRef::Filter(id) = *subscription else {
+                return None;
+            };
+            let filter = core.routing.index.filter(id).1;
+            let options = core.routing.index.options(id, key.slot)?;
+            matches(filter, route).then(|| (id, Options::from_bits(options)))
+        })
+        .collect();
+    if let Link::Away(Away {
+        left: Some(left), ..
+    }) = &session.link
+    {
+        // It was in the room when that was said. No filter in the index stands for it.
+        let its = left.rooms.iter().filter(|it| matches(&it.filter, route));
+        let all: Vec<Options> = its.map(|it| Options::new(it.options, it.id)).collect();
+        let all = all.iter().copied();
+        let is_own = is_own(Some(session), message);
+        let all = all.filter(|options| !(is_own && options.no_local()));
+        let ids: Vec<u32> = all.clone().map(Options::id).filter(|id| *id != 0).collect();
+        if let Some(best) = all.max_by_key(|options| options.qos()) {
+            let terms = DeliveryOptions::new(message, best, &ids, 0);
+            let mut variants = core.variants(message);
+            core.fanout(now).deliver(&mut variants, key.slot, &terms);
+        }
+    }
+    let messages = [Arc::clone(message)];
+    let shape = core.shape_and_epoch(message);
+    let mut batch = EncodedBatch::new(&messages, shape);
+    core.fanout(now)
+        .serve(&mut batch, message, key.slot, &matching);
 }
 
 /// Ends what was written down of a session that did not outlive its connection, but for its will.

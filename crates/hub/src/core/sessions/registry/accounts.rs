@@ -7,6 +7,7 @@ use stentor_session::Tick;
 use super::{Link, Sessions};
 use crate::core::ids::SessionKey;
 use crate::core::memory::{Absences, Account, Lease, Tenant};
+use crate::core::sessions::log::SessionLog;
 
 impl Sessions {
     /// A session takes places of those that outlive their connection.
@@ -89,13 +90,14 @@ impl Sessions {
 
     /// Counts the sessions again that have changed. Returns what all of them are charged with:
     /// themselves, and what waits for their clients.
-    pub(crate) fn settle_charges(&mut self) -> [u64; 2] {
+    pub(crate) fn settle_charges(&mut self, log: &mut SessionLog) -> [u64; 2] {
         let mut marked = core::mem::take(&mut self.marked);
         for slot in marked.drain(..) {
             let Some(session) = self.slots.get_mut(slot as usize) else {
                 continue;
             };
             if session.account.is_marked() {
+                session.state.write_progress(log);
                 let now = Account::of(session);
                 let before = core::mem::replace(&mut session.account, now);
                 let is_away = session.live().is_none();

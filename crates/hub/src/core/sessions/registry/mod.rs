@@ -20,7 +20,7 @@ use stentor_topic::{TagTable, TopicHasher, Zone};
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::memory::{Absences, Account, Lease};
-use crate::core::sessions::log::SessionLog;
+use crate::core::sessions::log::{Journals, SessionLog};
 use crate::core::sessions::state::Legacy;
 
 /// All sessions of a shard, by slot and by client id.
@@ -33,6 +33,8 @@ pub(crate) struct Sessions {
     generations: u32,
     /// Sessions of all shards that outlive their connection.
     persistent: Arc<AtomicU64>,
+    /// Those of this shard.
+    lasting: Lasting,
     /// The slots of sessions that have changed, perhaps, since they were counted.
     marked: Vec<u32>,
     /// What all sessions were charged with when they were last counted: themselves, and what waits
@@ -43,6 +45,25 @@ pub(crate) struct Sessions {
     absences: Absences,
     /// Sessions that have ended and keep their slot still.
     retired: usize,
+}
+
+/// How many sessions of a shard outlive their connection. Other shards may ask whether there are
+/// any.
+#[derive(Debug)]
+struct Lasting {
+    count: usize,
+    journals: Arc<Journals>,
+    shard: u8,
+}
+
+impl Lasting {
+    fn change(&mut self, came: bool, went: bool) {
+        let before = self.count;
+        self.count = (before + usize::from(came)).saturating_sub(usize::from(went));
+        if (before == 0) != (self.count == 0) {
+            self.journals.set_lasting(self.shard, self.count > 0);
+        }
+    }
 }
 
 /// A session that has ended, and what it leaves.
@@ -56,9 +77,18 @@ pub(crate) struct Retired {
 }
 
 impl Sessions {
-    pub(crate) fn new(hasher: TopicHasher, persistent: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(
+        hasher: TopicHasher,
+        persistent: Arc<AtomicU64>,
+        (journals, shard): (Arc<Journals>, u8),
+    ) -> Self {
         Self {
             persistent,
+            lasting: Lasting {
+                count: 0,
+                journals,
+                shard,
+            },
             hasher,
             slots: Slab::new(),
             slots_end: 0,
@@ -88,6 +118,7 @@ impl Sessions {
         let generation = session.generation;
         let persistent = u64::from(session.state.is_persistent());
         self.persistent.fetch_add(persistent, Ordering::Relaxed);
+        self.lasting.change(persistent > 0, false);
         session.account = Account::default();
         session.account.mark();
         let hash = self
@@ -116,6 +147,7 @@ impl Sessions {
             *lease = None;
         }
         self.persistent.fetch_sub(persistent, Ordering::Relaxed);
+        self.lasting.change(false, persistent > 0);
         self.retired += 1;
         let (legacy, held_back) = self.get_mut(key)?.retire(log);
         Some(Retired {
@@ -151,6 +183,7 @@ impl Sessions {
         let before = session.state.set_expiry(expiry_secs, log);
         count.fetch_add(u64::from(expiry_secs > 0), Ordering::Relaxed);
         count.fetch_sub(u64::from(before > 0), Ordering::Relaxed);
+        self.lasting.change(expiry_secs > 0, before > 0);
     }
 
     /// The session that a user has under a client id.

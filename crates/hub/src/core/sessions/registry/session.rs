@@ -21,20 +21,12 @@ use crate::effects::Full;
 /// The generation of sessions that have ended. No other has it.
 pub(super) const RETIRED: u32 = 0;
 
-/// A packet id that depends on every bit of a time.
-const fn any_packet_id(ms: u64) -> u16 {
-    let mixed = ms.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-    // Smaller than 65,535.
-    (mixed % (u16::MAX as u64)) as u16 + 1
-}
-
 /// One session: what outlives a connection, and the connection while there is one. Kept small:
 /// what most sessions do not have is boxed.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) generation: u32,
-    /// Tells timers of the present connection or absence from those of earlier ones. 0 until the
-    /// first connection begins.
+    /// Tells timers of the present connection or absence from those of earlier ones.
     pub(crate) epoch: u32,
     pub(crate) state: SessionState,
     /// Kept by [`Sessions`] only.
@@ -80,16 +72,8 @@ impl Session {
     }
 
     /// Where packet ids go on, while nothing is owed.
-    ///
-    /// After a restart, the client may hold ids that nobody here knows of any more, and would take
-    /// the next message with one of them for an old one. Such ids are most likely few, and stand
-    /// together. So each connection of a session that was away goes on anywhere.
     pub(crate) fn next_packet_id(&self) -> u16 {
-        match &self.link {
-            Link::Live(live) => live.next_packet_id,
-            Link::Away(away) if away.since_ms > 0 => any_packet_id(away.since_ms),
-            Link::Away(_) => 1,
-        }
+        self.live().map_or(1, |live| live.next_packet_id)
     }
 
     /// Whether something waited for its client when it was last counted.
@@ -193,7 +177,6 @@ impl Session {
     /// in rooms.
     pub(crate) fn attach(&mut self, mut live: Live) -> Vec<Element> {
         let mut rooms = Vec::new();
-        live.next_packet_id = self.next_packet_id();
         if let Link::Away(away) = &mut self.link {
             if let Some(snapshots) = away.snapshots.take() {
                 live.extras().snapshots = Some(snapshots);

@@ -1,6 +1,7 @@
 //! The messages above QoS 0 that a client has sent and that are not settled yet.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use stentor_mqtt::PacketId;
 use stentor_session::{Arrival, Inbound, Outcome, Receipt, Ticket};
@@ -13,7 +14,11 @@ pub(crate) struct Arrivals(Option<Box<Inbound>>);
 impl Arrivals {
     /// A message arrives that is to be acknowledged like this. Returns whether it is new. At QoS 1
     /// it may be a repetition, which makes no difference.
-    pub(crate) fn arrived(&mut self, receipt: Receipt, receive_maximum: u16) -> Arrival {
+    pub(crate) fn arrived(
+        &mut self,
+        (receipt, dup): (Receipt, bool),
+        receive_maximum: u16,
+    ) -> Arrival {
         match (receipt, &mut self.0) {
             (Receipt::PubAck(_), Some(inbound)) if inbound.is_full(receive_maximum) => {
                 Arrival::TooMany
@@ -21,15 +26,31 @@ impl Arrivals {
             (Receipt::PubAck(_), _) => Arrival::New,
             (Receipt::PubRec(packet_id), inbound) => inbound
                 .get_or_insert_default()
-                .on_publish(packet_id, receive_maximum),
+                .on_publish((packet_id, dup), receive_maximum),
         }
     }
 
     /// Forgets a message at QoS 2 that was not taken: it is new when it comes again.
-    pub(crate) fn refuse(&mut self, packet_id: PacketId) {
+    pub(super) fn refuse(&mut self, packet_id: PacketId) {
         if let Some(inbound) = &mut self.0 {
             inbound.refuse(packet_id);
         }
+    }
+
+    /// Messages that were taken before the start of the server, and not released.
+    pub(crate) fn restored(received: Vec<PacketId>) -> Self {
+        let is_any = !received.is_empty();
+        Self(is_any.then(|| Box::new(Inbound::restored(received))))
+    }
+
+    /// The packet ids of messages at QoS 2 that were taken and not released, and what their
+    /// acknowledgements wait for.
+    pub(crate) fn received(&self) -> impl Iterator<Item = (PacketId, Option<Ticket>)> {
+        let all = self.0.as_deref().into_iter();
+        all.flat_map(|inbound| {
+            let ids = inbound.received().iter();
+            ids.map(|id| (*id, inbound.ticket_of(*id)))
+        })
     }
 
     /// Whether an acknowledgement can be sent now. If not, it is queued behind another one.
@@ -63,7 +84,7 @@ impl Arrivals {
     }
 
     /// PUBREL: the client has released a message at QoS 2. Returns whether that was known.
-    pub(crate) fn released(&mut self, packet_id: PacketId) -> bool {
+    pub(super) fn released(&mut self, packet_id: PacketId) -> bool {
         let inbound = self.0.as_mut();
         let known = inbound.is_some_and(|inbound| inbound.on_pubrel(packet_id));
         self.shrink();

@@ -23,8 +23,8 @@ pub(crate) use subscriptions::{Grant, Subscribed, Subscriptions};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use stentor_mqtt::QoS;
-use stentor_session::{CloseReason, Publisher, Remains, Tick, WillRequest};
+use stentor_mqtt::{PacketId, QoS, ReasonCode};
+use stentor_session::{Acked, CloseReason, Outbound, Publisher, Remains, Tick, WillRequest};
 use stentor_session_log::{Filter, Origin};
 use stentor_topic::Zone;
 
@@ -142,7 +142,7 @@ impl SessionState {
     fn note(&self, log: &mut SessionLog) {
         if let Some(number) = self.number {
             let whose = (&*self.identity, &*self.client_id);
-            log.session(number, whose, self.expiry_secs);
+            number.session(log, whose, self.expiry_secs, false);
         }
     }
 
@@ -165,7 +165,11 @@ impl SessionState {
         self.will = will;
         self.number = log.number();
         if let (Some(number), Some(origin)) = (self.number, origin) {
-            log.adopted(number, origin);
+            number.adopted(log, origin);
+            if let Some(owed) = self.owed.get() {
+                // What was sent last is perhaps not written.
+                number.progress(log, &owed.progress());
+            }
         }
     }
 
@@ -173,9 +177,10 @@ impl SessionState {
     /// of it. Returns its number, if it has one.
     pub(in crate::core::sessions) fn write_base(&self, log: &mut SessionLog) -> Option<Number> {
         let number = self.number?;
-        log.base(number, (&self.identity, &self.client_id), self.expiry_secs);
+        let whose = (&*self.identity, &*self.client_id);
+        number.session(log, whose, self.expiry_secs, true);
         if let Some(will) = &self.will {
-            log.will(number, will);
+            number.will(log, will);
         }
         Some(number)
     }
@@ -211,7 +216,7 @@ impl SessionState {
     /// Nothing that was written down of it holds after the next start.
     fn forget(&mut self, log: &mut SessionLog) {
         if let Some(number) = self.number.take() {
-            log.end(number);
+            number.end(log);
         }
     }
 
@@ -267,7 +272,7 @@ impl SessionState {
         log: &mut SessionLog,
     ) -> Subscribed {
         if let Some(number) = self.number() {
-            log.subscribed(number, filter, grant.terms(snapshot));
+            number.subscribed(log, filter, grant.terms(snapshot));
         }
         self.subscriptions.subscribe(subscription, grant, before)
     }
@@ -284,27 +289,86 @@ impl SessionState {
     /// It does not come back to a filter by itself when its client does.
     pub(crate) fn leave(&self, filter: Filter<'_>, log: &mut SessionLog) {
         if let Some(number) = self.number() {
-            log.unsubscribed(number, filter);
+            number.unsubscribed(log, filter);
         }
     }
 
     /// The stored messages of a subscription are still to be sent, and go on after a restart.
     pub(crate) fn snapshot_begins(&self, filter: Filter<'_>, terms: Terms, log: &mut SessionLog) {
         if let Some(number) = self.number() {
-            log.subscribed(number, filter, terms);
+            number.subscribed(log, filter, terms);
         }
     }
 
     /// All of them are sent, or owed.
     pub(crate) fn snapshot_ends(&self, filter: Filter<'_>, log: &mut SessionLog) {
         if let Some(number) = self.number() {
-            log.done(number, filter);
+            number.done(log, filter);
         }
     }
 
     /// Whether its user is known to be one still.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.identity.rights.is_confirmed()
+    }
+
+    /// Writes down how far its deliveries have come, where that has changed.
+    pub(crate) fn write_progress(&mut self, log: &mut SessionLog) {
+        if let Some(number) = self.number()
+            && let Some(progress) = self.owed.take_progress()
+        {
+            number.progress(log, &progress);
+        }
+    }
+
+    /// The same at once, if a packet id does not follow from the number of its delivery: the client
+    /// is about to see it.
+    pub(crate) fn write_odd(&mut self, log: &mut SessionLog) {
+        if self.owed.get().is_some_and(Outbound::has_odd) {
+            self.write_progress(log);
+        }
+    }
+
+    /// PUBREC: the client has a message at QoS 2, or refuses it.
+    pub(crate) fn received(
+        &mut self,
+        packet_id: PacketId,
+        reason: ReasonCode,
+        log: &mut SessionLog,
+    ) -> Acked {
+        let delivery = self.owed.get().map_or(0, |it| it.number_of(packet_id));
+        let acked = self.owed.received(packet_id, reason);
+        if acked == Acked::Release
+            && delivery > 0
+            && let Some(number) = self.number()
+        {
+            number.received(log, delivery);
+        }
+        acked
+    }
+
+    /// PUBREC is about to be sent: the message was taken, and is not to be taken again.
+    pub(crate) fn has_arrived(&self, packet_id: PacketId, log: &mut SessionLog) {
+        if let Some(number) = self.number() {
+            number.arrived(log, packet_id);
+        }
+    }
+
+    /// Forgets a message at QoS 2 that was not taken.
+    pub(crate) fn refuse(&mut self, packet_id: PacketId, log: &mut SessionLog) {
+        self.arrivals.refuse(packet_id);
+        if let Some(number) = self.number() {
+            number.released(log, packet_id);
+        }
+    }
+
+    /// PUBREL: see [`Arrivals::released`].
+    pub(crate) fn released(&mut self, packet_id: PacketId, log: &mut SessionLog) -> bool {
+        let is_known = self.arrivals.released(packet_id);
+        if is_known && let Some(number) = self.number() {
+            number.released(log, packet_id);
+        }
+        is_known
     }
 
     pub(crate) fn will(&self) -> Option<&WillRequest> {
@@ -319,10 +383,10 @@ impl SessionState {
             self.note(log);
         }
         if let Some(number) = self.number {
-            log.here(number);
+            number.here(log);
             match &will {
-                Some(will) => log.will(number, will),
-                None if self.will.is_some() => log.will_gone(number),
+                Some(will) => number.will(log, will),
+                None if self.will.is_some() => number.will_gone(log),
                 None => {}
             }
         }
@@ -337,7 +401,7 @@ impl SessionState {
         log: &mut SessionLog,
     ) {
         if let Some(number) = self.number() {
-            log.away(number, since_ms, absence);
+            number.away(log, since_ms, absence);
         }
     }
 
@@ -351,6 +415,7 @@ impl SessionState {
         if reason.drops_will() {
             self.take_will(log);
         }
+        self.write_progress(log);
         self.owed.disconnected();
         self.arrivals.disconnected();
         let until = match self.expiry_secs {
@@ -375,7 +440,7 @@ impl SessionState {
     pub(crate) fn take_will(&mut self, log: &mut SessionLog) -> Option<Box<DueWill>> {
         let will = self.will.take()?;
         match self.number() {
-            Some(number) => log.will_gone(number),
+            Some(number) => number.will_gone(log),
             None => self.forget(log),
         }
         Some(Box::new(DueWill {

@@ -3,7 +3,9 @@
 use alloc::boxed::Box;
 
 use stentor_mqtt::{PacketId, ReasonCode};
-use stentor_session::{Acked, Delivery, Message, Outbound, Remains, Resend, Tick, Window};
+use stentor_session::{
+    Acked, Delivery, Message, Outbound, Progress, Remains, Resend, Tick, Window,
+};
 
 /// The messages above QoS 0 to one client: see [`Outbound`]. Takes no memory while there are none.
 #[derive(Debug, Default)]
@@ -14,6 +16,23 @@ impl Owed {
     #[inline]
     pub(crate) fn get(&self) -> Option<&Outbound> {
         self.0.as_deref()
+    }
+
+    /// What was owed when the server ended.
+    pub(crate) fn restored(outbound: Outbound) -> Self {
+        let is_any = outbound.is_numbered();
+        Self(is_any.then(|| Box::new(outbound)))
+    }
+
+    /// The number of the next delivery that is written down.
+    #[inline]
+    pub(crate) fn next_number(&self) -> u64 {
+        self.get().map_or(1, Outbound::next_number)
+    }
+
+    /// What there is to report of deliveries with numbers.
+    pub(super) fn take_progress(&mut self) -> Option<Progress> {
+        self.0.as_mut()?.take_progress()
     }
 
     /// What they cost, in bytes.
@@ -43,6 +62,15 @@ impl Owed {
         delivery: &Delivery,
     ) -> Option<PacketId> {
         self.open(next_id).send(window, delivery)
+    }
+
+    /// Whether [`Owed::send`] would take a message now.
+    #[inline]
+    pub(crate) fn may_send(&self, window: Window) -> bool {
+        match self.get() {
+            Some(owed) => owed.may_send(window),
+            None => Outbound::default().may_send(window),
+        }
     }
 
     /// Adds a message to the waiting ones.
@@ -85,7 +113,7 @@ impl Owed {
     }
 
     /// PUBREC: the client has a message at QoS 2, or refuses it.
-    pub(crate) fn received(&mut self, packet_id: PacketId, reason: ReasonCode) -> Acked {
+    pub(super) fn received(&mut self, packet_id: PacketId, reason: ReasonCode) -> Acked {
         let owed = self.0.as_mut();
         owed.map_or(Acked::Unknown, |owed| owed.on_pubrec(packet_id, reason))
     }
@@ -124,7 +152,9 @@ impl Owed {
 
     /// Gives the memory back when nothing is owed. Returns where packet ids go on then.
     pub(crate) fn shrink(&mut self) -> Option<u16> {
-        let owed = self.0.take_if(|owed| owed.is_empty())?;
+        let owed = self
+            .0
+            .take_if(|owed| owed.is_empty() && !owed.is_numbered())?;
         Some(owed.next_id())
     }
 }
