@@ -1,9 +1,10 @@
-//! Commands for the running server: `health`, `status`, `top`, `clients`, `events`, `trace`, `ban`,
-//! `topics`, `reload` and `stop`.
+//! Commands for the running server: `health`, `status`, `top`, `clients`, `sessions`, `events`,
+//! `trace`, `ban`, `topics`, `reload` and `stop`.
 
 pub(crate) mod ban;
 pub(crate) mod events;
 pub(crate) mod health;
+pub(crate) mod sessions;
 mod status;
 pub(crate) mod table;
 pub(crate) mod top;
@@ -22,6 +23,7 @@ use crate::which::Which;
 pub(crate) use ban::Bans;
 pub(crate) use events::Events;
 pub(crate) use health::Health;
+pub(crate) use sessions::Sessions;
 pub(crate) use status::Status;
 use table::{Table, bytes, duration, maybe};
 pub(crate) use top::Top;
@@ -168,6 +170,7 @@ impl Clients {
                     containing: ls.containing.unwrap_or_default(),
                     limit: Some(ls.page.limit),
                     offset: ls.page.offset,
+                    ..clients::Ls::default()
                 })?;
                 told.print(clients_text)
             }
@@ -183,6 +186,7 @@ impl Clients {
                     client_id: one.client_id.clone(),
                     zone: one.zone.map(ZoneWord::Name),
                     end_session,
+                    away_secs: None,
                 })?;
                 told.print(|kick| kicked(&one.client_id, kick))
             }
@@ -229,14 +233,20 @@ fn client_text(told: &clients::Shown) -> String {
         };
         row("for its socket", format!("{waiting}{socket}"));
     } else {
-        row("connected", "no, it is away".into());
+        let secs = client.away_secs.map(duration);
+        row("away", format!("for {}", secs.unwrap_or_default()));
     }
     let expiry = match client.session_expiry_secs {
         None => "never".to_owned(),
         Some(0) => "with the connection".to_owned(),
         Some(secs) => format!("{} after the connection", duration(secs.into())),
     };
+    let expiry = match client.ends_in_secs {
+        Some(secs) => format!("in {}", duration(secs)),
+        None => expiry,
+    };
     row("session ends", expiry);
+    row("holds", bytes(client.held_bytes));
     row("in flight", client.in_flight.to_string());
     row("waiting", client.waiting.to_string());
     for (name, told) in happened(client) {
@@ -284,6 +294,12 @@ fn happened(client: &Client) -> Vec<(&'static str, String)> {
     .collect()
 }
 
+/// For how long a client has been away.
+fn away(client: &Client) -> String {
+    let secs = client.away_secs.map(duration);
+    format!("away {}", secs.unwrap_or_default())
+}
+
 fn clients_text(answer: &clients::List) -> String {
     let heads = [
         "CLIENT",
@@ -301,7 +317,7 @@ fn clients_text(answer: &clients::List) -> String {
         let connection = client.connection.as_ref();
         let connected = match connection {
             Some(connection) => duration(connection.connected_secs),
-            None => "away".into(),
+            None => away(client),
         };
         table.row([
             shown(&client.client_id),
@@ -315,12 +331,15 @@ fn clients_text(answer: &clients::List) -> String {
             state(client),
         ]);
     }
-    let mut text = table.render();
-    if answer.truncated {
-        let total = answer.total;
-        text += &format!("… of {total}; --limit and --offset show others\n");
+    table.render() + &others(answer)
+}
+
+/// How many are not shown.
+fn others(answer: &clients::List) -> String {
+    match answer.truncated {
+        true => format!("… of {}; --limit and --offset show others\n", answer.total),
+        false => String::new(),
     }
-    text
 }
 
 /// What is in the way of a client's messages now or was in the last minute.

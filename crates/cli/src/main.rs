@@ -126,6 +126,9 @@ enum Command {
     Top(admin::Top),
     /// List, show or disconnect the clients of the running server
     Clients(admin::Clients),
+    /// List, show or end sessions that outlive their connections
+    #[command(after_help = admin::sessions::HELP)]
+    Sessions(admin::Sessions),
     /// Show what has happened to connections lately: logins, refusals, ends, losses and bans
     #[command(after_help = admin::events::HELP)]
     Events(admin::Events),
@@ -242,6 +245,7 @@ fn main() -> ExitCode {
         Command::Status(command) => command.run(),
         Command::Top(command) => command.run(),
         Command::Clients(command) => command.run(),
+        Command::Sessions(command) => command.run(),
         Command::Events(command) => command.run(),
         Command::Trace(command) => command.run(),
         Command::Ban(command) => command.run(),

@@ -16,6 +16,27 @@ pub struct Ls {
     pub limit: Option<usize>,
     /// How many to pass over.
     pub offset: usize,
+    /// Only sessions that outlive their connections.
+    pub lasting: bool,
+    /// Only sessions whose clients have been away for as many seconds.
+    pub away_secs: Option<u64>,
+    /// In which order.
+    pub by: Order,
+}
+
+/// An order of sessions. Those that are alike are in the order of their client ids.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// By client id.
+    #[default]
+    Id,
+    /// Those that hold the most bytes first.
+    Bytes,
+    /// Those for which the most messages wait or are in flight first.
+    Messages,
+    /// Those that have been away for the longest time first.
+    Away,
 }
 
 impl Request for Ls {
@@ -74,6 +95,9 @@ pub struct Kick {
     /// Whether the session ends too.
     #[serde(default)]
     pub end_session: bool,
+    /// Only if the client has been away for as many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub away_secs: Option<u64>,
 }
 
 impl Request for Kick {
@@ -107,6 +131,10 @@ pub struct Client {
     pub zone_name: String,
     /// Nothing while it is away.
     pub connection: Option<Connection>,
+    /// For how long it has been away; nothing while it is connected.
+    pub away_secs: Option<u64>,
+    /// In how many seconds its session ends; nothing while it is connected, and if that is never.
+    pub ends_in_secs: Option<u64>,
     /// How long it is kept while it is away; nothing for ever.
     pub session_expiry_secs: Option<u32>,
     /// Its subscriptions.

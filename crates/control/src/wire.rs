@@ -20,8 +20,9 @@ pub struct Head {
 /// Why a request failed: a code for programs, a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// `bad-request`, `unknown-verb`, `version`, `busy`, `not-found`, `not-connected`, `ambiguous`,
-    /// `reload-failed`, `too-many` or `unavailable`; or the code of an order to the Auth Center.
+    /// `bad-request`, `unknown-verb`, `version`, `busy`, `not-found`, `not-connected`, `not-away`,
+    /// `ambiguous`, `reload-failed`, `too-many` or `unavailable`; or the code of an order to the
+    /// Auth Center.
     pub code: &'static str,
     /// A sentence with a remedy.
     pub message: String,
@@ -96,6 +97,7 @@ mod tests {
             client_id: "a".into(),
             zone: Some(ZoneWord::Name("game".into())),
             end_session: true,
+            away_secs: None,
         };
         let sent = asked(&kick).unwrap();
         let text = r#"{"verb":"clients.kick","client_id":"a","zone":"game","end_session":true}"#;

@@ -44,7 +44,7 @@ pub use self::core::stats::{LossCause, Losses, Stats, ZoneTraffic};
 pub use self::core::work::{Beside, HandedOver, OWN_PACKETS, TurnFigures};
 pub use effects::{Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender};
 pub use hub::{
-    ALL_WRITTEN, ConnectedAs, Hub, Shared, begin_restoring, close_banned, connected_as,
+    ALL_WRITTEN, ConnectedAs, Hub, Shared, begin_restoring, clock_ms, close_banned, connected_as,
     end_restoring, give_up_rewriting, has_untold_shares, logged, rewrite_sessions, session_lasts,
     take_batches,
 };

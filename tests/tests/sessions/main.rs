@@ -1,5 +1,6 @@
 //! Sessions over restarts, kills and damaged files.
 
+mod command;
 mod damage;
 mod files;
 mod messages;

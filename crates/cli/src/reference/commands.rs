@@ -21,7 +21,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Look into a running server",
         &[
-            "health", "status", "top", "clients", "events", "trace", "ban", "why", "topics",
+            "health", "status", "top", "clients", "sessions", "events", "trace", "ban", "why",
+            "topics",
         ],
     ),
     (

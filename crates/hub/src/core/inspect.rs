@@ -34,6 +34,10 @@ pub struct ClientInfo {
     pub user: Option<Arc<str>>,
     /// Its connection, if it has one.
     pub connection: Option<ConnectionInfo>,
+    /// Since when it has none, if it has none: see [`crate::clock_ms`].
+    pub away_since_ms: Option<u64>,
+    /// When it ends if its client stays away; [`Tick::NEVER`] for never, and while it is connected.
+    pub ends_at: Tick,
     /// Seconds that it outlives its connection; `u32::MAX`: for ever.
     pub expiry_secs: u32,
     /// How many subscriptions it has.
@@ -207,6 +211,11 @@ impl Core {
     }
 }
 
+/// See [`crate::clock_ms`].
+pub(crate) fn clock_ms(core: &Core, now: Tick) -> u64 {
+    core.pending.log.ms(now)
+}
+
 fn info(key: SessionKey, session: &Session) -> ClientInfo {
     let connection = match &session.link {
         Link::Away(_) => None,
@@ -221,12 +230,18 @@ fn info(key: SessionKey, session: &Session) -> ClientInfo {
             paused_until: live.paused_until(Tick::ZERO),
         }),
     };
+    let away = match &session.link {
+        Link::Away(away) => Some((away.since_ms, away.absence.until)),
+        Link::Live(_) => None,
+    };
     ClientInfo {
         key,
         zone: session.state.zone(),
         client_id: session.state.client_id().into(),
         user: session.state.identity().user.clone(),
         connection,
+        away_since_ms: away.map(|(since_ms, _)| since_ms),
+        ends_at: away.map_or(Tick::NEVER, |(_, until)| until),
         expiry_secs: session.state.expiry_secs(),
         subscriptions: session.state.subscriptions.len(),
         in_flight: session.state.owed.get().map_or(0, Outbound::in_flight_len),

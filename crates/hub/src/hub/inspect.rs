@@ -7,7 +7,14 @@ use stentor_topic::Zone;
 
 use super::Hub;
 use crate::core::ids::{LinkId, SessionKey};
-use crate::core::inspect::{ClientInfo, Delivering, ZoneFigures};
+use crate::core::inspect::{self, ClientInfo, Delivering, ZoneFigures};
+
+/// A time on the clock by which absences are counted, in milliseconds: since 1970 if sessions are
+/// written down, else since the start of the server.
+#[must_use]
+pub fn clock_ms(hub: &Hub, now: Tick) -> u64 {
+    inspect::clock_ms(&hub.core, now)
+}
 
 impl Hub {
     /// The client id of a session that exists.

@@ -16,6 +16,7 @@ mod wills;
 
 pub use close::{ConnectedAs, close_banned, connected_as};
 pub use facade::session_lasts;
+pub use inspect::clock_ms;
 pub use restore::{
     ALL_WRITTEN, begin_restoring, end_restoring, give_up_rewriting, has_untold_shares, logged,
     rewrite_sessions, take_batches,

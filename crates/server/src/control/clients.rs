@@ -13,7 +13,7 @@ use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
-use crate::shard::{ClientEntry, Found, Inquiry};
+use crate::shard::{ClientEntry, Found, Inquiry, Selection};
 use crate::telemetry::collect::{ask_all, ask_one};
 
 /// Zones that a shard looks into in one turn.
@@ -22,19 +22,25 @@ const ZONES_AT_ONCE: u32 = 1_000;
 /// Sessions that are looked through for a client id that was misspelt.
 const NAMES_MAX: usize = 10_000;
 
-/// Sessions whose client id contains a text, by client id.
+/// Some sessions, in the order that was asked for.
 pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure> {
     let zone = zones::named(backplane, request.zone.as_ref())?;
     let (from, to) = page(request.limit, request.offset);
-    let pages = ask_all(backplane, |answer| Inquiry::Clients {
+    let some = Selection {
         zone,
         containing: request.containing.clone(),
+        lasting: request.lasting,
+        away_secs: request.away_secs,
+        by: request.by,
+    };
+    let pages = ask_all(backplane, |answer| Inquiry::Clients {
+        some: some.clone(),
         at_most: to,
         answer,
     });
     let total: usize = pages.iter().map(|page| page.total).sum();
     let mut entries: Vec<ClientEntry> = pages.into_iter().flat_map(|page| page.entries).collect();
-    entries.sort_by(|a, b| a.info.client_id.cmp(&b.info.client_id));
+    entries.sort_by(|a, b| some.compare(&a.info, &b.info));
     let now = backplane.clock.now();
     let clients = entries
         .iter()
@@ -129,6 +135,12 @@ pub(super) fn kick(backplane: &Backplane, request: &Kick) -> Result<Kicked, Fail
     let (zone, (entry, _)) = find(backplane, &request.client_id, request.zone.as_ref())?;
     let client_id = entry.info.client_id.into_string();
     let end_session = request.end_session;
+    if let Some(least) = request.away_secs
+        && entry.away_secs.is_none_or(|secs| secs < least)
+    {
+        let message = format!("{client_id:?} has not been away for {least} seconds; it is kept");
+        return Err(Failure::new("not-away", message));
+    }
     if entry.info.connection.is_none() && !end_session {
         let message = format!(
             "{client_id:?} is not connected; `stentor clients kick {client_id:?} --end-session` \
@@ -172,9 +184,12 @@ pub(super) fn meant(
     if let Some(zone) = elsewhere.first() {
         return format!("; it is in the zone {:?}", backplane.zone_name(*zone));
     }
-    let pages = ask_all(backplane, |answer| Inquiry::Clients {
+    let some = Selection {
         zone: said,
-        containing: String::new(),
+        ..Selection::default()
+    };
+    let pages = ask_all(backplane, |answer| Inquiry::Clients {
+        some: some.clone(),
         at_most: NAMES_MAX,
         answer,
     });
@@ -225,6 +240,8 @@ pub(super) fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) ->
         zone: zone.clone(),
         zone_name: zone,
         connection,
+        away_secs: entry.away_secs,
+        ends_in_secs: (info.ends_at != Tick::NEVER).then(|| secs_until(info.ends_at, now)),
         session_expiry_secs: (info.expiry_secs != u32::MAX).then_some(info.expiry_secs),
         subscriptions: info.subscriptions,
         in_flight: info.in_flight,
@@ -240,6 +257,10 @@ pub(super) fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) ->
         publishes_refused: count(&tally.refused, now),
         topics_refused: count(&tally.topics_refused, now),
     }
+}
+
+fn secs_until(at: Tick, now: Tick) -> u64 {
+    at.since(now).as_secs()
 }
 
 /// A subscription as it was granted.

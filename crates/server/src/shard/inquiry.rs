@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use stentor_hub::{ClientInfo, Kept, LossCause, NotKept};
+use stentor_hub::{ClientInfo, Kept, LossCause, NotKept, clock_ms};
 use stentor_topic::Zone;
 
 use super::Shard;
 use super::letter::{ClientEntry, Found, Inquiry, Page, Reasons, Received};
+use super::selection::{Selection, away_secs};
 use crate::telemetry::{LossReport, ShardReport};
 
 /// Losses named by client and topic in a report.
@@ -23,11 +24,10 @@ impl Shard {
             Inquiry::Report(answer) => drop(answer.send(self.report())),
             Inquiry::Figures(answer) => drop(answer.send(self.figures())),
             Inquiry::Clients {
-                zone,
-                containing,
+                some,
                 at_most,
                 answer,
-            } => drop(answer.send(self.clients(zone, &containing, at_most))),
+            } => drop(answer.send(self.clients(&some, at_most))),
             Inquiry::Zones(answer) => drop(answer.send(self.hub.zone_figures())),
             Inquiry::Client {
                 zone,
@@ -135,15 +135,12 @@ impl Shard {
         })
     }
 
-    fn clients(&self, zone: Option<Zone>, text: &str, at_most: usize) -> Page<ClientEntry> {
-        let mut found: Vec<ClientInfo> = self
-            .hub
-            .clients()
-            .filter(|client| zone.is_none_or(|zone| client.zone == zone))
-            .filter(|client| client.client_id.contains(text))
-            .collect();
+    fn clients(&self, some: &Selection, at_most: usize) -> Page<ClientEntry> {
+        let now_ms = clock_ms(&self.hub, self.now);
+        let all = self.hub.clients();
+        let mut found: Vec<ClientInfo> = all.filter(|client| some.has(client, now_ms)).collect();
         let total = found.len();
-        keep_first(&mut found, at_most, |a, b| a.client_id.cmp(&b.client_id));
+        keep_first(&mut found, at_most, |a, b| some.compare(a, b));
         Page {
             entries: found.into_iter().map(|info| self.entry(info)).collect(),
             total,
@@ -180,7 +177,11 @@ impl Shard {
             .connection
             .and_then(|at| self.links.get(at.link.0 as usize));
         let origin = link.map(|link| (link.peer, link.port.url.to_string()));
-        ClientEntry { info, origin }
+        ClientEntry {
+            away_secs: away_secs(&info, clock_ms(&self.hub, self.now)),
+            info,
+            origin,
+        }
     }
 
     fn report(&self) -> ShardReport {

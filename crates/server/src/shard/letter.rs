@@ -15,6 +15,7 @@ use stentor_topic::Zone;
 
 use super::Policy;
 use super::link::LinkKey;
+use super::selection::Selection;
 use crate::admission::Permit;
 use crate::inbox::Ticket;
 use crate::listener::Port;
@@ -79,11 +80,9 @@ pub(crate) enum Inquiry {
     Report(Sender<ShardReport>),
     /// The same without what takes a walk over subscriptions or losses.
     Figures(Sender<ShardReport>),
-    /// The first sessions by client id whose client id contains a text, at most this many.
+    /// The first of some sessions, at most this many.
     Clients {
-        /// Of this zone; of all if it is not given.
-        zone: Option<Zone>,
-        containing: String,
+        some: Selection,
         at_most: usize,
         answer: Sender<Page<ClientEntry>>,
     },
@@ -182,6 +181,8 @@ pub(crate) struct Reasons {
 
 /// A session as a shard sees it.
 pub(crate) struct ClientEntry {
+    /// For how many seconds its client has been away; `None` while it is connected.
+    pub(crate) away_secs: Option<u64>,
     /// What the hub knows.
     pub(crate) info: ClientInfo,
     /// Where its connection comes from, and through which listener.

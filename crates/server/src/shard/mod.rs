@@ -32,6 +32,7 @@ mod policy;
 mod read;
 mod recording;
 mod scratch;
+mod selection;
 mod tail;
 mod take_over;
 mod travel;
@@ -41,6 +42,7 @@ mod weigh;
 pub(crate) use accept::unix_peer;
 pub(crate) use letter::{ClientEntry, Found, Incoming, Inquiry, Letter, Purpose, Traveller};
 pub(crate) use policy::Policy;
+pub(crate) use selection::Selection;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};

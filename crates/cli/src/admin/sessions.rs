@@ -1,0 +1,265 @@
+//! `stentor sessions`: sessions that outlive their connections.
+
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use serde_json::json;
+use stentor_auth::counted;
+use stentor_control::ZoneWord;
+use stentor_control::clients::{self, Client, Kick, List, Order, Show};
+use stentor_server::config::parse_duration;
+
+use super::table::{Table, bytes, duration, maybe};
+use super::{Page, client_text, kicked, others};
+use crate::failure::Failure;
+use crate::output::{print, shown};
+use crate::which::Which;
+
+/// What `--help` says about the command.
+pub(crate) const HELP: &str = "\
+Examples:
+  stentor sessions ls --by bytes --limit 20        the sessions that hold the most
+  stentor sessions ls --away 30d --by away         forgotten ones, the oldest first
+  stentor sessions end pump-17
+  stentor sessions end --away 30d                  says how many that would be
+  stentor sessions end --away 30d --yes
+
+A session that ends loses its subscriptions and what waits for its client. Its will is published.
+`limits.session_expiry_max` is the longest time that a session may last without its client.";
+
+/// Sessions that one request asks for.
+const AT_ONCE: usize = 1_000;
+
+/// Lists and ends the sessions that outlive their connections.
+#[derive(Debug, Args)]
+pub(crate) struct Sessions {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List them
+    #[command(visible_alias = "list")]
+    Ls(Ls),
+    /// Show one with its subscriptions
+    Show {
+        /// Client id
+        client_id: String,
+        #[command(flatten)]
+        zone: InZone,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// End some, and disconnect their clients
+    End(End),
+}
+
+#[derive(Debug, Args)]
+struct InZone {
+    /// Its zone [default: the default zone, or the only one that has such a client]
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Ls {
+    /// Only ids that contain this
+    containing: Option<String>,
+    /// Only those of this zone
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
+    /// Only those whose client has been away for as long, such as 12h or 30d
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    away: Option<Duration>,
+    /// The order
+    #[arg(long, value_enum, value_name = "ORDER", default_value_t = By::Id)]
+    by: By,
+    #[command(flatten)]
+    page: Page,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum By {
+    /// Client id
+    Id,
+    /// Bytes that it makes the server hold, the most first
+    Bytes,
+    /// Messages that wait or are in flight, the most first
+    Messages,
+    /// How long its client has been away, the longest first
+    Away,
+}
+
+impl From<By> for Order {
+    fn from(by: By) -> Self {
+        match by {
+            By::Id => Self::Id,
+            By::Bytes => Self::Bytes,
+            By::Messages => Self::Messages,
+            By::Away => Self::Away,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("whom").required(true).args(["client_id", "away"]))]
+struct End {
+    /// Client id
+    client_id: Option<String>,
+    /// All whose client has been away for as long, such as 12h or 30d; with --yes
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    away: Option<Duration>,
+    /// End them. Without it, the command says how many that would be
+    #[arg(long, conflicts_with = "client_id")]
+    yes: bool,
+    #[command(flatten)]
+    zone: InZone,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Sessions {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Ls(ls) => {
+                let told = ls.which.tell(&clients::Ls {
+                    zone: ls.zone.map(ZoneWord::Name),
+                    containing: ls.containing.unwrap_or_default(),
+                    limit: Some(ls.page.limit),
+                    offset: ls.page.offset,
+                    lasting: true,
+                    away_secs: ls.away.map(|away| away.as_secs()),
+                    by: ls.by.into(),
+                })?;
+                told.print(list_text)
+            }
+            Command::Show {
+                client_id,
+                zone,
+                which,
+            } => {
+                let zone = zone.zone.map(ZoneWord::Name);
+                which.tell(&Show { client_id, zone })?.print(client_text)
+            }
+            Command::End(end) => end.run(),
+        }
+    }
+}
+
+impl End {
+    fn run(self) -> Result<(), Failure> {
+        let zone = self.zone.zone.map(ZoneWord::Name);
+        match (self.client_id, self.away) {
+            (Some(client_id), _) => {
+                let told = self.which.tell(&Kick {
+                    client_id: client_id.clone(),
+                    zone,
+                    end_session: true,
+                    away_secs: None,
+                })?;
+                told.print(|answer| kicked(&client_id, answer))
+            }
+            (None, away) => {
+                let away = away.unwrap_or_default();
+                end_all(&self.which, (zone, away.as_secs()), self.yes)
+            }
+        }
+    }
+}
+
+/// Ends all sessions whose clients have been away for as many seconds, or says how many there are.
+fn end_all(
+    which: &Which,
+    (zone, away_secs): (Option<ZoneWord>, u64),
+    yes: bool,
+) -> Result<(), Failure> {
+    let mut ended = 0;
+    // Those that could not be ended stay in the list.
+    let mut kept = 0;
+    loop {
+        let told = which.tell(&clients::Ls {
+            zone: zone.clone(),
+            limit: Some(AT_ONCE),
+            offset: kept,
+            lasting: true,
+            away_secs: Some(away_secs),
+            by: Order::Id,
+            ..clients::Ls::default()
+        })?;
+        let List { clients, total, .. } = told.answer;
+        if !yes {
+            return say(which, ("would_end", total), |sessions| {
+                format!("{sessions} would end; add --yes to end them\n")
+            });
+        }
+        if clients.is_empty() {
+            return say(which, ("ended", ended), |sessions| {
+                format!("{sessions} ended\n")
+            });
+        }
+        for client in clients {
+            let answer = which.tell(&Kick {
+                client_id: client.client_id,
+                zone: Some(ZoneWord::Name(client.zone)),
+                end_session: true,
+                away_secs: Some(away_secs),
+            });
+            match answer {
+                Ok(_) => ended += 1,
+                // Its client has come back, or somebody else has ended it.
+                Err(_) => kept += 1,
+            }
+        }
+    }
+}
+
+/// Prints how many sessions there are.
+fn say(
+    which: &Which,
+    (name, count): (&str, usize),
+    text: impl FnOnce(String) -> String,
+) -> Result<(), Failure> {
+    print(match which.json {
+        true => format!("{}\n", json!({ name: count })),
+        false => text(counted(count as u64, "session")),
+    })
+}
+
+fn list_text(answer: &List) -> String {
+    let heads = [
+        "SESSION",
+        "ZONE",
+        "USER",
+        "AWAY",
+        "ENDS IN",
+        "SUBSCRIPTIONS",
+        "MESSAGES",
+        "BYTES",
+    ];
+    let mut table = Table::new(&heads);
+    for client in &answer.clients {
+        table.row([
+            shown(&client.client_id),
+            shown(&client.zone_name),
+            maybe(client.user.as_deref()),
+            client.away_secs.map_or_else(|| "no".into(), duration),
+            ends(client),
+            client.subscriptions.to_string(),
+            (client.waiting + client.in_flight).to_string(),
+            bytes(client.held_bytes),
+        ]);
+    }
+    table.render() + &others(answer)
+}
+
+/// When a session ends, if its client does not come back.
+fn ends(client: &Client) -> String {
+    match (client.ends_in_secs, client.away_secs) {
+        (Some(secs), _) => duration(secs),
+        (None, Some(_)) => "never".into(),
+        (None, None) => "-".into(),
+    }
+}
