@@ -10,7 +10,7 @@ use stentor_tests::raw::Version;
 use stentor_tests::server::binary;
 
 use crate::faulty::{Fault, Faulty};
-use crate::measure;
+use crate::{measure, measure_sound};
 
 const SHORT: [&str; 6] = ["--seconds", "1", "--warmup", "0", "--no-floor", "--pairs"];
 
@@ -76,12 +76,10 @@ fn a_server_that_grants_less_is_not_measured_as_if_it_did() {
 fn large_messages_are_read_whole() {
     let load = ["private", "--own-topic", "--clients", "5", "--every", "1"];
     let size = ["--payload", "300000"];
-    let (code, result) = measure(&[&load[..], &size, &SHORT, &["1"]].concat());
-    assert_eq!(code, 0, "{result}");
+    measure_sound(&[&load[..], &size, &SHORT, &["1"]].concat());
     let load = ["recover", "--users", "2", "--subscriptions", "3"];
     let size = ["--payload", "200000", "--no-floor", "--pairs", "1"];
-    let (code, result) = measure(&[&load[..], &size].concat());
-    assert_eq!(code, 0, "{result}");
+    measure_sound(&[&load[..], &size].concat());
 }
 
 /// A server may close clients that send no pings, as these do: that is not its failure.
@@ -131,8 +129,7 @@ fn a_server_goes_back_to_its_processors() {
     let url = format!("mqtt://{}", server.address("mqtt"));
     let load = ["fanout", "ice-2", "--publishers", "1", "--subscribers", "2"];
     let target = ["--target", &url, "--pid", &number, "--placement", "apart"];
-    let (code, result) = measure(&[&load[..], &target, &SHORT, &["1"]].concat());
-    assert_eq!(code, 0, "{result}");
+    let result = measure_sound(&[&load[..], &target, &SHORT, &["1"]].concat());
     assert_eq!(places(), before, "{result}");
 }
 

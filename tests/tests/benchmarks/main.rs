@@ -38,11 +38,38 @@ fn measure(arguments: &[&str]) -> (i32, Value) {
     )
 }
 
-/// The JSON lines of measurements that all succeed.
+/// The JSON line of a measurement that succeeds: see [`measure_all`].
+fn measure_sound(arguments: &[&str]) -> Value {
+    measure_all(arguments).swap_remove(0)
+}
+
+/// The JSON lines of measurements that all succeed. A busy machine may be too slow for a load that
+/// goes by the clock, which is no fault of the server: then the whole is measured again.
 fn measure_all(arguments: &[&str]) -> Vec<Value> {
+    for _ in 1..TRIES {
+        let (finished, results) = measure_each(arguments);
+        if finished.status.success() || !results.iter().any(was_slow) {
+            finished.success();
+            return results;
+        }
+    }
     let (finished, results) = measure_each(arguments);
     finished.success();
     results
+}
+
+/// Measurements until a machine that is busy counts as one that is always too slow.
+const TRIES: usize = 5;
+
+/// Whether a load lost nothing, but was offered or carried too late.
+fn was_slow(result: &Value) -> bool {
+    let verdict = &result["verdict"];
+    let why = verdict["why"].as_str().unwrap_or_default();
+    let lost_nothing = ["lost", "duplicated", "reordered", "corrupt"]
+        .iter()
+        .all(|kind| result["loss"][kind] == 0);
+    let came_late = why.contains("% of what was due came out in time");
+    lost_nothing && (verdict["result"] == "generator-limited" || came_late)
 }
 
 /// The JSON lines of measurements, whatever the machine had to do beside them, and how they ended.
