@@ -65,7 +65,8 @@ impl Core {
             || !self.clock.due.is_empty() && !self.past.endings.are_held()
             || !self.outbox.snapshots.is_empty()
             || !self.outbox.pumps.is_empty();
-        if is_reviewing || goes_on || self.memory.relief.is_pending() {
+        let relieves = self.memory.relief.is_pending() && !self.past.endings.are_held();
+        if is_reviewing || goes_on || relieves {
             return Some(Tick::ZERO);
         }
         let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);

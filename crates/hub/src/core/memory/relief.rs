@@ -87,6 +87,11 @@ impl Core {
     }
 
     pub(crate) fn continue_relief(&mut self, now: Tick) {
+        // What a member of a shared subscription leaves would go to nobody until other shards have
+        // told of theirs.
+        if self.past.endings.are_held() {
+            return;
+        }
         for _ in 0..ENDED_AT_ONCE {
             if !self.memory.relief.is_pending() {
                 return;

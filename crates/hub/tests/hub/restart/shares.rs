@@ -112,3 +112,55 @@ fn a_member_that_expired_while_the_server_was_down_leaves_its_messages_to_others
         assert_eq!(got, all, "{shards} shards");
     }
 }
+
+/// It is owed what came before, and leaves that to the members when it ends: after a restart too,
+/// wherever they are.
+#[test]
+fn a_member_that_has_unsubscribed_leaves_its_messages_to_others() {
+    const MESSAGES: usize = 40;
+    for shards in 1..4 {
+        let mut w = world();
+        with_member(&mut w, ("left", 1_000), "$share/g/t", MESSAGES);
+        let others = ["b", "c", "d"];
+        for id in others {
+            let other = w.connect(Version::V5, id, &ConnectOptions::persistent());
+            w.subscribe(other, "$share/g/t", Q1);
+            w.drop_link(other);
+        }
+        let (left, _) = come_back(&mut w, "left");
+        w.unsubscribe(left, "$share/g/t");
+        w.drop_link(left);
+        restart(&mut w, shards);
+        w.connect(Version::V5, "left", &clean());
+        let mut got = Vec::new();
+        for id in others {
+            let (other, was_there) = come_back(&mut w, id);
+            assert!(was_there, "{id}");
+            got.extend(w.take_payloads(other));
+        }
+        got.sort();
+        let all: Vec<String> = (0..MESSAGES).map(|it| format!("{it:03}")).collect();
+        assert_eq!(got, all, "{shards} shards");
+    }
+}
+
+/// Without a member, nothing is left of a shared subscription of which messages were owed.
+#[test]
+fn a_shared_subscription_without_members_does_not_come_back() {
+    let mut w = world();
+    with_member(&mut w, ("left", 1_000), "$share/g/t", 3);
+    let (left, _) = come_back(&mut w, "left");
+    w.unsubscribe(left, "$share/g/t");
+    w.drop_link(left);
+    restart(&mut w, 2);
+    w.pass_secs(1);
+    let known: usize = w
+        .hubs
+        .iter()
+        .map(|hub| hub.shared_subscriptions().count())
+        .sum();
+    assert_eq!(known, 0);
+    let (left, was_there) = come_back(&mut w, "left");
+    assert!(was_there);
+    assert_eq!(w.take_payloads(left).len(), 3);
+}

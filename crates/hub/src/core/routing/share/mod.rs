@@ -146,6 +146,25 @@ impl Routing {
     }
 }
 
+/// The number of a shared subscription that has chosen sessions of earlier starts. Its members may
+/// not be known yet: see [`forget_expected`].
+pub(crate) fn expect_share(core: &mut Core, name: ShareName) -> u64 {
+    let slot = core.routing.shares.find_name(&name).unwrap_or_else(|| {
+        let slot = core.open_share(&Arc::new(name));
+        core.routing.shares.expected.push(slot);
+        slot
+    });
+    core.routing.shares.number(slot).unwrap_or(0)
+}
+
+/// All shards know of the members of one another: those that were expected and have no members
+/// are no longer there.
+pub(crate) fn forget_expected(core: &mut Core) {
+    for slot in core::mem::take(&mut core.routing.shares.expected) {
+        core.routing.close_share_if_empty(slot);
+    }
+}
+
 impl Core {
     /// Whether a session may become a member of one shared subscription more, or why not. O(1).
     pub(crate) fn check_share(

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use slab::Slab;
@@ -26,6 +27,8 @@ pub(crate) struct Shares {
     memberships: HashMap<u32, SmallVec<[u32; 2]>, foldhash::fast::FixedState>,
     pub(super) numbers: u64,
     pub(super) untold: Untold,
+    /// Slots that were made for messages that sessions of earlier starts are owed.
+    pub(super) expected: Vec<u32>,
 }
 
 impl Shares {
@@ -38,6 +41,7 @@ impl Shares {
             memberships: HashMap::default(),
             numbers: 0,
             untold: Untold::default(),
+            expected: Vec::new(),
         }
     }
 

@@ -20,10 +20,10 @@ use crate::core::memory::Lease;
 use crate::core::routing::batch::EncodedBatch;
 use crate::core::routing::options::Options;
 use crate::core::routing::route::is_own;
-use crate::core::routing::share::Telling;
+use crate::core::routing::share::{ShareName, Telling, expect_share, forget_expected};
 use crate::core::sessions::registry::{Away, Left, Link, Session};
 use crate::core::sessions::state::{Absence, Arrivals, Grant, Owed, SessionState};
-use crate::core::{Core, Routing, Timer};
+use crate::core::{Core, Timer};
 
 impl PriorSession {
     /// Goes on with the session. Raises interest, and tells other shards of its shared
@@ -67,7 +67,7 @@ impl PriorSession {
         core.sessions.went_away(session);
         let zone = core.sessions.get(session).map(|of| of.state.zone());
         let (deliveries, owed) = (self.deliveries, self.owed);
-        let owed = zone.map(|zone| outbound(deliveries, owed, (&core.routing, zone)));
+        let owed = zone.map(|zone| outbound(core, zone, (deliveries, owed)));
         if let Some(of) = core.sessions.get_mut(session) {
             let log = &mut core.pending.log;
             for held in core::mem::take(&mut self.held) {
@@ -101,9 +101,9 @@ impl PriorSession {
 
 /// What a session owes its client.
 fn outbound(
-    (numbers, sent): (u64, u64),
-    owed: Vec<RestoredDelivery<Arc<Message>>>,
-    (routing, zone): (&Routing, Zone),
+    core: &mut Core,
+    zone: Zone,
+    ((numbers, sent), owed): ((u64, u64), Vec<RestoredDelivery<Arc<Message>>>),
 ) -> Outbound {
     let deliveries = owed.into_iter().map(|prior| PriorDelivery {
         number: prior.delivery + 1,
@@ -111,12 +111,14 @@ fn outbound(
         delivery: match prior.debt {
             RestoredDebt::Release => None,
             RestoredDebt::Message(message, terms) => {
-                let find = |share: &OwnedShare| {
-                    let shares = &routing.shares;
-                    shares.number(shares.find(zone, &share.group, &share.filter)?)
-                };
+                // The session may have left it, and still leaves its messages to the members.
+                let share = terms.share.as_ref().map(|share| ShareName {
+                    zone,
+                    group: share.group.clone(),
+                    filter: share.filter.clone(),
+                });
                 Some(Delivery {
-                    share: terms.share.as_ref().and_then(find).unwrap_or(0),
+                    share: share.map_or(0, |share| expect_share(core, share)),
                     number: prior.delivery + 1,
                     ..delivery(message, &terms)
                 })
@@ -148,8 +150,9 @@ pub(crate) fn begin_restoring(core: &mut Core) {
 }
 
 /// The shards know of the sessions of one another.
-pub(crate) const fn end_restoring(core: &mut Core) {
+pub(crate) fn end_restoring(core: &mut Core) {
     core.past.endings.hold(false);
+    forget_expected(core);
 }
 
 /// A message has come from another shard, and is about to be handed out. That one may have written
