@@ -6,6 +6,7 @@
 
 pub mod certificates;
 pub mod database;
+pub mod disk;
 pub mod log;
 pub mod postfix;
 pub mod process;

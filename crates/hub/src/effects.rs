@@ -33,6 +33,9 @@ pub struct Effects {
     pub log: Vec<u8>,
     /// Where `log` may be cut: ascending, and mostly nowhere. Each piece is a batch then.
     pub log_cuts: Vec<usize>,
+    /// Whether an answer promises something that `log` says: all but how far acknowledgements have
+    /// come. Cleared by [`crate::take_batches`].
+    pub log_is_promised: bool,
     /// Sessions with output; each stands here, or in `crowd`, once until it was flushed.
     pub dirty: Vec<SessionKey>,
     /// The same for sessions that got theirs with hundreds of others: these are not written to

@@ -76,21 +76,46 @@ impl<D: Disk> Folder<D> {
         journal
     }
 
+    /// The same for all shards. On a disk that is soon full, each gets as many segments as the
+    /// others: one without any could not go on with what it finds.
+    ///
+    /// # Panics
+    /// If the bounds contradict each other.
+    pub fn journals(&mut self, shards: u16, bounds: Bounds) -> Vec<Journal<D::Region>> {
+        let generation = self.manifest.generation;
+        self.bound_spares(bounds.segment_bytes);
+        let journal = |shard| Journal::new(Id { generation, shard }, bounds);
+        let mut journals: Vec<_> = (0..shards).map(journal).collect();
+        for _ in 0..bounds.ahead {
+            for journal in &mut journals {
+                let _ = self.serve_once(journal);
+            }
+        }
+        journals
+    }
+
+    /// Fulfils one order of a journal that is at hand. Returns whether there was one.
+    fn serve_once(&mut self, journal: &mut Journal<D::Region>) -> io::Result<bool> {
+        let Some(order) = journal.next_order() else {
+            return Ok(false);
+        };
+        match self.fulfil(journal.shard(), order) {
+            Answer::Made(segment) => journal.supply(segment),
+            Answer::NotMade { bytes, error } => {
+                journal.not_made(bytes);
+                return Err(error);
+            }
+            Answer::Done => {}
+        }
+        Ok(true)
+    }
+
     /// Fulfils all orders of a journal that is at hand.
     ///
     /// # Errors
     /// When a segment could not be made. It is ordered again the next time.
     pub fn serve(&mut self, journal: &mut Journal<D::Region>) -> io::Result<()> {
-        while let Some(order) = journal.next_order() {
-            match self.fulfil(journal.shard(), order) {
-                Answer::Made(segment) => journal.supply(segment),
-                Answer::NotMade { bytes, error } => {
-                    journal.not_made(bytes);
-                    return Err(error);
-                }
-                Answer::Done => {}
-            }
-        }
+        while self.serve_once(journal)? {}
         Ok(())
     }
 

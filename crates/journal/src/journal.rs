@@ -391,6 +391,12 @@ impl<R: Region> Journal<R> {
         self.known.committed
     }
 
+    /// Where the last batch ends. Notes of the journal itself may follow it.
+    #[must_use]
+    pub fn batches_end(&self) -> Position {
+        self.worth
+    }
+
     /// Whether the disk has all batches.
     #[must_use]
     pub fn is_committed(&self) -> bool {

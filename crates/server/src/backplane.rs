@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::errno::Errno;
 use stentor_auth::Authenticator;
 use stentor_disk::MappedDisk;
-use stentor_hub::Ledger;
+use stentor_hub::{ControlItem, Ledger, ShardId};
 use stentor_retained::Store;
 use stentor_topic::{TopicHasher, Zone};
 
@@ -127,8 +127,14 @@ impl Backplane {
         self.post_heavy(shard, letter, 0);
     }
 
+    /// Gives a shard something for its hub.
+    pub(crate) fn post_item(&self, to: ShardId, item: ControlItem) {
+        let visits = item.visits();
+        self.post_heavy(usize::from(to.0), Letter::Hub(item), visits);
+    }
+
     /// The same of a letter that costs the shard this many visits.
-    pub(crate) fn post_heavy(&self, shard: usize, letter: Letter, visits: u32) {
+    fn post_heavy(&self, shard: usize, letter: Letter, visits: u32) {
         match self.shards.get(shard) {
             Some(way) => way.lane.push_heavy(letter, visits),
             None => debug_assert!(false, "there is no shard {shard}"),

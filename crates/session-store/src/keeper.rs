@@ -26,6 +26,9 @@ pub enum Sync {
     Never,
     /// What was appended since the last commit, which begins this long after the one before.
     Interval(Duration),
+    /// Nothing that [`Writer::is_committed`](crate::Writer::is_committed) has said was there:
+    /// shards ask for commits.
+    Always,
 }
 
 /// Hears of the keeper, on its thread.
@@ -243,10 +246,10 @@ impl<D: Disk> Work<D> {
     fn pause(&self) -> Duration {
         let is_refused = !self.waiting.is_empty() || self.troubles.forgetting.is_some();
         match (is_refused, self.sync) {
-            (true, Sync::Never) => RETRY,
+            (true, Sync::Never | Sync::Always) => RETRY,
             (true, Sync::Interval(interval)) => interval.min(RETRY),
             (false, Sync::Interval(interval)) => interval,
-            (false, Sync::Never) => LONG,
+            (false, Sync::Never | Sync::Always) => LONG,
         }
     }
 

@@ -28,5 +28,5 @@ mod writer;
 
 pub use keeper::{Keeper, Monitor, StoreEvent, Sync, Watcher};
 pub use open::{Earlier, Opened, Options, open};
-pub use stentor_journal::Room;
+pub use stentor_journal::{Position, Room};
 pub use writer::{Needs, Writer};

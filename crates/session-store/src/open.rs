@@ -62,10 +62,8 @@ pub fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, OpenError> 
     )?;
     let mut folder = opened.folder;
     let lanes = Arc::new(Lanes::new(options.shards));
-    let writers = (0..options.shards).map(|shard| {
-        let journal = folder.journal(shard, options.bounds);
-        Writer::new(journal, Arc::clone(&lanes))
-    });
+    let journals = folder.journals(options.shards, options.bounds).into_iter();
+    let writers = journals.map(|journal| Writer::new(journal, Arc::clone(&lanes)));
     let writers = writers.collect();
     let surveys = opened.journals.iter().map(OldJournal::survey).collect();
     let lost = opened.troubles.iter().filter_map(lost_file).collect();

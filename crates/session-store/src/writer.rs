@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stentor_disk::Region;
-use stentor_journal::{Full, Journal, Room, Usage};
+use stentor_journal::{Full, Journal, Position, Room, Usage};
 use stentor_session_log::Name;
 
 use crate::keeper::Finished;
@@ -18,6 +18,8 @@ pub struct Writer<R: Region> {
     earlier: Earlier,
     /// Nothing before this file is needed.
     needed_from: u32,
+    /// What is before this is to come to the disk as soon as it can.
+    wanted: Position,
 }
 
 /// Whether the keeper waits for a commit.
@@ -58,6 +60,7 @@ impl<R: Region> Writer<R> {
             commit: Commit::Idle,
             earlier: Earlier::Counts,
             needed_from: 0,
+            wanted: Position::ORIGIN,
         }
     }
 
@@ -120,6 +123,26 @@ impl<R: Region> Writer<R> {
     #[must_use]
     pub fn newest(&self) -> u32 {
         self.journal.end().file
+    }
+
+    /// Has everything that was appended brought to the disk as soon as possible: now, or when the
+    /// commit has ended that is under way. Returns a place for [`Writer::is_committed`].
+    pub fn commit(&mut self) -> Position {
+        self.wanted = self.journal.batches_end();
+        self.begin_wanted();
+        self.wanted
+    }
+
+    fn begin_wanted(&mut self) {
+        if self.commit == Commit::Idle && self.wanted > self.journal.committed() {
+            self.begin_commit();
+        }
+    }
+
+    /// Whether the disk has everything before a place.
+    #[must_use]
+    pub fn is_committed(&self, place: Position) -> bool {
+        self.journal.committed() >= place
     }
 
     /// All that the shard has restored is appended. When the disk has that of all shards, the
@@ -187,6 +210,7 @@ impl<R: Region> Writer<R> {
         if self.commit == Commit::Blocked {
             self.begin_commit();
         }
+        self.begin_wanted();
         self.order();
         match self.commit {
             Commit::Failed => Needs::Rewriting,

@@ -108,6 +108,8 @@ pub enum Limit {
     SessionsPerAddress,
     /// The users of this zone hold as many of them as those of one zone may.
     SessionsPerZone,
+    /// The disk has no room for another session that outlives its connection.
+    Disk,
     /// Memory is short.
     Memory,
     /// The server holds as many connections as it may.
@@ -382,6 +384,7 @@ impl Limit {
                 "the server has as many connections as it may have"
             }
             Self::Sessions => "the server keeps as many sessions as it may",
+            Self::Disk => "the disk of the sessions is full",
             Self::Memory => "the server is short of memory: try again later",
             Self::SessionsPerUser => "the server keeps as many sessions of this user as it may",
             Self::SessionsPerAddress => {
@@ -411,6 +414,7 @@ impl Limit {
             | Self::SessionsPerUser
             | Self::SessionsPerAddress
             | Self::SessionsPerZone
+            | Self::Disk
             | Self::Memory
             | Self::Connections
             | Self::ConnectionsOfListener
@@ -438,6 +442,7 @@ impl Limit {
             Self::SessionsPerUser => "too-many-sessions-of-user",
             Self::SessionsPerAddress => "too-many-sessions-from-address",
             Self::SessionsPerZone => "too-many-sessions-in-zone",
+            Self::Disk => "disk-full",
             Self::Memory => "memory",
             Self::Connections => "too-many-connections",
             Self::ConnectionsOfListener => "too-many-connections-of-listener",

@@ -3,65 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use stentor_tests::disk::small_disk;
 use stentor_tests::raw::{self, eventually};
 use stentor_tests::{Plan, Raw, Version};
 
 use crate::support::keep;
-
-/// A file system of its own, as small as wanted.
-struct SmallDisk<'a>(&'a Path);
-
-impl<'a> SmallDisk<'a> {
-    /// `None` where mounting is not permitted.
-    fn mount(folder: &'a Path, size: &str) -> Option<Self> {
-        std::fs::create_dir_all(folder).expect("a folder can be made");
-        let size = format!("size={size}");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
-            .arg(folder)
-            .status();
-        mounted
-            .is_ok_and(|status| status.success())
-            .then_some(Self(folder))
-    }
-
-    fn grow(&self, size: &str) {
-        self.remount(&format!("size={size}"));
-    }
-
-    fn remount(&self, options: &str) {
-        let options = format!("remount,{options}");
-        let status = Command::new("mount")
-            .args(["-o", &options])
-            .arg(self.0)
-            .status();
-        assert!(
-            status.is_ok_and(|status| status.success()),
-            "it can be mounted otherwise"
-        );
-    }
-}
-
-impl Drop for SmallDisk<'_> {
-    fn drop(&mut self) {
-        // If it fails, the folder cannot be removed, and the test says so.
-        let _ = Command::new("umount").arg(self.0).status();
-    }
-}
-
-/// A small file system there; `None`, which is told, for whoever may not mount one.
-fn small_disk<'a>(folder: &'a Path, size: &str) -> Option<SmallDisk<'a>> {
-    let disk = SmallDisk::mount(folder, size);
-    if disk.is_none() {
-        assert_ne!(
-            nix::unistd::geteuid().as_raw(),
-            0,
-            "root can mount a small file system"
-        );
-        eprintln!("skipped: mounting a small file system needs root");
-    }
-    disk
-}
 
 /// Publishes a retained message with QoS 1; the reason code of the acknowledgement.
 fn try_keep(client: &mut Raw, topic: &str, payload: &[u8]) -> u8 {

@@ -3,6 +3,7 @@
 mod command;
 mod damage;
 mod files;
+mod full;
 mod messages;
 mod survive;
 mod users;

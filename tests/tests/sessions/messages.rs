@@ -258,13 +258,24 @@ fn take_all(client: &mut Raw, marker: &str) -> Vec<String> {
     }
 }
 
-/// Kills under load. An absent client and the absent members of a shared subscription get all that
-/// was acknowledged.
 #[test]
 fn what_was_acknowledged_under_load_is_there_after_kills() {
+    nothing_is_lost_under_load("interval");
+}
+
+/// Acknowledgements that wait for the disk come, however many wait, and promise no less.
+#[test]
+fn so_it_is_when_acknowledgements_wait_for_the_disk() {
+    nothing_is_lost_under_load("always");
+}
+
+/// Kills under load. An absent client and the absent members of a shared subscription get all that
+/// was acknowledged.
+fn nothing_is_lost_under_load(sync: &str) {
     const MESSAGES: usize = 300;
     let limits = "[limits]\nqueue_bytes = \"64MiB\"\n";
-    let plan = Plan::new().tcp().anonymous().config(limits);
+    let config = format!("{limits}[sessions]\nsync = \"{sync}\"\n");
+    let plan = Plan::new().tcp().anonymous().config(&config);
     let mut server = plan.variable("STENTOR_SHARDS", "3").start();
     for (id, filter) in [
         ("absent", "load/+"),

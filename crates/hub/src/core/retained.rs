@@ -21,7 +21,7 @@ pub enum Kept {
     Later(Ticket),
 }
 
-/// Why the store does not keep a message.
+/// Why a message is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
     /// There is no room for another one: a bound of the store is reached.
@@ -32,6 +32,8 @@ pub enum NotKept {
     Memory,
     /// The store cannot write now: a broken disk, a lost permission.
     Failed,
+    /// A session that lasts would be owed it, and the disk of the sessions is full.
+    Sessions,
 }
 
 impl NotKept {
@@ -39,7 +41,9 @@ impl NotKept {
     #[must_use]
     pub const fn reason(self) -> ReasonCode {
         match self {
-            Self::Full | Self::DiskFull | Self::Memory => ReasonCode::QuotaExceeded,
+            Self::Full | Self::DiskFull | Self::Memory | Self::Sessions => {
+                ReasonCode::QuotaExceeded
+            }
             Self::Failed => ReasonCode::ImplementationSpecificError,
         }
     }
@@ -55,12 +59,19 @@ impl NotKept {
             Self::DiskFull => "there is no room: the disk of the retained messages is full",
             Self::Memory => "there is no room: limits.memory is reached",
             Self::Failed => "the disk does not take it; the server's log says why",
+            Self::Sessions => "there is no room: the disk of the sessions is full",
         }
     }
 
     /// Why a publish was refused that was acknowledged so; `None` if it was not for want of room.
     pub(crate) fn of(outcome: &Outcome) -> Option<Self> {
-        let all = [Self::Full, Self::DiskFull, Self::Memory, Self::Failed];
+        let all = [
+            Self::Full,
+            Self::DiskFull,
+            Self::Memory,
+            Self::Failed,
+            Self::Sessions,
+        ];
         let is_it =
             |it: &Self| outcome.reason == it.reason() && outcome.text.starts_with(it.text());
         all.into_iter().find(is_it)

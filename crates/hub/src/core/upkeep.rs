@@ -78,9 +78,8 @@ impl Core {
     /// What the calls since have asked for.
     pub(crate) fn effects(&mut self) -> &mut Effects {
         let effects = &mut self.effects;
-        self.pending
-            .log
-            .take(&mut effects.log, &mut effects.log_cuts);
+        let log = &mut self.pending.log;
+        effects.log_is_promised |= log.take(&mut effects.log, &mut effects.log_cuts);
         // Called several times a turn, mostly for nothing.
         let outbox = &mut self.outbox;
         if !outbox.dirty.is_empty() {

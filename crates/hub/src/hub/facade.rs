@@ -14,6 +14,7 @@ use crate::core::memory::{Holder, Holding, Tenants};
 use crate::core::routing::share::ShareName;
 use crate::core::sessions::authenticate::Authenticated;
 use crate::core::sessions::connect::Admitted;
+use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::core::stats::{Losses, Stats};
 use crate::core::work::{Beside, HandedOver, TurnFigures};
@@ -335,6 +336,13 @@ impl Hub {
     pub fn shared_subscriptions(&self) -> impl Iterator<Item = (&ShareName, usize)> {
         self.core.shared_subscriptions()
     }
+}
+
+/// Whether packets other than PUBLISH wait to be written to a client. O(1).
+#[must_use]
+pub fn has_answers(hub: &Hub, key: SessionKey) -> bool {
+    let live = hub.core.session(key).and_then(Session::live);
+    live.is_some_and(|live| live.control_bytes() > 0)
 }
 
 /// Whether a session outlives its connection. O(1).

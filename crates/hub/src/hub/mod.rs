@@ -15,11 +15,11 @@ mod subscribe;
 mod wills;
 
 pub use close::{ConnectedAs, close_banned, connected_as};
-pub use facade::session_lasts;
+pub use facade::{has_answers, session_lasts};
 pub use inspect::clock_ms;
 pub use restore::{
     ALL_WRITTEN, begin_restoring, end_restoring, give_up_rewriting, has_untold_shares, logged,
-    rewrite_sessions, take_batches,
+    rewrite_sessions, session_bytes, set_journal_full, take_batches,
 };
 
 use alloc::sync::Arc;

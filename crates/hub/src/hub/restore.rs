@@ -60,16 +60,30 @@ pub fn give_up_rewriting(hub: &mut Hub) {
     give_up_bases(&mut hub.core);
 }
 
+/// The journal of the shard has no room for more that sessions are owed, or has room again. Until
+/// then, the hubs of all shards refuse what sessions that last would take on.
+pub fn set_journal_full(hub: &Hub, is_full: bool) {
+    log::set_full(&hub.core, is_full);
+}
+
+/// Bytes of memory of the sessions of a hub, and of what waits for them: about what a round writes,
+/// or more.
+#[must_use]
+pub fn session_bytes(hub: &Hub) -> u64 {
+    log::session_bytes(&hub.core)
+}
+
 /// Memory that is kept for [`crate::Effects::log`].
 const LOG_BYTES_KEPT: usize = 256 << 10;
 
 /// Takes out [`crate::Effects::log`] in batches. The shard appends each as one, in order, and calls
-/// [`logged`] for each.
-pub fn take_batches(hub: &mut Hub, mut append: impl FnMut(&[u8])) {
+/// [`logged`] for each. Returns whether an answer promises some of it.
+pub fn take_batches(hub: &mut Hub, mut append: impl FnMut(&[u8])) -> bool {
     let effects = hub.effects();
     if effects.log.is_empty() {
-        return;
+        return false;
     }
+    let is_promised = core::mem::take(&mut effects.log_is_promised);
     let mut log = core::mem::take(&mut effects.log);
     let mut cuts = core::mem::take(&mut effects.log_cuts);
     cuts.push(log.len());
@@ -83,6 +97,7 @@ pub fn take_batches(hub: &mut Hub, mut append: impl FnMut(&[u8])) {
     log.shrink_to(LOG_BYTES_KEPT);
     let effects = hub.effects();
     (effects.log, effects.log_cuts) = (log, cuts);
+    is_promised
 }
 
 /// The shard has appended the oldest batch that it has not told of, and its records begin at this

@@ -218,7 +218,10 @@ impl PrivateService {
             &parts,
         ));
         core.turn_mut().spend_on_names(from.len() + route.len());
-        let sent = self.route_private(core, now, message, &route, is_awaited);
+        let sent = match is_awaited && log::is_refused(core, &message, &route) {
+            true => Sent::Known(Response::Busy),
+            false => self.route_private(core, now, message, &route, is_awaited),
+        };
         self.texts = (from, route);
         sent
     }

@@ -111,6 +111,8 @@ choice! {
         Never = "never",
         /// After an interval at the latest.
         Interval = "interval",
+        /// Before it is acknowledged.
+        Always = "always",
     }
 }
 
@@ -392,9 +394,10 @@ section! {
     dir: Option<PathBuf> = Kind::Path, Unset("/var/lib/stentor/sessions"), Restart;
     /// What a power loss may cost. With `never`, it costs what the operating system has not
     /// written by itself. With `interval`, it costs what was acknowledged in the last
-    /// `sync_interval`, and while the disk was busy with that. A crash or a kill of the server
-    /// costs nothing of it, unless the disk was full, failing, or too slow for many seconds: then
-    /// the server is not ready, and the log says so.
+    /// `sync_interval`, and while the disk was busy with that. With `always`, it costs nothing,
+    /// because acknowledgements wait for the disk. A crash or a kill of the server costs nothing
+    /// of it in any case. If the disk is full, failing, or too slow for many seconds, the server
+    /// refuses what it cannot keep, and is not ready.
     sync: SessionSync = Kind::Choice(SessionSync::NAMES), Default("interval"), Restart;
     /// How often `sync = "interval"` writes to the disk.
     sync_interval: Duration = Kind::Duration {

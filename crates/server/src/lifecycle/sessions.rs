@@ -108,6 +108,7 @@ pub(super) fn open(
     let sync = match sessions.sync {
         SessionSync::Never => Sync::Never,
         SessionSync::Interval => Sync::Interval(sessions.sync_interval),
+        SessionSync::Always => Sync::Always,
     };
     Ok(Some(Prior {
         opened,
@@ -258,6 +259,7 @@ impl Prior {
             let gate = Arc::clone(&gate);
             Heritage {
                 writer,
+                syncs_first: self.sync == Sync::Always,
                 prior,
                 gate,
             }
@@ -309,7 +311,10 @@ impl Watcher for Messenger {
     fn event(&self, event: StoreEvent) {
         match event {
             StoreEvent::Trouble(what) => {
-                warn!("sessions are in trouble: {what}; a restart may lose what changes now");
+                warn!(
+                    "sessions are in trouble: {what}; while there is no room, messages to sessions \
+                     that last are refused"
+                );
             }
             StoreEvent::Recovered => info!("sessions are written down again"),
             StoreEvent::Forgotten => {}

@@ -138,6 +138,9 @@ closes! {
         Limit(Limit::SessionsPerZone) =>
             "The server keeps as many sessions of this zone as `limits.sessions_per_zone` allows.",
             "Raise the limit, or lower `limits.session_expiry_max`.";
+        Limit(Limit::Disk) =>
+            "The client asks for a session that outlives its connection, and the disk of the sessions is full.",
+            "Free space on the disk of `sessions.dir`. Sessions that are there go on.";
         Limit(Limit::Memory) =>
             "`limits.memory` is reached.",
             "`stentor status` says who holds most. Raise the limit.";
@@ -154,8 +157,8 @@ closes! {
             "The HTTP request of a WebSocket is too long.",
             "Send fewer cookies and headers.";
         Limit(Limit::Retained) =>
-            "A retained message of an MQTT 3 client cannot be kept, and MQTT 3 has no code for it.",
-            "Raise `retained.messages`, `retained.bytes` or `limits.memory`, or repair the disk: the log names which.";
+            "A message of an MQTT 3 client cannot be kept, as a retained one or for a session that lasts, and MQTT 3 has no code for it.",
+            "Raise `retained.messages`, `retained.bytes` or `limits.memory`, or free space on the disk: the log names which.";
     }
     "Protocol errors": {
         Violation(Violation::ExpectedConnect) =>

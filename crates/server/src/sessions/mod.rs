@@ -56,6 +56,8 @@ impl Journals {
 pub(crate) struct Heritage {
     /// Its journal.
     pub(crate) writer: MappedWriter,
+    /// Whether answers wait until the disk has what they belong to.
+    pub(crate) syncs_first: bool,
     /// The sessions that it goes on with.
     pub(crate) prior: Vec<PriorSession>,
     pub(crate) gate: Arc<Gate>,

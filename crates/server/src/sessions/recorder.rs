@@ -10,14 +10,20 @@
 //! shard holds back the answers that it belongs to. If the disk refuses files, or is far too slow,
 //! all of it is dropped, and the journal is behind. When there is room again, a round makes it
 //! complete.
+//!
+//! With `sessions.sync = "always"`, the shard also holds answers back until the disk has what they
+//! belong to. One commit is under way at a time, and covers all that was appended before it began.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use stentor_disk::MappedDisk;
-use stentor_hub::{ALL_WRITTEN, Hub, give_up_rewriting, logged, rewrite_sessions, take_batches};
+use stentor_hub::{
+    ALL_WRITTEN, Hub, give_up_rewriting, logged, rewrite_sessions, session_bytes, set_journal_full,
+    take_batches,
+};
 use stentor_session_log::Name;
-use stentor_session_store::{Needs, Room, Writer};
+use stentor_session_store::{Needs, Position, Room, Writer};
 use tracing::{info, warn};
 
 /// The writer on mapped files.
@@ -44,6 +50,10 @@ const RESTORED_BYTES: usize = 64 << 10;
 const RESTORE_PATIENCE: Duration = Duration::from_secs(5);
 /// Files that are filled before a round begins, at least.
 const FILES_MIN: usize = 4;
+/// Empty files that are left for what makes room when the disk is full.
+const FILES_LEFT: usize = 1;
+/// Bytes of sessions that a round writes into one of those.
+const FITTING_BYTES: u64 = 1 << 20;
 
 /// Whether the journal has everything that the hub has said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,9 +160,35 @@ impl Round {
     }
 }
 
+/// What the disk is to have before answers leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Syncing {
+    /// Nothing: a kill leaves what is appended.
+    Later,
+    /// Everything that answers promise.
+    First {
+        /// Whether something was appended that no commit covers yet.
+        has_news: bool,
+        /// What the commit covers that is under way.
+        under_way: Option<Position>,
+    },
+}
+
+/// What has become of the commits that answers wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// The one that was under way has ended.
+    pub(crate) ends: bool,
+    /// One has begun.
+    pub(crate) begins: bool,
+    /// Something was dropped that waited for room. Clients that wait for an answer must not get it.
+    pub(crate) drops: bool,
+}
+
 /// See the module.
 pub(crate) struct Recorder {
     writer: MappedWriter,
+    syncing: Syncing,
     standing: Standing,
     round: Option<Round>,
     /// Whether a round has ended.
@@ -173,13 +209,26 @@ pub(crate) struct Recorder {
     fates: VecDeque<Option<Name>>,
     /// Whether the log has a line that says that the journal is behind.
     has_told: bool,
+    /// Whether the hub refuses what sessions that last would take on.
+    is_full: bool,
+    /// Whether something was dropped since the last turn.
+    has_dropped: bool,
 }
 
 impl Recorder {
-    /// With the journal of a shard, which begins with a round.
-    pub(crate) fn new(writer: MappedWriter) -> Self {
+    /// With the journal of a shard, which begins with a round. With `syncs_first`, answers wait
+    /// for the disk.
+    pub(crate) fn new(writer: MappedWriter, syncs_first: bool) -> Self {
+        let syncing = match syncs_first {
+            false => Syncing::Later,
+            true => Syncing::First {
+                has_news: false,
+                under_way: None,
+            },
+        };
         Self {
             writer,
+            syncing,
             standing: Standing::Complete,
             round: Some(Round::new(false, false)),
             has_taken_over: false,
@@ -191,22 +240,33 @@ impl Recorder {
             waiting: Waiting::new(),
             fates: VecDeque::new(),
             has_told: false,
+            is_full: false,
+            has_dropped: false,
         }
     }
 
     /// Appends what the hub has said since the last time. Returns whether some of it waits for
-    /// room: then nobody may hear of it.
+    /// room, or for the disk: then nobody may hear of it.
     #[inline]
     pub(crate) fn record(&mut self, hub: &mut Hub) -> bool {
         if hub.effects().log.is_empty() {
             return false;
         }
-        take_batches(hub, |batch| self.append(batch));
+        let is_promised = take_batches(hub, |batch| self.append(batch));
         if self.waiting.bytes > self.waiting.max {
             self.fall_behind(Why::Much);
         }
         self.tell(hub);
-        self.waits()
+        // The hub does not know yet that nothing more can be promised.
+        self.has_dropped |= is_promised && self.standing == Standing::Behind && !self.is_full;
+        if self.standing != Standing::Behind
+            && is_promised
+            && let Syncing::First { has_news, .. } = &mut self.syncing
+        {
+            *has_news = true;
+            return true;
+        }
+        self.lacks_room()
     }
 
     fn append(&mut self, batch: &[u8]) {
@@ -214,7 +274,7 @@ impl Recorder {
             return self.fates.push_back(None);
         }
         self.has_news = true;
-        if self.waits() {
+        if self.is_waiting() {
             return self.waiting.push(batch);
         }
         match self.writer.append(batch) {
@@ -230,9 +290,51 @@ impl Recorder {
         }
     }
 
-    /// Whether something waits for room.
-    pub(crate) fn waits(&self) -> bool {
+    /// Whether something waits for room, or was dropped in this turn.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.is_waiting() || self.has_dropped
+    }
+
+    fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Whether something waits for room, or for the disk.
+    pub(crate) fn waits(&self) -> bool {
+        self.lacks_room()
+            || match self.syncing {
+                Syncing::Later => false,
+                Syncing::First {
+                    has_news,
+                    under_way,
+                } => has_news || under_way.is_some(),
+            }
+    }
+
+    /// Begins and ends commits that answers wait for. What waits for room is in none yet.
+    fn commit(&mut self) -> Turn {
+        let is_waiting = self.is_waiting();
+        let Syncing::First {
+            has_news,
+            under_way,
+        } = &mut self.syncing
+        else {
+            return Turn::default();
+        };
+        let ends = under_way.is_some_and(|place| self.writer.is_committed(place));
+        if ends {
+            *under_way = None;
+        }
+        let begins = *has_news && under_way.is_none() && !is_waiting;
+        if begins {
+            *has_news = false;
+            *under_way = Some(self.writer.commit());
+        }
+        Turn {
+            ends,
+            begins,
+            drops: false,
+        }
     }
 
     /// Whether so much waits that nobody else should log in.
@@ -277,6 +379,7 @@ impl Recorder {
     fn fall_behind(&mut self, why: Why) {
         self.standing = Standing::Behind;
         self.round = None;
+        self.has_dropped |= self.is_waiting();
         self.fates.extend(self.waiting.batches.iter().map(|_| None));
         self.waiting.clear();
         if let (false, Some(why)) = (self.has_told, why.told()) {
@@ -284,8 +387,9 @@ impl Recorder {
             let shard = self.writer.shard();
             warn!(
                 shard,
-                "changes of sessions are not written down: {why}; a restart would lose them. Use \
-                 a faster disk for `sessions.dir`"
+                "changes of sessions are not written down: {why}; until they are, the server \
+                 refuses what sessions that last would take on. Use a faster disk for \
+                 `sessions.dir`"
             );
         }
     }
@@ -334,9 +438,9 @@ impl Recorder {
 
     /// Whether there is something to do at once.
     pub(crate) fn has_work(&self) -> bool {
-        let appends = self.waits() && !self.waiting.is_stuck;
+        let appends = self.is_waiting() && !self.waiting.is_stuck;
         let goes_on = |round: Round| !round.waits && !round.is_written;
-        let goes_on = !self.waits() && self.round.is_some_and(goes_on);
+        let goes_on = !self.is_waiting() && self.round.is_some_and(goes_on);
         self.writer.is_waited_for() || appends || goes_on
     }
 
@@ -351,26 +455,53 @@ impl Recorder {
     }
 
     /// Takes what the keeper has done, and goes on with a round. To be called once in a turn.
-    pub(crate) fn tend(&mut self, hub: &mut Hub) {
+    pub(crate) fn tend(&mut self, hub: &mut Hub) -> Turn {
         let is_idle =
             !self.has_news && self.round.is_none() && !self.waits() && !self.writer.is_waited_for();
-        if is_idle && self.standing == Standing::Complete {
-            return;
+        if is_idle && !self.is_full && self.standing == Standing::Complete {
+            return Turn::default();
         }
         self.has_news = false;
         let may_have_room = self.writer.is_waited_for();
         let needs = self.writer.tend();
         self.append_waiting();
         self.tell(hub);
-        self.begin_round(needs, may_have_room);
+        self.look_for_room(hub);
+        let fits = self.may_use_reserve(hub);
+        self.begin_round(needs, may_have_room, fits);
         if self.standing == Standing::Behind {
             give_up_rewriting(hub);
         }
         self.go_on(hub);
         self.writer.note(self.standing != Standing::Complete);
+        Turn {
+            drops: std::mem::take(&mut self.has_dropped),
+            ..self.commit()
+        }
     }
 
-    fn begin_round(&mut self, needs: Needs, may_have_room: bool) {
+    /// Has the hub refuse what sessions that last would take on, while the disk has no room for it.
+    fn look_for_room(&mut self, hub: &Hub) {
+        let is_low = self.writer.usage().ready <= FILES_LEFT && self.writer.is_refused();
+        let is_full = is_low || self.standing == Standing::Behind;
+        if is_full != self.is_full {
+            self.is_full = is_full;
+            set_journal_full(hub, is_full);
+        }
+    }
+
+    /// Whether a round may use the reserve: the disk refuses files, and the round writes little.
+    fn may_use_reserve(&self, hub: &Hub) -> bool {
+        self.writer.is_refused() && session_bytes(hub) <= FITTING_BYTES
+    }
+
+    /// Whether a round would make room on a full disk: little counts of what is written.
+    fn may_clean(&self) -> bool {
+        let usage = self.writer.usage();
+        usage.ready > 0 && usage.used > self.files_last.unwrap_or(0) + 1
+    }
+
+    fn begin_round(&mut self, needs: Needs, may_have_room: bool, fits: bool) {
         if self.is_stopping {
             return;
         }
@@ -380,9 +511,10 @@ impl Recorder {
             Some(round) if has_failed && !round.after_failure => {
                 *round = Round::new(true, round.needs_file)
             }
-            Some(round) => round.waits &= !may_have_room,
+            Some(round) => round.waits &= !(may_have_room || fits),
             None => {
                 let is_full = self.writer.usage().used >= self.files_max;
+                let is_full = is_full || fits && self.may_clean();
                 let is_behind = self.standing == Standing::Behind;
                 let catches_up = is_behind && self.has_room_to_catch_up();
                 if catches_up || !is_behind && (has_failed || is_full) {
@@ -406,7 +538,7 @@ impl Recorder {
     /// Goes on with a round, as far as one turn has time.
     fn go_on(&mut self, hub: &mut Hub) {
         self.record(hub);
-        if self.waits() {
+        if self.is_waiting() {
             // What waits is older than what the round would say.
             return;
         }
@@ -420,6 +552,7 @@ impl Recorder {
         for _ in 0..BATCHES_PER_TURN {
             // Changes have no use for the reserve until the journal is complete again.
             let is_low = self.writer.room() == Room::Low && self.standing == Standing::Complete;
+            let is_low = is_low && !self.may_use_reserve(hub);
             if round.needs_file || is_low {
                 round.waits = true;
                 break;
@@ -488,7 +621,7 @@ impl Recorder {
     /// Nothing more is said.
     pub(crate) fn finish(mut self, hub: &mut Hub) {
         self.record(hub);
-        while self.waits() {
+        while self.is_waiting() {
             self.writer.tend();
             self.append_waiting();
             if self.waiting.is_stuck {

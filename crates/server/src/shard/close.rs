@@ -31,7 +31,7 @@ impl Shard {
                     self.bury(closing.link.0);
                 }
                 // What it would be told, and why it is closed, is not written down yet.
-                _ if self.waits_unwritten(closing.link.0) => {
+                _ if self.is_unwritten(closing.link.0) => {
                     self.hub.recycle(closing.farewell);
                     self.part(closing.link.0, None);
                 }
@@ -42,12 +42,6 @@ impl Shard {
         if effects.closing.is_empty() {
             effects.closing = closing;
         }
-    }
-
-    /// Whether answers to a client wait until what they belong to is written down.
-    fn waits_unwritten(&self, index: u32) -> bool {
-        let session = self.links.get(index as usize).and_then(Link::session);
-        !self.unwritten.is_empty() && session.is_some_and(|key| self.unwritten.contains(&key))
     }
 
     /// Frees the slots of closed connections, up to [`FREED_MAX`] of them and as far as the turn

@@ -63,9 +63,13 @@ pub(super) fn inherit(heritage: Option<Heritage>) -> (Option<Recorder>, Vec<Prio
     match heritage {
         Some(Heritage {
             writer,
+            syncs_first,
             prior,
             gate,
-        }) => (Some(Recorder::new(writer)), prior, Doors::Closed(gate)),
+        }) => {
+            let recorder = Recorder::new(writer, syncs_first);
+            (Some(recorder), prior, Doors::Closed(gate))
+        }
         None => (None, Vec::new(), Doors::Open(Heard::All)),
     }
 }

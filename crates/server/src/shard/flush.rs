@@ -269,7 +269,7 @@ impl Shard {
         }
     }
 
-    fn link_of(&self, key: SessionKey) -> u32 {
+    pub(super) fn link_of(&self, key: SessionKey) -> u32 {
         let index = self.link_of.get(key.slot as usize);
         index.copied().unwrap_or(u32::MAX)
     }
@@ -289,7 +289,7 @@ impl Shard {
             // Its connection was closed after it got output.
             _ => return Flush::Done,
         };
-        if !self.unwritten.is_empty() && self.unwritten.contains(&key) {
+        if self.unwritten.contains(key) {
             // It is listed again when that is written down.
             return Flush::Done;
         }

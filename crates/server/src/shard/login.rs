@@ -418,6 +418,7 @@ impl Shard {
                     | Limit::LoginQueue
                     | Limit::Sessions
                     | Limit::SessionsPerAddress
+                    | Limit::Disk
                     | Limit::Memory
             ) | CloseReason::Local(Local::ShuttingDown)
         );

@@ -36,6 +36,7 @@ mod selection;
 mod tail;
 mod take_over;
 mod travel;
+mod unwritten;
 mod watch;
 mod weigh;
 
@@ -44,7 +45,7 @@ pub(crate) use letter::{ClientEntry, Found, Incoming, Inquiry, Letter, Purpose, 
 pub(crate) use policy::Policy;
 pub(crate) use selection::Selection;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,6 +79,7 @@ use pace::{ADVANCE_TIME, ADVANCE_VISITS, Crowd, Longer, Part};
 use read::Rows;
 use scratch::Scratch;
 use take_over::TakeOvers;
+use unwritten::Unwritten;
 use watch::Watch;
 
 /// Tokens above the slots of connections, which are 32 bits wide.
@@ -125,7 +127,7 @@ pub(crate) struct Shard {
     /// Writes sessions down, where that is wanted.
     recorder: Option<Recorder>,
     /// Sessions whose answers wait until what they belong to is written down.
-    unwritten: HashSet<SessionKey>,
+    unwritten: Unwritten,
     doors: Doors,
     mesh: Mesh<MeshItem>,
     links: Slab<Link>,
@@ -287,7 +289,7 @@ impl Shard {
             bell,
             hub: hub(number, shared, &policy, &backplane),
             recorder,
-            unwritten: HashSet::new(),
+            unwritten: Unwritten::default(),
             doors,
             mesh,
             links: Slab::new(),
@@ -460,7 +462,7 @@ impl Shard {
     fn timeout(&mut self) -> Option<Duration> {
         let has_reads =
             !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
-        let waits = self.recorder.as_ref().is_some_and(Recorder::waits);
+        let waits = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
         let reads = has_reads && !waits && !self.is_overfull();
         let effects = self.hub.effects();
         let flushes = effects.has_output() || !self.backlog.is_empty();
@@ -595,12 +597,14 @@ impl Shard {
 
     fn forward_rest(&mut self) -> Option<usize> {
         let effects = self.hub.effects();
-        let waits = self.recorder.as_ref().is_some_and(Recorder::waits);
+        let waits = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
         let goes = |(_, item): &mut (ShardId, ControlItem)| !waits || !item.is_outcome();
+        let syncs = self.recorder.as_ref().is_some_and(Recorder::waits);
         for (to, item) in effects.lanes.extract_if(.., goes) {
-            let visits = item.visits();
-            self.backplane
-                .post_heavy(usize::from(to.0), Letter::Hub(item), visits);
+            match syncs && item.is_outcome() {
+                true => self.unwritten.hold_outcome((to, item)),
+                false => self.backplane.post_item(to, item),
+            }
         }
         self.resumed
             .extend(effects.resumed.drain(..).map(|link| link.0));

@@ -95,8 +95,10 @@ impl Shard {
     fn read_each(&mut self, listed: &[u32], part: &mut Part) -> (usize, bool) {
         for (place, &index) in listed.iter().enumerate() {
             let waits = self.waits(index) || self.is_behind(index) || self.waits_to_log_in(index);
-            if waits || self.waits_for_journal(index) {
+            if waits || self.waits_for_room() {
                 self.push_readable(index);
+            } else if self.is_unwritten(index) {
+                self.unwritten.hold(index);
             } else if self.stands_in_line(index) {
                 self.shaking.push_back(index);
             } else {

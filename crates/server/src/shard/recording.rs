@@ -1,6 +1,9 @@
 //! What a shard writes down of its sessions, and who waits until that is done.
 
-use stentor_hub::{PriorSession, SessionKey, begin_restoring, session_lasts};
+use stentor_hub::{
+    ControlItem, NotKept, PriorSession, SessionKey, ShardId, begin_restoring, has_answers,
+    session_lasts,
+};
 
 use super::Shard;
 use super::link::Link;
@@ -30,16 +33,21 @@ impl Shard {
         }
     }
 
-    /// What was recorded waits for room. Those that would hear of it wait too: the client that has
-    /// asked for it, or all that have output, and sessions that last.
+    /// What was recorded waits for room, or for the disk. Those that would hear of it wait too: the
+    /// client that has asked for it, and sessions that last. If nobody has asked for it, all that
+    /// have output wait for room, but only those with answers wait for the disk: the others have
+    /// been promised nothing.
     pub(super) fn hold_hearers(&mut self, client: Option<SessionKey>) {
+        let lacks_room = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
         let (hub, unwritten) = (&mut self.hub, &mut self.unwritten);
         unwritten.extend(client);
         let mut dirty = std::mem::take(&mut hub.effects().dirty);
-        let hears = |key: &&SessionKey| client.is_none() || session_lasts(hub, **key);
-        unwritten.extend(dirty.iter().filter(hears));
+        let may_ask = |key| client.is_none() && (lacks_room || has_answers(hub, key));
+        let hears = |key: &SessionKey| may_ask(*key) || session_lasts(hub, *key);
+        unwritten.extend(dirty.iter().copied().filter(hears));
         let crowd = std::mem::take(&mut hub.effects().crowd);
-        unwritten.extend(crowd.iter().filter(|key| session_lasts(hub, **key)));
+        let lasting = crowd.iter().copied().filter(|key| session_lasts(hub, *key));
+        unwritten.extend(lasting);
         let effects = hub.effects();
         dirty.append(&mut effects.dirty);
         (effects.dirty, effects.crowd) = (dirty, crowd);
@@ -50,15 +58,70 @@ impl Shard {
         let Some(recorder) = &mut self.recorder else {
             return;
         };
-        recorder.tend(&mut self.hub);
-        let goes_on = !self.unwritten.is_empty() && !recorder.waits();
+        let turn = recorder.tend(&mut self.hub);
+        let waits = recorder.waits();
         let effects = self.hub.effects();
-        if goes_on {
-            effects.dirty.extend(self.unwritten.drain());
+        let before = effects.dirty.len();
+        if turn.drops {
+            return self.break_off_unwritten();
         }
-        if goes_on || !effects.mesh.is_empty() {
+        let mut outcomes = Vec::new();
+        if turn.ends {
+            effects.dirty.extend(self.unwritten.commit_ends());
+            outcomes = self.unwritten.outcomes(false);
+        }
+        if turn.begins {
+            self.unwritten.commit_begins();
+        }
+        if !waits {
+            effects.dirty.extend(self.unwritten.all());
+            outcomes.append(&mut self.unwritten.outcomes(true));
+        }
+        let goes_on = effects.dirty.len() > before;
+        let has_mesh = !effects.mesh.is_empty();
+        if goes_on {
+            for index in self.unwritten.held() {
+                self.push_readable(index);
+            }
+        }
+        for (to, item) in outcomes {
+            self.backplane.post_item(to, item);
+        }
+        if goes_on || has_mesh {
             self.forward();
         }
+    }
+
+    /// What was to be written down was dropped. Clients that wait for answers are cut off rather
+    /// than told that it is there: they ask again when they are back.
+    fn break_off_unwritten(&mut self) {
+        let all: Vec<SessionKey> = self.unwritten.all().collect();
+        for key in all {
+            let link = self.link_of(key);
+            let its = self.links.get(link as usize);
+            let is_its = its.is_some_and(|link| link.session() == Some(key));
+            if is_its && has_answers(&self.hub, key) {
+                self.end_later(link);
+            } else {
+                self.hub.effects().dirty.push(key);
+            }
+        }
+        for index in self.unwritten.held() {
+            self.push_readable(index);
+        }
+        // Clients of other shards do not hear either that it is there.
+        let mut outcomes = self.unwritten.outcomes(true);
+        let is_outcome = |(_, item): &mut (ShardId, ControlItem)| item.is_outcome();
+        outcomes.extend(self.hub.effects().lanes.extract_if(.., is_outcome));
+        for (to, mut item) in outcomes {
+            if let ControlItem::Resolved { outcome, .. } = &mut item
+                && !outcome.reason.is_error()
+            {
+                *outcome = NotKept::Sessions.outcome();
+            }
+            self.backplane.post_item(to, item);
+        }
+        self.forward();
     }
 
     /// Whether so much waits for the journal that nobody is let in.
@@ -71,16 +134,18 @@ impl Shard {
         self.recorder.as_ref().is_some_and(Recorder::is_overladen)
     }
 
-    /// Whether what a client has sent waits for the journal, or so much does that nobody is read.
-    pub(super) fn waits_for_journal(&mut self, index: u32) -> bool {
+    /// Whether so much waits for room in the journal that nobody is read.
+    pub(super) fn waits_for_room(&mut self) -> bool {
         /// Items for other shards that may wait.
         const ITEMS_MAX: usize = 16 << 10;
-        let Some(recorder) = self.recorder.as_ref().filter(|it| it.waits()) else {
-            return false;
-        };
-        let key = self.links.get(index as usize).and_then(Link::session);
-        recorder.is_overladen()
-            || self.hub.effects().mesh.len() >= ITEMS_MAX
-            || key.is_some_and(|key| self.unwritten.contains(&key))
+        let recorder = self.recorder.as_ref().filter(|it| it.lacks_room());
+        recorder.is_some_and(|it| it.is_overladen() || self.hub.effects().mesh.len() >= ITEMS_MAX)
+    }
+
+    /// Whether answers to a client wait until what they belong to is written down. It is not read
+    /// in the meantime.
+    pub(super) fn is_unwritten(&self, index: u32) -> bool {
+        let session = self.links.get(index as usize).and_then(Link::session);
+        session.is_some_and(|key| self.unwritten.contains(key))
     }
 }

@@ -624,6 +624,9 @@ fn no_room(why: NotKept, bound: Option<&str>, trouble: Option<&str>) -> String {
              most",
             valued(bound)
         ),
+        (NotKept::Sessions, _) => "the disk of the sessions is full; free space on the disk of \
+                                  `sessions.dir`"
+            .into(),
         (_, Some(trouble)) => format!(
             "the retained store cannot write ({trouble}); free space on its disk, correct the \
              error, or clear topics with `stentor retained clear`"
@@ -675,6 +678,7 @@ mod tests {
                 Some("limits.memory is 9 bytes"),
                 "is reached (limits.memory is 9 bytes); raise it",
             ),
+            (NotKept::Sessions, None, "`sessions.dir`"),
         ] {
             let text = no_room(why, bound, None);
             assert!(text.contains(says), "{text}");

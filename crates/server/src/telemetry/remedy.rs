@@ -303,6 +303,7 @@ const fn limit_reached(limit: Limit) -> &'static str {
             "raise the quota `connections` of its zone, or `connections` of its [[zone]]"
         }
         Limit::Sessions => "raise `limits.sessions`, or lower `limits.session_expiry_max`",
+        Limit::Disk => "free space on the disk of `sessions.dir`; `stentor status` says more",
         Limit::Memory => "raise `limits.memory`; `stentor status` says who holds most",
         Limit::SessionsPerUser => "raise `limits.sessions_per_user`",
         Limit::SessionsPerAddress => {

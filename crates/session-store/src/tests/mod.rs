@@ -60,12 +60,16 @@ fn start<D: Disk>(disk: D, boot: u64, shards: u16) -> Server<D> {
 
 /// The same, but the keeper does not hear that everything is taken over.
 fn begin<D: Disk>(disk: D, boot: u64, shards: u16) -> Server<D> {
+    let sync = Sync::Interval(Duration::from_millis(1));
+    begin_with(disk, boot, shards, sync)
+}
+
+fn begin_with<D: Disk>(disk: D, boot: u64, shards: u16, sync: Sync) -> Server<D> {
     let opened = open(disk, options(boot, shards)).expect("the folder opens");
     assert_eq!(opened.troubles, []);
     let restored = opened.earlier.replay(|_, body| body.topic.to_owned());
     assert_eq!(restored.damage, []);
     let (sender, events) = channel();
-    let sync = Sync::Interval(Duration::from_millis(1));
     let watcher = Arc::new(Told(sender));
     let keeper = opened.keeper.start(sync, opened.earlier, watcher);
     let keeper = keeper.expect("the system has threads");
@@ -209,6 +213,40 @@ fn sessions_survive_a_kill_and_another_number_of_shards() {
         let mut server = start(killed.after_kill(), 1, shards);
         assert_eq!(told(&server.sessions), expected);
         forget(&mut server);
+        stop(server);
+    }
+}
+
+/// Has everything brought to the disk, as a shard does that answers only then.
+fn commit<D: Disk>(server: &mut Server<D>, shard: usize) {
+    let place = server.writers[shard].commit();
+    while !server.writers[shard].is_committed(place) {
+        assert_eq!(server.writers[shard].tend(), Needs::Nothing);
+        std::thread::yield_now();
+    }
+}
+
+/// A power loss between any two commits leaves all that was committed.
+#[test]
+fn what_was_committed_survives_a_power_loss() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::new(seed);
+        let mut server = begin_with(disk.clone(), 1, 2, Sync::Always);
+        server.writers.iter().for_each(Writer::took_over);
+        let mut expected = Vec::new();
+        for number in 0..20 {
+            let shard = number as usize % 2;
+            let client_id = format!("c{number:02}");
+            let record = Record::Session(session_of(number, &client_id));
+            append(&mut server.writers[shard], &[record]);
+            commit(&mut server, shard);
+            expected.push((client_id, Vec::new()));
+            // It may be there or not.
+            append(&mut server.writers[shard], &[Record::Here { number }]);
+            let found = begin(disk.after_power_loss(), 2, 1);
+            assert_eq!(told(&found.sessions), expected, "seed {seed}");
+            stop(found);
+        }
         stop(server);
     }
 }

@@ -6,6 +6,7 @@ use stentor_topic::Zone;
 use super::{Lease, Pressure, Tenants};
 use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
+use crate::core::sessions::log;
 use crate::core::sessions::rights::Identity;
 use crate::core::stats::LossCause;
 use crate::effects::{ControlItem, Event};
@@ -40,6 +41,7 @@ impl Core {
         // It makes no difference to the counts whether an old one goes on or a new one replaces it.
         let present = self.sessions.own_session(identity, &request.client_id);
         let goes_on = present.is_some_and(|session| session.state.is_persistent());
+        log::may_begin(self, goes_on)?;
         let mut room = Room::default();
         if !goes_on && self.sessions.persistent() >= settings.sessions_max {
             let own = tenants.map_or(0, |tenants| tenants.own.sessions());

@@ -19,6 +19,7 @@ use crate::core::ids::home_shard;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::retained::{Kept, NotKept, Retained};
 use crate::core::routing::batch::Source;
+use crate::core::sessions::log;
 use crate::core::settings::{Keep, Settings, Uses};
 use crate::core::stats::LossCause;
 use crate::core::work::{BEHIND_VISITS, VISIT_BYTES};
@@ -133,7 +134,7 @@ impl Core {
                 Some(format!("limits.memory is {most} bytes").into())
             }
             NotKept::Full => self.store.retained.bound_met(zone),
-            NotKept::DiskFull | NotKept::Failed => None,
+            NotKept::DiskFull | NotKept::Failed | NotKept::Sessions => None,
         }
     }
 
@@ -205,6 +206,9 @@ impl Core {
         (keep, is_awaited): (bool, bool),
         routing: Routing,
     ) -> Taken {
+        if is_awaited && log::is_refused(self, &message, message.topic()) {
+            return Taken::Done(NotKept::Sessions.outcome());
+        }
         let mut taken = Taken::SUCCESS;
         if keep {
             self.turn.store(message.cost(), put_visits(&message));

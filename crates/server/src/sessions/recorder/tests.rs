@@ -117,7 +117,7 @@ impl World {
         } = found;
         let world = Self {
             hub: hub(),
-            recorder: Recorder::new(writers.remove(0)),
+            recorder: Recorder::new(writers.remove(0), false),
             keeper: None,
         };
         let start = |world: &mut Self| {
@@ -227,6 +227,68 @@ fn an_end_waits_for_room() {
     start(&mut world);
     world.end().unwrap();
     assert_eq!(found(&folder).len(), 60);
+}
+
+/// With `always`, answers wait for the commit that covers what they belong to.
+#[test]
+fn answers_wait_for_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut world, start) = World::new(opened(&folder));
+    world.recorder.syncing = Syncing::First {
+        has_news: false,
+        under_way: None,
+    };
+    world.tend_until(|recorder| recorder.round.is_none());
+    assert!(!world.recorder.waits(), "nobody is told of a round");
+    let add = |world: &mut World, id: &str| {
+        session(id).restore(&mut world.hub, Tick::ZERO);
+        world.recorder.record(&mut world.hub)
+    };
+    assert!(add(&mut world, "first"));
+    assert!(world.recorder.waits() && !world.recorder.lacks_room());
+    let begins = Turn {
+        begins: true,
+        ..Turn::default()
+    };
+    assert_eq!(world.recorder.tend(&mut world.hub), begins);
+    // The keeper does nothing yet.
+    assert!(add(&mut world, "second"));
+    for _ in 0..100 {
+        assert_eq!(world.recorder.tend(&mut world.hub), Turn::default());
+    }
+    start(&mut world);
+    let mut ended = 0;
+    while world.recorder.waits() {
+        let turn = world.recorder.tend(&mut world.hub);
+        ended += usize::from(turn.ends);
+        // The second one waits for another commit.
+        assert_eq!(turn.begins, turn.ends && ended == 1);
+        std::thread::yield_now();
+    }
+    assert_eq!(ended, 2);
+    world.end().unwrap();
+}
+
+/// Clients do not get answers to what was dropped, and the hub takes nothing on until all of it is
+/// written down.
+#[test]
+fn what_is_dropped_is_not_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut world, start) = World::new(opened(&folder));
+    world.add("known");
+    for number in 0..60 {
+        world.add_large(&format!("client{number}"));
+    }
+    assert!(world.recorder.lacks_room());
+    world.recorder.fall_behind(Why::Slow);
+    assert!(world.recorder.tend(&mut world.hub).drops);
+    assert_eq!(world.recorder.tend(&mut world.hub), Turn::default());
+    assert!(world.recorder.is_full);
+    start(&mut world);
+    world.tend_until(|it| it.standing == Standing::Complete && it.round.is_none());
+    world.tend_until(|it| !it.is_full);
+    world.end().unwrap();
+    assert_eq!(found(&folder).len(), 61);
 }
 
 /// However large sessions are, few of them are written in one turn.

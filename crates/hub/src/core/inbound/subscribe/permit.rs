@@ -11,6 +11,7 @@ use crate::core::delivery::conflate::{NO_RATE, TOO_MANY_RATES};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{ROOMS, Verdicts};
 use crate::core::routing::share::SHARE_BYTES;
+use crate::core::sessions::log::{DISK_FULL, is_full};
 use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::rights::{Access, Identity};
 use crate::core::settings::Settings;
@@ -147,7 +148,11 @@ impl Core {
             return Err(no_right(filter));
         }
         let is_dear = check_filter_bounds(&self.rules.settings, filter)
-            .and_then(|()| self.check_share((key, session.state.zone()), share, filter));
+            .and_then(|()| self.check_share((key, session.state.zone()), share, filter))
+            .and_then(|()| match session.state.is_persistent() && is_full(self) {
+                true => Err(DISK_FULL),
+                false => Ok(()),
+            });
         match is_dear {
             Err(refusal) if !is_known() => Err(refusal),
             _ => Ok(access),

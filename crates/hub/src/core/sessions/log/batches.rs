@@ -27,6 +27,8 @@ pub(super) struct Batches {
     untold: u32,
     /// Whether all that follows has to be in one batch.
     pub(super) is_whole: bool,
+    /// Bytes of `records` that no answer promises.
+    unpromised: usize,
 }
 
 impl Batches {
@@ -36,14 +38,24 @@ impl Batches {
     }
 
     /// Moves the records to the end of `log`, and where they may be cut to the end of `cuts`.
+    /// Returns whether an answer promises some of them.
     #[inline]
-    pub(super) fn take(&mut self, log: &mut Vec<u8>, cuts: &mut Vec<usize>) {
-        if !self.records.is_empty() {
-            debug_assert_eq!(log.len(), self.moved, "the shard says what it takes");
-            log.append(&mut self.records);
-            self.moved = log.len();
-            cuts.append(&mut self.cuts);
+    pub(super) fn take(&mut self, log: &mut Vec<u8>, cuts: &mut Vec<usize>) -> bool {
+        if self.records.is_empty() {
+            return false;
         }
+        debug_assert_eq!(log.len(), self.moved, "the shard says what it takes");
+        let unpromised = core::mem::take(&mut self.unpromised);
+        let is_promised = self.records.len() > unpromised;
+        log.append(&mut self.records);
+        self.moved = log.len();
+        cuts.append(&mut self.cuts);
+        is_promised
+    }
+
+    /// No answer promises the records that were added since there were this many bytes.
+    pub(super) const fn promise_nothing_since(&mut self, bytes: usize) {
+        self.unpromised += self.records.len() - bytes;
     }
 
     /// The shard has taken all batches.

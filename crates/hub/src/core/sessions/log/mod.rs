@@ -16,11 +16,13 @@
 //! queue     all that a session is owed
 //! round     what was written again                bequests  what sessions leave to others
 //! prior     what was read back                    restore   going on with it
+//! full      what is refused on a full disk
 //! ```
 
 mod base;
 mod batches;
 mod bequests;
+mod full;
 mod owed;
 mod prior;
 mod queue;
@@ -32,6 +34,7 @@ pub use base::ALL_WRITTEN;
 pub(crate) use base::{give_up_bases, write_base, write_bases};
 use bequests::bequests_logged;
 pub(crate) use bequests::{Bequest, has_given, leaves};
+pub(crate) use full::{DISK_FULL, is_full, is_refused, may_begin, session_bytes, set_full};
 pub(crate) use owed::Standing;
 pub use prior::{
     Owner, PriorSession, PriorSubscription, Start, WrittenSession, prior_message, prior_sessions,
@@ -131,10 +134,11 @@ impl SessionLog {
     }
 
     /// Moves the records to the end of `log`, and where they may be cut to the end of `cuts`.
+    /// Returns whether an answer promises some of them.
     #[inline]
-    pub(crate) fn take(&mut self, log: &mut Vec<u8>, cuts: &mut Vec<usize>) {
+    pub(crate) fn take(&mut self, log: &mut Vec<u8>, cuts: &mut Vec<usize>) -> bool {
         self.close();
-        self.batches.take(log, cuts);
+        self.batches.take(log, cuts)
     }
 
     /// The shard has taken all of that. It reports on each batch when that is appended or dropped.
@@ -369,6 +373,14 @@ impl Number {
         let number = self.get();
         log.write(&Record::WillGone { number });
     }
+}
+
+/// No answer promises what is written by `write`.
+pub(crate) fn write_unpromised(log: &mut SessionLog, write: impl FnOnce(&mut SessionLog)) {
+    log.close();
+    let before = log.batches.bytes();
+    write(log);
+    log.batches.promise_nothing_since(before);
 }
 
 fn describe<'a>(

@@ -22,6 +22,8 @@ use crate::core::ids::SHARDS_MAX;
 pub(crate) struct Journals {
     /// A bit for each shard that has a session that outlives its connection.
     lasting: AtomicU64,
+    /// A bit for each shard whose journal has no room for more that sessions are owed.
+    full: AtomicU64,
     /// For each shard, what its journal has from each other one: see [`Name::to_bits`].
     taken: Box<[AtomicU64]>,
 }
@@ -31,6 +33,7 @@ impl Default for Journals {
         let places = usize::from(SHARDS_MAX) * usize::from(SHARDS_MAX);
         Self {
             lasting: AtomicU64::new(0),
+            full: AtomicU64::new(0),
             taken: (0..places).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -44,11 +47,18 @@ impl Journals {
     /// A shard has sessions that outlive their connection, or has none any more. It says so before
     /// it acknowledges what they subscribe to.
     pub(crate) fn set_lasting(&self, shard: u8, has_some: bool) {
-        let bit = 1 << shard;
-        match has_some {
-            true => self.lasting.fetch_or(bit, Ordering::SeqCst),
-            false => self.lasting.fetch_and(!bit, Ordering::SeqCst),
-        };
+        set_bit(&self.lasting, shard, has_some);
+    }
+
+    /// The journal of a shard has no room for more that sessions are owed, or has room again.
+    pub(super) fn set_full(&self, shard: u8, is_full: bool) {
+        set_bit(&self.full, shard, is_full);
+    }
+
+    /// Whether that is so of any shard: they have one disk.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed) != 0
     }
 
     /// The shards that have some.
@@ -56,6 +66,14 @@ impl Journals {
     pub(crate) fn lasting(&self) -> u64 {
         self.lasting.load(Ordering::SeqCst)
     }
+}
+
+fn set_bit(bits: &AtomicU64, shard: u8, is_set: bool) {
+    let bit = 1 << shard;
+    match is_set {
+        true => bits.fetch_or(bit, Ordering::SeqCst),
+        false => bits.fetch_and(!bit, Ordering::SeqCst),
+    };
 }
 
 /// The bits of an offset in what [`pack`] returns, and of a file.
@@ -272,6 +290,10 @@ impl Ways {
 
     /// The shards that have sessions that last.
     #[inline]
+    pub(super) fn journals(&self) -> &Journals {
+        &self.journals
+    }
+
     pub(super) fn lasting(&self) -> u64 {
         self.journals.lasting()
     }

@@ -30,7 +30,7 @@ use stentor_topic::Zone;
 
 use crate::core::inbound::subscribe::{SubscriptionRef, room_of};
 use crate::core::routing::options::Options;
-use crate::core::sessions::log::{Number, SessionLog, Terms};
+use crate::core::sessions::log::{Number, SessionLog, Terms, write_unpromised};
 use crate::core::sessions::quota::Quotas;
 use crate::core::sessions::rights::{Access, Identity};
 use crate::core::settings::Settings;
@@ -312,20 +312,24 @@ impl SessionState {
         self.identity.rights.is_confirmed()
     }
 
-    /// Writes down how far its deliveries have come, where that has changed.
+    /// Writes down how far its deliveries have come, where that has changed. No answer
+    /// promises it.
     pub(crate) fn write_progress(&mut self, log: &mut SessionLog) {
         if let Some(number) = self.number()
             && let Some(progress) = self.owed.take_progress()
         {
-            number.progress(log, &progress);
+            write_unpromised(log, |log| number.progress(log, &progress));
         }
     }
 
     /// The same at once, if a packet id does not follow from the number of its delivery: the client
     /// is about to see it.
     pub(crate) fn write_odd(&mut self, log: &mut SessionLog) {
-        if self.owed.get().is_some_and(Outbound::has_odd) {
-            self.write_progress(log);
+        if self.owed.get().is_some_and(Outbound::has_odd)
+            && let Some(number) = self.number()
+            && let Some(progress) = self.owed.take_progress()
+        {
+            number.progress(log, &progress);
         }
     }
 

@@ -1,0 +1,127 @@
+//! Who waits until the journal, or the disk, has what an answer belongs to: clients, and other shards
+//! that are to hear that something is done.
+
+use std::collections::HashSet;
+
+use stentor_hub::{ControlItem, SessionKey, ShardId};
+
+/// An outcome, and the shard that hears of it.
+pub(super) type Outcome = (ShardId, ControlItem);
+
+/// In two groups, since one commit covers what was there when it began.
+#[derive(Debug, Default)]
+pub(super) struct Unwritten {
+    /// They wait for the commit under way.
+    committing: HashSet<SessionKey>,
+    /// They wait for room in the journal, or for the next commit.
+    open: HashSet<SessionKey>,
+    /// What other shards hear when the commit under way has ended, and when the next one has.
+    committing_outcomes: Vec<Outcome>,
+    open_outcomes: Vec<Outcome>,
+    /// Links of theirs that are not read in the meantime.
+    held: Vec<u32>,
+}
+
+impl Unwritten {
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.committing.is_empty()
+    }
+
+    /// Whether a client waits. O(1).
+    pub(super) fn contains(&self, key: SessionKey) -> bool {
+        !self.is_empty() && (self.open.contains(&key) || self.committing.contains(&key))
+    }
+
+    /// A link is to be read when answers may leave.
+    pub(super) fn hold(&mut self, link: u32) {
+        self.held.push(link);
+    }
+
+    /// Takes out the links that were held. Those whose answers still wait are held again.
+    pub(super) fn held(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// Another shard is to hear of something when the next commit has ended.
+    pub(super) fn hold_outcome(&mut self, outcome: Outcome) {
+        self.open_outcomes.push(outcome);
+    }
+
+    /// Takes out what other shards may hear now: what the last commit covered, or `all` of it.
+    pub(super) fn outcomes(&mut self, all: bool) -> Vec<Outcome> {
+        let mut outcomes = std::mem::take(&mut self.committing_outcomes);
+        if all {
+            outcomes.append(&mut self.open_outcomes);
+        }
+        outcomes
+    }
+
+    /// A commit begins for all that wait.
+    pub(super) fn commit_begins(&mut self) {
+        self.committing_outcomes.append(&mut self.open_outcomes);
+        if self.committing.is_empty() {
+            std::mem::swap(&mut self.open, &mut self.committing);
+        } else {
+            self.committing.extend(self.open.drain());
+        }
+    }
+
+    /// It has ended. Takes out those whose answers may leave: not those that wait for the next one
+    /// too.
+    pub(super) fn commit_ends(&mut self) -> impl Iterator<Item = SessionKey> {
+        let Self {
+            committing, open, ..
+        } = self;
+        committing.drain().filter(|key| !open.contains(key))
+    }
+
+    /// Nothing waits any more. Takes all of them out.
+    pub(super) fn all(&mut self) -> impl Iterator<Item = SessionKey> {
+        self.committing.drain().chain(self.open.drain())
+    }
+}
+
+impl Extend<SessionKey> for Unwritten {
+    fn extend<I: IntoIterator<Item = SessionKey>>(&mut self, keys: I) {
+        self.open.extend(keys);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn key(slot: u32) -> SessionKey {
+        SessionKey {
+            slot,
+            generation: 1,
+        }
+    }
+
+    #[test]
+    fn a_commit_covers_those_that_waited_when_it_began() {
+        let mut unwritten = Unwritten::default();
+        unwritten.extend([key(1), key(2)]);
+        unwritten.commit_begins();
+        unwritten.extend([key(2), key(3)]);
+        assert!([1, 2, 3].iter().all(|slot| unwritten.contains(key(*slot))));
+        assert_eq!(unwritten.commit_ends().collect::<Vec<_>>(), [key(1)]);
+        assert!(!unwritten.contains(key(1)) && unwritten.contains(key(2)));
+        unwritten.commit_begins();
+        let mut rest: Vec<u32> = unwritten.commit_ends().map(|key| key.slot).collect();
+        rest.sort_unstable();
+        assert_eq!(rest, [2, 3]);
+        assert!(unwritten.is_empty());
+    }
+
+    #[test]
+    fn all_may_leave_when_nothing_waits() {
+        let mut unwritten = Unwritten::default();
+        unwritten.extend([key(1)]);
+        unwritten.commit_begins();
+        unwritten.extend([key(2)]);
+        assert_eq!(unwritten.all().count(), 2);
+        assert!(unwritten.is_empty());
+    }
+}
