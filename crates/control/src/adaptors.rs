@@ -1,11 +1,12 @@
 //! `adaptor.…`: scripts that are asked about what clients do.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb, ZoneWord};
 
 /// `adaptor.ls`: the adaptors.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Ls {
     /// Only those that are asked about this zone.
@@ -18,7 +19,7 @@ impl Request for Ls {
 }
 
 /// `adaptor.reload`: reads their files again.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Reload {
     /// Whether what the running versions have kept is left behind.
@@ -35,7 +36,7 @@ impl Request for Reload {
 }
 
 /// What `adaptor.ls` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct List {
     /// The adaptors, in the order of the configuration.
@@ -43,7 +44,7 @@ pub struct List {
 }
 
 /// What `adaptor.reload` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Reloaded {
     /// What became of each.
@@ -51,7 +52,7 @@ pub struct Reloaded {
 }
 
 /// An adaptor.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Adaptor {
     /// Its file.
@@ -75,7 +76,7 @@ pub struct Adaptor {
 }
 
 /// A file that was refused.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Refused {
     /// Since when, in seconds since 1970.
@@ -85,7 +86,7 @@ pub struct Refused {
 }
 
 /// What became of an adaptor's file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Became {
     /// The adaptor as it is now.

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb};
 
 /// The target of a ban. One of the first three is given, or the zone alone.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Target {
     /// A client id, in all zones or in one.
@@ -38,7 +39,7 @@ impl fmt::Display for Target {
 }
 
 /// `ban.add`: keeps somebody out, and closes the connections that there are.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Add {
     /// The target.
@@ -58,7 +59,7 @@ impl Request for Add {
 }
 
 /// What `ban.add` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Added {
     /// The ban as it holds.
@@ -70,7 +71,7 @@ pub struct Added {
 }
 
 /// `ban.ls`: the bans that hold.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ls {}
 
 impl Request for Ls {
@@ -79,7 +80,7 @@ impl Request for Ls {
 }
 
 /// What `ban.ls` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct List {
     /// The bans, the oldest first.
@@ -87,7 +88,7 @@ pub struct List {
 }
 
 /// `ban.rm`: lets somebody in again.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rm {
     /// The target, as `ban.ls` tells it.
@@ -101,7 +102,7 @@ impl Request for Rm {
 }
 
 /// What `ban.rm` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Removed {
     /// The ban that held.
@@ -109,7 +110,7 @@ pub struct Removed {
 }
 
 /// A ban.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Ban {
     /// Its target.

@@ -1,11 +1,12 @@
 //! `clients.…`: sessions, connected or away; and `why`: what keeps a message from one.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb, ZoneWord};
 
 /// `clients.ls`: sessions by client id.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Ls {
     /// All zones if it is not given.
@@ -25,7 +26,7 @@ pub struct Ls {
 }
 
 /// An order of sessions. Those that are alike are in the order of their client ids.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// By client id.
@@ -45,7 +46,7 @@ impl Request for Ls {
 }
 
 /// What `clients.ls` answers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct List {
     /// The page.
@@ -57,7 +58,7 @@ pub struct List {
 }
 
 /// `clients.show`: one session with its subscriptions.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Show {
     /// Its client id.
     pub client_id: String,
@@ -72,7 +73,7 @@ impl Request for Show {
 }
 
 /// What `clients.show` answers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Shown {
     /// The session.
@@ -85,7 +86,7 @@ pub struct Shown {
 }
 
 /// `clients.kick`: closes a connection.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Kick {
     /// The client id.
     pub client_id: String,
@@ -106,7 +107,7 @@ impl Request for Kick {
 }
 
 /// What `clients.kick` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Kicked {
     /// The zone of the client.
@@ -118,7 +119,7 @@ pub struct Kicked {
 }
 
 /// A session.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Client {
     /// Its client id.
@@ -166,7 +167,7 @@ pub struct Client {
 }
 
 /// A connection.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Connection {
     /// The version of MQTT.
@@ -190,7 +191,7 @@ pub struct Connection {
 }
 
 /// A connection from which nothing is read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Paused {
     /// For how long still.
@@ -200,7 +201,7 @@ pub struct Paused {
 }
 
 /// How often something has happened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Count {
     /// In all.
@@ -212,7 +213,7 @@ pub struct Count {
 }
 
 /// A subscription as it was granted.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Subscription {
     /// Its filter.
@@ -226,7 +227,7 @@ pub struct Subscription {
 }
 
 /// `why`: what keeps a message of a topic from a client.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Why {
     /// The client; with `to`, the one that publishes.
     pub client_id: String,
@@ -246,7 +247,7 @@ impl Request for Why {
 }
 
 /// What `why` answers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Because {
     /// The topic.
@@ -262,7 +263,7 @@ pub struct Because {
 }
 
 /// One side of a message's way.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Party {
     /// Its client id.
@@ -280,7 +281,7 @@ pub struct Party {
 }
 
 /// One thing that was looked at.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Check {
     /// What.

@@ -1,11 +1,12 @@
 //! `events`: what has happened to connections lately.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb};
 
 /// What can happen to a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A client has connected.
@@ -53,8 +54,10 @@ impl Kind {
     }
 }
 
-/// The request. What is given has to be so of each event that is answered.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// `events`: what has happened to connections lately.
+///
+/// What is given has to be so of each event that is answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Events {
     /// Only those behind this cursor, the oldest first. Without it, the newest that fit the limit.
@@ -83,7 +86,7 @@ impl Request for Events {
 }
 
 /// The answer.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Told {
     /// The events, the oldest first.
@@ -95,7 +98,7 @@ pub struct Told {
 }
 
 /// Something that has happened to a connection.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Event {
     /// Its place in the list since the start.

@@ -1,11 +1,12 @@
 //! `health`: whether the server works, and whether new clients can connect.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb};
 
-/// The request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// `health`: whether the server works, and whether new clients can connect.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {}
 
 impl Request for Health {
@@ -14,7 +15,7 @@ impl Request for Health {
 }
 
 /// The answer.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Told {
     /// Whether the process works.
@@ -26,7 +27,7 @@ pub struct Told {
 }
 
 /// One thing that is wrong.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Reason {
     /// A word for programs.

@@ -1,8 +1,9 @@
 //! What operators can ask of a running server, and what it answers.
 //!
-//! Each verb has a line in the table ([`Verb`]), a type of request and a type of answer. The server
-//! and the command line share them, and so can every other face of the server. The crate does no
-//! I/O. Orders of the Auth Center (`user.…`, `role.…`, `zone.…`) have a type of their own there.
+//! Each verb has a line in the table ([`Verb`]), a type of request and a type of answer. The
+//! server, the command line and HTTP share them. [`schema`] describes them for others. The crate
+//! does no I/O. Orders of the Auth Center (`user.…`, `role.…`, `zone.…`) have a type of their own
+//! there.
 //!
 //! On the wire, a request is one JSON object in a line, `{"v":1,"verb":"clients.show",…}`. So is an
 //! answer: `{"v":1,"ok":{…}}` or `{"v":1,"error":"a sentence with a remedy","code":"not-found"}`.
@@ -20,25 +21,29 @@ mod network;
 pub mod procedures;
 pub mod reload;
 pub mod retained;
+pub mod schema;
 pub mod status;
 pub mod topics;
 pub mod trace;
+mod types;
 mod verb;
 mod wire;
 pub mod zones;
 
 pub use network::{Network, NetworkError};
-pub use verb::{Audit, Need, Request, Verb};
+pub use types::Visit;
+pub use verb::{Audit, Http, Need, Request, Scope, Verb};
 pub use wire::{Failure, Head, VERSION, ZoneWord, asked, page, told};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An answer that says no more than that it is done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {}
 
 /// `mqtt`: the connection speaks MQTT after the answer, as the administrator of a zone.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mqtt {
     /// The default zone if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +56,7 @@ impl Request for Mqtt {
 }
 
 /// `stop`: the server ends.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stop {}
 
 impl Request for Stop {

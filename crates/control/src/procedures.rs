@@ -1,11 +1,12 @@
 //! `procedure.…`: what is asked about mail and other messages.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb};
 
 /// `procedure.ls`: the procedures with their figures.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ls {}
 
 impl Request for Ls {
@@ -14,7 +15,7 @@ impl Request for Ls {
 }
 
 /// `procedure.reload`: looks at their files now.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reload {}
 
 impl Request for Reload {
@@ -23,7 +24,7 @@ impl Request for Reload {
 }
 
 /// What `procedure.ls` answers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct List {
     /// Each procedure, by name.
@@ -34,7 +35,7 @@ pub struct List {
 pub type Counts = Vec<(String, u64)>;
 
 /// A procedure with its figures.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Procedure {
     /// Its name.
@@ -68,7 +69,7 @@ pub struct Procedure {
 }
 
 /// What `procedure.reload` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Reloaded {
     /// The folder of the files.
@@ -80,7 +81,7 @@ pub struct Reloaded {
 }
 
 /// What became of a procedure's file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Became {
     /// The name of the procedure.

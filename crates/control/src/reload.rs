@@ -1,11 +1,12 @@
 //! `reload`: reads the configuration again.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb};
 
-/// The request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// `reload`: reads the configuration again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reload {}
 
 impl Request for Reload {
@@ -14,7 +15,7 @@ impl Request for Reload {
 }
 
 /// What a reload did, and the one before if this one did nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Reloaded {
     /// What it did.
@@ -26,7 +27,7 @@ pub struct Reloaded {
 }
 
 /// What a reload did.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Done {
     /// Keys whose new value holds.
@@ -38,7 +39,7 @@ pub struct Done {
 }
 
 /// A reload that was tried.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Last {
     /// What caused it.

@@ -3,13 +3,14 @@
 //! A message has the form of `stentor retained export`: an object with the topic, the payload, and
 //! what else belongs to it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Request, Verb, ZoneWord};
 
 /// How far a list has come.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cursor {
     /// The part of the store.
     pub stripe: u16,
@@ -18,7 +19,7 @@ pub struct Cursor {
 }
 
 /// `retained.page`: messages whose topic matches a filter.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Page {
     /// The default zone if it is not given.
@@ -35,7 +36,7 @@ impl Request for Page {
 }
 
 /// What `retained.page` answers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Messages {
     /// The page.
@@ -45,7 +46,7 @@ pub struct Messages {
 }
 
 /// `retained.filters`: filters that cover together all that is kept of a zone.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Filters {
     /// The default zone if it is not given.
@@ -58,7 +59,7 @@ impl Request for Filters {
 }
 
 /// What `retained.filters` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Covering {
     /// The filters.
@@ -66,7 +67,7 @@ pub struct Covering {
 }
 
 /// `retained.put`: keeps messages, and sends them to those who are subscribed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Put {
     /// The zone of messages that name none.
@@ -87,7 +88,7 @@ impl Request for Put {
 }
 
 /// What `retained.put` answers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Kept {
     /// Topics that held no message.
@@ -101,7 +102,7 @@ pub struct Kept {
 }
 
 /// A message that was not kept.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NotKept {
     /// Which of the request, from 0.
@@ -113,7 +114,7 @@ pub struct NotKept {
 }
 
 /// `retained.clear`: clears the topics of one page.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Clear {
     /// The default zone if it is not given.
@@ -130,7 +131,7 @@ impl Request for Clear {
 }
 
 /// What `retained.clear` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Cleared {
     /// How many topics were cleared.
@@ -142,7 +143,7 @@ pub struct Cleared {
 }
 
 /// A topic that was not cleared.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NotCleared {
     /// The topic.
@@ -152,7 +153,7 @@ pub struct NotCleared {
 }
 
 /// `retained.verify`: checks one part of the store; behind the last one, lists what is damaged.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Verify {
     /// Which part.
@@ -167,7 +168,7 @@ impl Request for Verify {
 }
 
 /// What `retained.verify` answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Verified {
     /// Records of this part that are whole.
@@ -187,7 +188,7 @@ pub struct Verified {
 }
 
 /// A damaged place.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Damage {
     /// The file.
@@ -205,7 +206,7 @@ pub struct Damage {
 }
 
 /// `retained.status`: figures of the store.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {}
 
 impl Request for Status {
@@ -214,7 +215,7 @@ impl Request for Status {
 }
 
 /// What `retained.status` answers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Figures {
     /// Topics that hold a message.
@@ -242,7 +243,7 @@ pub struct Figures {
 }
 
 /// What is kept of a zone.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OfZone {
     /// Its name.
@@ -254,7 +255,7 @@ pub struct OfZone {
 }
 
 /// `retained.compact`: gives back the room of what is not needed any more.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Compact {}
 
 impl Request for Compact {
@@ -263,7 +264,7 @@ impl Request for Compact {
 }
 
 /// What `retained.compact` answers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Compacted {
     /// Files that are gone.

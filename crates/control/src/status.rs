@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::reload::Last;
 use crate::zones::Zone;
 use crate::{Request, Verb};
 
-/// The request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// `status`: how the server is doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Status {
     /// Over how many milliseconds rates are measured; 0 measures none.
@@ -22,7 +23,7 @@ impl Request for Status {
 }
 
 /// The answer.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Told {
     /// The sum of all shards.
@@ -89,7 +90,7 @@ pub struct Told {
 }
 
 /// Counters of the server or of a shard.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Figures {
     /// Clients that are connected.
@@ -141,7 +142,7 @@ pub struct Figures {
 }
 
 /// How long messages take through the server, in microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Latency {
     /// How many were measured.
@@ -159,7 +160,7 @@ pub struct Latency {
 }
 
 /// An open listener.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Listener {
     /// Its URL.
@@ -171,7 +172,7 @@ pub struct Listener {
 }
 
 /// Something that is wrong.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Trouble {
     /// What.
@@ -181,7 +182,7 @@ pub struct Trouble {
 }
 
 /// The retained messages.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Retained {
     /// Topics that hold a message.
@@ -201,7 +202,7 @@ pub struct Retained {
 }
 
 /// What is written down of sessions that outlive their connections.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SessionStore {
     /// Whether anything is written.
@@ -219,7 +220,7 @@ pub struct SessionStore {
 }
 
 /// What clients make the server hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Memory {
     /// How much.
@@ -241,7 +242,7 @@ pub struct Memory {
 }
 
 /// A session that holds much.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Holder {
     /// The name of its zone.
@@ -257,7 +258,7 @@ pub struct Holder {
 }
 
 /// What was counted, per second.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rates {
     /// Over how long.
@@ -277,7 +278,7 @@ pub struct Rates {
 }
 
 /// Messages that were lost.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Losses {
     /// By cause.
@@ -287,7 +288,7 @@ pub struct Losses {
 }
 
 /// Messages of a topic that a client has lost.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Loss {
     /// The client.
@@ -299,7 +300,7 @@ pub struct Loss {
 }
 
 /// Turns that took long.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Turns {
     /// How many.
@@ -315,7 +316,7 @@ pub struct Turns {
 }
 
 /// A turn of a shard. Of one that was not long only the time is known.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Turn {
     /// The shard.
@@ -341,7 +342,7 @@ pub struct Turn {
 }
 
 /// A shard.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Shard {
     /// Its counters.
@@ -360,7 +361,7 @@ pub struct Shard {
 }
 
 /// What waits at a shard.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Queues {
     /// Messages from other shards.

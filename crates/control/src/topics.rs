@@ -1,11 +1,12 @@
 //! `topics`: subscribed filters, and topics with a retained message.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb, ZoneWord};
 
-/// The request.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// `topics`: subscribed filters, and topics with a retained message.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Topics {
     /// Without it: filters of all zones, retained topics of the default one.
@@ -24,7 +25,7 @@ impl Request for Topics {
 }
 
 /// The answer.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Told {
     /// Filters that somebody is subscribed to.
@@ -36,7 +37,7 @@ pub struct Told {
 }
 
 /// A filter that somebody is subscribed to.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Filter {
     /// The name of its zone.
@@ -48,7 +49,7 @@ pub struct Filter {
 }
 
 /// A topic that holds a message.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Held {
     /// The topic.

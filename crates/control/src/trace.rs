@@ -1,11 +1,12 @@
 //! `trace.…`: the packets of some clients, for a while.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb};
 
 /// `trace.start`: notes packets from now on. What is given has to be so of each of them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Start {
     /// Its client id.
@@ -32,7 +33,7 @@ impl Request for Start {
 }
 
 /// What `trace.start` answers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Started {
     /// The number of the trace.
@@ -44,7 +45,7 @@ pub struct Started {
 }
 
 /// `trace.read`: the lines of a trace. A trace that nobody reads for 30 seconds ends.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Read {
     /// Which trace.
@@ -59,7 +60,7 @@ impl Request for Read {
 }
 
 /// What `trace.read` answers. No line comes twice.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Lines {
     /// The lines since the last answer, the oldest first.
@@ -71,7 +72,7 @@ pub struct Lines {
 }
 
 /// `trace.stop`: ends a trace.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Stop {
     /// Which trace.
@@ -84,7 +85,7 @@ impl Request for Stop {
 }
 
 /// Which way a packet goes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
     /// From the client.
@@ -95,7 +96,7 @@ pub enum Way {
 }
 
 /// A packet.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Line {
     /// When, in milliseconds since 1970.

@@ -1,5 +1,6 @@
 //! The table of verbs.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,6 +23,30 @@ pub enum Audit {
     /// Its outcome, noted by the part that carries it out: other causes than a verb lead there too.
     Elsewhere,
 }
+
+/// How a verb is reached by HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Http {
+    /// Not at all: its connection goes on in another protocol.
+    Never,
+    /// It is answered as soon as it is done.
+    Prompt,
+    /// It may wait for something to happen, for as long as the request says.
+    Waits,
+}
+
+/// What of the server a verb is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole server.
+    Server,
+    /// All zones, or the one that the request names as `zone`: then it shows and changes nothing of
+    /// any other one.
+    Zone,
+}
+
+/// A line of the table.
+type Line = (&'static str, Need, Audit, Http, Scope);
 
 /// A verb of the control protocol, without those of the Auth Center.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,39 +145,44 @@ impl Verb {
         Self::Mqtt,
     ];
 
-    /// The line of the table: its name, what it needs, and what the audit log has of it.
-    const fn line(self) -> (&'static str, Need, Audit) {
+    /// The line of the table: its name, what it needs, what the audit log has of it, how HTTP
+    /// reaches it, and what it is about.
+    const fn line(self) -> Line {
+        use Audit::{Elsewhere, Outcome};
+        use Http::{Prompt, Waits};
         use Need::{Change, Read};
+        use Scope::{Server, Zone};
+        const QUIET: Audit = Audit::Never;
         match self {
-            Self::Health => ("health", Read, Audit::Never),
-            Self::Status => ("status", Read, Audit::Never),
-            Self::ClientsLs => ("clients.ls", Read, Audit::Never),
-            Self::ClientsShow => ("clients.show", Read, Audit::Never),
-            Self::ClientsKick => ("clients.kick", Change, Audit::Outcome),
-            Self::Why => ("why", Read, Audit::Never),
-            Self::Events => ("events", Read, Audit::Never),
-            Self::BanAdd => ("ban.add", Change, Audit::Outcome),
-            Self::BanLs => ("ban.ls", Read, Audit::Never),
-            Self::BanRm => ("ban.rm", Change, Audit::Outcome),
-            Self::TraceStart => ("trace.start", Change, Audit::Outcome),
-            Self::TraceRead => ("trace.read", Read, Audit::Never),
-            Self::TraceStop => ("trace.stop", Change, Audit::Outcome),
-            Self::Topics => ("topics", Read, Audit::Never),
-            Self::Zones => ("zones", Read, Audit::Never),
-            Self::AdaptorLs => ("adaptor.ls", Read, Audit::Never),
-            Self::AdaptorReload => ("adaptor.reload", Change, Audit::Outcome),
-            Self::ProcedureLs => ("procedure.ls", Read, Audit::Never),
-            Self::ProcedureReload => ("procedure.reload", Change, Audit::Outcome),
-            Self::RetainedPage => ("retained.page", Read, Audit::Never),
-            Self::RetainedFilters => ("retained.filters", Read, Audit::Never),
-            Self::RetainedPut => ("retained.put", Change, Audit::Outcome),
-            Self::RetainedClear => ("retained.clear", Change, Audit::Outcome),
-            Self::RetainedVerify => ("retained.verify", Read, Audit::Never),
-            Self::RetainedStatus => ("retained.status", Read, Audit::Never),
-            Self::RetainedCompact => ("retained.compact", Change, Audit::Outcome),
-            Self::Reload => ("reload", Change, Audit::Elsewhere),
-            Self::Stop => ("stop", Change, Audit::Elsewhere),
-            Self::Mqtt => ("mqtt", Change, Audit::Elsewhere),
+            Self::Health => ("health", Read, QUIET, Prompt, Server),
+            Self::Status => ("status", Read, QUIET, Waits, Server),
+            Self::ClientsLs => ("clients.ls", Read, QUIET, Prompt, Zone),
+            Self::ClientsShow => ("clients.show", Read, QUIET, Prompt, Zone),
+            Self::ClientsKick => ("clients.kick", Change, Outcome, Prompt, Zone),
+            Self::Why => ("why", Read, QUIET, Prompt, Server),
+            Self::Events => ("events", Read, QUIET, Waits, Zone),
+            Self::BanAdd => ("ban.add", Change, Outcome, Prompt, Server),
+            Self::BanLs => ("ban.ls", Read, QUIET, Prompt, Server),
+            Self::BanRm => ("ban.rm", Change, Outcome, Prompt, Server),
+            Self::TraceStart => ("trace.start", Change, Outcome, Prompt, Server),
+            Self::TraceRead => ("trace.read", Read, QUIET, Waits, Server),
+            Self::TraceStop => ("trace.stop", Change, Outcome, Prompt, Server),
+            Self::Topics => ("topics", Read, QUIET, Prompt, Server),
+            Self::Zones => ("zones", Read, QUIET, Prompt, Server),
+            Self::AdaptorLs => ("adaptor.ls", Read, QUIET, Prompt, Server),
+            Self::AdaptorReload => ("adaptor.reload", Change, Outcome, Prompt, Server),
+            Self::ProcedureLs => ("procedure.ls", Read, QUIET, Prompt, Server),
+            Self::ProcedureReload => ("procedure.reload", Change, Outcome, Prompt, Server),
+            Self::RetainedPage => ("retained.page", Read, QUIET, Prompt, Zone),
+            Self::RetainedFilters => ("retained.filters", Read, QUIET, Prompt, Zone),
+            Self::RetainedPut => ("retained.put", Change, Outcome, Prompt, Server),
+            Self::RetainedClear => ("retained.clear", Change, Outcome, Prompt, Zone),
+            Self::RetainedVerify => ("retained.verify", Read, QUIET, Prompt, Server),
+            Self::RetainedStatus => ("retained.status", Read, QUIET, Prompt, Server),
+            Self::RetainedCompact => ("retained.compact", Change, Outcome, Prompt, Server),
+            Self::Reload => ("reload", Change, Elsewhere, Prompt, Server),
+            Self::Stop => ("stop", Change, Elsewhere, Prompt, Server),
+            Self::Mqtt => ("mqtt", Change, Elsewhere, Http::Never, Server),
         }
     }
 
@@ -174,6 +204,38 @@ impl Verb {
         self.line().2
     }
 
+    /// How it is reached by HTTP.
+    #[must_use]
+    pub const fn http(self) -> Http {
+        self.line().3
+    }
+
+    /// What of the server it is about.
+    #[must_use]
+    pub const fn scope(self) -> Scope {
+        self.line().4
+    }
+
+    /// Its name as levels of a path: `clients/kick`.
+    #[must_use]
+    pub fn path(self) -> String {
+        self.name().replace('.', "/")
+    }
+
+    /// The topic that stands for the right to it: `$control/clients/kick`. A verb that changes
+    /// something needs the right to publish there, and one that looks the right to subscribe.
+    #[must_use]
+    pub fn right(self) -> String {
+        format!("$control/{}", self.path())
+    }
+
+    /// The verb with this path.
+    #[must_use]
+    pub fn at(path: &str) -> Option<Self> {
+        let name = path.replace('/', ".");
+        Self::named(&name).filter(|_| !path.contains('.'))
+    }
+
     /// The verb of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
@@ -182,11 +244,11 @@ impl Verb {
 }
 
 /// What is asked by a verb, and what is answered.
-pub trait Request: Serialize + DeserializeOwned {
+pub trait Request: Serialize + DeserializeOwned + JsonSchema {
     /// The verb.
     const VERB: Verb;
     /// What a server answers that does what is asked.
-    type Answer: Serialize + DeserializeOwned;
+    type Answer: Serialize + DeserializeOwned + JsonSchema;
 }
 
 #[cfg(test)]
@@ -202,5 +264,23 @@ mod tests {
             assert_eq!(verb.audit() != Audit::Never, is_change, "{verb:?}");
         }
         assert_eq!(Verb::named("fly"), None);
+    }
+
+    #[test]
+    fn a_path_and_a_right_are_the_name_by_levels() {
+        for verb in Verb::ALL {
+            assert_eq!(Verb::at(&verb.path()), Some(verb));
+        }
+        assert_eq!(Verb::ClientsKick.path(), "clients/kick");
+        assert_eq!(Verb::ClientsKick.right(), "$control/clients/kick");
+        for other in [
+            "clients.kick",
+            "clients/",
+            "/clients/kick",
+            "Clients/kick",
+            "",
+        ] {
+            assert_eq!(Verb::at(other), None, "{other}");
+        }
     }
 }

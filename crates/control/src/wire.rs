@@ -1,5 +1,6 @@
 //! Requests and answers as JSON.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::Request;
 pub const VERSION: u32 = 1;
 
 /// What every request has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Head {
     /// The version of the protocol.
     pub v: u32,
@@ -39,9 +40,11 @@ impl Failure {
     }
 }
 
-/// How a request names a zone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// How a request names a zone. Its schema has names alone: numbers are for commands of earlier
+/// versions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(with = "String")]
 pub enum ZoneWord {
     /// By its number, which `zones` tells.
     Number(u32),

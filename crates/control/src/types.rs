@@ -1,0 +1,75 @@
+//! The types of a verb, by its line of the table.
+
+use crate::{Mqtt, Request, Stop, Verb};
+use crate::{
+    adaptors, bans, clients, events, health, procedures, reload, retained, status, topics, trace,
+    zones,
+};
+
+/// Something to be done with the types of a verb.
+pub trait Visit {
+    /// What comes of it.
+    type Outcome;
+
+    /// Does it.
+    fn visit<R: Request>(self) -> Self::Outcome;
+}
+
+impl Verb {
+    /// Does something with the types of this verb.
+    pub fn visit<V: Visit>(self, visit: V) -> V::Outcome {
+        match self {
+            Self::Health => visit.visit::<health::Health>(),
+            Self::Status => visit.visit::<status::Status>(),
+            Self::ClientsLs => visit.visit::<clients::Ls>(),
+            Self::ClientsShow => visit.visit::<clients::Show>(),
+            Self::ClientsKick => visit.visit::<clients::Kick>(),
+            Self::Why => visit.visit::<clients::Why>(),
+            Self::Events => visit.visit::<events::Events>(),
+            Self::BanAdd => visit.visit::<bans::Add>(),
+            Self::BanLs => visit.visit::<bans::Ls>(),
+            Self::BanRm => visit.visit::<bans::Rm>(),
+            Self::TraceStart => visit.visit::<trace::Start>(),
+            Self::TraceRead => visit.visit::<trace::Read>(),
+            Self::TraceStop => visit.visit::<trace::Stop>(),
+            Self::Topics => visit.visit::<topics::Topics>(),
+            Self::Zones => visit.visit::<zones::Zones>(),
+            Self::AdaptorLs => visit.visit::<adaptors::Ls>(),
+            Self::AdaptorReload => visit.visit::<adaptors::Reload>(),
+            Self::ProcedureLs => visit.visit::<procedures::Ls>(),
+            Self::ProcedureReload => visit.visit::<procedures::Reload>(),
+            Self::RetainedPage => visit.visit::<retained::Page>(),
+            Self::RetainedFilters => visit.visit::<retained::Filters>(),
+            Self::RetainedPut => visit.visit::<retained::Put>(),
+            Self::RetainedClear => visit.visit::<retained::Clear>(),
+            Self::RetainedVerify => visit.visit::<retained::Verify>(),
+            Self::RetainedStatus => visit.visit::<retained::Status>(),
+            Self::RetainedCompact => visit.visit::<retained::Compact>(),
+            Self::Reload => visit.visit::<reload::Reload>(),
+            Self::Stop => visit.visit::<Stop>(),
+            Self::Mqtt => visit.visit::<Mqtt>(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct VerbOf;
+
+    impl Visit for VerbOf {
+        type Outcome = Verb;
+
+        fn visit<R: Request>(self) -> Verb {
+            R::VERB
+        }
+    }
+
+    #[test]
+    fn each_verb_has_its_own_types() {
+        for verb in Verb::ALL {
+            assert_eq!(verb.visit(VerbOf), verb);
+        }
+    }
+}
