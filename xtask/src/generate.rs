@@ -34,7 +34,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     }
     Ok(format!(
         "gen: {LISTING}, docs/configuration.md, docs/stentor.sample.toml, \
-         docs/reference/*.md"
+         docs/openapi.json, docs/reference/*.md"
     ))
 }
 

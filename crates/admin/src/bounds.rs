@@ -14,8 +14,17 @@ pub(crate) const HEADERS_MAX: usize = 64;
 /// Bytes of a request line with all its headers.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of a body. No path takes one yet, so this only decides how a request is refused.
+/// Bytes of a body where none is read, so this only decides how a request is refused.
 pub(crate) const BODY_BYTES_MAX: u64 = 64 * 1024;
+
+/// Bytes of a body below `/api/v1`.
+pub(crate) const API_BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long a body may take to come.
+pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// Entries of a list that one answer has at most.
+pub(crate) const LIMIT_MAX: u64 = 10_000;
 
 /// How long a connection serves requests. After that the client connects again.
 pub(crate) const CONNECTION_TIME: Duration = Duration::from_secs(600);
@@ -27,7 +36,7 @@ pub(crate) const END_TIME: Duration = Duration::from_secs(10);
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// Threads that wait for the office.
-pub(crate) const THREADS: usize = 4;
+pub(crate) const THREADS: usize = 16;
 
 /// Answers that are made at the same time, by kind, so that no kind keeps another one waiting.
 pub(crate) const HEALTH_AT_ONCE: usize = 1;
@@ -36,5 +45,24 @@ pub(crate) const METRICS_AT_ONCE: usize = 2;
 /// The same of tokens that are checked; a wrong one takes its time.
 pub(crate) const TOKENS_AT_ONCE: usize = 1;
 
+/// Requests that wait for a token to be checked. They hold a connection each, and whoever sends
+/// them is not known yet.
+pub(crate) const TOKENS_WAITING_MAX: usize = 15;
+/// Verbs that are done at the same time, and those that wait for that.
+pub(crate) const VERBS_AT_ONCE: usize = 4;
+/// See [`VERBS_AT_ONCE`].
+pub(crate) const VERBS_WAITING_MAX: usize = 28;
+/// Verbs at the same time that wait for something to happen. None waits for one of them to end:
+/// that may take as long as a client likes.
+pub(crate) const WAITS_AT_ONCE: usize = 8;
+
 /// Each kind has a thread, whatever the others do.
-const _: () = assert!(HEALTH_AT_ONCE + METRICS_AT_ONCE + TOKENS_AT_ONCE <= THREADS);
+const _: () = assert!(
+    HEALTH_AT_ONCE + METRICS_AT_ONCE + TOKENS_AT_ONCE + VERBS_AT_ONCE + WAITS_AT_ONCE <= THREADS
+);
+
+/// Even if all of these are taken, there are connections left for probes.
+const _: () = assert!(
+    TOKENS_AT_ONCE + TOKENS_WAITING_MAX + VERBS_AT_ONCE + VERBS_WAITING_MAX + WAITS_AT_ONCE
+        < CONNECTIONS_MAX
+);

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use hyper::{HeaderMap, Request, Uri, Version};
 
-use crate::bounds::BODY_BYTES_MAX;
+use crate::api;
+use crate::bounds::{API_BODY_BYTES_MAX, BODY_BYTES_MAX};
 
 /// Why a request is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(crate) enum Refusal {
     NoHost,
     /// The host is not this machine.
     OtherHost,
+    /// The path takes no body, and one is announced that is more than a few words.
+    NoBody,
     /// The body is too large.
     TooLarge,
 }
@@ -28,9 +31,7 @@ pub(crate) fn check<B>(
     is_local: bool,
     names: &[String],
 ) -> Result<(), Refusal> {
-    if body_bytes(request.headers()) > BODY_BYTES_MAX {
-        return Err(Refusal::TooLarge);
-    }
+    check_body(request.uri().path(), request.headers())?;
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
         (None, _) if request.version() < Version::HTTP_11 => return Ok(()),
@@ -46,16 +47,22 @@ pub(crate) fn check<B>(
     }
 }
 
-/// The bytes of the body, as far as the headers tell. One of unknown length counts as too long.
-fn body_bytes(headers: &HeaderMap) -> u64 {
+/// Checks what the headers announce. Where a body is read, it is counted as it comes: one of
+/// unknown length may come there, and nowhere else.
+fn check_body(path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+    let is_read = path.starts_with(api::ROOT);
     if headers.contains_key(TRANSFER_ENCODING) {
-        return u64::MAX;
+        return is_read.then_some(()).ok_or(Refusal::NoBody);
     }
-    let length = headers.get(CONTENT_LENGTH);
-    length.map_or(0, |length| {
+    let announced = headers.get(CONTENT_LENGTH).map_or(0, |length| {
         let number = length.to_str().ok().and_then(|text| text.parse().ok());
         number.unwrap_or(u64::MAX)
-    })
+    });
+    match is_read {
+        true if announced > API_BODY_BYTES_MAX as u64 => Err(Refusal::TooLarge),
+        false if announced > BODY_BYTES_MAX => Err(Refusal::NoBody),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a host, with or without a port, means this machine or is one of these names.
@@ -149,20 +156,33 @@ mod tests {
 
     #[test]
     fn bodies_are_bounded() {
-        let with = |name, value: &str| {
-            let builder = Request::builder().header(HOST, "localhost");
+        let with = |path: &str, name, value: &str| {
+            let builder = Request::builder().uri(path).header(HOST, "localhost");
             let request = builder.header(name, value).body(()).expect("a request");
             check(&request, true, &[])
         };
         let most = BODY_BYTES_MAX.to_string();
-        assert_eq!(with(CONTENT_LENGTH, &most), Ok(()));
+        assert_eq!(with("/metrics", CONTENT_LENGTH, &most), Ok(()));
         let more = (BODY_BYTES_MAX + 1).to_string();
         for (name, value) in [
             (CONTENT_LENGTH, more.as_str()),
             (CONTENT_LENGTH, "99999999999999999999999"),
             (TRANSFER_ENCODING, "chunked"),
         ] {
-            assert_eq!(with(name, value), Err(Refusal::TooLarge), "{value}");
+            assert_eq!(
+                with("/metrics", name, value),
+                Err(Refusal::NoBody),
+                "{value}"
+            );
+        }
+        let path = "/api/v1/reload";
+        for (name, value, result) in [
+            (CONTENT_LENGTH, "1048576", Ok(())),
+            (CONTENT_LENGTH, "1048577", Err(Refusal::TooLarge)),
+            (CONTENT_LENGTH, "x", Err(Refusal::TooLarge)),
+            (TRANSFER_ENCODING, "chunked", Ok(())),
+        ] {
+            assert_eq!(with(path, name, value), result, "{value}");
         }
     }
 

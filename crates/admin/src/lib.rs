@@ -9,16 +9,24 @@
 //! | `/healthz` | whether the process works | everybody |
 //! | `/readyz` | whether new clients can be let in | everybody; details on this machine |
 //! | `/metrics` | figures for Prometheus | this machine; elsewhere the bearer of a token |
+//! | `/api/v1/…` | verbs of the control socket, as JSON | the bearer of a token with the right |
+//! | `/api/v1/openapi.json`, `/api/v1/problems` | what can be asked, and how it fails | everybody |
 
 #![forbid(unsafe_code)]
 
+mod api;
 mod bounds;
 mod guard;
 mod office;
 mod pages;
 mod patience;
+mod problem;
 mod room;
 mod serve;
+mod slots;
 
-pub use office::{Admission, Exposition, Office, Reason, Report};
+pub use api::openapi;
+pub use office::{
+    Admitted, Caller, Denied, Exposition, NotAdmitted, Office, Reason, Refused, Report,
+};
 pub use serve::{Door, Face, Rules, TlsSource};

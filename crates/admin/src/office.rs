@@ -1,11 +1,14 @@
 //! What the face asks the server.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::{Map, Value};
+use stentor_control::{Failure, Verb};
 
-/// The server, as the HTTP face knows it. Its methods may block: the face calls them on threads
-/// that are there for it, a few at a time.
+/// The server, as the HTTP face knows it. Its methods may block, except [`Office::known`]: the face
+/// calls them on threads that are there for it, a few at a time.
 pub trait Office: Send + Sync + 'static {
     /// Whether the process works. It asks no database.
     fn health(&self) -> Report;
@@ -16,8 +19,74 @@ pub trait Office: Send + Sync + 'static {
     /// All figures, as text.
     fn metrics(&self, format: Exposition) -> String;
 
-    /// Whether the bearer of a token may read the metrics.
-    fn admit(&self, token: &str, address: Option<IpAddr>) -> Admission;
+    /// The bearer of a token that was accepted before, if nothing has changed since. It asks
+    /// nobody, so it answers at once.
+    fn known(&self, token: &str, address: Option<IpAddr>) -> Option<Admitted>;
+
+    /// The bearer of a token. A wrong one takes its time.
+    ///
+    /// # Errors
+    /// When it is the token of nobody, or its user is not let in.
+    fn admit(&self, token: &str, address: Option<IpAddr>) -> Admitted;
+}
+
+/// Somebody whose token was accepted, or why not.
+pub type Admitted = Result<Arc<dyn Caller>, NotAdmitted>;
+
+/// Somebody whose token was accepted.
+pub trait Caller: Send + Sync {
+    /// Whether the caller may read the metrics.
+    ///
+    /// # Errors
+    /// When the right is missing.
+    fn may_read_metrics(&self) -> Result<(), Denied>;
+
+    /// Whether the caller may have a verb done. It asks nobody, so it answers at once.
+    ///
+    /// # Errors
+    /// When the right is missing.
+    fn may(&self, verb: Verb) -> Result<(), Denied>;
+
+    /// Has a verb done. It may block. The request was checked: it is one of this verb.
+    ///
+    /// # Errors
+    /// When that is denied, or fails.
+    fn ask(&self, verb: Verb, request: Map<String, Value>) -> Result<Value, Refused>;
+}
+
+/// Why a token lets nobody in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    /// It is the token of nobody.
+    Unknown,
+    /// Too many wrong ones came before.
+    Slowed,
+    /// Nobody can say now.
+    Unavailable,
+    /// Its user, or the address, is banned.
+    Banned,
+    /// The operator's own code does not let the user in: a sentence.
+    Denied(String),
+}
+
+/// A right that is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// `denied`, or `other-zone`.
+    pub code: &'static str,
+    /// A sentence.
+    pub detail: String,
+    /// The rule that denies it; nothing if no rule allows it.
+    pub rule: Option<String>,
+}
+
+/// Why a verb was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// A right is missing, for what the request names.
+    Denied(Denied),
+    /// It has failed.
+    Failed(Failure),
 }
 
 /// The forms of `/metrics`.
@@ -85,19 +154,6 @@ pub struct Reason {
     /// A sentence for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
-}
-
-/// What the server says of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// Its user may.
-    Granted,
-    /// It is the token of nobody.
-    Unknown,
-    /// Its user may not.
-    Denied,
-    /// Nobody can say now.
-    Unavailable,
 }
 
 #[cfg(test)]

@@ -24,9 +24,10 @@ use tracing::warn;
 
 use crate::bounds::{CONNECTION_TIME, END_TIME, HEAD_BYTES_MAX, HEADER_TIME, HEADERS_MAX, THREADS};
 use crate::office::Office;
-use crate::pages::{self, Client, Desk, Slots};
+use crate::pages::{self, Client, Desk};
 use crate::patience::{Answers, Patient};
 use crate::room::{Guest, Room};
+use crate::slots::Slots;
 
 /// Where the TLS settings for the next connection come from: a reload may replace them.
 pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;

@@ -58,4 +58,5 @@ pub use exit::ServerExit;
 pub use lifecycle::{block_signals, check, hints, run, survive_long_files};
 pub use reference::reasons;
 pub use retained::{Access, OfflineError, OfflineStore, properties_json};
+pub use stentor_admin::openapi;
 pub use telemetry::{metrics_reference, sys_topics};

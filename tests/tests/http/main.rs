@@ -1,7 +1,8 @@
-//! HTTP for operators: metrics, probes, and what the listener makes of strangers.
+//! HTTP for operators: metrics, probes, verbs as JSON, and what the listener makes of strangers.
 
 mod access;
 mod address;
+mod api;
 mod metrics;
 mod probes;
 mod prometheus;

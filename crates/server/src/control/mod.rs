@@ -44,6 +44,7 @@
 
 mod audit;
 mod bans;
+mod clerk;
 mod clients;
 mod events;
 mod noted;
@@ -61,6 +62,7 @@ mod zones;
 
 pub(crate) use audit::Subject;
 pub(crate) use bans::ban_flapping;
+pub(crate) use clerk::Clerk;
 pub(crate) use noted::{Noted, Reader as NotesReader};
 
 use std::fs;
@@ -87,6 +89,7 @@ use crate::listener::Port;
 pub(crate) struct Control {
     _file: SocketFile,
     notes: Arc<Mutex<Notes>>,
+    desk: Arc<Desk>,
 }
 
 /// The control socket of a server that starts: whoever connects waits until it is served.
@@ -203,11 +206,13 @@ impl Control {
             port: Arc::new(Port::control()),
             condition: Arc::clone(condition),
         };
-        serve::start(entrance.listener, Arc::new(desk))
+        let desk = Arc::new(desk);
+        serve::start(entrance.listener, Arc::clone(&desk))
             .map_err(|error| ServerError::system("starting the control thread", error))?;
         Ok(Self {
             _file: entrance.file,
             notes,
+            desk,
         })
     }
 
@@ -224,6 +229,11 @@ impl Control {
     /// What the main thread notes from now on, for others to read.
     pub(crate) fn reader(&self) -> NotesReader {
         NotesReader::of(&self.notes)
+    }
+
+    /// Carries out the same verbs for others.
+    pub(crate) fn clerk(&self) -> Clerk {
+        Clerk::new(Arc::clone(&self.desk))
     }
 
     /// Remembers what new passwords are stored as, for the commands that make them.

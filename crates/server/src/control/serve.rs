@@ -115,7 +115,7 @@ fn is_administrator(stream: &UnixStream) -> bool {
 }
 
 /// What to do with a connection after a request.
-enum Next {
+pub(super) enum Next {
     /// Answer and go on.
     Answer(Answer),
     /// Answer; the connection speaks MQTT from then on, in this zone.
@@ -157,7 +157,7 @@ impl Desk {
     }
 
     /// Carries a request out, and notes what it has changed.
-    fn handle(&self, line: &[u8], who: &Who) -> Next {
+    pub(super) fn handle(&self, line: &[u8], who: &Who) -> Next {
         let head = match head(line) {
             Ok(head) => head,
             Err(failure) => return Next::Answer(Err(failure)),

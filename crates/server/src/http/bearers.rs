@@ -6,14 +6,15 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use stentor_admin::Admission;
+use stentor_admin::{Admitted, NotAdmitted};
 use stentor_auth::center::Center;
 use stentor_auth::credential::{TokenHash, is_token};
-use stentor_auth::{Answer, Authenticator, Begun, Decision, LoginRequest, Refusal, Secret};
-use stentor_hub::{Access, Identity};
+use stentor_auth::{Answer, Begun, Decision, LoginRequest, Refusal, Secret};
+use stentor_hub::Identity;
 
-/// The topic that stands for the right to read metrics.
-const METRICS: &str = "$control/metrics";
+use super::caller::Bearer;
+use crate::bans::Party;
+use crate::control::Clerk;
 
 /// How long the Auth Center may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,44 +22,65 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Programs that are remembered.
 const KNOWN_MAX: usize = 1_000;
 
-/// Asks the Auth Center, and remembers what it says until something changes. So a program that is
-/// known reads the metrics also while the user database is away.
+/// Asks the adaptors and the Auth Center, as at a login, and remembers what they say until
+/// something changes. So a program that is known is let in also while the user database is away.
 pub(super) struct Bearers {
     center: Arc<Center>,
+    clerk: Clerk,
     /// By the hash of the token.
     known: Mutex<HashMap<String, Arc<Identity>>>,
 }
 
 impl Bearers {
-    pub(super) fn new(center: &Arc<Center>) -> Self {
+    pub(super) fn new(center: &Arc<Center>, clerk: Clerk) -> Self {
         Self {
             center: Arc::clone(center),
+            clerk,
             known: Mutex::default(),
         }
     }
 
-    /// Whether the bearer of a token may read the metrics.
-    pub(super) fn admit(&self, token: &str, address: Option<IpAddr>) -> Admission {
-        // What cannot be a token costs no question.
+    /// The bearer of a token that was accepted before, if nothing has changed since; or that it
+    /// cannot be a token, which costs no question either.
+    pub(super) fn known(&self, token: &str, address: Option<IpAddr>) -> Option<Admitted> {
         if !is_token(token.as_bytes()) {
-            return Admission::Unknown;
+            return Some(Err(NotAdmitted::Unknown));
         }
-        let mark = TokenHash::of(token.as_bytes()).to_string();
-        if let Some(identity) = self.find(&mark) {
-            return judge(&identity);
+        let identity = self.find(&mark(token))?;
+        Some(self.let_in(identity, address))
+    }
+
+    /// The bearer of a token.
+    pub(super) fn admit(&self, token: &str, address: Option<IpAddr>) -> Admitted {
+        if let Some(known) = self.known(token, address) {
+            return known;
         }
         match self.ask(token, address) {
             Some(Decision::Accepted(identity, _)) => {
-                let admission = judge(&identity);
-                self.keep(mark, identity);
-                admission
+                self.keep(mark(token), Arc::clone(&identity));
+                self.let_in(identity, address)
             }
-            Some(Decision::Refused(
-                Refusal::Busy | Refusal::Slowed | Refusal::GuestRate | Refusal::Unavailable,
-            ))
-            | None => Admission::Unavailable,
-            Some(_) => Admission::Unknown,
+            Some(Decision::Refused(Refusal::Slowed)) => Err(NotAdmitted::Slowed),
+            Some(Decision::Refused(Refusal::Busy | Refusal::GuestRate | Refusal::Unavailable))
+            | None => Err(NotAdmitted::Unavailable),
+            Some(Decision::Denied { text, .. }) => Err(NotAdmitted::Denied(text)),
+            Some(_) => Err(NotAdmitted::Unknown),
         }
+    }
+
+    /// Lets somebody in, unless there is a ban.
+    fn let_in(&self, identity: Arc<Identity>, address: Option<IpAddr>) -> Admitted {
+        let backplane = self.clerk.backplane();
+        let (bans, now) = (&backplane.bans, backplane.clock.now());
+        let party = Party {
+            zone: identity.zone,
+            client_id: "",
+            user: identity.user.as_deref(),
+        };
+        if bans.of_party(now, party).is_some() || bans.of_address(now, address).is_some() {
+            return Err(NotAdmitted::Banned);
+        }
+        Ok(Arc::new(Bearer::new(&self.clerk, identity, address)))
     }
 
     /// The identity of this token, if it is known and nothing has changed since.
@@ -91,19 +113,15 @@ impl Bearers {
         request.name_by_token();
         // Whoever asked may have given up.
         let answer = Answer::new(move |decision| drop(decided.send(decision)));
-        match self.center.begin(request, answer) {
+        let authenticator = &self.clerk.backplane().authenticator;
+        match authenticator.begin(request, answer) {
             Begun::Decided(decision) => Some(decision),
             Begun::Pending => decision.recv_timeout(PATIENCE).ok(),
         }
     }
 }
 
-/// Whether somebody may read the metrics of the whole server: a user of the default zone who has
-/// the right.
-fn judge(identity: &Identity) -> Admission {
-    let may = identity.rights.may_subscribe(METRICS) == Access::All;
-    match may && identity.zone == stentor_topic::Zone::DEFAULT {
-        true => Admission::Granted,
-        false => Admission::Denied,
-    }
+/// What a token is remembered by.
+fn mark(token: &str) -> String {
+    TokenHash::of(token.as_bytes()).to_string()
 }

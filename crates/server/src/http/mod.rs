@@ -1,15 +1,19 @@
 //! HTTP for operators: its addresses, and what the server says there.
 //!
 //! The crate `admin` speaks HTTP, on threads of its own. They share the main thread's table of
-//! descriptors, give way to shards, and ask them no more than a watchdog does.
+//! descriptors, and give way to shards. Probes and metrics ask shards no more than a watchdog does.
+//! Verbs ask what they ask by the control socket.
 
 mod bearers;
+mod caller;
 mod open;
+mod payloads;
+mod rights;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use stentor_admin::{Admission, Door, Exposition, Face, Office, Report, Rules, TlsSource};
+use stentor_admin::{Admitted, Door, Exposition, Face, Office, Report, Rules, TlsSource};
 use stentor_auth::center::Center;
 
 use crate::condition::Condition;
@@ -42,7 +46,11 @@ impl Office for Desk {
         self.metrics.page(format, &self.notes.read())
     }
 
-    fn admit(&self, token: &str, address: Option<IpAddr>) -> Admission {
+    fn known(&self, token: &str, address: Option<IpAddr>) -> Option<Admitted> {
+        self.bearers.known(token, address)
+    }
+
+    fn admit(&self, token: &str, address: Option<IpAddr>) -> Admitted {
         self.bearers.admit(token, address)
     }
 }
@@ -66,7 +74,7 @@ impl Doors {
             condition: Arc::clone(condition),
             metrics,
             notes: control.reader(),
-            bearers: Bearers::new(center),
+            bearers: Bearers::new(center, control.clerk()),
         };
         let tls = self.tls;
         let door = |(url, socket): (HttpUrl, _)| Door {

@@ -1,0 +1,170 @@
+//! `/api/v1`: the verbs of the control socket as paths.
+//!
+//! Each line of the table of verbs is a path: `clients.kick` is `/api/v1/clients/kick`. A verb that
+//! looks answers GET with a query, or POST with JSON. A verb that changes something answers POST
+//! alone. Requests and answers have the types of the control socket.
+//!
+//! A request goes through these steps, and each one that refuses it answers: the method; the token;
+//! the right; the content type and the body; the keys; a place among those that are answered. So a
+//! body is read only from somebody who may send it.
+
+mod body;
+mod openapi;
+mod query;
+mod request;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::{any, get};
+use hyper::{HeaderMap, Method, StatusCode};
+use stentor_control::schema::Schemas;
+use stentor_control::{Http, Need, Verb};
+
+use crate::guard;
+use crate::office::{Caller, Denied, NotAdmitted, Refused};
+use crate::pages::{Client, Desk};
+use crate::problem::{JSON, PROBLEMS, Problem, answer, busy, list, other_method, problem};
+use body::NoBody;
+use request::{Line, Source, Wrong};
+
+pub use openapi::document as openapi;
+
+/// Where the paths of verbs begin.
+pub(crate) const ROOT: &str = "/api/v1/";
+
+/// Methods of verbs that look, and of verbs that change something.
+const LOOKING: &str = "GET, HEAD, POST";
+const CHANGING: &str = "POST";
+
+/// The paths of all verbs.
+pub(crate) fn router() -> Router<Arc<Desk>> {
+    let all = Verb::ALL.into_iter();
+    let router = all.fold(Router::new(), |router, verb| {
+        let path = format!("{ROOT}{}", verb.path());
+        if verb.http() == Http::Never {
+            return router.route(&path, any(move || socket_only(verb)));
+        }
+        let fields = Schemas::of(verb).fields();
+        let line = Arc::new(Line { verb, fields });
+        let carry_out = move |State(desk): State<Arc<Desk>>, request: Request| {
+            let line = Arc::clone(&line);
+            async move { carry_out(&desk, line, request).await }
+        };
+        router.route(&path, any(carry_out))
+    });
+    router
+        .route(PROBLEMS, get(problems))
+        .route(&format!("{ROOT}openapi.json"), get(described))
+}
+
+async fn problems() -> Response {
+    answer(StatusCode::OK, JSON, format!("{}\n", list()))
+}
+
+async fn described() -> Response {
+    answer(StatusCode::OK, JSON, openapi::text().to_owned())
+}
+
+async fn socket_only(verb: Verb) -> Problem {
+    let detail = format!("{} is a verb of the control socket alone", verb.name());
+    problem("socket-only", detail)
+}
+
+/// Carries out a verb.
+async fn carry_out(desk: &Desk, line: Arc<Line>, request: Request) -> Result<Response, Problem> {
+    let verb = line.verb;
+    let (parts, body) = request.into_parts();
+    let is_query = matches!(parts.method, Method::GET | Method::HEAD);
+    match verb.need() {
+        Need::Read if is_query || parts.method == Method::POST => {}
+        Need::Change if parts.method == Method::POST => {}
+        Need::Read => return Err(other_method(LOOKING)),
+        Need::Change => return Err(other_method(CHANGING)),
+    }
+    let address = parts.extensions.get::<Client>().map(|client| client.0);
+    let caller = identify(desk, &parts.headers, address, "this path").await?;
+    caller.may(verb).map_err(told)?;
+    let source = match is_query {
+        true => Source::Query(parts.uri.query().unwrap_or_default().to_owned()),
+        false if !body::is_json(&parts.headers) => {
+            let detail = "a POST has a body of JSON here, and its header Content-Type says so";
+            return Err(problem("content-type", detail));
+        }
+        false => Source::Body(body::whole(body).await.map_err(no_body)?),
+    };
+    let slot = match line.may_wait() {
+        true => &desk.slots.waits,
+        false => &desk.slots.verbs,
+    };
+    // Large requests are read, and large answers are written, where that holds up nobody.
+    let work = move || -> Result<String, Problem> {
+        let request = line.read(source).map_err(bad)?;
+        let answer = caller.ask(verb, request);
+        let answer = answer.map_err(|refused| match refused {
+            Refused::Denied(denied) => told(denied),
+            Refused::Failed(failure) => problem(failure.code, failure.message),
+        })?;
+        Ok(format!("{answer}\n"))
+    };
+    let text = slot.run(work).await.ok_or_else(busy)??;
+    Ok(answer(StatusCode::OK, JSON, text))
+}
+
+/// The sender of a request, by its token. `what` needs one.
+///
+/// # Errors
+/// The answer, if nobody is known by it.
+pub(crate) async fn identify(
+    desk: &Desk,
+    headers: &HeaderMap,
+    address: Option<IpAddr>,
+    what: &str,
+) -> Result<Arc<dyn Caller>, Problem> {
+    let Some(token) = guard::bearer(headers).map(str::to_owned) else {
+        let detail = format!("{what} needs the token of a user: Authorization: Bearer TOKEN");
+        return Err(problem("no-token", detail));
+    };
+    if let Some(caller) = desk.office.known(&token, address) {
+        return caller.map_err(not_admitted);
+    }
+    let office = Arc::clone(&desk.office);
+    let admitted = desk.slots.tokens.run(move || office.admit(&token, address));
+    admitted.await.ok_or_else(busy)?.map_err(not_admitted)
+}
+
+fn not_admitted(why: NotAdmitted) -> Problem {
+    match why {
+        NotAdmitted::Unknown => problem("no-token", "this is not the token of a user"),
+        NotAdmitted::Slowed => {
+            let detail = "too many wrong tokens came from this address or for this user";
+            problem("slowed", detail)
+        }
+        NotAdmitted::Unavailable => busy(),
+        NotAdmitted::Banned => {
+            let detail = "the user, or the address that the request comes from, is banned";
+            problem("banned", detail)
+        }
+        NotAdmitted::Denied(detail) => problem("denied", detail),
+    }
+}
+
+/// The answer to somebody who has not the right.
+pub(crate) fn told(denied: Denied) -> Problem {
+    problem(denied.code, denied.detail).with("rule", denied.rule)
+}
+
+fn no_body(why: NoBody) -> Problem {
+    match why {
+        NoBody::TooLarge => problem("too-large", "the body has more than 1 MiB"),
+        NoBody::Late => problem("slow-body", "the body did not come within 10 seconds"),
+        NoBody::Broken => problem("bad-request", "the body has no end"),
+    }
+}
+
+fn bad(wrong: Wrong) -> Problem {
+    problem("bad-request", wrong.detail).with("field", wrong.field)
+}

@@ -1,0 +1,300 @@
+//! Errors, as RFC 9457 has them: `application/problem+json`.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use serde_json::{Value, json};
+
+/// Where all kinds of problems are listed; each is named by its code as a fragment.
+pub(crate) const PROBLEMS: &str = "/api/v1/problems";
+
+/// The content type of a problem.
+const PROBLEM_JSON: &str = "application/problem+json";
+
+/// The content type of all other JSON.
+pub(crate) const JSON: &str = "application/json";
+
+/// A kind of problem.
+struct Kind {
+    /// A word for programs.
+    code: &'static str,
+    status: StatusCode,
+    /// What helps, for people.
+    remedy: &'static str,
+}
+
+const fn kind(code: &'static str, status: StatusCode, remedy: &'static str) -> Kind {
+    Kind {
+        code,
+        status,
+        remedy,
+    }
+}
+
+/// All kinds of problems: those of HTTP, then those of verbs.
+const KINDS: [Kind; 25] = [
+    kind(
+        "no-host",
+        StatusCode::BAD_REQUEST,
+        "send one header Host that names the server",
+    ),
+    kind(
+        "other-host",
+        StatusCode::MISDIRECTED_REQUEST,
+        "ask for localhost, or add the name to http.names",
+    ),
+    kind(
+        "too-large",
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "send less in one request",
+    ),
+    kind(
+        "slow-body",
+        StatusCode::REQUEST_TIMEOUT,
+        "send the body right behind the headers",
+    ),
+    kind(
+        "content-type",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "send the header Content-Type: application/json",
+    ),
+    kind(
+        "method",
+        StatusCode::METHOD_NOT_ALLOWED,
+        "use a method of the header Allow",
+    ),
+    kind(
+        "no-token",
+        StatusCode::UNAUTHORIZED,
+        "make a token with `stentor token create USER`, and send it in the header \
+         Authorization: Bearer TOKEN",
+    ),
+    kind(
+        "slowed",
+        StatusCode::TOO_MANY_REQUESTS,
+        "wait: too many wrong tokens came from this address or for this user",
+    ),
+    kind(
+        "denied",
+        StatusCode::FORBIDDEN,
+        "give the user a role with the right; `stentor user test` says which rule decides",
+    ),
+    kind(
+        "banned",
+        StatusCode::FORBIDDEN,
+        "`stentor ban ls` lists the bans, `stentor ban rm` removes one",
+    ),
+    kind(
+        "other-zone",
+        StatusCode::FORBIDDEN,
+        "use the token of a user of the zone default",
+    ),
+    kind(
+        "socket-only",
+        StatusCode::NOT_FOUND,
+        "use the command `stentor` on the machine of the server",
+    ),
+    kind(
+        "not-found",
+        StatusCode::NOT_FOUND,
+        "compare the name with the lists that the server gives",
+    ),
+    kind(
+        "unknown-verb",
+        StatusCode::NOT_FOUND,
+        "/api/v1/openapi.json lists the paths",
+    ),
+    kind(
+        "bad-request",
+        StatusCode::BAD_REQUEST,
+        "/api/v1/openapi.json describes the request",
+    ),
+    kind(
+        "ambiguous",
+        StatusCode::CONFLICT,
+        "name the zone in the request",
+    ),
+    kind(
+        "not-connected",
+        StatusCode::CONFLICT,
+        "look whether the client is connected: /api/v1/clients/show",
+    ),
+    kind(
+        "not-away",
+        StatusCode::CONFLICT,
+        "look since when the client is away: /api/v1/clients/show",
+    ),
+    kind("exists", StatusCode::CONFLICT, "choose another name"),
+    kind(
+        "conflict",
+        StatusCode::CONFLICT,
+        "look again, and repeat it",
+    ),
+    kind(
+        "refused",
+        StatusCode::CONFLICT,
+        "the detail says what is in the way",
+    ),
+    kind(
+        "reload-failed",
+        StatusCode::CONFLICT,
+        "correct the configuration file; `stentor check-config` checks it",
+    ),
+    kind(
+        "too-many",
+        StatusCode::TOO_MANY_REQUESTS,
+        "end another one, or try again later",
+    ),
+    kind(
+        "busy",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "try again after the time of the header Retry-After",
+    ),
+    kind(
+        "unavailable",
+        StatusCode::SERVICE_UNAVAILABLE,
+        "try again; the log of the server has more",
+    ),
+];
+
+/// What an unknown code counts as.
+const BUG: Kind = kind(
+    "bug",
+    StatusCode::INTERNAL_SERVER_ERROR,
+    "this is a bug of the server; its log may have more",
+);
+
+fn of(code: &str) -> &'static Kind {
+    KINDS.iter().find(|one| one.code == code).unwrap_or(&BUG)
+}
+
+/// How long to wait before another try, in seconds.
+const RETRY_SECS: &str = "5";
+
+/// Why a request is not done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    code: &'static str,
+    detail: String,
+    /// One more key.
+    more: Option<(&'static str, String)>,
+    /// The methods that the path answers, if this is not one of them.
+    allow: Option<&'static str>,
+}
+
+/// A problem of this kind, with a sentence.
+pub(crate) fn problem(code: &'static str, detail: impl Into<String>) -> Problem {
+    Problem {
+        code,
+        detail: detail.into(),
+        more: None,
+        allow: None,
+    }
+}
+
+/// A path that does not answer this method, but those.
+pub(crate) fn other_method(allow: &'static str) -> Problem {
+    Problem {
+        allow: Some(allow),
+        ..problem("method", format!("this path answers {allow}"))
+    }
+}
+
+/// Too much is to be answered already.
+pub(crate) fn busy() -> Problem {
+    problem("busy", "the server cannot answer now; try again later")
+}
+
+impl Problem {
+    /// The same with one more key, if it has a value.
+    pub(crate) fn with(mut self, key: &'static str, value: Option<String>) -> Self {
+        self.more = value.map(|value| (key, value));
+        self
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let kind = of(self.code);
+        let mut value = json!({
+            "type": format!("{PROBLEMS}#{}", kind.code),
+            "title": kind.status.canonical_reason(),
+            "status": kind.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code,
+            "remedy": kind.remedy,
+        });
+        if let Some((key, text)) = self.more {
+            value[key] = Value::from(text);
+        }
+        let mut response = answer(kind.status, PROBLEM_JSON, format!("{value}\n"));
+        let headers = response.headers_mut();
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        match kind.status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECS));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// All kinds of problems, for people who follow the `type` of one.
+pub(crate) fn list() -> Value {
+    let kinds = KINDS.iter().chain([&BUG]);
+    let shown = kinds.map(|kind| {
+        json!({
+            "type": format!("{PROBLEMS}#{}", kind.code),
+            "code": kind.code,
+            "title": kind.status.canonical_reason(),
+            "status": kind.status.as_u16(),
+            "remedy": kind.remedy,
+        })
+    });
+    json!({ "problems": shown.collect::<Vec<_>>() })
+}
+
+/// An answer.
+pub(crate) fn answer(status: StatusCode, content_type: &'static str, text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_one_kind_and_says_what_helps() {
+        for (at, kind) in KINDS.iter().enumerate() {
+            assert_eq!(of(kind.code).status, kind.status);
+            let first = KINDS.iter().position(|one| one.code == kind.code);
+            assert_eq!(first, Some(at), "{}", kind.code);
+            assert!(!kind.remedy.is_empty() && kind.status.as_u16() >= 400);
+        }
+        assert_eq!(of("fly").status, StatusCode::INTERNAL_SERVER_ERROR);
+    }
+
+    #[test]
+    fn what_can_be_repeated_says_when() {
+        for (code, header) in [
+            ("busy", RETRY_AFTER),
+            ("too-many", RETRY_AFTER),
+            ("no-token", WWW_AUTHENTICATE),
+        ] {
+            let response = problem(code, "").into_response();
+            assert!(response.headers().contains_key(header), "{code}");
+            assert_eq!(response.headers()[CONTENT_TYPE], PROBLEM_JSON);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Somebody who has shown the token of a user, and what he may ask.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use stentor_admin::{Caller, Denied, Refused};
+use stentor_auth::model::DEFAULT_ZONE;
+use stentor_auth::store::Who;
+use stentor_control::{Failure, Need, Network, Scope, Verb};
+use stentor_hub::Identity;
+use stentor_topic::Zone;
+
+use super::payloads;
+use super::rights::{self, Wish};
+use crate::control::Clerk;
+
+/// The topic that stands for the right to read metrics.
+const METRICS: &str = "$control/metrics";
+
+/// The bearer of a token.
+pub(super) struct Bearer {
+    clerk: Clerk,
+    identity: Arc<Identity>,
+    /// The name of the user's zone.
+    zone: String,
+    /// The name as at a login.
+    login: String,
+    address: Option<IpAddr>,
+}
+
+impl Bearer {
+    pub(super) fn new(clerk: &Clerk, identity: Arc<Identity>, address: Option<IpAddr>) -> Self {
+        let zone = clerk.backplane().zone_name(identity.zone);
+        let user = identity.user.as_deref().unwrap_or_default();
+        let login = match identity.zone == Zone::DEFAULT {
+            true => user.to_owned(),
+            false => format!("{zone}/{user}"),
+        };
+        Self {
+            clerk: clerk.clone(),
+            identity,
+            zone,
+            login,
+            address,
+        }
+    }
+
+    /// Whether the user has a right.
+    pub(super) fn check(&self, wish: Wish<'_>) -> Result<(), Denied> {
+        rights::check(&self.identity, &self.login, wish)
+    }
+
+    /// Whether the user may read and write messages of a zone, by its name; of the default zone if
+    /// there is none.
+    pub(super) fn check_zone(&self, zone: Option<&str>) -> Result<(), Denied> {
+        let zone = zone.unwrap_or(DEFAULT_ZONE);
+        if zone == self.zone {
+            return Ok(());
+        }
+        self.check(Wish::Publish(&format!("$control/zones/{zone}")))
+    }
+
+    fn is_of_default_zone(&self) -> bool {
+        self.identity.zone == Zone::DEFAULT
+    }
+
+    fn other_zone(&self, what: &str) -> Denied {
+        let (login, zone) = (&self.login, &self.zone);
+        Denied {
+            code: "other-zone",
+            detail: format!(
+                "{what} is about the whole server, and {login:?} is a user of the zone {zone:?}; \
+                 use the token of a user of the zone {DEFAULT_ZONE:?}"
+            ),
+            rule: None,
+        }
+    }
+
+    /// Has a request of a user of another zone than the default one be about that zone alone.
+    fn confine(&self, verb: Verb, request: &mut Map<String, Value>) -> Result<(), Denied> {
+        if self.is_of_default_zone() {
+            return Ok(());
+        }
+        if verb.scope() == Scope::Server {
+            return Err(self.other_zone(verb.name()));
+        }
+        let said = request.insert("zone".into(), Value::from(self.zone.as_str()));
+        match said.as_ref().and_then(Value::as_str) {
+            Some(other) if other != self.zone => {
+                let (login, zone) = (&self.login, &self.zone);
+                Err(Denied {
+                    code: "other-zone",
+                    detail: format!(
+                        "{login:?} is a user of the zone {zone:?} and has that zone alone; leave \
+                         the key zone out"
+                    ),
+                    rule: None,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A failure as this caller may hear of it: sentences about names that are not found may show
+    /// names of other zones.
+    fn heard(&self, failure: Failure) -> Failure {
+        match failure.code {
+            "not-found" | "ambiguous" if !self.is_of_default_zone() => {
+                let message = format!("there is nothing of this name in the zone {:?}", self.zone);
+                Failure::new("not-found", message)
+            }
+            _ => failure,
+        }
+    }
+
+    /// Whether a ban would keep out whoever asks for it: that one could not remove it again.
+    fn bans_himself(&self, request: &Map<String, Value>) -> bool {
+        let text = |key: &str| request.get(key).and_then(Value::as_str);
+        let network = text("address").and_then(|text| text.parse::<Network>().ok());
+        let is_here = network
+            .zip(self.address)
+            .is_some_and(|(network, address)| network.contains(address));
+        let is_user = text("user").is_some_and(|user| {
+            let (zone, name) = match text("zone") {
+                Some(zone) => (zone, user),
+                None => user.split_once('/').unwrap_or((DEFAULT_ZONE, user)),
+            };
+            zone == self.zone && Some(name) == self.identity.user.as_deref()
+        });
+        is_here || is_user
+    }
+
+    /// For the audit log.
+    fn who(&self) -> Who {
+        let login = &self.login;
+        Who::new(match self.address {
+            Some(address) => format!("{login} by HTTP from {address}"),
+            None => format!("{login} by HTTP"),
+        })
+    }
+}
+
+impl Caller for Bearer {
+    /// For users of the default zone: the metrics are those of the whole server.
+    fn may_read_metrics(&self) -> Result<(), Denied> {
+        if !self.is_of_default_zone() {
+            return Err(self.other_zone("the page of metrics"));
+        }
+        self.check(Wish::Subscribe(METRICS))
+    }
+
+    fn may(&self, verb: Verb) -> Result<(), Denied> {
+        let right = verb.right();
+        self.check(match verb.need() {
+            Need::Read => Wish::Subscribe(&right),
+            Need::Change => Wish::Publish(&right),
+        })?;
+        match verb.scope() {
+            Scope::Server if !self.is_of_default_zone() => Err(self.other_zone(verb.name())),
+            Scope::Server | Scope::Zone => Ok(()),
+        }
+    }
+
+    fn ask(&self, verb: Verb, mut request: Map<String, Value>) -> Result<Value, Refused> {
+        // What was true a moment ago may not be: a request may have waited for its turn.
+        self.may(verb).map_err(Refused::Denied)?;
+        self.confine(verb, &mut request).map_err(Refused::Denied)?;
+        payloads::check(self, verb, &request).map_err(Refused::Denied)?;
+        if verb == Verb::BanAdd && self.bans_himself(&request) {
+            let message = "this would ban whoever asks for it; ask as somebody else, or use \
+                           `stentor ban` on the machine of the server";
+            return Err(Refused::Failed(Failure::new("refused", message)));
+        }
+        let answer = self.clerk.carry_out(verb, request, &self.who());
+        let mut answer = answer.map_err(|failure| Refused::Failed(self.heard(failure)))?;
+        payloads::withhold(verb, &mut answer);
+        Ok(answer)
+    }
+}

@@ -1,0 +1,73 @@
+//! Whether somebody has a right, and which rule says so.
+
+use stentor_admin::Denied;
+use stentor_auth::center::Standing;
+use stentor_auth::rights::Explanation;
+use stentor_hub::{Access, Identity};
+
+/// Something that somebody wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish<'a> {
+    /// To publish to a topic.
+    Publish(&'a str),
+    /// To subscribe to all that a filter matches.
+    Subscribe(&'a str),
+}
+
+impl Wish<'_> {
+    fn is_granted(self, identity: &Identity) -> bool {
+        match self {
+            Self::Publish(topic) => identity.rights.may_publish(topic),
+            Self::Subscribe(filter) => identity.rights.may_subscribe(filter) == Access::All,
+        }
+    }
+
+    fn explain(self, standing: &Standing) -> Explanation {
+        match self {
+            Self::Publish(topic) => standing.holder().explain_publish(topic),
+            Self::Subscribe(filter) => standing.holder().explain_subscribe(filter),
+        }
+    }
+
+    /// The command that asks the same.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Publish(_) => ("publish to", "publish"),
+            Self::Subscribe(_) => ("subscribe to", "subscribe"),
+        }
+    }
+
+    const fn topic(&self) -> &str {
+        match self {
+            Self::Publish(topic) | Self::Subscribe(topic) => topic,
+        }
+    }
+}
+
+/// Whether somebody may do this, under the login name `login`.
+///
+/// # Errors
+/// When not: with the rule that denies it.
+pub(super) fn check(identity: &Identity, login: &str, wish: Wish<'_>) -> Result<(), Denied> {
+    if wish.is_granted(identity) {
+        return Ok(());
+    }
+    let standing = identity.rights.as_any();
+    let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
+    let explanation = standing.map(|standing| wish.explain(standing));
+    let rule = explanation.and_then(|it| it.deny).map(|it| it.to_string());
+    let why = match &rule {
+        Some(rule) => format!("it is denied by {rule}"),
+        None => "no rule of its roles allows it".to_owned(),
+    };
+    let ((action, command), topic) = (wish.words(), wish.topic());
+    let detail = format!(
+        "the user {login:?} may not {action} {topic:?}: {why}; `stentor user test {login} {command} \
+         '{topic}'` asks again after a change"
+    );
+    Err(Denied {
+        code: "denied",
+        detail,
+        rule,
+    })
+}
