@@ -19,6 +19,7 @@ pub mod events;
 pub mod health;
 mod network;
 pub mod procedures;
+pub mod publish;
 pub mod reload;
 pub mod retained;
 pub mod schema;

@@ -2,8 +2,8 @@
 
 use crate::{Mqtt, Request, Stop, Verb};
 use crate::{
-    adaptors, bans, clients, events, health, procedures, reload, retained, status, topics, trace,
-    zones,
+    adaptors, bans, clients, events, health, procedures, publish, reload, retained, status, topics,
+    trace, zones,
 };
 
 /// Something to be done with the types of a verb.
@@ -38,6 +38,7 @@ impl Verb {
             Self::AdaptorReload => visit.visit::<adaptors::Reload>(),
             Self::ProcedureLs => visit.visit::<procedures::Ls>(),
             Self::ProcedureReload => visit.visit::<procedures::Reload>(),
+            Self::Publish => visit.visit::<publish::Publish>(),
             Self::RetainedPage => visit.visit::<retained::Page>(),
             Self::RetainedFilters => visit.visit::<retained::Filters>(),
             Self::RetainedPut => visit.visit::<retained::Put>(),

@@ -11,6 +11,8 @@ pub enum Need {
     Read,
     /// To change something.
     Change,
+    /// To publish to the topic that the request names.
+    Topic,
 }
 
 /// What the audit log has of a verb.
@@ -89,6 +91,8 @@ pub enum Verb {
     ProcedureLs,
     /// See [`crate::procedures::Reload`].
     ProcedureReload,
+    /// See [`crate::publish`].
+    Publish,
     /// See [`crate::retained::Page`].
     RetainedPage,
     /// See [`crate::retained::Filters`].
@@ -113,7 +117,7 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs, as they are listed.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Health,
         Self::Status,
         Self::ClientsLs,
@@ -133,6 +137,7 @@ impl Verb {
         Self::AdaptorReload,
         Self::ProcedureLs,
         Self::ProcedureReload,
+        Self::Publish,
         Self::RetainedPage,
         Self::RetainedFilters,
         Self::RetainedPut,
@@ -150,7 +155,7 @@ impl Verb {
     const fn line(self) -> Line {
         use Audit::{Elsewhere, Outcome};
         use Http::{Prompt, Waits};
-        use Need::{Change, Read};
+        use Need::{Change, Read, Topic};
         use Scope::{Server, Zone};
         const QUIET: Audit = Audit::Never;
         match self {
@@ -173,6 +178,7 @@ impl Verb {
             Self::AdaptorReload => ("adaptor.reload", Change, Outcome, Prompt, Server),
             Self::ProcedureLs => ("procedure.ls", Read, QUIET, Prompt, Server),
             Self::ProcedureReload => ("procedure.reload", Change, Outcome, Prompt, Server),
+            Self::Publish => ("publish", Topic, Elsewhere, Prompt, Zone),
             Self::RetainedPage => ("retained.page", Read, QUIET, Prompt, Zone),
             Self::RetainedFilters => ("retained.filters", Read, QUIET, Prompt, Zone),
             Self::RetainedPut => ("retained.put", Change, Outcome, Prompt, Server),
@@ -260,7 +266,7 @@ mod tests {
         for (at, verb) in Verb::ALL.into_iter().enumerate() {
             assert_eq!(Verb::named(verb.name()), Some(verb));
             assert_eq!(verb as usize, at, "{verb:?} is listed elsewhere");
-            let is_change = verb.need() == Need::Change;
+            let is_change = verb.need() != Need::Read;
             assert_eq!(verb.audit() != Audit::Never, is_change, "{verb:?}");
         }
         assert_eq!(Verb::named("fly"), None);

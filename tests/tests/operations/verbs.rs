@@ -177,6 +177,8 @@ fn requests_and_answers_are_those_of_the_golden_file() {
     talk.ask(json!({ "verb": "why", "client_id": "pump", "topic": "a/b" }));
     talk.ask(json!({ "verb": "why", "client_id": "x", "topic": "b", "to": "pump", "zone": 0 }));
     talk.ask(json!({ "verb": "why", "client_id": "pump", "topic": "#" }));
+    talk.ask(json!({ "verb": "publish", "topic": "a/b", "payload": "x", "qos": 1 }));
+    talk.ask(json!({ "verb": "publish", "topic": "a/#" }));
     retained(&mut talk);
     talk.ask(json!({ "verb": "topics", "containing": "a", "limit": 1, "offset": 0 }));
     talk.ask(json!({ "verb": "adaptor.ls", "zone": "game" }));

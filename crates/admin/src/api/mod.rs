@@ -81,9 +81,9 @@ async fn carry_out(desk: &Desk, line: Arc<Line>, request: Request) -> Result<Res
     let is_query = matches!(parts.method, Method::GET | Method::HEAD);
     match verb.need() {
         Need::Read if is_query || parts.method == Method::POST => {}
-        Need::Change if parts.method == Method::POST => {}
+        Need::Change | Need::Topic if parts.method == Method::POST => {}
         Need::Read => return Err(other_method(LOOKING)),
-        Need::Change => return Err(other_method(CHANGING)),
+        Need::Change | Need::Topic => return Err(other_method(CHANGING)),
     }
     let address = parts.extensions.get::<Client>().map(|client| client.0);
     let caller = identify(desk, &parts.headers, address, "this path").await?;

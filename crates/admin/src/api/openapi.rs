@@ -91,7 +91,7 @@ fn reference(schema: &str) -> Value {
 /// A path with its methods.
 fn path(verb: Verb, request: &Map<String, Value>) -> Value {
     let body = json!({
-        "required": request.contains_key("required"),
+        "required": true,
         "content": { JSON: { "schema": reference(&named(verb, "Request")) } },
     });
     let mut post = operation(verb, request);
@@ -141,6 +141,7 @@ fn who_may(verb: Verb) -> String {
     let right = match verb.need() {
         Need::Read => format!("Needs the right to subscribe to `{}`.", verb.right()),
         Need::Change => format!("Needs the right to publish to `{}`.", verb.right()),
+        Need::Topic => "Needs the right to publish to the topic of the request.".to_owned(),
     };
     match verb.scope() {
         Scope::Server => format!("{right} For users of the zone default alone."),
@@ -262,7 +263,7 @@ mod tests {
             let expected: &[&str] = match (verb.http(), verb.need()) {
                 (Http::Never, _) => &[],
                 (_, Need::Read) => &["get", "post"],
-                (_, Need::Change) => &["post"],
+                (_, Need::Change | Need::Topic) => &["post"],
             };
             assert_eq!(methods, expected, "{verb:?}");
             if let Some(method) = methods.first() {

@@ -17,6 +17,7 @@ mod wills;
 pub use close::{ConnectedAs, close_banned, connected_as};
 pub use facade::{has_answers, session_lasts};
 pub use inspect::clock_ms;
+pub use publish::publish_for;
 pub use restore::{
     ALL_WRITTEN, begin_restoring, end_restoring, give_up_rewriting, has_untold_shares, logged,
     rewrite_sessions, session_bytes, set_journal_full, take_batches,

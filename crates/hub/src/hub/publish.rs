@@ -1,7 +1,9 @@
 //! A PUBLISH on its way to those who take it: the core, or the service that its topic names.
 
+use alloc::sync::Arc;
+
 use stentor_mqtt::{Publish, ReasonCode};
-use stentor_session::{CloseReason, Outcome, Tick, TopicName};
+use stentor_session::{CloseReason, Message, Outcome, Tick, TopicName};
 use stentor_zone::{Address, NotAddress};
 
 use super::Hub;
@@ -9,12 +11,29 @@ use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::with_topic;
+use crate::core::retained::{Kept, NotKept};
+use crate::core::routing::keep::keep_and_route_for;
 use crate::services::calls::{Answer, Called};
 use crate::services::hooks::Judgement;
 use crate::services::private::Envelope;
 
 /// What the server says to a publish where only itself may.
 const SERVER_ONLY: Outcome = Outcome::new(ReasonCode::NotAuthorized, NotAddress::ServerOnly.text());
+
+/// Publishes a message for somebody without a connection: what the store keeps of it, if it is one
+/// to be kept. This has to be the shard that orders its topic, see [`crate::home_shard`].
+///
+/// # Errors
+/// When it is to be kept and cannot be: then nobody gets the message.
+pub fn publish_for(
+    hub: &mut Hub,
+    now: Tick,
+    message: Arc<Message>,
+) -> Result<Option<Kept>, NotKept> {
+    let kept = keep_and_route_for(&mut hub.core, now, message);
+    hub.finish(now);
+    kept
+}
 
 /// So that [`with_topic`] hands it on.
 impl AsMut<Core> for Hub {

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
-use stentor_hub::{Deed, Denial, Identity, Question, Rewrite};
+use stentor_hub::{Deed, Denial, Identity, Judgement, Question, Rewrite};
 use stentor_mqtt::QoS;
 use stentor_procedure::adaptor::{Allowed, Event, Field};
 use stentor_topic::Subscription;
@@ -22,6 +23,8 @@ pub(super) struct Job {
     pub(super) denials: Vec<Option<Denial>>,
     /// Of a SUBSCRIBE: the places of the filters that come into each room.
     pub(super) by_room: HashMap<Box<str>, Vec<usize>>,
+    /// Somebody who waits without a connection; otherwise a shard does.
+    pub(super) asker: Option<Sender<Judgement>>,
     /// Of a publish that goes to one of the zone's own topics.
     pub(super) detour: Option<Detour>,
 }

@@ -11,15 +11,19 @@ mod job;
 mod roster;
 
 use std::collections::VecDeque;
+use std::mem;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use stentor_auth::center::Center;
 use stentor_auth::store::Directory;
 use stentor_hub::{
-    Adaptors, ControlItem, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite,
+    Adaptors, ControlItem, Deed, Denial, Happening, Hooks, Identity, Judgement, Question, Rewrite,
+    ShardId,
 };
 use stentor_mqtt::ReasonCode;
 use stentor_procedure::adaptor::{Answer, Event, Field, Start, Trials, Verdict};
@@ -35,6 +39,9 @@ pub(crate) use door::Doorkeeper;
 use hands::Hands;
 use job::{Job, who};
 use roster::{Roster, Scoped};
+
+/// How long somebody without a connection waits for adaptors.
+const JUDGEMENT_TIME: Duration = Duration::from_secs(10);
 
 /// The reason string for a client when an adaptor is overloaded.
 const BUSY: &str = "the zone's adaptor has too much to do; try again";
@@ -156,6 +163,39 @@ impl Plane {
         asked.map(|one| one.describe()).collect()
     }
 
+    /// Asks the adaptors of a zone about a publish of somebody without a connection, and waits for
+    /// them; `None` if they do not answer in time. Where none is asked, all is done.
+    pub(crate) fn judge_publish(
+        &self,
+        identity: &Arc<Identity>,
+        zone: Arc<str>,
+        deed: Deed,
+    ) -> Option<Judgement> {
+        if !self.hooks(identity.zone).has(Hooks::PUBLISH) {
+            return Some(Judgement::Done(Rewrite::default()));
+        }
+        let (asker, judged) = channel();
+        let job = Job {
+            zone,
+            steps: self.0.roster.load().steps(identity.zone, &deed),
+            by_room: job::by_room(&deed),
+            question: Question {
+                identity: Arc::clone(identity),
+                client_id: Box::default(),
+                deed,
+                // The asker waits elsewhere.
+                shard: ShardId(0),
+                number: 0,
+            },
+            rewrite: Rewrite::default(),
+            asker: Some(asker),
+            detour: None,
+            denials: Vec::new(),
+        };
+        self.0.go_on(Box::new(job));
+        judged.recv_timeout(JUDGEMENT_TIME).ok()
+    }
+
     /// Whether somebody is asked about logins, to whatever zone.
     fn judges_logins(&self) -> bool {
         let roster = self.0.roster.load();
@@ -216,7 +256,7 @@ impl Shared {
         };
         if let Some(denial) = denial {
             if !matches!(job.question.deed, Deed::Subscribe(_)) {
-                return self.judge(&job.question, Judgement::Denied(denial));
+                return self.judge(&job, Judgement::Denied(denial));
             }
             job.deny(filter, &denial);
         }
@@ -225,17 +265,22 @@ impl Shared {
 
     fn finish(&self, mut job: Job) {
         let judgement = match job.question.deed {
-            Deed::Subscribe(_) => Judgement::Filters(job.denials),
+            Deed::Subscribe(_) => Judgement::Filters(mem::take(&mut job.denials)),
             _ => {
                 job.come_back();
-                Judgement::Done(job.rewrite)
+                Judgement::Done(mem::take(&mut job.rewrite))
             }
         };
-        self.judge(&job.question, judgement);
+        self.judge(&job, judgement);
     }
 
-    fn judge(&self, question: &Question, judgement: Judgement) {
-        let backplane = self.hands.backplane();
+    fn judge(&self, job: &Job, judgement: Judgement) {
+        if let Some(asker) = &job.asker {
+            // Whoever asked may have given up.
+            let _ = asker.send(judgement);
+            return;
+        }
+        let (question, backplane) = (&job.question, self.hands.backplane());
         if let Some(backplane) = backplane {
             let item = ControlItem::Judged {
                 number: question.number,
@@ -276,6 +321,7 @@ impl Adaptors for Plane {
             by_room: job::by_room(&question.deed),
             question,
             rewrite: Rewrite::default(),
+            asker: None,
             detour: None,
             denials: vec![None; filters],
         };

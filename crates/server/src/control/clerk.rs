@@ -5,9 +5,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use stentor_auth::store::Who;
 use stentor_control::{VERSION, Verb};
+use stentor_hub::Identity;
 
 use super::Desk;
-use super::protocol::{Answer, Failure};
+use super::protocol::{Answer, Failure, write};
+use super::publish::publish;
 use super::serve::Next;
 use crate::backplane::Backplane;
 
@@ -23,6 +25,15 @@ impl Clerk {
     /// What the verbs work with.
     pub(crate) fn backplane(&self) -> &Backplane {
         &self.0.backplane
+    }
+
+    /// Publishes a message of somebody who has the right to its topic.
+    pub(crate) fn publish(&self, identity: &Arc<Identity>, request: Value, who: &Who) -> Answer {
+        let request = serde_json::from_value(request)
+            .map_err(|error| Failure::new("bad-request", error.to_string()))?;
+        let desk = &*self.0;
+        let by = (&*desk.directory, who);
+        write(publish(&desk.backplane, by, identity, &request)?)
     }
 
     /// Carries a verb out, and notes what it has changed.

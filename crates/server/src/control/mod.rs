@@ -27,6 +27,7 @@
 //! | `adaptor.reload` | `fresh`: without what was kept; `file`, `zone` | also what became of each |
 //! | `procedure.ls` | | `procedures`: versions, figures, and why a file is not in use |
 //! | `procedure.reload` | | what became of each file in `folder`, and what was `removed` |
+//! | `publish` | `topic`, `payload`, `qos`, `retain`, `properties`, … | whether it is `kept` |
 //! | `retained.page` | `filter`, `zone`, `cursor` | `messages`, and a `cursor` if there are more |
 //! | `retained.filters` | `zone` | `filters` that cover all that is kept |
 //! | `retained.put` | `messages`, `dry_run`, `anew` | `new`, `changed`, the `same`, `refused` |
@@ -50,6 +51,7 @@ mod events;
 mod noted;
 mod procedures;
 mod protocol;
+mod publish;
 mod retained;
 mod serve;
 mod status;

@@ -55,7 +55,7 @@ pub(super) fn wait(millis: u64) -> Duration {
     Duration::from_millis(millis).min(WAIT_MAX)
 }
 
-fn write(answer: impl serde::Serialize) -> Answer {
+pub(super) fn write(answer: impl serde::Serialize) -> Answer {
     serde_json::to_value(answer).map_err(|error| {
         let message = format!("the answer cannot be written: {error}; this is a bug of the server");
         Failure::new("unavailable", message)

@@ -21,7 +21,9 @@ use tracing::warn;
 use super::audit::Subject;
 use super::protocol::{Answer, Failure, answer, head};
 use super::{Desk, lock};
-use super::{bans, clients, events, procedures, retained, status, topics, traces, why, zones};
+use super::{
+    bans, clients, events, procedures, publish, retained, status, topics, traces, why, zones,
+};
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
@@ -216,6 +218,9 @@ impl Desk {
             }),
             Verb::ProcedureReload => answer(line, |_: stentor_control::procedures::Reload| {
                 procedures::reload(backplane)
+            }),
+            Verb::Publish => answer(line, |request| {
+                publish::by_owner(backplane, (&self.directory, who), &request)
             }),
             Verb::RetainedPage
             | Verb::RetainedFilters

@@ -13,6 +13,7 @@ use stentor_auth::{Answer, Begun, Decision, LoginRequest, Refusal, Secret};
 use stentor_hub::Identity;
 
 use super::caller::Bearer;
+use super::meter::Meter;
 use crate::bans::Party;
 use crate::control::Clerk;
 
@@ -28,7 +29,14 @@ pub(super) struct Bearers {
     center: Arc<Center>,
     clerk: Clerk,
     /// By the hash of the token.
-    known: Mutex<HashMap<String, Arc<Identity>>>,
+    known: Mutex<HashMap<String, Known>>,
+}
+
+/// Somebody whose token was accepted.
+#[derive(Clone)]
+struct Known {
+    identity: Arc<Identity>,
+    meter: Arc<Meter>,
 }
 
 impl Bearers {
@@ -46,8 +54,8 @@ impl Bearers {
         if !is_token(token.as_bytes()) {
             return Some(Err(NotAdmitted::Unknown));
         }
-        let identity = self.find(&mark(token))?;
-        Some(self.let_in(identity, address))
+        let known = self.find(&mark(token))?;
+        Some(self.let_in(known, address))
     }
 
     /// The bearer of a token.
@@ -57,8 +65,12 @@ impl Bearers {
         }
         match self.ask(token, address) {
             Some(Decision::Accepted(identity, _)) => {
-                self.keep(mark(token), Arc::clone(&identity));
-                self.let_in(identity, address)
+                let known = Known {
+                    identity,
+                    meter: Arc::default(),
+                };
+                self.keep(mark(token), known.clone());
+                self.let_in(known, address)
             }
             Some(Decision::Refused(Refusal::Slowed)) => Err(NotAdmitted::Slowed),
             Some(Decision::Refused(Refusal::Busy | Refusal::GuestRate | Refusal::Unavailable))
@@ -69,7 +81,8 @@ impl Bearers {
     }
 
     /// Lets somebody in, unless there is a ban.
-    fn let_in(&self, identity: Arc<Identity>, address: Option<IpAddr>) -> Admitted {
+    fn let_in(&self, known: Known, address: Option<IpAddr>) -> Admitted {
+        let Known { identity, meter } = known;
         let backplane = self.clerk.backplane();
         let (bans, now) = (&backplane.bans, backplane.clock.now());
         let party = Party {
@@ -80,26 +93,30 @@ impl Bearers {
         if bans.of_party(now, party).is_some() || bans.of_address(now, address).is_some() {
             return Err(NotAdmitted::Banned);
         }
-        Ok(Arc::new(Bearer::new(&self.clerk, identity, address)))
+        Ok(Arc::new(Bearer::new(
+            &self.clerk,
+            (identity, meter),
+            address,
+        )))
     }
 
-    /// The identity of this token, if it is known and nothing has changed since.
-    fn find(&self, mark: &str) -> Option<Arc<Identity>> {
+    /// The bearer of this token, if it is known and nothing has changed since.
+    fn find(&self, mark: &str) -> Option<Known> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let identity = Arc::clone(known.get(mark)?);
-        if self.center.is_current(&identity) {
-            return Some(identity);
+        let found = known.get(mark)?;
+        if self.center.is_current(&found.identity) {
+            return Some(found.clone());
         }
         known.remove(mark);
         None
     }
 
-    fn keep(&self, mark: String, identity: Arc<Identity>) {
+    fn keep(&self, mark: String, bearer: Known) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        known.insert(mark, identity);
+        known.insert(mark, bearer);
     }
 
     /// Asks who has this token. Wrong ones are slowed down as those of MQTT clients.

@@ -11,6 +11,7 @@ use stentor_control::{Failure, Need, Network, Scope, Verb};
 use stentor_hub::Identity;
 use stentor_topic::Zone;
 
+use super::meter::{Meter, Over};
 use super::payloads;
 use super::rights::{self, Wish};
 use crate::control::Clerk;
@@ -22,6 +23,7 @@ const METRICS: &str = "$control/metrics";
 pub(super) struct Bearer {
     clerk: Clerk,
     identity: Arc<Identity>,
+    meter: Arc<Meter>,
     /// The name of the user's zone.
     zone: String,
     /// The name as at a login.
@@ -30,7 +32,11 @@ pub(super) struct Bearer {
 }
 
 impl Bearer {
-    pub(super) fn new(clerk: &Clerk, identity: Arc<Identity>, address: Option<IpAddr>) -> Self {
+    pub(super) fn new(
+        clerk: &Clerk,
+        (identity, meter): (Arc<Identity>, Arc<Meter>),
+        address: Option<IpAddr>,
+    ) -> Self {
         let zone = clerk.backplane().zone_name(identity.zone);
         let user = identity.user.as_deref().unwrap_or_default();
         let login = match identity.zone == Zone::DEFAULT {
@@ -40,6 +46,7 @@ impl Bearer {
         Self {
             clerk: clerk.clone(),
             identity,
+            meter,
             zone,
             login,
             address,
@@ -114,6 +121,39 @@ impl Bearer {
         }
     }
 
+    /// Publishes a message, as a client of this user would.
+    fn publish(&self, request: Map<String, Value>) -> Result<Value, Refused> {
+        let zone = request.get("zone").and_then(Value::as_str);
+        self.check_zone(zone).map_err(Refused::Denied)?;
+        let topic = request.get("topic").and_then(Value::as_str);
+        let wish = Wish::Publish(topic.unwrap_or_default());
+        self.check(wish).map_err(Refused::Denied)?;
+        self.count(&request).map_err(Refused::Failed)?;
+        let request = Value::Object(request);
+        let answer = self.clerk.publish(&self.identity, request, &self.who());
+        answer.map_err(Refused::Failed)
+    }
+
+    /// Counts a message against the quotas of the user's roles.
+    fn count(&self, request: &Map<String, Value>) -> Result<(), Failure> {
+        let payloads = ["payload", "payload_base64"].into_iter();
+        let payloads = payloads.filter_map(|key| request.get(key)?.as_str());
+        let bytes = payloads.map(str::len).sum::<usize>();
+        let now = self.clerk.backplane().clock.now();
+        let counted = self
+            .meter
+            .count(now, self.identity.rights.quotas(), bytes as u64);
+        counted.map_err(|over| {
+            let quota = match over {
+                Over::Messages(rate) => format!("messages_per_sec is {rate}"),
+                Over::Bytes(rate) => format!("bytes_per_sec is {rate}"),
+            };
+            let login = &self.login;
+            let message = format!("the quota of {login:?} is used up: {quota}; publish slower");
+            Failure::new("too-many", message)
+        })
+    }
+
     /// Whether a ban would keep out whoever asks for it: that one could not remove it again.
     fn bans_himself(&self, request: &Map<String, Value>) -> bool {
         let text = |key: &str| request.get(key).and_then(Value::as_str);
@@ -155,6 +195,8 @@ impl Caller for Bearer {
         self.check(match verb.need() {
             Need::Read => Wish::Subscribe(&right),
             Need::Change => Wish::Publish(&right),
+            // It is known only with the request.
+            Need::Topic => return Ok(()),
         })?;
         match verb.scope() {
             Scope::Server if !self.is_of_default_zone() => Err(self.other_zone(verb.name())),
@@ -166,6 +208,9 @@ impl Caller for Bearer {
         // What was true a moment ago may not be: a request may have waited for its turn.
         self.may(verb).map_err(Refused::Denied)?;
         self.confine(verb, &mut request).map_err(Refused::Denied)?;
+        if verb == Verb::Publish {
+            return self.publish(request);
+        }
         payloads::check(self, verb, &request).map_err(Refused::Denied)?;
         if verb == Verb::BanAdd && self.bans_himself(&request) {
             let message = "this would ban whoever asks for it; ask as somebody else, or use \

@@ -6,6 +6,7 @@
 
 mod bearers;
 mod caller;
+mod meter;
 mod open;
 mod payloads;
 mod rights;

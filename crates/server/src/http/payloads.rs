@@ -29,7 +29,7 @@ pub(super) fn check(
             let messages = request.get("messages").and_then(Value::as_array);
             for message in messages.into_iter().flatten() {
                 let of = |key: &str| message.get(key).and_then(Value::as_str);
-                bearer.check_zone(of("zone").or(text("zone")))?;
+                bearer.check_zone(of("zone").or_else(|| text("zone")))?;
                 bearer.check(Wish::Publish(of("topic").unwrap_or_default()))?;
             }
             Ok(())

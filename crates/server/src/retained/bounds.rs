@@ -28,7 +28,7 @@ impl TopicBounds {
     }
 
     /// Refuses a topic beyond them.
-    pub(super) fn check(&self, topic: &str) -> Result<(), String> {
+    pub(crate) fn check(&self, topic: &str) -> Result<(), String> {
         let (bytes, levels) = (topic.len(), topic.split('/').count());
         for (count, max, key) in [
             (bytes, &self.bytes_max, "topic_bytes"),

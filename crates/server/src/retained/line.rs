@@ -118,10 +118,23 @@ impl Line {
         object.into()
     }
 
+    /// Reads a line that carries a message to keep: see [`Line::read`].
+    pub(super) fn from_json(
+        value: &Value,
+        zone: Zone,
+        zone_of: &mut dyn FnMut(&str) -> Result<Zone, String>,
+    ) -> Result<Self, String> {
+        let line = Self::read(value, zone, zone_of)?;
+        match line.payload.is_empty() {
+            true => Err("there is no payload, or an empty one; `clear` clears a topic".into()),
+            false => Ok(line),
+        }
+    }
+
     /// Reads a line. What it does not name has its default, or is in `zone`; names that are not
     /// known are refused, so that nothing is lost without anybody knowing. `zone_of` tells the
     /// number of a zone that it names.
-    pub(super) fn from_json(
+    fn read(
         value: &Value,
         zone: Zone,
         zone_of: &mut dyn FnMut(&str) -> Result<Zone, String>,
@@ -160,9 +173,6 @@ impl Line {
         validate_name(&line.topic)
             .map_err(|error| format!("{:?} is not a topic: {error}", line.topic))?;
         refuse_own(&line.topic)?;
-        if line.payload.is_empty() {
-            return Err("there is no payload, or an empty one; `clear` clears a topic".into());
-        }
         let properties = line.properties.as_properties().raw().len();
         if line.topic.len() + properties + line.payload.len() > CONTENT_BYTES_MAX {
             return Err(format!(
@@ -175,6 +185,29 @@ impl Line {
         }
         Ok(line)
     }
+}
+
+/// A message to publish, from an object with the keys of a line.
+///
+/// # Errors
+/// When it is not one, or its topic is one that only the server writes.
+pub(crate) fn published(
+    value: &Value,
+    zone: Zone,
+    now: Tick,
+    retain: bool,
+) -> Result<Message, String> {
+    let mut elsewhere = |_: &str| Err("the zone stands elsewhere".to_owned());
+    let line = Line::read(value, zone, &mut elsewhere)?;
+    let parts = MessageParts {
+        topic: &line.topic,
+        properties: line.properties.as_properties().raw(),
+        payload: &line.payload,
+        qos: line.qos,
+        retain,
+        expiry_secs: line.expiry_secs,
+    };
+    Ok(Message::new(line.zone, Publisher::SERVER, now, &parts))
 }
 
 /// Refuses the topics that only the server writes: figures of its own, rooms, presence, calls; and

@@ -27,6 +27,7 @@ use stentor_topic::{Zone, has_wildcard, validate_filter};
 pub(crate) use bounds::TopicBounds;
 use line::Line;
 pub use line::properties_json;
+pub(crate) use line::published;
 use offline::check_zone;
 pub(crate) use offline::not_noted;
 pub use offline::{Access, OfflineError, OfflineStore};

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::sync::Arc;
 
-use stentor_hub::{ClientInfo, Kept, LossCause, NotKept, clock_ms};
+use stentor_hub::{ClientInfo, Kept, LossCause, NotKept, clock_ms, publish_for};
+use stentor_session::Message;
 use stentor_topic::Zone;
 
 use super::Shard;
@@ -78,6 +80,7 @@ impl Shard {
             Inquiry::Keep { messages, answer } => {
                 let _ = answer.send(self.keep(messages));
             }
+            Inquiry::Publish { message, answer } => drop(answer.send(self.publish(message))),
             Inquiry::Holders { at_most, answer } => {
                 let _ = answer.send(self.hub.holders(at_most));
             }
@@ -103,6 +106,13 @@ impl Shard {
         }
         self.forward();
         outcomes
+    }
+
+    /// Publishes a message of somebody without a connection.
+    fn publish(&mut self, message: Arc<Message>) -> Result<Option<Kept>, NotKept> {
+        let kept = publish_for(&mut self.hub, self.now, message);
+        self.forward();
+        kept
     }
 
     /// Closes a client's connection; whether it had one, or `None` without a session.

@@ -145,6 +145,11 @@ pub(crate) enum Inquiry {
         messages: Vec<Received>,
         answer: Sender<Vec<Result<Kept, NotKept>>>,
     },
+    /// Publish a message of somebody without a connection, whose topic this shard orders.
+    Publish {
+        message: Arc<Message>,
+        answer: Sender<Result<Option<Kept>, NotKept>>,
+    },
     /// The sessions that hold most, at most this many.
     Holders {
         at_most: usize,

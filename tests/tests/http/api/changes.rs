@@ -12,11 +12,11 @@ use super::{get, post, role, server, token};
 #[track_caller]
 fn noted(server: &Server, what: &str) -> Value {
     let log = fs::read_to_string(server.data_dir().join("audit.log")).expect("there is a log");
-    let lines = log.lines().map(|line| {
+    let mut lines = log.lines().rev().map(|line| {
         let line: Value = serde_json::from_str(line).expect("a line is JSON");
         line
     });
-    let last = lines.filter(|line| line["what"] == what).last();
+    let last = lines.find(|line| line["what"] == what);
     last.unwrap_or_else(|| panic!("nothing of {what}: {log}"))
 }
 

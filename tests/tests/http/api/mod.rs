@@ -3,6 +3,7 @@
 mod answers;
 mod changes;
 mod payloads;
+mod publish;
 mod requests;
 mod rights;
 mod zones;

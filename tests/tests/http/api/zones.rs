@@ -66,6 +66,12 @@ fn verbs_show_and_change_nothing_of_other_zones() {
     assert_eq!((status, &kept["messages"]), (200, &json!([])), "{kept}");
     let (status, cleared) = post(&server, "retained/clear", &gus, &json!({ "filter": "#" }));
     assert_eq!((status, &cleared["cleared"]), (200, &json!(0)), "{cleared}");
+    own.subscribe("a/#", 0);
+    let publish = json!({ "topic": "a/b", "payload": "x" });
+    assert_eq!(post(&server, "publish", &gus, &publish).0, 200);
+    assert_eq!(own.message(), ("a/b".to_owned(), b"x".to_vec()));
+    let elsewhere = json!({ "topic": "a/b", "zone": "default" });
+    assert_eq!(post(&server, "publish", &gus, &elsewhere).0, 403);
     let (status, kicked) = post(
         &server,
         "clients/kick",

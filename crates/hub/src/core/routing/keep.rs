@@ -260,6 +260,22 @@ impl Core {
     }
 }
 
+/// Keeps a message of somebody without a connection, if it is one to be kept, and routes it: by the
+/// shard that orders its topic. What the store keeps is promised only when it says so.
+pub(crate) fn keep_and_route_for(
+    core: &mut Core,
+    now: Tick,
+    message: Arc<Message>,
+) -> Result<Option<Kept>, NotKept> {
+    let is_kept = message.retain || core.rules.keeps_last(message.topic());
+    let taken = core.put_and_route(now, (message, None), (is_kept, true), Routing::Now);
+    match (refusal(&taken), taken) {
+        (Some(why), _) => Err(why),
+        (None, Taken::Waits(ticket)) => Ok(Some(Kept::Later(ticket))),
+        (None, Taken::Done(_)) => Ok(is_kept.then_some(Kept::Now)),
+    }
+}
+
 /// When a message is routed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Routing {

@@ -1,0 +1,157 @@
+//! The verb `publish`: a message of somebody who has no connection.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use stentor_auth::rights::Unrestricted;
+use stentor_auth::store::{Directory, Who};
+use stentor_control::publish::{Publish, Published};
+use stentor_hub::{Deed, Identity, Judgement, NotKept, Rewrite, home_shard};
+use stentor_session::{Message, Tick};
+use stentor_topic::Zone;
+
+use super::protocol::Failure;
+use super::zones;
+use crate::backplane::Backplane;
+use crate::retained::published;
+use crate::shard::Inquiry;
+use crate::telemetry::collect::ask_one;
+
+/// Publishes a message of the server's owner.
+pub(super) fn by_owner(
+    backplane: &Backplane,
+    (directory, who): (&Directory, &Who),
+    request: &Publish,
+) -> Result<Published, Failure> {
+    let owner = Identity {
+        user: None,
+        zone: Zone::DEFAULT,
+        rights: Arc::new(Unrestricted::default()),
+        expires_at: Tick::NEVER,
+        guest: None,
+    };
+    publish(backplane, (directory, who), &Arc::new(owner), request)
+}
+
+/// Publishes a message of somebody who has the right to its topic, in the zone that the request
+/// names or else in his own. The adaptors of the zone are asked as about the publish of a client.
+pub(super) fn publish(
+    backplane: &Backplane,
+    (directory, who): (&Directory, &Who),
+    identity: &Arc<Identity>,
+    request: &Publish,
+) -> Result<Published, Failure> {
+    let zone = zones::named(backplane, request.zone.as_ref())?;
+    let identity = &Arc::new(Identity {
+        zone: zone.unwrap_or(identity.zone),
+        ..(**identity).clone()
+    });
+    let message = message(backplane, identity.zone, request, Rewrite::default())?;
+    let deed = Deed::Publish {
+        topic: message.topic().into(),
+        payload: message.payload().into(),
+        qos: message.qos,
+        retain: message.retain,
+    };
+    let zone = backplane.zone_name(identity.zone);
+    let judged = backplane
+        .adaptors
+        .judge_publish(identity, zone.as_str().into(), deed);
+    let message = match judged {
+        Some(Judgement::Done(rewrite)) if rewrite == Rewrite::default() => message,
+        Some(Judgement::Done(rewrite)) => {
+            let message = self::message(backplane, identity.zone, request, rewrite)?;
+            if !identity.rights.may_publish(message.topic()) {
+                let topic = message.topic();
+                let text = format!("an adaptor sends it to {topic:?}, and that right is missing");
+                return Err(Failure::new("refused", text));
+            }
+            message
+        }
+        Some(Judgement::Denied(denial)) => {
+            let text = format!("an adaptor of the zone refuses it: {}", denial.text);
+            return Err(Failure::new("refused", text));
+        }
+        Some(Judgement::Filters(_)) | None => {
+            let text = "the adaptors of the zone do not answer; try again";
+            return Err(Failure::new("busy", text));
+        }
+    };
+    let topic = message.topic().to_owned();
+    let kept = hand_over(backplane, message);
+    if request.retain {
+        let mut detail = match &kept {
+            Ok(_) => json!({}),
+            Err(failure) => json!({ "outcome": "refused", "reason": failure.message }),
+        };
+        detail["zone"] = json!(zone);
+        directory.note(who, "publish.retained", &topic, detail);
+    }
+    Ok(Published { kept: kept?, topic })
+}
+
+/// The message of a request, as adaptors want it.
+fn message(
+    backplane: &Backplane,
+    zone: Zone,
+    request: &Publish,
+    rewrite: Rewrite,
+) -> Result<Message, Failure> {
+    let bad = |reason: String| {
+        let text = format!("the message cannot be published: {reason}");
+        Failure::new("bad-request", text)
+    };
+    let mut line = Map::new();
+    let topic = rewrite.to.as_deref().unwrap_or(&request.topic);
+    line.insert("topic".into(), topic.into());
+    let rewritten = rewrite.payload.map(|payload| STANDARD.encode(payload));
+    let (text, base64) = match &rewritten {
+        Some(base64) => (None, Some(base64)),
+        None => (request.payload.as_ref(), request.payload_base64.as_ref()),
+    };
+    for (key, text) in [("payload", text), ("payload_base64", base64)] {
+        line.extend(text.map(|text| (key.to_owned(), Value::from(text.as_str()))));
+    }
+    line.insert("qos".into(), request.qos.into());
+    let secs = request.expiry_secs.map(Value::from);
+    line.extend(secs.map(|secs| ("expiry_secs".to_owned(), secs)));
+    if let Some(properties) = &request.properties {
+        line.insert("properties".into(), json!(properties));
+    }
+    let now = backplane.clock.now();
+    let message = published(&Value::Object(line), zone, now, request.retain).map_err(bad)?;
+    backplane.topic_bounds.check(message.topic()).map_err(bad)?;
+    Ok(message)
+}
+
+/// Gives a message to the shard that orders its topic; whether the topic keeps it.
+fn hand_over(backplane: &Backplane, message: Message) -> Result<bool, Failure> {
+    let (hasher, shards) = (&backplane.hasher, backplane.shard_count());
+    let home = home_shard(hasher, message.zone, message.topic(), shards);
+    let message = Arc::new(message);
+    let kept = ask_one(backplane, usize::from(home.0), |answer| Inquiry::Publish {
+        message,
+        answer,
+    });
+    let refused = |why: NotKept| {
+        let text = format!(
+            "the message is not kept, and nobody gets it: {}",
+            why.text()
+        );
+        Failure::new("unavailable", text)
+    };
+    match kept {
+        Some(Ok(None)) => Ok(false),
+        Some(Ok(Some(kept))) => {
+            let promised = backplane.retained.wait_for(kept);
+            promised.map(|()| true).map_err(refused)
+        }
+        Some(Err(why)) => Err(refused(why)),
+        None => {
+            let text = "the shard of this topic does not answer; see the server's log";
+            Err(Failure::new("unavailable", text))
+        }
+    }
+}
