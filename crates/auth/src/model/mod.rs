@@ -16,7 +16,8 @@ pub use name::{
 };
 pub use quotas::Quotas;
 pub use role::{
-    ADMIN, ANONYMOUS, GUEST, MEMBER, ROLE_RULES_MAX, Role, RoleError, guest_role, initial_roles,
+    ADMIN, ANONYMOUS, GUEST, MEMBER, OPERATOR, ROLE_RULES_MAX, Role, RoleError, VIEWER, guest_role,
+    initial_roles,
 };
 pub use rule::{Action, EVERY_DOLLAR, Effect, PATTERN_BYTES_MAX, PLACEHOLDERS, Rule, RuleError};
 pub use user::{Credential, USER_CREDENTIALS_MAX, USER_ROLES_MAX, User, UserError, UserKey};

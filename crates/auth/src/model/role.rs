@@ -1,4 +1,4 @@
-//! Roles: named lists of rules, and the three that exist from the start.
+//! Roles: named lists of rules, and those that exist from the start.
 
 use std::sync::Arc;
 
@@ -15,6 +15,10 @@ pub const ANONYMOUS: &str = "anonymous";
 pub const GUEST: &str = "guest";
 /// The role with all rights.
 pub const ADMIN: &str = "admin";
+/// The role of those who look at a server.
+pub const VIEWER: &str = "viewer";
+/// The role of those who look after a server.
+pub const OPERATOR: &str = "operator";
 
 /// How many rules a role may have.
 pub const ROLE_RULES_MAX: usize = 10_000;
@@ -71,13 +75,14 @@ impl Role {
     }
 }
 
-/// The three roles that every store has from its first start. They are ordinary roles from then
+/// The roles that every store has from its first start. They are ordinary roles from then
 /// on: an operator may change or delete them.
 ///
 /// `member` may do everything in its zone outside `$…`, read the server's figures, keep a bridge's
 /// state, send private messages and read its own inbox, use rooms and presence, and call
 /// procedures and receive their answers. `anonymous` has what needs no name of that. `admin` may
-/// do everything.
+/// do everything. `viewer` may have done what looks at the server and its metrics, and `operator`
+/// also what changes something of its clients and its code, but not of users and rights.
 #[must_use]
 pub fn initial_roles() -> Vec<Role> {
     let publish = |pattern| Rule::fixed(Effect::Allow, Action::Publish, pattern);
@@ -95,6 +100,8 @@ pub fn initial_roles() -> Vec<Role> {
         rules,
         quotas: Quotas::default(),
     };
+    let operates = [subscribe(EVERY_VERB)].into_iter();
+    let operates = operates.chain(OPERATED.map(publish));
     let mut member = outside_dollar.to_vec();
     member.push(publish("$private/to/#"));
     member.extend(with_name());
@@ -102,8 +109,24 @@ pub fn initial_roles() -> Vec<Role> {
         role(MEMBER, member),
         role(ANONYMOUS, outside_dollar.to_vec()),
         role(ADMIN, vec![both("#"), both(super::EVERY_DOLLAR)]),
+        role(VIEWER, vec![subscribe(EVERY_VERB)]),
+        role(OPERATOR, operates.collect()),
     ]
 }
+
+/// The topics that stand for the rights to all verbs.
+const EVERY_VERB: &str = "$control/#";
+
+/// Those for what an operator may change.
+const OPERATED: [&str; 7] = [
+    "$control/clients/#",
+    "$control/retained/#",
+    "$control/ban/#",
+    "$control/trace/#",
+    "$control/adaptor/#",
+    "$control/procedure/#",
+    "$control/reload",
+];
 
 /// What whoever has a name may do: read their own inbox, use rooms and presence, and call
 /// procedures and receive their answers.
@@ -146,7 +169,7 @@ mod tests {
     fn the_initial_roles_are_valid_and_have_their_names() {
         let roles = initial_roles();
         let names: Vec<&str> = roles.iter().map(|role| &*role.name).collect();
-        assert_eq!(names, [MEMBER, ANONYMOUS, ADMIN]);
+        assert_eq!(names, [MEMBER, ANONYMOUS, ADMIN, VIEWER, OPERATOR]);
         for role in roles.iter().chain([&guest_role()]) {
             assert_eq!(role.check(), Ok(()), "{}", role.name);
         }
