@@ -33,7 +33,7 @@ const fn kind(code: &'static str, status: StatusCode, remedy: &'static str) -> K
 }
 
 /// All kinds of problems: those of HTTP, then those of verbs.
-const KINDS: [Kind; 25] = [
+const KINDS: [Kind; 22] = [
     kind(
         "no-host",
         StatusCode::BAD_REQUEST,
@@ -101,11 +101,6 @@ const KINDS: [Kind; 25] = [
         "compare the name with the lists that the server gives",
     ),
     kind(
-        "unknown-verb",
-        StatusCode::NOT_FOUND,
-        "/api/v1/openapi.json lists the paths",
-    ),
-    kind(
         "bad-request",
         StatusCode::BAD_REQUEST,
         "/api/v1/openapi.json describes the request",
@@ -124,12 +119,6 @@ const KINDS: [Kind; 25] = [
         "not-away",
         StatusCode::CONFLICT,
         "look since when the client is away: /api/v1/clients/show",
-    ),
-    kind("exists", StatusCode::CONFLICT, "choose another name"),
-    kind(
-        "conflict",
-        StatusCode::CONFLICT,
-        "look again, and repeat it",
     ),
     kind(
         "refused",

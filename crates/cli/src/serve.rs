@@ -49,9 +49,9 @@ pub(crate) struct Serve {
     /// repeated.
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
-    /// Address of HTTP for operators, with /metrics, /healthz and /readyz: http://HOST:PORT or
-    /// https://HOST:PORT, several separated by commas, or `off`. Without --listen, it is port 18083
-    /// of this machine unless you name another one.
+    /// Address of HTTP for operators, with /metrics, /healthz, /readyz and /api/v1:
+    /// http://HOST:PORT or https://HOST:PORT, several separated by commas, or `off`. Without
+    /// --listen, it is port 18083 of this machine unless you name another one.
     #[arg(long, value_name = "URL")]
     http: Option<String>,
     /// The folder with one file for each procedure.

@@ -454,8 +454,9 @@ section! {
 }
 
 section! {
-    /// HTTP for operators: `/metrics` for Prometheus, `/healthz` and `/readyz` for probes.
-    /// docs/monitoring.md says how to use them.
+    /// HTTP for operators: `/metrics` for Prometheus, `/healthz` and `/readyz` for probes, and
+    /// `/api/v1` for programs with a token. docs/monitoring.md and docs/http.md say how to use
+    /// them.
     Http = "http", repeated: false;
 
     /// The addresses, `http://HOST:PORT` or `https://HOST:PORT`. An empty list opens none, and so

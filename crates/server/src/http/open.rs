@@ -91,7 +91,7 @@ impl Doors {
     pub(super) fn announce(&self) {
         let mut out = io::stdout().lock();
         for (url, _) in &self.sockets {
-            info!("listening on {url}: /metrics, /healthz and /readyz for operators");
+            info!("listening on {url}: /metrics, /healthz, /readyz and /api/v1 for operators");
             if self.are_named {
                 // Nobody may be reading.
                 let _ = writeln!(out, "listening {url}");
@@ -113,9 +113,9 @@ fn tell_missing(missing: &[(HttpUrl, io::Error)]) {
         _ => error.to_string(),
     };
     warn!(
-        "{urls} cannot be opened: {reason}. The server runs without /metrics, /healthz and /readyz \
-         at this address. Choose another address with --http http://127.0.0.1:PORT or http.listen, \
-         or turn it off with --http off"
+        "{urls} cannot be opened: {reason}. The server runs without /metrics, /healthz, /readyz \
+         and /api/v1 at this address. Choose another address with --http http://127.0.0.1:PORT or \
+         http.listen, or turn it off with --http off"
     );
 }
 
