@@ -183,6 +183,40 @@ def answers_to_calls_are_judged():
     assert bob.messages.get(timeout=PATIENCE).topic == "t/free"
 
 
+def broadcasts_are_judged():
+    """Each recipient is judged as if the caller had published to it."""
+    alice, bob = User("game/alice"), User("game/bob")
+    assert bob.subscribe("t/#") == [1]
+    assert bob.subscribe("$private/from/+") == [1]
+    assert alice.subscribe("$reply/+") == [1]
+
+    def broadcast(text, *recipients):
+        properties = Properties(PacketTypes.PUBLISH)
+        for recipient in recipients:
+            properties.UserProperty = recipient
+        assert alice.send("$call/broadcast/1", text, properties=properties)[0] == 0
+        said = json.loads(alice.until("$reply/1"))
+        return said["text"], json.loads(said["result"])["missed"]
+
+    topics = [("topic", "t/free"), ("topic", "t/secret"), ("topic", "t/answers")]
+    said, missed = broadcast("x", *topics)
+    assert said == "sent to 2 of 3, 1 refused", said
+    assert missed == [{"topic": "t/secret", "status": "refused", "text": "not there"}], missed
+    bob.expect("t/free", "x")
+    bob.expect("t/answers", "judged")
+    said, missed = broadcast("no", ("to", "bob"), ("topic", "t/free"))
+    assert missed == [{"to": "bob", "status": "refused", "text": "not that"}], missed
+    bob.expect("t/free", "no")
+    # It goes elsewhere, where it is judged as well; what is said in rooms is no broadcast.
+    assert broadcast("y", ("topic", "t/whisper"))[0] == "sent to 1 of 1"
+    bob.expect("$private/from/alice", "y")
+    assert broadcast("no", ("topic", "t/whisper"))[1][0]["text"] == "not that"
+    assert broadcast("y", ("topic", "t/aloud"))[1][0]["status"] in ("invalid", "refused")
+    assert broadcast("hide", ("to", "bob"))[0] == "sent to 1 of 1"
+    assert broadcast("end", ("to", "bob"))[0] == "sent to 1 of 1"
+    bob.expect("$private/from/alice", "end")
+
+
 def what_is_too_much_is_denied():
     """Whatever the script tries, its zone goes on, and so do those who would have got it."""
     alice, bob = User("game/alice"), User("game/bob")

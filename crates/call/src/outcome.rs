@@ -133,10 +133,15 @@ impl Outcome {
             let refusal = self.refusal();
             return format!("{} {}\n", refusal.status, refusal.text).into_bytes();
         }
-        if self.text.is_empty() {
-            return Vec::new();
+        let mut shown = match self.text.as_str() {
+            "" => Vec::new(),
+            text => format!("{text}\n").into_bytes(),
+        };
+        if options.profile == Profile::Plain {
+            // People and scripts read on; a mail server would send it to somebody.
+            shown.extend_from_slice(&self.result);
         }
-        format!("{}\n", self.text).into_bytes()
+        shown
     }
 
     /// What is said about a message that does not pass.

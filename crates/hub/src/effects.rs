@@ -16,6 +16,7 @@ use crate::core::sessions::authenticate::Authentication;
 use crate::core::sessions::renewal::Renewal;
 use crate::core::sessions::rights::Identity;
 use crate::services::ServiceItem;
+use crate::services::broadcast::Broadcast;
 use crate::services::calls::Answer;
 use crate::services::hooks::{Act, Judgement};
 use crate::services::serving::Ask;
@@ -223,6 +224,9 @@ pub enum ControlItem {
     MakeRoom,
     /// An adaptor does something, in a zone whose home is this shard.
     Act(Arc<Act>),
+    /// A procedure sends a message to several recipients, for a client of this shard or for a
+    /// caller without a connection: to be told by [`crate::Callees::told`].
+    Broadcast(Arc<Broadcast>),
     /// What acknowledgements waited for has happened, or will not. Sent to every shard that may
     /// hold some of them; one that holds none ignores it.
     Resolved {

@@ -49,6 +49,7 @@ pub use hub::{
     rewrite_sessions, session_bytes, session_lasts, set_journal_full, take_batches,
 };
 pub use services::ServiceItem;
+pub use services::broadcast::{Broadcast, Fate, Origin, Recipient};
 pub use services::calls::{Answer, Call, Callees, ReturnAddress};
 pub use services::hooks::{Act, Adaptors, Deed, Happening, Hooks, Judgement, Question, Rewrite};
 pub use services::private::PrivateMessage;

@@ -3,8 +3,9 @@
 use stentor_call_protocol::{Status, Verdict};
 
 use crate::answer::{Answer, Outcome};
+use crate::broadcast;
 use crate::call::Call;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Need};
 use crate::queue::Runner;
 use crate::statistics::{Figures, table};
 
@@ -25,9 +26,11 @@ pub(crate) enum Builtin {
     Sizecheck,
     /// Returns everybody's figures.
     Status,
+    /// Sends a message to many recipients.
+    Broadcast,
 }
 
-/// Runs one that is about a file, which may be on a file system that hangs.
+/// Runs one that waits: for a file, which may be on a file system that hangs, or for shards.
 pub(crate) struct BuiltinRunner(pub(crate) Builtin);
 
 impl Runner for BuiltinRunner {
@@ -43,7 +46,8 @@ pub fn is_builtin(name: &str) -> bool {
 }
 
 impl Builtin {
-    pub(crate) const ALL: [(Self, &'static str); 4] = [
+    pub(crate) const ALL: [(Self, &'static str); 5] = [
+        (Self::Broadcast, "broadcast"),
         (Self::Noop, "noop"),
         (Self::Echo, "echo"),
         (Self::Sizecheck, "sizecheck"),
@@ -51,11 +55,28 @@ impl Builtin {
     ];
 
     pub(crate) fn manifest(self) -> Manifest {
-        Manifest {
+        let manifest = Manifest::builtin();
+        match self {
+            Self::Noop | Self::Echo | Self::Sizecheck => manifest,
             // What others do is for those who may log in.
-            anonymous: self != Self::Status,
-            ..Manifest::builtin()
+            Self::Status => Manifest {
+                anonymous: false,
+                ..manifest
+            },
+            Self::Broadcast => Manifest {
+                anonymous: false,
+                needs: Need::Body,
+                deadline: broadcast::DEADLINE,
+                max_body: broadcast::MESSAGE_BYTES_MAX,
+                on_large: Verdict::Reject,
+                ..manifest
+            },
         }
+    }
+
+    /// Whether it waits for others, so that it needs a thread of its own.
+    pub(crate) const fn waits(self) -> bool {
+        matches!(self, Self::Broadcast)
     }
 
     /// Runs on the thread that took the call, unless that is about a file: nothing here waits.
@@ -76,6 +97,7 @@ impl Builtin {
             }
             Self::Sizecheck => sizecheck(call),
             Self::Status => status(call, &figures()),
+            Self::Broadcast => broadcast::run(call),
         }
     }
 }

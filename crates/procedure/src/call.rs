@@ -1,12 +1,13 @@
 //! What a procedure is asked.
 
 use std::borrow::Cow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::answer::Answer;
 use crate::manifest::DEFAULT_ZONE;
 use crate::message::Message;
+use crate::outlet::Outlet;
 
 /// The people responsible for a message, as far as the mail server named them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,6 +107,8 @@ pub struct Call {
     pub deadline: Instant,
     /// The caller can change the message.
     pub can_edit: bool,
+    /// What may be published by the rights of the caller; `None` if it has none of its own.
+    pub outlet: Option<Arc<dyn Outlet>>,
 }
 
 impl Call {

@@ -17,6 +17,7 @@
 pub mod adaptor;
 mod answer;
 mod blind;
+mod broadcast;
 mod builtin;
 mod call;
 mod client;
@@ -33,6 +34,7 @@ mod modules;
 mod net;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod noise;
+mod outlet;
 mod outside;
 mod pace;
 pub mod parts;
@@ -59,6 +61,7 @@ pub use manifest::{Grant, Kind, Manifest, ManifestError, Mode, Need};
 pub use message::{Content, Message};
 pub use net::Trust;
 pub use net::http::Url;
+pub use outlet::{Outlet, Parcel, Recipient, Sent, Unsent};
 pub use outside::Outside;
 pub use registry::{Line, Loaded, Procedure, Registry, Settings, message_id};
 pub use statistics::Figures;

@@ -412,7 +412,7 @@ impl Registry {
             How::Builtin(Builtin::Status, _) => {
                 return finish(Builtin::Status.run(&call, || self.figures()));
             }
-            How::Builtin(builtin, _) if !call.message.is_unopened() => {
+            How::Builtin(builtin, _) if !builtin.waits() && !call.message.is_unopened() => {
                 return finish(builtin.run(&call, Vec::new));
             }
             How::Builtin(_, queue) | How::Queue(queue) => queue,

@@ -1,5 +1,6 @@
 //! Procedures, called by the built `stentor-call` on a running server.
 
+mod broadcasts;
 mod clients;
 mod doors;
 mod ends;

@@ -64,6 +64,7 @@ stentor_tests::cases! {
         logins_are_judged,
         long_reasons_are_left_out,
         answers_to_calls_are_judged,
+        broadcasts_are_judged,
         a_stuck_hook_is_stopped,
         who_goes_at_once_is_heard,
         adaptors_do_things_themselves,

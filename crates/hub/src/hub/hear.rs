@@ -4,6 +4,7 @@ use stentor_session::Tick;
 
 use super::Hub;
 use crate::core::transitions::{Detached, Transition};
+use crate::services::broadcast::Fate;
 use crate::services::rooms::{Cause, RoomRequest};
 
 impl Hub {
@@ -41,6 +42,8 @@ impl Hub {
                 self.services
                     .rooms
                     .send_room(&mut self.core, now, home, item);
+            } else if let Some((part, response)) = self.services.private.told.pop_front() {
+                self.services.calls.tell(&part, Fate::Private(response));
             } else {
                 return;
             }

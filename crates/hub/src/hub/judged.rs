@@ -9,6 +9,7 @@ use stentor_session::{CloseReason, Outcome, Tick, Ticket, TopicName, WillRequest
 use stentor_zone::{Address, Refusal, adaptor_refused, topic as zone_topic};
 
 use super::Hub;
+use super::broadcast::broadcast_judged;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::NO_RIGHT;
@@ -68,6 +69,7 @@ impl Hub {
                 self.will_judged(now, &identity, will, judgement);
             }
             Some(Aside::Answer(answer)) => self.answer_judged(now, answer, judgement),
+            Some(Aside::Broadcast(part)) => broadcast_judged(self, now, &part, judgement),
             None => {}
         }
     }

@@ -1,6 +1,7 @@
 //! The hub itself: one shard's sessions, subscriptions and timers.
 
 mod act;
+mod broadcast;
 mod close;
 mod connect;
 mod facade;
@@ -181,6 +182,7 @@ impl Hub {
             ControlItem::Unpin => self.core.unpin(now),
             ControlItem::MakeRoom => self.core.make_room(now, self.core.shard()),
             ControlItem::Act(act) => self.act(now, &act),
+            ControlItem::Broadcast(one) => broadcast::broadcast(self, now, &one),
             ControlItem::Answer(answer) => self.answered(now, &answer),
             ControlItem::Ask(ask) => self.services.serving.ask_client(&mut self.core, now, &ask),
             ControlItem::Resolved { ticket, outcome } => self.core.resolve(now, ticket, &outcome),

@@ -17,6 +17,7 @@ use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::sessions::rights::Identity;
 use crate::core::settings::Settings;
+use crate::services::broadcast::{Fate, Part};
 use crate::services::serving::Served;
 
 /// A call on its way to the control plane.
@@ -165,6 +166,12 @@ pub trait Callees: Send + Sync {
     ///
     /// [`Ask`]: crate::Ask
     fn served(&self, number: u64, served: Served<'_>) -> bool;
+
+    /// Takes what has become of one recipient of the [`Broadcast`] of that number, by its place.
+    /// Must not block.
+    ///
+    /// [`Broadcast`]: crate::Broadcast
+    fn told(&self, number: u64, place: usize, fate: Fate);
 }
 
 impl ReturnAddress {
@@ -254,6 +261,13 @@ const OVERLOADED: Refused = Refused {
 impl CallService {
     pub(crate) const fn new(callees: Option<Arc<dyn Callees>>) -> Self {
         Self { callees }
+    }
+
+    /// Says what has become of a part of a broadcast.
+    pub(crate) fn tell(&self, part: &Part, fate: Fate) {
+        if let Some(callees) = &self.callees {
+            callees.told(part.broadcast.number, part.place, fate);
+        }
     }
 
     /// A publish to `$call/<procedure>`. The acknowledgement says whether the call was taken.

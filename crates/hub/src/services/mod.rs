@@ -1,5 +1,6 @@
 //! What stands around the core: each service owns its state, and uses what the core offers.
 
+pub(crate) mod broadcast;
 pub(crate) mod calls;
 pub(crate) mod hooks;
 pub(crate) mod presence;
@@ -51,7 +52,9 @@ impl Services {
     /// Whether one wants something of another.
     #[inline]
     pub(crate) fn has_requests(&self) -> bool {
-        !self.rooms.requests.is_empty() || !self.hooks.requests.is_empty()
+        !self.rooms.requests.is_empty()
+            || !self.hooks.requests.is_empty()
+            || !self.private.told.is_empty()
     }
 
     /// Other adaptors judge what is done from now on, or none.

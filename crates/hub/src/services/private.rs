@@ -6,6 +6,7 @@
 //! it waits until the other shards with such subscriptions have said what they did.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,6 +23,7 @@ use crate::core::interface::sends_by;
 use crate::core::sessions::log;
 use crate::effects::Sender;
 use crate::services::Item;
+use crate::services::broadcast::Part;
 use crate::services::calls::{Answer, ReturnAddress};
 
 /// A private message on its way between shards.
@@ -92,18 +94,32 @@ pub(crate) struct PrivateService {
     asked: HashMap<Ticket, Asked, foldhash::fast::FixedState>,
     /// The topic and the route of the message that is sent now: two texts for all messages.
     texts: (String, String),
+    /// What became of parts of broadcasts that waited for other shards.
+    pub(crate) told: VecDeque<(Part, Response)>,
 }
 
 /// One of them.
 #[derive(Debug)]
 struct Asked {
-    /// The session that wants the response on `$reply/<id>`.
-    caller: Option<ReturnAddress>,
+    /// Where the response goes, beside the acknowledgement.
+    asker: Asker,
     user: Box<str>,
     /// How many shards have not answered.
     shards: u32,
     reach: Reach,
 }
+
+/// The receiver of the response to a private message.
+#[derive(Debug)]
+enum Asker {
+    /// The session that wants it on `$reply/<id>`, if it does.
+    Session(Option<ReturnAddress>),
+    /// A procedure.
+    Procedure(Part),
+}
+
+/// Senders of a shard that may wait for other shards at a time.
+const ASKED_MAX: usize = 1 << 20;
 
 /// The recipient of a private message, and where its response goes.
 pub(crate) struct Envelope<'a> {
@@ -155,7 +171,7 @@ impl PrivateService {
             }
             Sent::Asked(ticket, shards, reach) => {
                 let asked = Asked {
-                    caller,
+                    asker: Asker::Session(caller),
                     user: envelope.user.into(),
                     shards,
                     reach,
@@ -176,8 +192,6 @@ impl PrivateService {
         user: &str,
         is_awaited: bool,
     ) -> Sent {
-        /// Senders of this shard that may wait for other shards at a time.
-        const ASKED_MAX: usize = 1 << 20;
         let Some(session) = core.session(key) else {
             return Sent::Known(Response::Denied);
         };
@@ -347,7 +361,12 @@ impl PrivateService {
             return;
         };
         let response = Response::Reached(asked.reach);
-        self.respond(core, now, asked.caller.as_ref(), &asked.user, response);
+        match asked.asker {
+            Asker::Session(caller) => {
+                self.respond(core, now, caller.as_ref(), &asked.user, response);
+            }
+            Asker::Procedure(part) => self.told.push_back((part, response)),
+        }
         core.resolve(now, ticket, &outcome(response));
     }
 
@@ -363,6 +382,33 @@ impl PrivateService {
         if let Some(to) = caller {
             let (to, json) = (to.clone(), response.json(user));
             Answer { to, json }.deliver(core, now);
+        }
+    }
+
+    /// Sends a message to one recipient of a broadcast. `None` if other shards have to say what
+    /// became of it.
+    pub(crate) fn send_part(
+        &mut self,
+        core: &mut Core,
+        now: Tick,
+        (message, route): (Arc<Message>, &str),
+        (user, part): (&str, &Part),
+    ) -> Option<Response> {
+        if self.asked.len() >= ASKED_MAX {
+            return Some(Response::Busy);
+        }
+        match self.route_private(core, now, message, route, true) {
+            Sent::Known(response) => Some(response),
+            Sent::Asked(ticket, shards, reach) => {
+                let asked = Asked {
+                    asker: Asker::Procedure(part.clone()),
+                    user: user.into(),
+                    shards,
+                    reach,
+                };
+                self.asked.insert(ticket, asked);
+                None
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::world::{ConnectOptions, TestRights, World};
-use stentor_hub::{Answer, Call, Callees, ControlItem, Identity, Renewal, Renewed, Served};
+use stentor_hub::{Answer, Call, Callees, ControlItem, Fate, Identity, Renewal, Renewed, Served};
 use stentor_mqtt::{Property, PropertyBuf, QoS, Version};
 use stentor_session::Tick;
 
@@ -29,6 +29,8 @@ impl Callees for Desk {
     fn served(&self, _: u64, _: Served<'_>) -> bool {
         false
     }
+
+    fn told(&self, _: u64, _: usize, _: Fate) {}
 }
 
 fn desk(room: usize) -> Arc<Desk> {

@@ -8,6 +8,7 @@ mod accounts;
 mod adaptors;
 mod authentication;
 mod bounds;
+mod broadcasts;
 mod bugs;
 mod burst;
 mod calls;

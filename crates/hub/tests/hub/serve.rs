@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::world::{ConnectOptions, World};
-use stentor_hub::{Ask, Call, Callees, ControlItem, Served};
+use stentor_hub::{Ask, Call, Callees, ControlItem, Fate, Served};
 use stentor_mqtt::{QoS, ReasonCode, Version};
 use stentor_session::Tick;
 use stentor_topic::Zone;
@@ -30,6 +30,8 @@ impl Callees for Ear {
         self.heard.lock().unwrap().push((number, text));
         !self.given_up.contains(&number)
     }
+
+    fn told(&self, _: u64, _: usize, _: Fate) {}
 }
 
 impl Ear {

@@ -144,6 +144,7 @@ impl Hands {
             message,
             deadline: Instant::now() + PATIENCE,
             can_edit: false,
+            outlet: None,
         };
         registry.call(call, move |said, _| answer(answer_json(&said)));
     }

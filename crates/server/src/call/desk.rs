@@ -9,13 +9,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use stentor_call_protocol::{Format, Status, Verdict};
-use stentor_hub::{Answer as Answered, Call, Callees, ControlItem, Served};
+use stentor_hub::{Answer as Answered, Call, Callees, ControlItem, Fate, Served};
 use stentor_procedure::{
     Answer, Call as Asked, Caller, Content, Envelope, Figures, Loaded, Message, Registry,
 };
 use stentor_session::Tick;
 
 use super::clients::Requests;
+use super::outlets::{Broadcasts, Outlets};
 use crate::backplane::Backplane;
 use crate::shard::Letter;
 
@@ -44,6 +45,8 @@ pub(crate) struct Desk {
     changed: Condvar,
     /// What clients are asked that serve procedures.
     pub(super) requests: Requests,
+    /// What procedures send in the names of their callers.
+    pub(super) broadcasts: Broadcasts,
     /// Those that are called.
     registry: OnceLock<Weak<Registry>>,
 }
@@ -167,13 +170,18 @@ impl Callees for Desk {
     fn served(&self, number: u64, served: Served<'_>) -> bool {
         self.requests.served(number, served)
     }
+
+    fn told(&self, number: u64, place: usize, fate: Fate) {
+        self.broadcasts.told(number, place, fate);
+    }
 }
 
 /// Hands calls over until the desk is closed.
 pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
+    let outlets = Outlets::new(backplane);
     while let Some(call) = backplane.desk.next() {
         let to = call.return_to.clone();
-        let asked = asked(backplane, call);
+        let asked = asked(backplane, &outlets, call);
         let backplane = Arc::clone(backplane);
         let then = move |answer: Answer| {
             if to.is_somewhere() {
@@ -197,7 +205,8 @@ pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
 }
 
 /// A call as procedures know it.
-fn asked(backplane: &Backplane, call: Call) -> Result<Asked, String> {
+fn asked(backplane: &Backplane, outlets: &Outlets, call: Call) -> Result<Asked, String> {
+    let outlet = outlets.of_call(&call);
     let now = backplane.clock.now();
     let patience = match call.expires_at {
         Tick::NEVER => PATIENCE,
@@ -226,6 +235,7 @@ fn asked(backplane: &Backplane, call: Call) -> Result<Asked, String> {
         message,
         deadline: Instant::now() + patience,
         can_edit: false,
+        outlet,
     })
 }
 

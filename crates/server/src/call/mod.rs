@@ -19,6 +19,7 @@ mod groups;
 mod identity;
 mod mail;
 mod mounts;
+mod outlets;
 mod serve;
 mod stream;
 
@@ -43,6 +44,7 @@ pub(crate) use desk::{Desk, json as answer_json};
 use entrance::Entrance;
 use identity::{Identities, Tokens};
 use mail::MailServer;
+use outlets::Outlets;
 use serve::Stopper;
 
 /// How often the folder of procedures is looked at: a handful of `stat`s.
@@ -107,7 +109,7 @@ impl CallServer {
         }
         let (stopper, serve) = serve::prepare(
             entrances(clients)?,
-            (tokens, center),
+            (tokens, center, Outlets::new(backplane)),
             &registry,
             bodies,
             connections_max,

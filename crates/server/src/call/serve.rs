@@ -24,6 +24,7 @@ use super::crowd::{Crowd, Name, Origin};
 use super::entrance::{Entrance, Peer};
 use super::identity::{Claim, Tokens};
 use super::mounts::Mounts;
+use super::outlets::Outlets;
 use super::stream::Stream;
 use crate::listener::is_shortage;
 use crate::log::{Admission, RateLimit};
@@ -136,6 +137,7 @@ struct Server {
     first: usize,
     tokens: Tokens,
     callers: Callers,
+    outlets: Outlets,
     registry: Arc<Registry>,
     bodies: Arc<Bodies>,
     mounts: Mounts,
@@ -165,7 +167,7 @@ struct Server {
 /// When the system has no descriptor left.
 pub(super) fn prepare(
     mut entrances: Vec<Entrance>,
-    (tokens, center): (Tokens, &Arc<Center>),
+    (tokens, center, outlets): (Tokens, &Arc<Center>, Outlets),
     registry: &Arc<Registry>,
     bodies: Arc<Bodies>,
     connections_max: usize,
@@ -196,6 +198,7 @@ pub(super) fn prepare(
         entrances,
         tokens,
         callers: Callers::new(center),
+        outlets,
         registry: Arc::clone(registry),
         bodies,
         closers: Closers::default(),
@@ -550,7 +553,7 @@ impl Server {
     }
 
     /// Finds out who calls. Most are known from before.
-    fn identify(&mut self, key: usize, number: u64, called: Box<Called>) {
+    fn identify(&mut self, key: usize, number: u64, mut called: Box<Called>) {
         let Some(held) = self.connections.get(key) else {
             return;
         };
@@ -562,6 +565,9 @@ impl Server {
         if matches!(called.claim, Claim::Nobody(_) | Claim::Owner(_)) {
             if self.crowds[listener].is_besieged(stranger) && !self.make_room(listener, stranger) {
                 return self.refuse(key, number, &called.call, (Status::Overloaded, BESIEGED));
+            }
+            if let Claim::Owner(_) = called.claim {
+                called.call.outlet = self.outlets.of_owner();
             }
             return self.call(key, number, called.call);
         }
@@ -598,11 +604,12 @@ impl Server {
     }
 
     /// Runs a call if its caller has the right to make it.
-    fn admit(&mut self, key: usize, number: u64, call: Call, identity: &Identity) {
+    fn admit(&mut self, key: usize, number: u64, mut call: Call, identity: &Arc<Identity>) {
         if let Some(held) = self.connections.get_mut(key) {
             self.crowds[held.listener].known(held.stranger.take());
         }
         if identity.rights.may_publish(&topic::call(&call.procedure)) {
+            call.outlet = self.outlets.of_user(identity);
             self.call(key, number, call);
         } else {
             self.bar(

@@ -17,6 +17,7 @@ use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::{may_publish, with_topic};
 use crate::core::inbound::subscribe::{Decided, Denial, Element, Refused, room_of};
 use crate::core::sessions::rights::Identity;
+use crate::services::broadcast::{Part, Recipient};
 use crate::services::calls::{Answer, Listener};
 use crate::services::hooks::HookService;
 use crate::services::rooms::{JOINED_AT_ONCE_MAX, Place, ROOMS_MAX, RoomItem};
@@ -309,6 +310,34 @@ impl HookService {
             core.count_denied();
         }
         true
+    }
+
+    /// Asks about what one recipient of a broadcast receives, which is permitted: `Some` if an
+    /// adaptor wants to hear of it, and whether it was asked.
+    pub(crate) fn consult_broadcast(
+        &mut self,
+        core: &mut Core,
+        identity: &Arc<Identity>,
+        (recipient, payload): (&Recipient, &[u8]),
+        part: &Part,
+    ) -> Option<bool> {
+        let hooks = self.hooks(identity.zone);
+        let deed = match recipient {
+            Recipient::User(user) if hooks.has(Hooks::PRIVATE) => Deed::Private {
+                to: user.clone(),
+                payload: payload.into(),
+            },
+            Recipient::Topic(topic) if hooks.has(Hooks::PUBLISH) => Deed::Publish {
+                topic: topic.clone(),
+                payload: payload.into(),
+                qos: part.broadcast.qos,
+                retain: false,
+            },
+            Recipient::User(_) | Recipient::Topic(_) => return None,
+        };
+        let client_id = part.broadcast.origin.client_id.clone();
+        let (identity, aside) = (Arc::clone(identity), Aside::Broadcast(part.clone()));
+        Some(self.ask(core, identity, client_id, deed, aside))
     }
 
     /// What a publish is, where an adaptor wants to hear of that and its sender may do it.

@@ -25,6 +25,7 @@ use stentor_zone::Expelled;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::{Decided, Denial, Element, expel};
 use crate::core::sessions::rights::Identity;
+use crate::services::broadcast::Part;
 use crate::services::calls::Answer;
 use crate::services::rooms::RoomItem;
 
@@ -327,4 +328,6 @@ pub(crate) enum Aside {
     Will(Arc<Identity>, WillRequest),
     /// An answer to a call, on its way to a topic to which its caller might publish.
     Answer(Answer),
+    /// What one recipient of a broadcast receives.
+    Broadcast(Part),
 }

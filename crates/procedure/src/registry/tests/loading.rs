@@ -195,7 +195,15 @@ fn what_was_never_loaded_is_shown_with_its_reason() {
     let names: Vec<_> = figures.iter().map(|one| one.procedure.as_str()).collect();
     assert_eq!(
         names,
-        ["bad", "echo", "good", "noop", "sizecheck", "status"]
+        [
+            "bad",
+            "broadcast",
+            "echo",
+            "good",
+            "noop",
+            "sizecheck",
+            "status"
+        ]
     );
     let text = place.outcome(empty_call("status")).result;
     let text = String::from_utf8(text).unwrap();
@@ -218,7 +226,7 @@ fn what_was_never_loaded_is_shown_with_its_reason() {
     // What is gone is shown no more.
     fs::remove_file(place.folder.path().join("procedures/bad.luau")).unwrap();
     place.registry.refresh().unwrap();
-    assert_eq!(place.registry.figures().len(), 5);
+    assert_eq!(place.registry.figures().len(), 6);
 }
 
 /// What a test keeps is its own.

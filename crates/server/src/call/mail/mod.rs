@@ -426,6 +426,7 @@ impl Visit {
             message,
             deadline: Instant::now(),
             can_edit: false,
+            outlet: None,
         }
     }
 
