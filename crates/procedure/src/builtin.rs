@@ -6,8 +6,8 @@ use crate::answer::{Answer, Outcome};
 use crate::broadcast;
 use crate::call::Call;
 use crate::manifest::{Manifest, Need};
+use crate::overview::Overview;
 use crate::queue::Runner;
-use crate::statistics::{Figures, table};
 
 /// What `/sizecheck` takes for the largest message if it is not told: Postfix's own default.
 const SIZE_MAX: u64 = 10_240_000;
@@ -24,7 +24,7 @@ pub(crate) enum Builtin {
     Echo,
     /// Refuses messages above a size.
     Sizecheck,
-    /// Returns everybody's figures.
+    /// Returns since when the server runs, and everybody's figures.
     Status,
     /// Sends a message to many recipients.
     Broadcast,
@@ -35,7 +35,7 @@ pub(crate) struct BuiltinRunner(pub(crate) Builtin);
 
 impl Runner for BuiltinRunner {
     fn run(&mut self, call: &Call) -> Answer {
-        self.0.run(call, Vec::new)
+        self.0.run(call, Overview::default)
     }
 }
 
@@ -80,7 +80,7 @@ impl Builtin {
     }
 
     /// Runs on the thread that took the call, unless that is about a file: nothing here waits.
-    pub(crate) fn run(self, call: &Call, figures: impl FnOnce() -> Vec<Figures>) -> Answer {
+    pub(crate) fn run(self, call: &Call, overview: impl FnOnce() -> Overview) -> Answer {
         match self {
             Self::Noop => Answer::done(Outcome::of(Verdict::Accept, "")),
             Self::Echo => {
@@ -96,7 +96,7 @@ impl Builtin {
                 Answer::done(outcome)
             }
             Self::Sizecheck => sizecheck(call),
-            Self::Status => status(call, &figures()),
+            Self::Status => status(call, &overview()),
             Self::Broadcast => broadcast::run(call),
         }
     }
@@ -128,16 +128,11 @@ fn sizecheck(call: &Call) -> Answer {
     Answer::done(outcome)
 }
 
-fn status(call: &Call, figures: &[Figures]) -> Answer {
+fn status(call: &Call, overview: &Overview) -> Answer {
     let mut outcome = Outcome::of(Verdict::Accept, "");
     outcome.result = match call.argument("format") {
-        None | Some("text") => table(figures).into_bytes(),
-        Some("json") => {
-            // Plain numbers and texts always have a JSON form.
-            let mut json = serde_json::to_vec(figures).unwrap_or_default();
-            json.push(b'\n');
-            json
-        }
+        None | Some("text") => overview.text().into_bytes(),
+        Some("json") => overview.json(),
         Some(other) => {
             let reason = format!("-format {other}: it is text or json");
             return Answer::failed(Status::BadCall, &reason);

@@ -18,6 +18,7 @@ use crate::lacking::{self, Lack};
 use crate::manifest::{Manifest, Mode, Need};
 use crate::message::Message;
 use crate::outside::Outside;
+use crate::overview::{Overview, Since};
 use crate::pace::Lines;
 use crate::queue::{Job, Queue, Runner};
 use crate::statistics::{Figures, Statistics};
@@ -44,6 +45,8 @@ pub struct Settings {
     pub forgets: bool,
     /// The servers that scripts may turn to.
     pub outside: Outside,
+    /// When the server was started.
+    pub since: Since,
     /// Finds the clients that serve procedures; without it none can be of kind `client`.
     pub clients: Option<Arc<dyn Clients>>,
 }
@@ -410,10 +413,10 @@ impl Registry {
         }
         let queue = match &procedure.how {
             How::Builtin(Builtin::Status, _) => {
-                return finish(Builtin::Status.run(&call, || self.figures()));
+                return finish(Builtin::Status.run(&call, || self.overview()));
             }
             How::Builtin(builtin, _) if !builtin.waits() && !call.message.is_unopened() => {
-                return finish(builtin.run(&call, Vec::new));
+                return finish(builtin.run(&call, Overview::default));
             }
             How::Builtin(_, queue) | How::Queue(queue) => queue,
         };
@@ -486,6 +489,10 @@ impl Registry {
     pub fn cut_off(&self, reason: &str) {
         self.watchdog
             .answer_all(&Answer::failed(Status::Failed, reason));
+    }
+
+    fn overview(&self) -> Overview {
+        Overview::new(&self.settings.since, self.figures())
     }
 
     /// The figures of all procedures, by name; those that were never loaded have a problem.

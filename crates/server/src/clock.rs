@@ -28,6 +28,11 @@ impl Clock {
         Tick::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
+    /// The start, as the system's monotonic clock has it.
+    pub(crate) fn origin(&self) -> Instant {
+        self.origin
+    }
+
     /// The wall clock's time at the start.
     pub(crate) fn started_at(&self) -> SystemTime {
         self.started_at

@@ -147,7 +147,7 @@ fn where_nobody_serves_the_call_is_answered_at_once() {
     nobody(&calls);
     let status: Value =
         serde_json::from_str(&calls.by_unix(&["/status", "-format", "json"]).stdout).expect("JSON");
-    let figures = status.as_array().expect("a list").iter();
+    let figures = status["procedures"].as_array().expect("a list").iter();
     let check = figures.into_iter().find(|one| one["procedure"] == "check");
     let check = check.expect("its figures");
     assert_eq!(check["kind"], "client");

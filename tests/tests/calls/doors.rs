@@ -45,8 +45,22 @@ fn what_is_built_in_answers_both_ways() {
     }
     // The figures are for those who are known: this user by Unix socket, nobody by TCP.
     let status = calls.by_unix(&["/status"]).success();
+    assert!(
+        status.starts_with("up for 00:0") && status.contains(", since 20"),
+        "{status}"
+    );
     assert!(status.contains("sizecheck"), "{status}");
     assert_eq!(code(&calls.by_tcp(&["/status"])), Some(2));
+    // It says the same as `stentor status`.
+    let words = ["/status", "-format", "json"];
+    let said = calls.by_unix(&words).success();
+    let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let known = calls.server.json(&["status"]);
+    assert_eq!(said["since_secs"], known["started_at"], "{known}");
+    assert!(
+        said["uptime_secs"].as_u64() <= known["uptime_secs"].as_u64(),
+        "{said} {known}"
+    );
 }
 
 /// The whole message gets to a script, by descriptor and over the network, small and large.

@@ -156,7 +156,7 @@ fn each_of_thousands_gets_its_own_answer() {
     eventually("all are in flight", || {
         let status = calls.by_unix(&["/status", "-format", "json"]).success();
         let status: Value = serde_json::from_str(&status).expect("JSON");
-        let mut figures = status.as_array().expect("a list").iter();
+        let mut figures = status["procedures"].as_array().expect("a list").iter();
         let held = figures.find(|one| one["procedure"] == "held");
         held.expect("its figures")["waiting"] == total - SERVED
     });
@@ -328,7 +328,7 @@ fn a_message_that_never_comes_times_out() {
     assert!(text.contains("did not come"), "{text}");
     let status = calls.by_unix(&["/status", "-format", "json"]).success();
     let status: Value = serde_json::from_str(&status).expect("JSON");
-    let mut figures = status.as_array().expect("a list").iter();
+    let mut figures = status["procedures"].as_array().expect("a list").iter();
     let held = figures.find(|one| one["procedure"] == "held");
     assert_eq!(held.expect("its figures")["calls"], 1);
 }

@@ -29,11 +29,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use stentor_auth::calendar::Utc;
 use stentor_auth::center::Center;
-use stentor_procedure::{Loaded, Outside, Registry, Settings, Trust};
+use stentor_procedure::{Loaded, Outside, Registry, Settings, Since, Trust};
 use tracing::{info, warn};
 
 use crate::backplane::Backplane;
+use crate::clock::Clock;
 use crate::config::{ListenUrl, Listener, Procedures};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
@@ -86,7 +88,7 @@ impl CallServer {
         };
         let tokens = Tokens::read(config.tokens.as_deref()).map_err(ServerError::Procedures)?;
         let clients = Switchboard::new(backplane, center);
-        let registry = open(config, data_dir, clients)?;
+        let registry = open(config, data_dir, (clients, backplane.clock))?;
         let system = |error| ServerError::system("starting the threads of procedures", error);
         backplane.adaptors.serve_calls(&registry);
         backplane.desk.serves(&registry);
@@ -193,7 +195,7 @@ fn look(registry: &Registry, stopped: &Receiver<()>) {
 fn open(
     config: &Procedures,
     data_dir: &DataDir,
-    clients: Switchboard,
+    (clients, clock): (Switchboard, Clock),
 ) -> Result<Arc<Registry>, ServerError> {
     let settings = Settings {
         folder: config.folder.clone(),
@@ -203,12 +205,23 @@ fn open(
             .is_some()
             .then(|| data_dir.path().join("procedures.redb")),
         outside: outside(config)?,
+        since: since(clock),
         clients: Some(Arc::new(clients)),
         forgets: false,
     };
     let (registry, loaded) = Registry::open(settings).map_err(ServerError::Procedures)?;
     report(&loaded);
     Ok(Arc::new(registry))
+}
+
+/// When the server was started, for `/status`.
+fn since(clock: Clock) -> Since {
+    let secs = clock.started_at_secs();
+    Since {
+        text: Utc::new(secs).to_string(),
+        secs,
+        origin: clock.origin(),
+    }
 }
 
 /// The open places of listeners for `stentor-call`, with who may call there.

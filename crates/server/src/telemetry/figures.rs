@@ -192,6 +192,8 @@ mosquitto where mosquitto has the figure, so dashboards and exporters for mosqui
 - **Rights:** a user needs the right to subscribe to these topics. The roles `member`, `admin` and
   `anonymous` have it.
 - **Zones:** the topics are in the zone `default`.
+- **Days:** `report/day` and `report/day/json` have the
+  [report of each day](../procedures.md#the-report-of-each-day), from midnight to midnight in UTC.
 
 `stentor status` shows the same figures and more, without MQTT.
 

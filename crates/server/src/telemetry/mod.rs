@@ -3,6 +3,7 @@
 mod administered;
 mod bound;
 pub(crate) mod collect;
+mod day;
 mod denied;
 mod events;
 mod figures;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use stentor_hub::ControlItem;
 use stentor_mqtt::QoS;
@@ -11,6 +11,7 @@ use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
 
 use super::collect::{reports, total};
+use super::day::Day;
 use super::figures::{FIGURES, Sources};
 use super::load::Loads;
 use crate::backplane::Backplane;
@@ -20,25 +21,52 @@ use crate::shard::Letter;
 /// How soon after the start the figures are published for the first time.
 const FIRST: Duration = Duration::from_millis(200);
 
-/// Publishes the figures at an interval until the sender of intervals is gone. Zero turns them
-/// off.
+/// Publishes the figures at an interval until the sender of intervals is gone, and the report of
+/// each day. Zero turns both off.
 pub(crate) fn run(backplane: &Backplane, interval: Duration, intervals: &Receiver<Duration>) {
     let mut topics = SysTopics::default();
+    let mut day = Day::begin(backplane.clock.started_at());
     let mut interval = interval;
-    let mut wait = FIRST;
+    let mut next = Instant::now() + FIRST.min(interval);
     loop {
         let received = if interval.is_zero() {
             intervals.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
-            intervals.recv_timeout(wait.min(interval))
+            let wait = next.saturating_duration_since(Instant::now());
+            intervals.recv_timeout(wait.min(day.rest(SystemTime::now())))
         };
+        let now = Instant::now();
         match received {
-            Ok(new) => interval = new,
+            Ok(new) => {
+                interval = new;
+                next = now + interval;
+            }
             Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => topics.publish(backplane, interval),
+            Err(RecvTimeoutError::Timeout) => {
+                if now >= next {
+                    topics.publish(backplane, interval);
+                    next = now + interval;
+                }
+                day.look(backplane, SystemTime::now(), topics.clients_max);
+            }
         }
-        wait = interval;
     }
+}
+
+/// Publishes a retained message of the server's own below `$SYS/broker/`.
+pub(super) fn publish(backplane: &Backplane, name: &str, value: &[u8]) {
+    let topic = format!("$SYS/broker/{name}");
+    let parts = MessageParts {
+        topic: &topic,
+        properties: &[],
+        payload: value,
+        qos: QoS::AtMostOnce,
+        retain: true,
+        expiry_secs: None,
+    };
+    let now = backplane.clock.now();
+    let message = Message::new(Zone::DEFAULT, Publisher::SERVER, now, &parts);
+    backplane.post(0, Letter::Hub(ControlItem::Publish(Arc::new(message))));
 }
 
 /// What was published last, so that only changes are published again.
@@ -80,37 +108,26 @@ impl SysTopics {
         let mut figures: Vec<(String, String)> = figures.collect();
         self.loads.update(&sum, elapsed, &mut figures);
         for (name, value) in figures {
-            self.publish_figure(backplane, now, name, value);
+            self.publish_figure(backplane, name, value);
         }
     }
 
-    fn publish_figure(&mut self, backplane: &Backplane, now: Tick, name: String, value: String) {
-        if self.last.get(&name) == Some(&value) {
-            return;
+    fn publish_figure(&mut self, backplane: &Backplane, name: String, value: String) {
+        if self.last.get(&name) != Some(&value) {
+            publish(backplane, &name, value.as_bytes());
+            self.last.insert(name, value);
         }
-        let topic = format!("$SYS/broker/{name}");
-        let parts = MessageParts {
-            topic: &topic,
-            properties: &[],
-            payload: value.as_bytes(),
-            qos: QoS::AtMostOnce,
-            retain: true,
-            expiry_secs: None,
-        };
-        let message = Message::new(Zone::DEFAULT, Publisher::SERVER, now, &parts);
-        backplane.post(0, Letter::Hub(ControlItem::Publish(Arc::new(message))));
-        self.last.insert(name, value);
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use stentor_hub::{Cursor, Retained, Scope, Walk};
 
     use super::*;
     use crate::lifecycle::testing::Running;
 
-    fn published(backplane: &Backplane) -> HashMap<String, String> {
+    pub(in crate::telemetry) fn published(backplane: &Backplane) -> HashMap<String, String> {
         // The report comes after what was posted before.
         assert_eq!(reports(backplane).len(), backplane.shards.len());
         let (mark, mut cursor) = (backplane.retained.mark(), Cursor::default());

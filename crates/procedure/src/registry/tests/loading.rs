@@ -214,6 +214,7 @@ fn what_was_never_loaded_is_shown_with_its_reason() {
     assert!(reason.starts_with("  not loaded: bad.luau:1:"), "{reason}");
     let json = place.outcome(with_arguments("status", &[("format", "json")]));
     let all: serde_json::Value = serde_json::from_slice(&json.result).unwrap();
+    let all = &all["procedures"];
     assert_eq!(
         (&all[0]["procedure"], &all[0]["kind"]),
         (&"bad".into(), &"none".into())

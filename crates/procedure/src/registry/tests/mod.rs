@@ -32,6 +32,7 @@ fn place(files: &[(&str, &str)]) -> Place {
         store: Some(folder.path().join("store.redb")),
         outside: Outside::default(),
         clients: None,
+        since: Since::default(),
         forgets: false,
     };
     let (registry, loaded) = Registry::open(settings).unwrap();
@@ -189,7 +190,7 @@ fn calls_are_counted() {
         ..with_arguments("status", &[("format", "json")])
     });
     let all: serde_json::Value = serde_json::from_slice(&json.result).unwrap();
-    let all = all.as_array().unwrap();
+    let all = all["procedures"].as_array().unwrap();
     let p = all
         .iter()
         .find(|figures| figures["procedure"] == "p")
