@@ -97,6 +97,8 @@ pub(crate) struct Options {
     pub(crate) on_error: Option<Verdict>,
     pub(crate) deadline: Duration,
     pub(crate) changed: Changed,
+    /// The file is deleted in the end.
+    pub(crate) deletes: bool,
 }
 
 /// A command line that makes no sense.
@@ -121,7 +123,14 @@ const VALUED: [&str; 10] = [
     "--deadline",
 ];
 /// The options that take none.
-const FLAGS: [&str; 5] = ["--help", "--version", "--stdin", "--in-place", "--filter"];
+const FLAGS: [&str; 6] = [
+    "--help",
+    "--version",
+    "--stdin",
+    "--in-place",
+    "--filter",
+    "--delete-file",
+];
 
 /// Whether a word is the name of an option, and so never the value of another one.
 fn is_option(word: &OsStr) -> bool {
@@ -154,6 +163,7 @@ struct Given {
     on_error: Option<Verdict>,
     deadline: Option<Duration>,
     changed: Option<Changed>,
+    deletes: bool,
 }
 
 /// Reads the command line, the token's variable and its file.
@@ -231,6 +241,7 @@ impl Given {
             "--stdin" => self.file = Some(OsString::from("-")),
             "--in-place" => self.change(Changed::InPlace)?,
             "--filter" => self.change(Changed::Printed)?,
+            "--delete-file" => self.deletes = true,
             _ if VALUED.contains(&name) => self.option(name, rest)?,
             _ if name.starts_with("--") => {
                 // It may have had a value.
@@ -279,6 +290,8 @@ impl Given {
             on_error: self.on_error,
             deadline: self.deadline.unwrap_or(DEFAULT_DEADLINE),
             changed: self.changed.unwrap_or(Changed::Refused),
+            // Whatever was meant, nothing was done with it.
+            deletes: false,
         }
     }
 
@@ -384,8 +397,18 @@ impl Given {
             Some(Changed::Printed) if source == Source::None => {
                 return Err("--filter needs a message: --file or --stdin".to_owned());
             }
+            Some(Changed::InPlace) if self.deletes => {
+                return Err(
+                    "--in-place and --delete-file exclude each other; leave one out".to_owned(),
+                );
+            }
+            _ if self.deletes && !matches!(source, Source::File(_)) => {
+                return Err("--delete-file needs a --file other than standard input".to_owned());
+            }
             Some(changed) => changed,
-            None if profile.is_xmail() && matches!(source, Source::File(_)) => Changed::InPlace,
+            // Nobody reads a change of a copy.
+            None if self.deletes => Changed::Refused,
+            None if profile.lets_change() && matches!(source, Source::File(_)) => Changed::InPlace,
             None => Changed::Refused,
         };
         let format = if profile.is_xmail() {
@@ -410,6 +433,7 @@ impl Given {
             on_error: self.on_error,
             deadline: self.deadline.unwrap_or(DEFAULT_DEADLINE),
             changed,
+            deletes: self.deletes,
         })))
     }
 

@@ -81,6 +81,18 @@ pub(crate) fn open(options: &Options, deadline: &Deadline) -> Result<Option<Mess
     }
 }
 
+/// Deletes the file if the options say so.
+///
+/// # Errors
+/// When it stays there.
+pub(crate) fn delete(options: &Options) -> Result<(), Fault> {
+    match &options.source {
+        Source::File(path) if options.deletes => std::fs::remove_file(path)
+            .map_err(|error| Fault::File(format!("cannot delete {}: {error}", path.display()))),
+        Source::File(_) | Source::None | Source::Stdin => Ok(()),
+    }
+}
+
 impl Message {
     /// Reads a piece; shorter than asked for only at the end of the file.
     ///

@@ -42,7 +42,11 @@ pub fn run(arguments: &[OsString], begin: Begin<'_>) -> i32 {
             let deadline = clock.deadline(options.deadline);
             let outcome = call(&options, begin, &deadline)
                 .unwrap_or_else(|fault| without(&fault, &options, &deadline));
-            outcome.finish(&options, &deadline)
+            let code = outcome.finish(&options, &deadline);
+            if let Err(fault) = file::delete(&options) {
+                outcome::complain(options.profile, &fault.to_string(), &deadline);
+            }
+            code
         }
         Err(Problem { fault, options }) => {
             let deadline = clock.deadline(options.deadline);

@@ -101,7 +101,11 @@ impl Outcome {
                     code = 0;
                 }
             }
-            Profile::XmailQueue | Profile::XmailSmtp | Profile::Xmail2002 | Profile::Procmail => {}
+            Profile::XmailQueue
+            | Profile::XmailSmtp
+            | Profile::Xmail2002
+            | Profile::XmailExternal
+            | Profile::Procmail => {}
             Profile::Sysexits | Profile::PostfixPipe | Profile::Exim | Profile::Plain => {
                 let shown = self.shown(options);
                 let written = if is_filter {

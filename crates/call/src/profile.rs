@@ -14,6 +14,8 @@ pub(crate) enum Profile {
     XmailSmtp,
     /// XMail before 1.16.
     Xmail2002,
+    /// XMail's command `external` in `mailproc.tab`, `cmdaliases` and `custdomains`.
+    XmailExternal,
     /// The codes of `sysexits.h`.
     Sysexits,
     /// Postfix `pipe`: those codes, and a status code at the beginning of the output.
@@ -28,10 +30,11 @@ pub(crate) enum Profile {
 
 impl Profile {
     /// All, with their names.
-    pub(crate) const ALL: [(Self, &'static str); 8] = [
+    pub(crate) const ALL: [(Self, &'static str); 9] = [
         (Self::XmailQueue, "xmail-queue"),
         (Self::XmailSmtp, "xmail-smtp"),
         (Self::Xmail2002, "xmail-2002"),
+        (Self::XmailExternal, "xmail-external"),
         (Self::Sysexits, "sysexits"),
         (Self::PostfixPipe, "postfix-pipe"),
         (Self::Exim, "exim"),
@@ -45,8 +48,13 @@ impl Profile {
         found.map(|(profile, _)| *profile)
     }
 
-    /// The files of this caller are XMail's spool files, and it lets filters change them.
+    /// The files of this caller are XMail's spool files.
     pub(crate) const fn is_xmail(self) -> bool {
+        self.lets_change() || matches!(self, Self::XmailExternal)
+    }
+
+    /// It gives its files away to be changed. An external command of XMail may only read them.
+    pub(crate) const fn lets_change(self) -> bool {
         matches!(self, Self::XmailQueue | Self::XmailSmtp | Self::Xmail2002)
     }
 
@@ -99,6 +107,11 @@ impl Profile {
                 Verdict::Discard => 97,
                 Verdict::Quarantine => 98,
             },
+            // The commands that follow are skipped. XMail knows no other code.
+            Self::XmailExternal => match verdict {
+                Verdict::Accept | Verdict::Modified | Verdict::Tempfail => 0,
+                Verdict::Reject | Verdict::Discard | Verdict::Quarantine => STOP,
+            },
             Self::Sysexits => match verdict {
                 Verdict::Accept | Verdict::Modified => 0,
                 Verdict::Reject => EX_UNAVAILABLE,
@@ -129,6 +142,8 @@ impl Profile {
     }
 }
 
+/// `SMAIL_EXTERNAL_EXIT_BREAK` of XMail.
+const STOP: i32 = 16;
 const EX_UNAVAILABLE: i32 = 69;
 /// Of `sysexits.h`, as those beside it.
 const EX_TEMPFAIL: i32 = 75;
@@ -150,6 +165,7 @@ mod tests {
             (Profile::XmailQueue, [0, 7, 6, 0, 4, 5]),
             (Profile::XmailSmtp, [0, 0, 3, 3, 3, 3]),
             (Profile::Xmail2002, [96, 100, 99, 96, 97, 98]),
+            (Profile::XmailExternal, [0, 0, 16, 0, 16, 16]),
             (Profile::Sysexits, [0, 0, 69, 75, 99, 98]),
             (Profile::PostfixPipe, [0, 0, 69, 75, 0, 75]),
             (Profile::Exim, [0, 0, 69, 75, 0, 75]),

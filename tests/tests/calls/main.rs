@@ -15,6 +15,7 @@ mod trials;
 mod trouble;
 mod waiting;
 mod xmail;
+mod xmail_commands;
 
 use std::fs;
 use std::path::{Path, PathBuf};

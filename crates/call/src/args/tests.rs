@@ -210,6 +210,15 @@ fn mistakes_are_explained() {
         (&["--filter", "/p"], "--filter needs"),
         (&["--filter", "--in-place", "--file", "f", "/p"], "exclude"),
         (&["--file", "", "/p"], "--file is empty"),
+        (&["--delete-file", "/p"], "--delete-file needs a --file"),
+        (
+            &["--delete-file", "--stdin", "/p"],
+            "--delete-file needs a --file",
+        ),
+        (
+            &["--delete-file", "--in-place", "--file", "f", "/p"],
+            "exclude",
+        ),
         (&[], "usage: stentor-call [OPTIONS] /PROCEDURE"),
         (&["--stdin"], "procedure is missing"),
         (
@@ -221,6 +230,31 @@ fn mistakes_are_explained() {
         let text = problem.fault.to_string();
         assert!(text.contains(reason), "{words:?}: {text}");
     }
+}
+
+/// Filters get their file to change it, external commands to read it, and a copy is nobody's.
+#[test]
+fn who_may_change_the_file_depends_on_the_caller() {
+    for (words, changed) in [
+        (&["--profile", "xmail-queue"] as &[&str], Changed::InPlace),
+        (&["--profile", "xmail-external"], Changed::Refused),
+        (
+            &["--profile", "xmail-queue", "--delete-file"],
+            Changed::Refused,
+        ),
+        (&["--delete-file"], Changed::Refused),
+        (&["--filter", "--delete-file"], Changed::Printed),
+    ] {
+        let options = options(&[words, &["--file", "f", "/p"]].concat());
+        assert_eq!(options.changed, changed, "{words:?}");
+        assert_eq!(options.deletes, words.contains(&"--delete-file"));
+        let is_xmail = words.contains(&"--profile");
+        assert_eq!(options.format == Format::XmailSpool, is_xmail, "{words:?}");
+    }
+    // After a mistake nothing is deleted.
+    let problem =
+        parsed(&["--delete-file", "--file", "f", "--nonsense", "/p"]).expect_err("a mistake");
+    assert!(!problem.options.deletes);
 }
 
 /// Whatever else is wrong, it is known whose exit codes to use, and what a stranger wrote into the

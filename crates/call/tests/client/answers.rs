@@ -21,6 +21,7 @@ fn each_profile_has_its_codes() {
         ("xmail-queue", [0, 6, 0, 4, 5]),
         ("xmail-smtp", [0, 3, 3, 3, 3]),
         ("xmail-2002", [96, 99, 96, 97, 98]),
+        ("xmail-external", [0, 16, 0, 16, 16]),
         ("sysexits", [0, 69, 75, 99, 98]),
         ("postfix-pipe", [0, 69, 75, 0, 75]),
         ("exim", [0, 69, 75, 0, 75]),
