@@ -145,6 +145,25 @@ def finds_a_room_that_suits():
     assert none["error"] == "unknown", none
 
 
+def finds_a_room_by_ranges():
+    """One whose number of members and whose numbers lie in ranges; a new one gets its own."""
+    alice, bob = User("alice"), User("bob")
+    for user in (alice, bob):
+        assert user.subscribe("$reply/+") == [1]
+    words = {"ranges": {"level": {"min": 10, "max": 20}}, "members": {"max": 2}}
+    new = {"create": "r1", "create_properties": {"level": 12}}
+    made = command(alice, "match", **words, **new)["result"]
+    assert made == {"room": "r1", "created": True}, made
+    assert alice.subscribe("$room/r1/#") == [1]
+    found = command(bob, "match", **words, create="r2", create_properties={"level": 13})
+    assert found["result"] == {"room": "r1", "created": False}, found
+    for far in ({"ranges": {"level": {"min": 13}}}, {"members": {"min": 2}}):
+        none = command(bob, "match", **far)
+        assert none["error"] == "unknown", (far, none)
+    bad = command(bob, "match", members={"min": 3, "max": 2})
+    assert (bad["status"], bad["part"]) == ("bad-call", "members"), bad
+
+
 def hides_rooms_from_who_has_no_right():
     """The user dan has no right to the room `den`; to `open` he has."""
     alice, dan = User("alice"), User("dan")

@@ -46,8 +46,11 @@ fn fields_of(procedure: &str) -> Option<&'static [&'static str]> {
         ],
         "room.match" => &[
             "properties",
+            "ranges",
+            "members",
             "places",
             "create",
+            "create_properties",
             "capacity",
             "locked",
             "history",
@@ -464,7 +467,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
             },
             ..defaults
         };
-        Ok((options, words.properties()?))
+        Ok((options, words.properties("properties")?))
     }
 
     fn create(&mut self) -> Result<Value, Failed> {
@@ -531,24 +534,47 @@ impl<'a, R: RoomRights> Command<'a, R> {
         let places = self.words.count("places")?.unwrap_or(1);
         let create = self.words.text("create")?;
         let (options, properties) = self.options()?;
+        let members = self.words.members()?;
+        let ranges = self.words.ranges(options.bounds.properties)?;
+        let mut made_with = self.words.properties("create_properties")?;
+        if let Some((both, _)) = ranges
+            .iter()
+            .find(|(name, _)| properties.contains_key(name))
+        {
+            let part = below("ranges", both);
+            let text = format!("{part}: properties has it too; leave one of them out");
+            return Err(BadWord::other(&part, text).into());
+        }
+        if create.is_none() && !made_with.is_empty() {
+            let text = "create_properties is for a new room: give it a name by create";
+            return Err(BadWord::other("create_properties", text).into());
+        }
         if let Some(capacity) = options.capacity.filter(|capacity| *capacity < places) {
             let text = format!("capacity is {capacity}: places asks for {places}, which is more");
             return Err(BadWord::other("capacity", text).into());
         }
-        let wish = Wish { properties, places };
+        let wish = Wish {
+            properties,
+            ranges,
+            members,
+            places,
+        };
         // That a room matches tells its properties.
         let may_find = |room: &str| {
             let may_read = |property: &String| self.may_read_inside(room, property);
-            let names = &wish.properties;
+            let ranged = wish.ranges.iter().map(|(name, _)| name);
+            let mut names = wish.properties.keys().chain(ranged).peekable();
             self.rights.may_enter(room)
-                && (names.is_empty() || self.is_listed(room) || names.keys().all(may_read))
+                && (names.peek().is_none() || self.is_listed(room) || names.all(may_read))
         };
         if let Some(room) = self.rooms.find(self.work, &wish, may_find) {
             return Ok(json!({ "room": room, "created": false }));
         }
         let room = create.ok_or(Refusal::Unknown)?;
         self.actor.role = self.rights.role(&room);
-        self.make("create", &room, (options, wish.properties))?;
+        // A property that is wished for has that value in any case.
+        made_with.extend(wish.properties);
+        self.make("create", &room, (options, made_with))?;
         Ok(self.with_history(asks, &room, json!({ "room": room, "created": true })))
     }
 

@@ -20,6 +20,7 @@ mod effect;
 mod name;
 mod presence;
 mod private;
+mod range;
 mod room;
 mod rooms;
 mod strict;

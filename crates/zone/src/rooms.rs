@@ -12,6 +12,7 @@ use stentor_session::Tick;
 
 use crate::effect::{Effect, Seat};
 use crate::name::check_name;
+use crate::range::Range;
 use crate::room::{Actor, Entry, Refusal, Role, Room, RoomOptions, is_same};
 use crate::work::Work;
 
@@ -69,6 +70,10 @@ impl From<Refusal> for Unmade {
 pub(crate) struct Wish {
     /// Properties that the room must have, with these values.
     pub(crate) properties: Map<String, Value>,
+    /// Properties that it must have as numbers, in these ranges.
+    pub(crate) ranges: Vec<(String, Range)>,
+    /// How many members it must have.
+    pub(crate) members: Range,
     /// Free places that it must have.
     pub(crate) places: u32,
 }
@@ -82,6 +87,16 @@ impl Wish {
             .map(|(name, value)| (name.as_str(), value, bytes(value)))
             .collect()
     }
+}
+
+/// Whether properties of a room are numbers in these ranges.
+fn is_in_all(room: &Room, ranges: &[(String, Range)], work: &Work) -> bool {
+    ranges.iter().all(|(name, range)| {
+        let property = room.property(name);
+        let own = property.and_then(|property| property.value.as_ref());
+        work.compared(0);
+        own.is_some_and(|own| range.has_value(own))
+    })
 }
 
 /// The name of a property, its value and how many bytes that has.
@@ -390,8 +405,8 @@ impl Rooms {
 
     /// The room that suits a wish best, of those that its maker may enter: the fullest, so that
     /// rooms fill up; of equals the first by name. Looks at every room, O(rooms · properties wished
-    /// for), and copies nothing. Rooms that are not better than one that was found are not compared
-    /// with the wish, and only of those that suit it is `may_enter` asked.
+    /// for, by value or range), and copies nothing. Rooms that are not better than one that was
+    /// found are not compared with the wish, and only of those that suit it is `may_enter` asked.
     pub(crate) fn find(
         &self,
         work: &Work,
@@ -406,7 +421,9 @@ impl Rooms {
             let is_better = best.is_none_or(|best| room.member_count() > best.member_count());
             if is_better
                 && room.takes(wish.places)
+                && wish.members.has(room.member_count() as f64)
                 && has_all(room, &wanted, work)
+                && is_in_all(room, &wish.ranges, work)
                 && may_enter(room.name())
             {
                 best = Some(room);

@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::range::Range;
 use crate::room::HistoryBounds;
 use crate::strict;
 
@@ -125,8 +126,7 @@ impl Words {
     }
 
     /// Properties, none of which is null.
-    pub(crate) fn properties(&mut self) -> Result<Map<String, Value>, BadWord> {
-        let name = "properties";
+    pub(crate) fn properties(&mut self, name: &str) -> Result<Map<String, Value>, BadWord> {
         let properties = match self.take(name) {
             None => Map::new(),
             Some(Value::Object(properties)) => properties,
@@ -142,6 +142,44 @@ impl Words {
             }
             None => Ok(properties),
         }
+    }
+
+    /// A range of numbers of users.
+    pub(crate) fn members(&mut self) -> Result<Range, BadWord> {
+        let name = "members";
+        let Some(range) = self.take(name) else {
+            return Ok(Range::default());
+        };
+        for end in ["min", "max"] {
+            let value = range.get(end).filter(|value| !value.is_null()).cloned();
+            number(&below(name, end), value, u32::MAX.into())?;
+        }
+        read_range(name, range)
+    }
+
+    /// Ranges of properties that are numbers, by name.
+    pub(crate) fn ranges(&mut self, at_most: usize) -> Result<Vec<(String, Range)>, BadWord> {
+        let name = "ranges";
+        let ranges = match self.take(name) {
+            None => return Ok(Vec::new()),
+            Some(Value::Object(ranges)) => ranges,
+            Some(other) => {
+                let wanted = r#"it has to be an object, like {"level": {"min": 3, "max": 5}}"#;
+                return Err(BadWord::value(name, &other, wanted));
+            }
+        };
+        if ranges.len() > at_most {
+            let count = ranges.len();
+            let text = format!("{name} has {count} properties: a room has at most {at_most}");
+            return Err(BadWord::other(name, text));
+        }
+        let ranges = ranges.into_iter();
+        ranges
+            .map(|(property, range)| {
+                let range = read_range(&below(name, &property), range)?;
+                Ok((property, range))
+            })
+            .collect()
     }
 
     /// How much is kept of what is said.
@@ -167,6 +205,38 @@ impl Words {
             age: read("age_secs")?.map(Duration::from_secs),
         }))
     }
+}
+
+/// A range, which has at least one end.
+fn read_range(part: &str, value: Value) -> Result<Range, BadWord> {
+    let Value::Object(mut ends) = value else {
+        let wanted = r#"it has to be a range, like {"min": 3, "max": 5}"#;
+        return Err(BadWord::value(part, &value, wanted));
+    };
+    known(part, &ends, &["min", "max"])?;
+    let mut end = |name: &str| match ends.remove(name).filter(|value| !value.is_null()) {
+        None => Ok(None),
+        Some(value) => match value.as_f64() {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let wanted = "it has to be a number";
+                Err(BadWord::value(&below(part, name), &value, wanted))
+            }
+        },
+    };
+    let range = Range {
+        min: end("min")?,
+        max: end("max")?,
+    };
+    if range == Range::default() {
+        let text = format!("{part} has no bound: give min, max or both");
+        return Err(BadWord::other(part, text));
+    }
+    if range.is_empty() {
+        let text = format!("{part} has no number in it: min is larger than max");
+        return Err(BadWord::other(part, text));
+    }
+    Ok(range)
 }
 
 /// A field of a field.

@@ -44,20 +44,74 @@ fn a_wish_finds_the_fullest_room_that_suits() {
     assert_eq!(find(&mut hall, "chess", 1).as_deref(), Some("d"));
 }
 
+/// A room with a level, and members.
+fn level(hall: &mut Hall, room: &str, level: Value, members: u64) {
+    for number in 0..members {
+        let joined = hall.join(&format!("{room}{number}"), number, room);
+        joined.expect("the room lets everybody in");
+    }
+    let first = format!("{room}0");
+    let set = hall.act(room, |held, out| {
+        held.set(user(&first), "level", Some(level), &Condition::Always, out)
+    });
+    set.expect("a member sets it");
+}
+
+#[test]
+fn a_wish_may_be_a_range_of_a_number_and_of_members() {
+    let mut hall = Hall::default();
+    level(&mut hall, "low", json!(5), 3);
+    level(&mut hall, "mid", json!(15.5), 2);
+    level(&mut hall, "top", json!(20), 1);
+    level(&mut hall, "odd", json!("15"), 4);
+    let mut find = |words: Value| {
+        let (told, _) = command(&mut hall, "eve", "room.match", &words.to_string());
+        told["result"]["room"].as_str().map(str::to_owned)
+    };
+    for (words, room) in [
+        (
+            json!({"ranges": {"level": {"min": 10, "max": 20}}}),
+            Some("mid"),
+        ),
+        (json!({"ranges": {"level": {"min": 16}}}), Some("top")),
+        (json!({"ranges": {"level": {"max": 5}}}), Some("low")),
+        (json!({"ranges": {"level": {"min": 6, "max": 15}}}), None),
+        (json!({"ranges": {"rank": {"min": 0}}}), None),
+        (json!({"members": {"max": 1}}), Some("top")),
+        (json!({"members": {"min": 2, "max": 3}}), Some("low")),
+        (json!({"members": {"min": 5}}), None),
+        (
+            json!({"members": {"max": 2}, "ranges": {"level": {"min": 1}}, "places": 2}),
+            Some("mid"),
+        ),
+    ] {
+        assert_eq!(find(words.clone()).as_deref(), room, "{words}");
+    }
+    // A new room has what it is made with, so that others find it.
+    let words = json!({
+        "ranges": {"level": {"min": 30, "max": 40}}, "properties": {"game": "chess"},
+        "create": "new", "create_properties": {"level": 33, "game": "go"},
+    });
+    assert_eq!(find(words.clone()).as_deref(), Some("new"));
+    let (told, _) = command(&mut hall, "zoe", "room.match", &words.to_string());
+    assert_eq!(told["result"], json!({"room": "new", "created": false}));
+    let (told, _) = command(&mut hall, "eve", "room.info", r#"{"room":"new"}"#);
+    let expected = json!({"game": "chess", "level": 33});
+    assert_eq!(told["result"]["room"]["properties"], expected, "{told}");
+}
+
 /// What matches tells what is there.
 #[test]
 fn nobody_guesses_a_property_that_it_may_not_read() {
     let mut hall = Hall::default();
     hall.join("ann", 1, "tea").unwrap();
-    for name in ["open", "secret"] {
+    for (name, value) in [
+        ("open", json!("pin")),
+        ("secret", json!("pin")),
+        ("age", json!(7)),
+    ] {
         hall.act("tea", |room, out| {
-            room.set(
-                user("ann"),
-                name,
-                Some(json!("pin")),
-                &Condition::Always,
-                out,
-            )
+            room.set(user("ann"), name, Some(value), &Condition::Always, out)
         })
         .unwrap();
     }
@@ -76,6 +130,8 @@ fn nobody_guesses_a_property_that_it_may_not_read() {
     };
     let found = ask("room.match", json!({"properties": {"open": "pin"}}));
     assert_eq!(found["result"]["room"], "tea", "{found}");
+    let found = ask("room.match", json!({"ranges": {"age": {"min": 7}}}));
+    assert_eq!(found["error"], "unknown", "{found}");
     for value in ["pin", "pun"] {
         let found = ask("room.match", json!({"properties": {"secret": value}}));
         assert_eq!(found["error"], "unknown", "{found}");
@@ -224,6 +280,45 @@ fn a_command_is_done_as_a_whole_or_not_at_all() {
             "which is more",
         ),
         ("match", r#"{"places":"3"}"#, "places", "whole number"),
+        ("match", r#"{"members":3}"#, "members", "a range"),
+        (
+            "match",
+            r#"{"members":{"min":1.5}}"#,
+            "members.min",
+            "whole number",
+        ),
+        ("match", r#"{"members":{}}"#, "members", "no bound"),
+        (
+            "match",
+            r#"{"members":{"min":3,"max":2}}"#,
+            "members",
+            "min is larger",
+        ),
+        ("match", r#"{"ranges":[1]}"#, "ranges", "an object"),
+        (
+            "match",
+            r#"{"ranges":{"k":{"least":1}}}"#,
+            "ranges.k.least",
+            "min, max",
+        ),
+        (
+            "match",
+            r#"{"ranges":{"k":{"min":"1"}}}"#,
+            "ranges.k.min",
+            "a number",
+        ),
+        (
+            "match",
+            r#"{"properties":{"k":1},"ranges":{"k":{"min":1}}}"#,
+            "ranges.k",
+            "leave one of them out",
+        ),
+        (
+            "match",
+            r#"{"create_properties":{"k":1}}"#,
+            "create_properties",
+            "a name by create",
+        ),
         (
             "set",
             r#"{"room":"tea","name":"a"}"#,
