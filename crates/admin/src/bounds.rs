@@ -32,6 +32,9 @@ pub(crate) const CONNECTION_TIME: Duration = Duration::from_secs(600);
 /// How long the answer in progress may take when its connection ends.
 pub(crate) const END_TIME: Duration = Duration::from_secs(10);
 
+/// How long answers in progress may take when the server stops.
+pub(crate) const FAREWELL_TIME: Duration = Duration::from_millis(500);
+
 /// How long an answer may take to reach a client that does not read.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
 

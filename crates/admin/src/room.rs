@@ -9,10 +9,15 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::bounds::CONNECTIONS_MAX;
+
+/// How often it is looked whether all connections rest. News of that may be meant for others.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// In place of a time: the connection is being answered.
 const ANSWERED: u64 = 0;
@@ -80,6 +85,19 @@ impl Room {
         seats.push(Arc::clone(&seat));
         let room = Arc::clone(self);
         Some(Guest(Arc::new(Place { room, seat })))
+    }
+
+    /// Waits until no connection is being answered.
+    pub(crate) async fn is_at_rest(&self) {
+        while self.is_answering() {
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    fn is_answering(&self) -> bool {
+        let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seats = seats.iter();
+        seats.any(|seat| seat.rests_since.load(Ordering::Relaxed) == ANSWERED)
     }
 
     fn next_time(&self) -> u64 {
@@ -190,8 +208,11 @@ mod tests {
         let guests: Vec<Guest> = (0..CONNECTIONS_MAX).map(|_| enter(&room, 1)).collect();
         guests.iter().for_each(Guest::is_answered);
         assert!(room.try_enter(address(2)).is_none());
+        assert!(room.is_answering());
         guests[7].rests();
         let _new = enter(&room, 2);
         assert!(!stays(&guests[7]));
+        guests.iter().for_each(Guest::rests);
+        assert!(!room.is_answering());
     }
 }

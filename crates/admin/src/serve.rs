@@ -22,7 +22,9 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
-use crate::bounds::{CONNECTION_TIME, END_TIME, HEAD_BYTES_MAX, HEADER_TIME, HEADERS_MAX, THREADS};
+use crate::bounds::{
+    CONNECTION_TIME, END_TIME, FAREWELL_TIME, HEAD_BYTES_MAX, HEADER_TIME, HEADERS_MAX, THREADS,
+};
 use crate::office::Office;
 use crate::pages::{self, Client, Desk};
 use crate::patience::{Answers, Patient};
@@ -78,6 +80,7 @@ impl Face {
         let (stop, stopped) = oneshot::channel();
         let slots = Arc::new(Slots::default());
         let room = Arc::new(Room::default());
+        let farewell = Arc::clone(&room);
         let mut open = Vec::new();
         for door in doors {
             door.socket.set_nonblocking(true)?;
@@ -107,6 +110,8 @@ impl Face {
                 }
                 // The sender is dropped.
                 let _ = stopped.await;
+                // Whoever has the server stopped hears that it stops.
+                let _ = timeout(FAREWELL_TIME, farewell.is_at_rest()).await;
             });
             // An answer that a thread still makes reaches nobody.
             runtime.shutdown_background();
