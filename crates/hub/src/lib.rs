@@ -44,9 +44,9 @@ pub use self::core::stats::{LossCause, Losses, Stats, ZoneTraffic};
 pub use self::core::work::{Beside, HandedOver, OWN_PACKETS, TurnFigures};
 pub use effects::{Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender};
 pub use hub::{
-    ALL_WRITTEN, ConnectedAs, Hub, Shared, begin_restoring, clock_ms, close_banned, connected_as,
-    end_restoring, give_up_rewriting, has_answers, has_untold_shares, logged, publish_for,
-    rewrite_sessions, session_bytes, session_lasts, set_journal_full, take_batches,
+    ALL_WRITTEN, ConnectedAs, Hub, Shared, begin_restoring, bytes_to_write, clock_ms, close_banned,
+    connected_as, end_restoring, give_up_rewriting, has_answers, has_untold_shares, logged,
+    publish_for, rewrite_sessions, session_lasts, set_journal_full, take_batches,
 };
 pub use services::ServiceItem;
 pub use services::broadcast::{Broadcast, Fate, Origin, Recipient};

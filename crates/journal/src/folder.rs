@@ -10,6 +10,8 @@ use crate::manifest::{Manifest, NEW_SUFFIX, State};
 use crate::old::OldJournal;
 use crate::segment::{Segment, WARM_BYTES};
 
+/// Bytes of a segment that a full disk may have room for.
+const SHORT_BYTES: usize = 256 << 10;
 /// What the files of segments that hold nothing are called.
 pub(crate) const SPARE_SUFFIX: &str = ".spare";
 /// Numbers of files that are reserved at a time.
@@ -51,7 +53,7 @@ pub struct Folder<D: Disk> {
     /// Beyond this many, they are removed.
     pub(crate) spares_max: usize,
     /// Longer files are removed: they were made for one batch.
-    pub(crate) spare_bytes_max: usize,
+    pub(crate) spare_bytes: Option<usize>,
     /// Files that count no longer, and could not be removed or go with the old generations.
     pub(crate) leftovers: Vec<String>,
 }
@@ -91,7 +93,19 @@ impl<D: Disk> Folder<D> {
                 let _ = self.serve_once(journal);
             }
         }
+        for journal in journals.iter_mut().filter(|it| it.usage().ready == 0) {
+            self.make_short(journal, bounds);
+        }
         journals
+    }
+
+    /// Makes a short segment, for which a disk may have room that has none for a usual one: without
+    /// any, the journal could not say what becomes of earlier ones.
+    fn make_short(&mut self, journal: &mut Journal<D::Region>, bounds: Bounds) {
+        let bytes = SHORT_BYTES.min(bounds.segment_bytes);
+        if let Ok(segment) = self.make(journal.shard(), bytes) {
+            journal.supply(segment);
+        }
     }
 
     /// Fulfils one order of a journal that is at hand. Returns whether there was one.
@@ -217,22 +231,23 @@ impl<D: Disk> Folder<D> {
         }
     }
 
-    /// Keeps no spare file that is longer than this.
+    /// Keeps no spare file of another length than this.
     fn bound_spares(&mut self, bytes: usize) {
-        self.spare_bytes_max = bytes;
+        self.spare_bytes = Some(bytes);
         let (kept, removed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.spares)
             .into_iter()
-            .partition(|(_, len)| *len <= bytes);
+            .partition(|(_, len)| *len == bytes);
         self.spares = kept;
         for (name, _) in removed {
             self.remove(name);
         }
     }
 
-    /// Makes a file a spare one, unless there are enough or it is long.
+    /// Makes a file a spare one, unless there are enough or it has another length than those.
     pub(crate) fn put_aside(&mut self, name: String, bytes: usize) {
         let spare = format!("{name}{SPARE_SUFFIX}");
-        let is_kept = self.spares.len() < self.spares_max && bytes <= self.spare_bytes_max;
+        let is_usual = self.spare_bytes.is_none_or(|usual| usual == bytes);
+        let is_kept = self.spares.len() < self.spares_max && is_usual;
         if is_kept && self.disk.rename(&name, &spare).is_ok() {
             self.spares.push((spare, bytes));
         } else {

@@ -350,6 +350,13 @@ impl<R: Region> Journal<R> {
         }
     }
 
+    /// Bytes that may be appended before the keeper makes more segments, about.
+    #[must_use]
+    pub fn free_bytes(&self) -> usize {
+        let head = self.used.back().map_or(0, Segment::room);
+        head + self.ready.iter().map(Segment::room).sum::<usize>()
+    }
+
     /// The number of the oldest segment that counts.
     #[must_use]
     pub fn oldest(&self) -> Option<u32> {

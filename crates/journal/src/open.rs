@@ -107,7 +107,7 @@ impl<D: Disk> Folder<D> {
             manifest,
             spares: files.spares,
             spares_max: options.spares_max,
-            spare_bytes_max: usize::MAX,
+            spare_bytes: None,
             leftovers: files.leftovers,
         };
         folder.save(manifest).map_err(OpenError::Write)?;

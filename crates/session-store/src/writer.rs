@@ -109,6 +109,12 @@ impl<R: Region> Writer<R> {
         self.journal.usage()
     }
 
+    /// Bytes for which there is room in the files that there are, about.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        self.journal.free_bytes() as u64
+    }
+
     /// Goes on in another file, so that all files before it can be given up.
     ///
     /// # Errors

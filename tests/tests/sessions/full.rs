@@ -82,11 +82,19 @@ fn refuses_and_loses_nothing(size: &str, shards: &str) {
         let troubles = status(&server)["session_store"]["troubles"].to_string();
         troubles.contains("cannot be made")
     });
-    // The server starts on the full disk, and has everything.
-    let server = server.kill().start();
+    // The server starts on the full disk, several times, and has everything.
+    let (mut server, mut taken) = (server.kill().start(), 0);
+    for _ in 0..2 {
+        let (mut absent, was_there) = come_back(&server, Version::V5, "absent");
+        assert!(was_there);
+        take(&mut absent, taken..taken + 20);
+        absent.ping_among_messages();
+        taken += 20;
+        server = server.kill().start();
+    }
     let (mut absent, was_there) = come_back(&server, Version::V5, "absent");
     assert!(was_there);
-    take(&mut absent, 0..kept);
+    take(&mut absent, taken..kept);
     // That has made room. Nothing else has to be done.
     let mut publisher = server.client(Version::V5, "p");
     eventually("there is room again", || {

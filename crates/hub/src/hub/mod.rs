@@ -20,8 +20,8 @@ pub use facade::{has_answers, session_lasts};
 pub use inspect::clock_ms;
 pub use publish::publish_for;
 pub use restore::{
-    ALL_WRITTEN, begin_restoring, end_restoring, give_up_rewriting, has_untold_shares, logged,
-    rewrite_sessions, session_bytes, set_journal_full, take_batches,
+    ALL_WRITTEN, begin_restoring, bytes_to_write, end_restoring, give_up_rewriting,
+    has_untold_shares, logged, rewrite_sessions, set_journal_full, take_batches,
 };
 
 use alloc::sync::Arc;

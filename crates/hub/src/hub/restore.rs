@@ -66,11 +66,10 @@ pub fn set_journal_full(hub: &Hub, is_full: bool) {
     log::set_full(&hub.core, is_full);
 }
 
-/// Bytes of memory of the sessions of a hub, and of what waits for them: about what a round writes,
-/// or more.
+/// About how many bytes a round of [`rewrite_sessions`] writes. O(sessions).
 #[must_use]
-pub fn session_bytes(hub: &Hub) -> u64 {
-    log::session_bytes(&hub.core)
+pub fn bytes_to_write(hub: &Hub) -> u64 {
+    log::bytes_to_write(&hub.core)
 }
 
 /// Memory that is kept for [`crate::Effects::log`].

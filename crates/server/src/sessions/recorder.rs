@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use stentor_disk::MappedDisk;
 use stentor_hub::{
-    ALL_WRITTEN, Hub, give_up_rewriting, logged, rewrite_sessions, session_bytes, set_journal_full,
-    take_batches,
+    ALL_WRITTEN, Hub, bytes_to_write, give_up_rewriting, logged, rewrite_sessions,
+    set_journal_full, take_batches,
 };
 use stentor_session_log::Name;
 use stentor_session_store::{Needs, Position, Room, Writer};
@@ -52,8 +52,8 @@ const RESTORE_PATIENCE: Duration = Duration::from_secs(5);
 const FILES_MIN: usize = 4;
 /// Empty files that are left for what makes room when the disk is full.
 const FILES_LEFT: usize = 1;
-/// Bytes of sessions that a round writes into one of those.
-const FITTING_BYTES: u64 = 1 << 20;
+/// How often it is estimated how much a round writes.
+const ESTIMATE_TIME: Duration = Duration::from_millis(250);
 
 /// Whether the journal has everything that the hub has said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,6 +213,8 @@ pub(crate) struct Recorder {
     is_full: bool,
     /// Whether something was dropped since the last turn.
     has_dropped: bool,
+    /// About how many bytes a round writes, and when that was estimated; while the disk is full.
+    estimate: Option<(Instant, u64)>,
 }
 
 impl Recorder {
@@ -242,6 +244,7 @@ impl Recorder {
             has_told: false,
             is_full: false,
             has_dropped: false,
+            estimate: None,
         }
     }
 
@@ -483,22 +486,33 @@ impl Recorder {
     /// Has the hub refuse what sessions that last would take on, while the disk has no room for it.
     fn look_for_room(&mut self, hub: &Hub) {
         let is_low = self.writer.usage().ready <= FILES_LEFT && self.writer.is_refused();
-        let is_full = is_low || self.standing == Standing::Behind;
+        let is_full = is_low || self.standing != Standing::Complete;
         if is_full != self.is_full {
             self.is_full = is_full;
             set_journal_full(hub, is_full);
         }
     }
 
-    /// Whether a round may use the reserve: the disk refuses files, and the round writes little.
-    fn may_use_reserve(&self, hub: &Hub) -> bool {
-        self.writer.is_refused() && session_bytes(hub) <= FITTING_BYTES
+    /// Whether a round may use the reserve: the disk refuses files, and there is room for what the
+    /// round writes, and for as much again.
+    fn may_use_reserve(&mut self, hub: &Hub) -> bool {
+        if !self.writer.is_refused() {
+            self.estimate = None;
+            return false;
+        }
+        let now = Instant::now();
+        let known = self
+            .estimate
+            .filter(|(at, _)| now.duration_since(*at) < ESTIMATE_TIME);
+        let estimate = known.unwrap_or_else(|| (now, bytes_to_write(hub)));
+        self.estimate = Some(estimate);
+        2 * estimate.1 <= self.writer.free_bytes()
     }
 
     /// Whether a round would make room on a full disk: little counts of what is written.
     fn may_clean(&self) -> bool {
         let usage = self.writer.usage();
-        usage.ready > 0 && usage.used > self.files_last.unwrap_or(0) + 1
+        usage.used > self.files_last.unwrap_or(0) + 1
     }
 
     fn begin_round(&mut self, needs: Needs, may_have_room: bool, fits: bool) {

@@ -61,24 +61,27 @@ impl Shard {
         let turn = recorder.tend(&mut self.hub);
         let waits = recorder.waits();
         let effects = self.hub.effects();
-        let before = effects.dirty.len();
         if turn.drops {
             return self.break_off_unwritten();
         }
-        let mut outcomes = Vec::new();
+        let has_mesh = !effects.mesh.is_empty();
+        let (mut outcomes, mut goes_on) = (Vec::new(), false);
+        // Not among those with new output, who might have to wait for the next commit.
+        let mut release = |key| {
+            goes_on = true;
+            self.backlog.push(key);
+        };
         if turn.ends {
-            effects.dirty.extend(self.unwritten.commit_ends());
+            self.unwritten.commit_ends().for_each(&mut release);
             outcomes = self.unwritten.outcomes(false);
         }
         if turn.begins {
             self.unwritten.commit_begins();
         }
         if !waits {
-            effects.dirty.extend(self.unwritten.all());
+            self.unwritten.all().for_each(&mut release);
             outcomes.append(&mut self.unwritten.outcomes(true));
         }
-        let goes_on = effects.dirty.len() > before;
-        let has_mesh = !effects.mesh.is_empty();
         if goes_on {
             for index in self.unwritten.held() {
                 self.push_readable(index);

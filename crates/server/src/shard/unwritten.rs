@@ -1,5 +1,5 @@
-//! Who waits until the journal, or the disk, has what an answer belongs to: clients, and other shards
-//! that are to hear that something is done.
+//! Clients, and outcomes for other shards, that wait until the journal, or the disk, has what they
+//! belong to.
 
 use std::collections::HashSet;
 

@@ -74,6 +74,12 @@ impl Account {
         ((self.own & !MARK) as u64, self.queued as u64)
     }
 
+    /// About what is written down of it, if it lasts: of a session itself, far less than it takes.
+    pub(crate) const fn about_written(self) -> u64 {
+        let (own, queued) = self.parts();
+        own / 4 + queued
+    }
+
     /// Both together.
     pub(crate) const fn bytes(self) -> u64 {
         let (own, queued) = self.parts();

@@ -8,8 +8,8 @@ use stentor_mqtt::ReasonCode;
 use stentor_session::{CloseReason, Limit, Message};
 
 use crate::core::Core;
-use crate::core::memory::Holding;
 use crate::core::routing::options::as_share;
+use crate::core::sessions::registry::about_written;
 
 /// The answer to a client whose session would last with a subscription more.
 pub(crate) const DISK_FULL: (ReasonCode, &str) = (
@@ -62,10 +62,10 @@ pub(crate) fn is_refused(core: &Core, message: &Message, route: &str) -> bool {
     is_owed || matched.rest.is_some()
 }
 
-/// Bytes of memory of all sessions of this shard, and of what waits for them.
-pub(crate) fn session_bytes(core: &Core) -> u64 {
-    let (ledger, shard) = (&core.memory.ledger, core.place.shard);
-    ledger.of_shard(shard, Holding::Sessions) + ledger.of_shard(shard, Holding::Queues)
+/// About how many bytes a round writes: of all sessions of this shard that last, and of what waits
+/// for them. O(sessions).
+pub(crate) fn bytes_to_write(core: &Core) -> u64 {
+    about_written(&core.sessions)
 }
 
 /// Whether there is no room for another session that outlives its connection.

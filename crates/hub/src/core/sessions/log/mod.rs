@@ -34,7 +34,7 @@ pub use base::ALL_WRITTEN;
 pub(crate) use base::{give_up_bases, write_base, write_bases};
 use bequests::bequests_logged;
 pub(crate) use bequests::{Bequest, has_given, leaves};
-pub(crate) use full::{DISK_FULL, is_full, is_refused, may_begin, session_bytes, set_full};
+pub(crate) use full::{DISK_FULL, bytes_to_write, is_full, is_refused, may_begin, set_full};
 pub(crate) use owed::Standing;
 pub use prior::{
     Owner, PriorSession, PriorSubscription, Start, WrittenSession, prior_message, prior_sessions,

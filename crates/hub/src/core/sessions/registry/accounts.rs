@@ -130,3 +130,10 @@ impl Sessions {
         self.charged[1] = self.charged[1] - before.1 + now.1;
     }
 }
+
+/// About what is written down of all sessions that last, in bytes. O(sessions).
+pub(crate) fn about_written(sessions: &Sessions) -> u64 {
+    let all = sessions.slots.iter().map(|(_, session)| session);
+    let lasting = all.filter(|session| session.state.is_persistent());
+    lasting.map(|session| session.account.about_written()).sum()
+}

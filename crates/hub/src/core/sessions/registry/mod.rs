@@ -4,6 +4,7 @@ mod accounts;
 mod link;
 mod session;
 
+pub(crate) use accounts::about_written;
 pub(crate) use link::{Announced, Away, Backlog, Extras, Flushing, Left, Link, Live};
 use session::RETIRED;
 pub(crate) use session::Session;
