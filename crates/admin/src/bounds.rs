@@ -54,10 +54,13 @@ pub(crate) const TOKENS_WAITING_MAX: usize = 15;
 /// Verbs that are done at the same time, and those that wait for that.
 pub(crate) const VERBS_AT_ONCE: usize = 4;
 /// See [`VERBS_AT_ONCE`].
-pub(crate) const VERBS_WAITING_MAX: usize = 28;
+pub(crate) const VERBS_WAITING_MAX: usize = 20;
 /// Verbs at the same time that wait for something to happen. None waits for one of them to end:
 /// that may take as long as a client likes.
 pub(crate) const WAITS_AT_ONCE: usize = 8;
+
+/// Bodies that are on their way at the same time: each holds a connection.
+pub(crate) const BODIES_AT_ONCE: usize = 12;
 
 /// Each kind has a thread, whatever the others do.
 const _: () = assert!(
@@ -66,6 +69,11 @@ const _: () = assert!(
 
 /// Even if all of these are taken, there are connections left for probes.
 const _: () = assert!(
-    TOKENS_AT_ONCE + TOKENS_WAITING_MAX + VERBS_AT_ONCE + VERBS_WAITING_MAX + WAITS_AT_ONCE
+    TOKENS_AT_ONCE
+        + TOKENS_WAITING_MAX
+        + VERBS_AT_ONCE
+        + VERBS_WAITING_MAX
+        + WAITS_AT_ONCE
+        + BODIES_AT_ONCE
         < CONNECTIONS_MAX
 );

@@ -1,10 +1,12 @@
 //! How many requests of each kind are answered at a time, on threads that may wait.
 
+use std::sync::Arc;
+
 use tokio::sync::Semaphore;
 
 use crate::bounds::{
-    HEALTH_AT_ONCE, METRICS_AT_ONCE, TOKENS_AT_ONCE, TOKENS_WAITING_MAX, VERBS_AT_ONCE,
-    VERBS_WAITING_MAX, WAITS_AT_ONCE,
+    BODIES_AT_ONCE, HEALTH_AT_ONCE, METRICS_AT_ONCE, TOKENS_AT_ONCE, TOKENS_WAITING_MAX,
+    VERBS_AT_ONCE, VERBS_WAITING_MAX, WAITS_AT_ONCE,
 };
 
 /// The kinds of requests.
@@ -17,6 +19,8 @@ pub(crate) struct Slots {
     pub(crate) verbs: Slot,
     /// Verbs that wait for something to happen.
     pub(crate) waits: Slot,
+    /// Bodies that are on their way.
+    pub(crate) bodies: Semaphore,
 }
 
 impl Default for Slots {
@@ -27,6 +31,7 @@ impl Default for Slots {
             tokens: Slot::new(TOKENS_AT_ONCE, TOKENS_WAITING_MAX),
             verbs: Slot::new(VERBS_AT_ONCE, VERBS_WAITING_MAX),
             waits: Slot::new(WAITS_AT_ONCE, 0),
+            bodies: Semaphore::new(BODIES_AT_ONCE),
         }
     }
 }
@@ -34,15 +39,15 @@ impl Default for Slots {
 /// Requests of one kind: some are answered, others wait for their turn.
 pub(crate) struct Slot {
     /// Those that are answered or wait.
-    places: Semaphore,
-    turns: Semaphore,
+    places: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
 }
 
 impl Slot {
     fn new(at_once: usize, waiting_max: usize) -> Self {
         Self {
-            places: Semaphore::new(at_once + waiting_max),
-            turns: Semaphore::new(at_once),
+            places: Arc::new(Semaphore::new(at_once + waiting_max)),
+            turns: Arc::new(Semaphore::new(at_once)),
         }
     }
 
@@ -52,13 +57,18 @@ impl Slot {
     }
 
     /// Does something on a thread that may wait, when it is this kind's turn; `None` if too many
-    /// wait, or the thread has failed.
+    /// wait, or the thread has failed. The place is taken until that is done, also if the client is
+    /// gone by then.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let _place = self.places.try_acquire().ok()?;
-        let _turn = self.turns.acquire().await.ok()?;
+        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
+        let work = move || {
+            let _held = (place, turn);
+            work()
+        };
         tokio::task::spawn_blocking(work).await.ok()
     }
 }
@@ -71,13 +81,43 @@ mod tests {
 
     use super::*;
 
+    /// A client that hangs up does not make room for others while its request is done.
+    #[test]
+    fn a_place_is_taken_until_the_work_is_done() {
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            let slot = Arc::new(Slot::new(1, 0));
+            let (begin, begun) = channel::<()>();
+            let (go, gone) = channel::<()>();
+            let first = {
+                let slot = Arc::clone(&slot);
+                tokio::spawn(async move {
+                    let work = move || {
+                        let _ = begin.send(());
+                        let _ = gone.recv();
+                    };
+                    slot.run(work).await
+                })
+            };
+            tokio::task::yield_now().await;
+            begun.recv().expect("it is done");
+            first.abort();
+            assert!(first.await.is_err(), "nobody waits for it any more");
+            assert_eq!(slot.run(|| 7).await, None, "its place is taken");
+            drop(go);
+            while slot.run(|| 7).await.is_none() {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+
     #[test]
     fn one_too_many_is_not_waited_for() {
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
-            let slot = std::sync::Arc::new(Slot::new(1, 1));
+            let slot = Arc::new(Slot::new(1, 1));
             let (go, gone) = channel::<()>();
-            let run = |slot: std::sync::Arc<Slot>, wait: Option<std::sync::mpsc::Receiver<()>>| {
+            let run = |slot: Arc<Slot>, wait: Option<std::sync::mpsc::Receiver<()>>| {
                 tokio::spawn(async move {
                     let work = move || {
                         if let Some(wait) = wait {
@@ -88,9 +128,9 @@ mod tests {
                     slot.run(work).await
                 })
             };
-            let first = run(std::sync::Arc::clone(&slot), Some(gone));
+            let first = run(Arc::clone(&slot), Some(gone));
             tokio::task::yield_now().await;
-            let second = run(std::sync::Arc::clone(&slot), None);
+            let second = run(Arc::clone(&slot), None);
             tokio::task::yield_now().await;
             assert_eq!(slot.run(|| 7).await, None, "two are there already");
             drop(go);

@@ -397,11 +397,7 @@ impl Given {
             Some(Changed::Printed) if source == Source::None => {
                 return Err("--filter needs a message: --file or --stdin".to_owned());
             }
-            Some(Changed::InPlace) if self.deletes => {
-                return Err(
-                    "--in-place and --delete-file exclude each other; leave one out".to_owned(),
-                );
-            }
+            Some(changed) if self.deletes => return Err(excluded(changed)),
             _ if self.deletes && !matches!(source, Source::File(_)) => {
                 return Err("--delete-file needs a --file other than standard input".to_owned());
             }
@@ -502,6 +498,15 @@ impl Given {
             _ => Ok((address, Some(port))),
         }
     }
+}
+
+/// The file would be the only copy of a message that is changed.
+fn excluded(changed: Changed) -> String {
+    let option = match changed {
+        Changed::InPlace => "--in-place",
+        Changed::Printed | Changed::Refused => "--filter",
+    };
+    format!("{option} and --delete-file exclude each other; leave one out")
 }
 
 /// An argument for the procedure.

@@ -87,8 +87,18 @@ pub(crate) fn open(options: &Options, deadline: &Deadline) -> Result<Option<Mess
 /// When it stays there.
 pub(crate) fn delete(options: &Options) -> Result<(), Fault> {
     match &options.source {
-        Source::File(path) if options.deletes => std::fs::remove_file(path)
-            .map_err(|error| Fault::File(format!("cannot delete {}: {error}", path.display()))),
+        Source::File(path) if options.deletes => {
+            let fault =
+                |why: String| Fault::File(format!("cannot delete {}: {why}", path.display()));
+            let kind = std::fs::symlink_metadata(path).map(|it| it.file_type());
+            match kind {
+                Ok(kind) if !kind.is_file() && !kind.is_symlink() => {
+                    return Err(fault("it is not a regular file".to_owned()));
+                }
+                Ok(_) | Err(_) => {}
+            }
+            std::fs::remove_file(path).map_err(|error| fault(error.to_string()))
+        }
         Source::File(_) | Source::None | Source::Stdin => Ok(()),
     }
 }

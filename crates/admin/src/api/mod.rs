@@ -94,7 +94,10 @@ async fn carry_out(desk: &Desk, line: Arc<Line>, request: Request) -> Result<Res
             let detail = "a POST has a body of JSON here, and its header Content-Type says so";
             return Err(problem("content-type", detail));
         }
-        false => Source::Body(body::whole(body).await.map_err(no_body)?),
+        false => {
+            let _place = desk.slots.bodies.try_acquire().map_err(|_| busy())?;
+            Source::Body(body::whole(body).await.map_err(no_body)?)
+        }
     };
     let slot = match line.may_wait() {
         true => &desk.slots.waits,

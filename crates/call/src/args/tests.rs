@@ -243,13 +243,18 @@ fn who_may_change_the_file_depends_on_the_caller() {
             Changed::Refused,
         ),
         (&["--delete-file"], Changed::Refused),
-        (&["--filter", "--delete-file"], Changed::Printed),
     ] {
         let options = options(&[words, &["--file", "f", "/p"]].concat());
         assert_eq!(options.changed, changed, "{words:?}");
         assert_eq!(options.deletes, words.contains(&"--delete-file"));
         let is_xmail = words.contains(&"--profile");
         assert_eq!(options.format == Format::XmailSpool, is_xmail, "{words:?}");
+    }
+    // If the message could not be printed, the file would be the only copy.
+    for other in ["--filter", "--in-place"] {
+        let words = [other, "--delete-file", "--file", "f", "/p"];
+        let problem = parsed(&words).expect_err("they exclude each other");
+        assert!(!problem.options.deletes, "{other}");
     }
     // After a mistake nothing is deleted.
     let problem =

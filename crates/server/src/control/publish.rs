@@ -61,7 +61,16 @@ pub(super) fn publish(
         .judge_publish(identity, zone.as_str().into(), deed);
     let message = match judged {
         Some(Judgement::Done(rewrite)) if rewrite == Rewrite::default() => message,
+        // As with the publish of a client: it counts as done, and nobody gets it.
+        Some(Judgement::Done(rewrite)) if rewrite.hides_notification => {
+            let topic = message.topic().to_owned();
+            return Ok(Published { kept: false, topic });
+        }
         Some(Judgement::Done(rewrite)) => {
+            if let Some(to) = rewrite.to.as_deref().filter(|to| to.starts_with('$')) {
+                let text = format!("an adaptor sends it to {to:?}, where only clients can");
+                return Err(Failure::new("refused", text));
+            }
             let message = self::message(backplane, identity.zone, request, rewrite)?;
             if !identity.rights.may_publish(message.topic()) {
                 let topic = message.topic();
@@ -122,7 +131,10 @@ fn message(
     }
     let now = backplane.clock.now();
     let message = published(&Value::Object(line), zone, now, request.retain).map_err(bad)?;
-    backplane.topic_bounds.check(message.topic()).map_err(bad)?;
+    let bounds = &backplane.topic_bounds;
+    bounds.check(message.topic()).map_err(bad)?;
+    let bytes = message.topic().len() + message.properties().len() + message.payload().len();
+    bounds.check_packet(bytes).map_err(bad)?;
     Ok(message)
 }
 

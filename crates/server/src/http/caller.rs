@@ -168,7 +168,11 @@ impl Bearer {
             };
             zone == self.zone && Some(name) == self.identity.user.as_deref()
         });
-        is_here || is_user
+        let is_zone = ["client_id", "user", "address"]
+            .into_iter()
+            .all(|key| text(key).is_none())
+            && text("zone") == Some(&*self.zone);
+        is_here || is_user || is_zone
     }
 
     /// For the audit log.

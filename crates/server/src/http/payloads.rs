@@ -10,6 +10,9 @@ use stentor_control::Verb;
 use super::caller::Bearer;
 use super::rights::Wish;
 
+/// Messages that one request writes: each is answered, and shards take them in one turn.
+const MESSAGES_MAX: usize = 1_000;
+
 /// Whether somebody may read or write the messages that a request is about.
 ///
 /// # Errors
@@ -25,8 +28,19 @@ pub(super) fn check(
             bearer.check_zone(text("zone"))?;
             bearer.check(Wish::Subscribe(text("filter").unwrap_or_default()))
         }
+        // Which topics are cleared is not known before. The right to the verb is enough in a zone
+        // of which somebody may write the messages.
+        Verb::RetainedClear => bearer.check_zone(text("zone")),
         Verb::RetainedPut => {
             let messages = request.get("messages").and_then(Value::as_array);
+            let count = messages.map_or(0, Vec::len);
+            if count > MESSAGES_MAX {
+                return Err(Denied {
+                    code: "too-large",
+                    detail: format!("{count} messages; one request has at most {MESSAGES_MAX}"),
+                    rule: None,
+                });
+            }
             for message in messages.into_iter().flatten() {
                 let of = |key: &str| message.get(key).and_then(Value::as_str);
                 bearer.check_zone(of("zone").or_else(|| text("zone")))?;

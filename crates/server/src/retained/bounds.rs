@@ -9,6 +9,7 @@ use crate::config::Limits;
 pub(crate) struct TopicBounds {
     bytes_max: AtomicUsize,
     levels_max: AtomicUsize,
+    packet_bytes_max: AtomicUsize,
 }
 
 impl TopicBounds {
@@ -17,6 +18,7 @@ impl TopicBounds {
         Self {
             bytes_max: AtomicUsize::new(limits.topic_bytes.into()),
             levels_max: AtomicUsize::new(limits.topic_levels.into()),
+            packet_bytes_max: AtomicUsize::new(limits.packet_bytes as usize),
         }
     }
 
@@ -25,6 +27,19 @@ impl TopicBounds {
         let (bytes, levels) = (limits.topic_bytes, limits.topic_levels);
         self.bytes_max.store(bytes.into(), Ordering::Relaxed);
         self.levels_max.store(levels.into(), Ordering::Relaxed);
+        let bytes = limits.packet_bytes as usize;
+        self.packet_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Refuses a message whose topic, properties and payload are larger than a packet may be.
+    pub(crate) fn check_packet(&self, bytes: usize) -> Result<(), String> {
+        let max = self.packet_bytes_max.load(Ordering::Relaxed);
+        match bytes > max {
+            true => Err(format!(
+                "it has {bytes} bytes, and limits.packet_bytes allows {max}"
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Refuses a topic beyond them.

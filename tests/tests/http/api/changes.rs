@@ -74,6 +74,7 @@ fn nobody_bans_himself() {
         json!({ "user": "default/root" }),
         json!({ "address": "127.0.0.1", "force": true }),
         json!({ "address": "127.0.0.0/8", "force": true }),
+        json!({ "zone": "default", "force": true }),
     ] {
         let (status, problem) = post(&server, "ban/add", &root, &ban);
         assert_eq!(

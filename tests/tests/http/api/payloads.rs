@@ -63,6 +63,30 @@ fn kept_messages_are_read_and_written_by_the_right_to_their_topics() {
 }
 
 #[test]
+fn one_request_writes_a_bounded_number_of_messages() {
+    let server = server();
+    let root = token(&server, "root", &["admin"]);
+    let put = |count: usize| {
+        let messages: Vec<_> = (0..count)
+            .map(|number| json!({ "topic": format!("t/{number}"), "payload": "x" }))
+            .collect();
+        post(
+            &server,
+            "retained/put",
+            &root,
+            &json!({ "messages": messages }),
+        )
+    };
+    assert_eq!(put(1_000).0, 200);
+    let (status, problem) = put(1_001);
+    assert_eq!(
+        (status, &problem["code"]),
+        (413, &json!("too-large")),
+        "{problem}"
+    );
+}
+
+#[test]
 fn traces_have_no_payloads_here() {
     let server = server();
     let root = token(&server, "root", &["admin"]);

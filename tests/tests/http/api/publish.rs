@@ -201,6 +201,23 @@ fn quotas_of_a_connection_hold_for_a_token() {
     assert!(codes.contains(&429), "{codes:?}");
 }
 
+#[test]
+fn a_message_that_is_larger_than_a_packet_may_be_is_refused() {
+    let limits = "[limits]\npacket_bytes = \"1KiB\"\n";
+    let plan = Plan::new().tcp().anonymous().config(limits);
+    let server = plan.http().start();
+    let ann = token(&server, "ann", &["member"]);
+    let of = |bytes: usize| json!({ "topic": "a", "payload": "x".repeat(bytes) });
+    assert_eq!(publish(&server, &ann, &of(1_000)).0, 200);
+    let (status, problem) = publish(&server, &ann, &of(1_024));
+    assert_eq!(status, 400, "{problem}");
+    let detail = problem["detail"].as_str().expect("a sentence");
+    assert!(
+        detail.contains("limits.packet_bytes allows 1024"),
+        "{detail}"
+    );
+}
+
 const JUDGE: &str = r#"
 local judge = {}
 function judge.publish(event)
@@ -208,6 +225,8 @@ function judge.publish(event)
     if event.topic == "t/change" then return allow({ payload = event.user .. " changed" }) end
     if event.topic == "t/move" then return allow({ to = "t/moved" }) end
     if event.topic == "t/away" then return allow({ to = "other" }) end
+    if event.topic == "t/hide" then return allow({ notification = false }) end
+    if event.topic == "t/private" then return allow({ to = "$private/to/tom" }) end
     return nil
 end
 return judge
@@ -252,6 +271,11 @@ fn adaptors_judge_it() {
     assert_eq!(client.message(), ("t/moved".to_owned(), b"x".to_vec()));
     // The user has no right to that topic.
     assert_eq!(to("t/away").0, 409);
+    let (status, problem) = to("t/private");
+    assert_eq!((status, &problem["code"]), (409, &json!("refused")));
+    // It counts as done, and nobody gets it.
+    let hidden = json!({ "topic": "t/hide", "kept": false });
+    assert_eq!(to("t/hide"), (200, hidden));
     assert_eq!(to("t/plain").0, 200);
     assert_eq!(client.message(), ("t/plain".to_owned(), b"x".to_vec()));
 }

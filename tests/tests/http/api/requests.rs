@@ -4,6 +4,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use serde_json::{Value, json};
+use stentor_tests::raw::eventually;
 use stentor_tests::{Raw, Server, Version};
 
 use super::{bearer, get, json_of, post, read, send, server, token};
@@ -235,6 +236,31 @@ fn those_who_wait_keep_nobody_waiting() {
         assert_eq!(events["events"][0]["client_id"], "pump", "{events}");
     }
     assert_eq!(get(&server, "events", &root).0, 200);
+}
+
+/// A client that hangs up makes no room for others before its request is done, and keeps nobody
+/// from the rest.
+#[test]
+fn those_who_hang_up_keep_nobody_waiting() {
+    const WAITS: usize = 8;
+    let server = server();
+    let root = token(&server, "root", &["admin"]);
+    let (_, events) = get(&server, "events", &root);
+    let cursor = events["cursor"].as_u64().expect("a cursor");
+    let clients: Vec<Raw> = (0..WAITS).map(|_| wait(&server, &root, cursor)).collect();
+    let is_refused = || {
+        let (status, _) = json_of(read(&mut wait(&server, &root, cursor)));
+        status == 503
+    };
+    eventually("all places are taken", is_refused);
+    drop(clients);
+    assert!(is_refused(), "their requests are not done");
+    assert_eq!(get(&server, "clients/ls", &root).0, 200);
+    assert_eq!(super::super::probe(&server, "/healthz").0, 200);
+    let _client = server.client(Version::V5, "pump");
+    eventually("their requests are done", || {
+        get(&server, "events", &root).0 == 200
+    });
 }
 
 fn wait(server: &Server, token: &str, cursor: u64) -> Raw {

@@ -4,7 +4,7 @@ use serde_json::json;
 use stentor_tests::raw::connect_as;
 use stentor_tests::{Plan, Raw, Server, Version};
 
-use super::{get, post, token};
+use super::{get, post, role, token};
 
 fn place() -> Server {
     let config = "[[zone]]\nname = \"game\"\n[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n\
@@ -84,4 +84,25 @@ fn verbs_show_and_change_nothing_of_other_zones() {
         "{kicked}"
     );
     own.expect(14);
+}
+
+/// Messages of another zone are not cleared without the right to that zone.
+#[test]
+fn messages_of_other_zones_are_cleared_by_the_right_to_the_zone() {
+    let server = place();
+    let rules = [
+        "allow publish $control/#",
+        "deny publish $control/zones/game",
+    ];
+    role(&server, "clears", &rules);
+    let dan = token(&server, "dan", &["clears"]);
+    let clear = |zone: &str| json!({ "filter": "#", "zone": zone });
+    let (status, problem) = post(&server, "retained/clear", &dan, &clear("game"));
+    assert_eq!(
+        (status, &problem["code"]),
+        (403, &json!("denied")),
+        "{problem}"
+    );
+    let (status, cleared) = post(&server, "retained/clear", &dan, &clear("default"));
+    assert_eq!(status, 200, "{cleared}");
 }
