@@ -91,11 +91,8 @@ pub(crate) fn delete(options: &Options) -> Result<(), Fault> {
             let fault =
                 |why: String| Fault::File(format!("cannot delete {}: {why}", path.display()));
             let kind = std::fs::symlink_metadata(path).map(|it| it.file_type());
-            match kind {
-                Ok(kind) if !kind.is_file() && !kind.is_symlink() => {
-                    return Err(fault("it is not a regular file".to_owned()));
-                }
-                Ok(_) | Err(_) => {}
+            if kind.is_ok_and(|kind| !kind.is_file() && !kind.is_symlink()) {
+                return Err(fault("it is not a regular file".to_owned()));
             }
             std::fs::remove_file(path).map_err(|error| fault(error.to_string()))
         }

@@ -320,7 +320,7 @@ impl Shard {
             .hub
             .transmitted(self.now, key, &mut self.batch, written);
         // What was held back may go now. That is written down before the next write.
-        self.record();
+        self.record(None);
         if !is_plain {
             self.write_pending(index);
         }

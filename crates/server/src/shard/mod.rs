@@ -400,7 +400,7 @@ impl Shard {
         let packets = self.crowd.note(has_read_all);
         self.hub.set_packets_at_once(packets);
         self.mesh.ring_bells();
-        self.record();
+        self.record(None);
         if self.may_flush() {
             if goes_on {
                 self.flush_all_timed();
@@ -581,21 +581,12 @@ impl Shard {
     /// Sends on what the last call to the hub left for other shards. Returns the last shard that
     /// is behind.
     fn forward(&mut self) -> Option<usize> {
-        self.record();
-        self.forward_rest()
+        self.forward_for(None)
     }
 
-    /// The same after a call for one session, which alone hears of it, beside sessions that last.
+    /// The same after a call for one session: see [`Shard::record`].
     fn forward_for(&mut self, key: Option<SessionKey>) -> Option<usize> {
-        if let Some(recorder) = &mut self.recorder
-            && recorder.record(&mut self.hub)
-        {
-            self.hold_hearers(key);
-        }
-        self.forward_rest()
-    }
-
-    fn forward_rest(&mut self) -> Option<usize> {
+        self.record(key);
         let effects = self.hub.effects();
         let waits = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
         let goes = |(_, item): &mut (ShardId, ControlItem)| !waits || !item.is_outcome();

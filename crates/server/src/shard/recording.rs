@@ -24,12 +24,13 @@ impl Shard {
         self.forward();
     }
 
-    /// Writes down what the hub has said of sessions.
-    pub(super) fn record(&mut self) {
+    /// Writes down what the hub has said of sessions: after a call for one of them, which alone
+    /// hears of it, beside sessions that last; or after any other call.
+    pub(super) fn record(&mut self, client: Option<SessionKey>) {
         if let Some(recorder) = &mut self.recorder
             && recorder.record(&mut self.hub)
         {
-            self.hold_hearers(None);
+            self.hold_hearers(client);
         }
     }
 
@@ -37,7 +38,7 @@ impl Shard {
     /// client that has asked for it, and sessions that last. If nobody has asked for it, all that
     /// have output wait for room, but only those with answers wait for the disk: the others have
     /// been promised nothing.
-    pub(super) fn hold_hearers(&mut self, client: Option<SessionKey>) {
+    fn hold_hearers(&mut self, client: Option<SessionKey>) {
         let lacks_room = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
         let (hub, unwritten) = (&mut self.hub, &mut self.unwritten);
         unwritten.extend(client);

@@ -60,11 +60,7 @@ impl Unwritten {
     /// A commit begins for all that wait.
     pub(super) fn commit_begins(&mut self) {
         self.committing_outcomes.append(&mut self.open_outcomes);
-        if self.committing.is_empty() {
-            std::mem::swap(&mut self.open, &mut self.committing);
-        } else {
-            self.committing.extend(self.open.drain());
-        }
+        self.committing.extend(self.open.drain());
     }
 
     /// It has ended. Takes out those whose answers may leave: not those that wait for the next one

@@ -23,6 +23,32 @@ fn with_member(w: &mut World, (id, expiry_secs): (&str, u32), filter: &str, mess
     }
 }
 
+/// Other members, which are away too.
+fn join(w: &mut World, others: &[&str]) {
+    for id in others {
+        let other = w.connect(Version::V5, id, &ConnectOptions::persistent());
+        w.subscribe(other, "$share/g/t", Q1);
+        w.drop_link(other);
+    }
+}
+
+/// What members get that come back, in order.
+fn left_to(w: &mut World, others: &[&str]) -> Vec<String> {
+    let mut got = Vec::new();
+    for id in others {
+        let (other, was_there) = come_back(w, id);
+        assert!(was_there, "{id}");
+        got.extend(w.take_payloads(other));
+    }
+    got.sort();
+    got
+}
+
+/// What [`with_member`] has published.
+fn all(messages: usize) -> Vec<String> {
+    (0..messages).map(|it| format!("{it:03}")).collect()
+}
+
 /// All shards write all sessions again. Returns whether all have come to the end of that.
 fn rewrite_all(w: &mut World) -> bool {
     let shards = u8::try_from(w.hubs.len()).unwrap();
@@ -92,24 +118,12 @@ fn a_member_that_expired_while_the_server_was_down_leaves_its_messages_to_others
         let mut w = world();
         with_member(&mut w, ("short", 5), "$share/g/t", MESSAGES);
         let others = ["b", "c", "d", "e", "f"];
-        for id in others {
-            let other = w.connect(Version::V5, id, &ConnectOptions::persistent());
-            w.subscribe(other, "$share/g/t", Q1);
-            w.drop_link(other);
-        }
+        join(&mut w, &others);
         w.now = w.now.after_secs(6);
         restart(&mut w, shards);
         w.pass_secs(1);
         assert!(!come_back(&mut w, "short").1);
-        let mut got = Vec::new();
-        for id in others {
-            let (other, was_there) = come_back(&mut w, id);
-            assert!(was_there, "{id}");
-            got.extend(w.take_payloads(other));
-        }
-        got.sort();
-        let all: Vec<String> = (0..MESSAGES).map(|it| format!("{it:03}")).collect();
-        assert_eq!(got, all, "{shards} shards");
+        assert_eq!(left_to(&mut w, &others), all(MESSAGES), "{shards} shards");
     }
 }
 
@@ -122,25 +136,13 @@ fn a_member_that_has_unsubscribed_leaves_its_messages_to_others() {
         let mut w = world();
         with_member(&mut w, ("left", 1_000), "$share/g/t", MESSAGES);
         let others = ["b", "c", "d"];
-        for id in others {
-            let other = w.connect(Version::V5, id, &ConnectOptions::persistent());
-            w.subscribe(other, "$share/g/t", Q1);
-            w.drop_link(other);
-        }
+        join(&mut w, &others);
         let (left, _) = come_back(&mut w, "left");
         w.unsubscribe(left, "$share/g/t");
         w.drop_link(left);
         restart(&mut w, shards);
         w.connect(Version::V5, "left", &clean());
-        let mut got = Vec::new();
-        for id in others {
-            let (other, was_there) = come_back(&mut w, id);
-            assert!(was_there, "{id}");
-            got.extend(w.take_payloads(other));
-        }
-        got.sort();
-        let all: Vec<String> = (0..MESSAGES).map(|it| format!("{it:03}")).collect();
-        assert_eq!(got, all, "{shards} shards");
+        assert_eq!(left_to(&mut w, &others), all(MESSAGES), "{shards} shards");
     }
 }
 
