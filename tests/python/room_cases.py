@@ -145,6 +145,28 @@ def finds_a_room_that_suits():
     assert none["error"] == "unknown", none
 
 
+def holds_the_place_that_it_finds():
+    """Nobody else takes a place that is held, until its time is over."""
+    users = alice, bob, eve = User("alice"), User("bob"), User("eve")
+    for user in users:
+        assert user.subscribe("$reply/+") == [1]
+    words = {"properties": {"game": "duel"}, "capacity": 2}
+    made = command(alice, "match", create="duel", hold=60, **words)["result"]
+    assert made == {"room": "duel", "created": True, "held_secs": 60}, made
+    found = command(bob, "match", hold=2, **words)["result"]
+    assert found == {"room": "duel", "created": False, "held_secs": 2}, found
+    none = command(eve, "match", hold=60, **words)
+    assert none["error"] == "unknown", none
+    assert eve.subscribe("$room/duel/#")[0] >= 128, "both places are held"
+    assert alice.subscribe("$room/duel/#") == [1]
+    # Bob does not come.
+    while eve.subscribe("$room/duel/#")[0] >= 128:
+        pass
+    assert bob.subscribe("$room/duel/#")[0] >= 128
+    bad = command(bob, "match", hold=61, **words)
+    assert (bad["status"], bad["part"]) == ("bad-call", "hold"), bad
+
+
 def finds_a_room_by_ranges():
     """One whose number of members and whose numbers lie in ranges; a new one gets its own."""
     alice, bob = User("alice"), User("bob")

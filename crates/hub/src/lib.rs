@@ -16,7 +16,7 @@ mod effects;
 mod hub;
 mod services;
 
-pub use self::core::ids::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_shard};
+pub use self::core::ids::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_of_zone, home_shard};
 pub use self::core::inbound::flood::MeshRoom;
 pub use self::core::inbound::subscribe::{Denial, Granted};
 pub use self::core::inspect::{ClientInfo, ConnectionInfo, Delivering, ZoneFigures};
@@ -46,7 +46,7 @@ pub use effects::{Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem
 pub use hub::{
     ALL_WRITTEN, ConnectedAs, Hub, Shared, begin_restoring, bytes_to_write, clock_ms, close_banned,
     connected_as, end_restoring, give_up_rewriting, has_answers, has_untold_shares, logged,
-    publish_for, rewrite_sessions, session_lasts, set_journal_full, take_batches,
+    publish_for, restore_room, rewrite_sessions, session_lasts, set_journal_full, take_batches,
 };
 pub use services::ServiceItem;
 pub use services::broadcast::{Broadcast, Fate, Origin, Recipient};

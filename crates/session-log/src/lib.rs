@@ -10,6 +10,7 @@
 //! session   what a session is                      message   what it is owed
 //! name      where a message was first written      list      lists, read where they lie
 //! replay    from all batches to the sessions       wire      numbers, texts, bytes, their bounds
+//! room      rooms that stay when they are empty
 //! ```
 //!
 //! # Division of the writing
@@ -83,6 +84,7 @@ mod message;
 mod name;
 mod record;
 mod replay;
+mod room;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -97,9 +99,10 @@ pub use name::Name;
 pub use record::{DecodeError, DecodeErrorKind, Record, Records};
 pub use replay::{
     Damage, DamageKind, JournalId, OwnedShare, OwnedTerms, Presence, Replay, Restored,
-    RestoredDebt, RestoredDelivery, RestoredHeld, RestoredSession, RestoredSubscription,
-    RestoredWill, Served, Target, Unheard,
+    RestoredDebt, RestoredDelivery, RestoredHeld, RestoredProperty, RestoredRoom, RestoredSession,
+    RestoredSubscription, RestoredWill, Served, Target, Unheard,
 };
+pub use room::{Room, RoomMember, RoomName, RoomProperty};
 pub use session::{Away, Filter, Origin, Quotas, Session, Share, Subscription, Will};
 pub use wire::{
     BODY_BYTES_MAX, DELIVERY_MAX, Fault, IDENTIFIER_MAX, MILLIS_MAX, TEXT_BYTES_MAX, Why,

@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::list::List;
 use crate::message::{Again, Arrival, Carry, Delivery, Front, Held, Mark, Message, Owe, Queue};
 use crate::name::Name;
+use crate::room::{Room, RoomMember, RoomName, RoomProperty};
 use crate::session::{Away, Filter, Origin, Session, Subscription, Will};
 use crate::wire::{Fault, Reader, put_varint};
 
@@ -99,6 +100,14 @@ pub enum Record<'a> {
     },
     /// What a session is owed, after its base.
     Queue(Queue<'a>),
+    /// A room that stays when it is empty begins, or is another than before.
+    Room(Room<'a>),
+    /// A property of such a room.
+    RoomProperty(RoomProperty<'a>),
+    /// A place in such a room.
+    RoomMember(RoomMember<'a>),
+    /// Such a room has ended, or does not stay any more.
+    RoomGone(RoomName<'a>),
 }
 
 pub(crate) const SESSION: u8 = 1;
@@ -126,6 +135,11 @@ pub(crate) const RELEASED: u8 = 22;
 pub(crate) const WILL: u8 = 23;
 pub(crate) const WILL_GONE: u8 = 24;
 pub(crate) const QUEUE: u8 = 25;
+// A distance from those of sessions, which may become more.
+pub(crate) const ROOM: u8 = 64;
+pub(crate) const ROOM_PROPERTY: u8 = 65;
+pub(crate) const ROOM_MEMBER: u8 = 66;
+pub(crate) const ROOM_GONE: u8 = 67;
 
 impl<'a> Record<'a> {
     /// Appends the record. Allocates nothing but room in `out`.
@@ -169,6 +183,10 @@ impl<'a> Record<'a> {
             Self::Arrived(arrival) | Self::Released(arrival) => arrival.put(out),
             Self::Will(will) => will.put(out),
             Self::Queue(queue) => queue.put(out),
+            Self::Room(room) => room.put(out),
+            Self::RoomProperty(property) => property.put(out),
+            Self::RoomMember(member) => member.put(out),
+            Self::RoomGone(name) => name.put(out),
         }
     }
 
@@ -199,6 +217,10 @@ impl<'a> Record<'a> {
             Self::Will(_) => WILL,
             Self::WillGone { .. } => WILL_GONE,
             Self::Queue(_) => QUEUE,
+            Self::Room(_) => ROOM,
+            Self::RoomProperty(_) => ROOM_PROPERTY,
+            Self::RoomMember(_) => ROOM_MEMBER,
+            Self::RoomGone(_) => ROOM_GONE,
         }
     }
 
@@ -248,6 +270,10 @@ impl<'a> Record<'a> {
             RELEASED => Self::Released(Arrival::take(reader)?),
             WILL => Self::Will(Will::take(reader)?),
             QUEUE => Self::Queue(Queue::take(reader)?),
+            ROOM => Self::Room(Room::take(reader)?),
+            ROOM_PROPERTY => Self::RoomProperty(RoomProperty::take(reader)?),
+            ROOM_MEMBER => Self::RoomMember(RoomMember::take(reader)?),
+            ROOM_GONE => Self::RoomGone(RoomName::take(reader)?),
             _ => return Ok(None),
         }))
     }

@@ -30,6 +30,9 @@ const LOOKED_AT_MAX: usize = 1_000;
 /// How long it looks, about: it may have to weigh many rules for each.
 const LISTED_TIME_MAX: Duration = Duration::from_millis(20);
 
+/// Seconds that `room.match` holds a place at most.
+const HOLD_SECS_MAX: u32 = 60;
+
 /// Bytes of what it tells, about: the home of the zone does nothing else in the meantime.
 const LISTED_BYTES_MAX: usize = 128 << 10;
 
@@ -49,6 +52,7 @@ fn fields_of(procedure: &str) -> Option<&'static [&'static str]> {
             "ranges",
             "members",
             "places",
+            "hold",
             "create",
             "create_properties",
             "capacity",
@@ -317,6 +321,11 @@ impl<'a, R: RoomRights> Command<'a, R> {
         if !self.room.is_empty() && !self.may_see(self.room) {
             return Err(Refusal::NoRight.into());
         }
+        if matches!(procedure, "room.set" | "room.lock" | "room.change")
+            && self.rooms.is_frozen(self.room)
+        {
+            return Err(Refusal::Disk.into());
+        }
         match procedure {
             "room.create" => self.create(),
             "room.match" => self.find(),
@@ -532,6 +541,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
     fn find(&mut self) -> Result<Value, Failed> {
         let asks = self.words.has("history");
         let places = self.words.count("places")?.unwrap_or(1);
+        let hold_secs = self.hold_secs()?;
         let create = self.words.text("create")?;
         let (options, properties) = self.options()?;
         let members = self.words.members()?;
@@ -558,6 +568,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
             ranges,
             members,
             places,
+            who: (self.now, self.actor.user.into()),
         };
         // That a room matches tells its properties.
         let may_find = |room: &str| {
@@ -568,14 +579,39 @@ impl<'a, R: RoomRights> Command<'a, R> {
                 && (names.peek().is_none() || self.is_listed(room) || names.all(may_read))
         };
         if let Some(room) = self.rooms.find(self.work, &wish, may_find) {
-            return Ok(json!({ "room": room, "created": false }));
+            let answer = json!({ "room": room, "created": false });
+            return Ok(self.with_hold(hold_secs, &room, answer));
         }
         let room = create.ok_or(Refusal::Unknown)?;
         self.actor.role = self.rights.role(&room);
         // A property that is wished for has that value in any case.
         made_with.extend(wish.properties);
         self.make("create", &room, (options, made_with))?;
-        Ok(self.with_history(asks, &room, json!({ "room": room, "created": true })))
+        let answer = json!({ "room": room, "created": true });
+        let answer = self.with_hold(hold_secs, &room, answer);
+        Ok(self.with_history(asks, &room, answer))
+    }
+
+    /// For how long a place is to be held; 0 for not at all.
+    fn hold_secs(&mut self) -> Result<u32, Failed> {
+        let secs = self.words.count_up_to("hold", HOLD_SECS_MAX)?.unwrap_or(0);
+        if secs > 0 && self.actor.user.is_empty() {
+            let text = format!("hold is {secs}: places are held for user names, and you have none");
+            return Err(BadWord::other("hold", text).into());
+        }
+        Ok(secs)
+    }
+
+    /// The answer to somebody for whom a place is held, if that was asked for.
+    fn with_hold(&mut self, secs: u32, room: &str, mut answer: Value) -> Value {
+        if secs > 0 {
+            self.work.looked_at(self.rooms.len());
+            let until = self.now.after(Duration::from_secs(secs.into()));
+            let who = (self.actor.user, until);
+            let is_held = self.rooms.hold(self.now, who, room, self.out);
+            answer["held_secs"] = json!(if is_held { secs } else { 0 });
+        }
+        answer
     }
 
     /// When a property is to be set.

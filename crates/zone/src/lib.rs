@@ -17,6 +17,7 @@ extern crate alloc;
 mod address;
 mod command;
 mod effect;
+mod kept;
 mod name;
 mod presence;
 mod private;
@@ -32,6 +33,7 @@ pub use command::{
     AllRights, COMMAND_BYTES_MAX, Deed, ROOM_COMMANDS, Ran, RoomRights, refuse_unread, run_command,
 };
 pub use effect::{Effect, Expelled, Seat};
+pub use kept::PriorRoom;
 pub use name::{LEVEL_BYTES_MAX, NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
 pub use presence::{Presence, Standing, Uniqueness, Verdict};
 pub use private::{

@@ -76,6 +76,8 @@ pub(crate) struct Wish {
     pub(crate) members: Range,
     /// Free places that it must have.
     pub(crate) places: u32,
+    /// The user who looks, and when: places held for it are free.
+    pub(crate) who: (Tick, String),
 }
 
 impl Wish {
@@ -124,6 +126,10 @@ pub struct Rooms {
     full: Arc<BTreeSet<Arc<str>>>,
     /// Bytes that all rooms hold.
     bytes: usize,
+    /// When a place that was held may be free again, since somebody asked last.
+    deadline: Option<Tick>,
+    /// Whether nothing can be written down of rooms that outlive the server.
+    is_disk_full: bool,
     /// The rooms that the zone always has, with what they are made with.
     fixed: BTreeMap<Arc<str>, RoomOptions>,
 }
@@ -138,6 +144,8 @@ impl Rooms {
             owned: BTreeMap::new(),
             full: Arc::default(),
             bytes: 0,
+            deadline: None,
+            is_disk_full: false,
             fixed: BTreeMap::new(),
         }
     }
@@ -150,6 +158,28 @@ impl Rooms {
             self.full = Arc::new(full.map(|(user, _)| Arc::clone(user)).collect());
         }
         self.options = options;
+    }
+
+    /// The disk on which rooms that outlive the server are written down is full, or has room again.
+    pub const fn set_disk_full(&mut self, is_full: bool) {
+        self.is_disk_full = is_full;
+    }
+
+    /// Whether a room takes nothing on, because it could not be written down.
+    pub(crate) fn is_frozen(&self, room: &str) -> bool {
+        self.is_disk_full && self.kept(room).is_some()
+    }
+
+    /// Whether the configuration has a room.
+    pub(crate) fn is_fixed(&self, room: &str) -> bool {
+        self.fixed.contains_key(room)
+    }
+
+    /// A room begins.
+    pub(crate) fn insert(&mut self, room: Room) {
+        self.bytes += room.bytes();
+        self.count_owner(None, room.counted_owner());
+        self.rooms.insert(Arc::clone(room.name()), room);
     }
 
     /// How many rooms one user may own.
@@ -204,7 +234,7 @@ impl Rooms {
     /// # Errors
     /// [`Refusal::NotAllowed`] for users where the zone does not let them, and for who has no name;
     /// [`Refusal::Permanent`] for users; [`Refusal::Name`], [`Refusal::Exists`],
-    /// [`Refusal::TooMany`].
+    /// [`Refusal::TooMany`]; [`Refusal::Disk`] for a room that is to outlive the server.
     pub fn create(
         &mut self,
         now: Tick,
@@ -245,9 +275,7 @@ impl Rooms {
             made.wait_until(now.after(UNCLAIMED));
         }
         out.append(&mut effects);
-        self.bytes += made.bytes();
-        self.count_owner(None, made.counted_owner());
-        self.rooms.insert(Arc::clone(made.name()), made);
+        self.insert(made);
         Ok(())
     }
 
@@ -268,6 +296,9 @@ impl Rooms {
         check_name(room).map_err(|_| Refusal::Name)?;
         if self.rooms.contains_key(room) {
             return Err(Refusal::Exists);
+        }
+        if options.permanent && self.is_disk_full {
+            return Err(Refusal::Disk);
         }
         if self.rooms.len() >= self.options.rooms_max {
             return Err(Refusal::TooMany);
@@ -420,7 +451,7 @@ impl Rooms {
             // They come by name: of equals the first stays.
             let is_better = best.is_none_or(|best| room.member_count() > best.member_count());
             if is_better
-                && room.takes(wish.places)
+                && room.takes(wish.who.0, &wish.who.1, wish.places)
                 && wish.members.has(room.member_count() as f64)
                 && has_all(room, &wanted, work)
                 && is_in_all(room, &wish.ranges, work)
@@ -430,6 +461,36 @@ impl Rooms {
             }
         }
         best.map(|room| Arc::clone(room.name()))
+    }
+
+    /// Holds a place of a room for a user until then, and none in any other room. Returns whether
+    /// there is one. O(rooms + places held).
+    pub(crate) fn hold(
+        &mut self,
+        now: Tick,
+        (user, until): (&str, Tick),
+        room: &str,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let held = |held: &&Room| held.holds_for(now, user) && **held.name() != *room;
+        let others = self.rooms.values().filter(held);
+        let others: Vec<_> = others.map(|it| Arc::clone(it.name())).collect();
+        for other in others {
+            // It is there, and nothing is refused.
+            let _ = self.act(&other, out, |held, _| {
+                held.release_hold(user);
+                Ok(())
+            });
+        }
+        self.deadline = Some(self.deadline.map_or(until, |at| at.min(until)));
+        let held = self.act(room, out, |held, _| Ok(held.hold(now, user, until)));
+        held.unwrap_or(false)
+    }
+
+    /// When [`advance`](Self::advance) has something to do for places that were held since this was
+    /// asked last.
+    pub fn take_deadline(&mut self) -> Option<Tick> {
+        self.deadline.take()
     }
 
     /// Ends a room. One that the zone always has is emptied instead: members, properties and

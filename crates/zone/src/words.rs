@@ -120,7 +120,12 @@ impl Words {
 
     /// A number of users.
     pub(crate) fn count(&mut self, name: &str) -> Result<Option<u32>, BadWord> {
-        let count = number(name, self.take(name), u32::MAX.into())?;
+        self.count_up_to(name, u32::MAX)
+    }
+
+    /// A count up to a bound.
+    pub(crate) fn count_up_to(&mut self, name: &str, max: u32) -> Result<Option<u32>, BadWord> {
+        let count = number(name, self.take(name), max.into())?;
         // It is not larger.
         Ok(count.and_then(|count| u32::try_from(count).ok()))
     }

@@ -7,6 +7,7 @@ mod crowd;
 mod documents;
 mod examples;
 mod javascript;
+mod permanent;
 mod policies;
 mod presence;
 mod private;

@@ -43,6 +43,7 @@ stentor_tests::cases! {
         properties_are_compared_and_locked,
         finds_a_room_that_suits,
         finds_a_room_by_ranges,
+        holds_the_place_that_it_finds,
         hides_rooms_from_who_has_no_right,
         sends_what_was_said_before,
         keeps_zones_apart,
@@ -55,6 +56,7 @@ stentor_tests::cases! {
         properties_are_compared_and_locked,
         finds_a_room_that_suits,
         finds_a_room_by_ranges,
+        holds_the_place_that_it_finds,
         hides_rooms_from_who_has_no_right,
         sends_what_was_said_before,
         keeps_zones_apart,
@@ -127,16 +129,14 @@ fn a_permanent_room_stays_when_it_is_empty() {
     });
 }
 
-/// Rooms are of the running server: after a kill there are those that the configuration has, as it
-/// has them, and nothing else of any.
+/// Rooms that are not permanent are of the running server: after a kill there are those that the
+/// configuration has, as it has them, and nothing else of any.
 #[test]
 fn a_killed_server_forgets_its_rooms() {
     let garden = "[[room]]\nname = \"garden\"\ncapacity = 7\n";
     let plan = Plan::new().config(&format!("{}{garden}", super::config()));
     let server = plan.start();
-    server
-        .control(&["room", "create", "hall", "--permanent"])
-        .success();
+    server.control(&["room", "create", "hall"]).success();
     let first = |server: &Server| {
         let mut list = command(server, "sub", "alice");
         list.args(["-t", "$rooms/hall", "-C", "1", "-F", "%t"]);
@@ -163,7 +163,7 @@ fn a_killed_server_forgets_its_rooms() {
 }
 
 /// `stentor room WORDS`, by this user.
-fn room(server: &Server, user: &str, words: &[&str]) -> std::process::Command {
+pub(super) fn room(server: &Server, user: &str, words: &[&str]) -> std::process::Command {
     let logged_in = command(server, "room", user);
     let flags: Vec<_> = logged_in
         .get_args()

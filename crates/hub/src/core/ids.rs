@@ -33,7 +33,8 @@ pub fn home_shard(hasher: &TopicHasher, zone: Zone, client_id: &str, shards: u8)
 }
 
 /// The shard where the rooms and the list of users of a zone are.
-pub(crate) const fn home_of_zone(zone: Zone, shards: u8) -> ShardId {
+#[must_use]
+pub const fn home_of_zone(zone: Zone, shards: u8) -> ShardId {
     // Less than the number of shards, which is a byte.
     ShardId((zone.get() % (shards as u32)) as u8)
 }

@@ -21,7 +21,7 @@ pub use inspect::clock_ms;
 pub use publish::publish_for;
 pub use restore::{
     ALL_WRITTEN, begin_restoring, bytes_to_write, end_restoring, give_up_rewriting,
-    has_untold_shares, logged, rewrite_sessions, set_journal_full, take_batches,
+    has_untold_shares, logged, restore_room, rewrite_sessions, set_journal_full, take_batches,
 };
 
 use alloc::sync::Arc;

@@ -1,11 +1,12 @@
 //! Sessions that survive a restart.
 
 use stentor_session::Tick;
-use stentor_session_log::Name;
+use stentor_session_log::{Name, RestoredRoom};
 
 use super::Hub;
 use crate::core::routing::share;
-use crate::core::sessions::log::{self, PriorSession, give_up_bases, write_bases};
+use crate::core::sessions::log::{self, PriorSession, begin_bases, give_up_bases, write_bases};
+use crate::services::rooms::{bytes_of_rooms, rewrite_rooms};
 
 pub use crate::core::sessions::log::ALL_WRITTEN;
 
@@ -38,15 +39,41 @@ pub fn end_restoring(hub: &mut Hub) {
     log::end_restoring(&mut hub.core);
 }
 
-/// Has a hub write down whole what some sessions are, from a number on: 0 at first, then what was
-/// returned. `None` says that all are done: that was one round. [`ALL_WRITTEN`] says that all are
-/// written, and that something is under way to other shards that was written before. It stops when
-/// it has looked at `at_most` places for sessions and subscriptions, or has written some 256 KiB.
+/// Numbers from this one on stand for rooms in a round: more than there are sessions.
+const ROOMS: u32 = 1 << 31;
+
+/// Has a hub write down whole what rooms and some sessions are, from a number on: 0 at first, then
+/// what was returned. `None` says that all are done: that was one round. [`ALL_WRITTEN`] says that
+/// all are written, and that something is under way to other shards that was written before. It
+/// stops when it has looked at `at_most` places for sessions and subscriptions, or has written some
+/// 256 KiB.
 ///
 /// After a round on all shards, the journals of earlier starts are needed no longer. Where there
 /// are none of these, a round on one shard makes its records from before that round superfluous.
 pub fn rewrite_sessions(hub: &mut Hub, from: u32, at_most: usize) -> Option<u32> {
-    write_bases(&mut hub.core, from, at_most)
+    let room = match from {
+        0 => {
+            begin_bases(&mut hub.core);
+            Some(0)
+        }
+        ALL_WRITTEN => None,
+        from => from.checked_sub(ROOMS),
+    };
+    let Some(room) = room else {
+        return write_bases(&mut hub.core, from, at_most);
+    };
+    match rewrite_rooms(&hub.services.rooms, &mut hub.core, room) {
+        Some(next) => Some(ROOMS + next),
+        None => write_bases(&mut hub.core, 1, at_most),
+    }
+}
+
+/// Has a hub go on with a room that was there before the start: the one of [`crate::home_of_zone`],
+/// after [`begin_restoring`]. Its members are away, and their places are kept for the grace period
+/// of the room.
+pub fn restore_room(hub: &mut Hub, now: Tick, room: RestoredRoom) {
+    let service = &mut hub.services.rooms;
+    crate::services::rooms::restore_room(service, &mut hub.core, now, room);
 }
 
 /// Whether other shards have not heard of all changes of shared subscriptions.
@@ -66,10 +93,11 @@ pub fn set_journal_full(hub: &Hub, is_full: bool) {
     log::set_full(&hub.core, is_full);
 }
 
-/// About how many bytes a round of [`rewrite_sessions`] writes. O(sessions).
+/// About how many bytes a round of [`rewrite_sessions`] writes. O(sessions + rooms that are written
+/// down).
 #[must_use]
 pub fn bytes_to_write(hub: &Hub) -> u64 {
-    log::bytes_to_write(&hub.core)
+    log::bytes_to_write(&hub.core) + bytes_of_rooms(&hub.services.rooms)
 }
 
 /// Memory that is kept for [`crate::Effects::log`].

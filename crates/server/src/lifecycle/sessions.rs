@@ -10,7 +10,7 @@ use stentor_auth::center::{Center, Returning};
 use stentor_auth::model::UserKey;
 use stentor_disk::MappedDisk;
 use stentor_hub::{
-    Owner, PriorSession, Start, WrittenSession, home_shard, prior_message, prior_sessions,
+    Owner, Start, WrittenSession, home_of_zone, home_shard, prior_message, prior_sessions,
 };
 use stentor_journal::Bounds;
 use stentor_session::Message;
@@ -28,7 +28,7 @@ use crate::clock::Clock;
 use crate::config::{Config, SessionSync};
 use crate::error::ServerError;
 use crate::peer::Peer;
-use crate::sessions::{Found, Gate, Heritage, Journals, Owners};
+use crate::sessions::{self, Found, Gate, Heritage, Journals, Owners};
 
 /// The folder of the journals in the data folder.
 const FOLDER: &str = "sessions";
@@ -193,10 +193,11 @@ pub(super) struct Dealt {
 }
 
 impl Prior {
-    /// The highest number of a zone that sessions have.
+    /// The highest number of a zone that sessions or rooms have.
     pub(super) fn zone_max(&self) -> u32 {
         let zones = self.restored.sessions.iter().map(|session| session.zone);
-        zones.max().unwrap_or(0)
+        let rooms = self.restored.rooms.iter().map(|room| room.zone);
+        zones.chain(rooms).max().unwrap_or(0)
     }
 
     /// The journals as others see them.
@@ -211,11 +212,11 @@ impl Prior {
         }
     }
 
-    /// Starts the keeper, and deals the sessions to the shards.
+    /// Starts the keeper, and deals sessions and rooms to the shards.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(super) fn deal(self, center: &Center, backplane: &Arc<Backplane>) -> io::Result<Dealt> {
+    pub(super) fn deal(mut self, center: &Center, backplane: &Arc<Backplane>) -> io::Result<Dealt> {
         let Opened {
             earlier,
             writers,
@@ -224,7 +225,8 @@ impl Prior {
         } = self.opened;
         let watcher = Arc::new(Messenger(Arc::downgrade(backplane)));
         let keeper = keeper.start(self.sync, earlier, watcher)?;
-        let mut sessions: Vec<Vec<PriorSession>> = writers.iter().map(|_| Vec::new()).collect();
+        let all = writers.iter().map(|_| sessions::Prior::default());
+        let mut priors: Vec<sessions::Prior> = all.collect();
         let (mut users, mut homeless) = (HashSet::new(), 0_usize);
         let identify = |session: &WrittenSession| {
             homeless += usize::from(center.zone_of(Zone(session.zone)).is_none());
@@ -235,11 +237,25 @@ impl Prior {
             }
             Some(owner)
         };
+        let prior_rooms = std::mem::take(&mut self.restored.rooms);
         let (count, hasher) = (backplane.shard_count(), &backplane.hasher);
         for session in prior_sessions(self.restored, &self.start, identify) {
             let zone = session.identity.zone;
             let home = home_shard(hasher, zone, &session.client_id, count);
-            sessions[usize::from(home.0)].push(session);
+            priors[usize::from(home.0)].sessions.push(session);
+        }
+        let (mut rooms, shards) = (0_usize, backplane.shard_count());
+        for room in prior_rooms {
+            let zone = Zone(room.zone);
+            if center.zone_of(zone).is_some() {
+                rooms += 1;
+                priors[usize::from(home_of_zone(zone, shards).0)]
+                    .rooms
+                    .push(room);
+            }
+        }
+        if rooms > 0 {
+            info!(rooms, "permanent rooms go on that were there before");
         }
         if homeless > 0 {
             warn!(
@@ -247,7 +263,7 @@ impl Prior {
                 "sessions end, since the file `zones` of the data folder does not name their zones"
             );
         }
-        let restored: usize = sessions.iter().map(Vec::len).sum();
+        let restored: usize = priors.iter().map(|it| it.sessions.len()).sum();
         if restored > 0 {
             info!(sessions = restored, "sessions go on that were there before");
             let found = backplane.journals.as_ref().map(|it| &it.found.restored);
@@ -255,7 +271,7 @@ impl Prior {
         }
         let gate = Arc::new(Gate::new(writers.len()));
         let owners = (restored > 0).then(|| Owners::new(users, &gate));
-        let heritages = writers.into_iter().zip(sessions).map(|(writer, prior)| {
+        let heritages = writers.into_iter().zip(priors).map(|(writer, prior)| {
             let gate = Arc::clone(&gate);
             Heritage {
                 writer,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use stentor_hub::PriorSession;
+use stentor_session_log::RestoredRoom;
 use stentor_session_store::Monitor;
 
 pub(crate) use owners::Owners;
@@ -52,14 +53,22 @@ impl Journals {
     }
 }
 
+/// What was there before the start, of which a shard is the home.
+#[derive(Default)]
+pub(crate) struct Prior {
+    pub(crate) sessions: Vec<PriorSession>,
+    /// Rooms that stay when they are empty.
+    pub(crate) rooms: Vec<RestoredRoom>,
+}
+
 /// What a shard begins with.
 pub(crate) struct Heritage {
     /// Its journal.
     pub(crate) writer: MappedWriter,
     /// Whether answers wait until the disk has what they belong to.
     pub(crate) syncs_first: bool,
-    /// The sessions that it goes on with.
-    pub(crate) prior: Vec<PriorSession>,
+    /// What it goes on with.
+    pub(crate) prior: Prior,
     pub(crate) gate: Arc<Gate>,
 }
 

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use stentor_hub::{PriorSession, has_untold_shares};
+use stentor_hub::has_untold_shares;
 
 use super::Shard;
-use crate::sessions::{Gate, Heritage, Recorder};
+use crate::sessions::{Gate, Heritage, Prior, Recorder};
 
 /// Whether connections are accepted.
 pub(super) enum Doors {
@@ -59,7 +59,7 @@ impl Doors {
 }
 
 /// Without a heritage, there is nothing to wait for.
-pub(super) fn inherit(heritage: Option<Heritage>) -> (Option<Recorder>, Vec<PriorSession>, Doors) {
+pub(super) fn inherit(heritage: Option<Heritage>) -> (Option<Recorder>, Prior, Doors) {
     match heritage {
         Some(Heritage {
             writer,
@@ -70,7 +70,7 @@ pub(super) fn inherit(heritage: Option<Heritage>) -> (Option<Recorder>, Vec<Prio
             let recorder = Recorder::new(writer, syncs_first);
             (Some(recorder), prior, Doors::Closed(gate))
         }
-        None => (None, Vec::new(), Doors::Open(Heard::All)),
+        None => (None, Prior::default(), Doors::Open(Heard::All)),
     }
 }
 

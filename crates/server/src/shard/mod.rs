@@ -57,8 +57,8 @@ use slab::Slab;
 use stentor_auth::model::login_name;
 use stentor_auth::{Asker, Exchange};
 use stentor_hub::{
-    Beside, ControlItem, Holding, Hub, MeshItem, MeshRoom, PriorSession, SessionKey, ShardId,
-    Shared, end_restoring,
+    Beside, ControlItem, Holding, Hub, MeshItem, MeshRoom, SessionKey, ShardId, Shared,
+    end_restoring,
 };
 use stentor_session::{Batch, CloseReason, Tick, Wheel};
 use stentor_topic::Zone;
@@ -67,7 +67,7 @@ use crate::backplane::Backplane;
 use crate::inbox::{Arrivals, Outbox, Tickets};
 use crate::listener::Port;
 use crate::mesh::{Bell, Mesh};
-use crate::sessions::{Heritage, Recorder};
+use crate::sessions::{Heritage, Prior, Recorder};
 use crate::telemetry::{Entry, Histogram};
 use crate::trace::Taps;
 use crate::transport::{Fault, Transport};
@@ -340,7 +340,7 @@ impl Shard {
     fn begin(
         mut self,
         listeners: Vec<(Arc<Port>, OwnedFd)>,
-        prior: Vec<PriorSession>,
+        prior: Prior,
     ) -> std::io::Result<Self> {
         for (port, socket) in listeners {
             Transport::prepare(&port);

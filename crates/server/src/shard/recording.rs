@@ -1,22 +1,26 @@
 //! What a shard writes down of its sessions, and who waits until that is done.
 
 use stentor_hub::{
-    ControlItem, NotKept, PriorSession, SessionKey, ShardId, begin_restoring, has_answers,
+    ControlItem, NotKept, SessionKey, ShardId, begin_restoring, has_answers, restore_room,
     session_lasts,
 };
 
 use super::Shard;
 use super::link::Link;
-use crate::sessions::Recorder;
+use crate::sessions::{Prior, Recorder};
 
 impl Shard {
-    /// Goes on with sessions that were there before the start.
-    pub(super) fn restore(&mut self, prior: Vec<PriorSession>) {
+    /// Goes on with rooms and sessions that were there before the start.
+    pub(super) fn restore(&mut self, prior: Prior) {
         let Some(recorder) = &mut self.recorder else {
             return;
         };
         begin_restoring(&mut self.hub);
-        for session in prior {
+        for room in prior.rooms {
+            restore_room(&mut self.hub, self.now, room);
+            recorder.record_restored(&mut self.hub, false);
+        }
+        for session in prior.sessions {
             session.restore(&mut self.hub, self.now);
             recorder.record_restored(&mut self.hub, false);
         }

@@ -2,6 +2,7 @@
 
 mod heard;
 mod restored;
+mod rooms;
 mod session;
 
 use alloc::collections::BTreeMap;
@@ -15,8 +16,10 @@ pub use self::restored::{
     Damage, DamageKind, OwnedShare, OwnedTerms, Presence, Restored, RestoredDebt, RestoredDelivery,
     RestoredHeld, RestoredSession, RestoredSubscription, RestoredWill, Served, Target, Unheard,
 };
+pub use self::rooms::{RestoredProperty, RestoredRoom};
 
 use self::heard::Rings;
+use self::rooms::Rooms;
 use self::session::{AllTerms, Entry, Progress, State};
 use crate::list::List;
 use crate::message::{Arrival, Body, Delivery, Group, HeldBack};
@@ -63,6 +66,7 @@ pub struct Replay<'a> {
     /// Where the last record of each message is.
     bodies: ByName<(Name, &'a [u8])>,
     rings: Rings<'a>,
+    rooms: Rooms<'a>,
     /// The sessions that have a message which was being handed out.
     served: ByName<Served>,
     /// How many gaps each journal has.
@@ -198,6 +202,10 @@ impl<'a> Replay<'a> {
                     self.rings.heard(self.current, mark);
                 }
             }
+            Record::Room(room) => self.rooms.room(room),
+            Record::RoomProperty(property) => self.rooms.property(property),
+            Record::RoomMember(member) => self.rooms.member(member),
+            Record::RoomGone(name) => self.rooms.gone(*name),
             _ => self.apply_to_session(record),
         }
     }
@@ -405,6 +413,7 @@ impl<'a> Replay<'a> {
         Restored {
             sessions,
             unheard: self.rings.unheard(is_there, message, &self.served),
+            rooms: self.rooms.finish(),
             damage: self.damage,
         }
     }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use stentor_mqtt::{PacketId, QoS};
 
+use super::rooms::RestoredRoom;
 use crate::list::Identifier;
 use crate::message::Terms;
 use crate::name::Name;
@@ -20,6 +21,8 @@ pub struct Restored<M> {
     /// Messages that shards had not taken from those that took them, in the order in which each
     /// shard took them.
     pub unheard: Vec<Unheard<M>>,
+    /// The rooms that stay when they are empty, by zone and name.
+    pub rooms: Vec<RestoredRoom>,
     /// What could not be read.
     pub damage: Vec<Damage>,
 }

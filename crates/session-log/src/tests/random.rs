@@ -268,9 +268,16 @@ impl Random {
         }
     }
 
+    fn room_name(&mut self) -> RoomName<'static> {
+        RoomName {
+            zone: self.u32(),
+            room: self.text(),
+        }
+    }
+
     pub(super) fn record(&mut self) -> Record<'static> {
         let number = self.u32();
-        match self.below(25) {
+        match self.below(29) {
             0 => Record::Session(self.session()),
             1 => Record::Base(self.session()),
             2 => Record::Adopted {
@@ -339,6 +346,31 @@ impl Random {
             21 => Record::Released(self.arrival()),
             22 => Record::Will(self.will()),
             23 => Record::WillGone { number },
+            24 => Record::Room(Room {
+                name: self.room_name(),
+                is_base: self.yes(),
+                owner: self.maybe(Self::text),
+                capacity: self.maybe(Self::u32),
+                locked: self.yes(),
+                history_count: self.up_to(u64::MAX),
+                history_bytes: self.up_to(u64::MAX),
+                history_age_secs: self.maybe(|it| it.up_to(u64::MAX)),
+                version: self.up_to(u64::MAX),
+            }),
+            25 => Record::RoomProperty(RoomProperty {
+                name: self.room_name(),
+                property: self.text(),
+                value: self.maybe(Self::bytes),
+                version: self.up_to(u64::MAX),
+                by: self.maybe(Self::text),
+                lock: self.maybe(Self::text),
+            }),
+            26 => Record::RoomMember(RoomMember {
+                name: self.room_name(),
+                user: self.text(),
+                is_in: self.yes(),
+            }),
+            27 => Record::RoomGone(self.room_name()),
             _ => Record::Queue(self.queue()),
         }
     }

@@ -305,3 +305,115 @@ fn a_message_for_another_member_is_routed_again_by_its_own_place() {
         }
     }
 }
+
+const TEA: RoomName<'static> = RoomName {
+    zone: 3,
+    room: "tea",
+};
+
+const fn room(is_base: bool, owner: Option<&str>) -> Record<'_> {
+    Record::Room(Room {
+        name: TEA,
+        is_base,
+        owner,
+        capacity: Some(2),
+        locked: false,
+        history_count: 0,
+        history_bytes: 0,
+        history_age_secs: None,
+        version: 4,
+    })
+}
+
+const fn property<'a>(name: &'a str, value: Option<&'a [u8]>, version: u64) -> Record<'a> {
+    Record::RoomProperty(RoomProperty {
+        name: TEA,
+        property: name,
+        value,
+        version,
+        by: None,
+        lock: None,
+    })
+}
+
+const fn place(user: &str, is_in: bool) -> Record<'_> {
+    Record::RoomMember(RoomMember {
+        name: TEA,
+        user,
+        is_in,
+    })
+}
+
+/// A room moves to another shard with its zone, and the journal of the earlier start counts on.
+#[test]
+fn a_room_goes_on_in_a_later_generation() {
+    let before = [
+        room(true, None),
+        property("a", Some(b"1"), 3),
+        property("b", Some(b"2"), 4),
+        place("ann", true),
+        place("bob", true),
+    ];
+    let after = [
+        room(false, Some("ann")),
+        property("a", None, 9),
+        place("ann", false),
+        place("cy", true),
+        place("bob", true),
+    ];
+    let (before, after) = ([(1, batch(&before))], [(2, batch(&after))]);
+    let mut replay = Replay::new();
+    journal(&mut replay, FIRST, &before);
+    let later = JournalId {
+        generation: 2,
+        shard: 1,
+    };
+    journal(&mut replay, later, &after);
+    let restored = replay.finish(|_, _| ());
+    assert_eq!(restored.damage, []);
+    let [room] = &restored.rooms[..] else {
+        panic!("{:?}", restored.rooms);
+    };
+    assert_eq!((room.zone, &*room.room, room.version), (3, "tea", 9));
+    assert_eq!(room.owner.as_deref(), Some("ann"));
+    let names: Vec<&str> = room.properties.iter().map(|it| &*it.name).collect();
+    assert_eq!(names, ["b"]);
+    assert_eq!(room.members, ["bob".into(), "cy".into()]);
+}
+
+/// What is said of a room without its base lay after a file that was given up: it is over, or its
+/// base follows.
+#[test]
+fn a_room_without_its_base_is_none() {
+    let records = [
+        property("a", Some(b"1"), 3),
+        room(false, None),
+        place("ann", true),
+        Record::RoomGone(TEA),
+    ];
+    let batches = [(1, batch(&records))];
+    let mut replay = Replay::new();
+    journal(&mut replay, FIRST, &batches);
+    let restored = replay.finish(|_, _| ());
+    assert_eq!((restored.rooms, restored.damage), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_base_forgets_what_was_said_before_and_an_end_all() {
+    let first = [
+        room(true, None),
+        property("a", Some(b"1"), 3),
+        place("ann", true),
+    ];
+    let again = [room(true, None)];
+    let end = [Record::RoomGone(TEA)];
+    let batches = [(1, batch(&first)), (2, batch(&again)), (3, batch(&end))];
+    for (count, rooms) in [(2, 1), (3, 0)] {
+        let mut replay = Replay::new();
+        journal(&mut replay, FIRST, &batches[..count]);
+        let restored = replay.finish(|_, _| ());
+        assert_eq!(restored.rooms.len(), rooms);
+        let is_bare = |it: &RestoredRoom| it.properties.is_empty() && it.members.is_empty();
+        assert!(restored.rooms.iter().all(is_bare));
+    }
+}

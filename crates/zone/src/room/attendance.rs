@@ -36,13 +36,45 @@ impl Room {
         self.members.awaits(now, user, seat)
     }
 
-    /// Whether this many more may come in.
+    /// Whether this many more may come in with this user, one of whom it is. O(places held).
     #[must_use]
-    pub fn takes(&self, places: u32) -> bool {
+    pub fn takes(&self, now: Tick, user: &str, places: u32) -> bool {
         let has_places = self.options.capacity.is_none_or(|capacity| {
-            (capacity as usize).saturating_sub(self.members.len()) >= places as usize
+            (capacity as usize).saturating_sub(self.taken(now, user)) >= places as usize
         });
         !self.options.locked && has_places
+    }
+
+    /// Places that are taken, or held for others than this user.
+    fn taken(&self, now: Tick, user: &str) -> usize {
+        self.members.len() + self.holds.of_others(now, user)
+    }
+
+    /// Holds a place for a user until then. Where there is no bound, or the user has a place
+    /// already, nothing has to be held. Returns whether there is a place for it.
+    pub(crate) fn hold(&mut self, now: Tick, user: &str, until: Tick) -> bool {
+        if self.members.is_member(user) {
+            return true;
+        }
+        let Some(capacity) = self.options.capacity else {
+            return true;
+        };
+        let has_place = self.taken(now, user) < capacity as usize;
+        if has_place {
+            self.holds.hold(user, until);
+        }
+        has_place
+    }
+
+    /// No place is held for a user any more. A room that only waited for it may be over.
+    pub(crate) fn release_hold(&mut self, user: &str) {
+        self.holds.release(user);
+    }
+
+    /// Whether a place is held for a user.
+    #[must_use]
+    pub fn holds_for(&self, now: Tick, user: &str) -> bool {
+        self.holds.has(now, user)
     }
 
     /// The members' names, in the order they came. O(members · log members).
@@ -56,19 +88,20 @@ impl Room {
         self.members.is_empty() && self.observers.is_empty()
     }
 
-    /// Whether nothing holds the room any more: it is not permanent, nobody is in it, and it does
-    /// not wait for its owner.
+    /// Whether nothing holds the room any more: it is not permanent, nobody is in it, and it waits
+    /// neither for its owner nor for somebody for whom a place is held.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        let is_empty = self.claim_until == Tick::NEVER && self.is_deserted();
-        !self.options.permanent && is_empty
+        let is_awaited = self.claim_until != Tick::NEVER || !self.holds.is_empty();
+        !self.options.permanent && !is_awaited && self.is_deserted()
     }
 
     /// When [`advance`](Self::advance) has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
         let claim = Some(self.claim_until).filter(|at| *at != Tick::NEVER);
-        self.members.next_deadline().into_iter().chain(claim).min()
+        let all = self.members.next_deadline().into_iter().chain(claim);
+        all.chain(self.holds.next()).min()
     }
 
     /// A session comes in, or comes back to the place that it or its user has. What was said
@@ -102,12 +135,22 @@ impl Room {
                 self.tell(Notice::Back { user: actor.user }, out);
             }
             Seated::Stranger if entry == Entry::Kept => return Err(Refusal::NotMember),
-            Seated::Stranger => self.admit(actor, seat, out)?,
+            Seated::Stranger => self.admit(now, actor, seat, out)?,
         }
         if !self.observers.remove(seat) {
             self.history.recall(now, &self.options.history, seat, out);
         }
         Ok(())
+    }
+
+    /// These users had a place before the start of the server. It is kept for the grace period.
+    pub(crate) fn expect(&mut self, now: Tick, users: Vec<Arc<str>>, out: &mut Vec<Effect>) {
+        let until = now.after(self.options.grace);
+        for user in users {
+            self.show_member(&user, "away", out);
+            self.members.expect(user, until);
+        }
+        self.list(out);
     }
 
     /// A session comes in as an observer.
@@ -137,6 +180,7 @@ impl Room {
 
     fn admit(
         &mut self,
+        now: Tick,
         actor: Actor<'_>,
         seat: Seat,
         out: &mut Vec<Effect>,
@@ -145,10 +189,11 @@ impl Room {
         let is_full = self
             .options
             .capacity
-            .is_some_and(|capacity| self.members.len() >= capacity as usize);
+            .is_some_and(|capacity| self.taken(now, actor.user) >= capacity as usize);
         if is_full {
             return Err(Refusal::Full);
         }
+        self.holds.release(actor.user);
         self.members.add(actor.user, seat);
         let is_ownerless = self.owner.is_none() && !self.options.permanent;
         if is_ownerless && self.may_be_owned_by(actor.user) {
@@ -273,6 +318,7 @@ impl Room {
     /// Lets go of those who did not come back in time, and of an owner who never came. O(members
     /// that are away).
     pub fn advance(&mut self, now: Tick, out: &mut Vec<Effect>) {
+        self.holds.expire(now);
         for user in self.members.overdue(now) {
             self.part(&user, Reason::Lost, out);
         }

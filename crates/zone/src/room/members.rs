@@ -174,6 +174,19 @@ impl Members {
         self.by_user.insert(user.into(), member);
     }
 
+    /// A user had a place before the start of the server, which is kept until then.
+    pub(super) fn expect(&mut self, user: Arc<str>, until: Tick) {
+        self.last_number += 1;
+        let member = Member {
+            presence: Presence::Away(until),
+            number: self.last_number,
+            lost: Vec::new(),
+        };
+        if self.by_user.insert(user, member).is_none() {
+            self.away += 1;
+        }
+    }
+
     /// The connection of a session was lost, which may come back until then.
     pub(super) fn lose(&mut self, (now, until): (Tick, Tick), user: &str, seat: Seat) -> Departure {
         if self.sits(user, seat)

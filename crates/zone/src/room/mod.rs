@@ -2,6 +2,7 @@
 
 mod attendance;
 mod history;
+mod holds;
 mod members;
 mod notice;
 mod observers;
@@ -26,6 +27,7 @@ use stentor_session::{Message, Tick};
 use crate::effect::{Effect, Expelled};
 use crate::topic;
 use history::History;
+use holds::Holds;
 use members::Members;
 use notice::Notice;
 use observers::Observers;
@@ -100,6 +102,7 @@ pub struct Room {
     full: Option<Arc<BTreeSet<Arc<str>>>>,
     members: Members,
     observers: Observers,
+    holds: Holds,
     properties: Properties,
     history: History,
 }
@@ -120,6 +123,7 @@ impl Room {
             full: None,
             members: Members::default(),
             observers: Observers::default(),
+            holds: Holds::default(),
             properties: Properties::default(),
             history: History::default(),
             options,
@@ -149,6 +153,47 @@ impl Room {
         }
         self.list(out);
         Ok(())
+    }
+
+    /// Gives a room that goes on its properties, and the version of the last change.
+    pub(crate) fn refurnish(
+        &mut self,
+        (properties, version): (Vec<(Arc<str>, Property)>, u64),
+        out: &mut Vec<Effect>,
+    ) {
+        self.properties.restore(properties, version);
+        for (name, _) in self.properties.iter() {
+            self.show_property(name, out);
+        }
+    }
+
+    /// Whether it stays when it is empty.
+    #[must_use]
+    pub const fn is_permanent(&self) -> bool {
+        self.options.permanent
+    }
+
+    /// How many members it may have; `None` without a bound.
+    #[must_use]
+    pub const fn capacity(&self) -> Option<u32> {
+        self.options.capacity
+    }
+
+    /// Its owner.
+    #[must_use]
+    pub const fn owner(&self) -> Option<&Arc<str>> {
+        self.owner.as_ref()
+    }
+
+    /// All properties, by name.
+    pub fn properties(&self) -> impl Iterator<Item = (&Arc<str>, &Property)> {
+        self.properties.iter()
+    }
+
+    /// The version of the property that was changed last.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.properties.version()
     }
 
     /// What its users cannot change.
@@ -423,6 +468,7 @@ impl Room {
             out.push(clear(topic::property(&self.name, &name)));
         }
         self.history.clear();
+        self.holds.clear();
         self.options.permanent = false;
         self.claim_until = Tick::NEVER;
         out.push(clear(topic::listed(&self.name)));

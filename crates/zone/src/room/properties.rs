@@ -27,6 +27,29 @@ pub struct Property {
     pub lock: Option<Arc<str>>,
 }
 
+impl Property {
+    /// A property whose value is this JSON: it has no value if these bytes are not JSON.
+    #[must_use]
+    pub fn from_json(
+        json: Option<&[u8]>,
+        version: u64,
+        (by, lock): (Option<Arc<str>>, Option<Arc<str>>),
+    ) -> Self {
+        Self {
+            value: json.and_then(|json| serde_json::from_slice(json).ok()),
+            version,
+            by,
+            lock,
+        }
+    }
+
+    /// Its value as JSON.
+    #[must_use]
+    pub fn json(&self) -> Option<Vec<u8>> {
+        self.value.as_ref().map(notice::json)
+    }
+}
+
 /// When a property may be set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
@@ -193,6 +216,24 @@ impl Properties {
             self.tidy(name);
         }
         names
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Property)> {
+        self.by_name.iter()
+    }
+
+    /// The version of the last change.
+    pub(super) const fn version(&self) -> u64 {
+        self.last_version
+    }
+
+    /// These are its properties, and this is the version of the last change.
+    pub(super) fn restore(&mut self, all: Vec<(Arc<str>, Property)>, version: u64) {
+        self.by_name = all.into_iter().collect();
+        let costs = self.by_name.iter().map(|(name, it)| cost(name, it));
+        self.bytes = costs.sum();
+        let versions = self.by_name.values().map(|property| property.version);
+        self.last_version = versions.fold(version, u64::max);
     }
 
     pub(super) fn len(&self) -> usize {

@@ -29,6 +29,8 @@ pub enum Refusal {
     NotAllowed,
     /// Users make no permanent rooms.
     Permanent,
+    /// The room outlives the server, and its change could not be written down.
+    Disk,
     /// The user may neither enter the room nor see it in the list of rooms.
     NoRight,
 }
@@ -49,6 +51,7 @@ impl Refusal {
             Self::Name => "bad-name",
             Self::TooLarge => "too-large",
             Self::TooMany => "too-many",
+            Self::Disk => "disk-full",
             Self::NotAllowed | Self::Permanent | Self::NoRight => "not-allowed",
         }
     }
@@ -57,7 +60,7 @@ impl Refusal {
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
-            Self::Full | Self::TooMany | Self::TooLarge => 0x97,
+            Self::Full | Self::TooMany | Self::TooLarge | Self::Disk => 0x97,
             Self::Locked | Self::PropertyLocked | Self::Conflict | Self::Exists => 0x83,
             Self::NotMember
             | Self::NotOwner
@@ -85,6 +88,7 @@ impl Refusal {
             Self::TooMany => "as many as allowed are there already",
             Self::NotAllowed => "this zone's rooms are made by its administrators",
             Self::Permanent => "permanent rooms are made by administrators",
+            Self::Disk => "the disk of the sessions is full, and the room is permanent",
             Self::NoRight => "the right to this room is missing",
         }
     }

@@ -14,10 +14,12 @@ use stentor_zone::{
     run_command, topic,
 };
 
+use super::kept::KeptRooms;
 use super::review::Absents;
 use super::{Parting, Place, RoomItem};
 use crate::core::Core;
 use crate::core::ids::ShardId;
+use crate::core::sessions::log::is_full;
 use crate::core::sessions::rights::{Access, Identity};
 use crate::core::settings::{Settings, ZoneSettings};
 use crate::core::work::VISIT_BYTES;
@@ -30,9 +32,9 @@ use crate::services::who::{Who, shard_of};
 /// The zones whose home is this shard: their rooms, and who is there.
 #[derive(Debug)]
 pub(crate) struct Zones {
-    by_zone: HashMap<Zone, Rooms, foldhash::fast::FixedState>,
+    pub(super) by_zone: HashMap<Zone, Rooms, foldhash::fast::FixedState>,
     /// When somebody who is away may have to be removed; [`Tick::NEVER`] if nobody is.
-    deadline: Tick,
+    pub(super) deadline: Tick,
     /// When all rooms were looked at last.
     looked_at: Tick,
     plan: Plan,
@@ -40,6 +42,8 @@ pub(crate) struct Zones {
     fixed: Vec<(Zone, Box<str>)>,
     /// Those whose places are kept; some of them may have come back.
     pub(super) absent: Absents,
+    /// Those that are written down.
+    pub(super) kept: KeptRooms,
 }
 
 /// Whether the zones are as the settings have them.
@@ -60,6 +64,7 @@ impl Default for Zones {
             plan: Plan::Done,
             fixed: Vec::new(),
             absent: Absents::default(),
+            kept: KeptRooms::default(),
         }
     }
 }
@@ -163,7 +168,7 @@ impl RoomService {
     }
 
     /// Does something with the rooms of a zone; what they ask for is returned too.
-    fn with_rooms<R>(
+    pub(super) fn with_rooms<R>(
         &mut self,
         core: &mut Core,
         zone: Zone,
@@ -177,7 +182,11 @@ impl RoomService {
             let _ = rooms.fix(LOBBY, options.room.clone(), &mut out);
             rooms
         });
+        rooms.set_disk_full(is_full(core));
         let result = f(rooms, &mut out);
+        self.zones.kept.note(core, zone, rooms, &out);
+        let deadline = rooms.take_deadline().unwrap_or(Tick::NEVER);
+        self.zones.deadline = self.zones.deadline.min(deadline);
         (result, out)
     }
 
@@ -364,6 +373,9 @@ impl RoomService {
             self.zones.plan = Plan::Done;
             self.apply_zones(core, now);
         }
+        for (zone, effects) in core::mem::take(&mut self.zones.kept.unpublished) {
+            self.perform(core, now, zone, "", effects);
+        }
         let zones: Vec<Zone> = self.zones.by_zone.keys().copied().collect();
         let mut next = Tick::NEVER;
         for zone in zones {
@@ -431,6 +443,7 @@ impl RoomService {
             rooms.close_all(&mut out);
         }
         self.zones.fixed.retain(|(of, _)| *of != zone);
+        self.zones.kept.end_zone(core, zone);
         self.perform(core, now, zone, "", out);
     }
 

@@ -12,6 +12,7 @@
 mod back;
 mod home;
 mod join;
+mod kept;
 mod review;
 mod talk;
 
@@ -40,6 +41,7 @@ use crate::services::who::{Who, session_of};
 
 pub(crate) use home::{Zones, server_message};
 pub(crate) use join::{Cause, JOINED_AT_ONCE_MAX, Joins, ROOMS_MAX};
+pub(crate) use kept::{bytes_of_rooms, restore_room, rewrite_rooms};
 pub(crate) use talk::explain;
 
 /// What shards say to each other about rooms.

@@ -2,6 +2,7 @@
 
 mod full;
 mod messages;
+mod rooms;
 mod shares;
 mod simulation;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use stentor_hub::{
     Hub, Settings, Start, WrittenSession, begin_restoring, end_restoring, give_up_rewriting,
-    has_untold_shares, logged, prior_message, prior_sessions, rewrite_sessions,
+    has_untold_shares, home_of_zone, logged, prior_message, prior_sessions, restore_room,
+    rewrite_sessions,
 };
 use stentor_retained::{Bounds, MemoryStore};
 use stentor_session::{CloseReason, Message, Remote, Tick};
@@ -163,11 +164,18 @@ impl World {
     }
 
     fn go_on_with_sessions(&mut self) {
-        let restored = self.replay();
+        let mut restored = self.replay();
         assert_eq!(restored.damage, []);
+        let rooms = std::mem::take(&mut restored.rooms);
         let start = self.start();
         let sessions = prior_sessions(restored, &start, |session| Some((whose(session), None)));
         self.hubs.iter_mut().for_each(begin_restoring);
+        for room in rooms {
+            let shards = u8::try_from(self.hubs.len()).unwrap();
+            let home = home_of_zone(stentor_topic::Zone(room.zone), shards).0;
+            restore_room(&mut self.hubs[usize::from(home)], self.now, room);
+            self.collect(home);
+        }
         for session in sessions {
             let home = self.home(&session.client_id);
             session.restore(&mut self.hubs[usize::from(home)], self.now);

@@ -1,6 +1,7 @@
 //! Rooms, seen from their users: what happens, who hears of it, and what is refused.
 
 mod commands;
+mod holds;
 mod members;
 mod properties;
 mod work;

@@ -8,7 +8,7 @@ use stentor_session_log::Filter;
 use stentor_topic::Subscription;
 
 use super::queue::carry_alone;
-use super::{SessionLog, Terms, gives_up_round, marks, round_begins, round_ends};
+use super::{SessionLog, Terms, gives_up_round, marks, round_ends};
 use crate::core::delivery::conflate::held_windowed;
 use crate::core::delivery::snapshot::Snapshots;
 use crate::core::ids::{SessionKey, ShardId};
@@ -52,15 +52,12 @@ fn write_base_of(core: &mut Core, key: SessionKey) {
 /// Where a round is when it waits for what is under way to other shards.
 pub const ALL_WRITTEN: u32 = u32::MAX;
 
-/// [`write_base`] for the sessions from a place on, until this many places and subscriptions were
-/// looked at. A session is written whole, after the messages that it is owed. Returns the place to
-/// go on with: a slot, counted from 1 on, or [`ALL_WRITTEN`].
+/// [`write_base`] in a round that has begun, for the sessions from a place on, until this many
+/// places and subscriptions were looked at. A session is written whole, after the messages that it
+/// is owed. Returns the place to go on with: a slot, counted from 1 on, or [`ALL_WRITTEN`].
 pub(crate) fn write_bases(core: &mut Core, from: u32, at_most: usize) -> Option<u32> {
     let end = u32::try_from(core.sessions.slots()).unwrap_or(u32::MAX);
     let mut left = at_most.max(1);
-    if from == 0 {
-        round_begins(&mut core.pending.log);
-    }
     for slot in from.saturating_sub(1)..end {
         if left == 0 || core.pending.log.batches.is_large() {
             return Some(slot + 1);

@@ -16,7 +16,7 @@
 //! queue     all that a session is owed
 //! round     what was written again                bequests  what sessions leave to others
 //! prior     what was read back                    restore   going on with it
-//! full      what is refused on a full disk
+//! full      what is refused on a full disk        rooms    rooms that stay when they are empty
 //! ```
 
 mod base;
@@ -27,6 +27,7 @@ mod owed;
 mod prior;
 mod queue;
 mod restore;
+mod rooms;
 mod round;
 mod ways;
 
@@ -43,6 +44,7 @@ pub(crate) use restore::{
     begin_restoring, end_restoring, forget_will, has_taken, leave, logged, takes, takes_mark,
     were_taken,
 };
+pub(crate) use rooms::{begin_bases, is_enough, write_place, write_room, writes_rooms};
 pub(crate) use ways::Journals;
 
 use alloc::sync::Arc;

@@ -1,0 +1,53 @@
+//! Places that are held for users who are about to come in.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stentor_session::Tick;
+
+/// For whom places of a room are held, and until when. Each counts as taken for all others.
+#[derive(Debug, Default)]
+pub(super) struct Holds(Vec<(Arc<str>, Tick)>);
+
+impl Holds {
+    /// A place is held for a user until then, and not until another time.
+    pub(super) fn hold(&mut self, user: &str, until: Tick) {
+        self.release(user);
+        self.0.push((user.into(), until));
+    }
+
+    /// No place is held for a user any more. O(holds).
+    pub(super) fn release(&mut self, user: &str) {
+        self.0.retain(|(holder, _)| **holder != *user);
+    }
+
+    /// Places that are held for others.
+    pub(super) fn of_others(&self, now: Tick, user: &str) -> usize {
+        let is_others = |(holder, until): &&(Arc<str>, Tick)| **holder != *user && *until > now;
+        self.0.iter().filter(is_others).count()
+    }
+
+    /// Whether a place is held for a user.
+    pub(super) fn has(&self, now: Tick, user: &str) -> bool {
+        let is_its = |(holder, until): &(Arc<str>, Tick)| **holder == *user && *until > now;
+        self.0.iter().any(is_its)
+    }
+
+    /// Forgets those whose time is over.
+    pub(super) fn expire(&mut self, now: Tick) {
+        self.0.retain(|(_, until)| *until > now);
+    }
+
+    /// When the next one is over.
+    pub(super) fn next(&self) -> Option<Tick> {
+        self.0.iter().map(|(_, until)| *until).min()
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
