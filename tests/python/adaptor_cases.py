@@ -183,6 +183,53 @@ def answers_to_calls_are_judged():
     assert bob.messages.get(timeout=PATIENCE).topic == "t/free"
 
 
+def calls_are_answered_by_adaptors():
+    """Of the zone and of a room, whose members and administrators may call it."""
+    alice, bob = User("game/alice"), User("game/bob")
+    assert alice.subscribe("$reply/+") == [1]
+
+    def call(topic, text):
+        """The code of the acknowledgement, and the answer."""
+        call.number += 1
+        code, _ = alice.send(f"{topic}/{call.number}", text)
+        return code, json.loads(alice.until(f"$reply/{call.number}"))
+
+    call.number = 0
+    words = json.dumps({"a": 1, "b": 2})
+    code, answer = call("$call/sum", words)
+    assert (code, answer["status"], answer["verdict"]) == (0, "done", "accept"), answer
+    assert json.loads(answer["result"]) == {"sum": 3, "by": "alice"}, answer
+    # A room's code is for those who are in it.
+    code, answer = call("$room/tea/call/sum", words)
+    assert (code, answer["code"]) == (response(0x87), 0x87), answer
+    assert bob.subscribe("$room/tea/#") == [1] and alice.subscribe("$room/tea/say/+") == [1]
+    code, answer = call("$room/tea/call/sum", words)
+    assert code == 0 and json.loads(answer["result"])["room"] == "tea", answer
+    assert call("$room/tea/call/members", "")[1]["result"] == "2"
+    refused = {"status": "refused", "code": 0x87, "text": "not that"}
+    for topic in ("$call/no", "$room/tea/call/no"):
+        assert call(topic, "") == (response(0x87), refused)
+    # A script that fails denies.
+    assert call("$call/table", "")[0] == response(0x83)
+    # What no adaptor answers: a room has nothing else, a zone has procedures.
+    code, answer = call("$room/tea/call/nothing", "")
+    assert (code, answer["status"]) == (response(0x10), "not-found"), answer
+    assert call("$call/sizecheck", "swap")[1]["verdict"] == "accept"
+    assert call("$call/room.info", '{"room":"tea"}')[1]["result"]["room"]["members"] == 2
+    if V5:
+        properties = Properties(PacketTypes.PUBLISH)
+        properties.ResponseTopic, properties.CorrelationData = "$reply/x", b"7"
+        properties.UserProperty = ("text", "hello")
+        assert alice.send("$room/tea/call/echo", "", properties=properties)[0] == 0
+        answer = json.loads(alice.until("$reply/x"))
+        assert answer == {"status": "done", "verdict": "accept", "result": "hello"}, answer
+    # A zone without adaptors.
+    here = User("alice")
+    assert here.subscribe("$reply/+") == [1]
+    assert here.send("$room/tea/call/sum/1", words)[0] == response(0x10)
+    assert json.loads(here.until("$reply/1"))["status"] == "not-found"
+
+
 def broadcasts_are_judged():
     """Each recipient is judged as if the caller had published to it."""
     alice, bob = User("game/alice"), User("game/bob")

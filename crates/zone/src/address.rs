@@ -21,6 +21,15 @@ pub enum Address<'a> {
         /// The room.
         room: &'a str,
     },
+    /// `$room/<room>/call/<name>` or `$room/<room>/call/<name>/<id>`: for the room's own code.
+    RoomCall {
+        /// The room.
+        room: &'a str,
+        /// What is called.
+        procedure: &'a str,
+        /// Where the answer goes: `$reply/<id>`.
+        reply: Option<&'a str>,
+    },
     /// `$call/<name>` or `$call/<name>/<id>`.
     Call {
         /// The procedure.
@@ -100,6 +109,8 @@ impl<'a> Address<'a> {
         match self {
             Self::Private { user, .. } => topic::private_to_as(user, topic),
             Self::Call { procedure, .. } => topic::call(procedure).into(),
+            // Whoever may speak in a room may call it.
+            Self::RoomCall { room, .. } => topic::say(room).into(),
             Self::Say { .. } | Self::Answer { .. } => topic.into(),
         }
     }
@@ -126,17 +137,22 @@ impl<'a> Address<'a> {
     fn room(rest: &'a str) -> Result<Self, NotAddress> {
         let (room, below) = rest.split_once('/').ok_or(NotAddress::Malformed)?;
         check_name(room).map_err(|_| NotAddress::Malformed)?;
-        match below {
-            "say" => Ok(Self::Say { room }),
+        match below.split_once('/') {
+            None if below == "say" => Ok(Self::Say { room }),
+            Some(("call", rest)) => {
+                let (procedure, reply) = procedure(rest)?;
+                Ok(Self::RoomCall {
+                    room,
+                    procedure,
+                    reply,
+                })
+            }
             _ => Err(NotAddress::ServerOnly),
         }
     }
 
     fn call(rest: &'a str) -> Result<Self, NotAddress> {
-        let (procedure, reply) = with_reply(rest)?;
-        if procedure.len() > NAME_BYTES_MAX {
-            return Err(NotAddress::TooLong);
-        }
+        let (procedure, reply) = procedure(rest)?;
         Ok(Self::Call { procedure, reply })
     }
 
@@ -147,6 +163,15 @@ impl<'a> Address<'a> {
             [b'1'..=b'9', ..] => Ok(Self::Answer { number }),
             _ => Err(NotAddress::Malformed),
         }
+    }
+}
+
+/// The name of a procedure, and where the answer goes.
+fn procedure(rest: &str) -> Result<(&str, Option<&str>), NotAddress> {
+    let (name, reply) = with_reply(rest)?;
+    match name.len() > NAME_BYTES_MAX {
+        true => Err(NotAddress::TooLong),
+        false => Ok((name, reply)),
     }
 }
 
@@ -411,6 +436,25 @@ mod tests {
             ("$private/other/x", Err(NotAddress::NoBranch)),
             ("$private//x", Err(NotAddress::Malformed)),
             ("$room/tea/say", Ok(Address::Say { room: "tea" })),
+            (
+                "$room/tea/call/move/7",
+                Ok(Address::RoomCall {
+                    room: "tea",
+                    procedure: "move",
+                    reply: Some("7"),
+                }),
+            ),
+            (
+                "$room/tea/call/move",
+                Ok(Address::RoomCall {
+                    room: "tea",
+                    procedure: "move",
+                    reply: None,
+                }),
+            ),
+            ("$room/tea/call", Err(NotAddress::ServerOnly)),
+            ("$room/tea/call/", Err(NotAddress::Malformed)),
+            ("$room/tea/call/move/7/8", Err(NotAddress::Malformed)),
             ("$room/tea/say/bob", Err(NotAddress::ServerOnly)),
             ("$room/tea/event", Err(NotAddress::ServerOnly)),
             ("$room/tea", Err(NotAddress::Malformed)),

@@ -37,7 +37,8 @@ pub use kept::PriorRoom;
 pub use name::{LEVEL_BYTES_MAX, NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
 pub use presence::{Presence, Standing, Uniqueness, Verdict};
 pub use private::{
-    Reach, Response, adaptor_refused, call_refused, join_ended, join_refused, out_of_room,
+    Reach, Response, adaptor_refused, call_denied, call_refused, join_ended, join_refused,
+    out_of_room,
 };
 pub use room::{
     Actor, Bounds, Change, Condition, Entry, HistoryBounds, Property, Refusal, Role, Room,

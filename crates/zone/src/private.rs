@@ -128,6 +128,14 @@ pub fn call_refused(status: &str, text: &str) -> Vec<u8> {
     serde_json::to_vec(&Refused { status, text }).unwrap_or_default()
 }
 
+/// What an adaptor has against a call: the payload of the answer.
+#[must_use]
+pub fn call_denied(code: u8, text: &str) -> Vec<u8> {
+    let denied = serde_json::json!({ "status": "refused", "code": code, "text": text });
+    // Numbers and text always serialise.
+    serde_json::to_vec(&denied).unwrap_or_default()
+}
+
 /// What an adaptor has against a private message or a join: the payload of `$reply/<id>` or
 /// `$reply/join`. `key` is what it was about, `to` or `room`.
 #[must_use]

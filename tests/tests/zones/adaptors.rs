@@ -42,6 +42,7 @@ stentor_tests::cases! {
     "4" in v3_1_1 {
         what_is_said_is_judged,
         order_is_kept,
+        calls_are_answered_by_adaptors,
         private_messages_are_judged,
         what_is_redirected_is_judged_there,
         joins_and_subscriptions_are_judged,
@@ -56,6 +57,7 @@ stentor_tests::cases! {
     "5" in v5 {
         what_is_said_is_judged,
         order_is_kept,
+        calls_are_answered_by_adaptors,
         private_messages_are_judged,
         what_is_redirected_is_judged_there,
         joins_and_subscriptions_are_judged,

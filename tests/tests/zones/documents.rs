@@ -164,7 +164,7 @@ fn known<const N: usize>(page: &str, language: &str) -> [String; N] {
 #[test]
 fn the_configuration_examples_work() {
     let ([zone], [adaptor]) = (known("zones.md", "toml"), known("adaptors.md", "toml"));
-    let [moderate, _] = known("adaptors.md", "lua");
+    let [moderate, _, _] = known("adaptors.md", "lua");
     let plan = Plan::new();
     fs::write(plan.folder().join("moderate.luau"), moderate).expect("a file can be written");
     let zone = zone.replace("0.0.0.0:1884", "127.0.0.1:0");
@@ -191,11 +191,11 @@ fn the_configuration_examples_work() {
 #[test]
 fn the_adaptor_examples_work() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    for (name, block) in ["own.luau", "own.test.luau"]
-        .into_iter()
-        .zip(known::<2>("adaptors.md", "lua"))
-    {
-        fs::write(folder.path().join(name), block).expect("a file can be written");
+    // The hook `call` is one of the adaptor on top of the page.
+    let [own, call, test] = known("adaptors.md", "lua");
+    let own = own.replace("return adaptor", &format!("{call}\nreturn adaptor"));
+    for (name, text) in [("own.luau", own), ("own.test.luau", test)] {
+        fs::write(folder.path().join(name), text).expect("a file can be written");
     }
     let [made] = known("adaptors.md", "sh");
     for code in [

@@ -6,16 +6,17 @@ use alloc::sync::Arc;
 
 use stentor_mqtt::{Packet, Publish, ReasonCode, Sender, decode, frame};
 use stentor_session::{CloseReason, Outcome, Tick, Ticket, TopicName, WillRequest};
-use stentor_zone::{Address, Refusal, adaptor_refused, topic as zone_topic};
+use stentor_zone::{Address, Refusal, adaptor_refused, call_denied, topic as zone_topic};
 
 use super::Hub;
 use super::broadcast::broadcast_judged;
+use super::publish::called;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::NO_RIGHT;
 use crate::core::inbound::subscribe::Denial;
 use crate::core::sessions::rights::Identity;
-use crate::services::calls::{Answer, ReturnAddress};
+use crate::services::calls::{Answer, ReturnAddress, answer_call};
 use crate::services::hooks::{Aside, Consulted, Hooks, Judgement, Packed, Rewrite};
 
 /// What the server says to a publish that an adaptor has where its sender may not publish. Its
@@ -39,6 +40,14 @@ fn redirect(topic: &str, rewrite: &Rewrite) -> Option<String> {
         }
         Ok(_) => None,
         Err(_) => to.map(Into::into),
+    }
+}
+
+/// Where the answer to a call goes by its topic, if this is one.
+fn reply_of_call(topic: &str) -> Option<Option<&str>> {
+    match Address::parse(topic) {
+        Ok(Address::Call { reply, .. } | Address::RoomCall { reply, .. }) => Some(reply),
+        _ => None,
     }
 }
 
@@ -250,6 +259,11 @@ impl Hub {
             Judgement::Denied(denial) => return self.deny_deed(now, key, (publish, topic), denial),
             Judgement::Filters(_) => return self.take(now, key, publish, name),
         };
+        if let (Some(reply), Some(json)) = (reply_of_call(topic), &rewrite.answer) {
+            let answer = (reply, json.to_vec());
+            let answered = answer_call(&mut self.core, now, key, publish, answer);
+            return called(self, now, answered);
+        }
         let changed = redirect(topic, rewrite);
         let is_elsewhere = changed.as_deref().is_some_and(|changed| changed != topic);
         let topic = changed.as_deref().unwrap_or(topic);
@@ -307,6 +321,11 @@ impl Hub {
             let to = ReturnAddress::reply((self.core.shard(), key), zone, publish, id);
             let json = adaptor_refused(denial.reason as u8, "to", &user, &denial.text);
             Answer { to, json }.deliver(&mut self.core, now);
+        }
+        if let Some(reply) = reply_of_call(topic) {
+            let json = call_denied(denial.reason as u8, &denial.text);
+            let answered = answer_call(&mut self.core, now, key, publish, (reply, json));
+            called(self, now, answered);
         }
         // 3.x has no reason codes.
         if !is_v5 {

@@ -13,7 +13,7 @@ use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::with_topic;
 use crate::core::retained::{Kept, NotKept};
 use crate::core::routing::keep::keep_and_route_for;
-use crate::services::calls::{Answer, Called};
+use crate::services::calls::{Answer, Called, refuse_room_call};
 use crate::services::hooks::Judgement;
 use crate::services::private::Envelope;
 
@@ -111,6 +111,11 @@ impl Hub {
             Ok(Address::Call { procedure, reply }) => {
                 self.take_call(now, key, publish, (procedure, reply))
             }
+            Ok(Address::RoomCall { room, reply, .. }) => {
+                let to = (room, reply);
+                let refused = refuse_room_call(&mut self.core, now, key, publish, to);
+                called(self, now, refused)
+            }
             Ok(Address::Say { room }) => {
                 let rooms = &mut self.services.rooms;
                 rooms.take_say(&mut self.core, now, key, publish, room)
@@ -137,7 +142,6 @@ impl Hub {
     ) -> Taken {
         let (core, to) = (&mut self.core, (procedure, reply));
         match self.services.calls.take_call(core, now, key, publish, to) {
-            Some(Called::Taken) => Taken::SUCCESS,
             Some(Called::Room(to)) => {
                 let command = (procedure, publish.payload);
                 self.services
@@ -145,11 +149,7 @@ impl Hub {
                     .command_room(core, now, key, command, to);
                 Taken::SUCCESS
             }
-            Some(Called::Refused(outcome, answer)) => {
-                self.answered(now, &answer);
-                Taken::Done(outcome)
-            }
-            None => Taken::done(ReasonCode::UnspecifiedError),
+            result => called(self, now, result),
         }
     }
 
@@ -165,5 +165,17 @@ impl Hub {
             return;
         }
         answer.publish(&mut self.core, now);
+    }
+}
+
+/// What has come of a call that goes to no room.
+pub(super) fn called(hub: &mut Hub, now: Tick, called: Option<Called>) -> Taken {
+    match called {
+        Some(Called::Taken | Called::Room(_)) => Taken::SUCCESS,
+        Some(Called::Answered(outcome, answer)) => {
+            hub.answered(now, &answer);
+            Taken::Done(outcome)
+        }
+        None => Taken::done(ReasonCode::UnspecifiedError),
     }
 }

@@ -83,8 +83,8 @@ pub(crate) enum Called {
     Taken,
     /// It is a command about rooms, whose answer goes there.
     Room(ReturnAddress),
-    /// It is refused, and this is the answer.
-    Refused(Outcome, Answer),
+    /// It goes no further, and this is the answer.
+    Answered(Outcome, Answer),
 }
 
 /// The calls of clients, on their way to the control plane.
@@ -252,6 +252,11 @@ const NOT_FOUND: Refused = Refused {
     status: "not-found",
     text: "this server runs no procedures",
 };
+const NOT_TAKEN: Refused = Refused {
+    reason: ReasonCode::NoMatchingSubscribers,
+    status: "not-found",
+    text: "no adaptor of the room answers this call",
+};
 const OVERLOADED: Refused = Refused {
     reason: ReasonCode::QuotaExceeded,
     status: "overloaded",
@@ -286,14 +291,8 @@ impl CallService {
         let is_v5 = session.speaks_v5();
         let identity = Arc::clone(session.state.identity());
         let client_id: Box<str> = session.state.client_id().into();
-        let place = self.place(core, (&identity, &client_id), publish, reply);
-        let mut return_to = ReturnAddress {
-            shard: core.shard(),
-            session: key,
-            zone: identity.zone,
-            place: Place::Nowhere,
-            correlation: publish.properties.correlation_data().map(Into::into),
-        };
+        let place = place(core, (&identity, &client_id), publish, reply);
+        let mut return_to = nowhere(core, key, publish)?;
         let to = topic::call(procedure);
         let refused = if !identity.rights.may_publish(&to) {
             core.deny_publish(now, key, &to);
@@ -323,44 +322,125 @@ impl CallService {
         } else {
             NO_PLACE
         };
-        let (to, json) = (return_to, call_refused(refused.status, refused.text));
-        let outcome = Outcome::new(refused.reason, refused.text);
-        // 3.x would be disconnected for what it cannot be told.
-        let outcome = if is_v5 { outcome } else { Outcome::SUCCESS };
-        Some(Called::Refused(outcome, Answer { to, json }))
-    }
-
-    /// Where the answer is to go; `None` if it may not go there.
-    fn place(
-        &self,
-        core: &Core,
-        (identity, client_id): (&Arc<Identity>, &str),
-        publish: &Publish<'_>,
-        reply: Option<&str>,
-    ) -> Option<Place> {
-        if let Some(id) = reply {
-            return Some(Place::Own(topic::reply(id).into()));
-        }
-        let Some(topic) = publish.properties.response_topic() else {
-            return Some(Place::Nowhere);
-        };
-        if !core.settings().takes_topic(topic) || stentor_topic::validate_name(topic).is_err() {
-            return None;
-        }
-        if topic.starts_with(topic::REPLIES) {
-            return Some(Place::Own(topic.into()));
-        }
-        let may = !topic.starts_with('$') && identity.rights.may_publish(topic);
-        let listener = || Listener {
-            topic: topic.into(),
-            identity: Arc::clone(identity),
-            client_id: client_id.into(),
-        };
-        may.then(|| Place::Public(Box::new(listener())))
+        Some(refused.called(is_v5, return_to))
     }
 }
 
-fn arguments(publish: &Publish<'_>) -> Vec<(Box<str>, Box<str>)> {
+impl Refused {
+    /// What becomes of a call that is refused.
+    fn called(&self, is_v5: bool, to: ReturnAddress) -> Called {
+        let json = call_refused(self.status, self.text);
+        let outcome = Outcome::new(self.reason, self.text);
+        // 3.x would be disconnected for what it cannot be told.
+        let outcome = if is_v5 { outcome } else { Outcome::SUCCESS };
+        Called::Answered(outcome, Answer { to, json })
+    }
+}
+
+/// A call to a room that no adaptor has answered. `None` if there is no such session.
+pub(crate) fn refuse_room_call(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    publish: &Publish<'_>,
+    (room, reply): (&str, Option<&str>),
+) -> Option<Called> {
+    core.settle(now);
+    let session = core.session(key)?;
+    let (is_v5, to) = (session.speaks_v5(), topic::say(room));
+    let may = session.state.identity().rights.may_publish(&to);
+    let Some(return_to) = return_address(core, key, publish, reply)? else {
+        return Some(NO_PLACE.called(is_v5, nowhere(core, key, publish)?));
+    };
+    if !may {
+        core.deny_publish(now, key, &to);
+        return Some(NOT_ALLOWED.called(is_v5, return_to));
+    }
+    Some(NOT_TAKEN.called(is_v5, return_to))
+}
+
+/// A call that an adaptor has answered. `None` if there is no such session.
+pub(crate) fn answer_call(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    publish: &Publish<'_>,
+    (reply, json): (Option<&str>, Vec<u8>),
+) -> Option<Called> {
+    core.settle(now);
+    let is_v5 = core.session(key)?.speaks_v5();
+    Some(match return_address(core, key, publish, reply)? {
+        Some(to) => Called::Answered(Outcome::SUCCESS, Answer { to, json }),
+        // The caller has lost the right in the meantime.
+        None => NO_PLACE.called(is_v5, nowhere(core, key, publish)?),
+    })
+}
+
+/// Whether the answer to a call may go where its caller has it go.
+pub(crate) fn may_be_answered(
+    core: &Core,
+    key: SessionKey,
+    publish: &Publish<'_>,
+    reply: Option<&str>,
+) -> bool {
+    matches!(return_address(core, key, publish, reply), Some(Some(_)))
+}
+
+/// Where the answer to a call of a session goes; the inner one is `None` if it may not go there.
+fn return_address(
+    core: &Core,
+    key: SessionKey,
+    publish: &Publish<'_>,
+    reply: Option<&str>,
+) -> Option<Option<ReturnAddress>> {
+    let session = core.session(key)?;
+    let who = (session.state.identity(), session.state.client_id());
+    let place = place(core, who, publish, reply);
+    let to = nowhere(core, key, publish)?;
+    Some(place.map(|place| ReturnAddress { place, ..to }))
+}
+
+/// The address of an answer that nobody gets.
+fn nowhere(core: &Core, key: SessionKey, publish: &Publish<'_>) -> Option<ReturnAddress> {
+    Some(ReturnAddress {
+        shard: core.shard(),
+        session: key,
+        zone: core.session(key)?.state.zone(),
+        place: Place::Nowhere,
+        correlation: publish.properties.correlation_data().map(Into::into),
+    })
+}
+
+/// Where the answer is to go; `None` if it may not go there.
+fn place(
+    core: &Core,
+    (identity, client_id): (&Arc<Identity>, &str),
+    publish: &Publish<'_>,
+    reply: Option<&str>,
+) -> Option<Place> {
+    if let Some(id) = reply {
+        return Some(Place::Own(topic::reply(id).into()));
+    }
+    let Some(topic) = publish.properties.response_topic() else {
+        return Some(Place::Nowhere);
+    };
+    if !core.settings().takes_topic(topic) || stentor_topic::validate_name(topic).is_err() {
+        return None;
+    }
+    if topic.starts_with(topic::REPLIES) {
+        return Some(Place::Own(topic.into()));
+    }
+    let may = !topic.starts_with('$') && identity.rights.may_publish(topic);
+    let listener = || Listener {
+        topic: topic.into(),
+        identity: Arc::clone(identity),
+        client_id: client_id.into(),
+    };
+    may.then(|| Place::Public(Box::new(listener())))
+}
+
+/// The user properties of a publish.
+pub(crate) fn arguments(publish: &Publish<'_>) -> Vec<(Box<str>, Box<str>)> {
     let pairs = publish.properties.user_properties();
     pairs
         .map(|(name, value)| (name.into(), value.into()))

@@ -506,3 +506,71 @@ fn who_comes_in_meanwhile_is_not_heard_unjudged() {
     let said = w.take_payloads(inside);
     assert!(!said.iter().any(|said| said == "hi"), "{said:?}");
 }
+
+/// A call to a room waits for its adaptors, and what they answer goes to its caller. The home knows
+/// whether somebody may call it who has no subscription there.
+#[test]
+fn a_call_is_answered_by_an_adaptor() {
+    for (shards, id) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
+        let mut w = World::new(shards);
+        let doorman = Arc::new(Doorman {
+            other: Some(Hooks::CALL),
+            ..Doorman::default()
+        });
+        w.set_adaptors(&(Arc::clone(&doorman) as Arc<dyn Adaptors>));
+        let bob = w.connect(Version::V5, id, &member("bob"));
+        w.subscribe(bob, "$reply/+", Q1);
+        w.publish(bob, "$room/tea/call/move/1", "e4", Q1, false);
+        assert!(doorman.asked.lock().unwrap().is_empty(), "bob is not there");
+        let puback = w.take_packet(bob, 0x40).expect("a PUBACK");
+        assert_eq!(puback.get(4), Some(&0x87));
+        let refused = w.take_messages(bob).pop().expect("an answer");
+        let text = String::from_utf8(refused.payload).unwrap();
+        assert!(text.contains(r#""status":"refused""#), "{text}");
+        w.subscribe(bob, "$room/tea/say/+", Q1);
+        let other = w.connect(Version::V5, "o", &member("bob"));
+        w.subscribe(other, "$reply/+", Q1);
+        for caller in [bob, other] {
+            w.publish(caller, "$room/tea/call/move/2", "e4", Q1, false);
+            let question = doorman.asked.lock().unwrap().pop().expect("a question");
+            let deed = Deed::Call {
+                room: Some("tea".into()),
+                procedure: "move".into(),
+                payload: b"e4"[..].into(),
+                arguments: Vec::new(),
+            };
+            assert_eq!(question.deed, deed);
+            assert!(w.take_packet(caller, 0x40).is_none(), "it waits");
+            let item = ControlItem::Judged {
+                number: question.number,
+                judgement: Arc::new(Judgement::Done(Rewrite {
+                    answer: Some(b"check"[..].into()),
+                    ..Rewrite::default()
+                })),
+            };
+            w.control(question.shard.0, item);
+            w.settle();
+            let answer = w.take_messages(caller).pop().expect("an answer");
+            assert_eq!(
+                (&*answer.topic, &answer.payload[..]),
+                ("$reply/2", &b"check"[..])
+            );
+            assert!(w.take_packet(caller, 0x40).is_some());
+        }
+        // Commands about rooms are the server's own.
+        w.publish(bob, "$call/room.info/3", r#"{"room":"tea"}"#, Q1, false);
+        assert!(doorman.asked.lock().unwrap().is_empty());
+        assert_eq!(
+            w.take_messages(bob).pop().expect("an answer").topic,
+            "$reply/3"
+        );
+    }
+}
+
+/// Somebody who is no administrator of rooms.
+fn member(name: &str) -> ConnectOptions<'_> {
+    ConnectOptions {
+        denied: &["$rooms/"],
+        ..user(name)
+    }
+}

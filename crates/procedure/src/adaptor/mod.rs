@@ -32,7 +32,7 @@ use worker::{Input, Worker};
 use crate::Trust;
 
 /// The names of the hooks, in the order of their bits in [`Adaptor::hooks`].
-pub const HOOKS: [&str; 11] = [
+pub const HOOKS: [&str; 12] = [
     "publish",
     "say",
     "private",
@@ -44,6 +44,7 @@ pub const HOOKS: [&str; 11] = [
     "closed",
     "login",
     "timer",
+    "call",
 ];
 
 /// Questions and news that may wait for one adaptor, and their bytes.
@@ -142,6 +143,8 @@ pub enum Field {
     Number(f64),
     /// Yes or no.
     Flag(bool),
+    /// Texts by name; of several with one name, the last.
+    Texts(Vec<(Box<str>, Box<str>)>),
 }
 
 impl From<&str> for Field {
@@ -172,6 +175,10 @@ impl Event {
     fn bytes(&self) -> usize {
         let bytes = |(_, field): &(_, Field)| match field {
             Field::Bytes(bytes) => bytes.len(),
+            Field::Texts(texts) => texts
+                .iter()
+                .map(|(name, text)| name.len() + text.len())
+                .sum(),
             Field::Number(_) | Field::Flag(_) => 0,
         };
         self.fields.iter().map(bytes).sum()
@@ -205,6 +212,8 @@ pub struct Allowed {
     pub hides_response: bool,
     /// `notification = false`: nobody hears of it.
     pub hides_notification: bool,
+    /// Of a call: its answer, and nobody else is asked.
+    pub result: Option<Vec<u8>>,
     /// Of a login: it is let in with these roles, and nobody else is asked.
     pub roles: Option<Vec<String>>,
 }

@@ -141,6 +141,30 @@ fn a_hook_allows_denies_and_rewrites() {
     assert!(matches!(second, Action::Send { to, from, .. } if to == "bob" && from == "server"));
 }
 
+#[test]
+fn a_call_is_answered() {
+    let world = world(
+        r#"return {
+            call = function(event)
+                if event.payload == "table" then return allow({ result = {} }) end
+                if event.payload == "no" then return nil end
+                return allow({ result = event.payload .. " \255" })
+            end,
+            say = function() return allow({ result = "x" }) end,
+        }"#,
+    );
+    let answered = Allowed {
+        result: Some(b"hello \xFF".to_vec()),
+        ..Allowed::default()
+    };
+    assert_eq!(world.ask("call", "hello"), Verdict::Allow(answered));
+    assert_eq!(world.ask("call", "no"), allowed());
+    for (hook, payload) in [("call", "table"), ("say", "x")] {
+        let said = world.ask(hook, payload);
+        assert!(matches!(said, Verdict::Deny { .. }), "{hook}: {said:?}");
+    }
+}
+
 /// Each is stopped at its limit, its question is answered, and the next one is answered as well.
 #[test]
 fn hostile_scripts_are_stopped() {

@@ -21,6 +21,13 @@ pub(super) fn show(lua: &Lua, event: &Event) -> mlua::Result<Table> {
             Field::Bytes(bytes) => shown.set(*name, lua.create_string(bytes)?)?,
             Field::Number(number) => shown.set(*name, *number)?,
             Field::Flag(flag) => shown.set(*name, *flag)?,
+            Field::Texts(texts) => {
+                let table = lua.create_table()?;
+                for (name, text) in texts {
+                    table.set(&**name, &**text)?;
+                }
+                shown.set(*name, table)?;
+            }
         }
     }
     Ok(shown)
@@ -83,6 +90,7 @@ fn changes(hook: &str) -> &'static [&'static str] {
         "publish" => &["to", "payload", "notification", "response"],
         "say" => &["payload", "notification", "response"],
         "private" => &["to", "payload", "notification", "response"],
+        "call" => &["payload", "result"],
         "login" => &["roles"],
         _ => &[],
     }
@@ -128,6 +136,10 @@ pub(super) fn verdict(
     if let Some(payload) = &payload {
         check_payload(payload.as_bytes().len())?;
     }
+    let result: Option<LuaString> = table.raw_get("result")?;
+    if let Some(result) = &result {
+        check_payload(result.as_bytes().len())?;
+    }
     let to = match table.raw_get::<Value>("to")? {
         Value::Nil => None,
         to => Some(text(&to, "allow: to")?),
@@ -135,6 +147,7 @@ pub(super) fn verdict(
     Ok(Verdict::Allow(Allowed {
         to,
         payload: payload.map(|payload| payload.as_bytes().to_vec()),
+        result: result.map(|result| result.as_bytes().to_vec()),
         hides_response: is_off("response")?,
         hides_notification: is_off("notification")?,
         roles: roles(&table)?,

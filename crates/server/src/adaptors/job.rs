@@ -5,9 +5,10 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use stentor_call_protocol::Verdict;
 use stentor_hub::{Deed, Denial, Identity, Judgement, Question, Rewrite};
-use stentor_mqtt::QoS;
 use stentor_procedure::adaptor::{Allowed, Event, Field};
+use stentor_procedure::{Answer, Outcome};
 use stentor_topic::Subscription;
 use stentor_zone::{Address, topic};
 
@@ -68,12 +69,7 @@ impl Job {
             } => {
                 fields.push(("topic", to(topic)));
                 fields.push(("payload", payload(own)));
-                let qos = match qos {
-                    QoS::AtMostOnce => 0.0,
-                    QoS::AtLeastOnce => 1.0,
-                    QoS::ExactlyOnce => 2.0,
-                };
-                fields.push(("qos", Field::Number(qos)));
+                fields.push(("qos", Field::Number(f64::from(*qos as u8))));
                 fields.push(("retain", Field::Flag(*retain)));
                 "publish"
             }
@@ -81,6 +77,19 @@ impl Job {
                 fields.push(("room", Field::from(&**room)));
                 fields.push(("payload", payload(own)));
                 "say"
+            }
+            Deed::Call {
+                room,
+                procedure,
+                payload: own,
+                arguments,
+            } => {
+                let room = room.as_deref().map(|room| ("room", Field::from(room)));
+                let arguments = ("arguments", Field::Texts(arguments.clone()));
+                let name = ("name", Field::from(&**procedure));
+                fields.extend(room);
+                fields.extend([name, ("payload", payload(own)), arguments]);
+                "call"
             }
             Deed::Private {
                 to: own,
@@ -190,9 +199,21 @@ impl Job {
         if let Some(payload) = allowed.payload {
             rewrite.payload = Some(payload.into());
         }
+        if let Some(result) = allowed.result {
+            // It is answered: nobody else is asked.
+            rewrite.answer = Some(call_answer(result).into());
+            self.steps.clear();
+        }
         rewrite.hides_response |= allowed.hides_response;
         rewrite.hides_notification |= allowed.hides_notification;
     }
+}
+
+/// The answer to a call with this result.
+fn call_answer(result: Vec<u8>) -> Vec<u8> {
+    let mut outcome = Outcome::of(Verdict::Accept, "");
+    outcome.result = result;
+    crate::call::answer_json(&Answer::done(outcome))
 }
 
 /// The group and the filter of a subscription, which may be shared.

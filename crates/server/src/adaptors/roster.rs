@@ -119,6 +119,7 @@ impl Roster {
             Deed::Publish { .. } => hearers("publish", None, 0),
             Deed::Private { .. } => hearers("private", None, 0),
             Deed::Say { room, .. } => hearers("say", Some(room), 0),
+            Deed::Call { room, .. } => hearers("call", room.as_deref(), 0),
             Deed::Subscribe(filters) => {
                 let mut rooms: HashSet<&str> = HashSet::new();
                 let filters = filters.iter().enumerate();

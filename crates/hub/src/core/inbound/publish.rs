@@ -36,7 +36,12 @@ pub(crate) fn may_publish(identity: &Identity, topic: &str) -> bool {
         Err(NotAddress::Elsewhere) => identity.rights.may_publish(topic),
         // Nobody is left to hear what came of a call, who is gone is in no room, and its calls have
         // been answered for it.
-        Ok(Address::Say { .. } | Address::Call { .. } | Address::Answer { .. }) => false,
+        Ok(
+            Address::Say { .. }
+            | Address::RoomCall { .. }
+            | Address::Call { .. }
+            | Address::Answer { .. },
+        ) => false,
         Err(_) => false,
     }
 }

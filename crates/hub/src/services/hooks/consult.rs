@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use stentor_mqtt::{Publish, QoS, ReasonCode, Subscribe};
 use stentor_session::{CloseReason, Outcome, WillRequest};
 use stentor_topic::{Subscription, Zone};
-use stentor_zone::{Address, Interest, NotAddress, Refusal};
+use stentor_zone::{Address, Interest, NotAddress, ROOM_COMMANDS, Refusal};
 
 use super::{Aside, Consulted, Deed, Hooks, Packed, Question};
 use crate::core::Core;
@@ -18,7 +18,7 @@ use crate::core::inbound::publish::{may_publish, with_topic};
 use crate::core::inbound::subscribe::{Decided, Denial, Element, Refused, room_of};
 use crate::core::sessions::rights::Identity;
 use crate::services::broadcast::{Part, Recipient};
-use crate::services::calls::{Answer, Listener};
+use crate::services::calls::{Answer, Listener, arguments, may_be_answered};
 use crate::services::hooks::HookService;
 use crate::services::rooms::{JOINED_AT_ONCE_MAX, Place, ROOMS_MAX, RoomItem};
 use crate::services::who::Who;
@@ -47,7 +47,12 @@ impl HookService {
     ) -> Option<Result<(), CloseReason>> {
         let hooks = self.hooks(core.session(key)?.state.zone());
         let deed = self.deed_of_publish(core, key, publish, hooks)?;
-        if let Deed::Say { room, .. } = &deed
+        let room = match &deed {
+            Deed::Say { room, .. } => Some(room),
+            Deed::Call { room, .. } => room.as_ref(),
+            _ => None,
+        };
+        if let Some(room) = room
             && !core.is_in_room(key, room)
         {
             // Another session of its user may be there, or it needs not be: the home knows.
@@ -349,7 +354,7 @@ impl HookService {
         hooks: Hooks,
     ) -> Option<Deed> {
         let wanted = Hooks::PUBLISH.and(Hooks::SAY).and(Hooks::PRIVATE);
-        if !hooks.has(wanted) {
+        if !hooks.has(wanted.and(Hooks::CALL)) {
             return None;
         }
         let payload = || Box::<[u8]>::from(publish.payload);
@@ -381,6 +386,9 @@ impl HookService {
                         room: room.into(),
                         payload: payload(),
                     })
+                }
+                Ok(Address::Call { .. } | Address::RoomCall { .. }) if hooks.has(Hooks::CALL) => {
+                    deed_of_call(core, key, publish, topic)
                 }
                 _ => None,
             }
@@ -480,6 +488,33 @@ impl HookService {
         }
         Ok(())
     }
+}
+
+/// What a call is, if its caller may make it. Commands about rooms are the server's own.
+fn deed_of_call(core: &Core, key: SessionKey, publish: &Publish<'_>, topic: &str) -> Option<Deed> {
+    let address = Address::parse(topic).ok()?;
+    let identity = core.session(key)?.state.identity();
+    let (room, procedure, reply) = match address {
+        Address::RoomCall {
+            room,
+            procedure,
+            reply,
+        } if identity.user.is_some() => (Some(room), procedure, reply),
+        Address::Call { procedure, reply } if !procedure.starts_with(ROOM_COMMANDS) => {
+            (None, procedure, reply)
+        }
+        _ => return None,
+    };
+    let may = identity.rights.may_publish(&address.right(topic));
+    if !may || !may_be_answered(core, key, publish, reply) {
+        return None;
+    }
+    Some(Deed::Call {
+        room: room.map(Into::into),
+        procedure: procedure.into(),
+        payload: publish.payload.into(),
+        arguments: arguments(publish),
+    })
 }
 
 /// What a session has left for a SUBSCRIBE.

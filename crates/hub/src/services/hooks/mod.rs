@@ -57,6 +57,9 @@ impl Hooks {
     /// A login.
     pub const LOGIN: Self = Self(1 << 9);
 
+    /// A call that no command about rooms answers.
+    pub const CALL: Self = Self(1 << 11);
+
     /// Both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -98,6 +101,17 @@ pub enum Deed {
         /// What.
         payload: Box<[u8]>,
     },
+    /// To call something: the code of a room, or of the zone.
+    Call {
+        /// The room; `None` for a call to the zone.
+        room: Option<Box<str>>,
+        /// What is called.
+        procedure: Box<str>,
+        /// What the call is about.
+        payload: Box<[u8]>,
+        /// The user properties of the publish, in their order.
+        arguments: Vec<(Box<str>, Box<str>)>,
+    },
     /// To subscribe to these filters, as the packet has them, each with the room that it joins.
     /// Those that the client may not have anyway are not among them.
     Subscribe(Vec<(Box<str>, Option<Box<str>>)>),
@@ -137,6 +151,8 @@ pub struct Rewrite {
     pub to: Option<Box<str>>,
     /// What is published instead.
     pub payload: Option<Box<[u8]>>,
+    /// The answer to a call, which is JSON. The call goes no further.
+    pub answer: Option<Box<[u8]>>,
     /// Nobody hears of it, and its sender does not learn that.
     pub hides_notification: bool,
     /// No response is sent to `$reply/…`.
