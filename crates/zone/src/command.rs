@@ -395,6 +395,8 @@ impl<'a, R: RoomRights> Command<'a, R> {
         let room = self.rooms.get(room).ok_or(Refusal::Unknown)?;
         let mut told = json!({ "room": self.shown(room, self.is_listed(room.name())) });
         if let Some(members) = self.members(room) {
+            let away = members.iter().filter(|user| room.is_away(user));
+            told["away"] = json!(away.collect::<Vec<_>>());
             told["members"] = json!(members);
         }
         Ok(told)

@@ -109,7 +109,8 @@ fn a_permanent_room_survives_kills_and_other_numbers_of_shards() {
         drop(alice);
         server = restart(server, round);
         let after = room(&server, "hall");
-        assert_eq!(after, before, "round {round}");
+        assert_eq!(after["room"], before["room"], "round {round}");
+        assert_eq!(after["away"], json!(["alice"]));
         for (name, value) in [("owner", json!("alice")), ("capacity", json!(3))] {
             assert_eq!(after["room"][name], value, "{after}");
         }
@@ -220,4 +221,53 @@ fn a_journal_that_was_cleaned_has_all_rooms() {
     assert_eq!([room(&server, "old"), room(&server, "busy")], before);
     let listed = server.control(&["room", "ls"]).success();
     assert!(!listed.contains("gone"), "{listed}");
+}
+
+/// What the property `turn` of a room of `deploy/adaptors/turns.luau` has.
+fn turn(server: &Server) -> Value {
+    room(server, "chess")["room"]["properties"]["turn"].clone()
+}
+
+/// The adaptor loses its state, and takes up the game from what the room shows.
+#[test]
+fn a_game_in_a_permanent_room_survives_a_kill() {
+    let file = stentor_tests::tools::project().join("deploy/adaptors/turns.luau");
+    let adaptor = format!("[[adaptor]]\nfile = \"{}\"\n", file.display());
+    let plan = Plan::new().config(&format!("{}{adaptor}", super::config()));
+    let server = plan.start();
+    let create = ["room", "create", "chess", "--permanent"];
+    server.control(&create).success();
+    for user in ["alice", "bob"] {
+        come_back(&server, user).0.subscribe("$room/chess/say/+", 0);
+    }
+    let (mut alice, _) = come_back(&server, "alice");
+    alice.publish_surely("$room/chess/call/start", b"");
+    assert_eq!(turn(&server)["player"], "alice");
+    alice.publish_surely("$room/chess/call/move", br#""e4""#);
+    let before = turn(&server);
+    assert_eq!(
+        (&before["player"], &before["number"]),
+        (&json!("bob"), &json!(2))
+    );
+    drop(alice);
+    let server = server.kill().start();
+    eventually("the game is taken up", || {
+        turn(&server)["absent"] == json!(["alice", "bob"])
+    });
+    let after = turn(&server);
+    for name in ["player", "number", "players"] {
+        assert_eq!(after[name], before[name], "{after}");
+    }
+    let (mut bob, was_there) = come_back(&server, "bob");
+    assert!(was_there);
+    // It is his turn. The server has his place before it takes his call.
+    bob.publish_surely("$room/chess/call/move", br#""e5""#);
+    let now = turn(&server);
+    assert_eq!(
+        (&now["player"], &now["number"]),
+        (&json!("alice"), &json!(3))
+    );
+    assert_eq!(now["absent"], json!(["alice"]));
+    let moves = &room(&server, "chess")["room"]["properties"]["moves"];
+    assert_eq!(moves[1]["move"], "e5", "{moves}");
 }

@@ -72,7 +72,9 @@ fn a_permanent_room_survives_starts_and_rounds() {
     w.take_messages(ann);
     does(&mut w, ann, "lock", r#"{"room":"hall","name":"b"}"#);
     does(&mut w, b, "change", r#"{"room":"hall","owner":"ann"}"#);
+    w.drop_link(ann);
     let before = hall(&mut w, b);
+    assert!(before.contains(r#""away":["ann"]"#), "{before}");
     assert!(
         before.contains(r#""members":1"#) && before.contains(r#""owner":"ann""#),
         "{before}"
