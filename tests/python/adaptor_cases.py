@@ -206,6 +206,12 @@ def calls_are_answered_by_adaptors():
     code, answer = call("$room/tea/call/sum", words)
     assert code == 0 and json.loads(answer["result"])["room"] == "tea", answer
     assert call("$room/tea/call/members", "")[1]["result"] == "2"
+    # A member without a connection, which takes a place and keeps no room.
+    assert call("$room/tea/call/seat", "")[1]["result"] == "done"
+    assert json.loads(bob.until("$room/tea/member/robot")) == {"state": "here"}
+    assert call("$room/tea/call/members", "")[1]["result"] == "3"
+    forged = call("$call/room.seat", '{"room":"tea","user":"other"}')[1]
+    assert forged["error"] == "not-allowed", forged
     refused = {"status": "refused", "code": 0x87, "text": "not that"}
     for topic in ("$call/no", "$room/tea/call/no"):
         assert call(topic, "") == (response(0x87), refused)
@@ -215,7 +221,7 @@ def calls_are_answered_by_adaptors():
     code, answer = call("$room/tea/call/nothing", "")
     assert (code, answer["status"]) == (response(0x10), "not-found"), answer
     assert call("$call/sizecheck", "swap")[1]["verdict"] == "accept"
-    assert call("$call/room.info", '{"room":"tea"}')[1]["result"]["room"]["members"] == 2
+    assert call("$call/room.info", '{"room":"tea"}')[1]["result"]["room"]["members"] == 3
     if V5:
         properties = Properties(PacketTypes.PUBLISH)
         properties.ResponseTopic, properties.CorrelationData = "$reply/x", b"7"

@@ -11,7 +11,9 @@ use stentor_session::Tick;
 
 use crate::effect::Effect;
 use crate::name::check_name;
-use crate::room::{Actor, Bounds, Change, Condition, Refusal, Role, Room, RoomOptions, Summary};
+use crate::room::{
+    Actor, Bounds, Change, Condition, Refusal, Role, Room, RoomOptions, Summary, VIRTUAL_MAX,
+};
 use crate::rooms::{Rooms, Wish};
 use crate::topic;
 use crate::words::{BadWord, Words, below, quoted};
@@ -70,7 +72,7 @@ fn fields_of(procedure: &str) -> Option<&'static [&'static str]> {
         ],
         "room.lock" | "room.unlock" => &["room", "name"],
         "room.change" => &["room", "capacity", "locked", "history", "owner"],
-        "room.kick" => &["room", "user"],
+        "room.kick" | "room.seat" => &["room", "user"],
         "room.close" | "room.info" => &["room"],
         "room.list" => &["after"],
         _ => return None,
@@ -191,7 +193,7 @@ impl Deed {
 }
 
 /// Runs a command of a user: `room.create`, `.match`, `.set`, `.lock`, `.unlock`, `.change`,
-/// `.kick`, `.close`, `.info` or `.list`.
+/// `.kick`, `.seat`, `.close`, `.info` or `.list`.
 pub fn run_command(
     rooms: &mut Rooms,
     (now, user): (Tick, &str),
@@ -298,7 +300,7 @@ fn answer(result: Result<Value, Failed>) -> Value {
         }
         Err(Failed::NoSuchCommand) => json!({
             "status": "not-found",
-            "text": "there is create, match, set, lock, unlock, change, kick, close, info, list",
+            "text": "there is create, match, set, lock, unlock, change, kick, seat, close, info, list",
         }),
     }
 }
@@ -334,6 +336,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
             "room.unlock" => self.lock(false),
             "room.change" => self.change(),
             "room.kick" => self.kick(),
+            "room.seat" => self.seat(),
             "room.close" => {
                 let room = self.room()?;
                 let stays = self.rooms.close(self.actor, room, self.out)?;
@@ -460,6 +463,29 @@ impl<'a, R: RoomRights> Command<'a, R> {
         let actor = self.actor;
         let kicked = self.act(|room, out| room.kick(actor, &user, out));
         kicked.map_err(|failed| self.blame_member(failed, "user", &user))?;
+        Ok(json!({}))
+    }
+
+    /// Makes a virtual member.
+    fn seat(&mut self) -> Result<Value, Failed> {
+        let user = self.words.text("user")?;
+        let user = user.ok_or_else(|| BadWord::missing("user", "the one to give a place"))?;
+        if self.actor.role != Role::Administrator {
+            return Err(Refusal::NoRight.into());
+        }
+        let now = self.now;
+        let seated = self.act(|room, out| room.seat(now, &user, out));
+        seated.map_err(|failed| match failed {
+            Failed::Refused(why @ Refusal::Name) => {
+                let text = "user: a user name has 1 to 255 bytes";
+                Failed::Part(why, BadWord::other("user", text))
+            }
+            Failed::Refused(why @ Refusal::TooMany) => {
+                let text = format!("user: a room has at most {VIRTUAL_MAX} virtual members");
+                Failed::Part(why, BadWord::other("user", text))
+            }
+            failed => failed,
+        })?;
         Ok(json!({}))
     }
 

@@ -10,6 +10,11 @@ use stentor_session::Message;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seat(pub u64);
 
+impl Seat {
+    /// That of a virtual member, which no session has: nothing is ever sent there.
+    pub(crate) const NOBODY: Self = Self(u64::MAX);
+}
+
 /// Something to do, in the order it was asked for.
 #[derive(Clone, Debug)]
 pub enum Effect {

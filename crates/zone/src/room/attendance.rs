@@ -7,9 +7,13 @@ use stentor_session::Tick;
 
 use super::members::{Departure, Seated};
 use super::notice::{Notice, Reason};
-use super::{Actor, Entry, Refusal, Room, clear};
+use super::{Actor, Entry, Refusal, Role, Room, clear};
 use crate::effect::{Effect, Expelled, Seat};
+use crate::name::NAME_BYTES_MAX;
 use crate::topic;
+
+/// Virtual members that one room has at most.
+pub(crate) const VIRTUAL_MAX: usize = 64;
 
 impl Room {
     /// How many members it has.
@@ -83,9 +87,9 @@ impl Room {
         self.members.in_order()
     }
 
-    /// Whether nobody is in it, seen or unseen.
+    /// Whether nobody is in it, seen or unseen, but virtual members.
     fn is_deserted(&self) -> bool {
-        self.members.is_empty() && self.observers.is_empty()
+        self.members.are_virtual() && self.observers.is_empty()
     }
 
     /// Whether nothing holds the room any more: it is not permanent, nobody is in it, and it waits
@@ -196,6 +200,8 @@ impl Room {
         self.holds.release(actor.user);
         self.members.add(actor.user, seat);
         let is_ownerless = self.owner.is_none() && !self.options.permanent;
+        // Nobody could ask a virtual member for what only the owner does.
+        let is_ownerless = is_ownerless && seat != Seat::NOBODY;
         if is_ownerless && self.may_be_owned_by(actor.user) {
             self.owner = Some(actor.user.into());
         }
@@ -212,6 +218,41 @@ impl Room {
             out,
         );
         self.list(out);
+        Ok(())
+    }
+
+    /// Gives a user a place without a session: a virtual member, until it is sent out, or nobody
+    /// else is in the room. The lock of the room does not keep it out.
+    ///
+    /// # Errors
+    /// [`Refusal::Full`]; [`Refusal::Name`] of a user that none can have; [`Refusal::TooMany`]
+    /// above [`VIRTUAL_MAX`].
+    pub(crate) fn seat(
+        &mut self,
+        now: Tick,
+        user: &str,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        if user.is_empty() || user.len() > NAME_BYTES_MAX {
+            return Err(Refusal::Name);
+        }
+        if self.members.sits(user, Seat::NOBODY) {
+            return Ok(());
+        }
+        if self.members.virtual_count() >= VIRTUAL_MAX {
+            return Err(Refusal::TooMany);
+        }
+        match self.members.sit(now, user, Seat::NOBODY) {
+            Seated::Beside => {}
+            Seated::Back => {
+                self.show_member(user, "here", out);
+                self.tell(Notice::Back { user }, out);
+            }
+            Seated::Stranger => {
+                let role = Role::Administrator;
+                self.admit(now, Actor { user, role }, Seat::NOBODY, out)?;
+            }
+        }
         Ok(())
     }
 

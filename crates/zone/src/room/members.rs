@@ -30,6 +30,11 @@ struct Lost {
 }
 
 impl Member {
+    /// Whether it is there without any session.
+    fn is_virtual(&self) -> bool {
+        matches!(&self.presence, Presence::Here(seats) if *seats == [Seat::NOBODY])
+    }
+
     fn awaited(&self, now: Tick) -> impl Iterator<Item = &Lost> {
         self.lost.iter().filter(move |lost| lost.until > now)
     }
@@ -88,10 +93,6 @@ pub(super) struct Members {
 impl Members {
     pub(super) fn len(&self) -> usize {
         self.by_user.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_user.is_empty()
     }
 
     pub(super) fn is_member(&self, user: &str) -> bool {
@@ -172,6 +173,22 @@ impl Members {
             lost: Vec::new(),
         };
         self.by_user.insert(user.into(), member);
+    }
+
+    /// Whether a member is there without any session.
+    pub(super) fn is_virtual(&self, user: &str) -> bool {
+        self.by_user.get(user).is_some_and(Member::is_virtual)
+    }
+
+    /// How many members are virtual, be it that sessions of theirs are there too. O(members).
+    pub(super) fn virtual_count(&self) -> usize {
+        let all = self.by_user.keys();
+        all.filter(|user| self.sits(user, Seat::NOBODY)).count()
+    }
+
+    /// Whether there is no member but virtual ones. O(virtual members).
+    pub(super) fn are_virtual(&self) -> bool {
+        self.by_user.values().all(Member::is_virtual)
     }
 
     /// A user had a place before the start of the server, which is kept until then.
@@ -280,11 +297,12 @@ impl Members {
             .collect()
     }
 
-    /// Where a member sits, and where it sat when its connections were lost.
+    /// Where the sessions of a member sit, and where they sat when their connections were lost.
     pub(super) fn all_seats(&self, user: &str) -> Option<Vec<Seat>> {
         let (seats, member) = (self.seats(user)?, self.by_user.get(user)?);
         let lost = member.lost.iter().map(|lost| lost.seat);
-        Some(seats.iter().copied().chain(lost).collect())
+        let all = seats.iter().copied().chain(lost);
+        Some(all.filter(|seat| *seat != Seat::NOBODY).collect())
     }
 
     /// Sends everybody away; returns [all seats](Self::all_seats).

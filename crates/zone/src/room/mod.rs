@@ -10,6 +10,7 @@ mod options;
 mod properties;
 mod refusal;
 
+pub(crate) use attendance::VIRTUAL_MAX;
 pub use options::{Bounds, Change, HistoryBounds, RoomOptions};
 pub(crate) use properties::is_same;
 pub use properties::{Condition, Property};
@@ -256,7 +257,8 @@ impl Room {
 
     /// The oldest member inherits the room, of those who may own one more.
     fn heir(&self) -> Option<Arc<str>> {
-        self.members.oldest(|user| self.may_be_owned_by(user))
+        let may = |user: &str| self.may_be_owned_by(user) && !self.members.is_virtual(user);
+        self.members.oldest(may)
     }
 
     /// From now on it waits for its owner, though nobody is in it.

@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use hashbrown::HashMap;
 use stentor_session::Tick;
 use stentor_session_log::{Record, RestoredRoom, Room, RoomMember, RoomName, RoomProperty};
 use stentor_topic::Zone;
@@ -29,7 +30,7 @@ const GUESTS: &str = "guest/";
 /// The rooms of this shard that are written down.
 #[derive(Debug, Default)]
 pub(crate) struct KeptRooms {
-    written: BTreeMap<(Zone, Arc<str>), Written>,
+    written: HashMap<Zone, BTreeMap<Arc<str>, Written>, foldhash::fast::FixedState>,
     /// The same by the numbers in which a round goes through them. None is given twice.
     by_number: BTreeMap<u32, (Zone, Arc<str>)>,
     numbers: u32,
@@ -193,15 +194,15 @@ impl KeptRooms {
     }
 
     fn is_written(&self, zone: Zone, room: &ZoneRoom) -> bool {
-        let key = (zone, Arc::clone(room.name()));
-        self.written.contains_key(&key)
+        let of_zone = self.written.get(&zone);
+        of_zone.is_some_and(|written| written.contains_key(room.name()))
     }
 
     /// A room may be another than before. Returns whether it was written whole.
     fn note_head(&mut self, core: &mut Core, zone: Zone, room: &ZoneRoom) -> bool {
-        let key = (zone, Arc::clone(room.name()));
         let head = Head::of(room);
-        if let Some(written) = self.written.get_mut(&key) {
+        let of_zone = self.written.entry(zone).or_default();
+        if let Some(written) = of_zone.get_mut(room.name()) {
             if written.head != head {
                 written.head = head;
                 write_room(core, &[head_record(zone, room, false)]);
@@ -210,15 +211,17 @@ impl KeptRooms {
         }
         self.numbers += 1;
         let number = self.numbers;
-        self.by_number.insert(number, key.clone());
-        self.written.insert(key, Written { number, head });
+        let name = room.name();
+        self.by_number.insert(number, (zone, Arc::clone(name)));
+        of_zone.insert(Arc::clone(name), Written { number, head });
         write_base(core, zone, room);
         true
     }
 
     /// A room does not outlive the server any more.
     fn forget(&mut self, core: &mut Core, zone: Zone, room: &str) {
-        if let Some(written) = self.written.remove(&(zone, Arc::from(room))) {
+        let of_zone = self.written.get_mut(&zone);
+        if let Some(written) = of_zone.and_then(|written| written.remove(room)) {
             self.by_number.remove(&written.number);
             write_room(core, &[Record::RoomGone(name_of(zone, room))]);
         }
@@ -226,11 +229,12 @@ impl KeptRooms {
 
     /// A zone ends, with all its rooms.
     pub(super) fn end_zone(&mut self, core: &mut Core, zone: Zone) {
-        let all = self.written.keys().filter(|(of, _)| *of == zone);
-        let all: Vec<Arc<str>> = all.map(|(_, room)| Arc::clone(room)).collect();
+        let of_zone = self.written.get(&zone).into_iter().flatten();
+        let all: Vec<Arc<str>> = of_zone.map(|(room, _)| Arc::clone(room)).collect();
         for room in all {
             self.forget(core, zone, &room);
         }
+        self.written.remove(&zone);
     }
 }
 

@@ -4,6 +4,7 @@ mod commands;
 mod holds;
 mod members;
 mod properties;
+mod virtual_members;
 mod work;
 
 use core::time::Duration;
