@@ -175,11 +175,6 @@ impl Members {
         self.by_user.insert(user.into(), member);
     }
 
-    /// Whether a member is there without any session.
-    pub(super) fn is_virtual(&self, user: &str) -> bool {
-        self.by_user.get(user).is_some_and(Member::is_virtual)
-    }
-
     /// How many members are virtual, be it that sessions of theirs are there too. O(members).
     pub(super) fn virtual_count(&self) -> usize {
         let all = self.by_user.keys();
@@ -269,12 +264,12 @@ impl Members {
         }
     }
 
-    /// The user who came first, of those that are wanted.
+    /// The user who came first, of those that are wanted. Virtual members never are. O(members).
     pub(super) fn oldest(&self, wanted: impl Fn(&str) -> bool) -> Option<Arc<str>> {
         let (user, _) = self
             .by_user
             .iter()
-            .filter(|(user, _)| wanted(user))
+            .filter(|(user, member)| !member.is_virtual() && wanted(user))
             .min_by_key(|(_, member)| member.number)?;
         Some(Arc::clone(user))
     }

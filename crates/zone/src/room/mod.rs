@@ -257,8 +257,7 @@ impl Room {
 
     /// The oldest member inherits the room, of those who may own one more.
     fn heir(&self) -> Option<Arc<str>> {
-        let may = |user: &str| self.may_be_owned_by(user) && !self.members.is_virtual(user);
-        self.members.oldest(may)
+        self.members.oldest(|user| self.may_be_owned_by(user))
     }
 
     /// From now on it waits for its owner, though nobody is in it.
