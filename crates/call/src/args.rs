@@ -164,6 +164,8 @@ struct Given {
     deadline: Option<Duration>,
     changed: Option<Changed>,
     deletes: bool,
+    /// Whether all words were understood: what is wrong then is not the command line.
+    is_understood: bool,
 }
 
 /// Reads the command line, the token's variable and its file.
@@ -178,7 +180,10 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Command, Problem> {
     let result = read.and_then(|()| given.command(arguments));
     result.map_err(|text| Problem {
         fault: Fault::Usage(text),
-        options: Box::new(known),
+        options: Box::new(Options {
+            deletes: given.deletes && given.is_understood,
+            ..known
+        }),
     })
 }
 
@@ -412,6 +417,8 @@ impl Given {
         } else {
             Format::Message
         };
+        // Without a token there is no call, but it is known what is to become of the file.
+        self.is_understood = true;
         Ok(Command::Call(Box::new(Options {
             token: token(self.token_file.take(), &server)?,
             server,

@@ -42,17 +42,23 @@ pub fn run(arguments: &[OsString], begin: Begin<'_>) -> i32 {
             let deadline = clock.deadline(options.deadline);
             let outcome = call(&options, begin, &deadline)
                 .unwrap_or_else(|fault| without(&fault, &options, &deadline));
-            let code = outcome.finish(&options, &deadline);
-            if let Err(fault) = file::delete(&options) {
-                outcome::complain(options.profile, &fault.to_string(), &deadline);
-            }
-            code
+            finish(outcome, &options, &deadline)
         }
         Err(Problem { fault, options }) => {
             let deadline = clock.deadline(options.deadline);
-            without(&fault, &options, &deadline).finish(&options, &deadline)
+            finish(without(&fault, &options, &deadline), &options, &deadline)
         }
     }
+}
+
+/// Tells the caller what came of the call, and deletes the file if that is wanted. Returns the exit
+/// code.
+fn finish(outcome: Outcome, options: &Options, deadline: &Deadline) -> i32 {
+    let code = outcome.finish(options, deadline);
+    if let Err(fault) = file::delete(options) {
+        outcome::complain(options.profile, &fault.to_string(), deadline);
+    }
+    code
 }
 
 /// Shows a text to people; returns the exit code.

@@ -256,6 +256,17 @@ fn who_may_change_the_file_depends_on_the_caller() {
         let problem = parsed(&words).expect_err("they exclude each other");
         assert!(!problem.options.deletes, "{other}");
     }
+    // A token that cannot be read is not a mistake in what is to become of the file.
+    let token = ["--token-file", "/nonexistent/token"];
+    for (file, deletes) in [
+        (&["--delete-file", "--file", "f", "/p"][..], true),
+        (&["/p"], false),
+    ] {
+        let problem = parsed(&[&token, file].concat()).expect_err("there is no token");
+        assert_eq!(problem.options.deletes, deletes, "{file:?}");
+        let source = &problem.options.source;
+        assert_eq!(*source == Source::File("f".into()), deletes, "{source:?}");
+    }
     // After a mistake nothing is deleted.
     let problem =
         parsed(&["--delete-file", "--file", "f", "--nonsense", "/p"]).expect_err("a mistake");

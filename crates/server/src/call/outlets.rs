@@ -26,8 +26,8 @@ const AT_ONCE: usize = 16;
 /// Callers whose last broadcast is not paid for.
 const DEBTORS_MAX: usize = 10_000;
 
-/// Nobody waits for longer, however much was sent.
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Seconds that the largest broadcast costs with the lowest quota: 4 MiB at a byte a second.
+const OWED_SECS_MAX: f64 = 4_194_304.0;
 
 /// The name under which the server's owner sends private messages. No user can have it.
 const OWNER: &str = "server";
@@ -91,7 +91,9 @@ impl Pace {
         if owed <= 0.0 {
             return Ok(());
         }
-        let owed = Duration::from_secs_f64(owed.min(PAUSE_MAX.as_secs_f64()));
+        // All of it, or a caller with a low quota could send far more than that. One broadcast is
+        // bounded, so this is finite: 1,000 seconds by messages, and 49 days by bytes.
+        let owed = Duration::from_secs_f64(owed.min(OWED_SECS_MAX));
         let mut debtors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let who = (origin.zone(), Arc::clone(user));
         if let Some(paid) = debtors.get(&who).filter(|paid| **paid > now) {
@@ -292,10 +294,19 @@ mod tests {
         assert_eq!(admit(&ann, (1, 5_000), at(10)), Ok(()));
         let wait = Unsent::TooFast(Duration::from_secs(1));
         assert_eq!(admit(&ann, (1, 1), at(14)), Err(wait));
-        // A minute is the most.
+        // However long that takes: nothing is forgotten.
         assert_eq!(admit(&ann, (1_000, 1), at(15)), Ok(()));
-        assert!(admit(&ann, (1, 1), at(74)).is_err());
-        assert_eq!(admit(&ann, (1, 1), at(75)), Ok(()));
+        assert!(admit(&ann, (1, 1), at(114)).is_err());
+        assert_eq!(admit(&ann, (1, 1), at(115)), Ok(()));
+        let slow = Quotas {
+            bytes_per_sec: Some(1),
+            ..Quotas::default()
+        };
+        let bob = origin(1, Some("bob"));
+        let admit = |size, now| pace.admit((&bob, slow), size, now);
+        assert_eq!(admit((1, 4 << 20), at(0)), Ok(()));
+        assert!(admit((1, 1), at((4 << 20) - 1)).is_err());
+        assert_eq!(admit((1, 1), at(4 << 20)), Ok(()));
         // Where nothing is bounded, nothing is counted.
         let free = pace.admit((&ann, Quotas::default()), (1_000, 1), at(75));
         assert_eq!(free, Ok(()));

@@ -11,7 +11,7 @@ use stentor_procedure::{Figures, span};
 
 use super::collect::{reports, total};
 use super::report::ShardReport;
-use super::sys::publish;
+use super::sys::publish_at;
 use crate::backplane::Backplane;
 
 const DAY_SECS: u64 = 86_400;
@@ -22,8 +22,13 @@ const LOOK_MAX: Duration = Duration::from_secs(60);
 /// Procedures that a report names: those with the most calls.
 const NAMED_MAX: usize = 200;
 
-/// The topics below `$SYS/broker/`, for people and for programs.
-const TOPICS: (&str, &str) = ("report/day", "report/day/json");
+/// The topics for people and for programs that everybody may read who may read `$SYS`: what all
+/// procedures did together, without their names.
+const TOPICS: (&str, &str) = ("$SYS/broker/report/day", "$SYS/broker/report/day/json");
+
+/// The same with a line for each procedure, for those who have a right to these topics: of the
+/// roles from the start, `admin` alone has it.
+const NAMED_TOPICS: (&str, &str) = ("$report/day", "$report/day/json");
 
 /// The day that is counted, and the counters at its beginning.
 #[derive(Debug)]
@@ -32,6 +37,8 @@ pub(super) struct Day {
     from: u64,
     server: Totals,
     procedures: BTreeMap<String, Figures>,
+    /// The most clients at a publication of figures on this day.
+    clients_max: u64,
 }
 
 /// What the server did.
@@ -56,6 +63,15 @@ struct Line {
     cpu_us: u64,
 }
 
+/// What all procedures did together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+struct Together {
+    calls: u64,
+    errors: u64,
+    verdicts: u64,
+    cpu_us: u64,
+}
+
 /// How often each of some words was said; those that were not are left out.
 type Counts = Vec<(&'static str, u64)>;
 
@@ -67,9 +83,17 @@ struct Report {
     from: String,
     to: String,
     uptime_secs: u64,
-    /// The most clients at a publication of figures since the start.
+    /// The most clients at a publication of figures on this day.
     clients_max: u64,
     server: Totals,
+    calls: Together,
+    #[serde(flatten)]
+    named: Option<Named>,
+}
+
+/// The procedures one by one.
+#[derive(Clone, Debug, Serialize)]
+struct Named {
     procedures: Vec<Line>,
     /// Procedures that were called as well and are not named.
     others: usize,
@@ -87,7 +111,13 @@ impl Day {
             from: secs(at),
             server: Totals::default(),
             procedures: BTreeMap::new(),
+            clients_max: 0,
         }
+    }
+
+    /// Figures were published while this many clients were connected.
+    pub(super) fn count_clients(&mut self, clients: u64) {
+        self.clients_max = self.clients_max.max(clients);
     }
 
     /// How long the day goes on, or less.
@@ -100,7 +130,7 @@ impl Day {
 
     /// Publishes the report if the day is over, and begins the next one. A clock that was set back
     /// makes the day longer.
-    pub(super) fn look(&mut self, backplane: &Backplane, now: SystemTime, clients_max: u64) {
+    pub(super) fn look(&mut self, backplane: &Backplane, now: SystemTime) {
         let to = secs(now);
         if to / DAY_SECS <= self.from / DAY_SECS {
             return;
@@ -108,23 +138,23 @@ impl Day {
         let sum = total(&reports(backplane));
         let (server, procedures) = (Totals::of(&sum), backplane.desk.procedures());
         let uptime_secs = backplane.clock.now().as_secs();
-        let report = self.report((to, uptime_secs), clients_max, (server, &procedures));
-        publish(backplane, TOPICS.0, report.text().as_bytes());
-        // Numbers and text always serialise.
-        let json = serde_json::to_vec(&report).unwrap_or_default();
-        publish(backplane, TOPICS.1, &json);
+        let mut report = self.report((to, uptime_secs), (server, &procedures));
+        report.publish(backplane, NAMED_TOPICS);
+        report.named = None;
+        report.publish(backplane, TOPICS);
         let named = procedures.into_iter();
         *self = Self {
             from: to,
             server,
             procedures: named.map(|one| (one.procedure.clone(), one)).collect(),
+            // Those who are there when the day begins count for it too.
+            clients_max: sum.stats.connected,
         };
     }
 
     fn report(
         &self,
         (to, uptime_secs): (u64, u64),
-        clients_max: u64,
         (server, procedures): (Totals, &[Figures]),
     ) -> Report {
         let lines = procedures.iter().map(|now| {
@@ -134,6 +164,7 @@ impl Day {
         let mut lines: Vec<Line> = lines.filter(|line| line.calls > 0).collect();
         // By name where they had the same number of calls.
         lines.sort_by_key(|line| std::cmp::Reverse(line.calls));
+        let calls = Together::of(&lines);
         let others = lines.len().saturating_sub(NAMED_MAX);
         lines.truncate(NAMED_MAX);
         Report {
@@ -141,10 +172,13 @@ impl Day {
             from: Utc::new(self.from).to_string(),
             to: Utc::new(to).to_string(),
             uptime_secs,
-            clients_max,
+            clients_max: self.clients_max,
             server: server.since(&self.server),
-            procedures: lines,
-            others,
+            calls,
+            named: Some(Named {
+                procedures: lines,
+                others,
+            }),
         }
     }
 }
@@ -174,6 +208,23 @@ impl Totals {
             bytes_sent: more(self.bytes_sent, before.bytes_sent),
         }
     }
+}
+
+impl Together {
+    fn of(lines: &[Line]) -> Self {
+        let mut all = Self::default();
+        for line in lines {
+            all.calls += line.calls;
+            all.errors += sum(&line.errors);
+            all.verdicts += sum(&line.verdicts);
+            all.cpu_us += line.cpu_us;
+        }
+        all
+    }
+}
+
+fn sum(counts: &Counts) -> u64 {
+    counts.iter().map(|(_, count)| count).sum()
 }
 
 /// The counts that came since then. A procedure whose file was gone for a while begins at 0
@@ -235,7 +286,8 @@ impl Report {
             server.bytes_received,
             server.bytes_sent,
         );
-        if self.procedures.is_empty() {
+        let calls = &self.calls;
+        if calls.calls == 0 {
             text.push_str("\nNo procedure was called.\n");
             return text;
         }
@@ -245,8 +297,17 @@ impl Report {
             "\n{:<20} {:>9} {:>9} {:>9}  what came of it",
             "procedure", "calls", "errors", "cpu ms"
         );
-        for line in &self.procedures {
-            let errors: u64 = line.errors.iter().map(|(_, count)| count).sum();
+        let cpu_ms = calls.cpu_us / 1_000;
+        let _ = writeln!(
+            text,
+            "{:<20} {:>9} {:>9} {cpu_ms:>9}  verdicts {}",
+            "all", calls.calls, calls.errors, calls.verdicts
+        );
+        let Some(named) = &self.named else {
+            return text;
+        };
+        for line in &named.procedures {
+            let errors = sum(&line.errors);
             let counts = line.errors.iter().chain(&line.verdicts);
             let counts: Vec<String> = counts.map(|(word, n)| format!("{word} {n}")).collect();
             let _ = writeln!(
@@ -258,10 +319,17 @@ impl Report {
                 counts.join(", "),
             );
         }
-        if self.others > 0 {
-            let _ = writeln!(text, "and {} others, with fewer calls", self.others);
+        if named.others > 0 {
+            let _ = writeln!(text, "and {} others, with fewer calls", named.others);
         }
         text
+    }
+
+    fn publish(&self, backplane: &Backplane, (text, json): (&str, &str)) {
+        publish_at(backplane, text, self.text().as_bytes());
+        // Numbers and text always serialise.
+        let bytes = serde_json::to_vec(self).unwrap_or_default();
+        publish_at(backplane, json, &bytes);
     }
 }
 
@@ -269,7 +337,7 @@ impl Report {
 mod tests {
     use super::*;
     use crate::lifecycle::testing::Running;
-    use crate::telemetry::sys::tests::published;
+    use crate::telemetry::sys::tests::published_below;
 
     fn at(secs: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(secs)
@@ -307,10 +375,14 @@ mod tests {
         let mut day = Day::begin(at(EVENING));
         assert_eq!(day.rest(at(EVENING)), Duration::from_secs(10));
         assert_eq!(day.rest(at(EVENING - 900)), LOOK_MAX);
-        day.look(backplane, at(EVENING + 9), 3);
-        assert!(!published(backplane).contains_key(TOPICS.0), "it goes on");
-        day.look(backplane, at(EVENING + 11), 3);
-        let found = published(backplane);
+        day.count_clients(3);
+        day.look(backplane, at(EVENING + 9));
+        assert!(
+            published_below(backplane, TOPICS.0).is_empty(),
+            "it goes on"
+        );
+        day.look(backplane, at(EVENING + 11));
+        let found = published_below(backplane, "$SYS/#");
         let text = &found[TOPICS.0];
         assert!(text.starts_with("Stentor on 2026-11-27 (UTC)\n"), "{text}");
         assert!(text.contains("clients at most   3\n"), "{text}");
@@ -319,15 +391,20 @@ mod tests {
         assert_eq!(json["from"], "2026-11-27T23:59:50Z");
         assert_eq!(json["to"], "2026-11-28T00:00:01Z");
         assert_eq!(json["server"]["messages_received"], 0);
+        assert!(json.get("procedures").is_none(), "{json}");
+        let named = published_below(backplane, "$report/#");
+        assert_eq!(&named[NAMED_TOPICS.0], text);
+        let json: serde_json::Value = serde_json::from_str(&named[NAMED_TOPICS.1]).unwrap();
+        assert_eq!(json["procedures"], serde_json::json!([]));
         // Once for each day, be the clock set back or not.
-        day.look(backplane, at(EVENING), 3);
+        day.look(backplane, at(EVENING));
         assert_eq!(day.from, EVENING + 11);
         assert_eq!(
             day.rest(at(EVENING + 11 + DAY_SECS)),
             Duration::from_secs(1)
         );
-        day.look(backplane, at(EVENING + 10 + DAY_SECS), 3);
-        let text = &published(backplane)[TOPICS.0];
+        day.look(backplane, at(EVENING + 10 + DAY_SECS));
+        let text = &published_below(backplane, "$SYS/#")[TOPICS.0];
         assert!(text.starts_with("Stentor on 2026-11-28 (UTC)\n"), "{text}");
         server.stop();
     }
@@ -355,9 +432,10 @@ mod tests {
             messages_sent: 100,
             ..Totals::default()
         };
-        let report = day.report((EVENING + 20, 90_000), 3, (server, &now));
+        let report = day.report((EVENING + 20, 90_000), (server, &now));
         assert_eq!(report.server.messages_sent, 60);
-        let lines: Vec<(&str, u64, &Counts, &Counts)> = report
+        let named = report.named.as_ref().unwrap();
+        let lines: Vec<(&str, u64, &Counts, &Counts)> = named
             .procedures
             .iter()
             .map(|line| (&*line.procedure, line.calls, &line.errors, &line.verdicts))
@@ -373,6 +451,7 @@ mod tests {
             ("again", 2, &vec![], &vec![("accept", 2)]),
         ];
         assert_eq!(lines, expected);
+        assert_eq!((report.calls.calls, report.calls.errors), (14, 1));
         let text = report.text();
         assert!(
             text.contains("up for            1 day 01:00:00\n"),
@@ -381,6 +460,20 @@ mod tests {
         let line =
             "check                        5         1         5  failed 1, accept 3, reject 1\n";
         assert!(text.contains(line), "{text}");
+        // What everybody may read names none of them.
+        let report = Report {
+            named: None,
+            ..report
+        };
+        let (text, json) = (report.text(), serde_json::to_string(&report).unwrap());
+        let line = "all                         14         1        14  verdicts 13\n";
+        assert!(text.ends_with(line), "{text}");
+        for said in [text, json] {
+            assert!(
+                !["check", "new", "again"].iter().any(|it| said.contains(it)),
+                "{said}"
+            );
+        }
     }
 
     #[test]
@@ -389,9 +482,10 @@ mod tests {
             .map(|n| figures(&format!("p{n:03}"), n + 1, vec![("accept", n + 1)]))
             .collect();
         let day = Day::begin(at(EVENING));
-        let report = day.report((EVENING + 20, 20), 0, (Totals::default(), &many));
-        assert_eq!((report.procedures.len(), report.others), (NAMED_MAX, 5));
-        assert_eq!(report.procedures[0].calls, NAMED_MAX as u64 + 5);
+        let report = day.report((EVENING + 20, 20), (Totals::default(), &many));
+        let named = report.named.as_ref().unwrap();
+        assert_eq!((named.procedures.len(), named.others), (NAMED_MAX, 5));
+        assert_eq!(named.procedures[0].calls, NAMED_MAX as u64 + 5);
         assert!(report.text().ends_with("and 5 others, with fewer calls\n"));
     }
 }

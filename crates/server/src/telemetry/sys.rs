@@ -44,10 +44,10 @@ pub(crate) fn run(backplane: &Backplane, interval: Duration, intervals: &Receive
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 if now >= next {
-                    topics.publish(backplane, interval);
+                    day.count_clients(topics.publish(backplane, interval));
                     next = now + interval;
                 }
-                day.look(backplane, SystemTime::now(), topics.clients_max);
+                day.look(backplane, SystemTime::now());
             }
         }
     }
@@ -55,9 +55,13 @@ pub(crate) fn run(backplane: &Backplane, interval: Duration, intervals: &Receive
 
 /// Publishes a retained message of the server's own below `$SYS/broker/`.
 pub(super) fn publish(backplane: &Backplane, name: &str, value: &[u8]) {
-    let topic = format!("$SYS/broker/{name}");
+    publish_at(backplane, &format!("$SYS/broker/{name}"), value);
+}
+
+/// The same on any topic.
+pub(super) fn publish_at(backplane: &Backplane, topic: &str, value: &[u8]) {
     let parts = MessageParts {
-        topic: &topic,
+        topic,
         properties: &[],
         payload: value,
         qos: QoS::AtMostOnce,
@@ -81,8 +85,8 @@ pub(crate) struct SysTopics {
 }
 
 impl SysTopics {
-    /// Asks the shards and publishes what has changed.
-    pub(crate) fn publish(&mut self, backplane: &Backplane, interval: Duration) {
+    /// Asks the shards and publishes what has changed. Returns how many clients are connected.
+    pub(crate) fn publish(&mut self, backplane: &Backplane, interval: Duration) -> u64 {
         let now = backplane.clock.now();
         let sum = total(&reports(backplane));
         let elapsed = if self.published_at == Tick::ZERO {
@@ -110,6 +114,7 @@ impl SysTopics {
         for (name, value) in figures {
             self.publish_figure(backplane, name, value);
         }
+        sum.stats.connected
     }
 
     fn publish_figure(&mut self, backplane: &Backplane, name: String, value: String) {
@@ -128,28 +133,28 @@ pub(super) mod tests {
     use crate::lifecycle::testing::Running;
 
     pub(in crate::telemetry) fn published(backplane: &Backplane) -> HashMap<String, String> {
+        let all = published_below(backplane, "$SYS/#").into_iter();
+        let name = |topic: String| topic.strip_prefix("$SYS/broker/").unwrap().to_owned();
+        all.map(|(topic, value)| (name(topic), value)).collect()
+    }
+
+    /// The same of any filter, by topics.
+    pub(in crate::telemetry) fn published_below(
+        backplane: &Backplane,
+        filter: &str,
+    ) -> HashMap<String, String> {
         // The report comes after what was posted before.
         assert_eq!(reports(backplane).len(), backplane.shards.len());
         let (mark, mut cursor) = (backplane.retained.mark(), Cursor::default());
         let mut found = Vec::new();
         let scope = Scope::until(mark, backplane.clock.now());
         let store = &backplane.retained;
-        while store.walk(
-            Zone::DEFAULT,
-            "$SYS/#",
-            scope,
-            &mut cursor,
-            1_000,
-            &mut found,
-        ) == Walk::More
-        {}
+        while store.walk(Zone::DEFAULT, filter, scope, &mut cursor, 1_000, &mut found) == Walk::More
+        {
+        }
         let pair = |message: Arc<Message>| {
-            let name = message
-                .topic()
-                .strip_prefix("$SYS/broker/")
-                .unwrap()
-                .to_owned();
-            (name, String::from_utf8(message.payload().to_vec()).unwrap())
+            let payload = String::from_utf8(message.payload().to_vec()).unwrap();
+            (message.topic().to_owned(), payload)
         };
         found.into_iter().map(pair).collect()
     }
