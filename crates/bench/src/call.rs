@@ -33,10 +33,15 @@ use programs::{Program, Stage};
 
 /// What was published in 2002, on the machines of then; see the reference of workloads.
 const PUBLISHED: &str = "\
-published (Scope Engine 0.97, 2002), 10,000 calls of /sizecheck, one after the other:
-  Linux K6-2 450 MHz, loopback       342.66 s   29.18 calls/s   client CPU 117.82 s
-  Windows 2000 Duron 1 GHz, loopback 167.39 s   59.74 calls/s   client CPU  11.73 s
-  Linux P-133 to Linux K6-2, network 602.03 s   16.61 calls/s   client CPU 370.80 s
+published (Scope Engine 0.97, 2002), calls of /sizecheck, one after the other:
+                                  100 / 1,000 / 10,000 calls  calls/s  s/call  client CPU
+  1 Linux K6-2 450 MHz, loopback    3.49 / 34.29 / 342.66 s    29.18   0.034   117.82 s
+  2 Win2k Duron 1 GHz, loopback     1.66 / 16.64 / 167.39 s    59.74   0.017    11.73 s
+  3 Linux P-133 to Win2k Duron      3.52 / 37.17 / 634.73 s    15.75   0.063   369.88 s
+  4 Linux P-133 to Linux K6-2       4.81 / 49.93 / 602.03 s    16.61   0.060   370.80 s
+  5 Win2k Duron to Linux K6-2       2.95 / 29.77 / 277.15 s    36.08   0.028    10.32 s
+  6 Linux K6-2 to Win2k Duron       1.86 / 18.40 / 188.05 s    53.18   0.019   108.81 s
+  3 is over a 10 Mbit hub; calls/s, s/call and client CPU are those of 10,000 calls
 ";
 /// Calls of spamc, whose server takes a fifth of a second to judge, are as many times fewer.
 const SPAMC_SHARE: u64 = 100;

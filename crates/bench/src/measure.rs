@@ -1,6 +1,7 @@
 //! What one measurement yields, the same for all workloads.
 
 use hdrhistogram::Histogram;
+use nix::unistd::{SysconfVar, sysconf};
 use serde_json::{Value, json};
 
 use crate::ramp::Climb;
@@ -187,6 +188,21 @@ impl Leg {
             .clone()
             .map_or(Verdict::Sound, Verdict::GeneratorLimited)
     }
+}
+
+/// The server's share of all processors of this machine: what was published of others is such a
+/// share. `server_cpu_percent` is that of one processor.
+pub(crate) const MACHINE_CPU: Metric =
+    Metric::new("machine_cpu_percent", "CPU of machine", Unit::Percent);
+
+/// The share of one processor that a server has used in some seconds, and that of all of them.
+pub(crate) fn push_cpu(leg: &mut Leg, of_one: Metric, (used_s, seconds): (Option<f64>, f64)) {
+    // All of the machine, wherever this thread may run.
+    let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+    let processors = processors.unwrap_or(1).max(1) as f64;
+    let percent = used_s.map(|used| used / seconds * 100.0);
+    leg.push(of_one, percent);
+    leg.push(MACHINE_CPU, percent.map(|percent| percent / processors));
 }
 
 /// The median, 99th and 99.9th percentile and maximum, in microseconds.

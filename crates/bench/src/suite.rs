@@ -83,7 +83,7 @@ const fn own(words: &'static str, whole: &'static str, quick: &'static str) -> E
 const PAIRS: &str = "--pairs 3";
 const SHORT: &str = "--pairs 1 --seconds 3 --warmup 1";
 const LIGHT: &str = "--clients 10000 --seconds 3 --warmup 1";
-const CROWD: &str = "--clients 5000 --seconds 3 --warmup 1";
+const CROWD: &str = "--clients 5000 --seconds 3 --warmup 1 --connect-rate 5000";
 
 /// In the order of the published documents.
 const ENTRIES: [Entry; 19] = [
@@ -110,7 +110,7 @@ const ENTRIES: [Entry; 19] = [
     own(
         "private appwarp-heavy --adaptor",
         "--clients 10000 --pairs 3",
-        "--clients 1000 --seconds 2 --warmup 1",
+        "--clients 1000 --seconds 2 --warmup 1 --connect-rate 5000",
     ),
     own(
         "private --room",

@@ -15,7 +15,7 @@ use super::{Scenario, count, named};
 use crate::args::{Common, clients, measured_seconds, payload_bytes, seconds, threads};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
-use crate::measure::{Leg, Metric, Unit, Verdict, push_latency};
+use crate::measure::{Leg, MACHINE_CPU, Metric, Unit, Verdict, push_cpu, push_latency};
 use crate::meter::push_link;
 use crate::pace::Pace;
 use crate::progress::Progress;
@@ -383,11 +383,10 @@ impl Fanout {
             outcome.latency,
             &[(P50, 0.5), (P99, 0.99), (P999, 0.999)],
         );
-        leg.push(
+        push_cpu(
+            &mut leg,
             SERVER_CPU,
-            outcome
-                .server_cpu_s
-                .map(|cpu| cpu / outcome.seconds * 100.0),
+            (outcome.server_cpu_s, outcome.seconds),
         );
         leg.push(RSS, outcome.usage.map(|usage| usage.rss as f64));
         push_link(&mut leg, rate, self.payload);
@@ -600,20 +599,28 @@ impl Fanout {
 /// What ICE Technology published in 2005 for the two scenarios.
 fn published_ice(scenario: u8) -> Published {
     let source = "iPush V2 (ICE, 2005)";
-    let notes = vec![
+    let mut notes = vec![
         "published: one Pentium 4 at 3.0 GHz for the server, two more machines for the clients",
+        "published CPU is a share of the whole machine: compare it with \"CPU of machine\"",
     ];
+    notes.push(if scenario == 1 {
+        "published, clients' machines B / C: 1,500 / 1,500 subscribers, CPU 70 / 70 %, memory \
+         45,720 / 45,720 KB, network 13 / 13 %"
+    } else {
+        "published, clients' machines B / C: 500 / 2,500 subscribers, CPU 40 / 80 %, memory \
+         15,240 / 76,200 KB, network 2 / 11 %"
+    });
     let figures = if scenario == 1 {
         vec![
             ("deliveries_per_s", 30_000.0),
-            ("server_cpu_percent", 50.0),
+            (MACHINE_CPU.key, 50.0),
             ("server_rss_bytes", 287_960.0 * 1_024.0),
             ("gigabit_share_percent", 26.0),
         ]
     } else {
         vec![
             ("deliveries_per_s", 105_000.0),
-            ("server_cpu_percent", 45.0),
+            (MACHINE_CPU.key, 45.0),
             ("server_rss_bytes", 342_172.0 * 1_024.0),
             ("gigabit_share_percent", 13.0),
         ]

@@ -21,7 +21,7 @@ use crate::clock::{as_ns, now_ns};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
 use crate::load::penfriend::Schedule;
-use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::measure::{Leg, Metric, Unit, push_cpu, push_latency};
 use crate::meter::{GeneratorMeter, push_link};
 use crate::pace::Pace;
 use crate::process::CpuMeter;
@@ -89,7 +89,8 @@ pub(crate) struct PrivateArgs {
     /// Seconds to run before measuring
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     warmup: f64,
-    /// New connections a second [default: as fast as the server accepts them]
+    /// New connections a second [default: 100 for appwarp-medium and appwarp-heavy, as published;
+    /// else, and with --ramp or --room, as fast as the server accepts them]
     #[arg(long, value_name = "RATE", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connect_rate: Option<u32>,
     /// Write to a topic of its own, which any MQTT server carries, instead of private messages
@@ -221,7 +222,10 @@ impl PrivateArgs {
             payload: self.payload,
             warmup: Duration::from_secs_f64(self.warmup),
             seconds: Duration::from_secs_f64(self.seconds),
-            connect_rate: self.connect_rate,
+            connect_rate: self.connect_rate.or_else(|| {
+                let is_alone = matches!(scene, Scene::Private | Scene::Adaptor | Scene::OwnTopic);
+                published::connect_rate(preset).filter(|_| is_alone)
+            }),
             version: self.common.version,
             ramp: None,
             accounts,
@@ -245,6 +249,7 @@ impl PrivateArgs {
                 let load = self.workload(*preset, *end as usize, scene)?;
                 workloads.push(Box::new(Private {
                     ramp: Some(plan),
+                    connect_rate: self.connect_rate,
                     ..load
                 }));
             }
@@ -509,7 +514,7 @@ impl Workload for Private {
         let quantiles = [(LATENCY, 0.5), (LATENCY_P99, 0.99), (LATENCY_MAX, 1.0)];
         push_latency(&mut leg, tally.latency, &quantiles);
         leg.push(CPU, used_s.map(|used| used * 1e6 / sent));
-        leg.push(SERVER_CPU, used_s.map(|used| used / seconds * 100.0));
+        push_cpu(&mut leg, SERVER_CPU, (used_s, seconds));
         let opened = (self.clients as u64).saturating_sub(missing.count).max(1) as f64;
         let grown = running.grown(before, after);
         leg.push(RSS_EACH, grown.map(|grown| grown / opened));

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use super::Preset;
+use crate::measure::MACHINE_CPU;
 use crate::workload::Published;
 
-/// Rows of clients and the server's CPU in percent; where a range was given, its upper end.
+/// Rows of clients and the server's CPU in percent of its machine; where a range was given, its
+/// upper end. [`row`] has the whole range.
 const LIGHT: [(u32, f64); 8] = [
     (10_000, 7.0),
     (20_000, 12.0),
@@ -54,12 +56,25 @@ pub(super) const fn period(preset: Preset) -> Duration {
     })
 }
 
+/// New connections a second.
+pub(super) const fn connect_rate(preset: Preset) -> Option<u32> {
+    match preset {
+        Preset::Light => None,
+        Preset::Medium | Preset::Heavy => Some(100),
+    }
+}
+
 /// The row of this many clients, if there is one.
 pub(super) fn row(preset: Preset, clients: usize) -> Option<Published> {
     let rows = rows(preset);
     let (_, cpu) = rows.iter().find(|(of, _)| *of as usize == clients)?;
     let rate = clients as f64 / period(preset).as_secs_f64();
     let mut notes = vec!["published: a dual-core i5 at 2.53 GHz; nothing about size or latency"];
+    notes.push(match (preset, clients) {
+        (Preset::Light, 70_000) => "published CPU: 60 to 70 % of the whole machine",
+        (Preset::Light, 80_000) => "published CPU: 70 to 85 % of the whole machine",
+        _ => "published CPU is a share of the whole machine: compare it with \"CPU of machine\"",
+    });
     let is_last = rows.last().is_some_and(|(of, _)| *of as usize == clients);
     if is_last {
         notes.push(match preset {
@@ -72,7 +87,7 @@ pub(super) fn row(preset: Preset, clients: usize) -> Option<Published> {
         figures: vec![
             ("in_per_s", rate),
             ("out_per_s", 2.0 * rate),
-            ("server_cpu_percent", *cpu),
+            (MACHINE_CPU.key, *cpu),
         ],
         notes,
     })
@@ -92,8 +107,14 @@ mod tests {
         let row = row(Preset::Heavy, 20_000).unwrap();
         assert_eq!(row.figures[0], ("in_per_s", 20_000.0));
         assert_eq!(row.figures[1], ("out_per_s", 40_000.0));
-        assert_eq!(row.figures[2], ("server_cpu_percent", 75.0));
-        assert_eq!(row.notes.len(), 2);
+        assert_eq!(row.figures[2], (MACHINE_CPU.key, 75.0));
+        assert_eq!(row.notes.len(), 3);
+        let ranged = super::row(Preset::Light, 80_000).unwrap();
+        assert!(
+            ranged
+                .notes
+                .contains(&"published CPU: 70 to 85 % of the whole machine")
+        );
         assert!(super::row(Preset::Heavy, 21_000).is_none());
     }
 }
