@@ -195,7 +195,21 @@ pub enum ControlItem {
         live: u32,
         /// Members whose session waits for them.
         away: u32,
+        /// Whether the shard keeps messages that no member takes: the shared subscription is a
+        /// queue.
+        keeps: bool,
     },
+    /// A member of a queue has room for messages that it has kept.
+    AskQueue {
+        /// Which queue.
+        name: Arc<ShareName>,
+        /// How many messages.
+        messages: u32,
+        /// Their bytes together. One message may exceed it.
+        bytes: usize,
+    },
+    /// A queue keeps messages. Members of the receiving shard that have room ask for them.
+    OfferQueue(Arc<ShareName>),
     /// Rights have changed: who is connected, and who is away, follows within a few turns.
     Renew(Arc<dyn Renewal>),
     /// The server itself publishes: `$SYS` topics, commands.
@@ -428,4 +442,6 @@ pub enum Full {
     Quota(usize),
     /// Less may wait for each client, because memory is short.
     Memory,
+    /// What a queue of the server may hold: messages and bytes.
+    Queue(u32, u64),
 }

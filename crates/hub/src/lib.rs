@@ -34,7 +34,7 @@ pub use self::core::sessions::log::{
 };
 pub use self::core::sessions::quota::{Needs, Newest, Places, Quotas, UserBound};
 pub use self::core::sessions::renewal::{Renewal, Renewed};
-pub use self::core::sessions::rights::{Access, GuestMark, Identity, Rights};
+pub use self::core::sessions::rights::{Access, GuestMark, Identity, QueueBounds, Rights};
 pub use self::core::sessions::tally::{Count, PauseCause, Tally};
 pub use self::core::settings::{
     AtOnce, ClientIdBinding, Keep, PolicyFinder, Settings, SlowPolicy, TopicPolicy,

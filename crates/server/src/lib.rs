@@ -41,6 +41,7 @@ mod mesh;
 mod peer;
 mod priority;
 pub mod proxy;
+mod queues;
 mod reference;
 mod retained;
 mod sessions;

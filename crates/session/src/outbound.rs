@@ -538,6 +538,12 @@ impl Outbound {
         looked
     }
 
+    /// The oldest waiting message.
+    #[must_use]
+    pub fn oldest_waiting(&self) -> Option<&Delivery> {
+        self.waiting.front()
+    }
+
     /// Takes the oldest waiting message out, to drop it.
     pub fn drop_oldest_waiting(&mut self) -> Option<Delivery> {
         let delivery = self.waiting.pop_front()?;

@@ -11,6 +11,24 @@ pub struct Subscription<'a> {
     pub filter: &'a str,
 }
 
+/// How the filters of shared subscriptions begin.
+const SHARE: &str = "$share/";
+
+/// The same for those of a queue, which keeps messages while it has no member.
+const QUEUE: &str = "$queue/";
+
+/// Whether a filter of a SUBSCRIBE is one of a shared subscription, as far as its beginning tells.
+#[must_use]
+pub fn is_shared(text: &str) -> bool {
+    text.starts_with(SHARE) || asks_for_queue(text)
+}
+
+/// Whether a filter of a SUBSCRIBE asks for a shared subscription that is a queue.
+#[must_use]
+pub fn asks_for_queue(text: &str) -> bool {
+    text.starts_with(QUEUE)
+}
+
 impl<'a> Subscription<'a> {
     /// Splits and checks the filter of a SUBSCRIBE or UNSUBSCRIBE.
     ///
@@ -19,10 +37,14 @@ impl<'a> Subscription<'a> {
     /// ordinary filter, `$share` alone and `$shared/x` included. The length limit counts the whole
     /// text.
     ///
+    /// `$queue/<group>/<filter>` is the same shared subscription as `$share/<group>/<filter>`. It
+    /// also says that the group has to be a queue: see [`asks_for_queue`].
+    ///
     /// # Errors
     /// The first rule that the text breaks, see [`FilterError`].
     pub fn parse(text: &'a str) -> Result<Self, FilterError> {
-        let Some(shared) = text.strip_prefix("$share/") else {
+        let shared = text.strip_prefix(SHARE);
+        let Some(shared) = shared.or_else(|| text.strip_prefix(QUEUE)) else {
             validate_filter(text)?;
             return Ok(Self {
                 share: None,

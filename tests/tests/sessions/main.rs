@@ -5,6 +5,7 @@ mod damage;
 mod files;
 mod full;
 mod messages;
+mod queues;
 mod survive;
 mod users;
 mod wills;

@@ -18,9 +18,11 @@ impl Hub {
     }
 
     /// Closes the connection of a client, and with `end_session` the sessions of all users under
-    /// its id too. Returns whether there was one.
+    /// its id too, but for that of a queue. Returns whether there was one.
     pub fn kick(&mut self, now: Tick, zone: Zone, client_id: &str, end_session: bool) -> bool {
-        let keys = self.core.sessions_of_client(zone, client_id);
+        let mut keys = self.core.sessions_of_client(zone, client_id);
+        let is_queue = |key| (self.core.session(key)).is_some_and(|it| it.state.queue().is_some());
+        keys.retain(|key| !is_queue(*key));
         for &key in &keys {
             self.core.close(now, key, CloseReason::Local(Local::Kicked));
             if end_session {

@@ -37,6 +37,7 @@ use crate::core::memory::Ledger;
 use crate::core::retained::{Kept, NotKept, Retained};
 use crate::core::routing::batch::Source;
 use crate::core::routing::interest::InterestTable;
+use crate::core::routing::share::{Count as ShareCount, queue_asked, queue_offered};
 use crate::core::sessions::log;
 use crate::core::settings::Settings;
 use crate::effects::{ControlItem, MeshItem};
@@ -172,9 +173,17 @@ impl Hub {
                 shard,
                 live,
                 away,
+                keeps,
             } => {
-                self.core.count_share(&name, shard, live, away);
+                let count = ShareCount { live, away, keeps };
+                self.core.count_share(&name, shard, count);
             }
+            ControlItem::AskQueue {
+                name,
+                messages,
+                bytes,
+            } => queue_asked(&mut self.core, now, &name, (messages as usize, bytes)),
+            ControlItem::OfferQueue(name) => queue_offered(&mut self.core, now, &name),
             ControlItem::Renew(renewal) => self.begin_renewal(now, renewal),
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
             ControlItem::Judged { number, judgement } => self.judged(now, number, &judgement),

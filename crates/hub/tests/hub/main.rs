@@ -31,6 +31,7 @@ mod permission;
 mod presence;
 mod private;
 mod queue;
+mod queues;
 mod quota;
 mod restart;
 mod room_simulation;

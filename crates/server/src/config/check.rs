@@ -61,6 +61,7 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
         .iter()
         .map(|policy: &Policy| Some(policy.filter.clone()));
     duplicates("policy", "filter", filters.collect(), givens);
+    queues(config, givens);
     for (index, user) in config.users.iter_mut().enumerate() {
         if user.name == SERVER {
             let origin = givens.origin("user", index, "name");
@@ -80,6 +81,32 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
         let origin = givens.origin("limits", 0, key);
         let message = "limits.queue_bytes is less than limits.packet_bytes, so the largest \
                        messages could never be delivered; raise queue_bytes or lower packet_bytes";
+        givens.problem(origin, message);
+    }
+}
+
+/// Queues are written down with the sessions, and each is one shared subscription.
+fn queues(config: &Config, givens: &mut Givens) {
+    let places = config
+        .queues
+        .iter()
+        .map(|queue| Some(format!("{}/{}/{}", queue.zone, queue.name, queue.filter)));
+    duplicates("queue", "name", places.collect(), givens);
+    for (index, queue) in config.queues.iter().enumerate() {
+        if queue.filter.starts_with('$') {
+            let origin = givens.origin("queue", index, "filter");
+            let message = format!(
+                "a queue cannot keep {:?}: topics that begin with $ are the server's own; give a \
+                 filter that does not",
+                queue.filter
+            );
+            givens.problem(origin, message);
+        }
+    }
+    if !config.queues.is_empty() && !config.sessions.enabled {
+        let origin = givens.origin("sessions", 0, "enabled");
+        let message = "a queue is written down with the sessions; set sessions.enabled = true, or \
+                       remove the entries of [[queue]]";
         givens.problem(origin, message);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::table::{Reload, Section};
-use super::{Config, Listener, Policy};
+use super::{Config, Listener, Policy, Queue};
 
 /// One key that differs between two configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +107,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     zones_and_rooms(old, new, changes);
     old.limits.changes(&new.limits, "", changes);
     policies(&old.policies, &new.policies, changes);
+    queues(&old.queues, &new.queues, changes);
     old.retained.changes(&new.retained, "", changes);
     old.sessions.changes(&new.sessions, "", changes);
     old.procedures.changes(&new.procedures, "", changes);
@@ -167,6 +168,23 @@ fn policies(old: &[Policy], new: &[Policy], changes: &mut Vec<Change>) {
     }
     for (from, to) in old.iter().zip(new) {
         from.changes(to, &from.filter, changes);
+    }
+}
+
+/// A queue is known by its place among the shared subscriptions. They begin and end with the
+/// server.
+fn queues(old: &[Queue], new: &[Queue], changes: &mut Vec<Change>) {
+    let pairs = Pairs::of(old, new, |queue| {
+        format!("{}/{}/{}", queue.zone, queue.name, queue.filter)
+    });
+    if !pairs.added.is_empty() || !pairs.removed.is_empty() {
+        changes.push(Change {
+            path: "queue".to_owned(),
+            reload: Reload::Restart,
+        });
+    }
+    for &(from, to) in &pairs.kept {
+        old[from].changes(&new[to], &old[from].name, changes);
     }
 }
 

@@ -83,6 +83,16 @@ choice! {
 }
 
 choice! {
+    /// What happens to a message for a queue that is full.
+    QueueFull {
+        /// The arriving message is dropped.
+        DropNewest = "drop-newest",
+        /// The oldest messages are dropped to make room.
+        DropOldest = "drop-oldest",
+    }
+}
+
+choice! {
     /// What happens to a subscription that is wider than its client's rights.
     Subscribing {
         /// It is accepted, and delivers what the client may receive.
@@ -569,6 +579,28 @@ section! {
 }
 
 section! {
+    /// Shared subscriptions that keep messages with QoS 1 or 2 while no member takes them. Clients
+    /// join by `$queue/NAME/FILTER`, which is the same as `$share/NAME/FILTER`. What a queue keeps
+    /// survives a restart and a kill, like sessions.
+    Queue = "queue", repeated: true;
+
+    /// The name, which is the group of the shared subscription.
+    name: String = Kind::Name, Required("jobs"), Restart;
+    /// The topics.
+    filter: String = Kind::Filter, Required("jobs/#"), Restart;
+    /// The zone of its members.
+    zone: String = Kind::Name, Default("default"), Restart;
+    /// Messages that may wait in it.
+    messages: u32 = count(1, 100_000_000), Default("100000"), Restart;
+    /// Bytes that may wait in it. Each message counts with 100 to 400 bytes of overhead. They are
+    /// in memory too, so choose less than `limits.memory`.
+    bytes: u64 = bytes(4 * KIB, 16 * GIB), Default("64MiB"), Restart;
+    /// What happens to a message for which there is no room. It is counted as dropped, and
+    /// `stentor sessions` and `stentor why` show that.
+    full: QueueFull = Kind::Choice(QueueFull::NAMES), Default("drop-newest"), Restart;
+}
+
+section! {
     /// Where users, roles and zones are kept, and how rights are applied; `stentor user --help`
     /// says how to change them.
     Auth = "auth", repeated: false;
@@ -711,6 +743,7 @@ pub const SECTIONS: &[Section] = &[
     Adaptor::SECTION,
     Limits::SECTION,
     Policy::SECTION,
+    Queue::SECTION,
     Retained::SECTION,
     Sessions::SECTION,
     Procedures::SECTION,

@@ -41,8 +41,9 @@ pub use generate::{reference, sample};
 pub use http::HttpUrl;
 pub use keys::{
     Auth, CertificateUser, ClientCertificates, ClientIds, Format, General, Http, Jwt, Keeping,
-    Level, Limits, Listener, Log, Overflow, PasswordFunction, Policy, Procedures, Retained,
-    SECTIONS, SessionSync, Sessions, Subscribing, SyncLevel, Sys, Tls, User, find_key, keys,
+    Level, Limits, Listener, Log, Overflow, PasswordFunction, Policy, Procedures, Queue, QueueFull,
+    Retained, SECTIONS, SessionSync, Sessions, Subscribing, SyncLevel, Sys, Tls, User, find_key,
+    keys,
 };
 pub use kind::Kind;
 pub use memory_limit::MemoryLimit;
@@ -86,6 +87,8 @@ pub struct Config {
     pub limits: Limits,
     /// The entries of `policy`; the first that matches a topic decides.
     pub policies: Vec<Policy>,
+    /// The entries of `queue`.
+    pub queues: Vec<Queue>,
     /// The section `retained`.
     pub retained: Retained,
     /// The section `sessions`.
@@ -157,6 +160,7 @@ impl Config {
             adaptors: givens.read_all(&Adaptor::SECTION, Adaptor::read),
             limits: givens.read_one(&Limits::SECTION, Limits::read),
             policies: givens.read_all(&Policy::SECTION, Policy::read),
+            queues: givens.read_all(&Queue::SECTION, Queue::read),
             retained: givens.read_one(&Retained::SECTION, Retained::read),
             sessions: givens.read_one(&Sessions::SECTION, Sessions::read),
             procedures: givens.read_one(&Procedures::SECTION, Procedures::read),

@@ -14,7 +14,7 @@ use stentor_hub::{
 };
 use stentor_journal::Bounds;
 use stentor_session::Message;
-use stentor_session_log::{DamageKind, Restored};
+use stentor_session_log::{DamageKind, Restored, RestoredRoom};
 use stentor_session_store::{
     Keeper, Opened, Options, StoreEvent, Sync, Watcher, open as open_journals,
 };
@@ -28,6 +28,7 @@ use crate::clock::Clock;
 use crate::config::{Config, SessionSync};
 use crate::error::ServerError;
 use crate::peer::Peer;
+use crate::queues::Queues;
 use crate::sessions::{self, Found, Gate, Heritage, Journals, Owners};
 
 /// The folder of the journals in the data folder.
@@ -216,7 +217,12 @@ impl Prior {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(super) fn deal(mut self, center: &Center, backplane: &Arc<Backplane>) -> io::Result<Dealt> {
+    pub(super) fn deal(
+        mut self,
+        mut queues: Queues,
+        center: &Center,
+        backplane: &Arc<Backplane>,
+    ) -> io::Result<Dealt> {
         let Opened {
             earlier,
             writers,
@@ -230,6 +236,9 @@ impl Prior {
         let (mut users, mut homeless) = (HashSet::new(), 0_usize);
         let identify = |session: &WrittenSession| {
             homeless += usize::from(center.zone_of(Zone(session.zone)).is_none());
+            if Queues::is_one(session) {
+                return queues.owner(session).map(|identity| (identity, None));
+            }
             let owner = identify(session, center, backplane)?;
             if let Some(user) = &owner.0.user {
                 let zone = center.zone_of(owner.0.zone)?;
@@ -239,31 +248,26 @@ impl Prior {
         };
         let prior_rooms = std::mem::take(&mut self.restored.rooms);
         let (count, hasher) = (backplane.shard_count(), &backplane.hasher);
-        for session in prior_sessions(self.restored, &self.start, identify) {
+        let prior = prior_sessions(self.restored, &self.start, identify);
+        let restored = prior.len();
+        let now_ms = self.start.zero_ms + self.start.now.as_micros() / 1_000;
+        for session in prior.into_iter().chain(queues.begin(now_ms)) {
             let zone = session.identity.zone;
             let home = home_shard(hasher, zone, &session.client_id, count);
             priors[usize::from(home.0)].sessions.push(session);
         }
-        let (mut rooms, shards) = (0_usize, backplane.shard_count());
-        for room in prior_rooms {
-            let zone = Zone(room.zone);
-            if center.zone_of(zone).is_some() {
-                rooms += 1;
-                priors[usize::from(home_of_zone(zone, shards).0)]
-                    .rooms
-                    .push(room);
-            }
-        }
-        if rooms > 0 {
-            info!(rooms, "permanent rooms go on that were there before");
-        }
+        let prior_rooms = prior_rooms.into_iter();
+        deal_rooms(
+            prior_rooms.filter(|room| center.zone_of(Zone(room.zone)).is_some()),
+            &mut priors,
+            count,
+        );
         if homeless > 0 {
             warn!(
                 sessions = homeless,
                 "sessions end, since the file `zones` of the data folder does not name their zones"
             );
         }
-        let restored: usize = priors.iter().map(|it| it.sessions.len()).sum();
         if restored > 0 {
             info!(sessions = restored, "sessions go on that were there before");
             let found = backplane.journals.as_ref().map(|it| &it.found.restored);
@@ -285,6 +289,19 @@ impl Prior {
             keeper: Some(keeper),
             owners,
         })
+    }
+}
+
+/// Gives each room to the home of its zone.
+fn deal_rooms(all: impl Iterator<Item = RestoredRoom>, priors: &mut [sessions::Prior], shards: u8) {
+    let mut rooms = 0_usize;
+    for room in all {
+        let home = home_of_zone(Zone(room.zone), shards);
+        priors[usize::from(home.0)].rooms.push(room);
+        rooms += 1;
+    }
+    if rooms > 0 {
+        info!(rooms, "permanent rooms go on that were there before");
     }
 }
 

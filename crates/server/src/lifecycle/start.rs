@@ -37,6 +37,7 @@ use crate::inbox::{self, Inbox, Tickets};
 use crate::listener::Opened;
 use crate::logins;
 use crate::mesh::{self, Bell, Lane};
+use crate::queues::Queues;
 use crate::retained::TopicBounds;
 use crate::sessions::{Journals, Owners};
 use crate::shard::{Equipment, Policy, Shard};
@@ -291,7 +292,8 @@ fn start_shards(
     let shards = (ways(&bells, slots), capacity, mesh::Gauges::of(&meshes));
     let kept = (&retained, prior.as_ref().map(Prior::journals));
     let backplane = connect(config, journal, (center, adaptors), kept, shards);
-    let dealt = prior.map(|prior| prior.deal(center, &backplane));
+    let queues = Queues::of(config, center)?;
+    let dealt = prior.map(|prior| prior.deal(queues, center, &backplane));
     let dealt = dealt.transpose()?.unwrap_or_default();
     let mut heritages = dealt.heritages.into_iter();
     let interest = Arc::new(InterestTable::new());

@@ -556,6 +556,11 @@ fn told_full(full: Full) -> Cow<'static, str> {
              `stentor role change ROLE --queued-bytes N`"
         )
         .into(),
+        Full::Queue(messages, bytes) => format!(
+            ": the queue is full: {messages} messages and {bytes} bytes may wait (`messages` and \
+             `bytes` of its [[queue]]); have more members take them, or raise those keys"
+        )
+        .into(),
         Full::Memory => ": memory is short (`limits.memory`), so little may wait for each client; \
                          read faster, or raise that key"
             .into(),

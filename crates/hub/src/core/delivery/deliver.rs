@@ -22,6 +22,7 @@ use crate::core::routing::share::ShareName;
 use crate::core::sessions::charge::Charge;
 use crate::core::sessions::log::{Number, SessionLog, Standing};
 use crate::core::sessions::registry::{Link, Live, Session};
+use crate::core::sessions::rights::QueueBounds;
 use crate::core::sessions::state::Owed;
 use crate::core::settings::{Settings, SlowPolicy};
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
@@ -163,6 +164,8 @@ pub(crate) struct DeliveryContext<'a> {
     paced: bool,
     /// Whether the journal has it, if it is written down.
     pub(crate) standing: Standing,
+    /// The bounds of the session, if it is that of a queue.
+    queue: Option<QueueBounds>,
 }
 
 impl DeliveryContext<'_> {
@@ -172,6 +175,25 @@ impl DeliveryContext<'_> {
         Charge {
             bytes: self.queue_bytes_max,
             messages: self.settings.queue_messages_max,
+        }
+    }
+
+    /// A member of a shared subscription without a connection may be a queue, which has bounds of
+    /// its own.
+    fn bound_queue(&mut self, session: &Session, terms: &DeliveryOptions<'_>) {
+        if terms.share == 0 || session.live().is_some() {
+            return;
+        }
+        self.queue = session.state.queue();
+        if let Some(queue) = &mut self.queue {
+            let bytes_max = usize::try_from(queue.bytes).unwrap_or(usize::MAX);
+            if self.settings.is_tightened() {
+                // It takes no more than a client, and keeps what it has.
+                queue.full = SlowPolicy::DropNewest;
+                self.queue_bytes_max = self.queue_bytes_max.min(bytes_max);
+            } else {
+                self.queue_bytes_max = bytes_max;
+            }
         }
     }
 
@@ -257,13 +279,17 @@ impl Fanout<'_> {
             queue_bytes_max: session.state.queue_bytes_max_at(terms.qos, self.settings),
             paced: terms.stored || course == Course::Released,
             standing: course.standing(terms),
+            queue: None,
         };
+        context.bound_queue(session, terms);
         if session.is_given_up() && (terms.qos == QoS::AtMostOnce || !session.state.is_persistent())
         {
             // What waits for its connection ends with that, or with the session.
             return;
         }
-        let shaped = course == Course::Usual && (variants.shape.is_some() || session.is_special());
+        // A queue has every message, however few a client of its own would get.
+        let may_hold = course == Course::Usual && context.queue.is_none();
+        let shaped = may_hold && (variants.shape.is_some() || session.is_special());
         let hold = || hold_back(&mut context, variants, key, session, terms);
         let held = shaped.then(hold).flatten();
         let verdict = if let Some(verdict) = held {
@@ -279,18 +305,29 @@ impl Fanout<'_> {
             owe(&mut context, variants, key, session, terms)
         };
         self.reach = self.reach.max(verdict.reach(session.live().is_some()));
+        self.settle(key, variants.message, (terms.qos, verdict));
+    }
+
+    /// Counts what was lost, and gives a connection up that its policy has given up.
+    #[inline]
+    fn settle(
+        &mut self,
+        key: SessionKey,
+        message: &Message,
+        (qos, verdict): (QoS, DeliveryResult),
+    ) {
         match verdict {
             DeliveryResult::Taken => {}
-            DeliveryResult::Lost(cause) => self.lose(slot, variants.message.topic(), cause, 1),
+            DeliveryResult::Lost(cause) => self.lose(key.slot, message.topic(), cause, 1),
             DeliveryResult::Displaced(lost) | DeliveryResult::NoRoom(lost) => {
                 for lost in lost {
-                    self.lose(slot, &lost.topic, lost.cause, lost.messages);
+                    self.lose(key.slot, &lost.topic, lost.cause, lost.messages);
                 }
             }
             DeliveryResult::Overrun => {
-                if terms.qos == QoS::AtMostOnce {
+                if qos == QoS::AtMostOnce {
                     // It waits nowhere.
-                    self.lose(slot, variants.message.topic(), LossCause::Disconnect, 1);
+                    self.lose(key.slot, message.topic(), LossCause::Disconnect, 1);
                 }
                 self.give_up(key);
             }
@@ -465,6 +502,8 @@ fn keep_waiting(
     (session, number, group): (&mut Session, Option<Number>, Option<&Arc<ShareName>>),
 ) -> DeliveryResult {
     let (settings, queue_bytes_max) = (context.settings, context.queue_bytes_max);
+    let queue = context.queue;
+    let messages_max = queue.map_or(settings.queue_messages_max, |it| it.messages as usize);
     let message = Arc::clone(&delivery.message);
     let is_live = session.live().is_some_and(|live| !live.is_given_up());
     let others = session.charge_unowed();
@@ -473,7 +512,7 @@ fn keep_waiting(
     let owed = &mut session.state.owed;
     let fits = |owed: &Owed| {
         others.bytes + owed.bytes() + cost <= queue_bytes_max
-            && others.messages + owed.waiting_len() < settings.queue_messages_max
+            && others.messages + owed.waiting_len() < messages_max
     };
     let mut lost = Vec::new();
     // What has expired goes first. In a turn that is spent the search is short: the next message
@@ -487,7 +526,8 @@ fn keep_waiting(
         }
     }
     if !fits(owed) && !context.paced {
-        match settings.slow_policy(message.topic(), delivery.qos) {
+        let usual = || settings.slow_policy(message.topic(), delivery.qos);
+        match queue.map_or_else(usual, |it| it.full) {
             SlowPolicy::Disconnect | SlowPolicy::Conflate if is_live => {
                 context.write(number, &delivery, group);
                 owed.wait(next_id, delivery);

@@ -5,6 +5,7 @@ use stentor_session::{Acked, CloseReason, Remote, Tick, Violation};
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::routing::share::ask_queues;
 use crate::core::sessions::ending::set_expiry;
 use crate::core::sessions::registry::Link;
 use crate::core::work::{Share, VISIT_BYTES};
@@ -200,6 +201,7 @@ impl Core {
         self.pump(now, key);
         self.release(now, key);
         self.continue_snapshots(now, key);
+        ask_queues(self, now, key);
     }
 
     pub(crate) fn on_pubrec(&mut self, now: Tick, key: SessionKey, ack: &Ack<'_>) {

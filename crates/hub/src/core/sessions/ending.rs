@@ -331,6 +331,22 @@ impl Legacy {
     }
 }
 
+/// Gives messages that a queue has kept to members, in order. They are written down as left to
+/// these before anybody has them. Costs as much as handing them out.
+pub(crate) fn give_kept(core: &mut Core, now: Tick, kept: &[Delivery]) {
+    let mut left = Legacy::default();
+    for delivery in kept {
+        left.add(delivery);
+    }
+    let bequest = left.write(core);
+    for delivery in kept {
+        core.give_to_others(now, delivery, bequest);
+    }
+    if let Some(bequest) = bequest {
+        has_given(&mut core.pending.log, bequest);
+    }
+}
+
 /// A session is about to be forgotten. What it was owed by shared subscriptions is written down
 /// as that of others, if it is written down as its own.
 fn bequeath(core: &mut Core, key: SessionKey) {

@@ -14,6 +14,7 @@ use crate::core::ids::{LinkId, SessionKey};
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::inbound::publish::may_publish;
 use crate::core::inbound::subscribe::{Element, ROOMS, room_of, suspend_subscriptions};
+use crate::core::routing::share::try_queue_again;
 use crate::core::sessions::connect::keep_alive_deadline;
 use crate::core::sessions::limits;
 use crate::core::sessions::registry::{Away, Left, Link, Session};
@@ -392,6 +393,9 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
+        if session.state.queue().is_some() {
+            return try_queue_again(self, now, key);
+        }
         let Link::Away(Away { absence, .. }) = &mut session.link else {
             return;
         };
@@ -441,8 +445,9 @@ impl Core {
         let all = self
             .sessions
             .all(session.state.zone(), session.state.client_id());
-        let absent =
-            |(own, session): &(SessionKey, &Session)| *own != key && session.live().is_none();
+        let absent = |(own, session): &(SessionKey, &Session)| {
+            *own != key && session.live().is_none() && session.state.queue().is_none()
+        };
         if all.count() <= NAMESAKES_MAX {
             return;
         }

@@ -48,6 +48,9 @@ fn queue(session: &Session, settings: &Settings) -> String {
         Full::Messages(most) => format!("limits.queue_messages is {most}"),
         Full::Bytes(most) => format!("limits.queue_bytes is {most}"),
         Full::Quota(most) => format!("the quota queued_bytes of its roles is {most}"),
+        Full::Queue(messages, bytes) => {
+            format!("queue.messages is {messages}, and queue.bytes is {bytes}")
+        }
         Full::Memory => "memory is short (limits.memory), so little may wait for it".into(),
     }
 }

@@ -9,6 +9,7 @@ use stentor_session::Tick;
 use stentor_topic::Zone;
 
 use crate::core::sessions::quota::{Needs, Quotas};
+use crate::core::settings::SlowPolicy;
 
 /// Rights compiled for one login. They never change: a login whose rights change gets others.
 pub trait Rights: Send + Sync {
@@ -74,11 +75,28 @@ pub trait Rights: Send + Sync {
         None
     }
 
+    /// The bounds of the queue that these rights are for: its session belongs to the server, and no
+    /// client ever has it. `None` for the rights of clients.
+    fn queue(&self) -> Option<QueueBounds> {
+        None
+    }
+
     /// The rights as their maker knows them, for a [`crate::Renewal`]; `None` if they are not to
     /// be renewed.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
+}
+
+/// What a queue may hold: a shared subscription that keeps messages above QoS 0 for its members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueBounds {
+    /// Messages that may wait.
+    pub messages: u32,
+    /// Bytes that may wait, with what each message costs beside its own.
+    pub bytes: u64,
+    /// What happens to a message that does not fit: either that one is dropped, or the oldest ones.
+    pub full: SlowPolicy,
 }
 
 /// How much of what a filter matches somebody may receive.

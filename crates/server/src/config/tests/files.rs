@@ -293,6 +293,23 @@ const BAD: &[(&str, &[&str])] = &[
         "[[policy]]\nfilter = \"a\"\n[[policy]]\nfilter = \"a\"",
         &["toml:4:", "there already"],
     ),
+    ("[[queue]]\nname = \"a\"", &["queue.filter"]),
+    (
+        "[[queue]]\nname = \"a/b\"\nfilter = \"a\"",
+        &["queue.name", "a/b"],
+    ),
+    (
+        "[[queue]]\nname = \"a\"\nfilter = \"a\"\n[[queue]]\nname = \"a\"\nfilter = \"a\"",
+        &["toml:5:", "there already"],
+    ),
+    (
+        "[[queue]]\nname = \"a\"\nfilter = \"$SYS/#\"",
+        &["queue.filter", "$SYS/#", "server's own"],
+    ),
+    (
+        "[sessions]\nenabled = false\n[[queue]]\nname = \"a\"\nfilter = \"a\"",
+        &["sessions.enabled = true"],
+    ),
     (
         "[[policy]]\nfilter = \"a\"\nqos0 = \"spool\"",
         &["\"spool\"", "\"drop-newest\""],

@@ -44,6 +44,13 @@ fn changed_keys_are_found_with_their_class() {
         "[[policy]]\nfilter = \"a\"\nqos0 = \"disconnect\"",
         &[("policy[a].qos0", Live)],
     );
+    let queue = "[[queue]]\nname = \"jobs\"\nfilter = \"jobs/#\"";
+    check("", queue, &[("queue", Restart)]);
+    check(
+        queue,
+        &format!("{queue}\nmessages = 5"),
+        &[("queue[jobs].messages", Restart)],
+    );
     check(
         &format!("[[user]]\nname = \"a\"\n{HASH}\n[[user]]\nname = \"b\"\n{HASH}"),
         &format!("[[user]]\nname = \"b\"\nadmin = true\n{HASH}\n[[user]]\nname = \"c\"\n{HASH}"),

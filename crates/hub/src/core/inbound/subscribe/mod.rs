@@ -19,7 +19,7 @@ use stentor_mqtt::{
     SubscribeFilter, SubscribeOptions,
 };
 use stentor_session::{CloseReason, Tick, Ticket, Violation};
-use stentor_topic::{FilterId, Subscription};
+use stentor_topic::{FilterId, Subscription, asks_for_queue, is_shared};
 
 pub(crate) use self::drop::suspend_subscriptions;
 pub use self::element::Denial;
@@ -36,7 +36,7 @@ use crate::core::delivery::snapshot::{SNAPSHOT_END, Wanted};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::routing::options::Options;
-use crate::core::routing::share::Telling;
+use crate::core::routing::share::{Telling, ask_queues, is_queue};
 use crate::core::sessions::log::leave;
 use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::state::{Grant, Subscribed};
@@ -112,7 +112,7 @@ struct Common {
 impl Common {
     fn wanting<'a>(self, element: &SubscribeFilter<'a>) -> Wanting<'a> {
         let mut options = element.options;
-        options.no_local |= self.bridge && !element.filter.starts_with("$share/");
+        options.no_local |= self.bridge && !is_shared(element.filter);
         options.retain_as_published |= self.bridge;
         Wanting {
             filter: element.filter,
@@ -170,9 +170,25 @@ impl Wishes {
 /// How the filters of private messages begin. Nothing is retained below it.
 const INBOXES: &str = "$private/";
 
+/// The answer to a client that asks for a queue that nobody has declared.
+const NO_QUEUE: &str = "the server has no queue of this name with this filter";
+
 /// A filter as it was written, without `$share/<group>/`.
 fn without_share(text: &str) -> &str {
     Subscription::parse(text).map_or(text, |subscription| subscription.filter)
+}
+
+/// What a session asks for by a filter. If that is a queue, it has to be there.
+fn parsed<'a>(
+    core: &Core,
+    key: SessionKey,
+    text: &'a str,
+) -> Result<Subscription<'a>, &'static str> {
+    let subscription = Subscription::parse(text).map_err(|error| error.text())?;
+    match asks_for_queue(text) && !is_queue(core, key, subscription) {
+        true => Err(NO_QUEUE),
+        false => Ok(subscription),
+    }
 }
 
 /// How the filters of the list of rooms begin.
@@ -435,6 +451,7 @@ impl Core {
         self.begin_snapshots(now, key);
         let filters = tally.wanted.iter().map(|wanted| wanted.filter);
         self.list_rooms_for(key, filters);
+        ask_queues(self, now, key);
     }
 
     /// Tells what rooms there are, if that was subscribed to.
@@ -506,9 +523,9 @@ impl Core {
             denial,
             refused,
         } = wanting;
-        let subscription = match Subscription::parse(text) {
+        let subscription = match parsed(self, key, text) {
             Ok(subscription) => subscription,
-            Err(error) => return Ok((ReasonCode::TopicFilterInvalid, error.text())),
+            Err(why) => return Ok((ReasonCode::TopicFilterInvalid, why)),
         };
         let Subscription { share, filter } = subscription;
         if share.is_some() && options.no_local {

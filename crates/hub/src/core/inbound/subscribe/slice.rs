@@ -12,6 +12,7 @@ use stentor_mqtt::{
     PacketId, Subscribe, SubscribeFiltersIter, Unsubscribe, UnsubscribeFiltersIter, Version,
 };
 use stentor_session::{Tick, Ticket};
+use stentor_topic::is_shared;
 use stentor_zone::Refusal;
 
 use super::kept::Kept;
@@ -28,9 +29,6 @@ use crate::core::work::{ENQUEUE_VISITS, FILTER_VISITS, OWN_VISITS};
 /// What the packets of one shard that go on in later turns may hold together before more of them
 /// stay where they were read.
 const BYTES_MAX: usize = 16 << 20;
-
-/// What the filter of a shared subscription begins with.
-const SHARED: &str = "$share/";
 
 /// The packets of a shard that go on in later turns, which take turns.
 #[derive(Debug, Default)]
@@ -249,7 +247,7 @@ impl Core {
     /// Whether there are shared subscriptions among filters, and other shards cannot hear of new
     /// members in this turn. O(filters) in such a turn only.
     pub(super) fn waits_to_share<'f>(&self, mut filters: impl Iterator<Item = &'f str>) -> bool {
-        !self.routing.may_share() && filters.any(|filter| filter.starts_with(SHARED))
+        !self.routing.may_share() && filters.any(is_shared)
     }
 
     pub(super) fn subscribe_later(&mut self, key: SessionKey, subscribing: Subscribing) {

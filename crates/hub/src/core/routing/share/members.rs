@@ -4,9 +4,12 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use stentor_mqtt::QoS;
+use stentor_session::Message;
 
+use super::queue::has_room;
 use crate::core::routing::options::Options;
 use crate::core::sessions::registry::{Session, Sessions};
+use crate::core::settings::Settings;
 
 /// Members that are asked whether they may receive a message, on one shard. The next message goes
 /// on behind them, so that each is asked in its turn.
@@ -76,6 +79,38 @@ impl Members {
 
     pub(super) fn contains(&self, session: u32) -> bool {
         self.places.contains_key(&session)
+    }
+
+    /// The member with a connection whose turn it is, of those that may receive a message above
+    /// QoS 0 and have room for it. At most [`MEMBERS_ASKED_MAX`] are asked.
+    pub(super) fn next_with_room(
+        &mut self,
+        sessions: &Sessions,
+        message: &Message,
+        settings: &Settings,
+    ) -> Option<(u32, Options)> {
+        let takes = |member: &(u32, Options)| {
+            let session = sessions.at(member.0);
+            session.is_some_and(|session| {
+                session.state.may_receive(message.topic())
+                    && !session.is_given_up()
+                    && has_room(session, message, settings)
+            })
+        };
+        next_of(&self.list[..self.live], &mut self.turns[0], takes)
+    }
+
+    /// What the next member with a connection has, of those that have something.
+    /// At most [`MEMBERS_ASKED_MAX`] are asked.
+    pub(super) fn next_with<T>(
+        &mut self,
+        sessions: &Sessions,
+        has: impl Fn(&Session) -> Option<T>,
+    ) -> Option<T> {
+        let live = &self.list[..self.live];
+        let of = |member: &(u32, Options)| sessions.at(member.0).and_then(&has);
+        let (session, _) = next_of(live, &mut self.turns[0], |member| of(member).is_some())?;
+        sessions.at(session).and_then(has)
     }
 
     fn swap(&mut self, a: usize, b: usize) {

@@ -7,6 +7,7 @@
 //! travel in a turn is bounded: see [`tell`].
 
 mod members;
+mod queue;
 mod registry;
 mod tell;
 
@@ -23,6 +24,10 @@ use crate::core::routing::options::share_subscriber;
 use crate::core::sessions::state::{Grant, Subscribed};
 use crate::core::{Core, Routing};
 use crate::effects::MeshItem;
+use queue::Queue;
+pub(crate) use queue::{
+    ask_queues, is_queue, open_queue, queue_asked, queue_offered, try_queue_again,
+};
 pub(crate) use registry::Shares;
 use stentor_mqtt::{QoS, ReasonCode};
 use stentor_session::{Message, Tick};
@@ -60,6 +65,18 @@ impl Search {
         hops: HOPS_MAX,
         refused: 0,
     };
+
+    /// Whether no member of this shard may receive the message.
+    const fn has_refused(self, shard: ShardId) -> bool {
+        self.refused >> shard.0 & 1 == 1
+    }
+
+    /// No member of this shard may receive the message. Shards are counted once each, so the search
+    /// ends as well.
+    const fn refuse(&mut self, shard: ShardId) {
+        self.refused |= 1 << shard.0;
+        self.hops = self.hops.saturating_add(1);
+    }
 }
 
 /// Which shared subscription.
@@ -88,12 +105,19 @@ struct Share {
     is_untold: bool,
     /// What it takes though nobody here is a member any more, since others have not heard of that.
     idle_bytes: u32,
+    /// What keeps messages here, if it is a queue whose home this shard is.
+    queue: Option<Queue>,
 }
 
+/// The members of a shared subscription on one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
-    live: u32,
-    away: u32,
+pub(crate) struct Count {
+    /// Those with a connection.
+    pub(crate) live: u32,
+    /// Those without.
+    pub(crate) away: u32,
+    /// Whether the shard keeps what no member takes.
+    pub(crate) keeps: bool,
 }
 
 impl Share {
@@ -107,8 +131,11 @@ impl Share {
         };
         let live: u32 = counts().map(|(_, count)| count.live).sum();
         let away: u32 = counts().map(|(_, count)| count.away).sum();
+        let keeper = self.keeper().filter(|_| qos > QoS::AtMostOnce);
         let (total, of): (u32, fn(&Count) -> u32) = match (live, away, qos) {
             (1.., _, _) => (live, |count| count.live),
+            // Whoever comes first gets it, and not one that may never come back.
+            _ if keeper.is_some() => return keeper,
             (0, 1.., QoS::AtLeastOnce | QoS::ExactlyOnce) => (away, |count| count.away),
             _ => return None,
         };
@@ -212,6 +239,7 @@ impl Core {
             turn: 0,
             is_untold: false,
             idle_bytes: 0,
+            queue: None,
         })
     }
 
@@ -259,8 +287,13 @@ impl Core {
             return;
         };
         if share.members.remove(session) {
+            let is_queue = share
+                .queue
+                .take_if(|it| it.session.slot == session)
+                .is_some();
             self.routing.shares.left(session, slot);
             self.adjust_share(slot, Telling::Soon, |count| {
+                count.keeps &= !is_queue;
                 let of = if was_live {
                     &mut count.live
                 } else {
@@ -292,26 +325,25 @@ impl Core {
         let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
             return;
         };
+        let had_keeper = share.keeper().is_some();
         change(&mut share.counts[usize::from(self.place.shard.0)]);
+        let has_keeper = share.keeper().is_some();
+        self.routing.shares.count_queue(had_keeper, has_keeper);
         self.tell_share(slot, telling);
         self.routing.close_share_if_empty(slot);
     }
 
     /// Another shard's numbers.
-    pub(crate) fn count_share(
-        &mut self,
-        name: &Arc<ShareName>,
-        shard: ShardId,
-        live: u32,
-        away: u32,
-    ) {
+    pub(crate) fn count_share(&mut self, name: &Arc<ShareName>, shard: ShardId, its: Count) {
         let before = self.routing.shares.slots.len();
         let slot = self.open_share(name);
         let is_new = self.routing.shares.slots.len() > before;
         if let Some(share) = self.routing.shares.slots.get_mut(slot as usize)
             && let Some(count) = share.counts.get_mut(usize::from(shard.0))
         {
-            *count = Count { live, away };
+            let had_keeper = count.keeps;
+            *count = its;
+            self.routing.shares.count_queue(had_keeper, its.keeps);
         }
         let is_over = self.routing.close_share_if_empty(slot);
         self.turn.spend(if is_new || is_over {
@@ -342,8 +374,16 @@ impl Core {
         else {
             return;
         };
-        let shard = share.next_shard(message.qos, search.refused);
-        let (Some(shard), Some(hops)) = (shard, search.hops.checked_sub(1)) else {
+        let keeper = share.keeper();
+        let (shard, hops) = match (search.hops.checked_sub(1), keeper) {
+            // Members have left again and again: the queue keeps it.
+            (None, Some(keeper)) if message.qos > QoS::AtMostOnce => {
+                search.refused = u64::MAX;
+                (Some(keeper), Some(0))
+            }
+            (hops, _) => (share.next_shard(message.qos, search.refused), hops),
+        };
+        let (Some(shard), Some(hops)) = (shard, hops) else {
             if search.refused != 0 {
                 self.counters.stats.publishes_withheld += 1;
             }
@@ -382,11 +422,24 @@ impl Core {
         else {
             return self.pass_on(now, name, message, search);
         };
-        let Some((member, options)) = share.members.next(&self.sessions, message.topic()) else {
-            if !share.members.list.is_empty() {
-                // Shards are counted once each, so this search ends as well.
-                search.refused |= 1 << self.place.shard.0;
-                search.hops = search.hops.saturating_add(1);
+        let is_kept = message.qos > QoS::AtMostOnce && share.keeper().is_some();
+        let found = if !is_kept {
+            share.members.next(&self.sessions, message.topic())
+        } else if !search.has_refused(self.place.shard) {
+            let settings = &self.rules.settings;
+            share
+                .members
+                .next_with_room(&self.sessions, message, settings)
+        } else {
+            share.keep(now, &mut self.clock)
+        };
+        let Some((member, options)) = found else {
+            if is_kept || !share.members.list.is_empty() {
+                if is_kept && search.has_refused(self.place.shard) {
+                    // The queue has ended, and other shards have not heard of it.
+                    return;
+                }
+                search.refuse(self.place.shard);
             }
             return self.pass_on(now, name, message, search);
         };

@@ -29,6 +29,8 @@ pub(crate) struct Shares {
     pub(super) untold: Untold,
     /// Slots that were made for messages that sessions of earlier starts are owed.
     pub(super) expected: Vec<u32>,
+    /// How many of them are queues.
+    queues: usize,
 }
 
 impl Shares {
@@ -42,6 +44,7 @@ impl Shares {
             numbers: 0,
             untold: Untold::default(),
             expected: Vec::new(),
+            queues: 0,
         }
     }
 
@@ -107,6 +110,17 @@ impl Shares {
         }
     }
 
+    /// Whether some are queues: nearly always there are none.
+    #[inline]
+    pub(super) const fn has_queues(&self) -> bool {
+        self.queues > 0
+    }
+
+    /// One is a queue from now on, or is not any more.
+    pub(super) fn count_queue(&mut self, before: bool, after: bool) {
+        self.queues = (self.queues + usize::from(after)).saturating_sub(usize::from(before));
+    }
+
     /// How many groups share a filter of the index.
     pub(super) fn groups(&self, filter: FilterId) -> usize {
         self.groups.get(&filter).copied().unwrap_or(0) as usize
@@ -160,7 +174,10 @@ impl Shares {
     /// All of them, with the number of members on this shard.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&ShareName, usize)> {
         let shares = self.slots.iter();
-        shares.map(|(_, share)| (&*share.name, share.members.list.len()))
+        shares.map(|(_, share)| {
+            let members = share.members.list.len() - usize::from(share.queue.is_some());
+            (&*share.name, members)
+        })
     }
 
     /// The number of a shared subscription, which names it for as long as it is there.

@@ -171,6 +171,7 @@ impl Core {
                 shard: self.place.shard,
                 live: count.live,
                 away: count.away,
+                keeps: count.keeps,
             };
             self.effects.lanes.push((ShardId(shard), item));
         }

@@ -20,7 +20,7 @@ use crate::core::memory::Lease;
 use crate::core::routing::batch::EncodedBatch;
 use crate::core::routing::options::Options;
 use crate::core::routing::route::is_own;
-use crate::core::routing::share::{ShareName, Telling, expect_share, forget_expected};
+use crate::core::routing::share::{ShareName, Telling, expect_share, forget_expected, open_queue};
 use crate::core::sessions::registry::{Away, Left, Link, Session};
 use crate::core::sessions::state::{Absence, Arrivals, Grant, Owed, SessionState};
 use crate::core::{Core, Timer};
@@ -328,6 +328,7 @@ impl PriorSubscription {
             // The doors open when other shards know of it.
             core.join_share((key, zone), (group, filter), (&grant, Telling::Soon));
             if let Some(slot) = core.routing.shares.find(zone, group, filter) {
+                open_queue(core, slot, key);
                 core.member_changed(slot, key.slot, false);
             }
             return None;

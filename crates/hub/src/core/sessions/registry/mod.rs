@@ -194,7 +194,10 @@ impl Sessions {
         client_id: &str,
         user: Option<&str>,
     ) -> Option<SessionKey> {
-        let is_own = |(_, session): &(SessionKey, &Session)| session.state.user() == user;
+        // No client has the session of a queue, whatever it is called.
+        let is_own = |(_, session): &(SessionKey, &Session)| {
+            session.state.user() == user && session.state.queue().is_none()
+        };
         let (key, _) = self.all(zone, client_id).find(is_own)?;
         Some(key)
     }

@@ -94,6 +94,12 @@ impl Session {
 
     /// The bound that its queue has met: the one that more is used of.
     pub(crate) fn full(&self, settings: &Settings) -> Full {
+        if let Some(queue) = self.state.queue() {
+            return match settings.is_tightened() {
+                true => Full::Memory,
+                false => Full::Queue(queue.messages, queue.bytes),
+            };
+        }
         let (charge, messages_max) = (self.charge(), settings.queue_messages_max);
         let bytes_max = self.state.queue_bytes_max(settings);
         let share = |used: usize, other_max: usize| used as u128 * other_max as u128;

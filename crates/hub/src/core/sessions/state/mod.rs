@@ -32,7 +32,7 @@ use crate::core::inbound::subscribe::{SubscriptionRef, room_of};
 use crate::core::routing::options::Options;
 use crate::core::sessions::log::{Number, SessionLog, Terms, write_unpromised};
 use crate::core::sessions::quota::Quotas;
-use crate::core::sessions::rights::{Access, Identity};
+use crate::core::sessions::rights::{Access, Identity, QueueBounds};
 use crate::core::settings::Settings;
 use crate::core::transitions::DueWill;
 
@@ -122,6 +122,11 @@ impl SessionState {
     #[inline]
     pub(crate) fn zone(&self) -> Zone {
         self.identity.zone
+    }
+
+    /// Its bounds, if this is the session of a queue, which no client has.
+    pub(crate) fn queue(&self) -> Option<QueueBounds> {
+        self.identity.rights.queue()
     }
 
     /// The user's name; `None` for a client without one.

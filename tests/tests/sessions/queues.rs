@@ -1,0 +1,199 @@
+//! Queues keep messages while nobody is there to take them.
+
+use std::collections::BTreeSet;
+
+use stentor_tests::raw::{self, eventually};
+use stentor_tests::{Plan, Raw, Server, Version};
+
+use crate::acknowledged;
+
+const JOBS: &str = "$queue/jobs/jobs/#";
+
+/// A plan with a queue `jobs` of the topics below `jobs`, and more keys of it.
+fn plan(more: &str) -> Plan {
+    let queue = format!("[[queue]]\nname = \"jobs\"\nfilter = \"jobs/#\"\n{more}\n");
+    Plan::new().tcp().anonymous().config(&queue)
+}
+
+/// A member that leaves no session behind.
+#[track_caller]
+fn member(server: &Server, client_id: &str, filter: &str) -> Raw {
+    let mut member = server.client(Version::V5, client_id);
+    member.subscribe(filter, 2);
+    member
+}
+
+fn publish(server: &Server, payloads: impl Iterator<Item = usize>) {
+    let mut publisher = server.client(Version::V4, "publisher");
+    for payload in payloads {
+        publisher.publish_surely("jobs/1", payload.to_string().as_bytes());
+    }
+}
+
+/// The next messages of a member, which acknowledges them.
+#[track_caller]
+fn take(member: &mut Raw, count: usize) -> Vec<usize> {
+    let one = |_| String::from_utf8(acknowledged(member)).unwrap();
+    (0..count).map(one).map(|it| it.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_queue_keeps_messages_for_the_member_that_comes_first_also_over_a_kill() {
+    for kills in [true, false] {
+        let server = plan("").variable("STENTOR_SHARDS", "3").start();
+        publish(&server, 0..5);
+        let plan = match kills {
+            true => server.kill(),
+            false => server.stop_for_restart(),
+        };
+        let server = plan.variable("STENTOR_SHARDS", "2").start();
+        publish(&server, 5..7);
+        let mut first = member(&server, "first", JOBS);
+        assert_eq!(take(&mut first, 7), [0, 1, 2, 3, 4, 5, 6]);
+        first.ping();
+        // What was acknowledged does not come again.
+        let server = server.kill().start();
+        let mut second = member(&server, "second", JOBS);
+        publish(&server, 7..8);
+        assert_eq!(take(&mut second, 1), [7]);
+        second.ping();
+    }
+}
+
+#[test]
+fn a_message_that_a_member_leaves_unacknowledged_waits_for_the_next_one() {
+    let server = plan("").variable("STENTOR_SHARDS", "2").start();
+    let mut first = member(&server, "first", JOBS);
+    publish(&server, 0..3);
+    for _ in 0..3 {
+        first.expect(3);
+    }
+    drop(first);
+    eventually("the queue has them again", || kept(&server) == 3);
+    let mut second = member(&server, "second", "$share/jobs/jobs/#");
+    assert_eq!(take(&mut second, 3), [0, 1, 2]);
+    second.ping();
+}
+
+/// The messages that `stentor sessions` shows of the queue.
+fn kept(server: &Server) -> u64 {
+    let all = server.json(&["sessions", "ls"]);
+    let all = all["clients"].as_array().expect("a list").clone();
+    let of_queue = |it: &&serde_json::Value| it["client_id"] == "$queue/jobs/jobs/#";
+    let queue = all.iter().find(of_queue).expect("the queue is there");
+    queue["waiting"].as_u64().expect("a number")
+}
+
+#[test]
+fn members_get_each_message_once_however_many_wait() {
+    const COUNT: usize = 1_000;
+    let server = plan("").variable("STENTOR_SHARDS", "3").start();
+    publish(&server, 0..COUNT);
+    assert_eq!(kept(&server), COUNT as u64);
+    let members = ["a", "b", "c"].map(|id| member(&server, id, JOBS));
+    let threads = members.map(|mut member| {
+        std::thread::spawn(move || {
+            let mut got = Vec::new();
+            loop {
+                let message = String::from_utf8(acknowledged(&mut member)).unwrap();
+                match message.parse::<usize>() {
+                    Ok(number) => got.push(number),
+                    Err(_) => return got,
+                }
+            }
+        })
+    });
+    eventually("the queue is empty", || kept(&server) == 0);
+    let mut publisher = server.client(Version::V4, "ends");
+    for id in ["a", "b", "c"] {
+        // One at a time: each goes to another one.
+        publisher.publish_surely("jobs/end", id.as_bytes());
+    }
+    let mut all = Vec::new();
+    for thread in threads {
+        all.extend(thread.join().expect("a member"));
+    }
+    let different: BTreeSet<usize> = all.iter().copied().collect();
+    assert_eq!((all.len(), different.len()), (COUNT, COUNT));
+}
+
+#[test]
+fn a_full_queue_drops_what_its_key_says_and_counts_it() {
+    for (full, expected) in [("drop-newest", [0, 1, 2]), ("drop-oldest", [2, 3, 4])] {
+        let server = plan(&format!("messages = 3\nfull = \"{full}\"")).start();
+        publish(&server, 0..5);
+        assert_eq!(kept(&server), 3);
+        let dropped = server.json(&["status", "--sample-ms", "0"]);
+        let dropped = dropped["messages_dropped"].as_u64();
+        assert_eq!(dropped, Some(2), "{full}");
+        server.wait_log(0, "the queue is full: 3 messages");
+        let mut first = member(&server, "first", JOBS);
+        assert_eq!(take(&mut first, 3), expected, "{full}");
+        first.ping();
+    }
+    // 2,000 bytes each, and no more than 4 KiB.
+    let server = plan("bytes = \"4KiB\"").start();
+    let mut publisher = server.client(Version::V4, "publisher");
+    for _ in 0..3 {
+        publisher.publish_surely("jobs/1", &[b'x'; 2_000]);
+    }
+    assert_eq!(kept(&server), 1);
+}
+
+#[test]
+fn a_queue_that_nobody_declares_is_refused() {
+    let server = plan("").variable("STENTOR_SHARDS", "2").start();
+    for filter in ["$queue/jobs/other", "$queue/other/jobs/#", "$queue/jobs"] {
+        let mut client = server.client(Version::V5, "client");
+        client.send(&raw::subscribe(Version::V5, 1, filter, 1));
+        let suback = client.expect(9);
+        assert_eq!(suback.body.last(), Some(&0x8F), "{filter}");
+    }
+    // QoS 0 waits for nobody, as everywhere.
+    let mut publisher = server.client(Version::V4, "publisher");
+    publisher.publish("jobs/1", b"lost");
+    publisher.ping();
+    assert_eq!(kept(&server), 0);
+}
+
+#[test]
+fn nobody_takes_or_ends_the_session_of_a_queue() {
+    let server = plan("").start();
+    publish(&server, 0..2);
+    let mut client = server.dial();
+    let connack = client.login(Version::V5, "$queue/jobs/jobs/#", false);
+    assert_eq!(connack.body[..2], [0, 0]);
+    drop(client);
+    // It may say that it ended the client's own session.
+    server.control(&["sessions", "end", "$queue/jobs/jobs/#"]);
+    server.control(&["kick", "$queue/jobs/jobs/#"]);
+    let mut first = member(&server, "first", JOBS);
+    assert_eq!(take(&mut first, 2), [0, 1]);
+}
+
+#[test]
+fn a_queue_that_is_not_declared_any_more_ends_and_the_log_says_so() {
+    let server = plan("").start();
+    publish(&server, 0..2);
+    server.reconfigure("[log]\nlevel = \"info\"");
+    let server = server.stop_for_restart().start();
+    let line = server.wait_log(0, "queues end with what they have kept");
+    assert!(line.contains("messages=2"), "{line}");
+}
+
+#[test]
+fn a_queue_that_cannot_be_kept_is_refused() {
+    for (config, expected) in [
+        ("[sessions]\nenabled = false", "sessions.enabled"),
+        ("[[queue]]\nname = \"jobs\"\nfilter = \"jobs/#\"", "queue"),
+        ("[[queue]]\nname = \"sys\"\nfilter = \"$SYS/#\"", "$SYS/#"),
+        (
+            "[[queue]]\nname = \"sys\"\nfilter = \"a\"\nmessages = 0",
+            "queue.messages",
+        ),
+    ] {
+        let refused = plan(config).refused();
+        let said = refused.stderr;
+        assert!(said.contains(expected), "{config}: {said}");
+    }
+}
