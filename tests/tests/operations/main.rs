@@ -4,6 +4,7 @@ mod audit;
 mod bans;
 mod client;
 mod commands;
+mod delay;
 mod events;
 mod folder;
 mod login;

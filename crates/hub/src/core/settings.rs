@@ -74,6 +74,9 @@ pub struct TopicPolicy {
     /// The least time between two messages of one topic to one client; zero for none. The newest
     /// one is sent as soon as the time has passed.
     pub interval: Duration,
+    /// How long messages may wait in the output of a connection for others, to leave together;
+    /// zero for not at all.
+    pub delay: Duration,
     /// Which messages are kept for late subscribers.
     pub keep: Keep,
     /// Whether MQTT 5 subscribers get the numbers of the store: user properties
@@ -99,6 +102,7 @@ impl Default for TopicPolicy {
             qos0: SlowPolicy::DropNewest,
             qos1: SlowPolicy::Disconnect,
             interval: Duration::ZERO,
+            delay: Duration::ZERO,
             keep: Keep::Retained,
             sequence: false,
         }
@@ -115,6 +119,8 @@ pub(crate) struct Uses {
     pub(crate) keeps_last: bool,
     /// Subscribers of some topics get numbers.
     pub(crate) sequences: bool,
+    /// Messages of some topics may wait for others.
+    pub(crate) delays: bool,
 }
 
 /// How a topic's messages are thinned out for each client.
@@ -378,6 +384,7 @@ impl Settings {
             shapes: any(|policy| policy.shape().is_some()),
             keeps_last: any(|policy| policy.keep == Keep::Last),
             sequences: any(|policy| policy.sequence),
+            delays: any(|policy| !policy.delay.is_zero()),
         }
     }
 

@@ -72,7 +72,8 @@ impl Core {
         let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);
         let fetch = self.outbox.fetches.peek().map(|Reverse((at, _))| *at);
         let timers = self.clock.timers.next().into_iter();
-        timers.chain(pace).chain(fetch).min()
+        let held = self.outbox.held.next_at();
+        timers.chain(pace).chain(fetch).chain(held).min()
     }
 
     /// What the calls since have asked for.

@@ -32,6 +32,7 @@ use stentor_session::{Message, Tick};
 use stentor_topic::TopicHasher;
 
 use crate::core::Core;
+use crate::core::delivery::held::flush_held;
 use crate::core::ids::ShardId;
 use crate::core::memory::Ledger;
 use crate::core::retained::{Kept, NotKept, Retained};
@@ -247,6 +248,7 @@ impl Hub {
         self.fire_due(now);
         self.core.continue_pumps(now);
         self.core.release_due(now);
+        flush_held(&mut self.core, now);
         self.core.continue_fetched(now);
         self.core.continue_routes(now);
         self.core.continue_slices(now);

@@ -21,6 +21,7 @@ mod conformance_server;
 mod dear_filters;
 mod debts;
 mod deferred;
+mod delay;
 mod endings;
 mod given_up;
 mod hostile;

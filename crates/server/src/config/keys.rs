@@ -571,6 +571,12 @@ section! {
     /// The highest number of messages of one topic that each client receives in a second. It
     /// receives the newest ones, and always the last one; 0 turns the limit off.
     max_rate: u32 = count(0, 1_000_000), Default("0"), Live;
+    /// How long messages may wait in the output of a connection, so that several leave in one
+    /// packet. This costs latency and saves processor time. What else goes to the client in the
+    /// meantime takes them along.
+    delay: Duration = Kind::Duration {
+        min: Duration::ZERO, max: Duration::from_secs(1), never: false,
+    }, Default("0us"), Live;
     /// Which messages the server keeps for late subscribers.
     keep: Keeping = Kind::Choice(Keeping::NAMES), Default("retained"), Live;
     /// Adds user properties to each kept message for MQTT 5 subscribers: `seq` and `epoch` number

@@ -85,6 +85,7 @@ fn hub_settings(config: &Config) -> Settings {
         qos0: slow_policy(policy.qos0),
         qos1: slow_policy(policy.qos1),
         interval: interval(policy.max_rate),
+        delay: policy.delay,
         keep: match policy.keep {
             Keeping::Retained => Keep::Retained,
             Keeping::Last => Keep::Last,

@@ -3,6 +3,7 @@
 pub(crate) mod conflate;
 pub(crate) mod deliver;
 pub(crate) mod direct;
+pub(crate) mod held;
 pub(crate) mod outbox;
 pub(crate) mod pump;
 pub(crate) mod snapshot;

@@ -10,6 +10,7 @@ use stentor_mqtt::{Packet, Version, encode};
 use stentor_session::{Outgoing, Output, Run, Tick};
 use stentor_topic::TopicHasher;
 
+use crate::core::delivery::held::Held;
 use crate::core::ids::SessionKey;
 use crate::core::sessions::registry::{Flushing, Live};
 
@@ -21,6 +22,8 @@ pub(crate) struct Outbox {
     pub(crate) crowd: Vec<SessionKey>,
     /// Whether messages are handed to a crowd: others are written to before.
     pub(crate) serves_crowd: bool,
+    /// Output that may wait for more.
+    pub(crate) held: Held,
     #[expect(
         clippy::vec_box,
         reason = "the boxes move between here and the connections"
@@ -57,6 +60,7 @@ impl Outbox {
             dirty: Vec::new(),
             crowd: Vec::new(),
             serves_crowd: false,
+            held: Held::default(),
             spare: Vec::new(),
             scratch: Vec::new(),
             pumps: VecDeque::new(),
@@ -115,16 +119,28 @@ impl Outbox {
         }
     }
 
-    /// Has a connection flushed at the end of the turn even if it has no output.
+    /// Has a connection flushed at the end of the turn even if it has no output, or later, if all
+    /// that it has may wait for more.
     #[inline]
     pub(crate) fn revisit(&mut self, key: SessionKey, live: &mut Live) {
-        if live.flushing == Flushing::Idle {
-            live.flushing = Flushing::Listed;
-            if self.serves_crowd {
-                self.crowd.push(key);
-            } else {
-                self.dirty.push(key);
+        match (live.flushing, self.held.now_until) {
+            (Flushing::Idle, Some(until)) => {
+                live.flushing = Flushing::Held;
+                self.held.hold(key, until);
             }
+            // The messages that it holds may wait for longer.
+            (Flushing::Held, Some(until)) if self.held.is_for_longer(key, until) => {
+                self.held.hold(key, until);
+            }
+            (Flushing::Idle | Flushing::Held, None) => {
+                live.flushing = Flushing::Listed;
+                if self.serves_crowd {
+                    self.crowd.push(key);
+                } else {
+                    self.dirty.push(key);
+                }
+            }
+            (Flushing::Listed | Flushing::Blocked | Flushing::Held, _) => {}
         }
     }
 

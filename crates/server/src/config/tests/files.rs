@@ -293,6 +293,10 @@ const BAD: &[(&str, &[&str])] = &[
         "[[policy]]\nfilter = \"a\"\n[[policy]]\nfilter = \"a\"",
         &["toml:4:", "there already"],
     ),
+    (
+        "[[policy]]\nfilter = \"a\"\ndelay = \"2s\"",
+        &["policy.delay", "1s"],
+    ),
     ("[[queue]]\nname = \"a\"", &["queue.filter"]),
     (
         "[[queue]]\nname = \"a/b\"\nfilter = \"a\"",

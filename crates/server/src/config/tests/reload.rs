@@ -51,6 +51,12 @@ fn changed_keys_are_found_with_their_class() {
         &format!("{queue}\nmessages = 5"),
         &[("queue[jobs].messages", Restart)],
     );
+    let delayed = "[[policy]]\nfilter = \"a\"\ndelay = \"1ms\"";
+    check(
+        "[[policy]]\nfilter = \"a\"",
+        delayed,
+        &[("policy[a].delay", Live)],
+    );
     check(
         &format!("[[user]]\nname = \"a\"\n{HASH}\n[[user]]\nname = \"b\"\n{HASH}"),
         &format!("[[user]]\nname = \"b\"\nadmin = true\n{HASH}\n[[user]]\nname = \"c\"\n{HASH}"),

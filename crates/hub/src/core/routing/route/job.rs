@@ -626,6 +626,7 @@ impl Core {
         };
         let mut batch = EncodedBatch::new(&job.messages, self.shape_and_epoch(message));
         let per_session = (job.messages.len() as u32).saturating_mul(DELIVERY_VISITS);
+        self.outbox.held.now_until = self.rules.hold_until(now, message.topic());
         self.outbox.serves_crowd = true;
         let before = self.turn.spent();
         let mut filters = SmallVec::new();
@@ -650,6 +651,7 @@ impl Core {
             job.delivered = job.delivered.saturating_add(extra);
         }
         self.outbox.serves_crowd = false;
+        self.outbox.held.now_until = None;
     }
 
     /// The next message for a member of a shared subscription.

@@ -194,6 +194,16 @@ impl Rules {
         }
         self.settings.policy(topic).and_then(TopicPolicy::shape)
     }
+
+    /// Until when messages of a topic that come now may wait for others.
+    #[inline]
+    pub(crate) fn hold_until(&self, now: Tick, topic: &str) -> Option<Tick> {
+        if !self.uses.delays {
+            return None;
+        }
+        let delay = self.settings.policy(topic)?.delay;
+        (!delay.is_zero()).then(|| now.after(delay))
+    }
 }
 
 impl Core {
@@ -330,6 +340,7 @@ impl Core {
         self.turn.spend_on_match(matched.visits, all - longest);
         self.turn.reach(all);
         let mut batch = EncodedBatch::new(messages, self.shape_and_epoch(message));
+        self.outbox.held.now_until = self.rules.hold_until(now, topic);
         self.outbox.serves_crowd = self.turn.serves_crowd();
         if self.outbox.serves_crowd {
             self.turn
@@ -339,6 +350,7 @@ impl Core {
         let served = fanout.fan_out(&mut batch, message, (&filters, at_once.work));
         drop(filters);
         self.outbox.serves_crowd = false;
+        self.outbox.held.now_until = None;
         self.serve_rest_later(messages, from, (hash, served))
     }
 

@@ -450,6 +450,8 @@ impl Core {
             ..DeliveryOptions::new(message, options, ids, share.number)
         };
         let mut variants = self.variants(message);
+        self.outbox.held.now_until = self.rules.hold_until(now, message.topic());
         self.fanout(now).deliver(&mut variants, member, &terms);
+        self.outbox.held.now_until = None;
     }
 }

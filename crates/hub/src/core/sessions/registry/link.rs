@@ -142,6 +142,10 @@ pub(crate) enum Backlog {
 pub(crate) enum Flushing {
     /// Nothing to write.
     Idle,
+    /// It has output that may wait for more: see [`Held::now_until`].
+    ///
+    /// [`Held::now_until`]: crate::core::delivery::held::Held::now_until
+    Held,
     /// Listed as dirty: the shard flushes it at the end of its turn.
     Listed,
     /// The socket is full: the shard reports when it is writable.
