@@ -259,3 +259,21 @@ fn a_custom_domain_tells_a_procedure_and_goes_on() {
     let log = calls.server.log();
     assert_eq!(log.matches("procedure=\"judge\"").count(), 3, "{log}");
 }
+
+/// A token file that cannot be read is a trouble like any other: the copy is deleted. After a
+/// mistake on the command line it stays, for nobody knows what was meant.
+#[test]
+fn a_copy_is_deleted_where_the_token_cannot_be_read_but_not_after_a_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("copy.tmp");
+    let missing = folder.path().join("no-token");
+    for (option, is_left) in [("--token-file", false), ("--tokenfile", true)] {
+        fs::write(&copy, "a message").expect("a file can be written");
+        let mut call = client();
+        call.args(["--server", "127.0.0.1", option]).arg(&missing);
+        call.args(["--delete-file", "--file"]).arg(&copy);
+        let finished = process::run(call.arg("/judge"));
+        assert!(!finished.status.success(), "{finished}");
+        assert_eq!(copy.exists(), is_left, "{option}: {finished}");
+    }
+}

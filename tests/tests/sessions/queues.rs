@@ -33,8 +33,10 @@ fn publish(server: &Server, payloads: impl Iterator<Item = usize>) {
 /// The next messages of a member, which acknowledges them.
 #[track_caller]
 fn take(member: &mut Raw, count: usize) -> Vec<usize> {
-    let one = |_| String::from_utf8(acknowledged(member)).unwrap();
-    (0..count).map(one).map(|it| it.parse().unwrap()).collect()
+    let mut one = || String::from_utf8(acknowledged(member)).expect("a text");
+    (0..count)
+        .map(|_| one().parse().expect("a number"))
+        .collect()
 }
 
 #[test]
@@ -95,7 +97,7 @@ fn members_get_each_message_once_however_many_wait() {
         std::thread::spawn(move || {
             let mut got = Vec::new();
             loop {
-                let message = String::from_utf8(acknowledged(&mut member)).unwrap();
+                let message = String::from_utf8(acknowledged(&mut member)).expect("a text");
                 match message.parse::<usize>() {
                     Ok(number) => got.push(number),
                     Err(_) => return got,

@@ -96,8 +96,8 @@ fn queues(config: &Config, givens: &mut Givens) {
         if queue.filter.starts_with('$') {
             let origin = givens.origin("queue", index, "filter");
             let message = format!(
-                "a queue cannot keep {:?}: topics that begin with $ are the server's own; give a \
-                 filter that does not",
+                "queue.filter = {:?}: a queue keeps no topics that begin with $, which are the \
+                 server's own; give another filter",
                 queue.filter
             );
             givens.problem(origin, message);
