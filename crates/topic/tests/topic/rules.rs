@@ -103,6 +103,12 @@ fn shared_subscriptions_are_taken_apart() {
     };
     let too_long = format!("$share/g/{}", "x".repeat(TOPIC_BYTES_MAX - 8));
     let cases = [
+        // The other spelling, which also asks for a queue.
+        ("$queue/group/a/b", shared("group", "a/b")),
+        ("$queue//a", Err(FilterError::ShareNameEmpty)),
+        ("$queue/g", Err(FilterError::ShareFilterMissing)),
+        ("$queue", plain("$queue")),
+        ("$queues/g/a", plain("$queues/g/a")),
         ("$share/group/a/b", shared("group", "a/b")),
         ("$share/group//", shared("group", "/")),
         ("$share/g/#", shared("g", "#")),
