@@ -1,0 +1,28 @@
+//! Messages on the disk, for sessions whose clients are away.
+//!
+//! A session that is owed much gives the oldest of it to the spool, in *chunks*, and remembers a
+//! [`Place`] for each. It reads them when its client is back, and frees them when they are
+//! delivered. A chunk never changes, and nobody but its owner knows what is in it.
+//!
+//! ```text
+//! file      a file of chunks               lanes     between shards and the threads
+//! folder    all files: who is in which     threads   the two that wait for the disk
+//! ```
+//!
+//! Chunks lie in files of 4 MiB, one after the other. A file goes when nobody needs one of its
+//! chunks. Which are needed, the owners say at the start: so nothing has to be written when one is
+//! freed, and a file that is not there held only chunks that were freed.
+
+#![forbid(unsafe_code)]
+
+mod file;
+mod folder;
+mod lanes;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+pub use file::Place;
+pub use folder::{Folder, NotKept};
+pub use lanes::{Lane, Monitor, Owner, Reply};
+pub use threads::{Spool, SpoolEvent, Watcher};

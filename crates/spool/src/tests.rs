@@ -1,0 +1,183 @@
+//! On a disk that fails, is full, and loses power.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::num::NonZeroU32;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use stentor_disk::simulated::{Operation, Random, SimulatedDisk};
+
+use crate::file::{FILE_BYTES, file_name, read};
+use crate::*;
+
+const MUCH: u64 = 1 << 40;
+
+fn open(disk: &SimulatedDisk, needed: &[Place]) -> (Folder<SimulatedDisk>, Vec<NonZeroU32>) {
+    let mut counts = BTreeMap::new();
+    for place in needed {
+        *counts.entry(place.file).or_default() += 1;
+    }
+    Folder::open(disk.clone(), counts, MUCH).unwrap()
+}
+
+fn content(disk: &SimulatedDisk, place: Place) -> Option<Vec<u8>> {
+    use stentor_disk::Disk;
+    let region = disk.open(&file_name(place.file)).ok()?;
+    read(&region, place).ok()?
+}
+
+fn chunk(random: &mut Random) -> Vec<u8> {
+    let len = [random.below(300), random.below(40_000), 900_000][random.below(20) / 9];
+    (0..len).map(|_| random.below(256) as u8).collect()
+}
+
+/// What was flushed is there after a power loss, and what was freed gives its files back.
+#[test]
+fn what_was_flushed_is_kept_and_what_was_freed_goes() {
+    for seed in 0..8 {
+        let mut random = Random(seed);
+        let mut disk = SimulatedDisk::new(seed);
+        let (mut folder, _) = open(&disk, &[]);
+        let (mut kept, mut fresh) = (Vec::new(), Vec::new());
+        for _ in 0..120 {
+            match random.below(10) {
+                0..=5 => {
+                    let bytes = chunk(&mut random);
+                    fresh.push((folder.append(&bytes).unwrap(), bytes));
+                }
+                6 => {
+                    folder.flush().unwrap();
+                    kept.append(&mut fresh);
+                }
+                7 if random.one_in(4) => {
+                    disk = disk.after_power_loss();
+                    fresh.clear();
+                    let places: Vec<Place> = kept.iter().map(|(place, _)| *place).collect();
+                    let (opened, missing) = open(&disk, &places);
+                    assert_eq!(missing, []);
+                    folder = opened;
+                }
+                _ if !kept.is_empty() => {
+                    let (place, _) = kept.swap_remove(random.below(kept.len()));
+                    folder.free(place);
+                }
+                _ => {}
+            }
+            for (place, bytes) in kept.iter().chain(&fresh) {
+                assert_eq!(content(&disk, *place).as_ref(), Some(bytes), "seed {seed}");
+            }
+        }
+        folder.flush().unwrap();
+        for (place, _) in kept.into_iter().chain(fresh) {
+            folder.free(place);
+        }
+        assert!(
+            folder.bytes() <= FILE_BYTES as u64,
+            "one file is written still"
+        );
+        use stentor_disk::Disk;
+        let left = disk.names().unwrap().len();
+        assert!(left <= 1, "the others are gone, seed {seed}");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_and_damage_is_seen() {
+    let disk = SimulatedDisk::new(3);
+    let (mut folder, _) = open(&disk, &[]);
+    disk.break_down(Some((Operation::Grow, ErrorKind::StorageFull)));
+    assert!(matches!(folder.append(b"chunk"), Err(NotKept::Disk(_))));
+    disk.break_down(None);
+    let place = folder.append(b"chunk").unwrap();
+    folder.flush().unwrap();
+    assert_eq!(content(&disk, place).as_deref(), Some(&b"chunk"[..]));
+    let elsewhere = Place { at: 2, ..place };
+    assert_eq!(content(&disk, elsewhere), None);
+    let beyond = Place {
+        at: u16::MAX,
+        len: 9,
+        ..place
+    };
+    assert_eq!(content(&disk, beyond), None);
+    disk.damage(&file_name(place.file), usize::from(place.at) * 64 + 9, 1);
+    assert_eq!(content(&disk, place), None);
+    let (mut small, missing) = Folder::open(disk, BTreeMap::new(), 1 << 20).unwrap();
+    assert_eq!(missing, []);
+    assert!(matches!(small.append(b"chunk"), Err(NotKept::Full)));
+}
+
+/// A failure at the end of a file is one of all that was written since the last flush.
+#[test]
+fn a_failed_flush_is_told_once_for_all() {
+    let disk = SimulatedDisk::new(4);
+    let (mut folder, _) = open(&disk, &[]);
+    let place = folder.append(&[1; 100]).unwrap();
+    disk.break_down(Some((Operation::Flush, ErrorKind::Other)));
+    let refused = (0..5).find_map(|_| folder.append(&vec![2; 1 << 20]).err());
+    assert!(matches!(refused, Some(NotKept::Disk(_))));
+    disk.break_down(None);
+    assert!(folder.append(b"later").is_ok());
+    assert!(folder.flush().is_err(), "the first chunk may be lost");
+    folder.free(place);
+    assert!(folder.flush().is_ok());
+}
+
+struct Bell(Mutex<Sender<SpoolEvent>>);
+
+impl Watcher for Bell {
+    fn wake(&self, _shard: u16) {}
+
+    fn event(&self, event: SpoolEvent) {
+        let _ = self.0.lock().unwrap().send(event);
+    }
+}
+
+fn replies(lane: &Lane) -> Vec<Reply> {
+    loop {
+        let replies = lane.replies();
+        if !replies.is_empty() {
+            return replies.into();
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn shards_write_and_read_and_hear_of_a_full_disk() {
+    let disk = SimulatedDisk::new(1);
+    let (folder, _) = open(&disk, &[]);
+    let (send, events) = channel();
+    let bell = Arc::new(Bell(Mutex::new(send)));
+    let spool = Spool::start(folder, 2, bell).unwrap();
+    let lane = spool.lane(1);
+    let owner = |first| Owner {
+        slot: 7,
+        generation: 3,
+        first,
+        count: 1,
+    };
+    lane.seal(owner(1), vec![1; 100]);
+    let sealed = replies(&lane);
+    let [Reply::Sealed(whose, Some(place))] = sealed[..] else {
+        panic!("{sealed:?}");
+    };
+    assert_eq!(whose, owner(1));
+    lane.fetch(owner(1), place);
+    let fetched = Reply::Fetched(owner(1), Some(vec![1; 100]));
+    assert_eq!(replies(&lane), [fetched]);
+    assert_eq!((lane.under_way(), lane.is_refused()), (0, false));
+    disk.break_down(Some((Operation::Flush, ErrorKind::StorageFull)));
+    lane.seal(owner(2), vec![2; 100]);
+    assert_eq!(replies(&lane), [Reply::Sealed(owner(2), None)]);
+    assert!(matches!(events.recv().unwrap(), SpoolEvent::Refused(_)));
+    assert!(lane.is_refused() && spool.monitor().trouble().is_some());
+    disk.break_down(None);
+    assert_eq!(events.recv().unwrap(), SpoolEvent::Recovered);
+    assert_eq!(replies(&lane), [Reply::GoesOn]);
+    lane.free(place);
+    lane.fetch(owner(9), place);
+    drop(spool);
+    use stentor_disk::Disk;
+    assert_eq!(disk.names().unwrap().len(), 1, "the first file is gone");
+}
