@@ -86,6 +86,7 @@ mod record;
 mod replay;
 mod room;
 mod session;
+mod spooled;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -99,11 +100,12 @@ pub use name::Name;
 pub use record::{DecodeError, DecodeErrorKind, Record, Records};
 pub use replay::{
     Damage, DamageKind, JournalId, OwnedShare, OwnedTerms, Presence, Replay, Restored,
-    RestoredDebt, RestoredDelivery, RestoredHeld, RestoredProperty, RestoredRoom, RestoredSession,
-    RestoredSubscription, RestoredWill, Served, Target, Unheard,
+    RestoredChunk, RestoredDebt, RestoredDelivery, RestoredHeld, RestoredProperty, RestoredRoom,
+    RestoredSession, RestoredSubscription, RestoredWill, Served, Target, Unheard,
 };
 pub use room::{Room, RoomMember, RoomName, RoomProperty};
 pub use session::{Away, Filter, Origin, Quotas, Session, Share, Subscription, Will};
+pub use spooled::{Chunk, Place, Spooled, SpooledDelivery};
 pub use wire::{
     BODY_BYTES_MAX, DELIVERY_MAX, Fault, IDENTIFIER_MAX, MILLIS_MAX, TEXT_BYTES_MAX, Why,
 };

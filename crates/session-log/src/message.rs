@@ -44,7 +44,7 @@ const ARRIVAL: u8 = 1 << 6;
 const ELSEWHERE: u8 = 1 << 7;
 
 impl<'a> Body<'a> {
-    fn put(&self, more: Flags, out: &mut Vec<u8>) {
+    pub(crate) fn put(&self, more: Flags, out: &mut Vec<u8>) {
         let flags = Flags(self.qos as u8 | more.0)
             .with(RETAIN, self.retain)
             .with(EXPIRES, self.expires_at_ms.is_some())
@@ -66,7 +66,7 @@ impl<'a> Body<'a> {
         put_bytes(out, self.payload);
     }
 
-    fn take(reader: &mut Reader<'a>, more: u8) -> Result<(Self, Flags), Fault> {
+    pub(crate) fn take(reader: &mut Reader<'a>, more: u8) -> Result<(Self, Flags), Fault> {
         let known = 3 | RETAIN | EXPIRES | SEQUENCE | PUBLISHER | more;
         let flags = reader.flags("flags", known)?;
         let zone = reader.u32("zone")?;
@@ -446,14 +446,14 @@ pub struct Terms<'a> {
 const TERMS_QOS_2: u8 = 1;
 const TERMS_CONFLATED: u8 = 1 << 1;
 const TERMS_RETAIN: u8 = 1 << 2;
-const TERMS_HELD: u8 = 1 << 3;
+pub(crate) const TERMS_HELD: u8 = 1 << 3;
 const TERMS_IDENTIFIERS: u8 = 1 << 4;
-const TERMS_SHARE: u8 = 1 << 5;
-const TERMS: u8 =
+pub(crate) const TERMS_SHARE: u8 = 1 << 5;
+pub(crate) const TERMS: u8 =
     TERMS_QOS_2 | TERMS_CONFLATED | TERMS_RETAIN | TERMS_HELD | TERMS_IDENTIFIERS | TERMS_SHARE;
 
 impl<'a> Terms<'a> {
-    fn flags(&self) -> Flags {
+    pub(crate) fn flags(&self) -> Flags {
         Flags::default()
             .with(TERMS_QOS_2, self.qos == QoS::ExactlyOnce)
             .with(TERMS_CONFLATED, self.conflated > 0)
@@ -463,7 +463,7 @@ impl<'a> Terms<'a> {
             .with(TERMS_SHARE, self.share.is_some())
     }
 
-    fn put_rest(&self, out: &mut Vec<u8>) {
+    pub(crate) fn put_rest(&self, out: &mut Vec<u8>) {
         if self.conflated > 0 {
             put_varint(out, u64::from(self.conflated));
         }
@@ -475,7 +475,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    fn take_rest(flags: Flags, reader: &mut Reader<'a>) -> Result<Self, Fault> {
+    pub(crate) fn take_rest(flags: Flags, reader: &mut Reader<'a>) -> Result<Self, Fault> {
         let conflated = match flags.has(TERMS_CONFLATED) {
             // The bound makes it fit.
             true => above_zero("conflated", u64::from(reader.u32("conflated")?))? as u32,

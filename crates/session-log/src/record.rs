@@ -11,6 +11,7 @@ use crate::message::{Again, Arrival, Carry, Delivery, Front, Held, Mark, Message
 use crate::name::Name;
 use crate::room::{Room, RoomMember, RoomName, RoomProperty};
 use crate::session::{Away, Filter, Origin, Session, Subscription, Will};
+use crate::spooled::Spooled;
 use crate::wire::{Fault, Reader, put_varint};
 
 /// One change of what is kept. A session is named by its number in the journal of its shard.
@@ -100,6 +101,8 @@ pub enum Record<'a> {
     },
     /// What a session is owed, after its base.
     Queue(Queue<'a>),
+    /// A part of that lies elsewhere from now on; or still does, after a queue.
+    Spooled(Spooled),
     /// A room that stays when it is empty begins, or is another than before.
     Room(Room<'a>),
     /// A property of such a room.
@@ -135,6 +138,7 @@ pub(crate) const RELEASED: u8 = 22;
 pub(crate) const WILL: u8 = 23;
 pub(crate) const WILL_GONE: u8 = 24;
 pub(crate) const QUEUE: u8 = 25;
+pub(crate) const SPOOLED: u8 = 26;
 // A distance from those of sessions, which may become more.
 pub(crate) const ROOM: u8 = 64;
 pub(crate) const ROOM_PROPERTY: u8 = 65;
@@ -183,6 +187,7 @@ impl<'a> Record<'a> {
             Self::Arrived(arrival) | Self::Released(arrival) => arrival.put(out),
             Self::Will(will) => will.put(out),
             Self::Queue(queue) => queue.put(out),
+            Self::Spooled(spooled) => spooled.put(out),
             Self::Room(room) => room.put(out),
             Self::RoomProperty(property) => property.put(out),
             Self::RoomMember(member) => member.put(out),
@@ -217,6 +222,7 @@ impl<'a> Record<'a> {
             Self::Will(_) => WILL,
             Self::WillGone { .. } => WILL_GONE,
             Self::Queue(_) => QUEUE,
+            Self::Spooled(_) => SPOOLED,
             Self::Room(_) => ROOM,
             Self::RoomProperty(_) => ROOM_PROPERTY,
             Self::RoomMember(_) => ROOM_MEMBER,
@@ -270,6 +276,7 @@ impl<'a> Record<'a> {
             RELEASED => Self::Released(Arrival::take(reader)?),
             WILL => Self::Will(Will::take(reader)?),
             QUEUE => Self::Queue(Queue::take(reader)?),
+            SPOOLED => Self::Spooled(Spooled::take(reader)?),
             ROOM => Self::Room(Room::take(reader)?),
             ROOM_PROPERTY => Self::RoomProperty(RoomProperty::take(reader)?),
             ROOM_MEMBER => Self::RoomMember(RoomMember::take(reader)?),

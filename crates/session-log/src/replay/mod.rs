@@ -4,6 +4,7 @@ mod heard;
 mod restored;
 mod rooms;
 mod session;
+mod spool;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -13,8 +14,9 @@ use hashbrown::HashMap;
 use stentor_mqtt::PacketId;
 
 pub use self::restored::{
-    Damage, DamageKind, OwnedShare, OwnedTerms, Presence, Restored, RestoredDebt, RestoredDelivery,
-    RestoredHeld, RestoredSession, RestoredSubscription, RestoredWill, Served, Target, Unheard,
+    Damage, DamageKind, OwnedShare, OwnedTerms, Presence, Restored, RestoredChunk, RestoredDebt,
+    RestoredDelivery, RestoredHeld, RestoredSession, RestoredSubscription, RestoredWill, Served,
+    Target, Unheard,
 };
 pub use self::rooms::{RestoredProperty, RestoredRoom};
 
@@ -253,19 +255,14 @@ impl<'a> Replay<'a> {
             Record::Gone(Delivery { number, delivery }) => {
                 self.with(*number, |it| it.gone(*delivery));
             }
-            Record::Received(Delivery { number, delivery }) => self.with(*number, |it| {
-                if let Some(entry) = it.entry(*delivery) {
-                    entry.state = State::Received;
-                }
-            }),
+            Record::Received(Delivery { number, delivery }) => {
+                self.with(*number, |it| it.received(*delivery));
+            }
             Record::Sent {
                 delivery: Delivery { number, delivery },
                 packet_id,
-            } => self.with(*number, |it| {
-                if let Some(entry) = it.entry(*delivery) {
-                    entry.packet_id = Some(*packet_id);
-                }
-            }),
+            } => self.with(*number, |it| it.sent_as(*delivery, *packet_id)),
+            Record::Spooled(spooled) => self.with(spooled.number, |it| it.spooled(spooled)),
             Record::LetGo { held, conflated } => {
                 let origin = self.current.session(held.number);
                 match self.sessions.get_mut(&origin) {
@@ -513,12 +510,13 @@ fn restore<M>(
         sent: match it.presence {
             // What was sent last is perhaps not written. No packet id is in use twice.
             Presence::Here => {
-                let first = it.queue.front().map_or(it.next, |entry| entry.delivery);
+                let first = it.first().unwrap_or(it.next);
                 it.next.min(first.saturating_add(PACKET_IDS)).max(it.sent)
             }
             Presence::Away { .. } => it.sent,
         },
         owed,
+        spooled: it.spool.restored(),
         held,
         will: it.will.as_ref().map(Into::into),
         lost,

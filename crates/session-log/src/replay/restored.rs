@@ -12,6 +12,7 @@ use crate::message::Terms;
 use crate::name::Name;
 use crate::record::DecodeError;
 use crate::session::{Away, Filter, Origin, Quotas, Share, Subscription, Will};
+use crate::spooled::Place;
 
 /// Everything that the journals tell. `M` is a message, as the caller has made it.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,8 +130,10 @@ pub struct RestoredSession<M> {
     pub next: u64,
     /// All deliveries before this one may have been sent, so they are sent with DUP set.
     pub sent: u64,
-    /// Its deliveries, in order.
+    /// Its deliveries, in order, without those in chunks.
     pub owed: Vec<RestoredDelivery<M>>,
+    /// Those that lie elsewhere, in order.
+    pub spooled: Vec<RestoredChunk>,
     /// Messages that are held back, in order.
     pub held: Vec<RestoredHeld<M>>,
     /// The will of its connection.
@@ -216,6 +219,21 @@ pub struct RestoredDelivery<M> {
     pub packet_id: PacketId,
     /// What it waits for.
     pub debt: RestoredDebt<M>,
+}
+
+/// Deliveries that lie elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredChunk {
+    /// The number of the first one.
+    pub first: u64,
+    /// How many there are.
+    pub count: u8,
+    /// Where they are.
+    pub place: Place,
+    /// Those that are not to be sent any more: they are done, or the client has received them.
+    pub gone: Vec<u64>,
+    /// Packet ids that do not follow from the numbers.
+    pub odd: Vec<(u64, PacketId)>,
 }
 
 /// What a delivery waits for.

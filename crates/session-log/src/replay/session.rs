@@ -6,9 +6,11 @@ use alloc::vec::Vec;
 use stentor_mqtt::PacketId;
 
 use super::restored::Presence;
+use super::spool::Spool;
 use crate::message::{Debt, Front, HeldBack, Queue, Terms};
 use crate::name::Name;
 use crate::session::{Filter, Session, Share, Subscription, Will};
+use crate::spooled::Spooled;
 
 /// The terms of all deliveries: those that follow one another mostly have the same.
 #[derive(Debug, Default)]
@@ -59,6 +61,8 @@ pub(super) struct Progress<'a> {
     pub(super) sent: u64,
     /// In the order of their numbers.
     pub(super) queue: VecDeque<Entry>,
+    /// What lies elsewhere.
+    pub(super) spool: Spool,
     pub(super) held: VecDeque<HeldBack<'a>>,
     pub(super) will: Option<Will<'a>>,
     /// How many gaps its journal had when all of it was known.
@@ -77,6 +81,7 @@ impl<'a> Progress<'a> {
             next: 0,
             sent: 0,
             queue: VecDeque::new(),
+            spool: Spool::default(),
             held: VecDeque::new(),
             will: None,
             gaps_before,
@@ -102,17 +107,77 @@ impl<'a> Progress<'a> {
         self.queue.get_mut(index)
     }
 
+    /// A delivery is done.
     pub(super) fn gone(&mut self, delivery: u64) {
-        if let Some(entry) = self.entry(delivery) {
-            entry.state = State::Done;
+        match self.entry(delivery) {
+            Some(entry) => entry.state = State::Done,
+            None => self.spool.gone(delivery),
         }
         self.trim(0);
+    }
+
+    /// The client has received a delivery at QoS 2.
+    pub(super) fn received(&mut self, delivery: u64) {
+        if let Some(entry) = self.entry(delivery) {
+            entry.state = State::Received;
+        } else if self.spool.has(delivery) {
+            self.spool.gone(delivery);
+            let packet_id = self.spool.odd(delivery);
+            let at = self.queue.partition_point(|it| it.delivery < delivery);
+            self.queue.insert(
+                at,
+                Entry {
+                    delivery,
+                    packet_id,
+                    state: State::Received,
+                },
+            );
+        }
+    }
+
+    /// A delivery has a packet id that does not follow from its number.
+    pub(super) fn sent_as(&mut self, delivery: u64, packet_id: PacketId) {
+        match self.entry(delivery) {
+            Some(entry) => entry.packet_id = Some(packet_id),
+            None => self.spool.sent_as(delivery, packet_id),
+        }
     }
 
     pub(super) fn acked(&mut self, front: &Front) {
         self.sent = self.sent.max(front.sent);
         self.next = self.next.max(front.front);
         self.trim(front.front);
+        self.spool.trim(front.front);
+    }
+
+    /// Deliveries lie elsewhere.
+    pub(super) fn spooled(&mut self, spooled: &Spooled) {
+        let from = self.queue.partition_point(|it| it.delivery < spooled.first);
+        let to = self.queue.partition_point(|it| it.delivery < spooled.end());
+        let here: Vec<Entry> = self.queue.drain(from..to).collect();
+        self.spool.push(spooled);
+        self.next = self.next.max(spooled.end());
+        let mut received = from;
+        for entry in here {
+            if let (State::Owed(..), Some(packet_id)) = (entry.state, entry.packet_id) {
+                self.spool.sent_as(entry.delivery, packet_id);
+            }
+            match entry.state {
+                State::Owed(..) => {}
+                State::Done => self.spool.gone(entry.delivery),
+                State::Received => {
+                    self.spool.gone(entry.delivery);
+                    self.queue.insert(received, entry);
+                    received += 1;
+                }
+            }
+        }
+    }
+
+    /// The first delivery that is not done.
+    pub(super) fn first(&self) -> Option<u64> {
+        let queued = self.queue.front().map(|entry| entry.delivery);
+        queued.into_iter().chain(self.spool.first()).min()
     }
 
     /// Forgets what is done at the front, and everything before a number.
@@ -160,6 +225,7 @@ impl<'a> Progress<'a> {
         });
         self.queue = entries.collect();
         self.held = queue.held.iter().collect();
+        self.spool = Spool::default();
         let last = self.queue.back().map_or(0, |entry| entry.delivery + 1);
         self.next = self.next.max(last);
     }

@@ -277,7 +277,7 @@ impl Random {
 
     pub(super) fn record(&mut self) -> Record<'static> {
         let number = self.u32();
-        match self.below(29) {
+        match self.below(30) {
             0 => Record::Session(self.session()),
             1 => Record::Base(self.session()),
             2 => Record::Adopted {
@@ -371,6 +371,16 @@ impl Random {
                 is_in: self.yes(),
             }),
             27 => Record::RoomGone(self.room_name()),
+            28 => Record::Spooled(Spooled {
+                number,
+                first: self.u32().into(),
+                count: self.below(64) as u8 + 1,
+                place: Place {
+                    file: self.u32().max(1),
+                    at: self.u32() as u16,
+                    len: self.u32() as u16,
+                },
+            }),
             _ => Record::Queue(self.queue()),
         }
     }

@@ -201,6 +201,130 @@ fn packet_ids_follow_from_numbers_but_for_those_that_are_written() {
     assert_eq!(packet_id_of(65_535), PacketId::new(1).unwrap());
 }
 
+/// What lies elsewhere is known by number, and by what has become of it.
+#[test]
+fn deliveries_that_lie_elsewhere_are_chunks() {
+    let numbers = [5; 10];
+    let groups = [to(&numbers)];
+    let place = Place {
+        file: 3,
+        at: 8,
+        len: 2,
+    };
+    let spooled = Record::Spooled(Spooled {
+        number: 5,
+        first: 2,
+        count: 6,
+        place,
+    });
+    let delivery = |delivery| Delivery {
+        number: 5,
+        delivery,
+    };
+    let front = [Front {
+        number: 5,
+        front: 3,
+        sent: 7,
+    }];
+    let batches = [(
+        1,
+        batch(&[
+            Record::Session(SESSION),
+            message(0, &groups),
+            Record::Received(delivery(4)),
+            spooled,
+            Record::Acked(List::new(&front)),
+            Record::Gone(delivery(5)),
+            Record::Received(delivery(6)),
+            Record::Sent {
+                delivery: delivery(7),
+                packet_id: AN_ID,
+            },
+        ]),
+    )];
+    let mut replay = Replay::new();
+    journal(&mut replay, FIRST, &batches);
+    let session = finish(replay).sessions.remove(0);
+    let chunk = RestoredChunk {
+        first: 2,
+        count: 6,
+        place,
+        gone: Vec::from([2, 4, 5, 6]),
+        odd: Vec::from([(7, AN_ID)]),
+    };
+    assert_eq!(session.spooled, [chunk]);
+    let owed: Vec<u64> = session.owed.iter().map(|it| it.delivery).collect();
+    assert_eq!(
+        owed,
+        [4, 6, 8, 9],
+        "what was received waits for its release"
+    );
+    assert_eq!(session.owed[1].debt, RestoredDebt::Release);
+    assert_eq!((session.next, session.sent), (10, 10));
+}
+
+#[test]
+fn a_chunk_that_is_done_is_forgotten() {
+    let spooled = |first, count| {
+        let place = Place {
+            file: 1,
+            at: 0,
+            len: 1,
+        };
+        Record::Spooled(Spooled {
+            number: 5,
+            first,
+            count,
+            place,
+        })
+    };
+    let gone = |delivery| {
+        let number = 5;
+        Record::Gone(Delivery { number, delivery })
+    };
+    // One that overlaps with another is not of this program.
+    let records = [
+        Record::Session(SESSION),
+        spooled(0, 2),
+        spooled(2, 2),
+        spooled(3, 9),
+        gone(2),
+        gone(3),
+    ];
+    let batches = [(1, batch(&records))];
+    let mut replay = Replay::new();
+    journal(&mut replay, FIRST, &batches);
+    let session = finish(replay).sessions.remove(0);
+    let firsts: Vec<u64> = session.spooled.iter().map(|it| it.first).collect();
+    assert_eq!(firsts, [0]);
+}
+
+#[test]
+fn what_lies_elsewhere_is_read_as_it_was_written() {
+    let delivery = SpooledDelivery {
+        terms: PLAIN,
+        body: BODY,
+    };
+    let three = [delivery; 3];
+    let chunk = Chunk {
+        zone: 3,
+        client_id: "c",
+        first: 77,
+        deliveries: List::new(&three),
+    };
+    let mut bytes = Vec::new();
+    chunk.encode_to(three.into_iter(), &mut bytes);
+    assert_eq!(Chunk::decode(&bytes), Ok(chunk));
+    for len in 0..bytes.len() {
+        assert!(
+            Chunk::decode(&bytes[..len]).is_err(),
+            "{len} bytes are none"
+        );
+    }
+    bytes.push(0);
+    assert!(Chunk::decode(&bytes).is_err());
+}
+
 #[test]
 fn only_what_has_not_come_is_routed_again() {
     let name = |batch: u32| at(batch, 64);
