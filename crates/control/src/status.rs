@@ -211,6 +211,10 @@ pub struct SessionStore {
     pub folder: String,
     /// Bytes of the files that count.
     pub bytes: u64,
+    /// Bytes of the files of what waits for clients that are away.
+    pub backlog_bytes: u64,
+    /// Parts of that which could not be read.
+    pub unreadable: u64,
     /// Sessions of earlier starts that were found.
     pub found_at_start: u64,
     /// Places of files that could not be read.

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::Version;
-use stentor_session::{CloseReason, Limit, Message, Outcome, Output, Tick, Ticket};
+use stentor_session::{ChunkPlace, CloseReason, Limit, Message, Outcome, Output, Tick, Ticket};
 use stentor_session_log::Name;
 use stentor_topic::Zone;
 
@@ -75,6 +75,33 @@ impl Effects {
     pub const fn has_output(&self) -> bool {
         !self.dirty.is_empty() || !self.crowd.is_empty()
     }
+}
+
+/// What the store of backlogs is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpoolOrder {
+    /// Keep messages that a session is owed. [`crate::sealed`] has to follow.
+    Seal {
+        /// Which session.
+        session: SessionKey,
+        /// The number of the first message.
+        first: u64,
+        /// How many there are.
+        count: u8,
+        /// The messages: below 1 MiB.
+        bytes: Vec<u8>,
+    },
+    /// Read them. [`crate::fetched`] has to follow.
+    Fetch {
+        /// Which session.
+        session: SessionKey,
+        /// The number of the first message.
+        first: u64,
+        /// Where they are.
+        place: ChunkPlace,
+    },
+    /// Nobody needs them any longer.
+    Free(ChunkPlace),
 }
 
 /// A connection that the hub has disconnected: write the farewell once, as far as the socket takes
@@ -338,6 +365,13 @@ pub enum Event {
         user: Option<Arc<str>>,
         /// The limit and its value.
         bound: Box<str>,
+    },
+    /// Messages that waited on the disk for a client are lost: nobody can read them.
+    Unreadable {
+        /// Whose.
+        client_id: Box<str>,
+        /// How many.
+        messages: u64,
     },
     /// A session that waited for its client has expired.
     SessionExpired {

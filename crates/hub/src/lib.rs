@@ -16,6 +16,7 @@ mod effects;
 mod hub;
 mod services;
 
+pub use self::core::delivery::spool::SPOOL_UNIT;
 pub use self::core::ids::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_of_zone, home_shard};
 pub use self::core::inbound::flood::MeshRoom;
 pub use self::core::inbound::subscribe::{Denial, Granted};
@@ -30,23 +31,28 @@ pub use self::core::routing::share::{Search, ShareName};
 pub use self::core::sessions::authenticate::{Authenticated, Authentication, Step};
 pub use self::core::sessions::connect::Admitted;
 pub use self::core::sessions::log::{
-    Owner, PriorSession, PriorSubscription, Start, WrittenSession, prior_message, prior_sessions,
+    Owner, PriorDeliveries, PriorSession, PriorSubscription, Start, WrittenSession, prior_message,
+    prior_sessions,
 };
 pub use self::core::sessions::quota::{Needs, Newest, Places, Quotas, UserBound};
 pub use self::core::sessions::renewal::{Renewal, Renewed};
 pub use self::core::sessions::rights::{Access, GuestMark, Identity, QueueBounds, Rights};
 pub use self::core::sessions::tally::{Count, PauseCause, Tally};
 pub use self::core::settings::{
-    AtOnce, ClientIdBinding, Keep, PolicyFinder, Settings, SlowPolicy, TopicPolicy,
+    AtOnce, ClientIdBinding, Keep, PolicyFinder, Settings, SlowPolicy, SpoolSettings, TopicPolicy,
     WideSubscription, ZoneSettings,
 };
 pub use self::core::stats::{LossCause, Losses, Stats, ZoneTraffic};
 pub use self::core::work::{Beside, HandedOver, OWN_PACKETS, TurnFigures};
-pub use effects::{Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender};
+pub use effects::{
+    Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender, SpoolOrder,
+};
 pub use hub::{
-    ALL_WRITTEN, ConnectedAs, Hub, Shared, begin_restoring, bytes_to_write, clock_ms, close_banned,
-    connected_as, end_restoring, give_up_rewriting, has_answers, has_untold_shares, logged,
-    publish_for, restore_room, rewrite_sessions, session_lasts, set_journal_full, take_batches,
+    ALL_WRITTEN, ConnectedAs, Hub, Shared, backlog_bytes, begin_restoring, bytes_to_write,
+    clock_ms, close_banned, connected_as, end_restoring, fetched, give_up_rewriting, has_answers,
+    has_backlogs, has_untold_shares, logged, publish_for, restore_room, rewrite_sessions,
+    seal_backlogs, sealed, session_lasts, set_journal_full, spool_goes_on, take_batches,
+    take_spool_orders,
 };
 pub use services::ServiceItem;
 pub use services::broadcast::{Broadcast, Fate, Origin, Recipient};

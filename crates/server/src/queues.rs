@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use stentor_auth::center::Center;
 use stentor_hub::{
-    Access, Identity, PriorSession, PriorSubscription, QueueBounds, Rights, SlowPolicy,
-    WrittenSession,
+    Access, Identity, PriorDeliveries, PriorSession, PriorSubscription, QueueBounds, Rights,
+    SlowPolicy, WrittenSession,
 };
 use stentor_mqtt::{QoS, RetainHandling, SubscribeOptions};
 use stentor_session::Tick;
@@ -139,8 +139,7 @@ impl Queues {
                     snapshot: false,
                     room: false,
                 }],
-                deliveries: (0, 0),
-                owed: Vec::new(),
+                deliveries: PriorDeliveries::default(),
                 arrived: Vec::new(),
                 unheard: Vec::new(),
                 held: Vec::new(),

@@ -1,5 +1,10 @@
 //! The sender's half of QoS 1 and 2: packet ids, the in-flight window and what waits for it.
 
+pub mod backlog;
+mod remains;
+mod restored;
+mod spool;
+
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -10,6 +15,11 @@ use stentor_mqtt::{PacketId, QoS, ReasonCode};
 use crate::Tick;
 use crate::blocks::Blocks;
 use crate::message::Message;
+
+pub use self::remains::Remains;
+use self::remains::for_each_shared;
+use self::spool::Spool;
+pub use self::spool::{CHUNK_BYTES, CHUNK_LEN, Chunk, ChunkPlace, Sealing, Spooled};
 
 /// One message for one subscriber above QoS 0, as long as the session owes it.
 #[derive(Clone, Debug)]
@@ -163,6 +173,17 @@ pub enum Resend<'a> {
     PubRel(PacketId),
 }
 
+/// A message that has left the queue for the window.
+#[derive(Clone, Debug)]
+pub struct Advanced {
+    /// Its packet id.
+    pub packet_id: PacketId,
+    /// The message.
+    pub delivery: Delivery,
+    /// Whether it may have been sent before, in an earlier run of the server.
+    pub dup: bool,
+}
+
 /// What an acknowledgement led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acked {
@@ -188,8 +209,15 @@ pub struct Outbound {
     sent: usize,
     /// What those cost.
     sent_bytes: usize,
+    /// What waits in memory, behind what is on the disk.
     waiting: Blocks<Delivery>,
-    /// What everything costs.
+    /// What waits before that, mostly on the disk.
+    spool: Option<Box<Spool>>,
+    /// Whether some of what waits in memory is to go to the disk.
+    is_due: bool,
+    /// What was to be sent at the start, and had a lower number, may have been sent before.
+    sent_before: u64,
+    /// What everything costs that is in memory.
     bytes: usize,
     /// No waiting message expires before this.
     earliest_expiry: Tick,
@@ -199,6 +227,11 @@ pub struct Outbound {
     next_id: u16,
     /// Whether the window is ordered by distance from its front.
     ordered: bool,
+    /// Whether the numbers in the window ascend: what the client has received at QoS 2 is put there
+    /// at the start, before what is fetched from the disk.
+    ascends: bool,
+    /// The highest of them since the window was empty.
+    highest: u64,
     /// How many deliveries have got a number.
     numbers: u64,
     /// Deliveries with numbers that are done out of order, and not reported yet.
@@ -216,11 +249,16 @@ impl Default for Outbound {
             sent: 0,
             sent_bytes: 0,
             waiting: Blocks::new(),
+            spool: None,
+            is_due: false,
+            sent_before: 0,
             bytes: 0,
             earliest_expiry: Tick::NEVER,
             swept_expiry: Tick::NEVER,
             next_id: 1,
             ordered: true,
+            ascends: true,
+            highest: 0,
             numbers: 0,
             gone: Vec::new(),
             odd: Vec::new(),
@@ -243,50 +281,41 @@ impl Outbound {
         }
     }
 
-    /// What a session owed that was written down: all deliveries in the order of their numbers. Of
-    /// numbers, `numbers` have been given, and what is below `sent` may have been sent.
+    /// What a session owed that was written down: all deliveries in the order of their numbers,
+    /// and what is on the disk. Of numbers, `numbers` have been given, and what is below `sent` may
+    /// have been sent.
     #[must_use]
     pub fn restored(
-        numbers: u64,
-        sent: u64,
+        (numbers, sent): (u64, u64),
         deliveries: impl IntoIterator<Item = PriorDelivery>,
+        spooled: Vec<Spooled>,
     ) -> Self {
-        let mut outbound = Self {
-            numbers,
-            next_id: natural_id(numbers + 1).map_or(1, PacketId::get),
-            ..Self::default()
-        };
-        for prior in deliveries {
-            let is_natural = natural_id(prior.number) == Some(prior.packet_id);
-            let may_be_sent = prior.number < sent || !is_natural || prior.delivery.is_none();
-            match prior.delivery {
-                Some(delivery) if !may_be_sent => outbound.wait(delivery),
-                delivery => outbound.relaunch(prior.packet_id, (prior.number, delivery)),
-            }
-        }
-        outbound.has_progress = false;
-        outbound
+        restored::restored((numbers, sent), deliveries, spooled)
     }
 
-    /// Puts back what is to be sent again.
-    fn relaunch(&mut self, packet_id: PacketId, (number, delivery): (u64, Option<Delivery>)) {
-        let awaits = match delivery {
-            Some(delivery) if delivery.qos == QoS::ExactlyOnce => Awaits::Receipt(delivery),
-            Some(delivery) => Awaits::Acknowledgement(delivery),
-            None => Awaits::Completion(number),
-        };
-        let entry = InFlight { packet_id, awaits };
-        self.bytes += entry.cost();
+    fn push_in_flight(&mut self, entry: InFlight) {
         if let (Some(first), Some(last)) = (self.in_flight.front(), self.in_flight.back()) {
-            self.ordered &= distance(first, last.packet_id) < distance(first, packet_id);
+            self.ordered &= distance(first, last.packet_id) < distance(first, entry.packet_id);
+            self.ascends &= entry.number() == 0 || self.highest < entry.number();
+        } else {
+            (self.ascends, self.highest) = (true, 0);
         }
+        self.highest = self.highest.max(entry.number());
         self.in_flight.push_back(entry);
     }
 
     /// Visits the messages that other members of shared subscriptions should get if the session
     /// ends.
     pub fn for_each_shared(&self, visit: impl FnMut(&Delivery)) {
-        for_each_shared((&self.in_flight, &self.waiting), visit);
+        for_each_shared((&self.in_flight, self.waiting_here()), visit);
+    }
+
+    /// What waits in memory, in order.
+    fn waiting_here(&self) -> impl Iterator<Item = &Delivery> {
+        let spool = self.spool.iter();
+        spool
+            .flat_map(|spool| spool.held())
+            .chain(self.waiting.iter())
     }
 
     /// The number of the next delivery that is written down. [`Outbound::send`] and
@@ -307,15 +336,26 @@ impl Outbound {
     pub fn progress(&self) -> Progress {
         let numbered = |number: &u64| *number > 0;
         let waiting = self.waiting.iter().map(|delivery| delivery.number);
-        let next = { waiting }.find(numbered);
-        let next = next.unwrap_or_else(|| self.next_number());
-        let mut in_flight = self.in_flight.iter().map(InFlight::number);
-        let last = in_flight.clone().rev().find(numbered);
-        let front = in_flight.find(numbered).unwrap_or(next);
+        let next = self.next_number();
+        let spooled = self.spool.as_ref().and_then(|spool| spool.first(next));
+        let waits = spooled
+            .or_else(|| { waiting }.find(numbered))
+            .unwrap_or(next);
+        let in_flight = self.in_flight.iter().map(InFlight::number);
+        let mut in_flight = in_flight.filter(numbered);
+        let (first, last) = match self.ascends {
+            true => (in_flight.clone().next(), in_flight.next_back()),
+            false => (in_flight.clone().min(), in_flight.max()),
+        };
+        // What was received at QoS 2 may be in the window before what is fetched.
+        let front = first.map_or(waits, |first| first.min(waits));
+        let sent = last.map_or(front, |last| last + 1);
+        let mut gone = self.gone.clone();
+        gone.retain(|number| *number >= front);
         Progress {
             front,
-            sent: last.map_or(front, |last| last + 1),
-            gone: self.gone.clone(),
+            sent: sent.max(self.sent_before.min(next)),
+            gone,
             odd: self.odd.clone(),
         }
     }
@@ -342,14 +382,18 @@ impl Outbound {
     fn is_done(&mut self, number: u64, is_first: bool) {
         if number > 0 {
             self.has_progress = true;
-            if !is_first {
+            if let Some(spool) = &mut self.spool {
+                spool.is_done(number);
+            }
+            if !is_first || self.spool.is_some() || !self.ascends {
                 self.gone.push(number);
             }
         }
     }
 
     /// All that is owed and written down, in order, with the packet ids of what was sent: `None` in
-    /// the place of a message that the client has received.
+    /// the place of a message that the client has received. What is in chunks is not among it, but
+    /// for such messages: see [`backlog::spooled`].
     pub fn numbered(&self) -> impl Iterator<Item = (u64, Option<PacketId>, Option<&Delivery>)> {
         let sent = self.in_flight.iter().map(|entry| {
             let delivery = match &entry.awaits {
@@ -358,9 +402,17 @@ impl Outbound {
             };
             (entry.number(), Some(entry.packet_id), delivery)
         });
-        let waiting = self.waiting.iter();
-        let waiting = waiting.map(|delivery| (delivery.number, None, Some(delivery)));
-        sent.chain(waiting).filter(|(number, ..)| *number > 0)
+        let waiting = self.waiting_here();
+        let waiting = waiting.map(|delivery| {
+            let odd = self.spool.as_ref().map(|spool| &spool.odd);
+            let odd = odd.and_then(|odd| odd.get(&delivery.number)).copied();
+            (delivery.number, odd, Some(delivery))
+        });
+        let spool = self.spool.as_ref();
+        let is_spooled = move |number: u64| spool.is_some_and(|spool| spool.is_open(number));
+        sent.chain(waiting).filter(move |(number, _, delivery)| {
+            *number > 0 && !(delivery.is_some() && is_spooled(*number))
+        })
     }
 
     /// The number of what was sent with a packet id; 0 for none.
@@ -387,25 +439,46 @@ impl Outbound {
     /// Messages that wait for a place in the window, or for the client to come back.
     #[must_use]
     pub fn waiting_len(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.spool.as_ref().map_or(0, |spool| spool.len())
+    }
+
+    /// Those of them that are in memory, and are not about to go to the disk.
+    #[must_use]
+    pub fn held_len(&self) -> usize {
+        self.waiting.len() + self.spool.as_ref().map_or(0, |spool| spool.held_len())
     }
 
     /// Messages that are owed.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.in_flight.len() + self.waiting.len()
+        self.in_flight.len() + self.waiting_len()
     }
 
-    /// What the messages cost that wait or are in flight, in bytes. O(1).
+    /// What the messages cost that are in memory, waiting or in flight, in bytes. O(1).
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
+    /// The same without those that the disk is about to have. O(1).
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let under_way = self
+            .spool
+            .as_ref()
+            .map_or(0, |spool| spool.under_way_bytes());
+        self.bytes - under_way
+    }
+
     /// Whether nothing is owed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.in_flight.is_empty() && self.waiting.is_empty()
+        self.in_flight.is_empty() && !self.waits()
+    }
+
+    /// Whether anything waits.
+    fn waits(&self) -> bool {
+        !self.waiting.is_empty() || self.spool.as_ref().is_some_and(|spool| !spool.is_empty())
     }
 
     /// Puts a message into the window.
@@ -424,13 +497,13 @@ impl Outbound {
     /// Whether [`Outbound::send`] would take a message now.
     #[must_use]
     pub fn may_send(&self, window: Window) -> bool {
-        self.waiting.is_empty() && self.has_room(window)
+        !self.waits() && self.has_room(window)
     }
 
     /// Whether something has to be sent again, or waits.
     #[must_use]
     pub fn owes(&self) -> bool {
-        self.sent < self.in_flight.len() || !self.waiting.is_empty()
+        self.sent < self.in_flight.len() || self.waits()
     }
 
     fn has_room(&self, window: Window) -> bool {
@@ -445,10 +518,7 @@ impl Outbound {
             QoS::ExactlyOnce => Awaits::Receipt(delivery),
             QoS::AtMostOnce | QoS::AtLeastOnce => Awaits::Acknowledgement(delivery),
         };
-        if let (Some(first), Some(last)) = (self.in_flight.front(), self.in_flight.back()) {
-            self.ordered &= distance(first, last.packet_id) < distance(first, packet_id);
-        }
-        self.in_flight.push_back(InFlight { packet_id, awaits });
+        self.push_in_flight(InFlight { packet_id, awaits });
         self.sent += 1;
         packet_id
     }
@@ -459,7 +529,11 @@ impl Outbound {
             return self.allocate();
         }
         self.has_progress = true;
-        let natural = natural_id(delivery.number);
+        let before = self
+            .spool
+            .as_ref()
+            .and_then(|it| it.odd.get(&delivery.number));
+        let natural = before.copied().or_else(|| natural_id(delivery.number));
         let natural = natural.filter(|packet_id| self.position(*packet_id).is_none());
         let packet_id = natural.unwrap_or_else(|| {
             let other = self.allocate();
@@ -552,13 +626,21 @@ impl Outbound {
         Some(delivery)
     }
 
-    /// Moves the oldest waiting message into the window, if there is room.
-    pub fn advance(&mut self, window: Window) -> Option<(PacketId, Delivery)> {
+    /// Moves the oldest waiting message into the window, if there is room, and it is in memory.
+    pub fn advance(&mut self, window: Window) -> Option<Advanced> {
         if !self.has_room(window) {
             return None;
         }
-        let delivery = self.waiting.pop_front()?;
-        Some((self.launch(delivery.clone()), delivery))
+        let delivery = match &mut self.spool {
+            Some(spool) if !spool.is_empty() => spool.pop_front()?,
+            _ => self.waiting.pop_front()?,
+        };
+        let dup = (1..self.sent_before).contains(&delivery.number);
+        Some(Advanced {
+            packet_id: self.launch(delivery.clone()),
+            delivery,
+            dup,
+        })
     }
 
     /// PUBACK [MQTT-4.3.2].
@@ -674,6 +756,13 @@ impl Outbound {
                 }
             }
         }
+        let spool = self.spool.as_mut();
+        let spooled = spool.map(|spool| spool.withdraw(|it| may_have(&it.message)));
+        for delivery in spooled.into_iter().flatten() {
+            self.bytes -= delivery.cost();
+            self.is_done(delivery.number, false);
+            withdrawn.push(delivery);
+        }
         for delivery in self.waiting.take() {
             if may_have(&delivery.message) {
                 self.waiting.push_back(delivery);
@@ -696,96 +785,29 @@ impl Outbound {
             Awaits::Completion(_) => false,
         };
         let in_flight = self.in_flight.iter().filter(is_lost).count();
-        let waiting = self.waiting.iter().filter(|delivery| delivery.share == 0);
-        in_flight + waiting.count()
+        let waiting = self.waiting_here().filter(|delivery| delivery.share == 0);
+        in_flight + waiting.count() + self.spool.as_ref().map_or(0, |spool| spool.chunk_len())
     }
 
-    /// Ends the session's debt. O(1): the rest is done where the remains are walked.
+    /// Ends the session's debt. O(1) unless some of it is on the disk: the rest is done where the
+    /// remains are walked.
     #[must_use]
     pub fn abandon(self) -> Remains {
-        Remains {
+        let next = self.next_number();
+        let mut remains = Remains {
             in_flight: self.in_flight,
             waiting: self.waiting,
             bytes: self.bytes,
-        }
-    }
-}
-
-/// Visits the messages that other members of shared subscriptions should get: see [`Remains`].
-fn for_each_shared(
-    (in_flight, waiting): (&VecDeque<InFlight>, &Blocks<Delivery>),
-    visit: impl FnMut(&Delivery),
-) {
-    let in_flight = in_flight.iter();
-    let in_flight = in_flight.filter_map(|entry| match &entry.awaits {
-        Awaits::Acknowledgement(delivery) => Some(delivery),
-        Awaits::Receipt(_) | Awaits::Completion(_) => None,
-    });
-    let all = in_flight.chain(waiting.iter());
-    all.filter(|delivery| delivery.share != 0).for_each(visit);
-}
-
-/// Messages that a session owes no longer, in order. Each is dropped when it is taken out, unless
-/// another member of its shared subscription should get it: those are unacknowledged ones of QoS 1,
-/// and all that were not sent yet [MQTT-4.8.2-5].
-#[derive(Debug, Default)]
-pub struct Remains {
-    in_flight: VecDeque<InFlight>,
-    waiting: Blocks<Delivery>,
-    /// What they cost.
-    bytes: usize,
-}
-
-impl Remains {
-    fn push(&mut self, delivery: Delivery) {
-        self.bytes += delivery.cost();
-        self.waiting.push_back(delivery);
-    }
-
-    /// Visits the messages that other members of shared subscriptions should get.
-    pub fn for_each_shared(&self, visit: impl FnMut(&Delivery)) {
-        for_each_shared((&self.in_flight, &self.waiting), visit);
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.in_flight.len() + self.waiting.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// What they cost, in bytes. O(1).
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-/// Says of each message whether another member should get it.
-impl Iterator for Remains {
-    type Item = Option<Delivery>;
-
-    fn next(&mut self) -> Option<Option<Delivery>> {
-        let delivery = match self.in_flight.pop_front() {
-            Some(entry) => {
-                self.bytes -= entry.cost();
-                match entry.awaits {
-                    Awaits::Acknowledgement(delivery) => delivery,
-                    Awaits::Receipt(_) | Awaits::Completion(_) => return Some(None),
-                }
-            }
-            None => {
-                let delivery = self.waiting.pop_front()?;
-                self.bytes -= delivery.cost();
-                delivery
-            }
+            chunks: Vec::new(),
         };
-        Some((delivery.share != 0).then_some(delivery))
+        if let Some(spool) = self.spool {
+            let (chunks, mut held) = spool.abandon(next);
+            for delivery in remains.waiting.take() {
+                held.push_back(delivery);
+            }
+            (remains.chunks, remains.waiting) = (chunks, held);
+        }
+        remains
     }
 }
 

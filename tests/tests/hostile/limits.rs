@@ -305,13 +305,15 @@ fn a_lowered_limit_sends_nobody_away() {
     healthy.check();
 }
 
-/// What waits for a client that is away takes no more than its bytes; the rest is counted for that
+/// Where nothing goes to the disk, what waits for a client that is away takes no more than its
+/// bytes; the rest is counted for that
 /// client, and its publisher, whose message was taken, hears nothing of it
 /// (docs/decisions/0010-a-full-queue-is-its-readers.md).
 #[test]
 fn queued_bytes_are_bounded_for_a_client_that_is_away() {
-    let config = "[limits]\nqueue_bytes = \"64KiB\"\npacket_bytes = \"32KiB\"\n";
-    let server = Plan::new().config(config).tcp().anonymous().start();
+    let limits = "[limits]\nqueue_bytes = \"64KiB\"\npacket_bytes = \"32KiB\"\n";
+    let config = format!("{limits}[sessions]\nclient_bytes = 0\n");
+    let server = Plan::new().config(&config).tcp().anonymous().start();
     let mut healthy = Healthy::new(&server);
     let mut away = server.dial();
     away.login(Version::V5, "away", false);

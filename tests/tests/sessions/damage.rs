@@ -23,6 +23,9 @@ fn damage(folder: &Path) -> Vec<PathBuf> {
     let mut damaged = Vec::new();
     for file in fs::read_dir(folder).expect("the folder is there") {
         let path = file.expect("it can be listed").path();
+        if path.is_dir() {
+            continue;
+        }
         let mut bytes = fs::read(&path).expect("the file is there");
         let places: Vec<usize> = (0..bytes.len().saturating_sub(6))
             .filter(|at| bytes[*at..].starts_with(b"victim"))

@@ -20,7 +20,8 @@ fn nobody_else_reads_them() {
     for file in files {
         // The keeper makes files and renames them.
         if let Ok(metadata) = file.metadata() {
-            assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{file:?}");
+            let usual = if metadata.is_dir() { 0o700 } else { 0o600 };
+            assert_eq!(metadata.permissions().mode() & 0o777, usual, "{file:?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Sessions over restarts, kills and damaged files.
 
+mod backlog;
 mod command;
 mod damage;
 mod files;

@@ -120,6 +120,12 @@ fn levels(status: &Told) -> String {
     row("size of both", bytes(retained.bytes));
     if status.session_store.enabled {
         row("session files", bytes(status.session_store.bytes));
+        if status.session_store.backlog_bytes > 0 {
+            row(
+                "backlogs on disk",
+                bytes(status.session_store.backlog_bytes),
+            );
+        }
     }
     row("memory for clients", memory(&status.memory));
     for (name, value) in [

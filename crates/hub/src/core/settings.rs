@@ -152,14 +152,14 @@ pub struct Settings {
     pub in_flight_max: u16,
     /// The highest topic alias that a client may use.
     pub topic_alias_maximum: u16,
-    /// The highest topic alias that the server uses towards a client that allows them.
-    pub sent_alias_maximum: u16,
     /// What may wait for one client or be in flight to it, in bytes.
     pub queue_bytes_max: usize,
     /// The same while it is QoS 0 that waits: for those who keep up.
     pub qos0_bytes_max: usize,
     /// Messages that may wait for one client.
     pub queue_messages_max: usize,
+    /// What may wait on the disk for clients that are away.
+    pub spool: SpoolSettings,
     /// Sessions of all shards that outlive their connection. Shards that let clients in at the
     /// same moment can exceed it by one each.
     pub sessions_max: u64,
@@ -203,6 +203,28 @@ pub struct Settings {
     pub policies: Vec<TopicPolicy>,
     /// What [`Settings::indexed`] makes of the policies.
     pub finder: PolicyFinder,
+}
+
+/// What may wait on the disk for clients that are away. By default, nothing does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpoolSettings {
+    /// Bytes on the disk for one client; 0 if nothing goes there.
+    pub client_bytes_max: u64,
+    /// Bytes that the sessions of one shard may hold in memory, together, before their messages go
+    /// to the disk. Each session gets a share of it.
+    pub memory: usize,
+    /// The least share, in bytes, and the largest one.
+    pub share: (usize, usize),
+}
+
+impl Default for SpoolSettings {
+    fn default() -> Self {
+        Self {
+            client_bytes_max: 0,
+            memory: 256 << 20,
+            share: (64 << 10, 1 << 20),
+        }
+    }
 }
 
 /// How much is done at once for one message, or for several that are routed together. What costs
@@ -279,10 +301,10 @@ impl Default for Settings {
             receive_maximum: 1_000,
             in_flight_max: 1_000,
             topic_alias_maximum: 64,
-            sent_alias_maximum: 16,
             queue_bytes_max: 8 << 20,
             qos0_bytes_max: usize::MAX,
             queue_messages_max: 100_000,
+            spool: SpoolSettings::default(),
             sessions_max: u64::MAX,
             sessions_per_user_max: u32::MAX,
             sessions_per_address_max: u32::MAX,

@@ -118,11 +118,13 @@ pub enum LossCause {
     NotKept,
     /// The queue of a session that the server ended early for want of room.
     SessionEnded,
+    /// Waited on the disk, which cannot give it any more.
+    Unreadable,
 }
 
 impl LossCause {
     /// All causes, in the order of their counters.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::DropNewest,
         Self::DropOldest,
         Self::Disconnect,
@@ -131,6 +133,7 @@ impl LossCause {
         Self::Conflated,
         Self::NotKept,
         Self::SessionEnded,
+        Self::Unreadable,
     ];
 
     /// The name in counters and logs.
@@ -145,6 +148,7 @@ impl LossCause {
             Self::Conflated => "conflated",
             Self::NotKept => "not-kept",
             Self::SessionEnded => "session-ended",
+            Self::Unreadable => "unreadable",
         }
     }
 }

@@ -20,8 +20,9 @@ pub use facade::{has_answers, session_lasts};
 pub use inspect::clock_ms;
 pub use publish::publish_for;
 pub use restore::{
-    ALL_WRITTEN, begin_restoring, bytes_to_write, end_restoring, give_up_rewriting,
-    has_untold_shares, logged, restore_room, rewrite_sessions, set_journal_full, take_batches,
+    ALL_WRITTEN, backlog_bytes, begin_restoring, bytes_to_write, end_restoring, fetched,
+    give_up_rewriting, has_backlogs, has_untold_shares, logged, restore_room, rewrite_sessions,
+    seal_backlogs, sealed, set_journal_full, spool_goes_on, take_batches, take_spool_orders,
 };
 
 use alloc::sync::Arc;
@@ -33,6 +34,7 @@ use stentor_topic::TopicHasher;
 
 use crate::core::Core;
 use crate::core::delivery::held::flush_held;
+use crate::core::delivery::spool::share_memory;
 use crate::core::ids::ShardId;
 use crate::core::memory::Ledger;
 use crate::core::retained::{Kept, NotKept, Retained};
@@ -264,6 +266,7 @@ impl Hub {
         self.finish(now);
         self.core.settle_accounts();
         self.core.tighten();
+        share_memory(&mut self.core);
     }
 
     /// When to call [`Hub::advance`] next at the latest.

@@ -1,11 +1,16 @@
 //! Sessions that survive a restart.
 
-use stentor_session::Tick;
+use alloc::vec::Vec;
+
+use stentor_session::{ChunkPlace, Tick};
 use stentor_session_log::{Name, RestoredRoom};
 
 use super::Hub;
+use crate::core::delivery::spool;
+use crate::core::ids::SessionKey;
 use crate::core::routing::share;
 use crate::core::sessions::log::{self, PriorSession, begin_bases, give_up_bases, write_bases};
+use crate::effects::SpoolOrder;
 use crate::services::rooms::{bytes_of_rooms, rewrite_rooms};
 
 pub use crate::core::sessions::log::ALL_WRITTEN;
@@ -98,6 +103,55 @@ pub fn set_journal_full(hub: &Hub, is_full: bool) {
 #[must_use]
 pub fn bytes_to_write(hub: &Hub) -> u64 {
     log::bytes_to_write(&hub.core) + bytes_of_rooms(&hub.services.rooms)
+}
+
+/// What the store of backlogs is to do, in order. [`crate::Effects::log`] has to be appended
+/// before. Costs little while there is nothing.
+#[must_use]
+pub fn take_spool_orders(hub: &mut Hub) -> Vec<SpoolOrder> {
+    spool::take_orders(&mut hub.core)
+}
+
+/// Whether messages are to go to the store of backlogs: see [`seal_backlogs`].
+#[must_use]
+pub fn has_backlogs(hub: &Hub) -> bool {
+    spool::is_due(&hub.core)
+}
+
+/// About what is in memory that is to go to the store of backlogs, in bytes, and has come since
+/// that was found. The shard reads less while it is much.
+#[must_use]
+pub const fn backlog_bytes(hub: &Hub) -> usize {
+    spool::due_bytes(&hub.core)
+}
+
+/// Gives the store of backlogs some of what is to go there, about `bytes_max` at most: see
+/// [`take_spool_orders`].
+pub fn seal_backlogs(hub: &mut Hub, bytes_max: usize) {
+    spool::seal_some(&mut hub.core, bytes_max);
+}
+
+/// The store of backlogs has messages that [`crate::SpoolOrder::Seal`] has given it; without a
+/// place, it has refused them, and nothing is given to it until [`spool_goes_on`].
+pub fn sealed(hub: &mut Hub, session: SessionKey, messages: (u64, u8), place: Option<ChunkPlace>) {
+    spool::sealed(&mut hub.core, session, messages, place);
+}
+
+/// The store of backlogs takes messages again.
+pub const fn spool_goes_on(hub: &mut Hub) {
+    spool::goes_on(&mut hub.core);
+}
+
+/// The store of backlogs has read what [`crate::SpoolOrder::Fetch`] has asked for; `None` if nobody
+/// can read it.
+pub fn fetched(
+    hub: &mut Hub,
+    now: Tick,
+    session: SessionKey,
+    (first, bytes): (u64, Option<&[u8]>),
+) {
+    spool::fetched(&mut hub.core, now, session, (first, bytes));
+    hub.finish(now);
 }
 
 /// Memory that is kept for [`crate::Effects::log`].

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::world::{ConnectOptions, World, clean};
 use stentor_hub::{
-    Access, Identity, PriorSession, PriorSubscription, QueueBounds, Rights, Settings, SlowPolicy,
+    Access, Identity, PriorDeliveries, PriorSession, PriorSubscription, QueueBounds, Rights,
+    Settings, SlowPolicy,
 };
 use stentor_mqtt::{QoS, RetainHandling, SubscribeOptions, Version};
 use stentor_session::Tick;
@@ -76,8 +77,7 @@ fn world(shards: u8, messages: u32, full: SlowPolicy) -> World {
             snapshot: false,
             room: false,
         }],
-        deliveries: (0, 0),
-        owed: Vec::new(),
+        deliveries: PriorDeliveries::default(),
         arrived: Vec::new(),
         unheard: Vec::new(),
         held: Vec::new(),

@@ -413,6 +413,16 @@ section! {
     sync_interval: Duration = Kind::Duration {
         min: Duration::from_millis(10), max: Duration::from_secs(3600), never: false,
     }, Default("1s"), Restart;
+    /// Memory for messages that wait for sessions whose clients are away. Each session has a share
+    /// of it: 64 KiB at least, 1 MiB at most. When a session holds more, its oldest messages
+    /// above QoS 0 go to the disk, unless the policy of their topic drops messages.
+    memory: u64 = bytes(0, 16 * TIB), Default("256MiB"), Live;
+    /// Bytes on the disk of what waits for one session. Above that, messages wait in memory, within
+    /// `limits.queue_bytes`. `0`: nothing goes to the disk.
+    client_bytes: u64 = bytes(0, 16 * TIB), Default("256MiB"), Live;
+    /// The same of all sessions, in files of 4 MiB. While there is no room, the server refuses what
+    /// sessions that last would take on, as on a full disk.
+    bytes: u64 = bytes(4 * MIB, 16 * TIB), Default("10GiB"), Restart;
     /// Whether the wills of sessions that end with their connection are written down too: then a
     /// crash of the server only defers them. Each connection with a will costs some writing.
     keep_wills: bool = Kind::Flag, Default("true"), Restart;

@@ -133,6 +133,11 @@ fn session_store(backplane: &Backplane) -> SessionStore {
         enabled: true,
         folder: journals.folder.display().to_string(),
         bytes: journals.monitor.bytes(),
+        backlog_bytes: journals
+            .spool
+            .get()
+            .map_or(0, stentor_spool::Monitor::bytes),
+        unreadable: journals.unreadable.load(Ordering::Relaxed),
         found_at_start: journals.found.restored.load(Ordering::Relaxed),
         damaged_at_start: journals.found.damaged,
         troubles: journals.troubles(),

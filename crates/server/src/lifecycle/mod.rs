@@ -380,6 +380,7 @@ impl Supervisor {
         drop(self.calls);
         self.reloader.doors.remove_files();
         drop(self.face.take());
+        drop(self.keepers.spool);
         // After the shards, whose last messages it commits.
         self.keepers.retained.end();
         let sessions = self

@@ -309,7 +309,7 @@ impl Reloader {
         let (total, zone) = retained::quotas(new);
         backplane.retained.set_quotas(total, zone);
         backplane.topic_bounds.set(&new.limits);
-        let policy = Arc::new(Policy::of(new, zones));
+        let policy = Arc::new(Policy::of(new, zones, backplane.shard_count()));
         for shard in 0..backplane.shards.len() {
             backplane.post(shard, Letter::Configure(Arc::clone(&policy)));
             backplane.post(shard, Letter::Adaptors(backplane.adaptors.if_any()));

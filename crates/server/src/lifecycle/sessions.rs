@@ -1,16 +1,18 @@
 //! The sessions of earlier starts: opening their journals, and going on with them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, ErrorKind};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use stentor_auth::center::{Center, Returning};
 use stentor_auth::model::UserKey;
 use stentor_disk::MappedDisk;
 use stentor_hub::{
-    Owner, Start, WrittenSession, home_of_zone, home_shard, prior_message, prior_sessions,
+    Owner, PriorSession, Start, WrittenSession, home_of_zone, home_shard, prior_message,
+    prior_sessions,
 };
 use stentor_journal::Bounds;
 use stentor_session::Message;
@@ -18,6 +20,7 @@ use stentor_session_log::{DamageKind, Restored, RestoredRoom};
 use stentor_session_store::{
     Keeper, Opened, Options, StoreEvent, Sync, Watcher, open as open_journals,
 };
+use stentor_spool::{Folder, Spool};
 use stentor_topic::Zone;
 use tracing::{info, warn};
 
@@ -29,8 +32,10 @@ use crate::config::{Config, SessionSync};
 use crate::error::ServerError;
 use crate::peer::Peer;
 use crate::queues::Queues;
-use crate::sessions::{self, Found, Gate, Heritage, Journals, Owners};
+use crate::sessions::{self, Found, Gate, Heritage, Journals, Owners, SpoolMessenger, Spooling};
 
+/// The folder of the backlogs in that of the journals.
+const SPOOL_FOLDER: &str = "spool";
 /// The folder of the journals in the data folder.
 const FOLDER: &str = "sessions";
 /// Damaged places that the log tells one by one.
@@ -58,6 +63,8 @@ pub(super) struct Prior {
     sync: Sync,
     folder: PathBuf,
     damaged: u64,
+    /// Bytes that backlogs may have on the disk.
+    spool_bytes_max: u64,
 }
 
 /// Opens the journals that a configuration asks for, if it does, reads what is in them, and tells
@@ -118,6 +125,7 @@ pub(super) fn open(
         sync,
         folder,
         damaged,
+        spool_bytes_max: sessions.bytes,
     }))
 }
 
@@ -189,6 +197,7 @@ pub(super) struct Dealt {
     /// One for each shard; none if nothing is written down.
     pub(super) heritages: Vec<Heritage>,
     pub(super) keeper: Option<Keeper<MappedDisk>>,
+    pub(super) spool: Option<Spool>,
     /// The users of these sessions.
     pub(super) owners: Option<Owners>,
 }
@@ -210,6 +219,8 @@ impl Prior {
                 damaged: self.damaged,
             },
             monitor: self.opened.keeper.monitor(),
+            spool: OnceLock::new(),
+            unreadable: AtomicU64::new(0),
         }
     }
 
@@ -248,9 +259,11 @@ impl Prior {
         };
         let prior_rooms = std::mem::take(&mut self.restored.rooms);
         let (count, hasher) = (backplane.shard_count(), &backplane.hasher);
-        let prior = prior_sessions(self.restored, &self.start, identify);
+        let mut prior = prior_sessions(self.restored, &self.start, identify);
         let restored = prior.len();
         let now_ms = self.start.zero_ms + self.start.now.as_micros() / 1_000;
+        let spool = open_spool(&self.folder, self.spool_bytes_max, &mut prior)?;
+        let spool = start_spool(spool, backplane)?;
         for session in prior.into_iter().chain(queues.begin(now_ms)) {
             let zone = session.identity.zone;
             let home = home_shard(hasher, zone, &session.client_id, count);
@@ -262,23 +275,15 @@ impl Prior {
             &mut priors,
             count,
         );
-        if homeless > 0 {
-            warn!(
-                sessions = homeless,
-                "sessions end, since the file `zones` of the data folder does not name their zones"
-            );
-        }
-        if restored > 0 {
-            info!(sessions = restored, "sessions go on that were there before");
-            let found = backplane.journals.as_ref().map(|it| &it.found.restored);
-            found.inspect(|found| found.store(restored as u64, Ordering::Relaxed));
-        }
+        tell_restored(restored, homeless, backplane);
         let gate = Arc::new(Gate::new(writers.len()));
         let owners = (restored > 0).then(|| Owners::new(users, &gate));
-        let heritages = writers.into_iter().zip(priors).map(|(writer, prior)| {
+        let all = (0..).zip(writers.into_iter().zip(priors));
+        let heritages = all.map(|(shard, (writer, prior))| {
             let gate = Arc::clone(&gate);
             Heritage {
                 writer,
+                spooling: Spooling::new(spool.lane(shard)),
                 syncs_first: self.sync == Sync::Always,
                 prior,
                 gate,
@@ -286,9 +291,25 @@ impl Prior {
         });
         Ok(Dealt {
             heritages: heritages.collect(),
+            spool: Some(spool),
             keeper: Some(keeper),
             owners,
         })
+    }
+}
+
+/// Tells how many sessions go on, and how many end since nobody knows their zones.
+fn tell_restored(restored: usize, homeless: usize, backplane: &Backplane) {
+    if homeless > 0 {
+        warn!(
+            sessions = homeless,
+            "sessions end, since the file `zones` of the data folder does not name their zones"
+        );
+    }
+    if restored > 0 {
+        info!(sessions = restored, "sessions go on that were there before");
+        let found = backplane.journals.as_ref().map(|it| &it.found.restored);
+        found.inspect(|found| found.store(restored as u64, Ordering::Relaxed));
     }
 }
 
@@ -303,6 +324,61 @@ fn deal_rooms(all: impl Iterator<Item = RestoredRoom>, priors: &mut [sessions::P
     if rooms > 0 {
         info!(rooms, "permanent rooms go on that were there before");
     }
+}
+
+/// Starts the threads of the backlogs.
+fn start_spool(folder: Folder<MappedDisk>, backplane: &Arc<Backplane>) -> io::Result<Spool> {
+    let watcher = Arc::new(SpoolMessenger::new(backplane));
+    let spool = Spool::start(folder, backplane.shard_count().into(), watcher)?;
+    if let Some(journals) = &backplane.journals {
+        // It is set once.
+        let _ = journals.spool.set(spool.monitor());
+    }
+    Ok(spool)
+}
+
+/// Opens the backlogs that these sessions have on the disk. What is not there any more was
+/// delivered, unless somebody has removed it.
+fn open_spool(
+    folder: &Path,
+    bytes_max: u64,
+    sessions: &mut [PriorSession],
+) -> io::Result<Folder<MappedDisk>> {
+    let folder = folder.join(SPOOL_FOLDER);
+    let mut needed = BTreeMap::new();
+    for chunk in sessions
+        .iter()
+        .flat_map(|session| &session.deliveries.spooled)
+    {
+        if let Some(file) = NonZeroU32::new(chunk.place.file) {
+            *needed.entry(file).or_default() += 1;
+        }
+    }
+    let disk = MappedDisk::new(&folder)?;
+    let (opened, missing) = Folder::open(disk, needed, bytes_max)?;
+    if !missing.is_empty() {
+        let is_missing = |file: u32| missing.iter().any(|it| it.get() == file);
+        let (mut messages, mut losers) = (0_usize, 0_usize);
+        for session in sessions {
+            let before = session.deliveries.spooled.len();
+            session.deliveries.spooled.retain(|chunk| {
+                let gone = is_missing(chunk.place.file);
+                let left = usize::from(chunk.count) - chunk.gone.len();
+                messages += if gone { left } else { 0 };
+                !gone
+            });
+            losers += usize::from(before != session.deliveries.spooled.len());
+        }
+        warn!(
+            messages,
+            sessions = losers,
+            files = missing.len(),
+            "files of backlogs are not there: after a power loss, their messages were delivered \
+             before; otherwise somebody has removed them from {}",
+            folder.display()
+        );
+    }
+    Ok(opened)
 }
 
 /// The client of a session, with the rights of the roles that it had, until the user database has

@@ -16,6 +16,7 @@ use stentor_auth::store::Directory;
 use stentor_disk::MappedDisk;
 use stentor_hub::{InterestTable, Ledger, SHARDS_MAX, Shared};
 use stentor_retained::{Keeper, Store};
+use stentor_spool::Spool;
 use stentor_topic::TopicHasher;
 use tracing::warn;
 
@@ -51,13 +52,15 @@ pub(super) struct Keepers {
     pub(super) retained: Keeper,
     /// None if nothing is written down of them.
     pub(super) sessions: Option<SessionKeeper>,
+    /// The backlogs of sessions on the disk. Its threads end with it.
+    pub(super) spool: Option<Spool>,
 }
 
 /// The keeper of the journals of sessions.
 pub(super) type SessionKeeper = stentor_session_store::Keeper<MappedDisk>;
 
 /// The keeper of journals, if there are any, and whose sessions were in them.
-type Inherited = (Option<SessionKeeper>, Option<Owners>);
+type Inherited = ((Option<SessionKeeper>, Option<Spool>), Option<Owners>);
 
 /// Descriptors kept free in each table: for connections between accept and home, and for the
 /// rest of the process.
@@ -135,11 +138,12 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
         (&logins.center, adaptors),
         opened,
     )
-    .and_then(|(backplane, shards, (session_keeper, owners))| {
+    .and_then(|(backplane, shards, ((session_keeper, spool), owners))| {
         let center = logins.follow_changes(&backplane, owners)?;
         let keepers = Keepers {
             retained: retained::start(&backplane)?,
             sessions: session_keeper,
+            spool,
         };
         Ok((backplane, shards, keepers, center))
     });
@@ -297,7 +301,7 @@ fn start_shards(
     let dealt = dealt.transpose()?.unwrap_or_default();
     let mut heritages = dealt.heritages.into_iter();
     let interest = Arc::new(InterestTable::new());
-    let policy = Arc::new(Policy::of(config, zones::settings(config, center)?));
+    let policy = Arc::new(Policy::of(config, zones::settings(config, center)?, count));
     let mut listeners = per_shard(opened, count);
     let mut shards = Shards::none(table, capacity);
     let (confirm, confirmed) = channel();
@@ -333,7 +337,11 @@ fn start_shards(
         // Every shard has its own copies now; these would keep closed listeners open.
         fdtable::close_moved(&moved);
     }
-    Ok((backplane, shards, (dealt.keeper, dealt.owners)))
+    Ok((
+        backplane,
+        shards,
+        ((dealt.keeper, dealt.spool), dealt.owners),
+    ))
 }
 
 /// What the hub of a shard shares with the others.

@@ -140,7 +140,7 @@ closes! {
             "Raise the limit, or lower `limits.session_expiry_max`.";
         Limit(Limit::Disk) =>
             "The client asks for a session that outlives its connection, and the disk of the sessions is full.",
-            "Free space on the disk of `sessions.dir`. Sessions that are there go on.";
+            "Free space on the disk of `sessions.dir`, or raise `sessions.bytes` if the log says so. Sessions that are there go on.";
         Limit(Limit::Memory) =>
             "`limits.memory` is reached.",
             "`stentor status` says who holds most. Raise the limit.";

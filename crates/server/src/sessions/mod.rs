@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! mod       the beginning                        recorder  a shard's side of its journal
-//! owners    whose they are
+//! owners    whose they are                       spooling  a shard's side of the spool
 //! ```
 //!
 //! The files are opened and read by `lifecycle::sessions`.
 
 mod owners;
 mod recorder;
+mod spooling;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use stentor_hub::PriorSession;
 use stentor_session_log::RestoredRoom;
@@ -20,6 +21,7 @@ use stentor_session_store::Monitor;
 
 pub(crate) use owners::Owners;
 pub(crate) use recorder::{MappedWriter, Recorder};
+pub(crate) use spooling::{SpoolMessenger, Spooling};
 
 /// What was found at the start.
 #[derive(Debug, Default)]
@@ -36,12 +38,18 @@ pub(crate) struct Journals {
     pub(crate) folder: PathBuf,
     pub(crate) found: Found,
     pub(crate) monitor: Monitor,
+    /// The backlogs on the disk.
+    pub(crate) spool: OnceLock<stentor_spool::Monitor>,
+    /// Parts of these that could not be read.
+    pub(crate) unreadable: AtomicU64,
 }
 
 impl Journals {
     /// What is wrong now, in sentences.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let mut troubles = self.monitor.troubles();
+        let spool = self.spool.get().and_then(stentor_spool::Monitor::trouble);
+        troubles.extend(spool.map(|why| format!("backlogs do not go to the disk: {why}")));
         let behind = self.monitor.behind();
         if behind > 0 {
             troubles.push(format!(
@@ -65,6 +73,8 @@ pub(crate) struct Prior {
 pub(crate) struct Heritage {
     /// Its journal.
     pub(crate) writer: MappedWriter,
+    /// Its side of the spool.
+    pub(crate) spooling: Spooling,
     /// Whether answers wait until the disk has what they belong to.
     pub(crate) syncs_first: bool,
     /// What it goes on with.

@@ -22,9 +22,12 @@ use stentor_hub::{
     ALL_WRITTEN, Hub, bytes_to_write, give_up_rewriting, logged, rewrite_sessions,
     set_journal_full, take_batches,
 };
+use stentor_session::Tick;
 use stentor_session_log::Name;
 use stentor_session_store::{Needs, Position, Room, Writer};
 use tracing::{info, warn};
+
+use super::spooling::Spooling;
 
 /// The writer on mapped files.
 pub(crate) type MappedWriter = Writer<<MappedDisk as stentor_disk::Disk>::Region>;
@@ -188,6 +191,8 @@ pub(crate) struct Turn {
 /// See the module.
 pub(crate) struct Recorder {
     writer: MappedWriter,
+    /// None in tests.
+    spooling: Option<Spooling>,
     syncing: Syncing,
     standing: Standing,
     round: Option<Round>,
@@ -220,7 +225,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// With the journal of a shard, which begins with a round. With `syncs_first`, answers wait
     /// for the disk.
-    pub(crate) fn new(writer: MappedWriter, syncs_first: bool) -> Self {
+    pub(crate) fn new(writer: MappedWriter, syncs_first: bool, spooling: Option<Spooling>) -> Self {
         let syncing = match syncs_first {
             false => Syncing::Later,
             true => Syncing::First {
@@ -230,6 +235,7 @@ impl Recorder {
         };
         Self {
             writer,
+            spooling,
             syncing,
             standing: Standing::Complete,
             round: Some(Round::new(false, false)),
@@ -252,9 +258,15 @@ impl Recorder {
     /// room, or for the disk: then nobody may hear of it.
     #[inline]
     pub(crate) fn record(&mut self, hub: &mut Hub) -> bool {
-        if hub.effects().log.is_empty() {
-            return false;
+        let says = !hub.effects().log.is_empty();
+        let waits = says && self.record_log(hub);
+        if let Some(spooling) = &self.spooling {
+            spooling.order(hub);
         }
+        waits
+    }
+
+    fn record_log(&mut self, hub: &mut Hub) -> bool {
         let is_promised = take_batches(hub, |batch| self.append(batch));
         if self.waiting.bytes > self.waiting.max {
             self.fall_behind(Why::Much);
@@ -341,13 +353,26 @@ impl Recorder {
     }
 
     /// Whether so much waits that nobody else should log in.
-    pub(crate) fn is_laden(&self) -> bool {
-        self.waiting.bytes >= WAITING_MUCH
+    pub(crate) fn is_laden(&self, hub: &Hub) -> bool {
+        let spooling = self.spooling.as_ref();
+        self.waiting.bytes >= WAITING_MUCH || spooling.is_some_and(|it| it.is_laden(hub))
     }
 
     /// Whether so much waits that nobody should be read.
-    pub(crate) fn is_overladen(&self) -> bool {
-        self.waiting.bytes >= WAITING_FAR_TOO_MUCH
+    pub(crate) fn is_overladen(&self, hub: &Hub) -> bool {
+        self.waiting.bytes >= WAITING_FAR_TOO_MUCH || self.is_spool_overladen(hub)
+    }
+
+    /// Whether so much of that is on its way to the spool.
+    pub(crate) fn is_spool_overladen(&self, hub: &Hub) -> bool {
+        let spooling = self.spooling.as_ref();
+        spooling.is_some_and(|it| it.is_overladen(hub))
+    }
+
+    /// Takes what the spool has done. Returns whether it has done anything.
+    pub(crate) fn hear_spool(&mut self, hub: &mut Hub, now: Tick) -> bool {
+        let spooling = self.spooling.as_mut();
+        spooling.is_some_and(|spooling| spooling.hear(hub, now))
     }
 
     /// Appends what waits, as far as there is room and the turn has time.
@@ -444,7 +469,8 @@ impl Recorder {
         let appends = self.is_waiting() && !self.waiting.is_stuck;
         let goes_on = |round: Round| !round.waits && !round.is_written;
         let goes_on = !self.is_waiting() && self.round.is_some_and(goes_on);
-        self.writer.is_waited_for() || appends || goes_on
+        let spools = self.spooling.as_ref().is_some_and(Spooling::has_more);
+        self.is_waited_for() || appends || goes_on || spools
     }
 
     /// Whether a round waits for what other shards do.
@@ -454,14 +480,19 @@ impl Recorder {
 
     /// Whether the keeper has left something: to be asked before the shard sleeps.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.writer.is_waited_for()
+        let spooling = self.spooling.as_ref();
+        self.writer.is_waited_for() || spooling.is_some_and(Spooling::is_waited_for)
     }
 
     /// Takes what the keeper has done, and goes on with a round. To be called once in a turn.
     pub(crate) fn tend(&mut self, hub: &mut Hub) -> Turn {
+        if let Some(spooling) = &mut self.spooling {
+            spooling.seal(hub);
+        }
         let is_idle =
             !self.has_news && self.round.is_none() && !self.waits() && !self.writer.is_waited_for();
-        if is_idle && !self.is_full && self.standing == Standing::Complete {
+        let is_complete = !self.is_full && self.standing == Standing::Complete;
+        if is_idle && is_complete && !self.is_spool_full() {
             return Turn::default();
         }
         self.has_news = false;
@@ -483,10 +514,15 @@ impl Recorder {
         }
     }
 
+    fn is_spool_full(&self) -> bool {
+        let spooling = self.spooling.as_ref();
+        spooling.is_some_and(Spooling::is_refused)
+    }
+
     /// Has the hub refuse what sessions that last would take on, while the disk has no room for it.
     fn look_for_room(&mut self, hub: &Hub) {
         let is_low = self.writer.usage().ready <= FILES_LEFT && self.writer.is_refused();
-        let is_full = is_low || self.standing != Standing::Complete;
+        let is_full = is_low || self.standing != Standing::Complete || self.is_spool_full();
         if is_full != self.is_full {
             self.is_full = is_full;
             set_journal_full(hub, is_full);

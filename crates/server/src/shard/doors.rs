@@ -63,11 +63,12 @@ pub(super) fn inherit(heritage: Option<Heritage>) -> (Option<Recorder>, Prior, D
     match heritage {
         Some(Heritage {
             writer,
+            spooling,
             syncs_first,
             prior,
             gate,
         }) => {
-            let recorder = Recorder::new(writer, syncs_first);
+            let recorder = Recorder::new(writer, syncs_first, Some(spooling));
             (Some(recorder), prior, Doors::Closed(gate))
         }
         None => (None, Prior::default(), Doors::Open(Heard::All)),

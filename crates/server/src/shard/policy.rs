@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stentor_hub::{
-    ClientIdBinding, Keep, Settings, SlowPolicy, TopicPolicy, WideSubscription, ZoneSettings,
+    ClientIdBinding, Keep, Settings, SlowPolicy, SpoolSettings, TopicPolicy, WideSubscription,
+    ZoneSettings,
 };
 
 use crate::config::{ClientIds, Config, Keeping, Overflow, Subscribing};
@@ -33,10 +34,11 @@ pub(crate) struct Policy {
 
 impl Policy {
     /// The policy of a configuration, whose zones have got their numbers.
-    pub(crate) fn of(config: &Config, zones: Vec<ZoneSettings>) -> Self {
+    /// Its server has this many shards.
+    pub(crate) fn of(config: &Config, zones: Vec<ZoneSettings>, shards: u8) -> Self {
         let hub = Settings {
             zones,
-            ..hub_settings(config)
+            ..hub_settings(config, shards)
         };
         Self {
             hub: Arc::new(hub),
@@ -78,7 +80,20 @@ const fn or_none(limit: u32) -> u32 {
     if limit == 0 { u32::MAX } else { limit }
 }
 
-fn hub_settings(config: &Config) -> Settings {
+fn spool_settings(config: &Config, shards: u8) -> SpoolSettings {
+    let sessions = &config.sessions;
+    if !sessions.enabled {
+        return SpoolSettings::default();
+    }
+    let memory = sessions.memory / u64::from(shards.max(1));
+    SpoolSettings {
+        client_bytes_max: sessions.client_bytes,
+        memory: usize::try_from(memory).unwrap_or(usize::MAX),
+        ..SpoolSettings::default()
+    }
+}
+
+fn hub_settings(config: &Config, shards: u8) -> Settings {
     let limits = &config.limits;
     let policies = config.policies.iter().map(|policy| TopicPolicy {
         filter: policy.filter.clone(),
@@ -99,6 +114,7 @@ fn hub_settings(config: &Config) -> Settings {
         topic_alias_maximum: limits.topic_alias_maximum,
         queue_bytes_max: usize::try_from(limits.queue_bytes).unwrap_or(usize::MAX),
         queue_messages_max: limits.queue_messages as usize,
+        spool: spool_settings(config, shards),
         sessions_max: limits.sessions,
         sessions_per_user_max: or_none(limits.sessions_per_user),
         sessions_per_address_max: or_none(limits.sessions_per_address),

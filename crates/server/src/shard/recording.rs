@@ -60,6 +60,14 @@ impl Shard {
 
     /// Goes on with the journal, and lets answers go that waited for it.
     pub(super) fn tend_recorder(&mut self) {
+        // How far acknowledgements have come, before anything that takes time.
+        self.record(None);
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        if recorder.hear_spool(&mut self.hub, self.now) {
+            self.forward();
+        }
         let Some(recorder) = &mut self.recorder else {
             return;
         };
@@ -134,20 +142,28 @@ impl Shard {
 
     /// Whether so much waits for the journal that nobody is let in.
     pub(super) fn is_laden(&self) -> bool {
-        self.recorder.as_ref().is_some_and(Recorder::is_laden)
+        self.recorder
+            .as_ref()
+            .is_some_and(|it| it.is_laden(&self.hub))
     }
 
     /// Whether so much waits for the journal that nobody is read, no other shard either.
     pub(super) fn is_overladen(&self) -> bool {
-        self.recorder.as_ref().is_some_and(Recorder::is_overladen)
+        self.recorder
+            .as_ref()
+            .is_some_and(|it| it.is_overladen(&self.hub))
     }
 
     /// Whether so much waits for room in the journal that nobody is read.
     pub(super) fn waits_for_room(&mut self) -> bool {
         /// Items for other shards that may wait.
         const ITEMS_MAX: usize = 16 << 10;
-        let recorder = self.recorder.as_ref().filter(|it| it.lacks_room());
-        recorder.is_some_and(|it| it.is_overladen() || self.hub.effects().mesh.len() >= ITEMS_MAX)
+        let Some(recorder) = &self.recorder else {
+            return false;
+        };
+        let (lacks_room, is_overladen) = (recorder.lacks_room(), recorder.is_overladen(&self.hub));
+        recorder.is_spool_overladen(&self.hub)
+            || lacks_room && (is_overladen || self.hub.effects().mesh.len() >= ITEMS_MAX)
     }
 
     /// Whether answers to a client wait until what they belong to is written down. It is not read

@@ -184,6 +184,7 @@ impl Noted {
             }
             Event::AboveLimit { .. }
             | Event::SessionExpired { .. }
+            | Event::Unreadable { .. }
             | Event::SessionEvicted { .. }
             | Event::NotKept { .. }
             | Event::NotTaken { .. }

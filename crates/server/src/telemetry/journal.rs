@@ -432,6 +432,16 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
         }
         Event::Disconnected { .. } => write_disconnected(event, (peer, listener), pace),
         Event::AboveLimit { .. } => write_above_limit(event, pace),
+        Event::Unreadable {
+            client_id,
+            messages,
+        } => {
+            let client = &*shown(client_id);
+            warn!(
+                client,
+                messages, "messages that waited on the disk cannot be read, and are lost"
+            );
+        }
         Event::SessionExpired { client_id } => {
             info!(client = &*shown(client_id), "session expired");
         }
@@ -629,8 +639,9 @@ fn no_room(why: NotKept, bound: Option<&str>, trouble: Option<&str>) -> String {
              most",
             valued(bound)
         ),
-        (NotKept::Sessions, _) => "the disk of the sessions is full; free space on the disk of \
-                                  `sessions.dir`"
+        (NotKept::Sessions, _) => "the disk of the sessions is full, or has all that \
+                                  `sessions.bytes` allows; free space on the disk of \
+                                  `sessions.dir`, or raise the bound"
             .into(),
         (_, Some(trouble)) => format!(
             "the retained store cannot write ({trouble}); free space on its disk, correct the \

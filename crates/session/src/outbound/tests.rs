@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use stentor_topic::Zone;
 
+mod spool;
+
 use super::*;
 use crate::message::{MessageParts, Publisher};
 use crate::random::random;

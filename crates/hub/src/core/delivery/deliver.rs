@@ -14,6 +14,7 @@ use stentor_zone::Reach;
 
 use crate::core::delivery::conflate::hold_back;
 use crate::core::delivery::outbox::Outbox;
+use crate::core::delivery::spool::bytes_max_of;
 use crate::core::ids::SessionKey;
 use crate::core::routing::keep::numbers;
 use crate::core::routing::options::Options;
@@ -23,7 +24,7 @@ use crate::core::sessions::charge::Charge;
 use crate::core::sessions::log::{Number, SessionLog, Standing};
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::sessions::rights::QueueBounds;
-use crate::core::sessions::state::Owed;
+use crate::core::sessions::state::{Owed, SessionState};
 use crate::core::settings::{Settings, SlowPolicy};
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
 use crate::core::work::DROP_VISITS;
@@ -208,6 +209,26 @@ impl DeliveryContext<'_> {
         if let Some(number) = number {
             self.log.owes(number, delivery, group, self.standing);
         }
+    }
+
+    /// One more is about to wait for a session of which something is on the disk, or whose client
+    /// is away. If it holds more than its share of the memory, the oldest goes to the disk. Returns
+    /// whether the disk takes it: then the shard reads less while much waits for the disk, and
+    /// nothing is dropped.
+    fn spools(&mut self, state: &mut SessionState, delivery: &Delivery, key: SessionKey) -> bool {
+        let spooling = &mut self.outbox.spooling;
+        if spooling.share == 0 || state.owed.held_bytes() < spooling.share {
+            return false;
+        }
+        let topic = delivery.message.topic();
+        if self.settings.slow_policy(topic, delivery.qos) != SlowPolicy::Disconnect {
+            return false;
+        }
+        if state.owed.note_due() {
+            spooling.due.push_back(key);
+        }
+        spooling.due_bytes += delivery.cost();
+        !spooling.is_refused && state.owed.disk_bytes() < bytes_max_of(state, self.settings)
     }
 
     /// A message is queued for its client.
@@ -492,13 +513,14 @@ fn owe(
         context.outbox.publish(key, live, outgoing);
         return DeliveryResult::Taken;
     }
-    keep_waiting(context, delivery, (session, number, terms.group))
+    keep_waiting(context, delivery, key, (session, number, terms.group))
 }
 
 /// Above QoS 0, and neither the window nor the socket takes it now: it waits, if there is room.
 fn keep_waiting(
     context: &mut DeliveryContext<'_>,
     delivery: Delivery,
+    key: SessionKey,
     (session, number, group): (&mut Session, Option<Number>, Option<&Arc<ShareName>>),
 ) -> DeliveryResult {
     let (settings, queue_bytes_max) = (context.settings, context.queue_bytes_max);
@@ -509,15 +531,18 @@ fn keep_waiting(
     let others = session.charge_unowed();
     let cost = delivery.cost();
     let next_id = session.next_packet_id();
+    let may_spool =
+        number.is_some() && queue.is_none() && (!is_live || session.state.owed.is_spooled());
+    let spools = may_spool && context.spools(&mut session.state, &delivery, key);
     let owed = &mut session.state.owed;
     let fits = |owed: &Owed| {
-        others.bytes + owed.bytes() + cost <= queue_bytes_max
-            && others.messages + owed.waiting_len() < messages_max
+        others.bytes + owed.held_bytes() + cost <= queue_bytes_max
+            && others.messages + owed.held_len() < messages_max
     };
     let mut lost = Vec::new();
     // What has expired goes first. In a turn that is spent the search is short: the next message
     // goes on with it.
-    while !fits(owed) {
+    while !fits(owed) && !spools {
         let mut expired = |topic: &str| note(&mut lost, LossCause::Expired, topic, 1);
         let looked = owed.drop_expired(context.now, &mut expired);
         context.turn.spend_each(looked, DROP_VISITS);
@@ -525,7 +550,8 @@ fn keep_waiting(
             break;
         }
     }
-    if !fits(owed) && !context.paced {
+    // What goes to the disk is bounded there: the shard reads less while much is on its way.
+    if !fits(owed) && !context.paced && !spools {
         let usual = || settings.slow_policy(message.topic(), delivery.qos);
         match queue.map_or_else(usual, |it| it.full) {
             SlowPolicy::Disconnect | SlowPolicy::Conflate if is_live => {

@@ -7,5 +7,6 @@ pub(crate) mod held;
 pub(crate) mod outbox;
 pub(crate) mod pump;
 pub(crate) mod snapshot;
+pub(crate) mod spool;
 pub(crate) mod stored;
 pub(crate) mod transmit;

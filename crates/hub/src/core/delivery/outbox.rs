@@ -11,6 +11,7 @@ use stentor_session::{Outgoing, Output, Run, Tick};
 use stentor_topic::TopicHasher;
 
 use crate::core::delivery::held::Held;
+use crate::core::delivery::spool::Spooling;
 use crate::core::ids::SessionKey;
 use crate::core::sessions::registry::{Flushing, Live};
 
@@ -43,6 +44,8 @@ pub(crate) struct Outbox {
     pub(crate) snapshots: VecDeque<SessionKey>,
     /// Sessions with a snapshot that waits for what other shards have kept.
     pub(crate) fenced: Vec<SessionKey>,
+    /// When messages of sessions go to the disk.
+    pub(crate) spooling: Spooling,
     /// Sessions that have got their first message that newer ones may replace: see
     /// [`crate::Effects::conflating`].
     pub(crate) conflating: Vec<SessionKey>,
@@ -69,6 +72,7 @@ impl Outbox {
             fetches: BinaryHeap::new(),
             snapshots: VecDeque::new(),
             fenced: Vec::new(),
+            spooling: Spooling::default(),
             conflating: Vec::new(),
             controls: 0,
         }

@@ -1,12 +1,13 @@
 //! Sending what waited: when a client comes back, and when it acknowledges.
 
 use stentor_mqtt::PacketId;
-use stentor_session::{Message, Resend, Tick};
+use stentor_session::{Advanced, Message, Resend, Tick};
 use stentor_topic::Zone;
 
 use crate::core::Core;
 use crate::core::delivery::deliver::outgoing;
 use crate::core::delivery::outbox::Outbox;
+use crate::core::delivery::spool::fetch_next;
 use crate::core::ids::SessionKey;
 use crate::core::routing::keep::epoch;
 use crate::core::sessions::registry::{Link, Live};
@@ -85,6 +86,7 @@ impl Core {
         pump.advance();
         let (left, (lost, lost_by)) = (pump.left, pump.lost);
         self.turn.spend((most - left) * PUMP_VISITS);
+        let fetches = owed.is_spooled();
         if left == 0 && owed.is_behind() && !live.extras().is_pumped_later {
             live.extras().is_pumped_later = true;
             self.outbox.pumps.push_back(key);
@@ -93,6 +95,9 @@ impl Core {
             session.tally().lose(now, lost_by, lost);
         }
         session.shrink_owed();
+        if fetches {
+            fetch_next(self, key);
+        }
     }
 }
 
@@ -150,14 +155,19 @@ impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
             && let Some(next) = self.owed.advance(self.live.window(self.queue_bytes_max))
         {
             self.left -= 1;
-            let (packet_id, delivery) = next;
+            let Advanced {
+                packet_id,
+                delivery,
+                dup,
+            } = next;
             let message = &delivery.message;
-            if message.is_expired(self.now) {
+            // The client may have seen it, and waits for what follows at QoS 2.
+            if message.is_expired(self.now) && !dup {
                 self.lose(packet_id, LossCause::Expired);
                 continue;
             }
             let epoch = (self.epoch)(message);
-            let Some(outgoing) = outgoing(self.live, &delivery, epoch, (packet_id, false)) else {
+            let Some(outgoing) = outgoing(self.live, &delivery, epoch, (packet_id, dup)) else {
                 self.lose(packet_id, LossCause::PacketTooLarge);
                 continue;
             };

@@ -1,6 +1,6 @@
 //! What one session makes the server hold.
 
-use stentor_session::{Outbound, WillRequest};
+use stentor_session::{Outbound, WillRequest, backlog};
 
 use crate::core::delivery::snapshot::Snapshots;
 use crate::core::sessions::registry::{Extras, Link, Session};
@@ -42,7 +42,10 @@ impl Account {
                 .map_or(0, |_| size_of::<Tally>() + BOX_BYTES);
         let outbound = session.state.owed.get();
         let queued = session.charge().bytes
-            + outbound.map_or(0, |_| size_of::<Outbound>())
+            + outbound.map_or(0, |owed| {
+                let under_way = owed.bytes() - owed.held_bytes();
+                size_of::<Outbound>() + backlog::memory(owed) + under_way
+            })
             + snapshots.map_or(0, Snapshots::bytes);
         Self {
             own: u32::try_from(own).unwrap_or(MARK - 1).min(MARK - 1),

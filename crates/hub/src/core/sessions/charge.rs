@@ -94,7 +94,7 @@ impl Session {
 #[inline]
 fn owed(owed: &Owed) -> Charge {
     owed.get().map_or_else(Charge::default, |owed| Charge {
-        bytes: owed.bytes(),
-        messages: owed.waiting_len(),
+        bytes: owed.held_bytes(),
+        messages: owed.held_len(),
     })
 }

@@ -23,6 +23,9 @@ use crate::core::sessions::state::SessionState;
 use crate::core::{Core, Rules, Timer};
 use crate::effects::{Event, MeshItem};
 
+/// The highest topic alias that the server uses towards a client that allows them.
+const SENT_ALIAS_MAXIMUM: u16 = 16;
+
 /// A client that may connect.
 #[derive(Debug)]
 pub struct Admitted {
@@ -349,9 +352,7 @@ impl Core {
         if let Some(method) = &request.authentication_method {
             live.extras().method = Some(Method::new(method));
         }
-        let aliases = request
-            .topic_alias_maximum
-            .min(self.rules.settings.sent_alias_maximum);
+        let aliases = request.topic_alias_maximum.min(SENT_ALIAS_MAXIMUM);
         if aliases > 0 {
             let packet_bytes_max = live.packet_bytes_max as usize;
             live.extras().sent_aliases = Some(SentAliases::new(aliases, packet_bytes_max));

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use stentor_hub::{AtOnce, Keep, Settings, SlowPolicy, TopicPolicy};
+use stentor_hub::{AtOnce, Keep, Settings, SlowPolicy, SpoolSettings, TopicPolicy};
 use stentor_mqtt::{
     Ack, Disconnect, Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, ReasonCode,
     Sender, Version, decode, frame,
@@ -136,6 +136,8 @@ struct Simulation {
     is_dear: bool,
     /// Whether disks are slow or full from time to time.
     disks_change: bool,
+    /// Whether some of what waits goes to the disk for backlogs.
+    spools: bool,
     /// Whether some messages are so large that the records of a call are several batches.
     is_large: bool,
 }
@@ -176,12 +178,16 @@ impl Simulation {
             ends: 0,
             is_dear: false,
             disks_change: false,
+            spools: false,
             is_large: false,
         }
     }
 
     fn step(&mut self) {
         self.w.dies_between = self.is_large && self.random.chance(20);
+        if self.spools {
+            self.step_spool();
+        }
         let publisher = self.random.below(PUBLISHERS);
         let subscriber = self.random.below(SUBSCRIBERS.len());
         let steps = if self.disks_change { 48 } else { 40 };
@@ -211,6 +217,16 @@ impl Simulation {
         }
         if self.w.is_dead {
             self.crash();
+        }
+    }
+
+    /// The disk for backlogs does some of what was asked. Sometimes it refuses it.
+    fn step_spool(&mut self) {
+        if self.random.chance(4) {
+            self.w.set_spool(self.random.chance(40));
+        }
+        for _ in 0..self.random.below(3) {
+            self.w.spool_one();
         }
     }
 
@@ -533,6 +549,7 @@ impl Simulation {
     /// Everybody comes back and gets what is left.
     fn conclude(&mut self) {
         self.mend_disks();
+        self.w.set_spool(false);
         self.w.dies_between = false;
         self.crash();
         self.w.paused = false;
@@ -554,6 +571,14 @@ impl Simulation {
     }
 
     fn check(&self) {
+        for (who, me) in self.subscribers.iter().enumerate() {
+            let held = &me.unreleased;
+            // A full disk may forget what was received.
+            assert!(
+                self.disks_change || held.is_empty(),
+                "subscriber {who}: {held:?}"
+            );
+        }
         let mut newest = BTreeMap::new();
         for (serial, (topic, qos)) in &self.acknowledged {
             if is_thinned(topic) {
@@ -606,6 +631,15 @@ fn options_of(filter: &str) -> ConnectOptions<'static> {
     }
 }
 
+/// Sessions with more than this in memory give messages to the disk.
+fn spooling(share: usize) -> SpoolSettings {
+    SpoolSettings {
+        client_bytes_max: 1 << 30,
+        memory: 0,
+        share: (share, share),
+    }
+}
+
 fn run(seed: u64) {
     let settings = Settings {
         policies: policies(),
@@ -613,16 +647,25 @@ fn run(seed: u64) {
             0 => dear(),
             _ => AtOnce::default(),
         },
+        spool: match seed % 4 {
+            0 | 1 => SpoolSettings::default(),
+            // Whatever waits goes there.
+            2 => spooling(1),
+            _ => spooling(3_000),
+        },
         ..Settings::default()
     };
     let mut simulation = Simulation::new(seed, settings);
     simulation.is_dear = seed.is_multiple_of(2);
     simulation.is_large = seed.is_multiple_of(5);
     simulation.disks_change = !simulation.is_large && !seed.is_multiple_of(3);
+    simulation.spools = seed % 4 > 1;
     for _ in 0..500 {
         simulation.step();
     }
     simulation.conclude();
+    let (taken, _) = simulation.w.spool.counts;
+    assert!(taken > 0 || seed % 4 != 2, "the disk has had some");
     simulation.w.check_accounts();
 }
 

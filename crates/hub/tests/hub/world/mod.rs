@@ -8,9 +8,11 @@ mod login;
 mod packets;
 mod restart;
 mod seeds;
+mod spool;
 mod turns;
 
 #[allow(unused_imports, reason = "each test uses the part that it needs")]
+use self::spool::SpoolDisk;
 pub use self::{
     client::{Client, Message},
     login::{ConnectOptions, TestRights, clean, identity, request},
@@ -77,6 +79,8 @@ pub struct World {
     pub journals: Vec<Journal>,
     /// Those of earlier starts that are still needed.
     older: Vec<Journal>,
+    /// The disk for backlogs.
+    pub spool: SpoolDisk,
 }
 
 impl World {
@@ -165,6 +169,7 @@ impl World {
             is_dead: false,
             journals: Vec::new(),
             older: Vec::new(),
+            spool: SpoolDisk::default(),
         }
     }
 
@@ -448,6 +453,9 @@ impl World {
                 moved |= self.go_on(u8::try_from(shard).unwrap());
                 moved |= self.flush(u8::try_from(shard).unwrap());
             }
+            if !moved && !self.spool.is_slow {
+                moved = self.spool_one();
+            }
             if !moved {
                 return;
             }
@@ -496,6 +504,10 @@ impl World {
         while !self.is_dead {
             // First, so that nobody hears of what is not written down.
             self.write_down(from);
+            if self.is_dead {
+                return;
+            }
+            self.take_orders(from);
             let journal = self.journals.get(usize::from(from));
             let waits = journal.is_some_and(Journal::waits);
             let effects = self.hubs[usize::from(from)].effects();

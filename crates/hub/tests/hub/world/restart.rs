@@ -138,6 +138,7 @@ impl World {
         self.paused = before.paused;
         self.dies_between = before.dies_between;
         self.older = before.older;
+        self.spool = before.spool.survive();
         self.older.append(&mut before.journals);
         self.go_on_with_sessions();
     }
@@ -176,7 +177,8 @@ impl World {
             restore_room(&mut self.hubs[usize::from(home)], self.now, room);
             self.collect(home);
         }
-        for session in sessions {
+        for mut session in sessions {
+            self.spool.find(&mut session);
             let home = self.home(&session.client_id);
             session.restore(&mut self.hubs[usize::from(home)], self.now);
             self.collect(home);

@@ -180,6 +180,7 @@ fn cause(cause: LossCause) -> String {
         LossCause::Disconnect => "its queue was full, so it was disconnected",
         LossCause::PacketTooLarge => "the message was larger than it takes",
         LossCause::Expired => "the message expired while it waited",
+        LossCause::Unreadable => "it waited on the disk, and could not be read",
         LossCause::Conflated | LossCause::NotKept | LossCause::SessionEnded => {
             return cause.label().to_owned();
         }

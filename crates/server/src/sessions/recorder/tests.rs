@@ -2,7 +2,9 @@ use std::io;
 use std::sync::Arc;
 
 use stentor_auth::rights::Unrestricted;
-use stentor_hub::{Identity, InterestTable, Ledger, PriorSession, Settings, ShardId, Shared};
+use stentor_hub::{
+    Identity, InterestTable, Ledger, PriorDeliveries, PriorSession, Settings, ShardId, Shared,
+};
 use stentor_journal::Bounds;
 use stentor_mqtt::QoS;
 use stentor_retained::MemoryStore;
@@ -90,8 +92,7 @@ fn session(client_id: &str) -> PriorSession {
         will: Some(Box::new(will)),
         will_at: Tick::from_secs(365 * 24 * 3600),
         subscriptions: Vec::new(),
-        deliveries: (0, 0),
-        owed: Vec::new(),
+        deliveries: PriorDeliveries::default(),
         arrived: Vec::new(),
         unheard: Vec::new(),
         held: Vec::new(),
@@ -117,7 +118,7 @@ impl World {
         } = found;
         let world = Self {
             hub: hub(),
-            recorder: Recorder::new(writers.remove(0), false),
+            recorder: Recorder::new(writers.remove(0), false, None),
             keeper: None,
         };
         let start = |world: &mut Self| {
@@ -206,7 +207,7 @@ fn a_burst_waits_for_room() {
         world.add_large(&format!("client{number}"));
         world.tend();
     }
-    assert!(world.recorder.waits() && world.recorder.is_laden());
+    assert!(world.recorder.waits() && world.recorder.is_laden(&world.hub));
     assert_eq!(world.recorder.standing, Standing::Complete);
     start(&mut world);
     world.tend_until(|recorder| !recorder.waits());

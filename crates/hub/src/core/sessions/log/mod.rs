@@ -36,9 +36,11 @@ pub(crate) use base::{give_up_bases, write_base, write_bases};
 use bequests::bequests_logged;
 pub(crate) use bequests::{Bequest, has_given, leaves};
 pub(crate) use full::{DISK_FULL, bytes_to_write, is_full, is_refused, may_begin, set_full};
-pub(crate) use owed::Standing;
+pub(crate) use owed::{Standing, body as body_of};
+pub(crate) use prior::message_of;
 pub use prior::{
-    Owner, PriorSession, PriorSubscription, Start, WrittenSession, prior_message, prior_sessions,
+    Owner, PriorDeliveries, PriorSession, PriorSubscription, Start, WrittenSession, prior_message,
+    prior_sessions,
 };
 pub(crate) use restore::{
     begin_restoring, end_restoring, forget_will, has_taken, leave, logged, takes, takes_mark,
@@ -53,10 +55,10 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use stentor_mqtt::PacketId;
-use stentor_session::{Message, Progress, Tick, WillRequest};
+use stentor_session::{Chunk, ChunkPlace, Message, Progress, Tick, WillRequest};
 use stentor_session_log::{
-    Arrival, Away, Delivery, Filter, Front, List, MILLIS_MAX, Name, Origin, Quotas, Record,
-    Session, Subscription, Will,
+    Arrival, Away, Delivery, Filter, Front, List, MILLIS_MAX, Name, Origin, Place, Quotas, Record,
+    Session, Spooled, Subscription, Will,
 };
 
 use self::batches::Batches;
@@ -69,6 +71,7 @@ use crate::core::inbound::subscribe::room_of;
 use crate::core::routing::options::Options;
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::state::Absence;
+use crate::effects::SpoolOrder;
 
 /// The records of one shard that its journal has not got yet.
 #[derive(Debug)]
@@ -90,6 +93,8 @@ pub(crate) struct SessionLog {
     /// Messages that are held back no longer, and have no name yet.
     let_go: Vec<(Number, Arc<Message>)>,
     pub(crate) bequests: Bequests,
+    /// Places on the disk that nobody needs when what was written before is appended.
+    freed: Vec<ChunkPlace>,
 }
 
 /// What a session is called in the journal of its shard.
@@ -132,6 +137,7 @@ impl SessionLog {
             round: Round::default(),
             let_go: Vec::new(),
             bequests: Bequests::default(),
+            freed: Vec::new(),
         }
     }
 
@@ -338,6 +344,21 @@ impl Number {
         log.write(&Record::Received(Delivery { number, delivery }));
     }
 
+    /// A part of what it is owed lies elsewhere.
+    pub(crate) fn spooled(self, log: &mut SessionLog, chunk: &Chunk) {
+        let number = self.get();
+        log.write(&Record::Spooled(Spooled {
+            number,
+            first: chunk.first - 1,
+            count: chunk.count,
+            place: Place {
+                file: chunk.place.file.get(),
+                at: chunk.place.at,
+                len: chunk.place.len,
+            },
+        }));
+    }
+
     /// A message at QoS 2 was taken from the client.
     pub(crate) fn arrived(self, log: &mut SessionLog, packet_id: PacketId) {
         let number = self.get();
@@ -374,6 +395,19 @@ impl Number {
     pub(crate) fn will_gone(self, log: &mut SessionLog) {
         let number = self.get();
         log.write(&Record::WillGone { number });
+    }
+}
+
+/// Nobody needs these chunks any more.
+pub(crate) fn free(log: &mut SessionLog, chunks: &[Chunk]) {
+    log.freed.extend(chunks.iter().map(|chunk| chunk.place));
+}
+
+/// Moves them to the end of `orders`.
+#[inline]
+pub(crate) fn take_freed(log: &mut SessionLog, orders: &mut Vec<SpoolOrder>) {
+    if !log.freed.is_empty() {
+        orders.extend(log.freed.drain(..).map(SpoolOrder::Free));
     }
 }
 

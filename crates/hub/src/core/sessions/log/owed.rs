@@ -413,7 +413,7 @@ impl Nameless {
 }
 
 /// What is written of a message itself.
-pub(super) fn body<'m>(log: &SessionLog, message: &'m Message) -> Body<'m> {
+pub(crate) fn body<'m>(log: &SessionLog, message: &'m Message) -> Body<'m> {
     Body {
         zone: message.zone.0,
         publisher: message.publisher.to_bits(),

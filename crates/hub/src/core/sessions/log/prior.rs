@@ -9,11 +9,12 @@ use core::time::Duration;
 use stentor_mqtt::{PacketId, RetainHandling, SubscribeOptions};
 use stentor_session::{Message, MessageParts, Publisher, Tick, WillRequest};
 use stentor_session_log::{
-    Body, Name, Origin, OwnedShare, Presence, Restored, RestoredDelivery, RestoredHeld,
-    RestoredSession, RestoredSubscription, RestoredWill, Target, Unheard,
+    Body, Name, Origin, OwnedShare, Presence, Restored, RestoredChunk, RestoredDelivery,
+    RestoredHeld, RestoredSession, RestoredSubscription, RestoredWill, Target, Unheard,
 };
 use stentor_topic::{Zone, matches};
 
+use super::SessionLog;
 use super::ways::pack;
 use crate::core::inbound::subscribe::indexed;
 use crate::core::memory::Tenants;
@@ -56,10 +57,8 @@ pub struct PriorSession {
     pub will_at: Tick,
     /// What it has subscribed to.
     pub subscriptions: Vec<PriorSubscription>,
-    /// How many deliveries it has had, and how many of these may have been sent.
-    pub deliveries: (u64, u64),
-    /// What it is owed, in order.
-    pub owed: Vec<RestoredDelivery<Arc<Message>>>,
+    /// What it is owed.
+    pub deliveries: PriorDeliveries,
     /// Packet ids of messages at QoS 2 that were taken from its client and not released.
     pub arrived: Vec<PacketId>,
     /// Messages that its shard had not taken from other shards, and by which subscriptions it gets
@@ -67,6 +66,19 @@ pub struct PriorSession {
     pub unheard: Vec<(Arc<Message>, Target)>,
     /// What is held back by `conflate` or `max_rate`.
     pub held: Vec<RestoredHeld<Arc<Message>>>,
+}
+
+/// What a session was owed when the server ended.
+#[derive(Clone, Debug, Default)]
+pub struct PriorDeliveries {
+    /// How many deliveries it has had.
+    pub count: u64,
+    /// How many of these may have been sent.
+    pub sent: u64,
+    /// What it is owed, in order, but for what lies on the disk for backlogs.
+    pub owed: Vec<RestoredDelivery<Arc<Message>>>,
+    /// What lies there, in order.
+    pub spooled: Vec<RestoredChunk>,
 }
 
 /// A subscription of a session as it was when the server ended.
@@ -120,6 +132,15 @@ impl Start {
 /// A message that was written down with this name.
 #[must_use]
 pub fn prior_message(start: &Start, name: Name, body: &Body<'_>) -> Arc<Message> {
+    let message = message(start, body);
+    // By whom does not matter: what its shard has sent since has other names.
+    if let Some(bits) = pack(0, name) {
+        message.written(bits);
+    }
+    Arc::new(message)
+}
+
+fn message(start: &Start, body: &Body<'_>) -> Message {
     let parts = MessageParts {
         topic: body.topic,
         properties: body.properties,
@@ -136,11 +157,17 @@ pub fn prior_message(start: &Start, name: Name, body: &Body<'_>) -> Arc<Message>
         message.expires_at = start.tick(ms);
     }
     message.stamp(body.sequence);
-    // By whom does not matter: what its shard has sent since has other names.
-    if let Some(bits) = pack(0, name) {
-        message.written(bits);
-    }
-    Arc::new(message)
+    message
+}
+
+/// A message that was on the disk while a client was away.
+pub(crate) fn message_of(log: &SessionLog, now: Tick, body: &Body<'_>) -> Arc<Message> {
+    let start = Start {
+        now,
+        zero_ms: log.zero_ms.unwrap_or(0),
+        will_grace_secs: 0,
+    };
+    Arc::new(message(&start, body))
 }
 
 /// A session as its journal tells it.
@@ -336,8 +363,12 @@ impl PriorSession {
             will: session.will.map(|will| Box::new(will_of(will))),
             will_at: will_at.min(until),
             subscriptions: session.subscriptions.into_iter().map(Into::into).collect(),
-            deliveries: (session.next, session.sent),
-            owed: session.owed,
+            deliveries: PriorDeliveries {
+                count: session.next,
+                sent: session.sent,
+                owed: session.owed,
+                spooled: session.spooled,
+            },
             arrived: session.arrived,
             unheard: Vec::new(),
             held: session.held,

@@ -7,9 +7,10 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use stentor_mqtt::PacketId;
-use stentor_session::{Delivery, Message, Outbound};
+use stentor_session::{Delivery, Message, Outbound, Spooled, backlog};
 use stentor_session_log::{
-    Carry, Debt, Elsewhere, HeldBack, Identifier, List, Name, Owed, Queue, Record, Share, Terms,
+    Carry, Debt, Delivery as Place, Elsewhere, HeldBack, Identifier, List, Name, Owed, Queue,
+    Record, Share, Terms,
 };
 
 use super::owed::{Open, body};
@@ -82,24 +83,8 @@ impl SessionLog {
         share_of: impl Fn(u64) -> Option<Arc<ShareName>>,
     ) {
         self.close();
-        let mut kept = Vec::new();
         let mut shares = Shares::default();
-        for (number, packet_id, delivery) in owed.numbered() {
-            let message = match delivery {
-                None => None,
-                Some(delivery) => match self.carry(delivery) {
-                    Some(name) => Some((name, delivery)),
-                    None => continue,
-                },
-            };
-            kept.push(Kept {
-                number,
-                packet_id,
-                message,
-                identifiers: delivery.map(identifiers).unwrap_or_default(),
-                share: delivery.and_then(|it| Some(shares.place(it.share, share_of(it.share)?))),
-            });
-        }
+        let kept = keep(self, owed, &mut shares, share_of);
         let held = held.filter_map(|delivery| {
             Some(Kept {
                 number: 0,
@@ -120,6 +105,7 @@ impl SessionLog {
             owed: List::default(),
             held: List::default(),
         };
+        let spooled = backlog::spooled(owed);
         let owed = kept.iter().map(|it| Owed {
             delivery: it.number - 1,
             packet_id: it.packet_id,
@@ -140,6 +126,11 @@ impl SessionLog {
             })
             .collect();
         queue.encode_to(owed, held.into_iter(), self.batches.records());
+        let received = kept.iter().filter(|it| it.message.is_none());
+        let received: Vec<u64> = received.map(|it| it.number).collect();
+        for it in spooled {
+            write_spooled(self, number, (&it, &received));
+        }
     }
 
     /// Sees to it that the message itself is in this round of bases. Returns its name.
@@ -165,6 +156,58 @@ impl SessionLog {
             elsewhere: Elsewhere::default(),
         });
         carry.encode(self.batches.records());
+    }
+}
+
+/// What a session is owed, and what has to be said of it. Carries the messages themselves.
+fn keep<'q>(
+    log: &mut SessionLog,
+    owed: &'q Outbound,
+    shares: &mut Shares,
+    share_of: impl Fn(u64) -> Option<Arc<ShareName>>,
+) -> Vec<Kept<'q>> {
+    let mut kept = Vec::new();
+    for (number, packet_id, delivery) in owed.numbered() {
+        let message = match delivery {
+            None => None,
+            Some(delivery) => match log.carry(delivery) {
+                Some(name) => Some((name, delivery)),
+                None => continue,
+            },
+        };
+        kept.push(Kept {
+            number,
+            packet_id,
+            message,
+            identifiers: delivery.map(identifiers).unwrap_or_default(),
+            share: delivery.and_then(|it| Some(shares.place(it.share, share_of(it.share)?))),
+        });
+    }
+    if !kept.is_sorted_by_key(|it| it.number) {
+        // What was received at QoS 2 before the start precedes what was on the disk.
+        kept.sort_by_key(|it| it.number);
+    }
+    kept
+}
+
+/// What a session is owed that lies elsewhere, after its queue: that says what the client has
+/// received at QoS 2.
+fn write_spooled(log: &mut SessionLog, number: Number, (it, received): (&Spooled, &[u64])) {
+    number.spooled(log, &it.chunk);
+    let number = number.get();
+    // Records count from 0 on.
+    let is_done = |delivery: &&u64| received.binary_search(delivery).is_err();
+    for delivery in it.gone.iter().filter(is_done) {
+        let delivery = delivery - 1;
+        log.write(&Record::Gone(Place { number, delivery }));
+    }
+    for (delivery, packet_id) in &it.odd {
+        let delivery = delivery - 1;
+        let (delivery, packet_id) = (Place { number, delivery }, *packet_id);
+        log.write(&Record::Sent {
+            delivery,
+            packet_id,
+        });
     }
 }
 

@@ -2,14 +2,15 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
-use stentor_session::{Delivery, Message, Outbound, PriorDelivery, SubscriptionIds, Tick};
-use stentor_session_log::{
-    Filter, Name, OwnedShare, OwnedTerms, RestoredDebt, RestoredDelivery, Target,
+use stentor_session::{
+    Chunk, ChunkPlace, Delivery, Message, Outbound, PriorDelivery, Spooled, SubscriptionIds, Tick,
 };
+use stentor_session_log::{Filter, Name, OwnedShare, OwnedTerms, RestoredDebt, Target};
 use stentor_topic::{FilterId, Zone, matches};
 
-use super::prior::{PriorSession, PriorSubscription};
+use super::prior::{PriorDeliveries, PriorSession, PriorSubscription};
 use super::{SessionLog, round_begins, write_base};
 use crate::core::delivery::conflate::hold_again;
 use crate::core::delivery::deliver::{DeliveryOptions, Matching};
@@ -66,8 +67,7 @@ impl PriorSession {
         }
         core.sessions.went_away(session);
         let zone = core.sessions.get(session).map(|of| of.state.zone());
-        let (deliveries, owed) = (self.deliveries, self.owed);
-        let owed = zone.map(|zone| outbound(core, zone, (deliveries, owed)));
+        let owed = zone.map(|zone| outbound(core, zone, self.deliveries));
         if let Some(of) = core.sessions.get_mut(session) {
             let log = &mut core.pending.log;
             for held in core::mem::take(&mut self.held) {
@@ -100,12 +100,8 @@ impl PriorSession {
 }
 
 /// What a session owes its client.
-fn outbound(
-    core: &mut Core,
-    zone: Zone,
-    ((numbers, sent), owed): ((u64, u64), Vec<RestoredDelivery<Arc<Message>>>),
-) -> Outbound {
-    let deliveries = owed.into_iter().map(|prior| PriorDelivery {
+fn outbound(core: &mut Core, zone: Zone, prior: PriorDeliveries) -> Outbound {
+    let deliveries = prior.owed.into_iter().map(|prior| PriorDelivery {
         number: prior.delivery + 1,
         packet_id: prior.packet_id,
         delivery: match prior.debt {
@@ -125,7 +121,27 @@ fn outbound(
             }
         },
     });
-    Outbound::restored(numbers, sent + 1, deliveries)
+    let spooled = prior.spooled.into_iter().filter_map(|it| {
+        let number = |delivery: u64| delivery + 1;
+        Some(Spooled {
+            chunk: Chunk {
+                first: number(it.first),
+                count: it.count,
+                place: ChunkPlace {
+                    file: NonZeroU32::new(it.place.file)?,
+                    at: it.place.at,
+                    len: it.place.len,
+                },
+            },
+            gone: it.gone.into_iter().map(number).collect(),
+            odd: it
+                .odd
+                .into_iter()
+                .map(|(at, id)| (number(at), id))
+                .collect(),
+        })
+    });
+    Outbound::restored((prior.count, prior.sent + 1), deliveries, spooled.collect())
 }
 
 /// A delivery on these terms, of no shared subscription.

@@ -67,6 +67,11 @@ impl Lasting {
     }
 }
 
+/// How many sessions outlive their connection.
+pub(crate) const fn lasting_len(sessions: &Sessions) -> usize {
+    sessions.lasting.count
+}
+
 /// A session that has ended, and what it leaves.
 #[derive(Debug)]
 pub(crate) struct Retired {

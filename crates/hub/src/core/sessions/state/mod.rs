@@ -22,15 +22,18 @@ pub(crate) use subscriptions::{Grant, Subscribed, Subscriptions};
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use stentor_mqtt::{PacketId, QoS, ReasonCode};
-use stentor_session::{Acked, CloseReason, Outbound, Publisher, Remains, Tick, WillRequest};
+use stentor_session::{
+    Acked, Chunk, CloseReason, Delivery, Outbound, Publisher, Remains, Tick, WillRequest, backlog,
+};
 use stentor_session_log::{Filter, Origin};
 use stentor_topic::Zone;
 
 use crate::core::inbound::subscribe::{SubscriptionRef, room_of};
 use crate::core::routing::options::Options;
-use crate::core::sessions::log::{Number, SessionLog, Terms, write_unpromised};
+use crate::core::sessions::log::{Number, SessionLog, Terms, free, write_unpromised};
 use crate::core::sessions::quota::Quotas;
 use crate::core::sessions::rights::{Access, Identity, QueueBounds};
 use crate::core::settings::Settings;
@@ -98,8 +101,10 @@ impl SessionState {
         self.forget(log);
         self.subscriptions.permit_all();
         self.arrivals = Arrivals::default();
+        let mut owed = self.owed.abandon();
+        free(log, &owed.take_chunks());
         Legacy {
-            owed: self.owed.abandon(),
+            owed,
             will: self.take_will(log),
         }
     }
@@ -325,6 +330,10 @@ impl SessionState {
         {
             write_unpromised(log, |log| number.progress(log, &progress));
         }
+        if self.owed.get().is_some_and(backlog::is_spooling) {
+            // A restart needs them no longer.
+            free(log, &self.owed.take_done_chunks());
+        }
     }
 
     /// The same at once, if a packet id does not follow from the number of its delivery: the client
@@ -458,6 +467,32 @@ impl SessionState {
             will,
         }))
     }
+}
+
+/// The quota of bytes that a session has of its own, if it has one.
+pub(crate) fn own_queue_bytes(state: &SessionState) -> Option<u32> {
+    Some(state.queue_bytes).filter(|own| *own != u32::MAX)
+}
+
+/// The disk has a part of what a session is owed.
+pub(crate) fn write_spooled(state: &SessionState, chunk: &Chunk, log: &mut SessionLog) {
+    if let Some(number) = state.number() {
+        write_unpromised(log, |log| number.spooled(log, chunk));
+    }
+}
+
+/// A part of that has come back: see [`backlog::fetched`]. Rights may have changed since. Returns
+/// how many messages are not owed any more.
+pub(crate) fn take_fetched(
+    state: &mut SessionState,
+    first: u64,
+    deliveries: Vec<Delivery>,
+) -> usize {
+    let is_filtered = state.subscriptions.are_filtered();
+    let rights = &state.identity.rights;
+    state.owed.fetched(first, deliveries, |delivery| {
+        !is_filtered || rights.may_receive(delivery.message.topic())
+    })
 }
 
 /// Whether the record of a session says the same of both.

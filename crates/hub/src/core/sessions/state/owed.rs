@@ -1,11 +1,15 @@
 //! The messages above QoS 0 that a session owes its client.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use stentor_mqtt::{PacketId, ReasonCode};
 use stentor_session::{
-    Acked, Delivery, Message, Outbound, Progress, Remains, Resend, Tick, Window,
+    Acked, Advanced, Chunk, ChunkPlace, Delivery, Message, Outbound, Progress, Remains, Resend,
+    Sealing, Tick, Window, backlog,
 };
+
+use crate::core::delivery::spool::SPOOL_UNIT;
 
 /// The messages above QoS 0 to one client: see [`Outbound`]. Takes no memory while there are none.
 #[derive(Debug, Default)]
@@ -35,10 +39,76 @@ impl Owed {
         self.0.as_mut()?.take_progress()
     }
 
-    /// What they cost, in bytes.
+    /// What they cost that are in memory, and are not about to go to the disk.
     #[inline]
-    pub(crate) fn bytes(&self) -> usize {
-        self.get().map_or(0, Outbound::bytes)
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.get().map_or(0, Outbound::held_bytes)
+    }
+
+    /// How many of these wait.
+    #[inline]
+    pub(crate) fn held_len(&self) -> usize {
+        self.get().map_or(0, Outbound::held_len)
+    }
+
+    /// Whether something waits on the disk, or goes there.
+    #[inline]
+    pub(crate) fn is_spooled(&self) -> bool {
+        self.get().is_some_and(backlog::is_spooled)
+    }
+
+    /// Bytes on the disk, or on their way there.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.get().map_or(0, |owed| {
+            let under_way = (owed.bytes() - owed.held_bytes()) as u64;
+            backlog::disk_len(owed) * SPOOL_UNIT + under_way
+        })
+    }
+
+    /// See [`backlog::note_due`].
+    pub(crate) fn note_due(&mut self) -> bool {
+        self.0.as_mut().is_some_and(|owed| backlog::note_due(owed))
+    }
+
+    /// No more is to go to the disk for now.
+    pub(crate) fn note_done(&mut self) {
+        if let Some(owed) = &mut self.0 {
+            backlog::note_done(owed);
+        }
+    }
+
+    /// See [`backlog::seal`].
+    pub(crate) fn seal(&mut self, bytes_max: usize) -> Option<Sealing<'_>> {
+        backlog::seal(self.0.as_mut()?, bytes_max)
+    }
+
+    /// See [`backlog::sealed`].
+    pub(crate) fn sealed(&mut self, run: (u64, u8), place: Option<ChunkPlace>) -> bool {
+        let owed = self.0.as_mut();
+        owed.is_some_and(|owed| backlog::sealed(owed, run, place))
+    }
+
+    /// See [`backlog::next_fetch`].
+    pub(crate) fn next_fetch(&mut self) -> Option<Chunk> {
+        backlog::next_fetch(self.0.as_mut()?)
+    }
+
+    /// See [`backlog::fetched`]. Returns how many messages are not owed any more.
+    pub(super) fn fetched(
+        &mut self,
+        first: u64,
+        deliveries: Vec<Delivery>,
+        may_have: impl FnMut(&Delivery) -> bool,
+    ) -> usize {
+        let owed = self.0.as_mut();
+        owed.and_then(|owed| backlog::fetched(owed, first, deliveries, may_have))
+            .unwrap_or(0)
+    }
+
+    /// Takes out the chunks that nobody needs any more.
+    pub(super) fn take_done_chunks(&mut self) -> Vec<Chunk> {
+        let owed = self.0.as_mut();
+        owed.map_or_else(Vec::new, |owed| backlog::take_done_chunks(owed))
     }
 
     /// Messages that wait: those in flight do not.
@@ -96,7 +166,7 @@ impl Owed {
     }
 
     /// Moves the oldest waiting message into the window, if there is room.
-    pub(crate) fn advance(&mut self, window: Window) -> Option<(PacketId, Delivery)> {
+    pub(crate) fn advance(&mut self, window: Window) -> Option<Advanced> {
         self.0.as_mut()?.advance(window)
     }
 

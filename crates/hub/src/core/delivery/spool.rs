@@ -1,0 +1,286 @@
+//! Backlogs on the disk: what waits for clients that are away.
+//!
+//! Memory has the newest of what waits for a session, and the disk what is older. Each session has
+//! its share of the memory; when it holds more, the oldest goes to the disk in chunks. Its client
+//! gets chunk after chunk when it is back. While some of it is on the disk, what is new goes behind
+//! that, also while the client is there.
+//!
+//! A message leaves the memory when the disk has it. Then a record says where it is, and the
+//! journal need not have it any longer.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use stentor_session::{Chunk, ChunkPlace, Delivery, SubscriptionIds, Tick};
+use stentor_session_log::{Chunk as Content, Identifier, List, SpooledDelivery, Terms};
+
+use crate::core::Core;
+use crate::core::ids::SessionKey;
+use crate::core::sessions::log::{body_of, message_of, take_freed};
+use crate::core::sessions::registry::lasting_len;
+use crate::core::sessions::state::{SessionState, own_queue_bytes, take_fetched, write_spooled};
+use crate::core::settings::Settings;
+use crate::core::stats::LossCause;
+use crate::effects::SpoolOrder;
+
+/// Bytes that a unit of [`ChunkPlace`] stands for.
+pub const SPOOL_UNIT: u64 = 64;
+
+/// When the messages of sessions go to the disk, on one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Spooling {
+    /// Bytes that a session may hold in memory before that; 0 if nothing goes to the disk.
+    pub(crate) share: usize,
+    /// Whether the disk has refused something, so that nothing is to be tried for now.
+    pub(crate) is_refused: bool,
+    /// Sessions that hold more than that, each once.
+    pub(crate) due: VecDeque<SessionKey>,
+    /// What has come for them since, and did not go to the disk yet.
+    pub(crate) due_bytes: usize,
+    orders: Vec<SpoolOrder>,
+}
+
+impl Spooling {
+    /// Shares the memory among the sessions that last.
+    fn share(settings: &Settings, sessions: usize) -> usize {
+        let spool = &settings.spool;
+        if spool.client_bytes_max == 0 {
+            return 0;
+        }
+        let share = spool.memory / sessions.max(1);
+        let share = share.min(spool.share.1).max(spool.share.0);
+        share.min(settings.queue_bytes_max / 2)
+    }
+}
+
+/// Bytes that the disk may have of what waits for a session.
+pub(crate) fn bytes_max_of(state: &SessionState, settings: &Settings) -> u64 {
+    let all = settings.spool.client_bytes_max;
+    match own_queue_bytes(state) {
+        Some(own) => all.min(own.into()),
+        None => all,
+    }
+}
+
+/// Shares the memory among the sessions that there are now. O(1).
+pub(crate) fn share_memory(core: &mut Core) {
+    let lasting = lasting_len(&core.sessions);
+    core.outbox.spooling.share = Spooling::share(&core.rules.settings, lasting);
+}
+
+/// About what is in memory that is to go to the disk, in bytes.
+pub(crate) const fn due_bytes(core: &Core) -> usize {
+    core.outbox.spooling.due_bytes
+}
+
+/// What the disk is to do, in order. What the log has said before has to be appended first.
+pub(crate) fn take_orders(core: &mut Core) -> Vec<SpoolOrder> {
+    let mut orders = core::mem::take(&mut core.outbox.spooling.orders);
+    take_freed(&mut core.pending.log, &mut orders);
+    orders
+}
+
+/// Whether sessions hold more than their share, and the disk takes it.
+pub(crate) fn is_due(core: &Core) -> bool {
+    !core.outbox.spooling.due.is_empty() && !core.outbox.spooling.is_refused
+}
+
+/// Has the disk take some of what sessions hold beyond their share: about `bytes_max` at most.
+pub(crate) fn seal_some(core: &mut Core, bytes_max: usize) {
+    let mut bytes = 0;
+    while bytes < bytes_max
+        && is_due(core)
+        && let Some(key) = core.outbox.spooling.due.pop_front()
+    {
+        let (sealed, is_over) = seal(core, key, bytes_max - bytes);
+        bytes += sealed;
+        if !is_over {
+            core.outbox.spooling.due.push_back(key);
+        }
+    }
+    if core.outbox.spooling.due.is_empty() {
+        core.outbox.spooling.due_bytes = 0;
+    }
+}
+
+/// The same for one session. Returns the bytes, and whether that was all.
+fn seal(core: &mut Core, key: SessionKey, bytes_max: usize) -> (usize, bool) {
+    let share = core.outbox.spooling.share;
+    let mut sum = 0;
+    let Some(session) = core.sessions.get_mut(key) else {
+        return (sum, true);
+    };
+    let most = bytes_max_of(&session.state, &core.rules.settings);
+    let log = &core.pending.log;
+    let zone = session.state.zone().0;
+    let client_id = Box::<str>::from(session.state.client_id());
+    while sum < bytes_max {
+        let owed = &mut session.state.owed;
+        if owed.disk_bytes() >= most {
+            // What is more waits in memory, as far as it may.
+            owed.note_done();
+            return (sum, true);
+        }
+        let Some(sealing) = owed.seal(share / 2) else {
+            return (sum, true);
+        };
+        let first = sealing.first;
+        // A chunk has at most 64.
+        let count = sealing.deliveries.len() as u8;
+        let content = Content {
+            zone,
+            client_id: &client_id,
+            first,
+            deliveries: List::default(),
+        };
+        let mut bytes = Vec::new();
+        let all = sealing.deliveries.iter();
+        let ids: Vec<Vec<Identifier>> = all.map(identifiers).collect();
+        let all = sealing.deliveries.iter().zip(&ids);
+        let all = all.map(|(delivery, ids)| SpooledDelivery {
+            terms: terms(delivery, ids),
+            body: body_of(log, &delivery.message),
+        });
+        content.encode_to(all, &mut bytes);
+        sum += bytes.len();
+        let cost: usize = sealing.deliveries.iter().map(Delivery::cost).sum();
+        let spooling = &mut core.outbox.spooling;
+        spooling.due_bytes = spooling.due_bytes.saturating_sub(cost);
+        core.outbox.spooling.orders.push(SpoolOrder::Seal {
+            session: key,
+            first,
+            count,
+            bytes,
+        });
+    }
+    (sum, false)
+}
+
+/// The disk has a chunk of a session's messages, or has refused it.
+pub(crate) fn sealed(
+    core: &mut Core,
+    key: SessionKey,
+    (first, count): (u64, u8),
+    place: Option<ChunkPlace>,
+) {
+    core.outbox.spooling.is_refused |= place.is_none();
+    let session = core.sessions.get_mut(key);
+    let is_taken = session.is_some_and(|session| {
+        let is_taken = session.state.owed.sealed((first, count), place);
+        if let (true, Some(place)) = (is_taken, place) {
+            let chunk = Chunk {
+                first,
+                count,
+                place,
+            };
+            write_spooled(&session.state, &chunk, &mut core.pending.log);
+        } else if place.is_none() && session.state.owed.note_due() {
+            // It is tried again when the disk takes chunks.
+            core.outbox.spooling.due.push_back(key);
+        }
+        is_taken
+    });
+    if let (false, Some(place)) = (is_taken, place) {
+        // Its client was faster, or it has ended.
+        core.outbox.spooling.orders.push(SpoolOrder::Free(place));
+    }
+    if is_taken {
+        core.sessions.mark(key);
+    }
+}
+
+/// The disk takes chunks again.
+pub(crate) const fn goes_on(core: &mut Core) {
+    core.outbox.spooling.is_refused = false;
+}
+
+/// Asks for the next chunk of a session whose client is there, if little is left in memory.
+pub(crate) fn fetch_next(core: &mut Core, key: SessionKey) {
+    let session = core.sessions.get_mut(key);
+    let owed = session.map(|session| &mut session.state.owed);
+    if let Some(chunk) = owed.and_then(|owed| owed.next_fetch()) {
+        core.outbox.spooling.orders.push(SpoolOrder::Fetch {
+            session: key,
+            first: chunk.first,
+            place: chunk.place,
+        });
+    }
+}
+
+/// A chunk has come from the disk, or nobody can read it any more.
+pub(crate) fn fetched(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    (first, bytes): (u64, Option<&[u8]>),
+) {
+    let log = &core.pending.log;
+    let Some(session) = core.sessions.get_mut(key) else {
+        return;
+    };
+    let content = bytes.and_then(|bytes| Content::decode(bytes).ok());
+    let is_its = |it: &Content<'_>| {
+        let whose = (it.zone, it.client_id, it.first);
+        whose == (session.state.zone().0, session.state.client_id(), first)
+    };
+    let content = content.filter(is_its);
+    let is_readable = content.is_some();
+    let all = content.iter().flat_map(|it| it.deliveries.iter());
+    let deliveries = (first..).zip(all).map(|(number, it)| Delivery {
+        message: message_of(log, now, &it.body),
+        qos: it.terms.qos,
+        retain: it.terms.retain,
+        subscription_ids: ids(&it.terms),
+        share: 0,
+        conflated: it.terms.conflated,
+        number,
+    });
+    let deliveries: Vec<Delivery> = deliveries.collect();
+    let lost = take_fetched(&mut session.state, first, deliveries) as u64;
+    if lost > 0 && is_readable {
+        core.counters.stats.publishes_withheld += lost;
+        session.tally().withheld.add(now, lost);
+    } else if lost > 0 {
+        let cause = LossCause::Unreadable;
+        session.tally().lose(now, cause, lost);
+        core.counters.stats.publishes_dropped += lost;
+        core.counters.traffic.of(session.state.zone()).dropped += lost;
+        lose_unreadable(core, key, lost);
+    }
+    core.sessions.mark(key);
+    core.pump(now, key);
+}
+
+fn lose_unreadable(core: &mut Core, key: SessionKey, lost: u64) {
+    if let Some(session) = core.sessions.get(key) {
+        let cause = LossCause::Unreadable;
+        core.counters.losses.record_many(cause, lost);
+        let client_id = session.state.client_id().into();
+        core.effects.events.push(crate::effects::Event::Unreadable {
+            client_id,
+            messages: lost,
+        });
+    }
+}
+
+fn identifiers(delivery: &Delivery) -> Vec<Identifier> {
+    let ids = delivery.subscription_ids.as_slice().iter();
+    ids.map(|id| Identifier(*id)).collect()
+}
+
+fn terms<'a>(delivery: &Delivery, ids: &'a [Identifier]) -> Terms<'a> {
+    Terms {
+        qos: delivery.qos,
+        retain: delivery.retain,
+        held: false,
+        conflated: delivery.conflated,
+        identifiers: List::new(ids),
+        share: None,
+    }
+}
+
+fn ids(terms: &Terms<'_>) -> SubscriptionIds {
+    let ids: Vec<u32> = terms.identifiers.iter().map(|id| id.0).collect();
+    SubscriptionIds::new(&ids)
+}

@@ -1,0 +1,207 @@
+//! A shard's side of the spool: what waits for clients that are away, on the disk.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use stentor_hub::{
+    Hub, SessionKey, SpoolOrder, backlog_bytes, fetched, has_backlogs, seal_backlogs, sealed,
+    spool_goes_on, take_spool_orders,
+};
+use stentor_session::{ChunkPlace, Tick};
+use stentor_spool::{Lane, Owner, Place, Reply, SpoolEvent, Watcher};
+use tracing::{info, warn};
+
+use crate::backplane::Backplane;
+
+/// Bytes of a shard that may wait for the disk before nobody else logs in.
+const MUCH: usize = 8 << 20;
+/// The same before no client is read.
+const FAR_TOO_MUCH: usize = 16 << 20;
+
+/// See the module.
+pub(crate) struct Spooling {
+    lane: Lane,
+    /// Of what has come, what an earlier turn had no time for: what was read, and the rest.
+    read: VecDeque<(Owner, Option<Vec<u8>>)>,
+    written: VecDeque<Reply>,
+    /// Whether the hub has more for the disk.
+    has_more: bool,
+}
+
+/// Bytes that are given to the disk in one turn.
+const BYTES_PER_TURN: usize = 1 << 20;
+/// Chunks that are read in one turn: their messages are sent.
+const FETCHED_PER_TURN: usize = 32;
+/// Chunks that are noted in one turn: the disk has them.
+const SEALED_PER_TURN: usize = 2_048;
+
+impl Spooling {
+    pub(crate) const fn new(lane: Lane) -> Self {
+        Self {
+            lane,
+            read: VecDeque::new(),
+            written: VecDeque::new(),
+            has_more: false,
+        }
+    }
+
+    /// Has the hub give the disk some of what sessions hold beyond their share, unless much is on
+    /// its way there.
+    pub(super) fn seal(&mut self, hub: &mut Hub) {
+        let may_seal = has_backlogs(hub) && self.lane.under_way() < FAR_TOO_MUCH;
+        if may_seal {
+            seal_backlogs(hub, BYTES_PER_TURN);
+            self.order(hub);
+        }
+        let may_go_on = self.lane.under_way() < FAR_TOO_MUCH;
+        self.has_more = may_go_on && has_backlogs(hub);
+    }
+
+    /// Whether the hub has more of that.
+    pub(super) const fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Hands on what the hub has ordered. What it has said before is appended to the journal.
+    pub(super) fn order(&self, hub: &mut Hub) {
+        for order in take_spool_orders(hub) {
+            match order {
+                SpoolOrder::Seal {
+                    session,
+                    first,
+                    count,
+                    bytes,
+                } => self.lane.seal(owner(session, (first, count)), bytes),
+                SpoolOrder::Fetch {
+                    session,
+                    first,
+                    place: chunk,
+                } => self.lane.fetch(owner(session, (first, 0)), place(chunk)),
+                SpoolOrder::Free(chunk) => self.lane.free(place(chunk)),
+            }
+        }
+    }
+
+    /// Takes what has come from the disk, as far as one turn has time. Returns whether there was
+    /// anything.
+    pub(super) fn hear(&mut self, hub: &mut Hub, now: Tick) -> bool {
+        for reply in self.lane.replies() {
+            match reply {
+                Reply::Fetched(whose, bytes) => self.read.push_back((whose, bytes)),
+                Reply::Sealed(..) | Reply::GoesOn => self.written.push_back(reply),
+            }
+        }
+        let (read, written) = (
+            self.read.len().min(FETCHED_PER_TURN),
+            self.written.len().min(SEALED_PER_TURN),
+        );
+        for (whose, bytes) in self.read.drain(..read) {
+            let content = (whose.first, bytes.as_deref());
+            fetched(hub, now, session(whose), content);
+        }
+        for reply in self.written.drain(..written) {
+            match reply {
+                Reply::Sealed(whose, chunk) => {
+                    let messages = (whose.first, whose.count);
+                    sealed(hub, session(whose), messages, chunk.map(chunk_place));
+                }
+                Reply::GoesOn | Reply::Fetched(..) => spool_goes_on(hub),
+            }
+        }
+        read + written > 0
+    }
+
+    /// Whether something has come, or waits for another turn.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.read.is_empty() || !self.written.is_empty() || self.lane.has_replies()
+    }
+
+    /// Whether the disk refuses more.
+    pub(super) fn is_refused(&self) -> bool {
+        self.lane.is_refused()
+    }
+
+    /// Whether so much waits for the disk that nobody else should log in.
+    pub(super) fn is_laden(&self, hub: &Hub) -> bool {
+        self.lane.under_way() + backlog_bytes(hub) >= MUCH
+    }
+
+    /// Whether so much does that nobody should be read.
+    pub(super) fn is_overladen(&self, hub: &Hub) -> bool {
+        self.lane.under_way() + backlog_bytes(hub) >= FAR_TOO_MUCH
+    }
+}
+
+const fn owner(session: SessionKey, (first, count): (u64, u8)) -> Owner {
+    Owner {
+        slot: session.slot,
+        generation: session.generation,
+        first,
+        count,
+    }
+}
+
+const fn session(owner: Owner) -> SessionKey {
+    SessionKey {
+        slot: owner.slot,
+        generation: owner.generation,
+    }
+}
+
+const fn place(chunk: ChunkPlace) -> Place {
+    Place {
+        file: chunk.file,
+        at: chunk.at,
+        len: chunk.len,
+    }
+}
+
+const fn chunk_place(place: Place) -> ChunkPlace {
+    ChunkPlace {
+        file: place.file,
+        at: place.at,
+        len: place.len,
+    }
+}
+
+/// Passes on what the spool says.
+pub(crate) struct SpoolMessenger(Weak<Backplane>);
+
+impl SpoolMessenger {
+    pub(crate) fn new(backplane: &Arc<Backplane>) -> Self {
+        Self(Arc::downgrade(backplane))
+    }
+}
+
+impl Watcher for SpoolMessenger {
+    fn wake(&self, shard: u16) {
+        if let Some(backplane) = self.0.upgrade()
+            && let Some(way) = backplane.shards.get(usize::from(shard))
+        {
+            way.lane.ring();
+        }
+    }
+
+    fn event(&self, event: SpoolEvent) {
+        match event {
+            SpoolEvent::Refused(why) => warn!(
+                "backlogs of sessions do not go to the disk: {why}; until they do, the server \
+                 refuses what sessions that last would take on. Make room, or end sessions \
+                 that nobody needs (`stentor sessions ls --by bytes`)"
+            ),
+            SpoolEvent::Recovered => info!("backlogs of sessions go to the disk again"),
+            SpoolEvent::Unreadable { file, error } => {
+                if let Some(backplane) = self.0.upgrade()
+                    && let Some(journals) = &backplane.journals
+                {
+                    journals.unreadable.fetch_add(1, Ordering::Relaxed);
+                }
+                warn!(
+                    file,
+                    error, "a part of a backlog cannot be read, and is lost"
+                );
+            }
+        }
+    }
+}
