@@ -227,8 +227,12 @@ impl DeliveryContext<'_> {
         if state.owed.note_due() {
             spooling.due.push_back(key);
         }
-        spooling.due_bytes += delivery.cost();
-        !spooling.is_refused && state.owed.disk_bytes() < bytes_max_of(state, self.settings)
+        let room = bytes_max_of(state, self.settings);
+        let is_taken = !spooling.is_refused && state.owed.disk_bytes() < room;
+        if is_taken {
+            spooling.due_bytes += delivery.cost();
+        }
+        is_taken
     }
 
     /// A message is queued for its client.

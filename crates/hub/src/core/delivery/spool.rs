@@ -164,7 +164,11 @@ pub(crate) fn sealed(
     (first, count): (u64, u8),
     place: Option<ChunkPlace>,
 ) {
-    core.outbox.spooling.is_refused |= place.is_none();
+    if place.is_none() {
+        // Nobody waits for a disk that refuses: what makes room goes on.
+        core.outbox.spooling.is_refused = true;
+        core.outbox.spooling.due_bytes = 0;
+    }
     let session = core.sessions.get_mut(key);
     let is_taken = session.is_some_and(|session| {
         let is_taken = session.state.owed.sealed((first, count), place);
