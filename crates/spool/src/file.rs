@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use stentor_disk::{Disk, Flusher, Region};
 
-/// Where frames may begin.
-pub(crate) const UNIT: usize = 64;
+/// Bytes of the unit of [`Place`]. Frames begin at multiples of it.
+pub const UNIT: usize = 64;
 /// Bytes of a file.
 pub(crate) const FILE_BYTES: usize = 4 << 20;
 /// Bytes of a chunk, at most.

@@ -22,7 +22,7 @@ mod lanes;
 mod tests;
 mod threads;
 
-pub use file::Place;
+pub use file::{Place, UNIT};
 pub use folder::{Folder, NotKept};
 pub use lanes::{Lane, Monitor, Owner, Reply};
 pub use threads::{Spool, SpoolEvent, Watcher};

@@ -32,7 +32,9 @@ use crate::config::{Config, SessionSync};
 use crate::error::ServerError;
 use crate::peer::Peer;
 use crate::queues::Queues;
-use crate::sessions::{self, Found, Gate, Heritage, Journals, Owners, SpoolMessenger, Spooling};
+use crate::sessions::{
+    self, Found, Gate, Heritage, Journals, Owners, SpoolMessenger, Spooling, wake,
+};
 
 /// The folder of the backlogs in that of the journals.
 const SPOOL_FOLDER: &str = "spool";
@@ -410,11 +412,7 @@ struct Messenger(Weak<Backplane>);
 
 impl Watcher for Messenger {
     fn wake(&self, shard: u16) {
-        if let Some(backplane) = self.0.upgrade()
-            && let Some(way) = backplane.shards.get(usize::from(shard))
-        {
-            way.lane.ring();
-        }
+        wake(&self.0, shard);
     }
 
     fn event(&self, event: StoreEvent) {

@@ -13,15 +13,27 @@ mod spooling;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use stentor_hub::PriorSession;
 use stentor_session_log::RestoredRoom;
 use stentor_session_store::Monitor;
 
+use crate::backplane::Backplane;
+
 pub(crate) use owners::Owners;
 pub(crate) use recorder::{MappedWriter, Recorder};
 pub(crate) use spooling::{SpoolMessenger, Spooling};
+
+/// A shard is to look at what the threads of its sessions have left for it, if the server is there
+/// still.
+pub(crate) fn wake(backplane: &Weak<Backplane>, shard: u16) {
+    if let Some(backplane) = backplane.upgrade()
+        && let Some(way) = backplane.shards.get(usize::from(shard))
+    {
+        way.lane.ring();
+    }
+}
 
 /// What was found at the start.
 #[derive(Debug, Default)]

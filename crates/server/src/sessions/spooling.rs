@@ -5,19 +5,22 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use stentor_hub::{
-    Hub, SessionKey, SpoolOrder, backlog_bytes, fetched, has_backlogs, seal_backlogs, sealed,
-    spool_goes_on, take_spool_orders,
+    Hub, SPOOL_UNIT, SessionKey, SpoolOrder, backlog_bytes, fetched, has_backlogs, seal_backlogs,
+    sealed, spool_goes_on, take_spool_orders,
 };
 use stentor_session::{ChunkPlace, Tick};
-use stentor_spool::{Lane, Owner, Place, Reply, SpoolEvent, Watcher};
+use stentor_spool::{Lane, Owner, Place, Reply, SpoolEvent, UNIT, Watcher};
 use tracing::{info, warn};
 
+use super::wake;
 use crate::backplane::Backplane;
 
 /// Bytes of a shard that may wait for the disk before nobody else logs in.
 const MUCH: usize = 8 << 20;
 /// The same before no client is read.
 const FAR_TOO_MUCH: usize = 16 << 20;
+
+const _: () = assert!(SPOOL_UNIT == UNIT as u64, "places mean the same to both");
 
 /// See the module.
 pub(crate) struct Spooling {
@@ -176,11 +179,7 @@ impl SpoolMessenger {
 
 impl Watcher for SpoolMessenger {
     fn wake(&self, shard: u16) {
-        if let Some(backplane) = self.0.upgrade()
-            && let Some(way) = backplane.shards.get(usize::from(shard))
-        {
-            way.lane.ring();
-        }
+        wake(&self.0, shard);
     }
 
     fn event(&self, event: SpoolEvent) {

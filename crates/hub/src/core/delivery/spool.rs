@@ -17,12 +17,12 @@ use stentor_session_log::{Chunk as Content, Identifier, List, SpooledDelivery, T
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::sessions::log::{body_of, message_of, take_freed};
+use crate::core::sessions::log::{body_of, identifiers, message_of, take_freed, terms};
 use crate::core::sessions::registry::lasting_len;
 use crate::core::sessions::state::{SessionState, own_queue_bytes, take_fetched, write_spooled};
 use crate::core::settings::Settings;
 use crate::core::stats::LossCause;
-use crate::effects::SpoolOrder;
+use crate::effects::{Event, SpoolOrder};
 
 /// Bytes that a unit of [`ChunkPlace`] stands for.
 pub const SPOOL_UNIT: u64 = 64;
@@ -189,9 +189,6 @@ pub(crate) fn sealed(
         // Its client was faster, or it has ended.
         core.outbox.spooling.orders.push(SpoolOrder::Free(place));
     }
-    if is_taken {
-        core.sessions.mark(key);
-    }
 }
 
 /// The disk takes chunks again.
@@ -250,38 +247,13 @@ pub(crate) fn fetched(
         session.tally().lose(now, cause, lost);
         core.counters.stats.publishes_dropped += lost;
         core.counters.traffic.of(session.state.zone()).dropped += lost;
-        lose_unreadable(core, key, lost);
-    }
-    core.sessions.mark(key);
-    core.pump(now, key);
-}
-
-fn lose_unreadable(core: &mut Core, key: SessionKey, lost: u64) {
-    if let Some(session) = core.sessions.get(key) {
-        let cause = LossCause::Unreadable;
         core.counters.losses.record_many(cause, lost);
-        let client_id = session.state.client_id().into();
-        core.effects.events.push(crate::effects::Event::Unreadable {
-            client_id,
+        core.effects.events.push(Event::Unreadable {
+            client_id: session.state.client_id().into(),
             messages: lost,
         });
     }
-}
-
-fn identifiers(delivery: &Delivery) -> Vec<Identifier> {
-    let ids = delivery.subscription_ids.as_slice().iter();
-    ids.map(|id| Identifier(*id)).collect()
-}
-
-fn terms<'a>(delivery: &Delivery, ids: &'a [Identifier]) -> Terms<'a> {
-    Terms {
-        qos: delivery.qos,
-        retain: delivery.retain,
-        held: false,
-        conflated: delivery.conflated,
-        identifiers: List::new(ids),
-        share: None,
-    }
+    core.pump(now, key);
 }
 
 fn ids(terms: &Terms<'_>) -> SubscriptionIds {

@@ -42,6 +42,7 @@ pub use prior::{
     Owner, PriorDeliveries, PriorSession, PriorSubscription, Start, WrittenSession, prior_message,
     prior_sessions,
 };
+pub(crate) use queue::{identifiers, terms};
 pub(crate) use restore::{
     begin_restoring, end_restoring, forget_will, has_taken, leave, logged, takes, takes_mark,
     were_taken,

@@ -57,18 +57,23 @@ impl Shares {
 
 impl Kept<'_> {
     fn terms(&self, delivery: &Delivery) -> Terms<'_> {
-        Terms {
-            qos: delivery.qos,
-            retain: delivery.retain,
-            held: false,
-            conflated: delivery.conflated,
-            identifiers: List::new(&self.identifiers),
-            share: None,
-        }
+        terms(delivery, &self.identifiers)
     }
 }
 
-fn identifiers(delivery: &Delivery) -> Vec<Identifier> {
+/// How a delivery is written, but for its shared subscription.
+pub(crate) fn terms<'i>(delivery: &Delivery, identifiers: &'i [Identifier]) -> Terms<'i> {
+    Terms {
+        qos: delivery.qos,
+        retain: delivery.retain,
+        held: false,
+        conflated: delivery.conflated,
+        identifiers: List::new(identifiers),
+        share: None,
+    }
+}
+
+pub(crate) fn identifiers(delivery: &Delivery) -> Vec<Identifier> {
     let ids = delivery.subscription_ids.as_slice().iter();
     ids.map(|id| Identifier(*id)).collect()
 }
