@@ -7,6 +7,7 @@ here="$(cd "$(dirname "$0")" && pwd)"
 tools="${XDG_CACHE_HOME:-$HOME/.cache}/stentor/tools"
 PATH="$PATH:/usr/sbin:/usr/local/sbin"
 paho=2.2.0
+zig=0.17.1
 
 # apt-get checks signatures as its own user, and scripts of packages change user, too. In some
 # containers only root may write to /dev/null, and then both fail with messages that name neither.
@@ -51,6 +52,9 @@ add spamd spamd
 add spamc spamc
 # It reads the metrics, and evaluates the rules and the dashboard below deploy/.
 add promtool prometheus
+# stentor-call is built for Windows and macOS as well. What Wine runs is the Windows program.
+add x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64-win32
+[ -x /usr/lib/wine/wine64 ] || packages+=(wine64)
 add node nodejs
 add npm npm
 add python3 python3 python3-venv
@@ -86,6 +90,28 @@ if [ ! -x "$tools/mta/usr/sbin/exim4" ] || [ ! -x "$tools/mta/usr/libexec/sendma
     done
     rm -r "$unpack"
 fi
+
+# A compiler of Debian's with the source of its standard library: build-portable.sh builds that for
+# other systems. It is only unpacked, beside whatever compiler is installed.
+if [ ! -x "$tools/rust/usr/bin/rustc" ] || [ ! -d "$tools/rust/usr/lib/rustlib/src" ]; then
+    rm -rf "$tools/rust" && mkdir -p "$tools/rust"
+    unpack="$(mktemp -d)"
+    open_null
+    needs() { apt-cache depends "$1" | sed -n "s/.*Depends: \($2[0-9.]*\)$/\1/p" | head -n 1; }
+    apt-cache show rustc-web >/dev/null 2>&1 || apt-get "${apt[@]}" update -qq
+    std="$(needs libstd-rust-web-dev libstd-rust-web-)"
+    compiler=(rustc-web rust-web-src libstd-rust-web-dev "$std" "$(needs "$std" libllvm)")
+    (cd "$unpack" && apt-get "${apt[@]}" download -qq "${compiler[@]}")
+    for package in "$unpack"/*.deb; do
+        dpkg-deb -x "$package" "$tools/rust"
+    done
+    rm -r "$unpack"
+fi
+if ! "$tools/zig/bin/python" -c 'import ziglang' 2>/dev/null; then
+    python3 -m venv --clear "$tools/zig"
+    "$tools/zig/bin/python" -m pip install --quiet --disable-pip-version-check "ziglang==$zig"
+fi
+
 # The user that Exim was built to run as, which its package would make.
 if [ "$(id -u)" -eq 0 ] && ! id Debian-exim >/dev/null 2>&1; then
     useradd --system --no-create-home --shell /usr/sbin/nologin Debian-exim

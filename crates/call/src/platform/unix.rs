@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, recv, sendmsg, sendto, socket_with, sockopt,
+    SocketType, recv, sendmsg, sendto, sockopt,
 };
 
 use super::Deadline;
@@ -51,10 +51,7 @@ impl Link {
                 false => AddressFamily::INET6,
             },
         };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(family, SocketType::STREAM, flags, None)
-            .and_then(beyond_standard)
-            .map_err(fail)?;
+        let socket = socket(family, SocketType::STREAM).map_err(fail)?;
         let link = Self { socket, is_unix };
         loop {
             let connected = match server {
@@ -112,7 +109,7 @@ impl Link {
                 control.push(SendAncillaryMessage::ScmRights(files));
             }
             let parts = [IoSlice::new(bytes)];
-            match sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL) {
+            match sendmsg(&self.socket, &parts, &mut control, QUIETLY) {
                 Ok(sent) => {
                     bytes = &bytes[sent..];
                     files = &[];
@@ -255,6 +252,30 @@ pub(crate) fn names(metadata: &Metadata) -> u64 {
     metadata.nlink()
 }
 
+/// A write to a connection that has ended is an error, and no signal.
+#[cfg(not(target_vendor = "apple"))]
+const QUIETLY: SendFlags = SendFlags::NOSIGNAL;
+/// The socket itself says that.
+#[cfg(target_vendor = "apple")]
+const QUIETLY: SendFlags = SendFlags::empty();
+
+/// A socket that never blocks, sends no signal, and is not inherited by other programs.
+#[cfg(not(target_vendor = "apple"))]
+fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
+    let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
+    rustix::net::socket_with(family, kind, flags, None).and_then(beyond_standard)
+}
+
+/// The same in steps: Apple's systems have no flags for it.
+#[cfg(target_vendor = "apple")]
+fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
+    let socket = rustix::net::socket(family, kind, None).and_then(beyond_standard)?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    sockopt::set_socket_nosigpipe(&socket, true)?;
+    Ok(socket)
+}
+
 /// A descriptor that cannot be taken for a standard stream which the caller has closed.
 fn beyond_standard(fd: OwnedFd) -> Result<OwnedFd, Errno> {
     if fd.as_raw_fd() > 2 {
@@ -321,14 +342,12 @@ pub(crate) fn log(text: &str) {
     let _ = log_to(Path::new(LOG_SOCKET), text);
 }
 
-fn log_to(socket: &Path, text: &str) -> Result<(), Errno> {
+fn log_to(place: &Path, text: &str) -> Result<(), Errno> {
     let pid = std::process::id();
     let line = format!("<{LOG_PRIORITY}>stentor-call[{pid}]: {text}");
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let link = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
-        .and_then(beyond_standard)?;
-    let address = SocketAddrUnix::new(socket)?;
-    sendto(&link, line.as_bytes(), SendFlags::NOSIGNAL, &address)?;
+    let link = socket(AddressFamily::UNIX, SocketType::DGRAM)?;
+    let address = SocketAddrUnix::new(place)?;
+    sendto(&link, line.as_bytes(), QUIETLY, &address)?;
     Ok(())
 }
 
