@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use stentor_tests::raw::eventually;
-use stentor_tests::{Plan, Server, Version, process, server, tools};
+use stentor_tests::{Plan, Server, Version, process, raw, server, tools};
 
 /// The code of the blocks in this language on a page.
 fn blocks(page: &str, language: &str) -> Vec<String> {
@@ -26,6 +26,28 @@ fn block(page: &str, language: &str) -> String {
         "{page} has other than one block in {language}"
     );
     all.remove(0)
+}
+
+/// The words of a command, without its quotes.
+fn words(line: &str) -> Vec<&str> {
+    let parts = line.split(['\'', '"']).enumerate();
+    let each = parts.flat_map(|(number, part)| match number % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    each.collect()
+}
+
+/// Types the commands of a block to this server, with the password of new users from a file.
+fn type_lines(block: &str, server: &Server, password: &str) {
+    for line in block.lines() {
+        let mut words = words(line);
+        assert_eq!(words.remove(0), "stentor", "{line}");
+        if words.starts_with(&["user", "add"]) {
+            words.extend(["--password-file", password]);
+        }
+        server.control(&words).success();
+    }
 }
 
 /// A script of a page that talks to this server.
@@ -99,6 +121,7 @@ fn every_block_is_run_by_a_test() {
             "game-logic.md",
             &["toml", "lua", "toml", "sh", "js", "python", "sh"],
         ),
+        ("groups.md", &["sh", "sh"]),
         ("reason-strings.md", &["python", "js"]),
         ("snapshots.md", &["toml", "python", "js"]),
     ] {
@@ -129,21 +152,7 @@ fn a_process_in_another_language_judges_what_is_said() {
     let password = password.to_str().expect("a path of ASCII");
     let [made, tried] = <[String; 2]>::try_from(blocks("game-logic.md", "sh"))
         .expect("commands that make a judge, and some that try it");
-    for line in made.lines() {
-        let words = line.replace('\'', "\"");
-        let mut words: Vec<&str> =
-            Vec::from_iter(words.split('"').enumerate().flat_map(|(number, part)| {
-                match number % 2 {
-                    0 => part.split_whitespace().collect::<Vec<_>>(),
-                    _ => vec![part],
-                }
-            }));
-        words.remove(0);
-        if words[0] == "user" {
-            words.extend(["--password-file", password]);
-        }
-        server.control(&words).success();
-    }
+    type_lines(&made, &server, password);
     // As they are typed, but to this server.
     let said: Vec<&str> = tried
         .lines()
@@ -168,6 +177,52 @@ fn a_process_in_another_language_judges_what_is_said() {
             "{language}: {refused}"
         );
     }
+}
+
+#[test]
+fn a_group_of_users_has_topics_of_its_own() {
+    let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n";
+    let server = Plan::new().config(config).start();
+    write(server.folder(), "password", "secret\n");
+    let password = server.folder().join("password");
+    let password = password.to_str().expect("a path of ASCII");
+    let [made, changed] = <[String; 2]>::try_from(blocks("groups.md", "sh"))
+        .expect("commands that make groups, and some that change them");
+    type_lines(&made, &server, password);
+    let may = |user: &str, action: &str, topic: &str| {
+        let tried = server.control(&["user", "test", user, action, topic]);
+        match tried.status.code() {
+            Some(0) => true,
+            Some(1) => false,
+            _ => panic!("no answer: {tried}"),
+        }
+    };
+    assert!(may("acme/ann", "publish", "sales/ann/deal"));
+    assert!(!may("acme/ann", "publish", "sales/bob/deal"));
+    assert!(may("acme/ann", "subscribe", "sales/bob/deal"));
+    assert!(!may("acme/ann", "subscribe", "plant/orders"));
+    assert!(!may("acme/press-1", "subscribe", "sales/ann/deal"));
+    assert!(may("acme/press-1", "publish", "plant/orders"));
+    let [mut ann, mut bob] = ["acme/ann", "acme/bob"].map(|user| {
+        let mut client = server.dial();
+        client.speaks(Version::V5);
+        client.send(&raw::connect_as(
+            Version::V5,
+            user,
+            true,
+            Some((user, "secret")),
+        ));
+        assert_eq!(client.expect(2).body[1], 0, "{user} is let in");
+        client
+    });
+    ann.subscribe("sales/#", 1);
+    bob.publish_surely("sales/bob/deal", b"100");
+    assert_eq!(ann.message().0, "sales/bob/deal");
+    type_lines(&changed, &server, password);
+    assert!(may("acme/ann", "subscribe", "plant/orders"));
+    ann.subscribe("plant/orders", 0);
+    assert!(!may("acme/press-1", "publish", "plant/orders"));
+    assert!(!may("acme/press-1", "publish", "sales/press-1/deal"));
 }
 
 #[test]
