@@ -71,6 +71,25 @@ def turns_go_round():
     assert turn["winner"] == "bob", turn
 
 
+def turns_are_built_in():
+    """A client makes a room whose turns take a second; nobody moves, and the turn goes on."""
+    alice, bob = User("fast/alice"), User("fast/bob")
+    alice.subscribe("$reply/+")
+    words = {"room": "tea", "properties": {"turn_time": 1}}
+    alice.send("$call/room.create/1", json.dumps(words))
+    alice.until("$reply/1")
+    for user in (alice, bob):
+        assert user.subscribe("$room/tea/#") == [1]
+    assert bob.send("$room/tea/say", '{"start":true}')[0] == 0
+    players = []
+    while len(players) < 3:
+        turn = json.loads(bob.until("$room/tea/prop/turn"))["value"]
+        # A turn may be shown again, as when a player gets lost.
+        if turn and turn["number"] == len(players) + 1:
+            players.append(turn["player"])
+    assert players == ["alice", "bob", "alice"], players
+
+
 def support_is_bridged():
     """The service that the test runs sees what is said."""
     alice = User("game/alice")

@@ -7,7 +7,7 @@ use serde_json::json;
 use stentor_auth::counted;
 use stentor_control::ZoneWord;
 use stentor_control::adaptors::{self, Adaptor as Shown, Became};
-use stentor_procedure::adaptor::{TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
+use stentor_procedure::adaptor::{Builtin, Source, TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
 
 use crate::admin::now_secs;
 use crate::admin::table::{Table, duration, maybe};
@@ -31,6 +31,7 @@ const TEMPLATES: Template = Template {
 pub(crate) const HELP: &str = "\
 Examples:
   stentor adaptor new greet          # greet.luau, greet.test.luau, stentor.d.luau
+  stentor adaptor new chess --from turns       # the rules of rooms with turns, to be changed
   stentor adaptor check greet.luau
   stentor adaptor test greet.luau
   stentor adaptor reload             # the running server looks at its files now
@@ -38,7 +39,7 @@ Examples:
 
 In the configuration:
   [[adaptor]]
-  file = \"greet.luau\"
+  file = \"greet.luau\"               # or builtin = \"turns\"
   zone = \"game\"";
 
 /// Your own code in Luau that sees, changes and refuses what clients do.
@@ -52,7 +53,7 @@ pub(crate) struct Adaptor {
 enum Command {
     /// Write a new adaptor, its tests, and type definitions for editors
     #[command(visible_aliases = ["add", "create"])]
-    New(New),
+    New(NewAdaptor),
     /// Compile a file and run its own test, as the server does before it uses it
     Check(Check),
     /// Run the tests of a file
@@ -89,12 +90,21 @@ enum Command {
     },
 }
 
+#[derive(Debug, Args)]
+struct NewAdaptor {
+    #[command(flatten)]
+    new: New,
+    /// Begin with an adaptor that comes with the server, such as turns
+    #[arg(long, value_name = "BUILTIN")]
+    from: Option<String>,
+}
+
 impl Adaptor {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
-            Command::New(new) => make(&new),
+            Command::New(NewAdaptor { new, from }) => make(&new, from.as_deref()),
             Command::Check(Check { file, json }) => {
-                let hooks = check(&file).map_err(Failure::new)?;
+                let hooks = check(&Source::File(file.clone())).map_err(Failure::new)?;
                 let shown = file.display();
                 print(&if json {
                     format!("{}\n", json!({ "file": shown.to_string(), "hooks": hooks }))
@@ -181,8 +191,14 @@ fn list<'a>(all: impl Iterator<Item = (&'a Shown, String)>) -> String {
     table.render()
 }
 
-fn make(new: &New) -> Result<(), Failure> {
-    new.write(&TEMPLATES)?;
+fn make(new: &New, from: Option<&str>) -> Result<(), Failure> {
+    match from {
+        Some(name) => {
+            let Builtin { text, tests, .. } = Builtin::named(name).map_err(Failure::new)?;
+            new.write_files(&TEMPLATES, &[("luau", text), ("test.luau", tests)])?;
+        }
+        None => new.write(&TEMPLATES)?,
+    }
     if !new.dir.join(TYPES_FILE).exists() {
         scripts::write(&new.dir, TYPES_FILE, TYPES)?;
     }
@@ -191,7 +207,7 @@ fn make(new: &New) -> Result<(), Failure> {
 
 fn run_tests(file: &Path, tests: Option<PathBuf>, as_json: bool) -> Result<(), Failure> {
     let tests = tests.unwrap_or_else(|| file.with_extension("test.luau"));
-    check(file).map_err(Failure::new)?;
+    check(&Source::File(file.to_owned())).map_err(Failure::new)?;
     let outcomes = test(file, &tests).map_err(Failure::new)?;
     let failed = outcomes
         .iter()

@@ -43,16 +43,25 @@ pub(crate) struct Template {
 impl New {
     /// Writes the files of the template; none of them if one is there.
     pub(crate) fn write(&self, template: &Template) -> Result<(), Failure> {
+        self.write_files(template, template.files)
+    }
+
+    /// The same with these files in place of the template's.
+    pub(crate) fn write_files(
+        &self,
+        template: &Template,
+        files: &[(&str, &str)],
+    ) -> Result<(), Failure> {
         let name = &self.name;
         check_name(name, template.what, template.example)?;
         let file = |ending: &str| format!("{name}.{ending}");
-        for (ending, _) in template.files {
+        for (ending, _) in files {
             let path = self.dir.join(file(ending));
             if path.exists() {
                 return Err(is_there(&path, name, template.command));
             }
         }
-        for (ending, text) in template.files {
+        for (ending, text) in files {
             write(&self.dir, &file(ending), text)?;
         }
         Ok(())

@@ -210,6 +210,19 @@ fn the_adaptor_examples_work() {
     }
 }
 
+/// What comes with the server can be written to files, where its tests pass.
+#[test]
+fn a_built_in_adaptor_can_be_changed() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let run = |args: &[&str]| process::run(server::stentor().args(args).current_dir(&folder));
+    run(&["adaptor", "new", "chess", "--from", "turns"]).success();
+    let told = run(&["adaptor", "test", "chess.luau"]).success();
+    assert!(told.contains("ok      moves go round"), "{told}");
+    let refused = run(&["adaptor", "new", "other", "--from", "chess"]).refusal();
+    let reason = "no adaptor \"chess\" comes with the server; these do: turns";
+    assert!(refused.contains(reason), "{refused}");
+}
+
 /// What is there stays as it is, and the command says what to do.
 #[test]
 fn a_new_adaptor_replaces_nothing() {

@@ -68,6 +68,7 @@ fn start(port: u16) -> Server {
         ("bob", "game"),
         ("eve", "game"),
         ("alice", "fast"),
+        ("bob", "fast"),
         ("bob", "people"),
     ] {
         text.push_str(&format!(
@@ -94,6 +95,7 @@ fn start(port: u16) -> Server {
         let file = file.display();
         text.push_str(&format!("[[adaptor]]\nfile = \"{file}\"\n{more}\n"));
     }
+    text.push_str("[[adaptor]]\nbuiltin = \"turns\"\nzone = \"fast\"\n");
     plan.config(&text).start()
 }
 
@@ -107,11 +109,13 @@ stentor_tests::cases! {
     "4" in v3_1_1 {
         chat_is_moderated,
         turns_go_round,
+        turns_are_built_in,
     }
     "5" in v5 {
         chat_is_moderated,
         who_sends_too_fast_is_told,
         turns_go_round,
+        turns_are_built_in,
     }
 }
 
@@ -150,4 +154,20 @@ fn a_service_decides_about_logins() {
     let refused = login("people/eve");
     assert!(!refused.status.success(), "{refused}");
     assert!(refused.stderr.contains("not"), "{refused}");
+}
+
+#[test]
+fn a_built_in_adaptor_is_shown_by_its_name() {
+    let (port, _seen) = service();
+    let server = start(port);
+    let told = server
+        .control(&["adaptor", "ls", "--zone", "fast"])
+        .success();
+    let is_shown = |line: &str| line.starts_with("builtin:turns ") && line.contains(" fast ");
+    assert!(told.lines().any(is_shown), "{told}");
+    let fresh = ["adaptor", "reload", "builtin:turns", "--fresh"];
+    let told = server.control(&fresh).success();
+    assert!(told.contains("new version"), "{told}");
+    let told = server.control(&fresh[..3]).success();
+    assert!(told.contains("unchanged"), "{told}");
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use mlua::{Error, Function, Lua, Table, Value};
 
 use super::interface::{MARK, Outbox, Used, install, lock};
-use super::machine::{Machine, Spent, end, label, read};
+use super::machine::{Machine, Spent, end};
+use super::source::{Source, label, read};
 use super::values::verdict;
 use super::{Counters, HOOKS, OnError, Options};
 use crate::luau::{Clock, Resident, Script, Trouble};
@@ -30,10 +31,10 @@ const MEMORY: usize = 64 << 20;
 const PAYLOAD_MAX: usize = 2 << 20;
 
 /// What a file is checked with that no configuration is known of.
-fn options(path: &Path) -> Options {
+fn options(source: Source) -> Options {
     Options {
         id: 0,
-        path: path.to_owned(),
+        source,
         zone: "default".into(),
         has_timer: false,
         memory: MEMORY,
@@ -51,12 +52,12 @@ fn options(path: &Path) -> Options {
 /// What became of one test: its name, and why it failed.
 pub type Outcome = (String, Result<(), String>);
 
-/// Compiles a file as a server would and runs its own test; returns the hooks that it has.
+/// Compiles a script as a server would and runs its own test; returns the hooks that it has.
 ///
 /// # Errors
 /// What is wrong with it, with file and line.
-pub fn check(path: &Path) -> Result<Vec<&'static str>, String> {
-    let bits = Machine::load(&options(path), &Arc::default())?.bits();
+pub fn check(source: &Source) -> Result<Vec<&'static str>, String> {
+    let bits = Machine::load(&options(source.clone()), &Arc::default())?.bits();
     let has = |(bit, _): &(usize, &&str)| bits & (1 << bit) != 0;
     let hooks = HOOKS.iter().enumerate().filter(has);
     Ok(hooks.map(|(_, name)| *name).collect())
@@ -117,7 +118,7 @@ pub fn test(path: &Path, tests: &Path) -> Result<Vec<Outcome>, String> {
     let clock = Arc::new(Spent::default());
     let end = || end(&clock, TEST_TIME);
     let script = Script::compile(&label(path), &read(path)?)?;
-    let (options, name) = (options(path), label(path));
+    let (options, name) = (options(Source::File(path.to_owned())), label(path));
     let install = move |lua: &Lua, globals: &Table| {
         let counters = Arc::<Counters>::default();
         let outbox = Arc::new(Mutex::new(Outbox::new(&options, &counters)));

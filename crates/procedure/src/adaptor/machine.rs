@@ -1,6 +1,5 @@
 //! One version of an adaptor: its machine, its hooks, and what a hook says.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,7 +12,6 @@ use super::http::Request;
 use super::interface::{MARK, Outbox, Shared, Used, install, lock, plain};
 use super::values::{bytes, pairs, request, show, text, verdict};
 use super::{Action, Counters, Event, HOOKS, Options, Verdict};
-use crate::file::read_regular;
 use crate::luau::{Clock, Resident, Script, Trouble, message};
 
 /// How long a file's own test may take, and its `save` and `restore`.
@@ -92,21 +90,10 @@ pub(super) struct Machine {
     pub(super) interval: Option<Duration>,
 }
 
-/// Reads a file up to the limit of its size.
-pub(super) fn read(path: &Path) -> Result<String, String> {
-    read_regular(path).map_err(|reason| format!("{}: {reason}", path.display()))
-}
-
-/// What a file is called in messages.
-pub(super) fn label(path: &Path) -> String {
-    let name = path.file_name().unwrap_or(path.as_os_str());
-    name.to_string_lossy().into_owned()
-}
-
 impl Machine {
-    /// Compiles a file, runs its text and its own test.
+    /// Compiles the text, runs it and its own test.
     pub(super) fn load(options: &Options, counters: &Arc<Counters>) -> Result<Self, String> {
-        let script = Script::compile(&label(&options.path), &read(&options.path)?)?;
+        let script = Script::compile(&options.source.label(), &options.source.read()?)?;
         Self::start(script, options, counters)
     }
 

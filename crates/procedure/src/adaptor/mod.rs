@@ -1,6 +1,6 @@
 //! Adaptors: the operator's own code in Luau that sees, rewrites and refuses what clients do.
 //!
-//! An [`Adaptor`] is one file, one thread and one virtual machine ([`crate::luau::Resident`]).
+//! An [`Adaptor`] is one script, one thread and one virtual machine ([`crate::luau::Resident`]).
 //! It is [asked](Adaptor::ask) about an [`Event`] and answers with a [`Verdict`], or is
 //! [told](Adaptor::tell). What it does besides goes to its [`Host`]. A hook that waits (for an
 //! HTTP answer, a command, a procedure) is put aside, and others run in the meantime.
@@ -14,11 +14,11 @@ mod check;
 mod http;
 mod interface;
 mod machine;
+mod source;
 mod trial;
 mod values;
 mod worker;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +26,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 pub use check::{Outcome, TEMPLATE, TEMPLATE_TEST, TYPES, check, test};
+pub use source::{Builtin, Source};
 pub use trial::Trials;
 use worker::{Input, Worker};
 
@@ -66,8 +67,8 @@ pub enum OnError {
 pub struct Options {
     /// Its number among all adaptors.
     pub id: u16,
-    /// The file.
-    pub path: PathBuf,
+    /// Where its text comes from.
+    pub source: Source,
     /// The zone of what it does in its `timer`, and of nothing else.
     pub zone: Arc<str>,
     /// Whether its `timer` runs.
@@ -98,7 +99,7 @@ impl Options {
     pub fn differ(&self, other: &Self) -> bool {
         let how = |one: &Self| {
             let bounds = (one.memory, one.time, one.deadline, one.rate);
-            (one.path.clone(), bounds, one.hosts.clone(), one.on_error)
+            (one.source.clone(), bounds, one.hosts.clone(), one.on_error)
         };
         how(self) != how(other)
     }
@@ -342,20 +343,20 @@ impl Common {
 #[derive(Debug)]
 pub struct Adaptor {
     id: u16,
-    path: PathBuf,
+    source: Source,
     common: Arc<Common>,
     inputs: Mutex<Sender<Input>>,
 }
 
 impl Adaptor {
-    /// Compiles and tests a file and starts its thread.
+    /// Compiles and tests a script and starts its thread.
     ///
     /// # Errors
     /// What is wrong with it, with file and line.
     pub fn start(options: Options, host: Arc<dyn Host>) -> Result<Self, String> {
         let (sender, inputs) = channel();
         let common = Arc::<Common>::default();
-        let (id, path) = (options.id, options.path.clone());
+        let (id, source) = (options.id, options.source.clone());
         let (started, result) = channel();
         let (shared, own) = (Arc::clone(&common), sender.clone());
         let run = move || match Worker::start(options, host, shared, own) {
@@ -374,7 +375,7 @@ impl Adaptor {
         match result.recv() {
             Ok(Ok(())) => Ok(Self {
                 id,
-                path,
+                source,
                 common,
                 inputs: Mutex::new(sender),
             }),
@@ -389,10 +390,10 @@ impl Adaptor {
         self.id
     }
 
-    /// Its file.
+    /// Where its text comes from.
     #[must_use]
-    pub const fn path(&self) -> &PathBuf {
-        &self.path
+    pub const fn source(&self) -> &Source {
+        &self.source
     }
 
     /// The hooks that it has: a bit for each of [`HOOKS`].

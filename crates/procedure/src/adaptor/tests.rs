@@ -1,6 +1,7 @@
 //! Adaptors on their threads: what they answer, what they may not do, and how they are replaced.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
@@ -31,7 +32,7 @@ fn try_world(text: &str, change: impl FnOnce(&mut Options)) -> Result<World, Str
     fs::write(&file, text).unwrap();
     let mut options = Options {
         id: 3,
-        path: file.clone(),
+        source: Source::File(file.clone()),
         zone: "home".into(),
         has_timer: true,
         memory: 16 << 20,
@@ -299,7 +300,7 @@ fn a_file_that_is_no_adaptor_is_refused_with_its_line() {
         assert!(refused.contains(reason), "{text}: {refused}");
     }
     let missing = Options {
-        path: "/nowhere/a.luau".into(),
+        source: Source::File("/nowhere/a.luau".into()),
         ..options_of(&world("return {}"))
     };
     let (sender, _) = channel();
@@ -312,7 +313,7 @@ fn a_file_that_is_no_adaptor_is_refused_with_its_line() {
 fn options_of(world: &World) -> Options {
     Options {
         id: 0,
-        path: world.file.clone(),
+        source: Source::File(world.file.clone()),
         zone: "home".into(),
         has_timer: true,
         memory: 16 << 20,
@@ -581,7 +582,7 @@ fn a_file_that_is_none_is_not_waited_for() {
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0)
         .expect("a pipe");
     let (told, result) = channel();
-    thread::spawn(move || told.send(check(&pipe)));
+    thread::spawn(move || told.send(check(&Source::File(pipe))));
     let reason = result
         .recv_timeout(Duration::from_secs(20))
         .expect("it is answered");
@@ -603,7 +604,7 @@ fn what_is_shipped_is_good() {
             continue;
         }
         count += 1;
-        check(&path).unwrap_or_else(|reason| panic!("{name}: {reason}"));
+        check(&Source::File(path.clone())).unwrap_or_else(|reason| panic!("{name}: {reason}"));
         let outcomes = test(&path, &path.with_extension("test.luau"));
         let outcomes = outcomes.unwrap_or_else(|reason| panic!("{name}: {reason}"));
         assert!(!outcomes.is_empty(), "{name}");
@@ -619,7 +620,10 @@ fn what_is_shipped_is_good() {
     );
     fs::write(&file, TEMPLATE).unwrap();
     fs::write(&tests, TEMPLATE_TEST).unwrap();
-    assert_eq!(check(&file).unwrap(), ["say", "private"]);
+    assert_eq!(
+        check(&Source::File(file.clone())).unwrap(),
+        ["say", "private"]
+    );
     assert!(
         test(&file, &tests)
             .unwrap()

@@ -5,21 +5,21 @@
 //! that loops at its beginning costs the time of one trial.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::SystemTime;
 
-use super::Options;
+use super::{Options, Source};
 
 /// What tells one version of a file from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(Option<SystemTime>, u64, u64);
 
 impl Stamp {
-    /// That of the file now; `None` if there is none.
+    /// That of the file now; `None` if there is none: an adaptor that comes with the server never
+    /// changes.
     pub(super) fn of(options: &Options) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
-        let metadata = std::fs::metadata(&options.path).ok()?;
+        let metadata = std::fs::metadata(options.source.path()?).ok()?;
         let (bytes, inode) = (metadata.len(), metadata.ino());
         Some(Self(metadata.modified().ok(), bytes, inode))
     }
@@ -33,7 +33,7 @@ pub(super) type Trial = Arc<Mutex<Failed>>;
 
 /// The versions that have been tried last, of each file.
 #[derive(Debug, Default)]
-pub struct Trials(Mutex<HashMap<(PathBuf, usize), Trial>>);
+pub struct Trials(Mutex<HashMap<(Source, usize), Trial>>);
 
 impl Trials {
     /// Forgets what failed: it is tried again when somebody asks for it.
@@ -42,11 +42,11 @@ impl Trials {
     }
 
     pub(super) fn of(&self, options: &Options) -> Trial {
-        let key = (options.path.clone(), options.memory);
+        let key = (options.source.clone(), options.memory);
         Arc::clone(self.lock().entry(key).or_default())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(PathBuf, usize), Trial>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Source, usize), Trial>> {
         // Every step leaves the table whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use super::http::Request;
 use super::interface::Used;
-use super::machine::{Machine, Resumed, Step, Wait, label, until};
+use super::machine::{Machine, Resumed, Step, Wait, until};
 use super::trial::{Patience, Stamp, begin};
 use super::{Action, Asked, Common, Event, Host, OnError, Options, Refused, Start, Verdict};
 use crate::luau::Trouble;
@@ -327,7 +327,7 @@ impl Worker {
         self.failures.last = Some(Failure {
             hook: entry.hook,
             zone: Arc::clone(&entry.zone),
-            reason: trouble.told(&label(&self.options.path)),
+            reason: trouble.told(&self.options.source.label()),
         });
         entry.answer(verdict);
         if *trouble == Trouble::Memory && Arc::ptr_eq(machine, &self.machine) && machine.is_spent()
@@ -348,7 +348,7 @@ impl Worker {
             return;
         };
         warn!(
-            adaptor = label(&self.options.path),
+            adaptor = self.options.source.label(),
             hook = last.hook,
             zone = &*last.zone,
             failures = failures.untold,
@@ -460,7 +460,7 @@ impl Worker {
         self.replace(new);
         info!(
             "the adaptor {} has a new version",
-            label(&self.options.path)
+            self.options.source.label()
         );
         Ok(true)
     }
@@ -469,7 +469,7 @@ impl Worker {
     fn carry_over(&self, new: &Machine) -> Result<(), String> {
         // The way out, since the running version cannot be corrected any more.
         let told = |whose: &str, reason: String| {
-            let file = label(&self.options.path);
+            let file = self.options.source.label();
             format!(
                 "{whose} {reason}; `stentor adaptor reload {file} --fresh` takes the new version \
                  without what the running one has kept"

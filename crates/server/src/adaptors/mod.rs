@@ -212,7 +212,11 @@ impl Plane {
 
 /// What is wrong with the files of a configuration's adaptors: each is compiled and tested.
 pub(crate) fn check(config: &Config) -> impl Iterator<Item = ServerError> {
-    let checked = |one: &config::Adaptor| stentor_procedure::adaptor::check(&one.file).err();
+    let checked = |one: &config::Adaptor| {
+        let source = one.source();
+        let hooks = source.and_then(|source| stentor_procedure::adaptor::check(&source));
+        hooks.err()
+    };
     config
         .adaptors
         .iter()

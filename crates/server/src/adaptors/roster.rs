@@ -11,7 +11,7 @@ use stentor_auth::model::DEFAULT_ZONE;
 use stentor_auth::store::Directory;
 use stentor_control::adaptors::{Adaptor as Shown, Refused};
 use stentor_hub::Deed;
-use stentor_procedure::adaptor::{Adaptor, Change, HOOKS, OnError, Options, Start};
+use stentor_procedure::adaptor::{Adaptor, Change, HOOKS, OnError, Options, Source, Start};
 use stentor_topic::Zone;
 use stentor_zone::Interest;
 use tracing::info;
@@ -157,20 +157,20 @@ impl Roster {
         let mut all: Vec<Arc<Scoped>> = Vec::new();
         let mut changed = Vec::new();
         for one in ordered {
+            let source = one.source().map_err(ServerError::Adaptor)?;
             let mut is_new = false;
             for zone in scopes(one, &apart, &plane.center)? {
                 if all.len() >= ADAPTORS_MAX {
                     let reason = format!(
-                        "{}: more than {ADAPTORS_MAX} machines would run; give adaptors a `zone`",
-                        one.file.display()
+                        "{source}: more than {ADAPTORS_MAX} machines would run; give adaptors a `zone`"
                     );
                     return Err(ServerError::Adaptor(reason));
                 }
                 let place = before.iter_mut().find(|place| {
                     let known = place.as_ref();
-                    known.is_some_and(|known| known.is_at(one, &zone))
+                    known.is_some_and(|known| known.is_at(one, &source, &zone))
                 });
-                let options = options(plane, one, &zone);
+                let options = options(plane, one, source.clone(), &zone);
                 let own = match place.and_then(Option::take) {
                     Some(known) => {
                         changed.push((Arc::clone(&known.running), options));
@@ -189,7 +189,7 @@ impl Roster {
                 }));
             }
             if is_new {
-                info!("adaptor {} loaded", one.file.display());
+                info!("adaptor {source} loaded");
             }
         }
         // All of them or none: those that could go on with other options wait for the last.
@@ -199,7 +199,7 @@ impl Roster {
             .collect();
         prepared?.into_iter().flatten().for_each(Prepared::take);
         for gone in before.into_iter().flatten() {
-            info!("adaptor {} ended", gone.running.adaptor.path().display());
+            info!("adaptor {} ended", gone.running.adaptor.source());
         }
         Ok(Self::new(all))
     }
@@ -241,10 +241,10 @@ fn start(plane: &Shared, options: Options) -> Result<Arc<Running>, ServerError> 
     Ok(Arc::new(Running { adaptor, options }))
 }
 
-fn options(plane: &Shared, one: &config::Adaptor, zone: &Scope) -> Options {
+fn options(plane: &Shared, one: &config::Adaptor, source: Source, zone: &Scope) -> Options {
     Options {
         id: plane.next_id(),
-        path: one.file.clone(),
+        source,
         // Of zones that share a machine none is the one whose time it is.
         has_timer: matches!(zone, Scope::One(..)),
         zone: match zone {
@@ -363,7 +363,7 @@ impl Scoped {
             }
         });
         Shown {
-            file: self.running.adaptor.path().display().to_string(),
+            file: self.running.adaptor.source().to_string(),
             zone,
             room: self.room.as_deref().map(str::to_owned),
             hooks: names.map(|(_, name)| (*name).to_owned()).collect(),
@@ -376,7 +376,7 @@ impl Scoped {
     }
 
     /// Whether it is the one that this entry of a configuration has for a zone.
-    fn is_at(&self, one: &config::Adaptor, zone: &Scope) -> bool {
+    fn is_at(&self, one: &config::Adaptor, source: &Source, zone: &Scope) -> bool {
         let is_same_zone = match (&self.zone, zone) {
             (Scope::One(own, _), Scope::One(other, _)) => own == other,
             (Scope::Others(_), Scope::Others(_)) => true,
@@ -385,12 +385,16 @@ impl Scoped {
         is_same_zone
             && self.is_wide == one.zone.is_none()
             && self.room.as_deref() == one.room.as_deref()
-            && *self.running.adaptor.path() == one.file
+            && self.running.adaptor.source() == source
     }
 
-    /// Whether it runs this file, which may be named by its last part alone.
+    /// Whether it runs this file, which may be named by its last part alone; or whether it is the
+    /// one that comes with the server and is shown like this.
     pub(super) fn is_of_file(&self, file: &Path) -> bool {
-        let own = self.running.adaptor.path();
+        let source = self.running.adaptor.source();
+        let Some(own) = source.path() else {
+            return file.to_str() == Some(&source.to_string());
+        };
         let is_same_file = || match (own.canonicalize(), file.canonicalize()) {
             (Ok(own), Ok(file)) => own == file,
             _ => false,

@@ -50,12 +50,7 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
         .iter()
         .map(|room| Some(format!("{}/{}", room.zone, room.name)));
     duplicates("room", "name", rooms.collect(), givens);
-    for (index, adaptor) in config.adaptors.iter().enumerate() {
-        if adaptor.room.is_some() && adaptor.zone.is_none() {
-            let message = "an adaptor of a room needs `zone`, the zone of the room";
-            givens.problem(givens.origin("adaptor", index, "room"), message);
-        }
-    }
+    adaptors(config, givens);
     let filters = config
         .policies
         .iter()
@@ -82,6 +77,19 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
         let message = "limits.queue_bytes is less than limits.packet_bytes, so the largest \
                        messages could never be delivered; raise queue_bytes or lower packet_bytes";
         givens.problem(origin, message);
+    }
+}
+
+/// Each adaptor has one source of its text, and a room only together with its zone.
+fn adaptors(config: &Config, givens: &mut Givens) {
+    for (index, adaptor) in config.adaptors.iter().enumerate() {
+        if adaptor.room.is_some() && adaptor.zone.is_none() {
+            let message = "an adaptor of a room needs `zone`, the zone of the room";
+            givens.problem(givens.origin("adaptor", index, "room"), message);
+        }
+        if let Err(message) = adaptor.source() {
+            givens.problem(givens.origin("adaptor", index, "builtin"), message);
+        }
     }
 }
 

@@ -133,11 +133,13 @@ fn zones_and_rooms(old: &Config, new: &Config, changes: &mut Vec<Change>) {
         old.rooms[from].changes(&new.rooms[to], &old.rooms[from].name, changes);
     }
     let adaptors = Pairs::of(&old.adaptors, &new.adaptors, |adaptor| {
-        format!("{:?} {:?} {:?}", adaptor.file, adaptor.zone, adaptor.room)
+        let source = (&adaptor.file, &adaptor.builtin);
+        format!("{source:?} {:?} {:?}", adaptor.zone, adaptor.room)
     });
     entries("adaptor", &adaptors, changes);
     for &(from, to) in &adaptors.kept {
-        let name = old.adaptors[from].file.display().to_string();
+        let source = old.adaptors[from].source();
+        let name = source.map_or_else(|_| String::new(), |source| source.to_string());
         old.adaptors[from].changes(&new.adaptors[to], &name, changes);
     }
 }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stentor_procedure::adaptor::{Builtin, Source};
+
 use super::diff::Change;
 use super::keys::{GIB, KIB, MIB, bytes, count, seconds};
 use super::kind::Kind;
@@ -77,12 +79,16 @@ choice! {
 
 section! {
     /// Your own code in Luau that receives, changes and refuses the actions of clients
-    /// ([adaptors.md](adaptors.md)). Adaptors of the server are asked first, then those of the
-    /// zone, then those of the room. The server takes over a changed file by itself.
+    /// ([adaptors.md](adaptors.md)), or one that comes with the server. Adaptors of the server are
+    /// asked first, then those of the zone, then those of the room. The server takes over a changed
+    /// file by itself.
     Adaptor = "adaptor", repeated: true;
 
-    /// The script.
-    file: PathBuf = Kind::Path, Required("/etc/stentor/moderate.luau"), Live;
+    /// The script; or give `builtin`.
+    file: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/moderate.luau"), Live;
+    /// An adaptor that comes with the server: `turns`, for [games with
+    /// turns](games.md#rooms-with-turns).
+    builtin: Option<String> = Kind::Name, Unset("turns"), Live;
     /// The zone of the adaptor; not given, all zones.
     zone: Option<String> = Kind::Name, Unset("game"), Live;
     /// The room of the adaptor; not given, all rooms, and everything outside rooms.
@@ -104,6 +110,26 @@ section! {
     rate: u32 = count(1, 1_000_000), Default("20000"), Live;
     /// What happens to an action when the hook that judges it fails.
     on_error: OnTrouble = Kind::Choice(OnTrouble::NAMES), Default("deny"), Live;
+}
+
+impl Adaptor {
+    /// Where its text comes from.
+    ///
+    /// # Errors
+    /// If both `file` and `builtin` are given, or neither, or if no such adaptor comes with the
+    /// server.
+    pub fn source(&self) -> Result<Source, String> {
+        match (&self.file, &self.builtin) {
+            (Some(file), None) => Ok(Source::File(file.clone())),
+            (None, Some(name)) => Builtin::named(name).map(Source::Builtin),
+            (Some(_), Some(_)) => {
+                Err("an adaptor has either `file` or `builtin`, not both; remove one".to_owned())
+            }
+            (None, None) => {
+                Err("an adaptor needs `file = \"SCRIPT.luau\"` or `builtin = \"turns\"`".to_owned())
+            }
+        }
+    }
 }
 
 section! {

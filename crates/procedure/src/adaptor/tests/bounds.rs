@@ -10,8 +10,9 @@ fn judged(hook: &'static str, body: &str, change: impl FnOnce(&mut Options)) -> 
     options.payload_max = Arc::new(AtomicUsize::new(1_000));
     change(&mut options);
     let folder = tempfile::tempdir().unwrap();
-    options.path = folder.path().join("a.luau");
-    fs::write(&options.path, text).unwrap();
+    let file = folder.path().join("a.luau");
+    fs::write(&file, text).unwrap();
+    options.source = Source::File(file);
     let machine = Machine::load(&options, &Arc::default()).unwrap();
     let event = Event {
         hook,

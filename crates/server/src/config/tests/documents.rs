@@ -67,6 +67,7 @@ fn the_sample_with_every_key_uncommented_is_good_but_for_its_contradictions() {
             "`procedure`",
             "`client_ca`",
             "`key_file`",
+            "`builtin`",
         ];
         assert!(known.iter().any(|word| line.contains(word)), "{line}");
     }

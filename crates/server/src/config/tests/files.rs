@@ -324,6 +324,22 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     ("[[user]]\nname = \"a\"", &["user a has no password"]),
     (
+        "[[adaptor]]\nzone = \"game\"",
+        &["`file = \"SCRIPT.luau\"`", "`builtin = \"turns\"`"],
+    ),
+    (
+        "[[adaptor]]\nfile = \"a.luau\"\nbuiltin = \"turns\"",
+        &["toml:3:", "either `file` or `builtin`"],
+    ),
+    (
+        "[[adaptor]]\nbuiltin = \"chess\"",
+        &["toml:2:", "no adaptor \"chess\"", "these do: turns"],
+    ),
+    (
+        "[[adaptor]]\nbuiltin = \"turns\"\nroom = \"tea\"",
+        &["toml:3:", "needs `zone`"],
+    ),
+    (
         "[[user]]\nname = \"a\"\npassword = \"x\"",
         &["toml:3:", "`password_hash`", "`stentor hash-password`"],
     ),

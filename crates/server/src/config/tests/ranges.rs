@@ -27,6 +27,9 @@ fn load_with(key: &Key, text: &str) -> Result<(), String> {
     if key.section == "jwt" {
         case = case.variable("STENTOR_JWT__0__KEY_FILE", "key.pem");
     }
+    if key.section == "adaptor" && !["file", "builtin"].contains(&key.name) {
+        case = case.variable("STENTOR_ADAPTOR__0__BUILTIN", "turns");
+    }
     if key.name == "packet_bytes" {
         case = case.variable("STENTOR_LIMITS__QUEUE_BYTES", "16GiB");
     }
