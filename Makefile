@@ -41,13 +41,15 @@ tidy: ## Check the project's own rules (sizes, layers, links, …)
 gen: ## Write the generated documents again
 	$(CARGO) xtask gen
 
-# The tests run the binary that this builds, in the same profile.
+# The tests run the binary that this builds, in the same profile. It is built together with the tests:
+# alone, it would have fewer features of some libraries, and most crates would be compiled twice.
+BUILD = $(CARGO) build --workspace --bins --tests --examples
 unit:
-	$(CARGO) build --workspace
+	$(BUILD)
 	$(CARGO) test --workspace --no-fail-fast
 
 pages: ## Run the commands of the pages below docs/ and compare what they print
-	$(CARGO) build --workspace
+	$(BUILD)
 	$(CARGO) xtask pages
 
 # Links to Markdown files beside docs/ lead to the files, which are not rendered.
