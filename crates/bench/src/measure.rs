@@ -190,19 +190,25 @@ impl Leg {
     }
 }
 
+/// The server's share of one processor.
+pub(crate) const SERVER_CPU: Metric = Metric::new("server_cpu_percent", "CPU", Unit::Percent);
+
 /// The server's share of all processors of this machine: what was published of others is such a
-/// share. `server_cpu_percent` is that of one processor.
+/// share. [`SERVER_CPU`] is that of one processor.
 pub(crate) const MACHINE_CPU: Metric =
     Metric::new("machine_cpu_percent", "CPU of machine", Unit::Percent);
 
-/// The share of one processor that a server has used in some seconds, and that of all of them.
-pub(crate) fn push_cpu(leg: &mut Leg, of_one: Metric, (used_s, seconds): (Option<f64>, f64)) {
-    // All of the machine, wherever this thread may run.
+/// How many processors this machine has, wherever this thread may run.
+pub(crate) fn processors() -> f64 {
     let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
-    let processors = processors.unwrap_or(1).max(1) as f64;
+    processors.unwrap_or(1).max(1) as f64
+}
+
+/// The share of one processor that a server has used in some seconds, and that of all of them.
+pub(crate) fn push_cpu(leg: &mut Leg, used_s: Option<f64>, seconds: f64) {
     let percent = used_s.map(|used| used / seconds * 100.0);
-    leg.push(of_one, percent);
-    leg.push(MACHINE_CPU, percent.map(|percent| percent / processors));
+    leg.push(SERVER_CPU, percent);
+    leg.push(MACHINE_CPU, percent.map(|percent| percent / processors()));
 }
 
 /// The median, 99th and 99.9th percentile and maximum, in microseconds.

@@ -87,7 +87,7 @@ const CROWD: &str = "--clients 5000 --seconds 3 --warmup 1 --connect-rate 5000";
 
 /// In the order of the published documents.
 const ENTRIES: [Entry; 19] = [
-    own("login ice-login", "--pairs 5", "--pairs 1"),
+    own("login ice-login", "--pairs 8", "--pairs 1"),
     any(
         "subscribe ice-subscribe --topics both",
         "--pairs 5",

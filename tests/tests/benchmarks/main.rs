@@ -11,6 +11,7 @@ mod private;
 mod reports;
 mod retained;
 mod suite;
+mod tables;
 mod transports;
 mod verdicts;
 

@@ -20,11 +20,8 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
     let _ = writeln!(text, "\n{}", sheet.title);
     let _ = writeln!(text, "{}\n", repetitions(results, pairs));
     let rows = rows(sheet, results);
-    text.push_str(&match sentences.is_empty() {
-        true => align(&rows),
-        // Whoever asks with their own load reads down, and compares few servers.
-        false => align(&turned(&rows)),
-    });
+    // Whoever asks with their own load reads down, and compares few servers.
+    text.push_str(&fitted(&rows, !sentences.is_empty()));
     text.push_str(&ratios(results));
     text.push_str(&left_out(results));
     if let Some(published) = &sheet.published {
@@ -144,6 +141,21 @@ fn turned(rows: &[Vec<String>]) -> Vec<Vec<String>> {
         cells.map(Option::unwrap_or_default).collect()
     };
     (0..columns).map(column).collect()
+}
+
+/// This many characters beside each other are easily read.
+const WIDTH_MAX: usize = 120;
+
+/// The rows as they are, or as columns where that is wanted, or where they are too wide and
+/// columns are less so.
+fn fitted(rows: &[Vec<String>], is_turned: bool) -> String {
+    let width = |text: &str| text.lines().map(|line| line.chars().count()).max();
+    let (across, down) = (align(rows), align(&turned(rows)));
+    let is_wide = width(&across) > Some(WIDTH_MAX) && width(&down) < width(&across);
+    match is_turned || is_wide {
+        true => down,
+        false => across,
+    }
 }
 
 /// First column to the left, the others to the right.
@@ -367,6 +379,24 @@ mod tests {
         ];
         let text = align(&turned(&rows));
         assert_eq!(text, "        one\n  CPU   5 %\n  lost    0\n");
+    }
+
+    #[test]
+    fn a_wide_table_is_turned() {
+        let row = |name: &str, cells: usize| {
+            let cells = (0..cells).map(|cell| format!("{name} {cell}"));
+            [name.to_owned()]
+                .into_iter()
+                .chain(cells)
+                .collect::<Vec<_>>()
+        };
+        let few = [row("", 3), row("one", 3)];
+        assert_eq!(fitted(&few, false), align(&few));
+        let many = [row("", 30), row("one", 30)];
+        assert_eq!(fitted(&many, false), align(&turned(&many)));
+        // Many rows are no better as columns.
+        let long = ["of a long name"; 40].map(|name| row(name, 20));
+        assert_eq!(fitted(&long, false), align(&long));
     }
 
     #[test]

@@ -33,7 +33,6 @@ const CPU: Metric =
 const P50: Metric = Metric::new("latency_p50_us", "p50", Unit::Micros);
 const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros).against_floor();
 const P999: Metric = Metric::new("latency_p999_us", "p99.9", Unit::Micros);
-const SERVER_CPU: Metric = Metric::new("server_cpu_percent", "CPU", Unit::Percent);
 const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
 const GENERATOR: Metric = Metric::new(
     "generator_cpu_per_delivery_us",
@@ -383,11 +382,7 @@ impl Fanout {
             outcome.latency,
             &[(P50, 0.5), (P99, 0.99), (P999, 0.999)],
         );
-        push_cpu(
-            &mut leg,
-            SERVER_CPU,
-            (outcome.server_cpu_s, outcome.seconds),
-        );
+        push_cpu(&mut leg, outcome.server_cpu_s, outcome.seconds);
         leg.push(RSS, outcome.usage.map(|usage| usage.rss as f64));
         push_link(&mut leg, rate, self.payload);
         leg.push(GENERATOR, each(outcome.generator_cpu_s));

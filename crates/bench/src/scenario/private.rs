@@ -44,7 +44,6 @@ const LATENCY_P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros).a
 const LATENCY_MAX: Metric = Metric::new("latency_max_us", "max", Unit::Micros);
 const CPU: Metric =
     Metric::new("cpu_per_message_us", "CPU/message in", Unit::Micros).against_floor();
-const SERVER_CPU: Metric = Metric::new("server_cpu_percent", "CPU", Unit::Percent);
 const RSS_EACH: Metric = Metric::new("rss_per_client_bytes", "RSS/client", Unit::Bytes);
 const CPU_OUT: Metric = Metric::new("cpu_per_out_us", "CPU/message out", Unit::Micros);
 const CPU_JOIN: Metric = Metric::new("cpu_per_join_us", "CPU/client that comes", Unit::Micros);
@@ -514,7 +513,7 @@ impl Workload for Private {
         let quantiles = [(LATENCY, 0.5), (LATENCY_P99, 0.99), (LATENCY_MAX, 1.0)];
         push_latency(&mut leg, tally.latency, &quantiles);
         leg.push(CPU, used_s.map(|used| used * 1e6 / sent));
-        push_cpu(&mut leg, SERVER_CPU, (used_s, seconds));
+        push_cpu(&mut leg, used_s, seconds);
         let opened = (self.clients as u64).saturating_sub(missing.count).max(1) as f64;
         let grown = running.grown(before, after);
         leg.push(RSS_EACH, grown.map(|grown| grown / opened));

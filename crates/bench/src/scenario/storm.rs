@@ -12,7 +12,7 @@ use crate::error::{BenchError, Doing};
 use crate::link::Endpoint;
 use crate::load::crowd::{self, Plan};
 use crate::load::{self, histogram};
-use crate::measure::{Leg, Metric, Unit, push_latency};
+use crate::measure::{Leg, Metric, Unit, push_cpu, push_latency};
 use crate::meter::{GeneratorMeter, GeneratorUse};
 use crate::process::{self, CpuMeter};
 use crate::progress::Progress;
@@ -61,6 +61,8 @@ pub(super) struct Outcome {
     first_failure: Option<String>,
     duration_ns: u64,
     server_cpu_s: Option<f64>,
+    /// Resident bytes of the server while all connections were open.
+    server_rss: Option<u64>,
     generator: GeneratorUse,
     /// Connections that the kernel dropped, before.
     drops_before: Option<u64>,
@@ -80,6 +82,8 @@ pub(super) fn run(pid: Option<u32>, plan: &Plan<'_>) -> Result<Outcome, BenchErr
     let crowd = crowd::open(&mut poll, plan)?;
     let duration_ns = now_ns() - begun_ns;
     let server_cpu_s = meter.used_s();
+    let generator = generator.stop();
+    let server_rss = pid.and_then(process::usage).map(|usage| usage.rss);
     let clients = crowd.clients.iter().flatten();
     Ok(Outcome {
         logins: clients.map(|client| client.login_ns).collect(),
@@ -87,7 +91,8 @@ pub(super) fn run(pid: Option<u32>, plan: &Plan<'_>) -> Result<Outcome, BenchErr
         first_failure: crowd.first_failure,
         duration_ns,
         server_cpu_s,
-        generator: generator.stop(),
+        server_rss,
+        generator,
         drops_before,
     })
 }
@@ -142,6 +147,16 @@ pub(super) fn push_beside(leg: &mut Leg, [quiet, loud]: [Leg; 2]) {
 }
 
 impl Outcome {
+    /// Resident bytes of the server while all connections were open, if its process is known.
+    pub(super) const fn server_rss(&self) -> Option<u64> {
+        self.server_rss
+    }
+
+    /// Connections that got in.
+    pub(super) const fn connections(&self) -> usize {
+        self.logins.len()
+    }
+
     /// The figures of this module's metrics.
     pub(super) fn leg(self) -> Leg {
         // What some took says nothing of all.
@@ -167,6 +182,8 @@ impl Outcome {
         // Beyond all numbers where nobody is in, which is left out.
         let per_login = |used: f64| used * 1e6 / count as f64;
         leg.push(CPU, self.server_cpu_s.map(per_login));
+        let used_s = self.server_cpu_s.filter(|_| is_whole);
+        push_cpu(&mut leg, used_s, seconds.unwrap_or(1.0));
         self.generator.push(&mut leg, self.server_cpu_s);
         leg
     }

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::super::idle::CONNECTIONS_PER_WORKER;
 use super::super::{Scenario, count};
-use super::{DELIVERIES, Fanout, Manner, P50, P99, RSS, Rate, SERVER_CPU};
+use super::{DELIVERIES, Fanout, Manner, P50, P99, RSS, Rate};
 use crate::args::{Common, clients, payload_bytes};
 use crate::error::BenchError;
-use crate::measure::{Leg, Unit, Verdict};
+use crate::measure::{Leg, SERVER_CPU, Unit, Verdict};
 use crate::progress::Progress;
 use crate::report::number::{figure, grouped};
 use crate::runner::{Outcome, Results};

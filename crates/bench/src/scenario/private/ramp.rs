@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::crew::{Crew, Missing, Way};
-use super::{CPU, IN, LATENCY, LATENCY_P99, OUT, Private, RSS_EACH, SERVER_CPU};
+use super::{CPU, IN, LATENCY, LATENCY_P99, OUT, Private, RSS_EACH};
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::BenchError;
 use crate::load::penfriend::{Schedule, Tally};
-use crate::measure::{Leg, Metric, Unit, Verdict};
+use crate::measure::{Leg, Metric, SERVER_CPU, Unit, Verdict};
 use crate::process::{self, CpuMeter};
 use crate::progress::Progress;
 use crate::ramp::{Climb, Plan, Step};
