@@ -423,7 +423,7 @@ pingpong    round trips of two clients through the server
 call        stentor-call asks /sizecheck about a file, beside static C programs that make one
             bare round trip and do nothing, and beside spamc
               scope-2002  100, 1,000 and 10,000 calls, one after the other
-              --callers 64 for many at once
+              --callers 64 for many at once, --target HOST for a server on another machine
 suite       all of them but mine, slow and connect, with one table and what was found at the
             end; --quick for a short one
 compare     what got better or worse between two files of --json

@@ -2,11 +2,14 @@
 //!
 //! Each call is a process, a connection and a request. The same spawner starts, in turn and in one
 //! run, a static C program that does nothing, one that makes a round trip to a canned answer (the
-//! floor), `stentor-call`, and spamc where it is installed.
+//! floor), `stentor-call`, and spamc where it is installed. Only `stentor-call` calls a server on
+//! another machine.
 
 pub(crate) mod canned;
 mod object;
 mod programs;
+mod published;
+mod remote;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -20,7 +23,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use crate::affinity::Placement;
 use crate::args::Files;
 use crate::error::{BenchError, Doing};
-use crate::measure::Verdict;
+use crate::measure::{Verdict, processors};
 use crate::output::{Output, print};
 use crate::process::{cpu_s, raise_descriptor_limit};
 use crate::progress::Progress;
@@ -30,19 +33,9 @@ use crate::report::number::grouped;
 use crate::stats::Spread;
 use object::Load;
 use programs::{Program, Stage};
+use published::{CALLS, Measured};
+use remote::Remote;
 
-/// What was published in 2002, on the machines of then; see the reference of workloads.
-const PUBLISHED: &str = "\
-published (Scope Engine 0.97, 2002), calls of /sizecheck, one after the other:
-                                  100 / 1,000 / 10,000 calls  calls/s  s/call  client CPU
-  1 Linux K6-2 450 MHz, loopback    3.49 / 34.29 / 342.66 s    29.18   0.034   117.82 s
-  2 Win2k Duron 1 GHz, loopback     1.66 / 16.64 / 167.39 s    59.74   0.017    11.73 s
-  3 Linux P-133 to Win2k Duron      3.52 / 37.17 / 634.73 s    15.75   0.063   369.88 s
-  4 Linux P-133 to Linux K6-2       4.81 / 49.93 / 602.03 s    16.61   0.060   370.80 s
-  5 Win2k Duron to Linux K6-2       2.95 / 29.77 / 277.15 s    36.08   0.028    10.32 s
-  6 Linux K6-2 to Win2k Duron       1.86 / 18.40 / 188.05 s    53.18   0.019   108.81 s
-  3 is over a 10 Mbit hub; calls/s, s/call and client CPU are those of 10,000 calls
-";
 /// Calls of spamc, whose server takes a fifth of a second to judge, are as many times fewer.
 const SPAMC_SHARE: u64 = 100;
 /// How many turns a run is cut into, so that all programs meet the same moods of the machine.
@@ -84,9 +77,11 @@ pub(crate) struct CallArgs {
     /// Program to start as the server [default: this one]
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
-    /// Where the servers and their callers run
-    #[arg(long, value_enum, default_value = "apart")]
-    placement: Placement,
+    /// Where the servers and their callers run [default: apart; free with --target]
+    #[arg(long, value_enum, conflicts_with = "target")]
+    placement: Option<Placement>,
+    #[command(flatten)]
+    remote: Remote,
     #[command(flatten)]
     pub(crate) files: Files,
     /// Print what would run, and send nothing
@@ -98,7 +93,18 @@ impl CallArgs {
     /// The programs that are started.
     pub(crate) fn inputs(&self) -> Vec<&Path> {
         let files = [&self.client, &self.server].into_iter().flatten();
-        files.map(PathBuf::as_path).collect()
+        files
+            .map(PathBuf::as_path)
+            .chain(self.remote.inputs())
+            .collect()
+    }
+
+    fn placement(&self) -> Placement {
+        let usual = match self.remote.target() {
+            Some(_) => Placement::Free,
+            None => Placement::Apart,
+        };
+        self.placement.unwrap_or(usual)
     }
 
     fn calls(&self) -> Vec<u64> {
@@ -128,13 +134,23 @@ impl CallArgs {
             let texts: Vec<String> = counts.iter().map(|n| grouped(*n as f64)).collect();
             texts.join(", ")
         };
+        let servers = match self.remote.target() {
+            Some(target) => format!("compile a program that does nothing, call {target} once"),
+            None => "compile the floor, start both servers".to_owned(),
+        };
+        let programs = match self.remote.target() {
+            Some(_) => "stentor-call by the network",
+            None => {
+                "a bare round trip (the floor), stentor-call, each by Unix socket and by TCP, and \
+                 spamc if installed"
+            }
+        };
         format!(
             "scope-2002: {} calls of /sizecheck, {} at once\n  \
-             1. write a spool file of {} B, compile the floor, start both servers\n  \
+             1. write a spool file of {} B, {servers}\n  \
              2. call {WARM_UP} times with each program, uncounted\n  \
              3. start a process for each call, wait for its exit code, start the next\n  \
-             4. the same in {TURNS} turns for: a program that does nothing, a bare round trip \
-             (the floor), stentor-call, each by Unix socket and by TCP, and spamc if installed\n",
+             4. the same in {TURNS} turns for: a program that does nothing, {programs}\n",
             counts(self.calls()),
             counts(self.callers()),
             grouped(f64::from(self.message)),
@@ -188,11 +204,11 @@ pub(crate) fn run(
         command,
     };
     let line = machine::line();
-    let placement = args.placement.here()?;
+    let placement = args.placement().here()?;
     let allotment = placement.allot()?;
     let stage = allotment.start(|| Stage::set(args))??;
     let _stay = allotment.generate()?;
-    let mut text = format!("{line}\n{PUBLISHED}\n");
+    let mut text = format!("{line}\n");
     for note in &stage.notes {
         text.push_str(&format!("note: {note}\n"));
     }
@@ -202,12 +218,16 @@ pub(crate) fn run(
     text.push_str(&format!("{}\n", placement.describe()));
     output.show(&text)?;
     let mut failed = 0;
+    let mut measured = stage.measured();
     for callers in args.callers() {
         for calls in args.calls() {
             progress.stage(format!("call: {calls} calls, {callers} at once"));
             let turns = measure(&stage.programs, calls, callers, progress)?;
             progress.clear();
             failed += turns.iter().flatten().map(|turn| turn.failed).sum::<u64>();
+            if callers == 1 {
+                note(&mut measured, &stage.programs, &turns, calls);
+            }
             let text = table(&stage.programs, &turns, calls, callers);
             let whole = progress.step();
             output.show(&format!("{whole}{text}  again: {}\n\n", context.command))?;
@@ -216,16 +236,32 @@ pub(crate) fn run(
                 callers,
                 message: args.message,
                 placement,
+                target: args.remote.target().map(ToString::to_string),
             };
             let mut object = object::of(&stage, &turns, &load, &context);
             object["processors"] = allotment.describe();
             output.take(object)?;
         }
     }
+    output.show(&format!("{}\n", published::table(&measured)))?;
     if failed > 0 {
         return Ok(Verdict::Failed(format!("{failed} calls did not pass")));
     }
     Ok(Verdict::Sound)
+}
+
+/// Puts what a number of calls came to where it was published, if it was, and if all calls passed.
+fn note(measured: &mut [Measured], programs: &[Program], all: &[Vec<Figures>], calls: u64) {
+    let Some(at) = CALLS.iter().position(|published| *published == calls) else {
+        return;
+    };
+    for (program, turns) in programs.iter().zip(all) {
+        let sum = Figures::sum(turns);
+        let own = measured.iter_mut().find(|own| own.program == program.name);
+        if let Some(own) = own.filter(|_| sum.failed == 0) {
+            own.sums[at] = Some((sum.wall_s, sum.client_cpu_s));
+        }
+    }
 }
 
 /// All programs in turn, this many calls of each, by this many callers at once; the turns of each.
@@ -320,7 +356,7 @@ fn ratio(programs: &[Program], all: &[Vec<Figures>], index: usize, to: &str) -> 
 fn floor_of(name: &str) -> &'static str {
     match name {
         "stentor-call, Unix" => "floor, Unix",
-        "stentor-call, TCP" | "spamc" => "floor, TCP",
+        "stentor-call, TCP" | "stentor-call, TLS" | "spamc" => "floor, TCP",
         _ => "",
     }
 }
@@ -329,7 +365,7 @@ fn table(programs: &[Program], all: &[Vec<Figures>], calls: u64, callers: u64) -
     let mut text = format!(
         "{calls} calls, {callers} at once, each a process (posix_spawn); ratios: median \
          (lowest-highest) of the turns\n\
-         {:<20} {:>8} {:>9} {:>9} {:>9} {:>11} {:>11} {:>17} {:>9}\n",
+         {:<20} {:>8} {:>9} {:>9} {:>9} {:>11} {:>11} {:>6} {:>10} {:>17} {:>9}\n",
         "",
         "calls",
         "wall s",
@@ -337,6 +373,8 @@ fn table(programs: &[Program], all: &[Vec<Figures>], calls: u64, callers: u64) -
         "us/call",
         "client us",
         "server us",
+        "CPU",
+        "of machine",
         "x floor",
         "x nothing"
     );
@@ -350,18 +388,20 @@ fn table(programs: &[Program], all: &[Vec<Figures>], calls: u64, callers: u64) -
         });
         let to_nothing = ratio(programs, all, index, "nothing");
         let to_nothing = to_nothing.map_or(String::new(), |ratio| format!("{:.2}", ratio.median));
-        let server = program.server.map_or(String::new(), |_| {
-            format!("{:.1}", figures.server_cpu_s * 1e6 / calls)
-        });
+        let server = |figure: String| program.server.map_or(String::new(), |_| figure);
+        let share = figures.server_cpu_s / figures.wall_s * 100.0;
+        let of_machine = share / processors();
         text.push_str(&format!(
-            "{:<20} {:>8} {:>9.3} {:>9.0} {:>9.1} {:>11.1} {:>11} {:>17} {:>9}{}\n",
+            "{:<20} {:>8} {:>9.3} {:>9.0} {:>9.1} {:>11.1} {:>11} {:>6} {:>10} {:>17} {:>9}{}\n",
             program.name,
             figures.calls,
             figures.wall_s,
             calls / figures.wall_s,
             figures.us_per_call(),
             figures.client_cpu_s * 1e6 / calls,
-            server,
+            server(format!("{:.1}", figures.server_cpu_s * 1e6 / calls)),
+            server(format!("{share:.0} %")),
+            server(format!("{of_machine:.0} %")),
             to_floor,
             to_nothing,
             if figures.failed > 0 {
@@ -424,6 +464,7 @@ mod tests {
             callers: 1,
             message: 1,
             placement: Placement::Together,
+            target: None,
         };
         let context = Context {
             machine: serde_json::Value::Null,

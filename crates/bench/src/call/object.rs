@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Figures, Program, Stage, TURNS, floor_of, ratio};
+use super::{Figures, Program, Stage, TURNS, floor_of, published, ratio};
 use crate::affinity::Placement;
-use crate::measure::{Leg, Metric, Unit, Verdict};
+use crate::measure::{Leg, Metric, Unit, Verdict, push_cpu};
 use crate::report::json::{self, Context};
 use crate::runner::{Outcome, Results};
 use crate::scenario::{count, named};
@@ -25,6 +25,8 @@ pub(super) struct Load {
     /// Bytes of the spool file.
     pub(super) message: u32,
     pub(super) placement: Placement,
+    /// The server that was called, if it ran already.
+    pub(super) target: Option<String>,
 }
 
 /// One object: `stentor-call` by Unix socket is what is measured, its bare round trip the floor.
@@ -48,6 +50,8 @@ pub(super) fn of(stage: &Stage, turns: &[Vec<Figures>], load: &Load, context: &C
                 "calls": sum.calls,
                 "failed": sum.failed,
                 "wall_s": sum.wall_s,
+                "calls_per_s": sum.calls as f64 / sum.wall_s,
+                "s_per_call": sum.wall_s / sum.calls.max(1) as f64,
                 "client_cpu_s": sum.client_cpu_s,
                 "server_cpu_s": program.server.map(|_| sum.server_cpu_s),
                 "to_floor": to(index, floor_of(program.name)),
@@ -55,6 +59,7 @@ pub(super) fn of(stage: &Stage, turns: &[Vec<Figures>], load: &Load, context: &C
             })
         })
         .collect();
+    object["set_ups"] = published::objects().into();
     object
 }
 
@@ -102,44 +107,51 @@ fn leg(program: &Program, turn: &Figures) -> Leg {
     leg.push(CLIENT, turn.client_cpu_s * 1e6 / calls);
     let server = program.server.map(|_| turn.server_cpu_s * 1e6 / calls);
     leg.push(SERVER, server);
+    let used_s = program.server.map(|_| turn.server_cpu_s);
+    push_cpu(&mut leg, used_s, turn.wall_s);
     leg
 }
 
 fn sheet(load: &Load) -> Sheet {
-    // Wall seconds of the fastest machine, calls one after the other.
-    let published_s = match load.calls {
-        100 => Some(1.66),
-        1_000 => Some(16.64),
-        10_000 => Some(167.39),
-        _ => None,
-    };
-    let published_s = published_s.filter(|_| load.callers == 1);
+    let published = published::fastest_s(load.calls, load.target.is_some());
+    let published = published.filter(|_| load.callers == 1);
     let calls = load.calls as f64;
+    let place = load.target.as_ref();
+    let place = place.map_or_else(String::new, |target| format!(" at {target}"));
+    let mut parameters = members(json!({
+        "calls": load.calls,
+        "callers": load.callers,
+        "message_bytes": load.message,
+        "turns": TURNS,
+    }));
+    if let Some(target) = &load.target {
+        parameters.insert("target".into(), target.as_str().into());
+    }
     let sheet = Sheet {
         name: "call",
         title: format!(
-            "{}: {} calls of /sizecheck, {} at once, each a process",
-            named("scope-2002", published_s.is_some()),
+            "{}: {} calls of /sizecheck{place}, {} at once, each a process",
+            named("scope-2002", published.is_some()),
             count(load.calls),
             load.callers
         ),
-        parameters: members(json!({
-            "calls": load.calls,
-            "callers": load.callers,
-            "message_bytes": load.message,
-            "turns": TURNS,
-        })),
+        parameters,
         floors: Vec::new(),
         needs: Needs::new(0, 0, Version::V311),
         pairs: 1,
         plan: Vec::new(),
-        published: published_s.map(|seconds| Published {
-            source: "Scope Engine 0.97, 2002 (Duron 1 GHz)",
+        published: published.map(|(seconds, source)| Published {
+            source,
             figures: vec![
                 ("call_us", seconds * 1e6 / calls),
                 ("calls_per_s", calls / seconds),
             ],
-            notes: vec!["published: 10,000 calls in 167.39 s on the fastest machine, loopback"],
+            notes: vec![match load.target {
+                Some(_) => {
+                    "published: 10,000 calls in 188.05 s on the fastest machines, by network"
+                }
+                None => "published: 10,000 calls in 167.39 s on the fastest machine, loopback",
+            }],
         }),
     };
     load.placement.mark(sheet)

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::CallArgs;
+use super::published::Measured;
+use super::{CallArgs, remote};
 use crate::error::{BenchError, Doing};
 use crate::interrupt::{self, Kept};
 use crate::target::without_settings;
@@ -71,6 +72,26 @@ impl Program {
         }
     }
 
+    /// Calls a server that runs already once, so that a wrong address or token is one clear
+    /// sentence.
+    fn try_call(&self, target: &remote::Target) -> Result<(), BenchError> {
+        let done = self.call().and_then(|mut command| command.output());
+        let done = done.doing("start stentor-call")?;
+        if self.is_answer(done.status) {
+            return Ok(());
+        }
+        // Why, and below that what the sender of a mail would read.
+        let said = [done.stderr, done.stdout].concat();
+        let said = String::from_utf8_lossy(&said);
+        let said = said.lines().next().unwrap_or("it said nothing");
+        let said = said.strip_prefix("stentor-call: ").unwrap_or(said);
+        Err(BenchError::server(format!(
+            "--target {target}: /sizecheck does not accept a message of the benchmark ({}): {}",
+            done.status,
+            said.escape_debug()
+        )))
+    }
+
     /// Why it is not measured, if a trial of spamc comes to no score: `0/0` is what it prints when
     /// it has read nothing, or nobody has judged it.
     fn try_score(&self) -> Result<(), String> {
@@ -126,6 +147,58 @@ impl Stage {
     /// # Errors
     /// When one of them cannot be had; spamd is a note.
     pub(crate) fn set(args: &CallArgs) -> Result<Self, BenchError> {
+        match args.remote.target() {
+            Some(target) => Self::set_remote(args, target),
+            None => Self::set_here(args),
+        }
+    }
+
+    /// Makes the programs that call a server which runs already. There is no floor: it would have
+    /// to run where the server does.
+    fn set_remote(args: &CallArgs, target: &remote::Target) -> Result<Self, BenchError> {
+        let folder = interrupt::folder("stentor-bench-");
+        let folder = folder.doing("make a temporary folder")?;
+        let message = folder.path().join("message");
+        fs::write(&message, spool(args.message as usize)).doing("write the spool file")?;
+        let mut notes =
+            vec!["the floor is left out: it would have to run beside the server".into()];
+        let mut programs = Vec::new();
+        match compile(folder.path()) {
+            Ok(floor) => programs.push(Program::new("nothing", vec![floor], None)),
+            Err(error) => notes.push(format!("nothing is left out: {error}")),
+        }
+        let place = args.remote.words(target)?;
+        let message = message.display().to_string();
+        let words = [vec![client(args)?], place, question(&message)].concat();
+        let name = match target.is_tls() {
+            true => "stentor-call, TLS",
+            false => "stentor-call, TCP",
+        };
+        let program = Program::new(name, words, None);
+        program.try_call(target)?;
+        programs.push(program);
+        Ok(Self {
+            programs,
+            notes,
+            not_run: None,
+            servers: Vec::new(),
+            folder,
+        })
+    }
+
+    /// For the sums of each program that calls.
+    pub(super) fn measured(&self) -> Vec<Measured> {
+        let names = self.programs.iter().map(|program| program.name);
+        let calling = names.filter(|name| name.starts_with("stentor-call"));
+        let none = |program| Measured {
+            program,
+            ..Measured::default()
+        };
+        calling.map(none).collect()
+    }
+
+    /// Starts the servers and makes the programs that call them.
+    fn set_here(args: &CallArgs) -> Result<Self, BenchError> {
         let folder = interrupt::folder("stentor-bench-");
         let folder = folder.doing("make a temporary folder")?;
         let at = |name: &str| folder.path().join(name).display().to_string();
@@ -160,12 +233,13 @@ impl Stage {
         let net = places.iter().find_map(|url| url.strip_prefix("call://"));
         let net = net.and_then(|url| url.rsplit_once(':'));
         let call_port = net.map_or_else(String::new, |(_, port)| port.to_owned());
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        let ask = ["--format", "xmail", "--file", &message, "/sizecheck"];
-        let more = ["-max", "10000000"];
-        let by_unix = [&[&*client, "-s", &call_socket][..], &ask, &more].concat();
-        let place = ["-s", "127.0.0.1", "-p", &call_port];
-        let by_tcp = [&[&*client][..], &place, &ask, &more].concat();
+        let words = |words: &[&str]| -> Vec<String> {
+            words.iter().map(|word| (*word).to_owned()).collect()
+        };
+        let ask = question(&message);
+        let asking = |place: &[&str]| [&words(&[&client]), &words(place), &ask[..]].concat();
+        let by_unix = asking(&["-s", &call_socket]);
+        let by_tcp = asking(&["-s", "127.0.0.1", "-p", &call_port]);
         let programs = vec![
             Program::new("nothing", words(&[&floor]), None),
             Program::new(
@@ -173,13 +247,13 @@ impl Stage {
                 words(&[&floor, "u", &socket, &message]),
                 Some(unix_floor),
             ),
-            Program::new("stentor-call, Unix", words(&by_unix), Some(stentor)),
+            Program::new("stentor-call, Unix", by_unix, Some(stentor)),
             Program::new(
                 "floor, TCP",
                 words(&[&floor, "t", &port, &message]),
                 Some(tcp_floor),
             ),
-            Program::new("stentor-call, TCP", words(&by_tcp), Some(stentor)),
+            Program::new("stentor-call, TCP", by_tcp, Some(stentor)),
         ];
         let mut stage = Self {
             programs,
@@ -212,6 +286,13 @@ impl Stage {
             Err(error) => self.not_run = Some(error.to_string()),
         }
     }
+}
+
+/// What `stentor-call` asks, behind where the server is.
+fn question(message: &str) -> Vec<String> {
+    let ask = ["--format", "xmail", "--file", message];
+    let words = ask.into_iter().chain(["/sizecheck", "-max", "10000000"]);
+    words.map(str::to_owned).collect()
 }
 
 /// A spool file of XMail with a message of about that many bytes.
