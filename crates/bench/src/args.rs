@@ -78,6 +78,9 @@ pub(crate) enum Command {
         /// The Unix socket; TCP without it
         path: Option<PathBuf>,
     },
+    /// A group of subscribers of `fanout` (started by it)
+    #[command(hide = true)]
+    Group,
     /// The bare program that servers are compared with (started by the other commands)
     #[command(hide = true)]
     Floor {
@@ -127,6 +130,7 @@ impl Command {
             | Self::Call(_)
             | Self::Keeper
             | Self::Canned { .. }
+            | Self::Group
             | Self::Floor { .. } => None,
             Self::Fanout(args) => Some(args),
             Self::Mine(args) => Some(args),

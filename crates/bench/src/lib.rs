@@ -100,6 +100,7 @@ fn dispatch(args: Args) -> Result<Verdict, BenchError> {
             Ok(Verdict::Sound)
         }
         Command::Canned { path } => call::canned::run(path.as_deref()).map(|()| Verdict::Sound),
+        Command::Group => scenario::fanout::group::run().map(|()| Verdict::Sound),
         Command::Floor { kind, payload } => floor::run(*kind, *payload).map(|()| Verdict::Sound),
         command => {
             let (json, html) = command.outputs();

@@ -90,6 +90,16 @@ pub(crate) struct GeneratorUse {
 }
 
 impl GeneratorUse {
+    /// What it used together with another process of the generator, in the same time.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self {
+            seconds: self.seconds,
+            cpu_percent: self.cpu_percent + other.cpu_percent,
+            busiest_thread: self.busiest_thread.max(other.busiest_thread),
+            rss: self.rss.zip(other.rss).map(|(one, other)| one + other),
+        }
+    }
+
     /// Adds the figures, and that the generator was the limit if a thread of it never rested while
     /// the server did, which used this many seconds of CPU time.
     pub(crate) fn push(self, leg: &mut Leg, server_cpu_s: Option<f64>) {

@@ -1,7 +1,8 @@
 //! What a process costs: CPU time and resident memory, from /proc.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::sync::{Mutex, PoisonError};
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
@@ -42,6 +43,31 @@ pub(crate) fn glance(pid: u32) -> Option<(f64, u64)> {
 pub(crate) fn glance_alone() -> Option<(f64, u64)> {
     let pid = std::process::id();
     Some((clock_s(pid)?, resident(&[pid])?))
+}
+
+/// Processes that are part of the generator, beside this one.
+static HELPERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// Counts a process as part of the generator from now on.
+pub(crate) fn note_helper(pid: u32) {
+    let mut helpers = HELPERS.lock().unwrap_or_else(PoisonError::into_inner);
+    helpers.insert(pid);
+}
+
+/// Counts it no longer.
+pub(crate) fn forget_helper(pid: u32) {
+    let mut helpers = HELPERS.lock().unwrap_or_else(PoisonError::into_inner);
+    helpers.remove(&pid);
+}
+
+/// The same for the generator: this process and its helpers.
+pub(crate) fn glance_generator() -> Option<(f64, u64)> {
+    let helpers = HELPERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let members: Vec<u32> = helpers.iter().copied().collect();
+    drop(helpers);
+    let (cpu_s, rss) = glance_alone()?;
+    let helped_s: f64 = members.iter().filter_map(|pid| clock_s(*pid)).sum();
+    Some((cpu_s + helped_s, rss + resident(&members)?))
 }
 
 fn resident(members: &[u32]) -> Option<u64> {

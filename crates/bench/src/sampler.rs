@@ -17,7 +17,7 @@ pub(crate) struct Sample {
     pub(crate) at_s: f64,
     /// The server; `None` where its process is unknown or was gone.
     pub(crate) server: Option<Load>,
-    /// The generator: this process, all worker threads.
+    /// The generator: this process with all worker threads, and the groups of subscribers.
     pub(crate) generator: Option<Load>,
 }
 
@@ -65,7 +65,7 @@ impl Look {
     fn take(server: Option<u32>) -> Self {
         // The server is a child of this process where it was started for the purpose.
         let server = server.and_then(process::glance);
-        let own = process::glance_alone();
+        let own = process::glance_generator();
         Self {
             at_ns: now_ns(),
             server,

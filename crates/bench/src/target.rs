@@ -238,6 +238,8 @@ impl Subject {
                         username: url.username.clone(),
                         password: url.password.clone(),
                     },
+                    url: url.clone(),
+                    trusted: trusted.clone(),
                     pid: *pid,
                     child: None,
                     has_served: pid.is_some_and(has_served),
@@ -265,6 +267,9 @@ pub(crate) struct Running {
     pub(crate) endpoint: Endpoint,
     /// Name and password, if it wants any.
     pub(crate) login: Login,
+    /// Where that is, for another process, and what is trusted there.
+    url: Url,
+    trusted: Option<PathBuf>,
     pid: Option<u32>,
     child: Option<Child>,
     /// An earlier measurement, and is the same process still.
@@ -278,6 +283,8 @@ impl Running {
         Ok(Self {
             endpoint: Endpoint::resolve(url, child.certificate().as_deref())?,
             login: Login::default(),
+            url: url.clone(),
+            trusted: child.certificate(),
             pid: Some(child.pid()),
             child: Some(child),
             has_served: false,
@@ -296,6 +303,7 @@ impl Running {
             return Ok(None);
         };
         self.endpoint = Endpoint::resolve(&url, child.certificate().as_deref())?;
+        self.url = url;
         self.pid = Some(child.pid());
         Ok(Some(restarted))
     }
@@ -317,6 +325,12 @@ impl Running {
             true => Duration::from_millis(200),
             false => SETTLE,
         });
+    }
+
+    /// Its address, password included, and the certificates that are trusted there: for another
+    /// process.
+    pub(crate) fn place(&self) -> (String, Option<&Path>) {
+        (address(&self.url), self.trusted.as_deref())
     }
 
     /// Whether this program started it; otherwise it ran before.
@@ -453,6 +467,8 @@ mod tests {
         let mut running = Running {
             endpoint: Endpoint::Unix("none".into()),
             login: Login::default(),
+            url: "mqtt://h".parse().unwrap(),
+            trusted: None,
             pid: None,
             child: None,
             has_served: false,

@@ -4,12 +4,15 @@
 use std::fs;
 use std::net::TcpListener;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
-use stentor_tests::Plan;
-use stentor_tests::process::run;
+use stentor_tests::process::{finish, pid_of, run, start};
+use stentor_tests::raw::eventually;
 use stentor_tests::server::stentor;
+use stentor_tests::{DEADLINE, Plan};
 
-use crate::{measure, measure_each};
+use crate::{measure, measure_each, measure_sound};
 
 /// The median of a figure of the server.
 fn figure(result: &Value, key: &str) -> f64 {
@@ -143,4 +146,83 @@ fn a_server_that_does_not_answer_calls_is_refused() {
         assert!(finished.stderr.contains(told), "{told}: {finished}");
         assert!(!finished.to_string().contains("secret"), "{finished}");
     }
+}
+
+/// A second of a fan-out to a few.
+const SMALL: [&str; 11] = [
+    "fanout",
+    "ice-2",
+    "--publishers",
+    "2",
+    "--subscribers",
+    "12",
+    "--warmup",
+    "0",
+    "--pairs",
+    "1",
+    "--seconds",
+];
+
+/// The subscribers are divided as the published ones, and each group has its own figures.
+#[test]
+fn subscribers_are_in_two_groups_as_published() {
+    let result = measure_sound(&[&SMALL[..], &["1"]].concat());
+    assert_eq!(result["parameters"]["groups"].to_string(), "[2,10]");
+    for group in ["b", "c"] {
+        let key = |what: &str| format!("generator_{group}_{what}");
+        assert!(figure(&result, &key("rss_bytes")) > 1e6, "{result}");
+        for what in ["cpu_percent", "machine_cpu_percent"] {
+            assert!(figure(&result, &key(what)) >= 0.0, "{what}: {result}");
+        }
+        let floor = &result["floor"][key("rss_bytes")]["median"];
+        assert!(floor.as_f64() > Some(1e6), "{result}");
+    }
+    let payload = |group| figure(&result, &format!("generator_{group}_payload_bytes_per_s"));
+    assert!(payload("b") < payload("c"), "{result}");
+    let all = figure(&result, "payload_bytes_per_s");
+    let both = payload("b") + payload("c");
+    assert!((both / all - 1.0).abs() < 0.1, "{result}");
+    // Threads of one process have none.
+    let result = measure_sound(&[&SMALL[..], &["1", "--workers", "2"]].concat());
+    assert!(result["parameters"]["groups"].is_null(), "{result}");
+    assert!(result["measured"]["generator_b_cpu_percent"].is_null());
+}
+
+/// The processes of groups that a benchmark has started.
+fn groups(bench: Pid) -> Vec<Pid> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_group = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| {
+            let parent = rest.split_whitespace().nth(1)?;
+            parent.parse::<i32>().ok()
+        });
+        line.ends_with(b"bench\0group\0") && parent == Some(bench.as_raw())
+    };
+    pids.filter(is_group).map(Pid::from_raw).collect()
+}
+
+/// What a group that is gone has got, nobody knows: that is no verdict about the server.
+#[test]
+fn a_group_that_ends_early_is_no_measurement() {
+    let mut command = stentor();
+    command.arg("bench").args(SMALL).args(["2", "--no-floor"]);
+    let bench = start(&mut command);
+    let mut found = Vec::new();
+    eventually("two groups", || {
+        found = groups(pid_of(&bench));
+        found.len() == 2
+    });
+    kill(found[0], Signal::SIGKILL).unwrap();
+    let finished = finish(bench, DEADLINE);
+    assert_eq!(finished.status.code(), Some(3), "{finished}");
+    let told = "of subscribers ended early";
+    assert!(finished.stdout.contains(told), "{finished}");
+    // The other one ends with the benchmark.
+    eventually("the end of the other group", || {
+        fs::read(format!("/proc/{}/cmdline", found[1])).is_ok_and(|line| line.is_empty())
+            || !fs::exists(format!("/proc/{}", found[1])).unwrap_or(true)
+    });
 }

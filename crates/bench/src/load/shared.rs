@@ -110,6 +110,16 @@ impl Shared {
         self.published[publisher].0.load(Ordering::Acquire)
     }
 
+    /// The same of all publishers.
+    pub(crate) fn all_published(&self) -> impl Iterator<Item = u64> {
+        (0..self.publishers).map(|publisher| self.published(publisher))
+    }
+
+    /// Whether anybody receives in this process.
+    pub(crate) const fn has_receivers(&self) -> bool {
+        self.receivers > 0
+    }
+
     pub(crate) fn set_low(&self, receiver: usize, publisher: usize, low: u64) {
         // Sequentially consistent with `asleep`: either the publisher sees this, or this side
         // sees that it sleeps.

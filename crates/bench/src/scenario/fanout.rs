@@ -1,5 +1,6 @@
 //! A3, massive-connection messaging: a few publishers, thousands of subscribers.
 
+pub(crate) mod group;
 mod load;
 pub(crate) mod mine;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use serde_json::json;
 use super::idle::CONNECTIONS_PER_WORKER;
 use super::{Scenario, count, named};
 use crate::args::{Common, clients, measured_seconds, payload_bytes, seconds, threads};
+use crate::clock::SECOND_NS;
 use crate::error::BenchError;
 use crate::floor::FloorKind;
 use crate::measure::{Leg, MACHINE_CPU, Metric, Unit, Verdict, push_cpu, push_latency};
@@ -53,6 +55,16 @@ pub(crate) enum Rate {
     Paced(f64),
     /// As fast as the slowest subscriber follows without loss.
     Max,
+}
+
+impl Rate {
+    /// The most messages of a publisher that are due in this time.
+    fn most(self, length_ns: u64) -> u64 {
+        match self {
+            Self::Paced(rate) => (length_ns as f64 / SECOND_NS as f64 * rate).ceil() as u64 + 1,
+            Self::Max => u64::MAX,
+        }
+    }
 }
 
 impl std::str::FromStr for Rate {
@@ -120,7 +132,9 @@ pub(crate) struct FanoutArgs {
     /// Messages of a publisher that can be on their way, at --rate max [default: found by ramping]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     window: Option<u64>,
-    /// Threads that receive [default: one per 15,000 subscribers]
+    /// Threads of this process that receive [default: two groups of subscribers in processes of
+    /// their own, as on the published machines; one thread per 15,000 subscribers with --rate max,
+    /// --ramp, or larger groups]
     #[arg(long, value_parser = threads)]
     workers: Option<usize>,
     #[command(flatten)]
@@ -152,9 +166,9 @@ impl Scenario for FanoutArgs {
 
 impl FanoutArgs {
     fn workload(&self, preset: Preset) -> Fanout {
-        let (name, scenario, rate, payload) = match preset {
-            Preset::Ice1 => ("ice-1", 1, 10.0, 1_000),
-            Preset::Ice2 => ("ice-2", 2, 35.0, 100),
+        let (name, scenario, rate, payload, parts) = match preset {
+            Preset::Ice1 => ("ice-1", 1, 10.0, 1_000, [1_500, 1_500]),
+            Preset::Ice2 => ("ice-2", 2, 35.0, 100, [500, 2_500]),
         };
         let original = (5, 3_000, Rate::Paced(rate), payload);
         let load = (
@@ -165,6 +179,11 @@ impl FanoutArgs {
         );
         let is_published = load == original && self.ramp.plan().is_none();
         let (publishers, subscribers, rate, payload) = load;
+        let groups = match (rate, self.ramp.plan(), self.workers) {
+            (Rate::Paced(_), None, None) => group::split(subscribers, parts),
+            _ => None,
+        };
+        let is_small = |groups: &[usize; 2]| groups.iter().all(|it| *it <= CONNECTIONS_PER_WORKER);
         Fanout {
             preset: name,
             publishers,
@@ -184,6 +203,7 @@ impl FanoutArgs {
                 .map(|workers| workers.min(subscribers))
                 .unwrap_or_else(|| subscribers.div_ceil(CONNECTIONS_PER_WORKER))
                 .max(1),
+            groups: groups.filter(is_small),
             window: self.window,
             ramp: self.ramp.plan(),
             published: is_published.then(|| published_ice(scenario)),
@@ -198,26 +218,9 @@ pub(super) struct Beside(Fanout);
 
 impl Beside {
     pub(super) fn new(version: Version, seconds: Duration) -> Self {
-        let rate = Rate::Paced(10.0);
         Self(Fanout {
-            preset: "ice-1",
-            publishers: 5,
-            subscribers: 3_000,
-            rate,
-            payload: 1_000,
-            qos: 0,
-            retain: false,
-            topics: 5,
-            all: false,
-            version,
-            warmup: Duration::from_secs(2),
             seconds,
-            grace: Duration::from_secs(5),
-            workers: 1,
-            window: None,
-            ramp: None,
-            published: None,
-            windows: HashMap::new(),
+            ..Fanout::bare(5, 3_000, Rate::Paced(10.0), version)
         })
     }
 
@@ -262,6 +265,8 @@ struct Fanout {
     grace: Duration,
     /// Receiver threads.
     workers: usize,
+    /// Subscribers of each process that receives in their place.
+    groups: Option<[usize; 2]>,
     /// Messages outstanding per publisher at rate max; found by ramping if `None`.
     window: Option<u64>,
     /// Then the rate grows to the breaking point.
@@ -272,6 +277,32 @@ struct Fanout {
 }
 
 impl Fanout {
+    /// One that is measured for a second after two, with 1,000 B and QoS 0, by threads of this
+    /// process.
+    fn bare(publishers: usize, subscribers: usize, rate: Rate, version: Version) -> Self {
+        Self {
+            preset: "ice-1",
+            publishers,
+            subscribers,
+            rate,
+            payload: 1_000,
+            qos: 0,
+            retain: false,
+            topics: publishers,
+            all: false,
+            version,
+            warmup: Duration::from_secs(2),
+            seconds: Duration::from_secs(1),
+            grace: Duration::from_secs(5),
+            workers: 1,
+            groups: None,
+            window: None,
+            ramp: None,
+            published: None,
+            windows: HashMap::new(),
+        }
+    }
+
     /// Refuses what makes no sense.
     fn check(&self) -> Result<(), BenchError> {
         if self.publishers == 0 || self.subscribers < self.publishers {
@@ -387,6 +418,9 @@ impl Fanout {
         push_link(&mut leg, rate, self.payload);
         leg.push(GENERATOR, each(outcome.generator_cpu_s));
         outcome.generator.push(&mut leg, outcome.server_cpu_s);
+        for (number, came) in outcome.groups.iter().enumerate() {
+            came.push(&mut leg, number, self.payload);
+        }
         if let Some(offered) = self.offered() {
             let unsent = outcome.unsent as f64 * self.subscribers_per_topic();
             let pace = Pace {
@@ -445,9 +479,12 @@ impl Fanout {
                 )
             ),
         };
+        let processes = self.groups.map_or_else(String::new, |[b, c]| {
+            format!(" in two processes, {} and {}", count(b), count(c))
+        });
         vec![
             format!(
-                "open {} subscribers, one topic each, and wait for every SUBACK",
+                "open {} subscribers{processes}, one topic each, and wait for every SUBACK",
                 count(self.subscribers)
             ),
             format!(
@@ -489,6 +526,7 @@ impl Workload for Fanout {
                 "warmup_seconds": self.warmup.as_secs_f64(),
                 "seconds": self.seconds.as_secs_f64(),
                 "workers": self.workers,
+                "groups": self.groups,
                 "window": self.window,
                 "ramp_step": self.ramp.map(|plan| plan.step),
                 "bound_ms": self.ramp.map(|plan| plan.bound.as_millis() as u64),
@@ -600,12 +638,12 @@ fn published_ice(scenario: u8) -> Published {
     ];
     notes.push(if scenario == 1 {
         "published, clients' machines B / C: 1,500 / 1,500 subscribers, CPU 70 / 70 %, memory \
-         45,720 / 45,720 KB, network 13 / 13 %"
+         45,720 / 45,720 KB, network 13 / 13 %; here they are processes"
     } else {
         "published, clients' machines B / C: 500 / 2,500 subscribers, CPU 40 / 80 %, memory \
-         15,240 / 76,200 KB, network 2 / 11 %"
+         15,240 / 76,200 KB, network 2 / 11 %; here they are processes"
     });
-    let figures = if scenario == 1 {
+    let mut figures = if scenario == 1 {
         vec![
             ("deliveries_per_s", 30_000.0),
             (MACHINE_CPU.key, 50.0),
@@ -620,6 +658,10 @@ fn published_ice(scenario: u8) -> Published {
             ("gigabit_share_percent", 13.0),
         ]
     };
+    figures.extend(match scenario {
+        1 => group::published([70.0, 70.0], [45_720.0, 45_720.0]),
+        _ => group::published([40.0, 80.0], [15_240.0, 76_200.0]),
+    });
     Published {
         source,
         figures,

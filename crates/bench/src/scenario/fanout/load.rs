@@ -1,5 +1,6 @@
 //! Drives one fan-out: opens the clients, sets the pace, reads the meters.
 
+use std::ops::Range;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use mio::Poll;
 
+use super::group::{Came, Group};
 use super::{Fanout, Rate};
 use crate::clock::{SECOND_NS, as_ns, now_ns, sleep_until_ns};
 use crate::error::{BenchError, Doing};
@@ -63,6 +65,8 @@ pub(super) struct Outcome {
     pub(super) server_cpu_s: Option<f64>,
     pub(super) generator_cpu_s: f64,
     pub(super) generator: GeneratorUse,
+    /// Of each group of subscribers in a process of its own.
+    pub(super) groups: Vec<Came>,
     pub(super) usage: Option<Usage>,
     pub(super) series: Series,
 }
@@ -71,6 +75,7 @@ pub(super) struct Outcome {
 struct Threads {
     shared: Arc<Shared>,
     receivers: Vec<JoinHandle<Result<Received, BenchError>>>,
+    groups: Vec<Group>,
     publisher: JoinHandle<Result<Published, BenchError>>,
     /// Starts the publisher.
     start: mpsc::Sender<Schedule>,
@@ -86,14 +91,18 @@ impl Load<'_> {
         window: u64,
         progress: &Progress,
     ) -> Result<Outcome, BenchError> {
-        let threads = self.open(running, progress)?;
+        let mut threads = self.open(running, progress)?;
         let retained = self.keep(running, &threads.run);
         let plan = self.plan;
-        let start_ns = now_ns() + SECOND_NS / 20;
+        // Other processes have to know it in time.
+        let lead_ns = SECOND_NS / if plan.groups.is_some() { 4 } else { 20 };
+        let start_ns = now_ns() + lead_ns;
         let from_ns = start_ns + as_ns(plan.warmup);
         let to_ns = from_ns + as_ns(plan.seconds);
         threads.shared.set_window(window);
         threads.shared.set_interval(from_ns, to_ns);
+        let published_max = plan.rate.most(to_ns - start_ns);
+        threads.begin_groups((from_ns, to_ns), published_max, progress)?;
         threads.begin(start_ns, to_ns, plan.rate);
         progress.show("warming up");
         sleep_until_ns(from_ns);
@@ -106,8 +115,14 @@ impl Load<'_> {
         let usage = running.usage();
         progress.show("waiting for the last messages");
         let (ended, cleared) = self.finish(threads, retained, running, progress)?;
+        let groups = ended.groups;
+        let came: u64 = groups.iter().map(|came| came.deliveries).sum();
+        let groups_cpu_s: f64 = groups.iter().map(|came| came.cpu_s).sum();
+        let all = groups
+            .iter()
+            .fold(generator, |all, came| all.with(came.used));
         Ok(Outcome {
-            deliveries: after.delivered - before.delivered,
+            deliveries: after.delivered - before.delivered + came,
             seconds: (after.at_ns - before.at_ns) as f64 / SECOND_NS as f64,
             window,
             latency: ended.latency,
@@ -122,13 +137,14 @@ impl Load<'_> {
                 .server_cpu_s
                 .zip(before.server_cpu_s)
                 .map(|(a, b)| a - b),
-            generator_cpu_s: after.own_cpu_s - before.own_cpu_s,
-            generator,
+            generator_cpu_s: after.own_cpu_s - before.own_cpu_s + groups_cpu_s,
+            generator: all,
             usage,
             series: Series {
                 step_s: 1.0,
-                counts,
+                counts: with_groups(counts, &groups),
             },
+            groups,
         })
     }
 
@@ -142,7 +158,7 @@ impl Load<'_> {
         progress: &Progress,
     ) -> Result<(Ended, Result<(), BenchError>), BenchError> {
         let run = Arc::clone(&threads.run);
-        let ended = threads.end();
+        let ended = threads.end(progress);
         let cleared = retained.clear(progress, || self.clear(running, &run, progress));
         Ok((ended?, cleared))
     }
@@ -216,71 +232,89 @@ impl Load<'_> {
 
     fn open(&self, running: &Running, progress: &Progress) -> Result<Threads, BenchError> {
         let plan = self.plan;
-        let shared = Arc::new(Shared::new(plan.publishers, plan.workers));
+        let workers = if plan.groups.is_some() {
+            0
+        } else {
+            plan.workers
+        };
+        let shared = Arc::new(Shared::new(plan.publishers, workers));
         let run = Arc::new(run_id());
         let (ready, is_ready) = mpsc::channel();
         let mut receivers = Vec::new();
-        for receiver in 0..plan.workers {
-            let first = plan.subscribers * receiver / plan.workers;
-            let end = plan.subscribers * (receiver + 1) / plan.workers;
-            let job = Opening {
-                plan: plan.clone(),
-                run: Arc::clone(&run),
-                login: running.login.clone(),
-                endpoint: running.endpoint.clone(),
-                first,
-                count: end - first,
-            };
+        for receiver in 0..workers {
+            let first = plan.subscribers * receiver / workers;
+            let end = plan.subscribers * (receiver + 1) / workers;
+            let job = self.opening(running, &run, first..end);
             let (shared, ready) = (Arc::clone(&shared), ready.clone());
             let window_max = self.window_max;
             receivers.push(spawn("receiver", move || {
                 let opened = job.subscribers();
                 let _ = ready.send(opened.is_ok());
                 let (poll, clients) = opened?;
-                let orders = Orders {
-                    shared,
-                    receiver,
-                    first: job.first,
-                    publishers: job.plan.publishers,
-                    version: job.plan.version,
-                    window_max,
-                    payload: job.plan.payload,
-                    qos: job.plan.qos,
-                    topics: (0..job.plan.publishers).map(|it| job.topics(it)).collect(),
-                    all: job.plan.all,
-                    grace: job.plan.grace,
-                };
-                Ok(receiver::run(poll, clients, orders))
+                Ok(receiver::run(
+                    poll,
+                    clients,
+                    job.orders(shared, receiver, window_max),
+                ))
             })?);
         }
+        let groups = self.groups(running, &run, progress)?;
         let comes = || progress.receive(|| "connecting".into(), &is_ready) == Some(true);
-        let subscribed = (0..plan.workers).all(|_| comes());
-        let job = Opening {
-            plan: plan.clone(),
-            run: Arc::clone(&run),
-            login: running.login.clone(),
-            endpoint: running.endpoint.clone(),
-            first: plan.subscribers,
-            count: plan.publishers,
-        };
+        let subscribed = (0..workers).all(|_| comes());
+        let publishers = plan.subscribers..plan.subscribers + plan.publishers;
+        let job = self.opening(running, &run, publishers);
         let (start, started) = mpsc::channel();
         let publisher = {
             let shared = Arc::clone(&shared);
             spawn("publisher", move || job.publish(&shared, &started, &ready))?
         };
         let connected = comes();
-        let threads = Threads {
+        let mut threads = Threads {
             shared,
             receivers,
+            groups,
             publisher,
             start,
             run,
         };
         if !subscribed || !connected {
-            threads.end()?;
+            threads.groups.clear();
+            threads.end(progress)?;
             return Err(BenchError::server("the clients did not all connect"));
         }
         Ok(threads)
+    }
+
+    /// Starts the groups of subscribers, and waits until all of them are there.
+    fn groups(
+        &self,
+        running: &Running,
+        run: &str,
+        progress: &Progress,
+    ) -> Result<Vec<Group>, BenchError> {
+        let mut groups = Vec::new();
+        let mut first = 0;
+        for (number, count) in self.plan.groups.into_iter().flatten().enumerate() {
+            let whom = (number, first, count);
+            groups.push(Group::start(whom, self.plan, run, running)?);
+            first += count;
+        }
+        for group in &groups {
+            group.wait_ready(progress)?;
+        }
+        Ok(groups)
+    }
+
+    /// What a thread needs to open these of all clients.
+    fn opening(&self, running: &Running, run: &Arc<String>, clients: Range<usize>) -> Opening {
+        Opening {
+            plan: self.plan.clone(),
+            run: Arc::clone(run),
+            login: running.login.clone(),
+            endpoint: running.endpoint.clone(),
+            first: clients.start,
+            count: clients.len(),
+        }
     }
 }
 
@@ -289,17 +323,35 @@ fn topic(run: &str, number: usize) -> String {
     format!("bench/{run}/{number}")
 }
 
-/// What a load thread needs to open its clients.
-struct Opening {
-    plan: Fanout,
-    run: Arc<String>,
-    login: crate::wire::Login,
-    endpoint: crate::link::Endpoint,
-    first: usize,
-    count: usize,
+/// What a load thread, or a group in a process of its own, needs to open its clients.
+pub(super) struct Opening {
+    pub(super) plan: Fanout,
+    pub(super) run: Arc<String>,
+    pub(super) login: crate::wire::Login,
+    pub(super) endpoint: crate::link::Endpoint,
+    pub(super) first: usize,
+    pub(super) count: usize,
 }
 
 impl Opening {
+    /// What the receiver of these clients is to do, which is the one of that number.
+    pub(super) fn orders(&self, shared: Arc<Shared>, receiver: usize, window_max: u64) -> Orders {
+        let publishers = self.plan.publishers;
+        Orders {
+            shared,
+            receiver,
+            first: self.first,
+            publishers,
+            version: self.plan.version,
+            window_max,
+            payload: self.plan.payload,
+            qos: self.plan.qos,
+            topics: (0..publishers).map(|it| self.topics(it)).collect(),
+            all: self.plan.all,
+            grace: self.plan.grace,
+        }
+    }
+
     fn topics(&self, publisher: usize) -> Vec<String> {
         let numbers = self.plan.topics_of(publisher).into_iter();
         numbers.map(|number| topic(&self.run, number)).collect()
@@ -314,7 +366,11 @@ impl Opening {
         }
     }
 
-    fn subscribers(&self) -> Result<(Poll, Vec<Client>), BenchError> {
+    /// Opens them; each subscribes.
+    ///
+    /// # Errors
+    /// When they do not all come.
+    pub(super) fn subscribers(&self) -> Result<(Poll, Vec<Client>), BenchError> {
         self.crowd("s", &|index| Some((self.filter(index), self.plan.qos)))
     }
 
@@ -392,9 +448,35 @@ struct Ended {
     unacknowledged: u64,
     unsent: u64,
     after_end: u64,
+    groups: Vec<Came>,
+}
+
+impl Ended {
+    fn add(&mut self, received: &Received) {
+        self.faults += received.faults;
+        self.disconnected += received.disconnected;
+        self.after_end += received.after_end;
+        // Both histograms have the same bounds.
+        let _ = self.latency.add(&received.latency);
+    }
 }
 
 impl Threads {
+    /// Tells the groups when to measure, and waits until they know. There are `published_max`
+    /// messages of a publisher at most.
+    fn begin_groups(
+        &mut self,
+        interval_ns: (u64, u64),
+        published_max: u64,
+        progress: &Progress,
+    ) -> Result<(), BenchError> {
+        for group in &mut self.groups {
+            group.begin(interval_ns, published_max)?;
+        }
+        let mut groups = self.groups.iter();
+        groups.try_for_each(|group| group.wait_begun(progress))
+    }
+
     fn begin(&self, start_ns: u64, end_ns: u64, rate: Rate) {
         let rate = if let Rate::Paced(rate) = rate {
             rate
@@ -409,7 +491,7 @@ impl Threads {
         });
     }
 
-    fn end(self) -> Result<Ended, BenchError> {
+    fn end(mut self, progress: &Progress) -> Result<Ended, BenchError> {
         self.shared.stop();
         drop(self.start);
         let published = join(self.publisher)?;
@@ -421,19 +503,23 @@ impl Threads {
             unacknowledged: 0,
             unsent: 0,
             after_end: 0,
+            groups: Vec::new(),
         };
         let mut failure = None;
         for receiver in self.receivers {
             match join(receiver)? {
-                Ok(received) => {
-                    ended.faults += received.faults;
-                    ended.disconnected += received.disconnected;
-                    ended.after_end += received.after_end;
-                    // Both histograms have the same bounds.
-                    let _ = ended.latency.add(&received.latency);
-                }
+                Ok(received) => ended.add(&received),
                 Err(e) => failure = failure.or(Some(e)),
             }
+        }
+        let counts: Vec<u64> = self.shared.all_published().collect();
+        for group in &mut self.groups {
+            group.end(&counts)?;
+        }
+        for group in self.groups {
+            let (received, came) = group.finish(progress)?;
+            ended.add(&received);
+            ended.groups.push(came);
         }
         if let Some(failure) = failure {
             return Err(failure);
@@ -456,15 +542,26 @@ fn follow(shared: &Shared, from_ns: u64, to_ns: u64, progress: &Progress) -> Vec
         sleep_until_ns(next_ns);
         let now = shared.delivered();
         counts.push(now - before);
-        progress.show(&format!(
-            "{} deliveries/s, {} s left",
-            now - before,
-            (to_ns - next_ns) / SECOND_NS
-        ));
+        let left_s = (to_ns - next_ns) / SECOND_NS;
+        progress.show(&match shared.has_receivers() {
+            true => format!("{} deliveries/s, {left_s} s left", now - before),
+            // Other processes count.
+            false => format!("measuring, {left_s} s left"),
+        });
         before = now;
         next_ns += SECOND_NS;
     }
     sleep_until_ns(to_ns);
+    counts
+}
+
+/// The deliveries of each second, those to groups included.
+fn with_groups(mut counts: Vec<u64>, groups: &[Came]) -> Vec<u64> {
+    for came in groups {
+        for (count, more) in counts.iter_mut().zip(&came.counts) {
+            *count += more;
+        }
+    }
     counts
 }
 

@@ -116,6 +116,7 @@ impl MineArgs {
             seconds: Duration::from_secs_f64(self.manner.seconds),
             grace: Duration::from_secs(5),
             workers: self.subscribers.div_ceil(CONNECTIONS_PER_WORKER).max(1),
+            groups: None,
             window: None,
             ramp: None,
             published: None,

@@ -170,6 +170,7 @@ fn plan(mischief: Mischief, rate: Rate) -> Fanout {
         seconds: Duration::from_secs(1),
         grace: Duration::from_secs(patience),
         workers: 2,
+        groups: None,
         window: Some(4),
         ramp: None,
         published: None,
@@ -214,6 +215,7 @@ fn outcome(deliveries: u64, late_ms: u64, busiest_thread: f64) -> Outcome {
         uncleared: None,
         server_cpu_s: Some(0.1),
         generator_cpu_s: 0.1,
+        groups: Vec::new(),
         generator: GeneratorUse {
             seconds: 1.0,
             cpu_percent: 10.0,
