@@ -15,6 +15,7 @@ use stentor_auth::store::{
 };
 
 use crate::error::BenchError;
+use crate::mariadb::MariaDb;
 use crate::process;
 use crate::wire::Login;
 
@@ -69,7 +70,7 @@ impl Proof {
 }
 
 /// The kind of user database that holds the accounts, within the server's folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StoreKind {
     /// The embedded database
     Sqlite,
@@ -78,7 +79,7 @@ pub(crate) enum StoreKind {
 }
 
 /// Where the accounts are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Home {
     /// In the server's folder.
     Own(StoreKind),
@@ -89,6 +90,8 @@ pub(crate) enum Home {
         /// The address in the server's configuration: a detour, or the same.
         told: String,
     },
+    /// In a database server that is started for the purpose.
+    Started(MariaDb),
 }
 
 impl Home {
@@ -97,6 +100,7 @@ impl Home {
         match self {
             Self::Own(StoreKind::Sqlite) => "sqlite",
             Self::Own(StoreKind::File) => "file",
+            Self::Started(_) => "mariadb",
             Self::Url { url, .. } => url
                 .split_once(':')
                 .map_or("a database", |(scheme, _)| scheme),
@@ -266,12 +270,16 @@ impl Accounts {
     }
 
     /// The place of the user database in a server's data folder, if it is not the default.
-    pub(crate) fn database(&self) -> Option<&str> {
-        match &self.home {
+    ///
+    /// # Errors
+    /// When a database server has to be started for it, and does not start.
+    pub(crate) fn database(&self) -> Result<Option<String>, BenchError> {
+        Ok(match &self.home {
             Home::Own(StoreKind::Sqlite) => None,
-            Home::Own(StoreKind::File) => Some("file:users.txt"),
-            Home::Url { told, .. } => Some(told),
-        }
+            Home::Own(StoreKind::File) => Some("file:users.txt".to_owned()),
+            Home::Url { told, .. } => Some(told.clone()),
+            Home::Started(database) => Some(database.url()?),
+        })
     }
 
     /// Writes the accounts to the user database of a data folder on which no server runs yet.
@@ -287,6 +295,7 @@ impl Accounts {
             Home::Own(StoreKind::Sqlite) => Place::Sqlite(data_dir.join("auth.db")),
             Home::Own(StoreKind::File) => Place::Text(data_dir.join("users.txt")),
             Home::Url { url, .. } => url.parse().map_err(|error| failed(&error))?,
+            Home::Started(database) => database.url()?.parse().map_err(|error| failed(&error))?,
         };
         let books = match &place {
             Place::Text(path) => Books::of(TextStore::new(path)),

@@ -413,7 +413,7 @@ idle        resident memory of 15,000 connections with one subscription each; --
 connect     5,000 connections at once: does the listen backlog hold? --pace, --beside-fanout
 login       3,000 logins at once with 3,000 accounts that nobody has used before
               ice-login  as published
-              --proof token|scram-sha256|argon2id|…  --store sqlite|file  --database URL
+              --proof token|scram-sha256|argon2id|…  --store sqlite|file|mariadb  --database URL
               --delay 5 for late answers of the database, --beside-fanout for one that goes on
 private     clients write private messages to themselves: each in makes two out
               appwarp-light   every 10 s, 10,000 to 80,000 clients

@@ -20,6 +20,7 @@ mod floor;
 mod interrupt;
 mod link;
 mod load;
+mod mariadb;
 mod measure;
 mod meter;
 mod output;

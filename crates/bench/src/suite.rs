@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::args::{Args, Command, Common};
 use crate::error::BenchError;
+use crate::mariadb::MariaDb;
 use crate::measure;
 use crate::measure::Verdict;
 use crate::output::Output;
@@ -85,9 +86,13 @@ const SHORT: &str = "--pairs 1 --seconds 3 --warmup 1";
 const LIGHT: &str = "--clients 10000 --seconds 3 --warmup 1";
 const CROWD: &str = "--clients 5000 --seconds 3 --warmup 1 --connect-rate 5000";
 
+/// The published storm against the database that it was published with, or its successor.
+const MARIADB: &str = "login ice-login --store mariadb";
+
 /// In the order of the published documents.
-const ENTRIES: [Entry; 19] = [
+const ENTRIES: [Entry; 20] = [
     own("login ice-login", "--pairs 8", "--pairs 1"),
+    own(MARIADB, "--pairs 8", "--pairs 1 --proof token"),
     any(
         "subscribe ice-subscribe --topics both",
         "--pairs 5",
@@ -146,7 +151,8 @@ struct Line {
 /// verdict, and the others run.
 pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
     let common = &args.common;
-    let lines = args.lines()?;
+    let missing_database = MariaDb::find().err();
+    let lines = args.lines(missing_database.is_none())?;
     let explain = common.explain;
     let files = (!explain).then_some(&common.files);
     let mut output = Output::open(
@@ -158,6 +164,9 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
         output.mark_quick();
     }
     let mut progress = Progress::of(lines.iter().flat_map(|words| lengths_s(words)).collect());
+    if let Some(why) = missing_database.filter(|_| args.wants(MARIADB)) {
+        output.show(&format!("left out: {MARIADB}: {why}\n"))?;
+    }
     let mut worst = Verdict::Sound;
     for words in &lines {
         let again = command::line(words);
@@ -251,19 +260,33 @@ fn not_run(words: &[String], again: String, why: &str) -> Value {
 }
 
 impl SuiteArgs {
-    /// The command lines, options included.
-    fn lines(&self) -> Result<Vec<Vec<String>>, BenchError> {
+    /// Whether the user asks for this command, by name or with all the others.
+    fn names(&self, words: &str) -> bool {
+        let is_named = |only: &String| words.starts_with(only.as_str());
+        self.only.is_empty() || self.only.iter().any(is_named)
+    }
+
+    /// Whether it can be run where there is what it needs: a target has not our accounts.
+    fn wants(&self, words: &str) -> bool {
+        self.common.target.is_none() && self.names(words)
+    }
+
+    /// The command lines, options included, on a machine with MariaDB or without it.
+    fn lines(&self, has_mariadb: bool) -> Result<Vec<Vec<String>>, BenchError> {
         let foreign = self.common.target.is_some();
         let wanted = |entry: &&Entry| {
-            let is_named = |only: &String| entry.words.starts_with(only.as_str());
-            let is_wanted = self.only.is_empty() || self.only.iter().any(is_named);
-            is_wanted && !(foreign && entry.reach != Reach::Any)
+            let can_run = entry.words != MARIADB || has_mariadb;
+            self.names(entry.words) && can_run && !(foreign && entry.reach != Reach::Any)
         };
         let lines: Vec<Vec<String>> = ENTRIES
             .iter()
             .filter(wanted)
             .map(|entry| self.line(entry))
             .collect();
+        if lines.is_empty() && !has_mariadb && self.wants(MARIADB) {
+            // The reason, unless it was installed at this moment.
+            MariaDb::find()?;
+        }
         if lines.is_empty() {
             let known: Vec<&str> = ENTRIES.iter().map(|entry| entry.words).collect();
             return Err(BenchError::usage(format!(
@@ -321,7 +344,7 @@ mod tests {
     fn lines(words: &[&str]) -> Vec<String> {
         let words = ["suite"].iter().chain(words);
         let suite = Suite::try_parse_from(words).unwrap();
-        let lines = suite.args.lines().unwrap();
+        let lines = suite.args.lines(true).unwrap();
         lines.iter().map(|words| words.join(" ")).collect()
     }
 
@@ -347,13 +370,33 @@ mod tests {
     #[test]
     fn a_short_suite_takes_about_five_minutes() {
         let suite = Suite::try_parse_from(["suite", "--quick"]).unwrap();
-        let lines = suite.args.lines().unwrap();
+        let lines = suite.args.lines(true).unwrap();
         let all: Vec<f64> = lines.iter().flat_map(|words| lengths_s(words)).collect();
         let calls = lines.iter().find(|words| words[1] == "call").unwrap();
         assert_eq!(lengths_s(calls).len(), 2, "100 and 1,000 calls");
-        assert_eq!(all.len(), 29);
+        assert_eq!(all.len(), 30);
         let seconds: f64 = all.iter().sum();
         assert!((200.0..420.0).contains(&seconds), "{seconds}: {all:?}");
+    }
+
+    /// A row that cannot be had is no reason to fail.
+    #[test]
+    fn without_mariadb_its_row_is_left_out() {
+        let suite = Suite::try_parse_from(["suite"]).unwrap();
+        let has_row = |has_mariadb| {
+            let lines = suite.args.lines(has_mariadb).unwrap();
+            let mut lines = lines.iter().map(|words| words.join(" "));
+            lines.any(|line| line.contains("--store mariadb"))
+        };
+        assert!(has_row(true) && !has_row(false));
+        assert!(suite.args.wants(MARIADB));
+        for words in [
+            ["suite", "--only", "idle"],
+            ["suite", "--target", "mqtt://h"],
+        ] {
+            let suite = Suite::try_parse_from(words).unwrap();
+            assert!(!suite.args.wants(MARIADB), "{words:?}");
+        }
     }
 
     /// What the list says of the suite is so.

@@ -29,7 +29,7 @@ use crate::process::{self, Usage};
 use crate::wire::{LOGIN_REMEDY, Login, Version};
 
 use launch::Child;
-pub(crate) use launch::{Restarted, without_settings};
+pub(crate) use launch::{Restarted, find_program, without_settings};
 pub(crate) use rival::Rival;
 pub(crate) use transport::Transport;
 

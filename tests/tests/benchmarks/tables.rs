@@ -226,3 +226,61 @@ fn a_group_that_ends_early_is_no_measurement() {
             || !fs::exists(format!("/proc/{}", found[1])).unwrap_or(true)
     });
 }
+
+/// A database server of the benchmark's own, with the memory that it takes, and its end.
+#[test]
+fn logins_have_a_mariadb_of_their_own() {
+    let load = ["login", "--store", "mariadb", "--connections", "20"];
+    let once = ["--proof", "token", "--pairs", "1"];
+    let (finished, results) = measure_each(&[&load[..], &once].concat());
+    let [result] = results.as_slice() else {
+        panic!("one workload: {finished}");
+    };
+    assert_eq!(result["verdict"]["result"], "sound", "{finished}");
+    assert_eq!(result["parameters"]["store"], "mariadb", "{result}");
+    let parts = ["memory_before_bytes", "auth_memory_before_bytes"];
+    let [server, database] = parts.map(|key| figure(result, key));
+    assert!(server > 1e6 && database > 1e6, "{result}");
+    let both = figure(result, "both_memory_before_bytes");
+    assert_eq!(both, server + database, "{result}");
+    assert!(figure(result, "database_cpu_per_login_us") > 0.0);
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+    let stays = lines.find(|line| line.contains("/stentor-bench-") && line.contains("first.sql"));
+    assert_eq!(stays, None);
+}
+
+/// The suite runs the logins against MariaDB where it is installed, as it is for these tests.
+#[test]
+fn a_suite_has_logins_against_mariadb() {
+    let only = ["bench", "suite", "--explain", "--only", "login"];
+    let told = run(stentor().args(only)).success();
+    assert!(told.contains("accounts in mariadb"), "{told}");
+    assert!(
+        told.contains("start MariaDB in a temporary folder"),
+        "{told}"
+    );
+}
+
+/// Debian has the server where users' PATHs do not look, and what makes its tables where they do.
+#[test]
+fn without_mariadb_its_row_is_left_out_and_the_reason_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut suite = stentor();
+    suite.args(["bench", "suite", "--explain", "--only", "login"]);
+    let told = run(suite.env("PATH", folder.path())).success();
+    assert!(
+        told.contains("left out: login ice-login --store mariadb: "),
+        "{told}"
+    );
+    assert!(told.contains("accounts in sqlite"), "{told}");
+    assert!(!told.contains("accounts in mariadb"), "{told}");
+    let mut login = stentor();
+    login.args(["bench", "login", "--store", "mariadb"]);
+    let finished = run(login.env("PATH", folder.path()));
+    assert_eq!(finished.status.code(), Some(3), "{finished}");
+    for part in ["--store mariadb: ", "mariadb-server"] {
+        assert!(finished.stderr.contains(part), "{part}: {finished}");
+    }
+}

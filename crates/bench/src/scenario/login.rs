@@ -19,6 +19,7 @@ use crate::error::BenchError;
 use crate::floor::FloorKind;
 use crate::load;
 use crate::load::crowd::{Entry, Plan};
+use crate::mariadb::MariaDb;
 use crate::measure::{Leg, MACHINE_CPU, Metric, Unit};
 use crate::process::{CpuMeter, is_alive};
 use crate::progress::{Gauge, Progress};
@@ -45,6 +46,17 @@ enum Preset {
     IceLogin,
 }
 
+/// What keeps the accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Store {
+    /// The embedded database
+    Sqlite,
+    /// A text file
+    File,
+    /// A MariaDB server that is started for the purpose, with a temporary folder
+    Mariadb,
+}
+
 /// All at once, all for the first time: nothing is cached (A1).
 #[derive(Debug, clap::Args)]
 pub(crate) struct LoginArgs {
@@ -60,7 +72,7 @@ pub(crate) struct LoginArgs {
     proof: Vec<Proof>,
     /// Where the server keeps the accounts; can be repeated
     #[arg(long, value_enum, default_values = ["sqlite"])]
-    store: Vec<StoreKind>,
+    store: Vec<Store>,
     /// A database server that keeps the accounts: postgres://… or mysql://…, as auth.database has
     /// it. Tables are made, and users called user-0, user-1, … and crowd are replaced.
     /// The URL has no password: its user needs none, or PostgreSQL's is in PGPASSWORD
@@ -100,7 +112,14 @@ impl LoginArgs {
 
     fn homes(&self) -> Result<Vec<Home>, BenchError> {
         let Some(url) = &self.database else {
-            return Ok(self.store.iter().copied().map(Home::Own).collect());
+            let home = |store: &Store| {
+                Ok(match store {
+                    Store::Sqlite => Home::Own(StoreKind::Sqlite),
+                    Store::File => Home::Own(StoreKind::File),
+                    Store::Mariadb => Home::Started(mariadb()?),
+                })
+            };
+            return self.store.iter().map(home).collect();
         };
         check_database(url)?;
         if let Some(pid) = self.database_pid.filter(|pid| !is_alive(*pid)) {
@@ -115,6 +134,12 @@ impl LoginArgs {
         let url = url.clone();
         Ok(vec![Home::Url { url, told }])
     }
+}
+
+/// MariaDB, which starts with the first measurement.
+fn mariadb() -> Result<MariaDb, BenchError> {
+    let found = MariaDb::find();
+    found.map_err(|error| BenchError::usage(format!("--store mariadb: {error}")))
 }
 
 impl Scenario for LoginArgs {
@@ -232,6 +257,10 @@ impl Storm {
             Home::Own(_) => {
                 format!("write {connections} accounts into the server's books, and start it")
             }
+            Home::Started(_) => format!(
+                "start MariaDB in a temporary folder, write {connections} accounts into it, and \
+                 start the server"
+            ),
             Home::Url { .. } => format!(
                 "write {connections} accounts into the {} database, and start the server: tables are \
                  made, and users called user-0, user-1, … and crowd are replaced",
@@ -285,6 +314,15 @@ impl Storm {
         storm::run_beside(fanout, running, progress, move |place| {
             storm.run(place, &Progress::silent())
         })
+    }
+
+    /// The process that keeps the accounts, if it is another one and known.
+    fn books_pid(&self) -> Option<u32> {
+        match &self.home {
+            Home::Own(_) => None,
+            Home::Url { .. } => self.database_pid,
+            Home::Started(database) => database.pid(),
+        }
     }
 
     /// The CPU seconds of one hash alone, where it is to be told: on the server's processors, which
@@ -353,7 +391,7 @@ impl Workload for Storm {
         let mut hash_cpu_s = Vec::from_iter(self.hash_cpu_s(running)?);
         running.settle();
         let asked = queries(running);
-        let books = self.database_pid.filter(|_| !running.is_floor());
+        let books = self.books_pid().filter(|_| !running.is_floor());
         let memory = memory::Before::read(running.pid(), books);
         let database = CpuMeter::start(books);
         let (outcome, fanouts) = match &self.beside {
@@ -377,7 +415,7 @@ impl Workload for Storm {
             let queries = queries(running).zip(asked);
             leg.push(QUERIES, queries.map(|(now, before)| now - before));
         }
-        if self.database_pid.is_some() {
+        if self.books_pid().is_some() {
             let each = |cpu_s: f64| cpu_s * 1e6 / self.connections as f64;
             leg.push(DATABASE_CPU, database_cpu_s.map(each));
         }

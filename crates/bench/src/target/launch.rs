@@ -298,7 +298,7 @@ pub(super) fn folder() -> Result<TempDir, BenchError> {
 }
 
 /// Finds a program on the PATH, or in Cargo's or Go's folder.
-pub(super) fn find_program(name: &str) -> Result<PathBuf, BenchError> {
+pub(crate) fn find_program(name: &str) -> Result<PathBuf, BenchError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let homes = [".cargo/bin", "go/bin"];
     let homes = homes.map(|folder| std::env::home_dir().map(|home| home.join(folder)));
@@ -421,7 +421,7 @@ pub(super) fn own(
         }
         Some(accounts) => {
             accounts.fill(&folder.path().join("data"))?;
-            if let Some(database) = accounts.database() {
+            if let Some(database) = accounts.database()? {
                 command.env("STENTOR_AUTH__DATABASE", database);
             }
         }
