@@ -11,6 +11,7 @@ use crate::measure::{Unit, Verdict};
 use crate::output::print;
 use crate::report::number::{figure, grouped};
 use crate::report::table::align;
+use crate::report::visible::visible;
 use crate::saved;
 use crate::stats::Spread;
 
@@ -87,7 +88,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Verdict, BenchError> {
     let (old, new) = (saved::read(&args.old)?, saved::read(&args.new)?);
     let comparison = Comparison::of(&old, &new, args.all);
     comparison.check(&old, &new)?;
-    print(&comparison.text(&old, &new))?;
+    print(&visible(&comparison.text(&old, &new)))?;
     Ok(match comparison.count(Change::Worse) {
         0 => Verdict::Sound,
         worse => Verdict::Failed(format!("{worse} figures got worse")),

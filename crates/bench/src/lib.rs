@@ -51,6 +51,7 @@ use error::BenchError;
 use measure::Verdict;
 use output::{Output, print};
 use progress::Progress;
+use report::visible::visible;
 
 /// Everything arrived, once and in order.
 const EXIT_SOUND: u8 = 0;
@@ -80,6 +81,7 @@ pub fn run(args: Args) -> ExitCode {
     };
     if let Verdict::NotRun(why) = &verdict {
         // Nobody is left to be told if standard error is gone.
+        let why = visible(why);
         let _ = writeln!(io::stderr().lock(), "stentor bench: {why}");
     }
     ExitCode::from(match verdict {

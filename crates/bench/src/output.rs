@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::error::{BenchError, Doing};
 use crate::interrupt::{self, Kept};
 use crate::report::html;
+use crate::report::visible::visible;
 
 /// The files that a run writes, and what it has measured so far.
 #[derive(Debug)]
@@ -84,6 +85,8 @@ impl Output {
     /// read later: then there is no reason to go on.
     pub(crate) fn show(&self, text: &str) -> Result<(), BenchError> {
         let files = || self.json.iter().chain(&self.html);
+        // Servers have their say in it, by their names and last words.
+        let text = &visible(text);
         if files().any(|file| is_stdout(file)) {
             // The file is what was asked for: who closes standard error does not want the table.
             let _ = io::stderr().lock().write_all(text.as_bytes());

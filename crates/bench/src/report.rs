@@ -9,3 +9,4 @@ pub(crate) mod number;
 pub(crate) mod plain;
 mod series;
 pub(crate) mod table;
+pub(crate) mod visible;

@@ -173,6 +173,40 @@ fn a_report_is_made_from_files() {
     assert!(refusal.contains("missing.json"), "{refusal}");
 }
 
+/// The plots of hours have hundreds of thousands of points, and names from a file may have
+/// characters that turn the text around them: a page has neither.
+#[test]
+fn a_page_of_a_strange_file_is_short_and_shows_what_is_in_it() {
+    const STEPS: u32 = 300_000;
+    let hidden = "x\u{202e}y\u{2066}z";
+    let mut result = result(95.0, 100.0, 105.0);
+    for key in ["title", "server", "command"] {
+        result[key] = hidden.into();
+    }
+    result["notes"] = vec![hidden].into();
+    result["verdict"] = json!({ "result": "failed", "why": hidden });
+    let counts: Vec<u32> = (0..STEPS).map(|step| step % 977).collect();
+    result["series"] = json!({ "step_seconds": 0.001, "counts": counts });
+    let folder = tempfile::tempdir().unwrap();
+    let file = file(folder.path(), "strange.json", &[result]);
+    let page = folder.path().join("page.html");
+    let mut command = stentor();
+    command.args(["bench", "report"]).arg(&file).arg("--html");
+    run(command.arg(&page)).success();
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.len() < 500_000, "{} bytes", page.len());
+    let shown = "x\\u{202e}y\\u{2066}z";
+    assert!(page.contains(shown), "{page}");
+    let is_hidden = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    assert!(!page.contains(is_hidden), "{page}");
+    // Nor has a terminal.
+    let mut command = stentor();
+    command.args(["bench", "compare"]).arg(&file).arg(&file);
+    let compared = run(&mut command).to_string();
+    assert!(compared.contains(shown), "{compared}");
+    assert!(!compared.contains(is_hidden), "{compared}");
+}
+
 /// Results may have taken an hour to make.
 #[test]
 fn a_report_does_not_replace_what_it_is_made_of() {

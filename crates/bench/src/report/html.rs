@@ -12,6 +12,7 @@ use clap::Args as ClapArgs;
 use serde_json::Value;
 
 use crate::error::BenchError;
+use crate::report::visible::is_hidden;
 use crate::report::{found, plain};
 use crate::{output, saved};
 
@@ -131,17 +132,6 @@ fn plain(object: &Value) -> String {
     match plain::sentence(object) {
         text if text.is_empty() => text,
         text => format!("<p class=\"plain\">{}</p>\n", escaped(&text)),
-    }
-}
-
-/// Whether a character cannot be seen itself: a control character, or one that turns the direction
-/// of the text around it.
-fn is_hidden(c: char) -> bool {
-    match c {
-        '\n' | '\t' => false,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' => true,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-        c => c.is_control(),
     }
 }
 
