@@ -140,6 +140,8 @@ pub(crate) struct Leg {
     pub(crate) faults: Faults,
     /// Connections and requests that failed.
     pub(crate) failed: u64,
+    /// The server was gone before what it had lost could be counted; the figures are of before.
+    pub(crate) is_uncounted: bool,
     /// The offered load was not carried: how so.
     pub(crate) behind: Option<String>,
     /// The generator was the limit: how so.

@@ -101,7 +101,10 @@ impl Outcome {
             failed += leg.failed;
         }
         let has_any = failed > 0 || faults.told().next().is_some();
-        (has_any || self.measured() == self.legs.len()).then_some((faults, failed))
+        let is_counted = |leg: &Leg| !leg.figures.is_empty() && !leg.is_uncounted;
+        let mut legs = self.legs.iter();
+        let is_known = legs.all(|leg| leg.as_ref().is_ok_and(is_counted));
+        (has_any || is_known).then_some((faults, failed))
     }
 
     /// In how many pairs it failed.
@@ -297,6 +300,18 @@ mod tests {
         assert!(lost.figures.is_empty());
         let why = "700 lost, 55 failed, 4 % of what was due came out in time, it ended".to_owned();
         assert_eq!(lost.verdict(), Verdict::Failed(why));
+    }
+
+    /// A load that grew has the figures of the step before the server was gone.
+    #[test]
+    fn what_was_lost_with_a_server_is_not_told_as_nothing() {
+        let mut outcome = outcome(&[(1.0, 0), (1.0, 0)]);
+        assert_eq!(outcome.loss(), Some((Faults::default(), 0)));
+        if let Some(Ok(leg)) = outcome.legs.last_mut() {
+            leg.is_uncounted = true;
+        }
+        assert_eq!(outcome.loss(), None);
+        assert_eq!(outcome.measured(), 2);
     }
 
     #[test]

@@ -594,6 +594,7 @@ impl Fanout {
                         verdict: Verdict::Failed(why),
                     });
                     climb.harm.push("live connections were lost".into());
+                    leg.is_uncounted = true;
                     break;
                 }
                 outcome => outcome?,
