@@ -124,11 +124,18 @@ fn leg_s(sheet: &Sheet) -> f64 {
     } else {
         0.0
     };
-    START_S + steps * step_s + restart_s
+    // These workloads look at the memory of a server that has come to rest.
+    let rest_s = match sheet.needs.accounts {
+        Some(_) => REST_S,
+        None => 0.0,
+    };
+    START_S + rest_s + steps * step_s + restart_s
 }
 
 /// Seconds in which a server starts and ends.
 const START_S: f64 = 0.7;
+/// Seconds in which it comes to rest: three, of a floor less.
+const REST_S: f64 = 1.6;
 /// Seconds in which topics are filled, and a server comes back after a kill.
 const RESTART_S: f64 = 4.0;
 /// Connections that are made in a second.

@@ -8,7 +8,7 @@ use super::{CPU, IN, LATENCY, LATENCY_P99, OUT, Private, RSS_EACH};
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::BenchError;
 use crate::load::penfriend::{Schedule, Tally};
-use crate::measure::{Leg, Metric, SERVER_CPU, Unit, Verdict};
+use crate::measure::{Leg, MACHINE_CPU, Metric, SERVER_CPU, Unit, Verdict, processors};
 use crate::process::{self, CpuMeter};
 use crate::progress::Progress;
 use crate::ramp::{Climb, Plan, Step};
@@ -152,9 +152,11 @@ impl Ramp<'_> {
         step.size = size;
         let sent = tally.sent.max(1) as f64;
         let grown = running.grown(self.empty_rss, process_rss(running));
+        let percent = used_s.map(|used| used / seconds * 100.0);
         step.figures.extend([
             (CPU, used_s.map(|used| used * 1e6 / sent)),
-            (SERVER_CPU, used_s.map(|used| used / seconds * 100.0)),
+            (SERVER_CPU, percent),
+            (MACHINE_CPU, percent.map(|percent| percent / processors())),
             (RSS_EACH, grown.map(|rss| rss / self.live().max(1) as f64)),
         ]);
         self.total += tally;
