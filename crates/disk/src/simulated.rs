@@ -212,6 +212,16 @@ impl SimulatedDisk {
         disk
     }
 
+    /// The kernel writes again what it has forgotten after a failed flush. It does not do so by
+    /// itself: this is for tests that promise nothing about a failed flush, then a kill before the
+    /// process could write again what the flush was about, and then a power loss.
+    pub fn remember(&self) {
+        for file in &mut self.lock().files {
+            let sectors = 0..file.now.len().div_ceil(SECTOR_BYTES);
+            file.dirty.extend(sectors);
+        }
+    }
+
     /// The disk as a new process finds it after a power loss.
     #[must_use]
     pub fn after_power_loss(&self) -> Self {

@@ -125,7 +125,11 @@ impl<D: Disk> Store<D> {
         self.has_new_segments.store(true, Ordering::SeqCst);
         let segment = Segment::new((head.stripe, file), self.env.key, region);
         if self.lock(number).space_mut().attach(segment).is_err() {
-            let _ = self.disk.remove(&name);
+            self.meta().segments.remove(&(head.stripe, file));
+            // What is missing must not be in the list; an empty file does no harm.
+            let _ = self
+                .save_meta(|_| {})
+                .and_then(|()| self.disk.remove(&name));
             return Err(io::Error::other(
                 "a stripe has as many files as it can have",
             ));

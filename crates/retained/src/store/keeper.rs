@@ -238,7 +238,7 @@ impl<D: Disk> Store<D> {
     }
 
     /// Changes the file `store`. Nobody who asks about it in the meantime waits for the disk.
-    fn save_meta(&self, change: impl FnOnce(&mut Meta)) -> io::Result<()> {
+    pub(super) fn save_meta(&self, change: impl FnOnce(&mut Meta)) -> io::Result<()> {
         let _one_at_a_time = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = self.meta().clone();
         change(&mut next);

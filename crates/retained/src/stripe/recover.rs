@@ -116,6 +116,7 @@ impl<R: Region> Stripe<R> {
         let Some(class) = class::get(id) else {
             return 1;
         };
+        self.mend_inside(env, (segment, block), class.run_blocks);
         self.index.reserve(class.run_slots);
         for index in (0..=u8::MAX).take(class.run_slots) {
             let slot = Slot {
@@ -126,6 +127,31 @@ impl<R: Region> Stripe<R> {
             self.read_slot(env, slot, leftovers);
         }
         class.run_blocks
+    }
+
+    /// Makes the entries of a run's blocks behind its first one free, as they were when the run was
+    /// made. Nothing reads them before the run has gone: what a power loss took of them would be
+    /// found missing then, and nobody would know why.
+    fn mend_inside(&mut self, env: &Env, (position, first): (u16, u32), run_blocks: usize) {
+        let Some(segment) = self.space.segment_mut(position) else {
+            return;
+        };
+        let (first, key) = (first as usize, segment.key());
+        for block in first + 1..first + run_blocks {
+            if layout::decode_entry(segment.bytes(), key, block) == layout::Entry::Free {
+                continue;
+            }
+            let at = layout::entry_at(block);
+            segment.write(at, &layout::free_entry(key, block));
+            if !env.lost_power {
+                env.damage.push(DamageReport {
+                    file: layout::file_name(self.number, segment.number()),
+                    offset: at as u64,
+                    topic: None,
+                    outcome: Outcome::Mended,
+                });
+            }
+        }
     }
 
     fn read_slot(&mut self, env: &Env, slot: Slot, leftovers: &mut Leftovers) {

@@ -178,10 +178,14 @@ impl Run {
 
     fn fail_or_not(&mut self) {
         self.is_failing = self.random.one_in(3);
-        let broken = match self.random.below(6) {
+        let broken = match self.random.below(12) {
             0 => Some((Operation::Grow, ErrorKind::StorageFull)),
             1 => Some((Operation::Rename, ErrorKind::ReadOnlyFilesystem)),
             2 => Some((Operation::Flush, ErrorKind::Other)),
+            3 | 4 => Some((Operation::Write, ErrorKind::StorageFull)),
+            5 => Some((Operation::Overwrite, ErrorKind::Other)),
+            6 => Some((Operation::SyncNames, ErrorKind::Other)),
+            7 => Some((Operation::Remove, ErrorKind::Other)),
             _ => None,
         };
         self.disk.break_down(broken.filter(|_| self.is_failing));
@@ -224,6 +228,9 @@ impl Run {
             94 => self.fail_or_not(),
             95 => self.store.expire(Tick::from_secs(100_000_000)),
             96 => self.store.grow_low(),
+            // The second has passed after which a failure is forgotten.
+            97 => self.store.forget_troubles(),
+            98 => self.store.reserve_versions(),
             _ => self.check_all(),
         }
     }
@@ -261,6 +268,7 @@ impl Run {
             End::PowerLoss => self.disk.after_power_loss(),
             End::Orderly | End::Kill => self.disk.after_kill(),
         };
+        self.disk.remember();
         let epoch = self.store.epoch();
         let mut options = options(self.sync);
         self.boots += u64::from(end == End::PowerLoss);

@@ -6,9 +6,13 @@
 
 use super::damage::{Held, filled};
 use super::support::{Random, get, options, put, walk};
-use crate::{Store, Sync};
+use crate::class;
+use crate::damage::Outcome;
+use crate::layout::{self, SegmentHead};
+use crate::{Store, StoreOptions, Sync};
 use stentor_disk::Disk;
 use stentor_disk::simulated::SimulatedDisk;
+use stentor_hub::Retained;
 
 const PAGE_BYTES: usize = 4096;
 
@@ -138,4 +142,70 @@ fn whatever_lies_in_the_files_the_store_works_and_tells_its_losses() {
             panic!("seed {seed} fails: STENTOR_SEED={seed} runs it alone");
         }
     }
+}
+
+/// The segment that has a run of more than one block at its beginning.
+fn segment_with_a_run(disk: &SimulatedDisk) -> String {
+    let names = disk.names().unwrap();
+    let begins_with_a_run = |name: &String| {
+        let Some((stripe, number)) = layout::parse_file_name(name) else {
+            return false;
+        };
+        let head = SegmentHead::decode(&disk.content(name));
+        let (head, _) = head.ok().filter(|(head, _)| head.number == number).unwrap();
+        let key = layout::segment_key(head.seed as u32 ^ (head.seed >> 32) as u32, stripe, number);
+        let entry = layout::decode_entry(&disk.content(name), key, 0);
+        matches!(entry, layout::Entry::Run(id) if class::get(id).unwrap().run_blocks > 1)
+    };
+    names.into_iter().find(begins_with_a_run).unwrap()
+}
+
+/// Nothing reads the entries inside a run while it is there. What a power loss took of them is
+/// mended at the start after it, and not found missing when the run has gone.
+#[test]
+fn what_a_power_loss_took_inside_a_run_is_no_loss_later() {
+    let disk = SimulatedDisk::new(1);
+    let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
+    put(&store, "t", &[1; 40_000]).unwrap();
+    let name = segment_with_a_run(&disk);
+    let at = layout::entry_at(1);
+    let entry = disk.content(&name)[at..at + layout::ENTRY_BYTES].to_vec();
+    for (i, byte) in entry.into_iter().enumerate() {
+        // It is zero then.
+        disk.damage(&name, at + i, byte);
+    }
+    let disk = disk.after_kill();
+    let after = StoreOptions {
+        boot: 2,
+        ..options(Sync::Never)
+    };
+    let store = Store::open(disk.clone(), &after).unwrap();
+    assert_eq!(store.damage().1, []);
+    let epoch = store.epoch();
+    put(&store, "t", b"").unwrap();
+    store.compact();
+    let disk = disk.after_kill();
+    let store = Store::open(disk, &after).unwrap();
+    assert_eq!((store.damage().1, store.epoch()), (Vec::new(), epoch));
+}
+
+#[test]
+fn a_damaged_entry_inside_a_run_is_mended_and_told() {
+    let disk = SimulatedDisk::new(1);
+    let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
+    put(&store, "t", &[1; 40_000]).unwrap();
+    let name = segment_with_a_run(&disk);
+    disk.damage(&name, layout::entry_at(1), 1);
+    let disk = disk.after_kill();
+    let store = Store::open(disk.clone(), &options(Sync::Never)).unwrap();
+    let told: Vec<_> = store
+        .damage()
+        .1
+        .into_iter()
+        .map(|report| report.outcome)
+        .collect();
+    assert_eq!(told, [Outcome::Mended]);
+    assert_eq!(get(&store, "t").as_deref(), Some(&[1; 40_000][..]));
+    let store = Store::open(disk.after_kill(), &options(Sync::Never)).unwrap();
+    assert_eq!(store.damage().1, []);
 }
