@@ -13,6 +13,7 @@ use crate::ask::ask;
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::room;
 
 /// What `--help` says.
 pub(crate) const HELP: &str = "\
@@ -25,6 +26,7 @@ Examples:
   stentor call status
   stentor call sizecheck -a max=1000 -f message.eml
   stentor call -u alice attachments -f message.eml --json
+  stentor call -u alice --room chess move -m '\"e4\"'
 
 Mail servers use stentor-call, which starts faster and has the verdict as its exit code.";
 
@@ -33,6 +35,9 @@ Mail servers use stentor-call, which starts faster and has the verdict as its ex
 pub(crate) struct Call {
     /// The procedure, without a slash
     procedure: String,
+    /// Join this room and call its code instead: the hook `call` of its adaptor
+    #[arg(long, value_name = "ROOM")]
+    room: Option<String>,
     /// Argument of the procedure; can be repeated (MQTT 5)
     #[arg(short = 'a', long, value_name = "NAME=VALUE", value_parser = argument)]
     argument: Vec<(String, String)>,
@@ -101,7 +106,10 @@ impl Call {
             return Err(Failure::usage("-a needs MQTT 5"));
         }
         let name = self.procedure.trim_start_matches('/');
-        let to = topic::call(name);
+        let to = match &self.room {
+            Some(room) => topic::call_room(room::checked(room)?, name),
+            None => topic::call(name),
+        };
         stentor_topic::validate_name(&to)
             .ok()
             .filter(|()| !name.is_empty() && !name.contains('/'))
@@ -116,6 +124,9 @@ impl Call {
             properties.push(Property::UserProperty((name, value)));
         }
         let mut client = plan.open()?;
+        if let Some(room) = &self.room {
+            room::join(room, &plan, &mut client)?;
+        }
         let answer = ask(
             &plan,
             &mut client,

@@ -206,42 +206,41 @@ impl Say {
         };
         match said {
             Ok(true) => {}
-            Ok(false) => self.join_and_say(&plan, &mut client, &message)?,
+            Ok(false) => {
+                join(&self.room, &plan, &mut client)?;
+                client.publish(&message).map_err(failed)?;
+            }
             Err(ClientError::Rejected {
                 reason: ReasonCode::NotAuthorized,
                 ..
             }) => {
-                self.join_and_say(&plan, &mut client, &message)?;
+                join(&self.room, &plan, &mut client)?;
+                client.publish(&message).map_err(failed)?;
             }
             Err(error) => return Err(failed(error)),
         }
         client.disconnect().map_err(failed)
     }
+}
 
-    fn join_and_say(
-        &self,
-        plan: &Plan,
-        client: &mut Client,
-        message: &Publication<'_>,
-    ) -> Result<(), Failure> {
-        let failed = |error: ClientError| Failure::client(&error, plan.version());
-        // The quietest place below the room: it brings nothing but the room's events.
-        let filter = topic::event(&self.room);
-        let options = SubscribeOptions::default();
-        let answers = client.subscribe(&[(filter.as_str(), options)]);
-        let answers = answers.map_err(failed)?;
-        if let Some(reason) = answers.iter().find(|reason| reason.is_error()) {
-            let words = client.answer_text().unwrap_or_else(|| reason.name());
-            let text = format!("room {}: {words}", self.room);
-            return Err(Failure::with_code(failure::code(*reason), text));
-        }
-        client.publish(message).map_err(failed)?;
-        Ok(())
+/// Enters a room, and receives nothing but its events.
+pub(crate) fn join(room: &str, plan: &Plan, client: &mut Client) -> Result<(), Failure> {
+    let failed = |error: ClientError| Failure::client(&error, plan.version());
+    // The quietest place below the room.
+    let filter = topic::event(room);
+    let options = SubscribeOptions::default();
+    let answers = client.subscribe(&[(filter.as_str(), options)]);
+    let answers = answers.map_err(failed)?;
+    if let Some(reason) = answers.iter().find(|reason| reason.is_error()) {
+        let words = client.answer_text().unwrap_or_else(|| reason.name());
+        let text = format!("room {room}: {words}");
+        return Err(Failure::with_code(failure::code(*reason), text));
     }
+    Ok(())
 }
 
 /// A room's name that can be one.
-fn checked(room: &str) -> Result<&str, Failure> {
+pub(crate) fn checked(room: &str) -> Result<&str, Failure> {
     match check_name(room) {
         Ok(()) => Ok(room),
         Err(error) => Err(Failure::usage(format!("room {room:?}: {error}"))),

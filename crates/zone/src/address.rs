@@ -343,6 +343,12 @@ pub mod topic {
         format!("$call/{procedure}")
     }
 
+    /// Where the code of a room is called: `$room/<room>/call/<name>`.
+    #[must_use]
+    pub fn call_room(room: &str, name: &str) -> String {
+        format!("$room/{room}/call/{name}")
+    }
+
     /// Where a call comes to a client that serves it: `$serve/<procedure>/<number>`.
     #[must_use]
     pub fn serve(procedure: &str, number: u64) -> String {

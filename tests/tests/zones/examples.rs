@@ -171,3 +171,20 @@ fn a_built_in_adaptor_is_shown_by_its_name() {
     let told = server.control(&fresh[..3]).success();
     assert!(told.contains("unchanged"), "{told}");
 }
+
+#[test]
+fn the_command_calls_the_code_of_a_room() {
+    let (port, _seen) = service();
+    let server = start(port);
+    let call = |words: &[&str]| {
+        let mut command = super::commands::command(&server, "call", "fast/alice");
+        process::run(command.args(words))
+    };
+    let answer = call(&["--room", "lobby", "moves"]).success();
+    assert_eq!(answer, "accept\n[]");
+    let refused = call(&["--room", "lobby", "start"]).refusal();
+    assert!(refused.contains("a game needs two players"), "{refused}");
+    let unknown = call(&["--room", "lobby", "dance"]).refusal();
+    assert!(unknown.contains("not-found"), "{unknown}");
+    assert_eq!(call(&["--room", "a/b", "start"]).status.code(), Some(2));
+}
