@@ -72,7 +72,7 @@ fn spoil(random: &mut Random, disk: &SimulatedDisk) -> String {
         _ => {
             let other = format!("{:02}-{:06}.seg", random.below(33), random.below(3));
             // As long as a real one, or as it comes.
-            let len = [random.below(10_000), crate::layout::file_len(8)][random.below(2)];
+            let len = [random.below(10_000), layout::file_len(8)][random.below(2)];
             disk.put(&other, &noise(random, len));
             return format!("{other}: {len} bytes of noise");
         }
