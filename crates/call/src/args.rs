@@ -15,7 +15,7 @@ use stentor_call_protocol::{Format, Verdict};
 use crate::fault::Fault;
 use crate::help;
 use crate::profile::Profile;
-use token::token;
+use token::{Clear, token};
 
 /// The socket of a server that was installed by its package.
 const DEFAULT_SOCKET: &str = "/run/stentor/call.sock";
@@ -123,13 +123,14 @@ const VALUED: [&str; 10] = [
     "--deadline",
 ];
 /// The options that take none.
-const FLAGS: [&str; 6] = [
+const FLAGS: [&str; 7] = [
     "--help",
     "--version",
     "--stdin",
     "--in-place",
     "--filter",
     "--delete-file",
+    "--clear-token",
 ];
 
 /// Whether a word is the name of an option, and so never the value of another one.
@@ -151,6 +152,7 @@ struct Given {
     ca_file: Option<PathBuf>,
     server_name: Option<String>,
     token_file: Option<PathBuf>,
+    clear_token: Clear,
     procedure: Option<String>,
     arguments: Vec<(String, Vec<u8>)>,
     /// Arguments behind `--`, which are options in no spelling.
@@ -247,6 +249,7 @@ impl Given {
             "--in-place" => self.change(Changed::InPlace)?,
             "--filter" => self.change(Changed::Printed)?,
             "--delete-file" => self.deletes = true,
+            "--clear-token" => self.clear_token = Clear::Allowed,
             _ if VALUED.contains(&name) => self.option(name, rest)?,
             _ if name.starts_with("--") => {
                 // It may have had a value.
@@ -420,7 +423,7 @@ impl Given {
         // Without a token there is no call, but it is known what is to become of the file.
         self.is_understood = true;
         Ok(Command::Call(Box::new(Options {
-            token: token(self.token_file.take(), &server)?,
+            token: token(self.token_file.take(), &server, self.clear_token)?,
             server,
             ca_file: self.ca_file.take(),
             procedure,

@@ -232,6 +232,41 @@ fn mistakes_are_explained() {
     }
 }
 
+/// Others on the network could read it and call as this caller.
+#[test]
+fn a_token_leaves_the_machine_encrypted() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "secret\n").unwrap();
+    let token = ["--token-file", file.path().to_str().unwrap(), "/p", "-s"];
+    for away in ["192.0.2.7", "[2001:db8::7]:1889", "::ffff:192.0.2.7"] {
+        let words = [&token[..], &[away]].concat();
+        let text = parsed(&words)
+            .expect_err("it is in the clear")
+            .fault
+            .to_string();
+        assert!(
+            text.contains("calls://") && text.contains("--clear-token"),
+            "{text}"
+        );
+        let trusting = [&["--clear-token"], &words[..]].concat();
+        assert_eq!(options(&trusting).token, b"secret");
+    }
+    for here in [
+        "127.0.0.1",
+        "[::1]:1889",
+        "calls://192.0.2.7",
+        "unix:/run/call.sock",
+    ] {
+        assert_eq!(
+            options(&[&token[..], &[here]].concat()).token,
+            b"secret",
+            "{here}"
+        );
+    }
+    // Without a token there is nothing to hide.
+    assert_eq!(options(&["/p", "-s", "192.0.2.7"]).token, b"");
+}
+
 /// Filters get their file to change it, external commands to read it, and a copy is nobody's.
 #[test]
 fn who_may_change_the_file_depends_on_the_caller() {

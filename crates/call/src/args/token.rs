@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use stentor_call_protocol::limits::TOKEN_BYTES_MAX;
@@ -12,8 +13,21 @@ use crate::file::regular;
 /// The longest token file that is read.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
+/// Whether a token may go over a network unencrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Clear {
+    #[default]
+    Never,
+    /// `--clear-token`: whoever calls trusts the network.
+    Allowed,
+}
+
 /// The token for a server over the network. On a Unix socket one is sent only if it was named.
-pub(super) fn token(file: Option<PathBuf>, server: &Server) -> Result<Vec<u8>, String> {
+pub(super) fn token(
+    file: Option<PathBuf>,
+    server: &Server,
+    clear: Clear,
+) -> Result<Vec<u8>, String> {
     let token = match file {
         Some(path) => read_token(&path)
             .map_err(|reason| format!("--token-file {}: {reason}", path.display()))?,
@@ -27,7 +41,20 @@ pub(super) fn token(file: Option<PathBuf>, server: &Server) -> Result<Vec<u8>, S
     if token.len() > TOKEN_BYTES_MAX {
         return Err(format!("the token has more than {TOKEN_BYTES_MAX} bytes"));
     }
-    Ok(token)
+    match server {
+        Server::Tcp(host, _) if clear == Clear::Never && !token.is_empty() && is_away(*host) => {
+            Err(format!(
+                "the token would go to {server} unencrypted: call calls://{host}, a listener with \
+                 TLS; on a network that you trust, add --clear-token"
+            ))
+        }
+        _ => Ok(token),
+    }
+}
+
+/// Whether others may see what goes to this address.
+fn is_away(host: IpAddr) -> bool {
+    !host.to_canonical().is_loopback()
 }
 
 fn read_token(path: &Path) -> Result<Vec<u8>, String> {
