@@ -45,12 +45,14 @@ pub(crate) const THREADS: usize = 16;
 pub(crate) const HEALTH_AT_ONCE: usize = 1;
 /// The same of metrics.
 pub(crate) const METRICS_AT_ONCE: usize = 2;
-/// The same of tokens that are checked; a wrong one takes its time.
-pub(crate) const TOKENS_AT_ONCE: usize = 1;
 
-/// Requests that wait for a token to be checked. They hold a connection each, and whoever sends
-/// them is not known yet.
-pub(crate) const TOKENS_WAITING_MAX: usize = 15;
+/// Requests whose token is being checked. They hold a connection each but no thread, and whoever
+/// sends them is not known yet. See [`crate::checks`].
+pub(crate) const TOKENS_MAX: usize = 16;
+
+/// How long a token may take. A wrong one is answered after 8 seconds at the latest.
+pub(crate) const TOKEN_TIME: Duration = Duration::from_secs(10);
+
 /// Verbs that are done at the same time, and those that wait for that.
 pub(crate) const VERBS_AT_ONCE: usize = 4;
 /// See [`VERBS_AT_ONCE`].
@@ -63,17 +65,10 @@ pub(crate) const WAITS_AT_ONCE: usize = 8;
 pub(crate) const BODIES_AT_ONCE: usize = 12;
 
 /// Each kind has a thread, whatever the others do.
-const _: () = assert!(
-    HEALTH_AT_ONCE + METRICS_AT_ONCE + TOKENS_AT_ONCE + VERBS_AT_ONCE + WAITS_AT_ONCE <= THREADS
-);
+const _: () = assert!(HEALTH_AT_ONCE + METRICS_AT_ONCE + VERBS_AT_ONCE + WAITS_AT_ONCE <= THREADS);
 
 /// Even if all of these are taken, there are connections left for probes.
 const _: () = assert!(
-    TOKENS_AT_ONCE
-        + TOKENS_WAITING_MAX
-        + VERBS_AT_ONCE
-        + VERBS_WAITING_MAX
-        + WAITS_AT_ONCE
-        + BODIES_AT_ONCE
+    TOKENS_MAX + VERBS_AT_ONCE + VERBS_WAITING_MAX + WAITS_AT_ONCE + BODIES_AT_ONCE
         < CONNECTIONS_MAX
 );

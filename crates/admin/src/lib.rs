@@ -16,6 +16,7 @@
 
 mod api;
 mod bounds;
+mod checks;
 mod guard;
 mod office;
 mod pages;

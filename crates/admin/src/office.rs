@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use stentor_control::{Failure, Verb};
 
-/// The server, as the HTTP face knows it. Its methods may block, except [`Office::known`]: the face
-/// calls them on threads that are there for it, a few at a time.
+/// The server, as the HTTP face knows it. Its methods may block, except [`Office::known`] and
+/// [`Office::admit`]: the face calls them on threads that are there for it, a few at a time.
 pub trait Office: Send + Sync + 'static {
     /// Whether the process works. It asks no database.
     fn health(&self) -> Report;
@@ -23,11 +23,9 @@ pub trait Office: Send + Sync + 'static {
     /// nobody, so it answers at once.
     fn known(&self, token: &str, address: Option<IpAddr>) -> Option<Admitted>;
 
-    /// The bearer of a token. A wrong one takes its time.
-    ///
-    /// # Errors
-    /// When it is the token of nobody, or its user is not let in.
-    fn admit(&self, token: &str, address: Option<IpAddr>) -> Admitted;
+    /// Asks who has a token. `then` is called once, now or on another thread; for a wrong token that
+    /// takes its time. It is dropped if nobody can say.
+    fn admit(&self, token: &str, address: Option<IpAddr>, then: Box<dyn FnOnce(Admitted) + Send>);
 }
 
 /// Somebody whose token was accepted, or why not.

@@ -33,7 +33,7 @@ const fn kind(code: &'static str, status: StatusCode, remedy: &'static str) -> K
 }
 
 /// All kinds of problems: those of HTTP, then those of verbs.
-const KINDS: [Kind; 22] = [
+const KINDS: [Kind; 23] = [
     kind(
         "no-host",
         StatusCode::BAD_REQUEST,
@@ -133,7 +133,12 @@ const KINDS: [Kind; 22] = [
     kind(
         "too-many",
         StatusCode::TOO_MANY_REQUESTS,
-        "end another one, or try again later",
+        "the detail says what there is too much of; remove some of it, or try again later",
+    ),
+    kind(
+        "quota",
+        StatusCode::TOO_MANY_REQUESTS,
+        "publish slower, or raise the quota that the detail names by `stentor role change`",
     ),
     kind(
         "busy",

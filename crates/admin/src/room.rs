@@ -52,7 +52,7 @@ struct Place {
 }
 
 /// What counts as one address: of IPv6, a network of 64 bits.
-fn block(address: IpAddr) -> u128 {
+pub(crate) fn block(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_bits().into(),
         IpAddr::V6(address) => address.to_bits() >> 64 << 64,

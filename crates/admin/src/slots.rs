@@ -5,16 +5,17 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::bounds::{
-    BODIES_AT_ONCE, HEALTH_AT_ONCE, METRICS_AT_ONCE, TOKENS_AT_ONCE, TOKENS_WAITING_MAX,
-    VERBS_AT_ONCE, VERBS_WAITING_MAX, WAITS_AT_ONCE,
+    BODIES_AT_ONCE, HEALTH_AT_ONCE, METRICS_AT_ONCE, VERBS_AT_ONCE, VERBS_WAITING_MAX,
+    WAITS_AT_ONCE,
 };
+use crate::checks::Checks;
 
 /// The kinds of requests.
 pub(crate) struct Slots {
     pub(crate) health: Slot,
     pub(crate) metrics: Slot,
-    /// Tokens that are not known yet; a wrong one takes its time.
-    pub(crate) tokens: Slot,
+    /// Tokens that are not known yet; they need no thread.
+    pub(crate) tokens: Checks,
     /// Verbs.
     pub(crate) verbs: Slot,
     /// Verbs that wait for something to happen.
@@ -28,7 +29,7 @@ impl Default for Slots {
         Self {
             health: Slot::endless(HEALTH_AT_ONCE),
             metrics: Slot::endless(METRICS_AT_ONCE),
-            tokens: Slot::new(TOKENS_AT_ONCE, TOKENS_WAITING_MAX),
+            tokens: Checks::default(),
             verbs: Slot::new(VERBS_AT_ONCE, VERBS_WAITING_MAX),
             waits: Slot::new(WAITS_AT_ONCE, 0),
             bodies: Semaphore::new(BODIES_AT_ONCE),

@@ -44,12 +44,16 @@ pub struct Started {
     pub lines: u64,
 }
 
-/// `trace.read`: the lines of a trace. A trace that nobody reads for 30 seconds ends.
+/// `trace.read`: the lines of a trace. It takes nothing away, so several may read one trace. A trace
+/// that nobody reads for 30 seconds ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Read {
     /// Which trace.
     pub id: u64,
+    /// Only lines behind the `cursor` of an earlier answer; from the first one that is left without
+    /// it.
+    pub after: u64,
     /// How long to wait for the first line, in milliseconds.
     pub wait_ms: u64,
 }
@@ -59,14 +63,17 @@ impl Request for Read {
     type Answer = Lines;
 }
 
-/// What `trace.read` answers. No line comes twice.
+/// What `trace.read` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Lines {
-    /// The lines since the last answer, the oldest first.
+    /// The lines, the oldest first.
     pub lines: Vec<Line>,
-    /// Packets since the last answer that have no line: there were too many in a second.
+    /// Packets behind `after` that have no line: there were too many in a second, or they were read
+    /// too late.
     pub suppressed: u64,
+    /// Where the next answer goes on.
+    pub cursor: u64,
     /// Whether the trace has ended.
     pub ended: bool,
 }

@@ -23,6 +23,7 @@ use axum::routing::{any, get};
 use hyper::{HeaderMap, Method, StatusCode};
 use stentor_control::schema::Schemas;
 use stentor_control::{Http, Need, Verb};
+use tokio::sync::oneshot;
 
 use crate::guard;
 use crate::office::{Caller, Denied, NotAdmitted, Refused};
@@ -134,8 +135,14 @@ pub(crate) async fn identify(
     if let Some(caller) = desk.office.known(&token, address) {
         return caller.map_err(not_admitted);
     }
-    let office = Arc::clone(&desk.office);
-    let admitted = desk.slots.tokens.run(move || office.admit(&token, address));
+    let (then, admitted) = oneshot::channel();
+    let answer = async {
+        // Whoever asked may be gone.
+        let then = Box::new(|admitted| drop(then.send(admitted)));
+        desk.office.admit(&token, address, then);
+        admitted.await.unwrap_or(Err(NotAdmitted::Unavailable))
+    };
+    let admitted = desk.slots.tokens.wait(address, answer);
     admitted.await.ok_or_else(busy)?.map_err(not_admitted)
 }
 

@@ -42,11 +42,23 @@ impl Center {
     /// come to its end. One atomic read.
     #[must_use]
     pub fn is_current(&self, identity: &Identity) -> bool {
-        let standing = identity.rights.as_any();
-        let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
-        let is_newest = standing.is_none_or(|standing| standing.as_of >= self.0.grants.changes());
+        self.is_current_as_of(identity, as_of(identity))
+    }
+
+    /// The same of an identity that was held against all changes up to this number.
+    #[must_use]
+    pub fn is_current_as_of(&self, identity: &Identity, as_of: u64) -> bool {
+        let is_newest = as_of >= self.0.grants.changes();
         is_newest && (identity.expires_at == Tick::NEVER || identity.expires_at > (self.0.clock)())
     }
+}
+
+/// The number of the last change that is in an identity. No change touches one without a standing.
+#[must_use]
+pub fn as_of(identity: &Identity) -> u64 {
+    let standing = identity.rights.as_any();
+    let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
+    standing.map_or(u64::MAX, |standing| standing.as_of)
 }
 
 impl Shared {

@@ -55,6 +55,7 @@ use crate::{
 pub use decoys::DecoyKey;
 use decoys::Decoys;
 use delays::Delays;
+pub use identify::as_of;
 use remembered::Remembered;
 pub use renewal::{Changes, Renewals};
 pub use roles::RoleGrants;

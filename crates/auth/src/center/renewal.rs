@@ -85,6 +85,12 @@ impl Renewals {
             subject: format!("change {number}"),
         }
     }
+
+    /// Which change this is: they are numbered from 1, one after the other.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 impl fmt::Debug for Renewals {

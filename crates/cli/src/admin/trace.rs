@@ -68,12 +68,14 @@ impl Trace {
             lines: self.lines,
             payload_bytes: self.payload,
         })?;
-        let request = Read {
+        let mut request = Read {
             id: started.answer.id,
+            after: 0,
             wait_ms: WAIT.as_millis() as u64,
         };
         loop {
             let told = self.which.tell(&request)?.answer;
+            request.after = told.cursor;
             let text = match self.which.json {
                 true => json_lines(&told.lines, "a packet")?,
                 false => told.lines.iter().map(line).collect(),

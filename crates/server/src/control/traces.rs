@@ -96,16 +96,18 @@ fn rule(backplane: &Backplane, request: &Start) -> Result<Rule, Failure> {
     })
 }
 
-/// The lines of a trace since they were read last.
+/// The lines of a trace behind a cursor.
 pub(super) fn read(backplane: &Backplane, request: &Read) -> Result<Lines, Failure> {
     let trace = backplane.traces.find(request.id).ok_or_else(ended)?;
-    let read = trace.read(backplane.clock.now(), wait(request.wait_ms));
+    let patience = wait(request.wait_ms);
+    let read = trace.read(backplane.clock.now(), request.after, patience);
     if read.has_ended {
         tell_shards(backplane);
     }
     Ok(Lines {
         lines: read.lines,
         suppressed: read.suppressed,
+        cursor: read.cursor,
         ended: read.has_ended,
     })
 }

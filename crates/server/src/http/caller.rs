@@ -11,6 +11,7 @@ use stentor_control::{Failure, Need, Network, Scope, Verb};
 use stentor_hub::Identity;
 use stentor_topic::Zone;
 
+use super::known::Known;
 use super::meter::{Meter, Over};
 use super::payloads;
 use super::rights::{self, Wish};
@@ -34,7 +35,9 @@ pub(super) struct Bearer {
 impl Bearer {
     pub(super) fn new(
         clerk: &Clerk,
-        (identity, meter): (Arc<Identity>, Arc<Meter>),
+        Known {
+            identity, meter, ..
+        }: Known,
         address: Option<IpAddr>,
     ) -> Self {
         let zone = clerk.backplane().zone_name(identity.zone);
@@ -144,13 +147,17 @@ impl Bearer {
             .meter
             .count(now, self.identity.rights.quotas(), bytes as u64);
         counted.map_err(|over| {
-            let quota = match over {
-                Over::Messages(rate) => format!("messages_per_sec is {rate}"),
-                Over::Bytes(rate) => format!("bytes_per_sec is {rate}"),
+            let (quota, flag, rate) = match over {
+                Over::Messages(rate) => ("messages_per_sec", "messages-per-sec", rate.into()),
+                Over::Bytes(rate) => ("bytes_per_sec", "bytes-per-sec", rate),
             };
-            let login = &self.login;
-            let message = format!("the quota of {login:?} is used up: {quota}; publish slower");
-            Failure::new("too-many", message)
+            let (login, roles) = (&self.login, self.identity.rights.roles());
+            let message = format!(
+                "{login:?} publishes faster than the quota {quota} = {rate} of its roles ({}) \
+                 allows; publish slower, or raise it: `stentor role change ROLE --{flag} N`",
+                roles.join(", ")
+            );
+            Failure::new("quota", message)
         })
     }
 

@@ -6,6 +6,7 @@
 
 mod bearers;
 mod caller;
+mod known;
 mod meter;
 mod open;
 mod payloads;
@@ -24,6 +25,7 @@ use crate::error::ServerError;
 use crate::priority;
 use crate::telemetry::Metrics;
 use bearers::Bearers;
+pub(crate) use known::KnownTokens;
 pub(crate) use open::{Doors, HttpTls, certificate};
 
 /// What the HTTP face asks.
@@ -51,8 +53,8 @@ impl Office for Desk {
         self.bearers.known(token, address)
     }
 
-    fn admit(&self, token: &str, address: Option<IpAddr>) -> Admitted {
-        self.bearers.admit(token, address)
+    fn admit(&self, token: &str, address: Option<IpAddr>, then: Box<dyn FnOnce(Admitted) + Send>) {
+        self.bearers.admit(token, address, then);
     }
 }
 

@@ -34,6 +34,7 @@ use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::fdtable::{self, Table};
+use crate::http::KnownTokens;
 use crate::inbox::{self, Inbox, Tickets};
 use crate::listener::Opened;
 use crate::logins;
@@ -254,6 +255,7 @@ fn connect(
     let backplane = Arc::new(Backplane {
         adaptors,
         bans: Bans::open(journal.data_dir(), &authenticator, now),
+        tokens: KnownTokens::default(),
         traces: Traces::default(),
         clock: retained.clock,
         hasher: retained.hasher.clone(),

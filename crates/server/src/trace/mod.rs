@@ -26,7 +26,7 @@ pub(crate) use tap::Taps;
 /// Traces that run at a time.
 pub(crate) const TRACES_MAX: usize = 8;
 
-/// Lines of a trace, and bytes that wait to be read.
+/// Lines of a trace, and bytes of those that can be read. The oldest ones make room.
 pub(crate) const LINES_MAX: u64 = 10_000;
 const BYTES_MAX: usize = 4 << 20;
 
@@ -84,9 +84,11 @@ pub(crate) struct Trace {
 
 #[derive(Debug)]
 struct Told {
-    lines: VecDeque<Line>,
+    /// Each with the number of its packet.
+    lines: VecDeque<(u64, Line)>,
     bytes: usize,
-    suppressed: u64,
+    /// Packets that were wanted, with a line or without.
+    packets: u64,
     /// Lines that may still come.
     left: u64,
     /// The second in which lines are counted, and how many there were.
@@ -98,7 +100,10 @@ struct Told {
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     pub(crate) lines: Vec<Line>,
+    /// Packets without a line, or whose line has made room.
     pub(crate) suppressed: u64,
+    /// The number of the last packet.
+    pub(crate) cursor: u64,
     pub(crate) has_ended: bool,
 }
 
@@ -112,7 +117,7 @@ impl Trace {
             told: Mutex::new(Told {
                 lines: VecDeque::new(),
                 bytes: 0,
-                suppressed: 0,
+                packets: 0,
                 left: lines,
                 second: 0,
                 in_second: 0,
@@ -153,13 +158,14 @@ impl Trace {
         };
         let mut told = self.lock();
         told.bytes += bytes(&line);
-        told.lines.push_back(line);
+        told.packets += 1;
+        let number = told.packets;
+        told.lines.push_back((number, line));
         while told.bytes > BYTES_MAX {
-            let Some(oldest) = told.lines.pop_front() else {
+            let Some((_, oldest)) = told.lines.pop_front() else {
                 break;
             };
             told.bytes -= bytes(&oldest);
-            told.suppressed += 1;
         }
         let is_last = told.left == 0;
         drop(told);
@@ -177,7 +183,7 @@ impl Trace {
             (told.second, told.in_second) = (second, 0);
         }
         if told.left == 0 || told.in_second >= RATE_MAX {
-            told.suppressed += 1;
+            told.packets += 1;
             return false;
         }
         told.in_second += 1;
@@ -185,8 +191,8 @@ impl Trace {
         true
     }
 
-    /// Takes the lines that there are; if there are none, waits for the first one.
-    pub(crate) fn read(&self, now: Tick, patience: Duration) -> Read {
+    /// The lines of packets behind this one; if there are none, waits for the first one.
+    pub(crate) fn read(&self, now: Tick, after: u64, patience: Duration) -> Read {
         let was_over = self.is_over(now);
         if !was_over {
             // Whoever waits is there until then.
@@ -198,11 +204,16 @@ impl Trace {
             let waited =
                 patience.saturating_sub(deadline.saturating_duration_since(Instant::now()));
             let has_ended = self.is_over(now.after(waited));
-            if has_ended || waited >= patience || !told.lines.is_empty() {
-                told.bytes = 0;
+            let is_new = told.lines.back().is_some_and(|(number, _)| *number > after);
+            if has_ended || waited >= patience || is_new {
+                let first = told.lines.partition_point(|(number, _)| *number <= after);
+                let lines = told.lines.range(first..).map(|(_, line)| line.clone());
+                let lines: Vec<Line> = lines.collect();
+                let packets = told.packets.saturating_sub(after);
                 return Read {
-                    lines: told.lines.drain(..).collect(),
-                    suppressed: std::mem::take(&mut told.suppressed),
+                    suppressed: packets.saturating_sub(lines.len() as u64),
+                    cursor: told.packets.max(after),
+                    lines,
                     has_ended,
                 };
             }
@@ -252,7 +263,7 @@ impl Traces {
         Some(trace)
     }
 
-    /// A trace that runs, or has ended and not been read to its end.
+    /// A trace that runs, or has ended since the last one began.
     pub(crate) fn find(&self, id: u64) -> Option<Arc<Trace>> {
         let running = self.running.load();
         running.iter().find(|trace| trace.id == id).cloned()
@@ -287,8 +298,41 @@ mod tests {
     }
 
     fn read(trace: &Trace, now: Tick) -> (usize, u64, bool) {
-        let read = trace.read(now, Duration::ZERO);
+        let read = trace.read(now, 0, Duration::ZERO);
         (read.lines.len(), read.suppressed, read.has_ended)
+    }
+
+    #[test]
+    fn each_reader_goes_on_where_it_was() {
+        let trace = trace(Rule::default(), LINES_MAX);
+        let read = |after| trace.read(NOW, after, Duration::ZERO);
+        let both = |after| {
+            let it = read(after);
+            (it.lines.len(), it.suppressed, it.cursor)
+        };
+        assert_eq!(both(0), (0, 0, 0));
+        for _ in 0..3 {
+            note(&trace, NOW, None);
+        }
+        assert_eq!(
+            (both(0), both(0)),
+            ((3, 0, 3), (3, 0, 3)),
+            "nothing is gone"
+        );
+        for _ in 3..RATE_MAX + 5 {
+            note(&trace, NOW, None);
+        }
+        let last = u64::from(RATE_MAX) + 5;
+        assert_eq!(both(3), (RATE_MAX as usize - 3, 5, last));
+        assert_eq!(both(last), (0, 0, last));
+        note(&trace, Tick::from_secs(101), None);
+        assert_eq!(both(last), (1, 0, last + 1));
+        assert_eq!(
+            both(last - 1),
+            (1, 1, last + 1),
+            "the other one has no line"
+        );
+        assert_eq!(both(u64::MAX), (0, 0, u64::MAX));
     }
 
     #[test]
@@ -327,7 +371,7 @@ mod tests {
         }
         let held = all.lock().bytes;
         assert!(held <= BYTES_MAX && held > BYTES_MAX - 4_000, "{held}");
-        let read = all.read(NOW, Duration::ZERO);
+        let read = all.read(NOW, 0, Duration::ZERO);
         assert_eq!(read.lines.len() as u64 + read.suppressed, LINES_MAX);
     }
 

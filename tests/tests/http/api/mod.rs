@@ -6,6 +6,8 @@ mod payloads;
 mod publish;
 mod requests;
 mod rights;
+mod tokens;
+mod traces;
 mod zones;
 
 use serde_json::{Value, json};

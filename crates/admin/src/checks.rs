@@ -1,0 +1,132 @@
+//! Requests whose token is being checked: none of them takes the place of another one for long.
+//!
+//! A wrong token is answered late, so that guessing is slow. If [`TOKENS_MAX`] requests wait, the
+//! oldest one gives way to a new one: of the address that has most of them. So wrong tokens keep no
+//! right one out, which is answered as soon as the user database has been asked.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::bounds::{TOKEN_TIME, TOKENS_MAX};
+use crate::room::block;
+
+/// The requests that wait, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Checks(Mutex<Vec<Arc<Seat>>>);
+
+/// The place of a request.
+#[derive(Debug)]
+struct Seat {
+    /// Its address; none of a Unix socket.
+    block: Option<u128>,
+    end: Notify,
+}
+
+/// A place that is taken, until it is dropped.
+struct Taken<'c> {
+    checks: &'c Checks,
+    seat: Arc<Seat>,
+}
+
+impl Checks {
+    /// Waits for what is said of a token from this address; `None` if that takes too long, or if
+    /// the request has to give way.
+    pub(crate) async fn wait<T>(
+        &self,
+        address: Option<IpAddr>,
+        answer: impl Future<Output = T>,
+    ) -> Option<T> {
+        let taken = self.take(address);
+        tokio::select! {
+            biased;
+            answer = timeout(TOKEN_TIME, answer) => answer.ok(),
+            () = taken.seat.end.notified() => None,
+        }
+    }
+
+    fn take(&self, address: Option<IpAddr>) -> Taken<'_> {
+        let mut seats = self.lock();
+        if seats.len() >= TOKENS_MAX
+            && let Some(place) = who_gives_way(&seats)
+        {
+            seats.remove(place).end.notify_one();
+        }
+        let seat = Arc::new(Seat {
+            block: address.map(block),
+            end: Notify::new(),
+        });
+        seats.push(Arc::clone(&seat));
+        drop(seats);
+        Taken { checks: self, seat }
+    }
+
+    /// A seat is put in or taken out in one step.
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Seat>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The oldest seat of the address that has most; of several such addresses, of the one that has the
+/// oldest seat.
+fn who_gives_way(seats: &[Arc<Seat>]) -> Option<usize> {
+    let count = |place: usize| {
+        let of_same = seats.iter().filter(|seat| seat.block == seats[place].block);
+        of_same.count()
+    };
+    (0..seats.len()).rev().max_by_key(|place| count(*place))
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.checks
+            .lock()
+            .retain(|seat| !Arc::ptr_eq(seat, &self.seat));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::net::Ipv4Addr;
+
+    use tokio::runtime::Builder;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    fn address(last: u8) -> Option<IpAddr> {
+        Some(Ipv4Addr::new(192, 0, 2, last).into())
+    }
+
+    /// Many tokens that are never answered keep nobody out, and end one another.
+    #[test]
+    fn the_oldest_of_the_address_with_most_gives_way() {
+        let runtime = Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let checks = Arc::new(Checks::default());
+            let wait = |last: u8| {
+                let checks = Arc::clone(&checks);
+                tokio::spawn(async move { checks.wait(address(last), pending::<()>()).await })
+            };
+            let other = wait(2);
+            let strangers: Vec<_> = (0..TOKENS_MAX + 5).map(|_| wait(1)).collect();
+            yield_now().await;
+            assert_eq!(checks.wait(address(1), ready(7)).await, Some(7));
+            yield_now().await;
+            let ended: Vec<bool> = strangers.iter().map(|one| one.is_finished()).collect();
+            let expected = (0..TOKENS_MAX + 5).map(|at| at < 7);
+            assert_eq!(ended, expected.collect::<Vec<_>>());
+            assert!(!other.is_finished());
+            assert_eq!(checks.lock().len(), TOKENS_MAX - 1);
+            for one in strangers {
+                one.abort();
+            }
+            other.abort();
+            yield_now().await;
+            assert!(checks.lock().is_empty());
+        });
+    }
+}
