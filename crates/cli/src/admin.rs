@@ -1,11 +1,15 @@
 //! Commands for the running server: `health`, `status`, `top`, `clients`, `sessions`, `events`,
-//! `trace`, `ban`, `topics`, `reload` and `stop`.
+//! `trace`, `ban`, `subscriptions`, `topics`, `log`, `config effective`, `config diff`, `reload` and
+//! `stop`.
 
 pub(crate) mod ban;
+pub(crate) mod config;
 pub(crate) mod events;
 pub(crate) mod health;
+pub(crate) mod log;
 pub(crate) mod sessions;
 mod status;
+pub(crate) mod subscriptions;
 pub(crate) mod table;
 pub(crate) mod top;
 pub(crate) mod trace;
@@ -23,8 +27,10 @@ use crate::which::Which;
 pub(crate) use ban::Bans;
 pub(crate) use events::Events;
 pub(crate) use health::Health;
+pub(crate) use log::Log;
 pub(crate) use sessions::Sessions;
 pub(crate) use status::Status;
+pub(crate) use subscriptions::Subscriptions;
 use table::{Table, bytes, duration, maybe};
 pub(crate) use top::Top;
 pub(crate) use trace::Trace;
@@ -363,6 +369,10 @@ pub(crate) struct Topics {
     /// Only those that contain this text; the words `ls` and `list` before it have no effect
     #[arg(num_args = 0..=2, value_name = "CONTAINING")]
     containing: Vec<String>,
+    /// Show the names of retained topics at the level below PREFIX, or at the first level
+    #[arg(long, value_name = "PREFIX", num_args = 0..=1, default_missing_value = "",
+          conflicts_with_all = ["containing", "offset"])]
+    children: Option<String>,
     /// Of this zone [default: filters of all zones, retained topics of the default one]
     #[arg(long, value_name = "NAME")]
     zone: Option<String>,
@@ -388,6 +398,15 @@ impl Topics {
     }
 
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if let Some(below) = self.children {
+            let told = self.which.tell(&topics::Children {
+                zone: self.zone.map(ZoneWord::Name),
+                below: Some(below).filter(|below| !below.is_empty()),
+                after: None,
+                limit: Some(self.page.limit),
+            })?;
+            return told.print(names_text);
+        }
         let containing = self.containing()?.to_owned();
         let told = self.which.tell(&topics::Topics {
             zone: self.zone.map(ZoneWord::Name),
@@ -411,6 +430,23 @@ fn topics_text(answer: &topics::Told) -> String {
     let mut text = format!("{}\n{}", filters.render(), retained.render());
     if answer.truncated {
         text += "… and more; --limit and --offset show others\n";
+    }
+    text
+}
+
+/// The names of a level; those that have topics below them end with a slash.
+fn names_text(answer: &topics::Names) -> String {
+    let mut text = String::new();
+    for one in &answer.names {
+        let name = shown(&one.name);
+        text += &match (one.topic, one.below) {
+            (true, true) => format!("{name}\n{name}/\n"),
+            (false, true) => format!("{name}/\n"),
+            _ => format!("{name}\n"),
+        };
+    }
+    if answer.more || answer.truncated {
+        text += "… and more; name a longer prefix, or --limit\n";
     }
     text
 }

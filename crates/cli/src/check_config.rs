@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand};
 use stentor_server::ServerExit;
 use stentor_server::config::{self, Config, Sources};
 
+use crate::admin::config as running;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::which::Which;
 
 /// The exit code for a configuration that is wrong: `EX_CONFIG`, as of `stentor serve`.
 const EXIT_CONFIG: u8 = ServerExit::Configuration as u8;
@@ -53,27 +55,52 @@ impl CheckConfig {
     }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Debug, Subcommand)]
 enum Document {
-    /// A configuration file with every key and its default
+    /// Print a configuration file with every key and its default
     Sample,
-    /// A page that describes every key
+    /// Print a page that describes every key
     Reference,
+    /// Show what the running server runs with, and where each value comes from
+    Effective {
+        /// Only keys that contain this text
+        #[arg(
+            value_name = "CONTAINING",
+            default_value = "",
+            hide_default_value = true
+        )]
+        containing: String,
+        /// Show keys that have their defaults too
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Show what a reload would change now, and what waits for a restart
+    Diff {
+        #[command(flatten)]
+        which: Which,
+    },
 }
 
-/// Prints documents about the configuration.
+/// Prints documents about the configuration, and shows that of the running server.
 #[derive(Debug, Args)]
 pub(crate) struct Print {
-    /// The document
-    #[arg(value_enum)]
+    #[command(subcommand)]
     document: Document,
 }
 
 impl Print {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        print(match self.document {
-            Document::Sample => config::sample(),
-            Document::Reference => config::reference(),
-        })
+        match self.document {
+            Document::Sample => print(config::sample()),
+            Document::Reference => print(config::reference()),
+            Document::Effective {
+                containing,
+                all,
+                which,
+            } => running::effective(&which, containing, all),
+            Document::Diff { which } => running::diff(&which),
+        }
     }
 }

@@ -79,7 +79,8 @@ enum Command {
     Serve(Box<serve::Serve>),
     /// Check the configuration without starting a server
     CheckConfig(check_config::CheckConfig),
-    /// Print a sample configuration file, or the reference of all keys
+    /// Print a sample configuration file, the reference of all keys, what the running server runs
+    /// with, or what a reload would change
     Config(check_config::Print),
     /// Publish messages
     #[command(disable_help_flag = true, disable_version_flag = true,
@@ -141,10 +142,16 @@ enum Command {
     /// Say why a client does or does not receive messages of a topic, and what to do
     #[command(after_help = why::HELP)]
     Why(why::Why),
+    /// Say who gets messages of a topic, and by which subscription
+    #[command(after_help = admin::subscriptions::HELP)]
+    Subscriptions(admin::Subscriptions),
     /// List topic filters and retained topics of the running server
     Topics(admin::Topics),
     /// List, change, copy and check retained messages, of a running server or of files
     Retained(Box<retained::Retained>),
+    /// Change how much the log of the running server takes, for a while
+    #[command(after_help = admin::log::HELP)]
+    Log(admin::Log),
     /// Make the running server read its configuration again
     Reload(admin::Reload),
     /// Stop the running server
@@ -177,7 +184,7 @@ enum Command {
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
 /// goes wrong. Others have it as a word of a message, or as a form of messages.
-const FAIL_AS_JSON: [&str; 20] = [
+const FAIL_AS_JSON: [&str; 23] = [
     "health",
     "status",
     "top",
@@ -186,7 +193,10 @@ const FAIL_AS_JSON: [&str; 20] = [
     "trace",
     "ban",
     "why",
+    "subscriptions",
     "topics",
+    "log",
+    "config",
     "reload",
     "user",
     "role",
@@ -250,8 +260,10 @@ fn main() -> ExitCode {
         Command::Trace(command) => command.run(),
         Command::Ban(command) => command.run(),
         Command::Why(command) => command.run(),
+        Command::Subscriptions(command) => command.run(),
         Command::Topics(command) => command.run(),
         Command::Retained(command) => command.run(),
+        Command::Log(command) => command.run(),
         Command::Reload(command) => command.run(),
         Command::Stop(command) => command.run(),
         Command::User(command) => command.run(),

@@ -15,8 +15,10 @@
 pub mod adaptors;
 pub mod bans;
 pub mod clients;
+pub mod config;
 pub mod events;
 pub mod health;
+pub mod log;
 mod network;
 pub mod procedures;
 pub mod publish;
@@ -24,6 +26,7 @@ pub mod reload;
 pub mod retained;
 pub mod schema;
 pub mod status;
+pub mod subscriptions;
 pub mod topics;
 pub mod trace;
 mod types;

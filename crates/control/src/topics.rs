@@ -1,4 +1,5 @@
-//! `topics`: subscribed filters, and topics with a retained message.
+//! `topics`: subscribed filters, and topics with a retained message; `topics.children`: the names of
+//! such topics, level by level.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,4 +57,47 @@ pub struct Held {
     pub topic: String,
     /// The size of the payload.
     pub bytes: usize,
+}
+
+/// `topics.children`: the names at one level of topics that hold a message.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Children {
+    /// The default zone if it is not given.
+    pub zone: Option<ZoneWord>,
+    /// The levels above, such as `plant/17`; the first level if it is not given.
+    pub below: Option<String>,
+    /// Only names behind this one: the last of the page before.
+    pub after: Option<String>,
+    /// At most this many; 1,000 if it is not given, 10,000 at most.
+    pub limit: Option<usize>,
+}
+
+impl Request for Children {
+    const VERB: Verb = Verb::TopicsChildren;
+    type Answer = Names;
+}
+
+/// What `topics.children` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Names {
+    /// The names, in order.
+    pub names: Vec<Name>,
+    /// Whether there are more behind the last one.
+    pub more: bool,
+    /// Whether the level has more names than a server looks at: then some are missing.
+    pub truncated: bool,
+}
+
+/// A name at a level.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Name {
+    /// The name.
+    pub name: String,
+    /// Whether a topic that holds a message ends with it.
+    pub topic: bool,
+    /// Whether there are such topics below it.
+    pub below: bool,
 }

@@ -2,8 +2,8 @@
 
 use crate::{Mqtt, Request, Stop, Verb};
 use crate::{
-    adaptors, bans, clients, events, health, procedures, publish, reload, retained, status, topics,
-    trace, zones,
+    adaptors, bans, clients, config, events, health, log, procedures, publish, reload, retained,
+    status, subscriptions, topics, trace, zones,
 };
 
 /// Something to be done with the types of a verb.
@@ -32,7 +32,9 @@ impl Verb {
             Self::TraceStart => visit.visit::<trace::Start>(),
             Self::TraceRead => visit.visit::<trace::Read>(),
             Self::TraceStop => visit.visit::<trace::Stop>(),
+            Self::Subscriptions => visit.visit::<subscriptions::Subscriptions>(),
             Self::Topics => visit.visit::<topics::Topics>(),
+            Self::TopicsChildren => visit.visit::<topics::Children>(),
             Self::Zones => visit.visit::<zones::Zones>(),
             Self::AdaptorLs => visit.visit::<adaptors::Ls>(),
             Self::AdaptorReload => visit.visit::<adaptors::Reload>(),
@@ -46,6 +48,10 @@ impl Verb {
             Self::RetainedVerify => visit.visit::<retained::Verify>(),
             Self::RetainedStatus => visit.visit::<retained::Status>(),
             Self::RetainedCompact => visit.visit::<retained::Compact>(),
+            Self::ConfigEffective => visit.visit::<config::Effective>(),
+            Self::ConfigDiff => visit.visit::<config::Diff>(),
+            Self::LogLevel => visit.visit::<log::Level>(),
+            Self::LogShow => visit.visit::<log::Show>(),
             Self::Reload => visit.visit::<reload::Reload>(),
             Self::Stop => visit.visit::<Stop>(),
             Self::Mqtt => visit.visit::<Mqtt>(),

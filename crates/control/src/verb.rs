@@ -79,8 +79,12 @@ pub enum Verb {
     TraceRead,
     /// See [`crate::trace::Stop`].
     TraceStop,
+    /// See [`crate::subscriptions`].
+    Subscriptions,
     /// See [`crate::topics`].
     Topics,
+    /// See [`crate::topics::Children`].
+    TopicsChildren,
     /// See [`crate::zones`].
     Zones,
     /// See [`crate::adaptors::Ls`].
@@ -107,6 +111,14 @@ pub enum Verb {
     RetainedStatus,
     /// See [`crate::retained::Compact`].
     RetainedCompact,
+    /// See [`crate::config::Effective`].
+    ConfigEffective,
+    /// See [`crate::config::Diff`].
+    ConfigDiff,
+    /// See [`crate::log::Level`].
+    LogLevel,
+    /// See [`crate::log::Show`].
+    LogShow,
     /// See [`crate::reload`].
     Reload,
     /// See [`crate::Stop`].
@@ -117,7 +129,7 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs, as they are listed.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 36] = [
         Self::Health,
         Self::Status,
         Self::ClientsLs,
@@ -131,7 +143,9 @@ impl Verb {
         Self::TraceStart,
         Self::TraceRead,
         Self::TraceStop,
+        Self::Subscriptions,
         Self::Topics,
+        Self::TopicsChildren,
         Self::Zones,
         Self::AdaptorLs,
         Self::AdaptorReload,
@@ -145,6 +159,10 @@ impl Verb {
         Self::RetainedVerify,
         Self::RetainedStatus,
         Self::RetainedCompact,
+        Self::ConfigEffective,
+        Self::ConfigDiff,
+        Self::LogLevel,
+        Self::LogShow,
         Self::Reload,
         Self::Stop,
         Self::Mqtt,
@@ -172,7 +190,9 @@ impl Verb {
             Self::TraceStart => ("trace.start", Change, Outcome, Prompt, Server),
             Self::TraceRead => ("trace.read", Read, QUIET, Waits, Server),
             Self::TraceStop => ("trace.stop", Change, Outcome, Prompt, Server),
+            Self::Subscriptions => ("subscriptions", Read, QUIET, Prompt, Zone),
             Self::Topics => ("topics", Read, QUIET, Prompt, Server),
+            Self::TopicsChildren => ("topics.children", Read, QUIET, Prompt, Zone),
             Self::Zones => ("zones", Read, QUIET, Prompt, Server),
             Self::AdaptorLs => ("adaptor.ls", Read, QUIET, Prompt, Server),
             Self::AdaptorReload => ("adaptor.reload", Change, Outcome, Prompt, Server),
@@ -186,6 +206,10 @@ impl Verb {
             Self::RetainedVerify => ("retained.verify", Read, QUIET, Prompt, Server),
             Self::RetainedStatus => ("retained.status", Read, QUIET, Prompt, Server),
             Self::RetainedCompact => ("retained.compact", Change, Outcome, Prompt, Server),
+            Self::ConfigEffective => ("config.effective", Read, QUIET, Prompt, Server),
+            Self::ConfigDiff => ("config.diff", Read, QUIET, Prompt, Server),
+            Self::LogLevel => ("log.level", Change, Outcome, Prompt, Server),
+            Self::LogShow => ("log.show", Read, QUIET, Prompt, Server),
             Self::Reload => ("reload", Change, Elsewhere, Prompt, Server),
             Self::Stop => ("stop", Change, Elsewhere, Prompt, Server),
             Self::Mqtt => ("mqtt", Change, Elsewhere, Http::Never, Server),

@@ -16,6 +16,7 @@ mod effects;
 mod hub;
 mod services;
 
+pub use self::core::audience::{AudiencePlace, FoundFilters, Listener};
 pub use self::core::delivery::spool::SPOOL_UNIT;
 pub use self::core::ids::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_of_zone, home_shard};
 pub use self::core::inbound::flood::MeshRoom;
@@ -48,11 +49,11 @@ pub use effects::{
     Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender, SpoolOrder,
 };
 pub use hub::{
-    ALL_WRITTEN, ConnectedAs, Hub, Shared, backlog_bytes, begin_restoring, bytes_to_write,
-    clock_ms, close_banned, connected_as, end_restoring, fetched, give_up_rewriting, has_answers,
-    has_backlogs, has_untold_shares, logged, publish_for, restore_room, rewrite_sessions,
-    seal_backlogs, sealed, session_lasts, set_journal_full, spool_goes_on, take_batches,
-    take_spool_orders,
+    ALL_WRITTEN, ConnectedAs, Hub, Shared, audience_of, backlog_bytes, begin_restoring,
+    bytes_to_write, clock_ms, close_banned, connected_as, end_restoring, fetched, filters_matching,
+    give_up_rewriting, has_answers, has_backlogs, has_untold_shares, logged, publish_for,
+    restore_room, rewrite_sessions, seal_backlogs, sealed, session_lasts, set_journal_full,
+    spool_goes_on, take_batches, take_spool_orders,
 };
 pub use services::ServiceItem;
 pub use services::broadcast::{Broadcast, Fate, Origin, Recipient};

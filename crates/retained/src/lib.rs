@@ -27,7 +27,7 @@ mod usage;
 pub use damage::{DamageReport, Outcome};
 pub use memory::{Bounds, MemoryStore};
 pub use store::{
-    FileUse, Keeper, OpenError, Store, StoreEvent, StoreOptions, StoreStatus, Sync, Verified,
-    Watcher,
+    Child, FileUse, Keeper, OpenError, Store, StoreEvent, StoreOptions, StoreStatus, Sync,
+    Verified, Watcher,
 };
 pub use usage::Quota;

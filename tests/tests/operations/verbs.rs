@@ -179,8 +179,11 @@ fn requests_and_answers_are_those_of_the_golden_file() {
     talk.ask(json!({ "verb": "why", "client_id": "pump", "topic": "#" }));
     talk.ask(json!({ "verb": "publish", "topic": "a/b", "payload": "x", "qos": 1 }));
     talk.ask(json!({ "verb": "publish", "topic": "a/#" }));
+    talk.ask(json!({ "verb": "subscriptions", "topic": "a/b", "limit": 1 }));
+    talk.ask(json!({ "verb": "subscriptions", "topic": "a/#" }));
     retained(&mut talk);
     talk.ask(json!({ "verb": "topics", "containing": "a", "limit": 1, "offset": 0 }));
+    running(&mut talk);
     talk.ask(json!({ "verb": "adaptor.ls", "zone": "game" }));
     talk.ask(json!({ "verb": "adaptor.reload", "fresh": true, "file": null, "zone": null }));
     talk.ask(json!({ "verb": "adaptor.reload", "file": "none.luau" }));
@@ -207,6 +210,15 @@ fn requests_and_answers_are_those_of_the_golden_file() {
     talk.compare("verbs.golden");
 }
 
+fn running(talk: &mut Talk) {
+    talk.ask(json!({ "verb": "config.effective", "containing": "anonymous" }));
+    talk.ask(json!({ "verb": "config.diff" }));
+    talk.ask(json!({ "verb": "log.level", "level": "debug", "target": "tower", "for_secs": 1000 }));
+    talk.ask(json!({ "verb": "log.level", "for_secs": 100_000 }));
+    talk.ask(json!({ "verb": "log.show" }));
+    talk.ask(json!({ "verb": "log.level" }));
+}
+
 fn retained(talk: &mut Talk) {
     let messages = json!([{ "topic": "a/b", "payload": "x" }, { "topic": "#", "payload": "x" }]);
     let put =
@@ -215,6 +227,8 @@ fn retained(talk: &mut Talk) {
     talk.ask(put(false));
     talk.ask(json!({ "verb": "retained.page", "filter": "a/#", "cursor": null }));
     talk.ask(json!({ "verb": "retained.page", "filter": "a/#/b" }));
+    talk.ask(json!({ "verb": "topics.children", "below": "a", "limit": 1 }));
+    talk.ask(json!({ "verb": "topics.children", "below": "a/#" }));
     talk.ask(json!({ "verb": "retained.filters", "zone": "default" }));
     talk.ask(json!({ "verb": "retained.status" }));
     talk.ask(json!({ "verb": "retained.verify", "stripe": 0 }));

@@ -4,6 +4,7 @@
 //! their sockets ([`delivery`]). What lasts from one message to the next belongs to its session
 //! ([`sessions`]).
 
+pub(crate) mod audience;
 pub(crate) mod delivery;
 pub(crate) mod ids;
 pub(crate) mod inbound;

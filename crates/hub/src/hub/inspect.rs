@@ -6,6 +6,7 @@ use stentor_session::{CloseReason, Tick};
 use stentor_topic::Zone;
 
 use super::Hub;
+use crate::core::audience::{self, AudiencePlace, FoundFilters, Listener};
 use crate::core::ids::{LinkId, SessionKey};
 use crate::core::inspect::{self, ClientInfo, Delivering, ZoneFigures};
 
@@ -14,6 +15,31 @@ use crate::core::inspect::{self, ClientInfo, Delivering, ZoneFigures};
 #[must_use]
 pub fn clock_ms(hub: &Hub, now: Tick) -> u64 {
     inspect::clock_ms(&hub.core, now)
+}
+
+/// Filters of this shard that match a topic, from the beginning or from what an earlier step has
+/// left. A step costs as much as a bounded part of a publish.
+#[must_use]
+pub fn filters_matching(
+    hub: &Hub,
+    zone: Zone,
+    topic: &str,
+    rest: Option<stentor_topic::Walk>,
+) -> FoundFilters {
+    audience::filters(&hub.core, (zone, topic), rest)
+}
+
+/// Sessions of this shard with a subscription to a filter, if that matches a topic: from a place
+/// on, at most this many; and where to go on, if there are more. A step looks at 256 places at
+/// most. While subscriptions come and go between two steps, one may be missed or come twice.
+#[must_use]
+pub fn audience_of(
+    hub: &Hub,
+    (zone, topic, filter): (Zone, &str, &str),
+    from: AudiencePlace,
+    at_most: usize,
+) -> (Vec<Listener>, Option<AudiencePlace>) {
+    audience::of_filter(&hub.core, (zone, topic, filter), from, at_most)
 }
 
 impl Hub {

@@ -17,7 +17,7 @@ mod wills;
 
 pub use close::{ConnectedAs, close_banned, connected_as};
 pub use facade::{has_answers, session_lasts};
-pub use inspect::clock_ms;
+pub use inspect::{audience_of, clock_ms, filters_matching};
 pub use publish::publish_for;
 pub use restore::{
     ALL_WRITTEN, backlog_bytes, begin_restoring, bytes_to_write, end_restoring, fetched,

@@ -1,6 +1,7 @@
 //! The store: all stripes, what they share, and the threads that look after them.
 
 mod admin;
+mod children;
 mod grow;
 mod keeper;
 mod meta;
@@ -29,6 +30,7 @@ use crate::usage::Quota;
 use stentor_disk::{Disk, Region};
 
 pub use admin::{FileUse, StoreStatus, Verified};
+pub use children::Child;
 pub use keeper::Keeper;
 #[cfg(test)]
 pub(crate) use keeper::{Flush, Round};

@@ -36,7 +36,7 @@ pub(crate) use compact::Compaction;
 use deadlines::Deadlines;
 pub(crate) use recover::{Found, recover};
 pub(crate) use salvage::{Salvaged, salvage};
-pub(crate) use walk::{Budget, View};
+pub(crate) use walk::{Budget, Seek, View};
 
 /// What all stripes share.
 #[derive(Debug)]

@@ -69,6 +69,22 @@ impl Budget {
     }
 }
 
+/// Where a list of names goes on.
+pub(crate) struct Seek {
+    from: String,
+    is_included: bool,
+}
+
+impl Seek {
+    /// At a text, or behind it.
+    pub(crate) fn to(from: &str) -> Self {
+        Self {
+            from: from.to_owned(),
+            is_included: true,
+        }
+    }
+}
+
 /// Where a filter's matches can lie.
 struct Stem<'a> {
     /// What they begin with: up to the first wildcard.
@@ -196,6 +212,42 @@ impl<R: Region> Stripe<R> {
                 found.insert(tree.to_owned());
             }
         }
+    }
+
+    /// Tells names at the level below `base`, each with whether it has a topic below it, from a
+    /// place on; whether these were the last. One lock is held for 64 of them at most.
+    pub(crate) fn children(
+        &self,
+        zone: Zone,
+        base: &str,
+        seek: &mut Seek,
+        found: &mut dyn FnMut(&str, bool),
+    ) -> bool {
+        const NAMES_MAX: usize = 64;
+        const BYTES_MAX: usize = 64 << 10;
+        let Some(part) = self.zones.get(&zone) else {
+            return true;
+        };
+        let mut names = part.names.range(&seek.from, seek.is_included);
+        let (mut count, mut bytes) = (0, 0);
+        while count < NAMES_MAX && bytes < BYTES_MAX {
+            let rest = names.next().and_then(|topic| topic.strip_prefix(base));
+            let Some(rest) = rest else {
+                return true;
+            };
+            count += 1;
+            bytes += base.len() + rest.len();
+            let Some((name, _)) = rest.split_once('/') else {
+                found(rest, false);
+                (seek.from, seek.is_included) = (format!("{base}{rest}"), false);
+                continue;
+            };
+            found(name, true);
+            // The first text behind all that is below the name.
+            (seek.from, seek.is_included) = (format!("{base}{name}0"), true);
+            names = part.names.range(&seek.from, seek.is_included);
+        }
+        false
     }
 
     /// What the next step of a walk would read and the disk has to bring first. The budget is that

@@ -106,3 +106,41 @@ fn the_memory_for_finding_topics_is_told() {
     assert!((10..60).contains(&each), "{each}");
     assert_eq!(store.heap_bytes(), store.status().index_bytes);
 }
+
+/// Each name of a level comes once, whatever lies below it or stands between it and that.
+#[test]
+fn names_are_listed_level_by_level() {
+    let store = Store::open(SimulatedDisk::new(1), &options(Sync::Never)).unwrap();
+    for topic in ["a", "a-b", "a!x/y", "a0/z", "/", "ä/ö", "b//c", "$room/tea"] {
+        put(&store, topic, b"x").unwrap();
+    }
+    for n in 0..500 {
+        put(&store, &format!("a/{n}/v"), b"x").unwrap();
+        put(&store, &format!("a/{n}"), b"x").unwrap();
+    }
+    let names = |prefix, at_most| {
+        let (found, are_all) = store.children(ZONE, prefix, at_most);
+        let words = found.iter().map(|(name, child)| {
+            let topic = if child.is_topic { "." } else { "" };
+            let below = if child.has_below { "/" } else { "" };
+            format!("{name}{topic}{below}")
+        });
+        (words.collect::<Vec<_>>().join(" "), are_all)
+    };
+    let first = "/ $room/ a./ a!x/ a-b. a0/ b/ ä/";
+    assert_eq!(names(None, 100), (first.to_owned(), true));
+    assert_eq!(names(Some("b"), 100), ("/".to_owned(), true));
+    assert_eq!(names(Some("b/"), 100), ("c.".to_owned(), true));
+    assert_eq!(names(Some(""), 100), (".".to_owned(), true));
+    assert_eq!(names(Some("a-b"), 100), (String::new(), true));
+    let (found, are_all) = store.children(ZONE, Some("a"), 1_000);
+    assert!(are_all && found.len() == 500);
+    assert!(
+        found
+            .values()
+            .all(|child| child.is_topic && child.has_below)
+    );
+    let (found, are_all) = store.children(ZONE, Some("a"), 7);
+    assert_eq!((found.len(), are_all), (7, false));
+    assert_eq!(store.children(Zone(7), None, 9), (Default::default(), true));
+}

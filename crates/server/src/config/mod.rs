@@ -19,6 +19,7 @@ mod givens;
 mod http;
 mod keys;
 mod kind;
+mod listing;
 mod memory_limit;
 mod problem;
 mod question;
@@ -46,6 +47,7 @@ pub use keys::{
     keys,
 };
 pub use kind::Kind;
+pub use listing::{Listed, Listing};
 pub use memory_limit::MemoryLimit;
 pub use problem::{ConfigError, Origin, Problem};
 pub use question::Question;
@@ -101,6 +103,8 @@ pub struct Config {
     pub http: Http,
     /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
+    /// All values as they were given, and where.
+    pub listing: Listing,
 }
 
 /// Reads a small text file.
@@ -167,9 +171,13 @@ impl Config {
             sys: givens.read_one(&Sys::SECTION, Sys::read),
             http: givens.read_one(&Http::SECTION, Http::read),
             file: sources.file.clone(),
+            listing: Listing::default(),
         };
         if givens.problems.is_empty() {
             check::finish(&mut config, &mut givens, read_file);
+        }
+        if givens.problems.is_empty() {
+            config.listing = Listing::of(&givens, &config);
         }
         let mut problems = givens.problems;
         check::sort(&mut problems);

@@ -105,6 +105,7 @@ impl Subject {
             Some("adaptor") => "all adaptors".to_owned(),
             Some("procedure") => "all procedures".to_owned(),
             Some("ban" | "trace") => "all clients of a zone".to_owned(),
+            Some("log") => "the log".to_owned(),
             _ => "users".to_owned(),
         })
     }
@@ -130,6 +131,7 @@ fn done(verb: &str, answer: &Value) -> Option<Value> {
         "retained.put" => &["new", "changed"],
         "retained.clear" => &["cleared"],
         "retained.compact" => &["files_removed"],
+        "log.level" => &["level", "target", "target_level", "left_secs"],
         _ => &[],
     };
     let mut detail = json!({});

@@ -19,9 +19,11 @@
 //! | `ban.ls` | | the `bans` that hold |
 //! | `ban.rm` | the target | the `ban` that held |
 //! | `trace.start` | client, user, address, topic, zone, bounds | the `id` of the trace |
-//! | `trace.read` | `id`, `wait_ms` | `lines`, `suppressed`, whether it has `ended` |
+//! | `trace.read` | `id`, `after`, `wait_ms` | `lines`, `suppressed`, `cursor`, whether it `ended` |
 //! | `trace.stop` | `id` | nothing |
+//! | `subscriptions` | `topic`, `zone`, `limit`, `cursor` | the `subscriptions` that match it |
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
+//! | `topics.children` | `below`, `after`, `limit`, `zone` | `names` of retained topics at a level |
 //! | `zones` | | what there is of each zone: connections, users, rooms, retained messages |
 //! | `adaptor.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what of a file is refused |
 //! | `adaptor.reload` | `fresh`: without what was kept; `file`, `zone` | also what became of each |
@@ -34,6 +36,10 @@
 //! | `retained.clear` | `filter`, `zone`, `cursor` | `cleared`, `refused`; perhaps a `cursor` |
 //! | `retained.verify` | `stripe` | `whole`, `damaged`, `losses`, the `next` stripe, reports |
 //! | `retained.status`, `retained.compact` | | figures; files removed |
+//! | `config.effective` | `containing` | `values` with their sources; the `file` |
+//! | `config.diff` | | the `changes` that a reload would make |
+//! | `log.level` | `level`, `target`, `for_secs` | what the log takes now, and for how long |
+//! | `log.show` | | the same |
 //! | `reload` | | keys `changed`, `renewed` certificates and JWT keys, keys that are `waiting` |
 //! | `stop` | | nothing; the socket's file is gone when the server has stopped |
 //! | `user.…`, `role.…`, `grant`, … | what an `Order` of the Auth Center has | what it shows |
@@ -47,7 +53,9 @@ mod audit;
 mod bans;
 mod clerk;
 mod clients;
+mod config;
 mod events;
+mod log;
 mod noted;
 mod procedures;
 mod protocol;
@@ -55,6 +63,7 @@ mod publish;
 mod retained;
 mod serve;
 mod status;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod topics;
@@ -65,6 +74,7 @@ mod zones;
 pub(crate) use audit::Subject;
 pub(crate) use bans::ban_flapping;
 pub(crate) use clerk::Clerk;
+pub(crate) use config::Loaded;
 pub(crate) use noted::{Noted, Reader as NotesReader};
 
 use std::fs;
@@ -86,6 +96,7 @@ use crate::error::ServerError;
 use crate::fdtable::Table;
 use crate::lifecycle::{Command, ReloadResult};
 use crate::listener::Port;
+use crate::log::Logger;
 
 /// The control socket of a running server.
 pub(crate) struct Control {
@@ -141,6 +152,10 @@ struct Notes {
     quota: Quota,
     /// When the configuration was read without an error.
     read_at: SystemTime,
+    /// What the server runs with, once it runs.
+    loaded: Option<Loaded>,
+    /// The log, once the server runs.
+    logger: Option<Logger>,
 }
 
 impl Notes {
@@ -198,6 +213,8 @@ impl Control {
             file: None,
             quota: Quota::UNLIMITED,
             read_at: SystemTime::now(),
+            loaded: None,
+            logger: None,
         }));
         let desk = Desk {
             backplane: Arc::clone(backplane),
@@ -221,6 +238,16 @@ impl Control {
     /// Remembers which listeners are open, for `status`.
     pub(crate) fn note_ports<'a>(&self, ports: impl Iterator<Item = &'a Arc<Port>>) {
         lock(&self.notes).ports = ports.cloned().collect();
+    }
+
+    /// Remembers the log, whose level can be changed for a while.
+    pub(crate) fn note_log(&self, logger: &Logger) {
+        lock(&self.notes).logger = Some(logger.clone());
+    }
+
+    /// Remembers what the server runs with.
+    pub(crate) fn note_loaded(&self, loaded: Loaded) {
+        lock(&self.notes).loaded = Some(loaded);
     }
 
     /// Remembers the limits of all retained messages, for the metrics.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stentor_auth::store::{Order, OrderError, Who};
 use stentor_control::adaptors::{self, Became};
+use stentor_control::config::Diff;
 use stentor_control::reload::{Reload, Reloaded};
 use stentor_control::{Done, Mqtt, Stop, Verb, health, told as line};
 use stentor_procedure::adaptor::Start;
@@ -22,7 +23,8 @@ use super::audit::Subject;
 use super::protocol::{Answer, Failure, answer, head};
 use super::{Desk, lock};
 use super::{
-    bans, clients, events, procedures, publish, retained, status, topics, traces, why, zones,
+    bans, clients, config, events, log, procedures, publish, retained, status, subscriptions,
+    topics, traces, why, zones,
 };
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
@@ -207,8 +209,16 @@ impl Desk {
             Verb::TraceStart => answer(line, |request| traces::start(backplane, &request)),
             Verb::TraceRead => answer(line, |request| traces::read(backplane, &request)),
             Verb::TraceStop => answer(line, |request| traces::stop(backplane, &request)),
+            Verb::Subscriptions => answer(line, |request| {
+                subscriptions::subscriptions(backplane, &request)
+            }),
             Verb::Topics => answer(line, |request| topics::topics(backplane, &request)),
+            Verb::TopicsChildren => answer(line, |request| topics::children(backplane, &request)),
             Verb::Zones => answer(line, |_: stentor_control::zones::Zones| self.zones(who)),
+            Verb::ConfigEffective => answer(line, |request| config::effective(self, &request)),
+            Verb::ConfigDiff => answer(line, |_: Diff| config::changes(self)),
+            Verb::LogLevel => answer(line, |request| log::level(self, &request)),
+            Verb::LogShow => answer(line, |_: stentor_control::log::Show| log::show(self)),
             Verb::Reload => answer(line, |_: Reload| self.reload(who)),
             Verb::Stop => answer(line, |_: Stop| self.stop(who)),
             Verb::AdaptorLs => answer(line, |request| self.adaptors(&request)),

@@ -1,11 +1,12 @@
-//! The verb `topics`.
+//! The verbs `topics` and `topics.children`.
 
 use std::collections::BTreeMap;
 
 use stentor_control::page;
-use stentor_control::topics::{Filter, Held, Told, Topics};
+use stentor_control::topics::{Children, Filter, Held, Name, Names, Told, Topics};
 use stentor_hub::{Cursor, Retained, Scope, Walk};
-use stentor_topic::Zone;
+use stentor_retained::Child;
+use stentor_topic::{Zone, has_wildcard};
 
 use super::protocol::Failure;
 use super::zones;
@@ -15,6 +16,9 @@ use crate::telemetry::collect::ask_all;
 
 /// Topics visited in one step over the store, under whose locks nobody should wait long.
 const VISITS: usize = 1_000;
+
+/// Names of one level that are looked at.
+const NAMES_MAX: usize = 10_000;
 
 /// Subscribed filters with their subscribers, of all zones unless one is named, and topics that
 /// hold a retained message, of that zone or the default one.
@@ -55,6 +59,33 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Fa
         filters: listed,
         retained,
         truncated,
+    })
+}
+
+/// The names of one level, of one zone.
+pub(super) fn children(backplane: &Backplane, request: &Children) -> Result<Names, Failure> {
+    let zone = zones::named(backplane, request.zone.as_ref())?.unwrap_or(Zone::DEFAULT);
+    let below = request.below.as_deref();
+    if let Some(below) = below.filter(|below| has_wildcard(below)) {
+        let message = format!("{below:?} has a wildcard; name the levels above, such as plant/17");
+        return Err(Failure::new("bad-request", message));
+    }
+    let limit = request.limit.unwrap_or(1_000).clamp(1, NAMES_MAX);
+    let (all, are_all) = backplane.retained.children(zone, below, NAMES_MAX);
+    let after = request.after.as_deref();
+    let behind = |name: &&(String, Child)| after.is_none_or(|after| *name.0 > *after);
+    let all: Vec<(String, Child)> = all.into_iter().collect();
+    let mut rest = all.iter().filter(behind);
+    let page = rest.by_ref().take(limit);
+    let names = page.map(|(name, child)| Name {
+        name: name.clone(),
+        topic: child.is_topic,
+        below: child.has_below,
+    });
+    Ok(Names {
+        names: names.collect(),
+        more: rest.next().is_some(),
+        truncated: !are_all,
     })
 }
 

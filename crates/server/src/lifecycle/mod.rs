@@ -32,7 +32,7 @@ use crate::bans::Rule;
 use crate::call::CallServer;
 use crate::condition::Condition;
 use crate::config::{Config, MemoryLimit, Sources};
-use crate::control::{Control, Entrance, ban_flapping};
+use crate::control::{Control, Entrance, Loaded, ban_flapping};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::exit::ServerExit;
@@ -169,7 +169,8 @@ fn begin(
     let control = Control::start(entrance, &backplane, &directory, around, &commands)?;
     watch_connections(&config, &backplane, &directory)?;
     control.note_ports(doors.ports());
-    note_config(&control, &config);
+    control.note_log(&logger);
+    note_config(&control, (&config, &config), &sources);
     let (intervals, memory_limits) = start_keepers(&config, &backplane)?;
     signals.start(commands.clone())?;
     // Before the announcement: a script may change the file as soon as it reads that.
@@ -213,7 +214,13 @@ fn begin(
 }
 
 /// Notes what others show of a configuration that was read.
-fn note_config(control: &Control, config: &Config) {
+fn note_config(control: &Control, (started, config): (&Config, &Config), sources: &Sources<'_>) {
+    control.note_loaded(Loaded {
+        started: Arc::new(started.clone()),
+        config: Arc::new(config.clone()),
+        file: sources.file.clone(),
+        flags: sources.flags.clone(),
+    });
     control.note_password_hash(config.auth.password_hash);
     control.note_file(config.file.as_deref());
     control.note_quota(quotas(config).0);
@@ -333,7 +340,13 @@ impl Supervisor {
         self.watch_file();
         self.control.note_ports(self.reloader.doors.ports());
         if result.is_ok() {
-            note_config(&self.control, &self.reloader.config);
+            let Reloader {
+                started,
+                config,
+                sources,
+                ..
+            } = &self.reloader;
+            note_config(&self.control, (started, config), sources);
         }
         // After an edit and a requested reload, the watch finds nothing left to do. The note keeps
         // the requested reload, unless it failed and this one shows that the mistake is corrected.

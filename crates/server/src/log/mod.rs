@@ -4,6 +4,7 @@
 //! Shards do not write; they hand events to the log thread, which uses `tracing` like every other
 //! thread of the control plane. Nothing is logged per message.
 
+mod level;
 mod limit;
 mod lines;
 
@@ -12,23 +13,25 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, Registry, fmt, reload};
+use tracing_subscriber::{Layer, Registry, fmt};
 
 use crate::config::{Format, Level, Log};
 
+use level::Levels;
 use lines::{LINES, Lined};
+
+pub(crate) use level::Passing;
 
 pub use limit::{Admission, FirstTimes, RateLimit};
 
 /// The installed log, whose level a reload changes.
 #[derive(Debug, Clone)]
 pub struct Logger {
-    level: reload::Handle<LevelFilter, Registry>,
+    levels: Levels,
 }
 
 impl Logger {
@@ -40,7 +43,7 @@ impl Logger {
         let journal = is_journal();
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let style = Style::choose(config.format, io::stderr().is_terminal(), no_color, journal);
-        let (level, handle) = reload::Layer::new(filter(config.level));
+        let (level, levels) = Levels::new(config.level);
         let ours = filter_fn(is_ours);
         let out = Lined {
             has_priority: journal && !io::stderr().is_terminal(),
@@ -48,7 +51,7 @@ impl Logger {
         let lines = style.layer(out).with_filter(level.and(ours));
         let installed = Registry::default().with(lines).try_init();
         installed.map_err(|error| error.to_string())?;
-        Ok(Self { level: handle })
+        Ok(Self { levels })
     }
 
     /// Starts the thread that writes lines from now on, so that no other waits for whoever reads
@@ -69,8 +72,20 @@ impl Logger {
 
     /// Changes the least important lines that are written, at once.
     pub fn set_level(&self, level: Level) {
-        // This fails only when the log is gone, and then there is nobody to tell.
-        let _ = self.level.reload(filter(level));
+        self.levels.configure(level);
+    }
+
+    /// What the configuration says, and what holds instead for a while.
+    pub(crate) fn level(&self) -> (Level, Option<Passing>) {
+        self.levels.now()
+    }
+
+    /// Takes another level for a while, or that of the configuration again.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn pass(&self, passing: Option<Passing>) -> io::Result<()> {
+        self.levels.pass(passing)
     }
 }
 
@@ -118,16 +133,6 @@ pub fn warn_on_stderr() {
 fn is_ours(line: &tracing::Metadata<'_>) -> bool {
     const OTHERS: [&str; 3] = ["sqlx::postgres::notice", "notify", "mio"];
     !OTHERS.iter().any(|other| line.target().starts_with(other))
-}
-
-const fn filter(level: Level) -> LevelFilter {
-    match level {
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
-    }
 }
 
 /// How lines look.

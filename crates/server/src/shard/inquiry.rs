@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use stentor_hub::{ClientInfo, Kept, LossCause, NotKept, clock_ms, publish_for};
+use stentor_hub::{
+    ClientInfo, Kept, LossCause, NotKept, audience_of, clock_ms, filters_matching, publish_for,
+};
 use stentor_session::Message;
 use stentor_topic::Zone;
 
@@ -76,6 +78,23 @@ impl Shard {
                 answer,
             } => {
                 let _ = answer.send(self.filters(&containing, at_most));
+            }
+            Inquiry::FiltersMatching {
+                zone,
+                topic,
+                rest,
+                answer,
+            } => drop(answer.send(filters_matching(&self.hub, zone, &topic, rest))),
+            Inquiry::Audience {
+                zone,
+                topic,
+                filter,
+                from,
+                at_most,
+                answer,
+            } => {
+                let about = (zone, &*topic, &*filter);
+                let _ = answer.send(audience_of(&self.hub, about, from, at_most));
             }
             Inquiry::Keep { messages, answer } => {
                 let _ = answer.send(self.keep(messages));

@@ -7,11 +7,11 @@ use std::sync::mpsc::Sender;
 
 use stentor_auth::Decision;
 use stentor_hub::{
-    Adaptors, ClientInfo, ControlItem, Delivering, Granted, Holder, Identity, Kept, NotKept,
-    ZoneFigures,
+    Adaptors, AudiencePlace, ClientInfo, ControlItem, Delivering, FoundFilters, Granted, Holder,
+    Identity, Kept, Listener, NotKept, ZoneFigures,
 };
 use stentor_session::{CloseReason, ConnectRequest, Message, Tick};
-use stentor_topic::Zone;
+use stentor_topic::{Walk, Zone};
 
 use super::Policy;
 use super::link::LinkKey;
@@ -139,6 +139,22 @@ pub(crate) enum Inquiry {
         at_most: usize,
         answer: Sender<Page<(Zone, String, usize)>>,
     },
+    /// Filters that match a topic, or what an earlier step has left of them.
+    FiltersMatching {
+        zone: Zone,
+        topic: Arc<str>,
+        rest: Option<Walk>,
+        answer: Sender<FoundFilters>,
+    },
+    /// Who subscribes to a filter that matches a topic, from a place on.
+    Audience {
+        zone: Zone,
+        topic: Arc<str>,
+        filter: Arc<str>,
+        from: AudiencePlace,
+        at_most: usize,
+        answer: Sender<Audience>,
+    },
     /// Keep messages whose topics this shard orders, each as received at a time in milliseconds
     /// since 1970, and send them to those who are subscribed.
     Keep {
@@ -170,6 +186,9 @@ pub(crate) struct Page<T> {
     pub(crate) entries: Vec<T>,
     pub(crate) total: usize,
 }
+
+/// Some who subscribe to a filter, and where the next ones are.
+pub(crate) type Audience = (Vec<Listener>, Option<AudiencePlace>);
 
 /// A session, and its subscriptions.
 pub(crate) type Found = (ClientEntry, Vec<Granted>);

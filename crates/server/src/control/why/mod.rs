@@ -403,6 +403,12 @@ fn standing(rights: &Arc<dyn Rights>) -> Option<&Standing> {
         .and_then(|any| any.downcast_ref::<Standing>())
 }
 
+/// The rule that decides whether somebody gets messages of a topic, if a role has one.
+pub(super) fn rule_of_receiver(rights: &Arc<dyn Rights>, topic: &str) -> Option<String> {
+    let explanation = standing(rights)?.holder().explain_receive(topic);
+    explanation.deciding().map(ToString::to_string)
+}
+
 /// Whether something is permitted, and what says so.
 fn permitted(
     what: &'static str,

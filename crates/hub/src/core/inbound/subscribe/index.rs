@@ -185,7 +185,7 @@ impl Core {
             .collect()
     }
 
-    fn grant_of(&self, key: SessionKey, subscription: SubscriptionRef) -> Granted {
+    pub(crate) fn grant_of(&self, key: SessionKey, subscription: SubscriptionRef) -> Granted {
         let (filter, options) = match subscription {
             SubscriptionRef::Filter(id) => {
                 let options = self

@@ -73,6 +73,12 @@ impl Shares {
         self.slots.get(slot as usize)?.members.options(session)
     }
 
+    /// The member at a place of the list, by its session. O(1).
+    pub(crate) fn member(&self, slot: u32, place: usize) -> Option<u32> {
+        let share = self.slots.get(slot as usize)?;
+        share.members.list.get(place).map(|(session, _)| *session)
+    }
+
     /// Whether a session is a member. O(1).
     pub(crate) fn has_member(&self, slot: u32, session: u32) -> bool {
         let share = self.slots.get(slot as usize);

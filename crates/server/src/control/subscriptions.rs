@@ -1,0 +1,153 @@
+//! The verb `subscriptions`: who gets the messages of a topic.
+//!
+//! A shard finds the filters as for a publish, and lists their subscribers, in steps that are
+//! bounded each. Nothing is kept between two pages: the next one finds the filters again.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use stentor_control::subscriptions::{Cursor, Matching, Subscriptions, Told};
+use stentor_hub::{AudiencePlace, Listener};
+use stentor_topic::{Subscription, Zone, validate_name};
+
+use super::clients::{silent, subscription};
+use super::protocol::Failure;
+use super::why::rule_of_receiver;
+use super::zones;
+use crate::backplane::Backplane;
+use crate::shard::Inquiry;
+use crate::telemetry::collect::ask_one;
+
+/// Entries of a page, if nothing is said and at most.
+const LIMIT: usize = 1_000;
+const LIMIT_MAX: usize = 10_000;
+
+/// Filters of a shard that are looked at.
+const FILTERS_MAX: usize = 10_000;
+
+/// Steps of a shard that look for filters.
+const STEPS_MAX: usize = 500;
+
+/// A topic that is asked about.
+struct Asked<'b> {
+    backplane: &'b Backplane,
+    zone: Zone,
+    zone_name: String,
+    topic: Arc<str>,
+}
+
+/// The subscriptions that match a topic.
+pub(super) fn subscriptions(
+    backplane: &Backplane,
+    request: &Subscriptions,
+) -> Result<Told, Failure> {
+    let topic = &*request.topic;
+    validate_name(topic).map_err(|error| {
+        let message = format!("{topic:?} is no topic to publish to: {error}");
+        Failure::new("bad-request", message)
+    })?;
+    let zone = zones::named(backplane, request.zone.as_ref())?.unwrap_or(Zone::DEFAULT);
+    let asked = Asked {
+        backplane,
+        zone,
+        zone_name: backplane.zone_name(zone),
+        topic: topic.into(),
+    };
+    let limit = request.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let mut told = Told::default();
+    let mut cursor = request.cursor.clone().unwrap_or_default();
+    while cursor.shard < backplane.shards.len() {
+        let (filters, are_all) = asked.filters(cursor.shard)?;
+        told.truncated |= !are_all;
+        let first = cursor.filter.clone();
+        for filter in filters.range::<str, _>((Bound::Included(&*first), Bound::Unbounded)) {
+            if **filter != *cursor.filter {
+                cursor = at(cursor.shard, filter, AudiencePlace::default());
+            }
+            while let Some(next) = asked.list(&cursor, limit, &mut told)? {
+                cursor = at(cursor.shard, filter, next);
+                if told.subscriptions.len() >= limit {
+                    told.cursor = Some(cursor);
+                    return Ok(told);
+                }
+            }
+        }
+        cursor = at(cursor.shard + 1, "", AudiencePlace::default());
+    }
+    Ok(told)
+}
+
+fn at(shard: usize, filter: &str, place: AudiencePlace) -> Cursor {
+    Cursor {
+        shard,
+        filter: filter.to_owned(),
+        subscriber: place.subscriber,
+        member: place.member,
+    }
+}
+
+impl Asked<'_> {
+    /// The filters of a shard that match, in order, and whether these are all.
+    fn filters(&self, shard: usize) -> Result<(BTreeSet<Box<str>>, bool), Failure> {
+        let (mut filters, mut rest) = (BTreeSet::new(), None);
+        for _ in 0..STEPS_MAX {
+            let found = ask_one(self.backplane, shard, |answer| Inquiry::FiltersMatching {
+                zone: self.zone,
+                topic: Arc::clone(&self.topic),
+                rest: rest.take(),
+                answer,
+            });
+            let found = found.ok_or_else(silent)?;
+            filters.extend(found.filters);
+            rest = found.rest;
+            if rest.is_none() || filters.len() >= FILTERS_MAX {
+                break;
+            }
+        }
+        Ok((filters, rest.is_none()))
+    }
+
+    /// Lists some who subscribe to a filter; where the next ones are, if there are more.
+    fn list(
+        &self,
+        cursor: &Cursor,
+        limit: usize,
+        told: &mut Told,
+    ) -> Result<Option<AudiencePlace>, Failure> {
+        let page = ask_one(self.backplane, cursor.shard, |answer| Inquiry::Audience {
+            zone: self.zone,
+            topic: Arc::clone(&self.topic),
+            filter: cursor.filter.as_str().into(),
+            from: AudiencePlace {
+                subscriber: cursor.subscriber,
+                member: cursor.member,
+            },
+            at_most: limit.saturating_sub(told.subscriptions.len()),
+            answer,
+        });
+        let (listeners, next) = page.ok_or_else(silent)?;
+        let shown = listeners.into_iter().map(|one| self.describe(one));
+        told.subscriptions.extend(shown);
+        Ok(next)
+    }
+
+    fn describe(&self, listener: Listener) -> Matching {
+        let shown = subscription(&listener.granted);
+        let parsed = Subscription::parse(&shown.filter).ok();
+        let group = parsed.and_then(|parsed| parsed.share);
+        Matching {
+            client_id: listener.client_id.into_string(),
+            user: listener.user.as_deref().map(str::to_owned),
+            zone: self.zone_name.clone(),
+            connected: listener.is_connected,
+            group: group.map(str::to_owned),
+            qos: shown.qos,
+            no_local: shown.no_local,
+            max_rate: shown.max_rate,
+            withheld: listener.is_withheld,
+            rule: rule_of_receiver(&listener.rights, &self.topic),
+            filter: shown.filter,
+        }
+    }
+}
