@@ -16,8 +16,8 @@ pub(crate) mod trace;
 
 use std::time::SystemTime;
 
-use clap::{Args, Subcommand};
-use stentor_control::clients::{self, Client, Kicked};
+use clap::{Args, Subcommand, ValueEnum};
+use stentor_control::clients::{self, Client, Connection, Kicked, Order};
 use stentor_control::reload::{self, Done, Last, Reloaded};
 use stentor_control::{ZoneWord, topics};
 
@@ -131,10 +131,67 @@ struct Ls {
     /// Only clients of this zone
     #[arg(long, value_name = "NAME")]
     zone: Option<String>,
+    /// The order
+    #[arg(long, visible_alias = "sort", value_enum, value_name = "ORDER", default_value_t = By::Id)]
+    by: By,
     #[command(flatten)]
     page: Page,
     #[command(flatten)]
     which: Which,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// Client id
+    Id,
+    /// Bytes that it makes the server hold, the most first
+    Bytes,
+    /// Messages that wait or are in flight, the most first
+    Messages,
+    /// Messages that its connection has sent to the server, the most first
+    Received,
+    /// The same by bytes
+    ReceivedBytes,
+    /// Messages that its connection was sent, the most first
+    Sent,
+    /// The same by bytes
+    SentBytes,
+    /// Messages that it has lost, the most first
+    Lost,
+}
+
+impl By {
+    const fn order(self) -> Order {
+        match self {
+            Self::Id => Order::Id,
+            Self::Bytes => Order::Bytes,
+            Self::Messages => Order::Messages,
+            Self::Received => Order::Received,
+            Self::ReceivedBytes => Order::ReceivedBytes,
+            Self::Sent => Order::Sent,
+            Self::SentBytes => Order::SentBytes,
+            Self::Lost => Order::Lost,
+        }
+    }
+
+    /// What decides about the place of a client, as a column with its head; nothing of the client
+    /// id, which is there anyway.
+    fn column(self, client: &Client) -> Option<(&'static str, String)> {
+        let of = |value: fn(&Connection) -> u64| client.connection.as_ref().map_or(0, value);
+        Some(match self {
+            Self::Id => return None,
+            Self::Bytes => ("HOLDS", bytes(client.held_bytes)),
+            Self::Messages => {
+                let messages = client.waiting + client.in_flight;
+                ("MESSAGES", messages.to_string())
+            }
+            Self::Received => ("RECEIVED", of(|it| it.received).to_string()),
+            Self::ReceivedBytes => ("RECEIVED", bytes(of(|it| it.received_bytes))),
+            Self::Sent => ("SENT", of(|it| it.sent).to_string()),
+            Self::SentBytes => ("SENT", bytes(of(|it| it.sent_bytes))),
+            Self::Lost => ("LOST", client.lost.total.to_string()),
+        })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -176,9 +233,10 @@ impl Clients {
                     containing: ls.containing.unwrap_or_default(),
                     limit: Some(ls.page.limit),
                     offset: ls.page.offset,
+                    by: ls.by.order(),
                     ..clients::Ls::default()
                 })?;
-                told.print(clients_text)
+                told.print(|answer| clients_text(answer, ls.by))
             }
             ClientsCommand::Show(one) => {
                 let told = one.which.tell(&clients::Show {
@@ -231,6 +289,12 @@ fn client_text(told: &clients::Shown) -> String {
         row("keep alive", keep_alive);
         let silent = duration(connection.silent_secs);
         row("last packet", format!("{silent} ago"));
+        let gone = |messages: u64, size: u64| format!("{messages} messages, {}", bytes(size));
+        row(
+            "received",
+            gone(connection.received, connection.received_bytes),
+        );
+        row("sent", gone(connection.sent, connection.sent_bytes));
         let waiting = bytes(connection.queued_bytes as u64);
         let socket = if connection.blocked {
             ", which is full: it reads too slowly"
@@ -306,7 +370,7 @@ fn away(client: &Client) -> String {
     format!("away {}", secs.unwrap_or_default())
 }
 
-fn clients_text(answer: &clients::List) -> String {
+fn clients_text(answer: &clients::List, by: By) -> String {
     let heads = [
         "CLIENT",
         "ZONE",
@@ -318,6 +382,8 @@ fn clients_text(answer: &clients::List) -> String {
         "WAITING",
         "STATE",
     ];
+    let first = by.column(&Client::default()).map(|(head, _)| head);
+    let heads: Vec<&str> = first.into_iter().chain(heads).collect();
     let mut table = Table::new(&heads);
     for client in &answer.clients {
         let connection = client.connection.as_ref();
@@ -325,7 +391,8 @@ fn clients_text(answer: &clients::List) -> String {
             Some(connection) => duration(connection.connected_secs),
             None => away(client),
         };
-        table.row([
+        let ranked = by.column(client).map(|(_, value)| value);
+        let cells = [
             shown(&client.client_id),
             shown(&client.zone_name),
             maybe(client.user.as_deref()),
@@ -335,7 +402,8 @@ fn clients_text(answer: &clients::List) -> String {
             client.subscriptions.to_string(),
             client.waiting.to_string(),
             state(client),
-        ]);
+        ];
+        table.cells(ranked.into_iter().chain(cells).collect());
     }
     table.render() + &others(answer)
 }

@@ -38,6 +38,16 @@ pub enum Order {
     Messages,
     /// Those that have been away for the longest time first.
     Away,
+    /// Those whose connections have sent the server the most messages first.
+    Received,
+    /// The same by bytes.
+    ReceivedBytes,
+    /// Those whose connections were sent the most messages first.
+    Sent,
+    /// The same by bytes.
+    SentBytes,
+    /// Those that have lost the most messages first.
+    Lost,
 }
 
 impl Request for Ls {
@@ -182,6 +192,14 @@ pub struct Connection {
     pub connected_secs: u64,
     /// For how long nothing has come from it.
     pub silent_secs: u64,
+    /// Messages that have come by it.
+    pub received: u64,
+    /// Bytes that have come by it, of all packets.
+    pub received_bytes: u64,
+    /// Messages that went to it, or wait to be sent.
+    pub sent: u64,
+    /// Bytes that went to it, of all packets.
+    pub sent_bytes: u64,
     /// Bytes that wait to be sent.
     pub queued_bytes: usize,
     /// Whether it reads too slowly now.

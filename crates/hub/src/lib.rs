@@ -36,6 +36,7 @@ pub use self::core::sessions::log::{
     prior_sessions,
 };
 pub use self::core::sessions::quota::{Needs, Newest, Places, Quotas, UserBound};
+pub use self::core::sessions::registry::Messages;
 pub use self::core::sessions::renewal::{Renewal, Renewed};
 pub use self::core::sessions::rights::{Access, GuestMark, Identity, QueueBounds, Rights};
 pub use self::core::sessions::tally::{Count, PauseCause, Tally};

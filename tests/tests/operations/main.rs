@@ -11,6 +11,7 @@ mod folder;
 mod log;
 mod login;
 mod promise;
+mod ranking;
 mod reader;
 mod reload;
 mod remedies;

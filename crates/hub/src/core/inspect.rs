@@ -15,7 +15,7 @@ use crate::core::ids::{LinkId, SessionKey};
 use crate::core::inbound::subscribe::room_of;
 use crate::core::memory::Account;
 use crate::core::sessions::limits;
-use crate::core::sessions::registry::{Flushing, Link, Session};
+use crate::core::sessions::registry::{Flushing, Link, Messages, Session};
 use crate::core::sessions::rights::Rights;
 use crate::core::sessions::tally::{PauseCause, Tally};
 use crate::core::settings::TopicPolicy;
@@ -129,6 +129,8 @@ pub struct ConnectionInfo {
     pub since: Tick,
     /// When its last packet arrived.
     pub last_seen: Tick,
+    /// The messages that have come and gone.
+    pub messages: Messages,
     /// Bytes that wait for its socket.
     pub queued_bytes: usize,
     /// Whether its socket is full.
@@ -225,6 +227,7 @@ fn info(key: SessionKey, session: &Session) -> ClientInfo {
             keep_alive_secs: live.keep_alive_secs,
             since: live.since,
             last_seen: live.last_seen,
+            messages: live.messages,
             queued_bytes: live.queued_bytes(),
             is_blocked: live.flushing == Flushing::Blocked,
             paused_until: live.paused_until(Tick::ZERO),

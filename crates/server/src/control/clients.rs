@@ -13,7 +13,7 @@ use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
-use crate::shard::{ClientEntry, Found, Inquiry, Selection};
+use crate::shard::{ClientEntry, Found, Inquiry, Selection, in_order};
 use crate::telemetry::collect::{ask_all, ask_one};
 
 /// Zones that a shard looks into in one turn.
@@ -40,7 +40,11 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
     });
     let total: usize = pages.iter().map(|page| page.total).sum();
     let mut entries: Vec<ClientEntry> = pages.into_iter().flat_map(|page| page.entries).collect();
-    entries.sort_by(|a, b| some.compare(&a.info, &b.info));
+    entries.sort_by(|a, b| {
+        let place = |entry: &ClientEntry| some.rank(&entry.info, entry.bytes);
+        let (rank, other) = (place(a), place(b));
+        in_order((rank, &a.info.client_id), (other, &b.info.client_id))
+    });
     let now = backplane.clock.now();
     let clients = entries
         .iter()
@@ -229,6 +233,10 @@ pub(super) fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) ->
         keep_alive_secs: connection.keep_alive_secs,
         connected_secs: secs(connection.since),
         silent_secs: secs(connection.last_seen),
+        received: connection.messages.received,
+        received_bytes: entry.bytes.received,
+        sent: connection.messages.sent,
+        sent_bytes: entry.bytes.sent,
         queued_bytes: connection.queued_bytes,
         blocked: connection.is_blocked,
         paused: connection.paused_until.and_then(|pause| paused(pause, now)),

@@ -12,7 +12,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use stentor_session::{CloseReason, Limit};
 
 use super::leave::STOP_TIME;
-use super::link::{Entrance, Link, LinkKey, Phase, Reading, Stream};
+use super::link::{Entrance, Link, LinkBytes, LinkKey, Phase, Reading, Stream};
 use super::pace::{ACCEPT_TIME, Part};
 use super::tail::Tail;
 use super::{FIRST_LISTENER, Patience, Shard};
@@ -339,6 +339,7 @@ impl Link {
             light_reads: 0,
             transport,
             tail: Tail::default(),
+            bytes: LinkBytes::default(),
             weighed: 0,
             peer,
             port,

@@ -67,6 +67,7 @@ impl Shard {
         };
         let _ = output.written(&mut self.batch, len);
         self.figures.bytes_sent += len as u64;
+        link.bytes.sent += len as u64;
         self.hub.recycle(output);
         is_written
     }

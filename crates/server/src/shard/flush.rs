@@ -312,6 +312,7 @@ impl Shard {
             return self.hub.transmitted(self.now, key, &mut self.batch, 0);
         };
         self.figures.bytes_sent += written as u64;
+        link.bytes.sent += written as u64;
         if self.taps.is_on() {
             self.taps.look(&self.hub, (index, key), (self.now, peer));
             self.taps.sent(index, self.now, &self.batch, written);

@@ -12,7 +12,8 @@ use stentor_topic::Zone;
 
 use super::Shard;
 use super::letter::{ClientEntry, Found, Inquiry, Page, Reasons, Received};
-use super::selection::{Selection, away_secs};
+use super::link::Link;
+use super::selection::{Selection, away_secs, in_order};
 use crate::telemetry::{LossReport, ShardReport};
 
 /// Losses named by client and topic in a report.
@@ -167,11 +168,19 @@ impl Shard {
     fn clients(&self, some: &Selection, at_most: usize) -> Page<ClientEntry> {
         let now_ms = clock_ms(&self.hub, self.now);
         let all = self.hub.clients();
-        let mut found: Vec<ClientInfo> = all.filter(|client| some.has(client, now_ms)).collect();
+        let wanted = all.filter(|client| some.has(client, now_ms));
+        let ranked = wanted.map(|client| {
+            let bytes = self.link_of_client(&client).map(|link| link.bytes);
+            (some.rank(&client, bytes.unwrap_or_default()), client)
+        });
+        let mut found: Vec<(u64, ClientInfo)> = ranked.collect();
         let total = found.len();
-        keep_first(&mut found, at_most, |a, b| some.compare(a, b));
+        keep_first(&mut found, at_most, |(rank, a), (other, b)| {
+            in_order((*rank, &a.client_id), (*other, &b.client_id))
+        });
+        let entries = found.into_iter().map(|(_, info)| self.entry(info));
         Page {
-            entries: found.into_iter().map(|info| self.entry(info)).collect(),
+            entries: entries.collect(),
             total,
         }
     }
@@ -201,15 +210,20 @@ impl Shard {
         }
     }
 
+    fn link_of_client(&self, info: &ClientInfo) -> Option<&Link> {
+        let connection = info.connection.as_ref()?;
+        self.links.get(connection.link.0 as usize)
+    }
+
     fn entry(&self, info: ClientInfo) -> ClientEntry {
-        let link = info
-            .connection
-            .and_then(|at| self.links.get(at.link.0 as usize));
+        let link = self.link_of_client(&info);
+        let bytes = link.map(|link| link.bytes).unwrap_or_default();
         let origin = link.map(|link| (link.peer, link.port.url.to_string()));
         ClientEntry {
             away_secs: away_secs(&info, clock_ms(&self.hub, self.now)),
             info,
             origin,
+            bytes,
         }
     }
 

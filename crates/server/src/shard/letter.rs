@@ -14,7 +14,7 @@ use stentor_session::{CloseReason, ConnectRequest, Message, Tick};
 use stentor_topic::{Walk, Zone};
 
 use super::Policy;
-use super::link::LinkKey;
+use super::link::{LinkBytes, LinkKey};
 use super::selection::Selection;
 use crate::admission::Permit;
 use crate::inbox::Ticket;
@@ -211,6 +211,8 @@ pub(crate) struct ClientEntry {
     pub(crate) info: ClientInfo,
     /// Where its connection comes from, and through which listener.
     pub(crate) origin: Option<(Peer, String)>,
+    /// What has gone over its connection.
+    pub(crate) bytes: LinkBytes,
 }
 
 /// A descriptor with what it is for.

@@ -35,6 +35,8 @@ pub(super) struct Link {
     pub(super) transport: Transport,
     /// What it has sent that was not applied.
     pub(super) tail: Tail,
+    /// Bytes that have come from its socket, and that were written for it.
+    pub(super) bytes: LinkBytes,
     /// Bytes that it was counted with last: see [`super::Shard::weigh`].
     pub(super) weighed: u32,
     pub(super) peer: Peer,
@@ -42,6 +44,13 @@ pub(super) struct Link {
     pub(super) port: Arc<Port>,
     /// Its place among the connections; a connection that is only refused has none.
     pub(super) permit: Option<Permit>,
+}
+
+/// What has gone over a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LinkBytes {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
 }
 
 /// Where a connection stands.
@@ -157,6 +166,6 @@ mod tests {
     /// A part of the memory that an idle connection costs.
     #[test]
     fn is_small() {
-        assert!(size_of::<Link>() <= 112, "{}", size_of::<Link>());
+        assert!(size_of::<Link>() <= 128, "{}", size_of::<Link>());
     }
 }

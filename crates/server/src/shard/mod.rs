@@ -43,7 +43,7 @@ mod weigh;
 pub(crate) use accept::unix_peer;
 pub(crate) use letter::{ClientEntry, Found, Incoming, Inquiry, Letter, Purpose, Traveller};
 pub(crate) use policy::Policy;
-pub(crate) use selection::Selection;
+pub(crate) use selection::{Selection, in_order};
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -227,6 +227,7 @@ impl Shard {
             Ok(0) => self.lost(index, Remote::Closed),
             Ok(len) => {
                 self.figures.bytes_received += len as u64;
+                link.bytes.received += len as u64;
                 // A short read means that the socket is empty: no need to ask again.
                 let may_have_more = len == capacity || link.stream == Stream::Ended;
                 let before = self.hub.turn_work();

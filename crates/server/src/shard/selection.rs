@@ -6,6 +6,8 @@ use stentor_control::clients::Order;
 use stentor_hub::ClientInfo;
 use stentor_topic::Zone;
 
+use super::link::LinkBytes;
+
 /// Some sessions, in an order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
@@ -32,18 +34,26 @@ impl Selection {
             && self.away_secs.is_none_or(is_away)
     }
 
-    /// Which of two comes first.
-    pub(crate) fn compare(&self, a: &ClientInfo, b: &ClientInfo) -> Ordering {
-        let messages = |client: &ClientInfo| client.waiting + client.in_flight;
-        let since = |client: &ClientInfo| client.away_since_ms.unwrap_or(u64::MAX);
-        let first = match self.by {
-            Order::Id => Ordering::Equal,
-            Order::Bytes => b.held_bytes.cmp(&a.held_bytes),
-            Order::Messages => messages(b).cmp(&messages(a)),
-            Order::Away => since(a).cmp(&since(b)),
-        };
-        first.then_with(|| a.client_id.cmp(&b.client_id))
+    /// What decides about the place of a session: the highest comes first, see [`in_order`].
+    pub(crate) fn rank(&self, client: &ClientInfo, bytes: LinkBytes) -> u64 {
+        let messages = client.connection.map(|it| it.messages).unwrap_or_default();
+        match self.by {
+            Order::Id => 0,
+            Order::Bytes => client.held_bytes,
+            Order::Messages => (client.waiting + client.in_flight) as u64,
+            Order::Away => u64::MAX - client.away_since_ms.unwrap_or(u64::MAX),
+            Order::Received => messages.received,
+            Order::ReceivedBytes => bytes.received,
+            Order::Sent => messages.sent,
+            Order::SentBytes => bytes.sent,
+            Order::Lost => client.tally.lost.total(),
+        }
     }
+}
+
+/// Which of two sessions comes first, by their ranks and client ids.
+pub(crate) fn in_order(a: (u64, &str), b: (u64, &str)) -> Ordering {
+    b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1))
 }
 
 /// For how long a client has been away; `None` while it is connected.

@@ -80,11 +80,13 @@ impl Outbox {
 
     #[inline]
     pub(crate) fn publish(&mut self, key: SessionKey, live: &mut Live, outgoing: Outgoing) {
+        live.messages.sent += 1;
         self.open(key, live).push_publish(outgoing);
     }
 
     #[inline]
     pub(crate) fn run(&mut self, key: SessionKey, live: &mut Live, run: Rc<Run>) {
+        live.messages.sent += run.len() as u64;
         self.open(key, live).push_run(run);
     }
 
@@ -97,6 +99,7 @@ impl Outbox {
     /// Queues the whole PUBLISH that is in the scratch buffer, for this connection alone.
     pub(crate) fn stored(&mut self, key: SessionKey, live: &mut Live) {
         let scratch = core::mem::take(&mut self.scratch);
+        live.messages.sent += 1;
         self.open(key, live).push_stored(&scratch);
         self.scratch = scratch;
     }

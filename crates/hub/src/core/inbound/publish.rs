@@ -96,8 +96,11 @@ impl Core {
         let bytes = publish.payload.len() as u64;
         self.counters.stats.publishes_received += 1;
         self.counters.stats.publish_bytes_received += bytes;
-        let session = self.sessions.get_mut(key);
-        if let Some(session) = &session {
+        let mut session = self.sessions.get_mut(key);
+        if let Some(session) = &mut session {
+            if let Some(live) = session.live_mut() {
+                live.messages.received += 1;
+            }
             let own = self.counters.traffic.of(session.state.zone());
             own.received += 1;
             own.received_bytes += bytes;

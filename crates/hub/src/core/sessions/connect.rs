@@ -17,7 +17,9 @@ use crate::core::sessions::authenticate::Method;
 use crate::core::sessions::ending::set_expiry;
 use crate::core::sessions::log::forget_will;
 use crate::core::sessions::quota::Seat;
-use crate::core::sessions::registry::{Announced, Flushing, Link, Live, Session, Sessions};
+use crate::core::sessions::registry::{
+    Announced, Flushing, Link, Live, Messages, Session, Sessions,
+};
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::state::SessionState;
 use crate::core::{Core, Rules, Timer};
@@ -340,6 +342,7 @@ impl Core {
             announced: self.rules.announced(request.version),
             since: now,
             last_seen: now,
+            messages: Messages::default(),
             output: None,
             extras: None,
         };

@@ -56,8 +56,18 @@ pub(crate) struct Live {
     pub(crate) announced: Announced,
     pub(crate) since: Tick,
     pub(crate) last_seen: Tick,
+    pub(crate) messages: Messages,
     pub(crate) output: Option<Box<Output>>,
     pub(crate) extras: Option<Box<Extras>>,
+}
+
+/// The PUBLISH packets of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Messages {
+    /// That have come from its client.
+    pub received: u64,
+    /// That were queued for its socket.
+    pub sent: u64,
 }
 
 /// What a connection's CONNACK said of the server's limits. It holds for as long as the

@@ -5,6 +5,7 @@ mod link;
 mod session;
 
 pub(crate) use accounts::about_written;
+pub use link::Messages;
 pub(crate) use link::{Announced, Away, Backlog, Extras, Flushing, Left, Link, Live};
 use session::RETIRED;
 pub(crate) use session::Session;
