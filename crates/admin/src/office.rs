@@ -23,8 +23,8 @@ pub trait Office: Send + Sync + 'static {
     /// nobody, so it answers at once.
     fn known(&self, token: &str, address: Option<IpAddr>) -> Option<Admitted>;
 
-    /// Asks who has a token. `then` is called once, now or on another thread; for a wrong token that
-    /// takes its time. It is dropped if nobody can say.
+    /// Asks who has a token. `then` is called once, now or on another thread; for a wrong token
+    /// that takes its time. It is dropped if nobody can say.
     fn admit(&self, token: &str, address: Option<IpAddr>, then: Box<dyn FnOnce(Admitted) + Send>);
 }
 

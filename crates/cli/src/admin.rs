@@ -1,6 +1,6 @@
 //! Commands for the running server: `health`, `status`, `top`, `clients`, `sessions`, `events`,
-//! `trace`, `ban`, `subscriptions`, `topics`, `log`, `config effective`, `config diff`, `reload` and
-//! `stop`.
+//! `trace`, `ban`, `subscriptions`, `topics`, `log`, `config effective`, `config diff`, `reload`
+//! and `stop`.
 
 pub(crate) mod ban;
 pub(crate) mod config;

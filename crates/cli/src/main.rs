@@ -33,6 +33,7 @@ mod serve;
 mod shell;
 mod stop;
 mod subscribe;
+mod support;
 mod time;
 mod tips;
 mod which;
@@ -152,6 +153,9 @@ enum Command {
     /// Change how much the log of the running server takes, for a while
     #[command(after_help = admin::log::HELP)]
     Log(admin::Log),
+    /// Put what is needed to help into one file: configuration without secrets, state, log
+    #[command(after_help = support::HELP)]
+    SupportBundle(support::SupportBundle),
     /// Make the running server read its configuration again
     Reload(admin::Reload),
     /// Stop the running server
@@ -184,7 +188,7 @@ enum Command {
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
 /// goes wrong. Others have it as a word of a message, or as a form of messages.
-const FAIL_AS_JSON: [&str; 23] = [
+const FAIL_AS_JSON: [&str; 24] = [
     "health",
     "status",
     "top",
@@ -197,6 +201,7 @@ const FAIL_AS_JSON: [&str; 23] = [
     "topics",
     "log",
     "config",
+    "support-bundle",
     "reload",
     "user",
     "role",
@@ -264,6 +269,7 @@ fn main() -> ExitCode {
         Command::Topics(command) => command.run(),
         Command::Retained(command) => command.run(),
         Command::Log(command) => command.run(),
+        Command::SupportBundle(command) => command.run(),
         Command::Reload(command) => command.run(),
         Command::Stop(command) => command.run(),
         Command::User(command) => command.run(),

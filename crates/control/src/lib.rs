@@ -19,6 +19,7 @@ pub mod config;
 pub mod events;
 pub mod health;
 pub mod log;
+pub mod metrics;
 mod network;
 pub mod procedures;
 pub mod publish;

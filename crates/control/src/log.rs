@@ -63,3 +63,24 @@ pub struct Now {
     /// In how many seconds the level of the configuration holds again.
     pub left_secs: Option<u64>,
 }
+
+/// `log.tail`: the last lines of the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Tail {
+    /// At most this many; all that are kept if it is not given. Up to 256 KiB are.
+    pub lines: Option<usize>,
+}
+
+impl Request for Tail {
+    const VERB: Verb = Verb::LogTail;
+    type Answer = Lines;
+}
+
+/// What `log.tail` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Lines {
+    /// The lines, the oldest first.
+    pub lines: Vec<String>,
+}

@@ -1,5 +1,5 @@
-//! `topics`: subscribed filters, and topics with a retained message; `topics.children`: the names of
-//! such topics, level by level.
+//! `topics`: subscribed filters, and topics with a retained message; `topics.children`: the names
+//! of such topics, level by level.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -44,8 +44,8 @@ pub struct Started {
     pub lines: u64,
 }
 
-/// `trace.read`: the lines of a trace. It takes nothing away, so several may read one trace. A trace
-/// that nobody reads for 30 seconds ends.
+/// `trace.read`: the lines of a trace. It takes nothing away, so several may read one trace. A
+/// trace that nobody reads for 30 seconds ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Read {

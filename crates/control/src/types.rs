@@ -2,8 +2,8 @@
 
 use crate::{Mqtt, Request, Stop, Verb};
 use crate::{
-    adaptors, bans, clients, config, events, health, log, procedures, publish, reload, retained,
-    status, subscriptions, topics, trace, zones,
+    adaptors, bans, clients, config, events, health, log, metrics, procedures, publish, reload,
+    retained, status, subscriptions, topics, trace, zones,
 };
 
 /// Something to be done with the types of a verb.
@@ -52,6 +52,8 @@ impl Verb {
             Self::ConfigDiff => visit.visit::<config::Diff>(),
             Self::LogLevel => visit.visit::<log::Level>(),
             Self::LogShow => visit.visit::<log::Show>(),
+            Self::LogTail => visit.visit::<log::Tail>(),
+            Self::Metrics => visit.visit::<metrics::Metrics>(),
             Self::Reload => visit.visit::<reload::Reload>(),
             Self::Stop => visit.visit::<Stop>(),
             Self::Mqtt => visit.visit::<Mqtt>(),

@@ -119,6 +119,10 @@ pub enum Verb {
     LogLevel,
     /// See [`crate::log::Show`].
     LogShow,
+    /// See [`crate::log::Tail`].
+    LogTail,
+    /// See [`crate::metrics`].
+    Metrics,
     /// See [`crate::reload`].
     Reload,
     /// See [`crate::Stop`].
@@ -129,7 +133,7 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs, as they are listed.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::Health,
         Self::Status,
         Self::ClientsLs,
@@ -163,6 +167,8 @@ impl Verb {
         Self::ConfigDiff,
         Self::LogLevel,
         Self::LogShow,
+        Self::LogTail,
+        Self::Metrics,
         Self::Reload,
         Self::Stop,
         Self::Mqtt,
@@ -210,6 +216,8 @@ impl Verb {
             Self::ConfigDiff => ("config.diff", Read, QUIET, Prompt, Server),
             Self::LogLevel => ("log.level", Change, Outcome, Prompt, Server),
             Self::LogShow => ("log.show", Read, QUIET, Prompt, Server),
+            Self::LogTail => ("log.tail", Read, QUIET, Prompt, Server),
+            Self::Metrics => ("metrics", Read, QUIET, Prompt, Server),
             Self::Reload => ("reload", Change, Elsewhere, Prompt, Server),
             Self::Stop => ("stop", Change, Elsewhere, Prompt, Server),
             Self::Mqtt => ("mqtt", Change, Elsewhere, Http::Never, Server),

@@ -2,6 +2,7 @@
 
 mod audit;
 mod bans;
+mod bundle;
 mod client;
 mod commands;
 mod configuration;

@@ -100,7 +100,7 @@ fn those_who_get_a_topic_are_listed_with_their_rules() {
         ["other $SYS/#"]
     );
     for (options, says) in [
-        (&["a/+"][..], "is no topic to publish to"),
+        (&["a/+"][..], "cannot be published to"),
         (&["a", "--zone", "nowhere"], "there is no zone"),
     ] {
         let refused = server

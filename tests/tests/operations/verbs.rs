@@ -35,6 +35,7 @@ fn masked(value: &Value, key: &str, folder: &str) -> Value {
             true => json!("<fraction>"),
             false => json!("<number>"),
         },
+        Value::String(text) if text.starts_with("# HELP ") => json!("<page of metrics>"),
         Value::String(text) => json!(unplaced(text, folder)),
         Value::Array(all) => {
             let all = all.iter().map(|one| masked(one, key, folder));
@@ -217,6 +218,8 @@ fn running(talk: &mut Talk) {
     talk.ask(json!({ "verb": "log.level", "for_secs": 100_000 }));
     talk.ask(json!({ "verb": "log.show" }));
     talk.ask(json!({ "verb": "log.level" }));
+    talk.ask(json!({ "verb": "log.tail", "lines": 0 }));
+    talk.ask(json!({ "verb": "metrics" }));
 }
 
 fn retained(talk: &mut Talk) {

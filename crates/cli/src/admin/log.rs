@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use stentor_control::log::{Level, LogLevel, Now, Show};
+use stentor_control::log::{Level, LogLevel, Now, Show, Tail};
 use stentor_server::config::parse_duration;
 
 use super::table::duration;
@@ -18,9 +18,10 @@ Examples:
   stentor log level trace --target stentor_auth        of logins alone
   stentor log level configured                         back at once
   stentor log show                                     what holds now
+  stentor log tail -n 20                               the last lines
 
-The level goes back by itself, after an hour at the latest. `log.level` of the configuration changes it
-for good.";
+The level goes back by itself, after an hour at the latest. `log.level` of the configuration changes
+it for good.";
 
 /// Changes how much the log takes, for a while.
 #[derive(Debug, Args)]
@@ -43,6 +44,14 @@ enum Command {
         /// Only for lines of this part of the program, such as stentor_auth
         #[arg(long, value_name = "PART")]
         target: Option<String>,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Show the last lines of the log
+    Tail {
+        /// Show up to N lines
+        #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
+        lines: usize,
         #[command(flatten)]
         which: Which,
     },
@@ -72,6 +81,13 @@ enum Word {
 impl Log {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
+            Command::Tail { lines, which } => {
+                let told = which.tell(&Tail { lines: Some(lines) })?;
+                told.print(|answer| {
+                    let lines = answer.lines.iter();
+                    lines.map(|line| format!("{}\n", shown(line))).collect()
+                })
+            }
             Command::Show { which } => which.tell(&Show {})?.print(text),
             Command::Level {
                 level,

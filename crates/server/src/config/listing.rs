@@ -41,7 +41,7 @@ impl Listing {
         self.0.iter()
     }
 
-    /// The value of a key that is no secret.
+    /// The value of a key; nothing of a secret.
     #[must_use]
     pub fn value(&self, path: &str) -> Option<&str> {
         let found = self.iter().find(|listed| listed.path == path);

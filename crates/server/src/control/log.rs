@@ -1,8 +1,8 @@
-//! The verbs `log.level` and `log.show`.
+//! The verbs `log.level`, `log.show` and `log.tail`.
 
 use std::time::Duration;
 
-use stentor_control::log::{Level, LogLevel, Now};
+use stentor_control::log::{Level, Lines, LogLevel, Now, Tail};
 use tracing::info;
 
 use super::protocol::Failure;
@@ -56,6 +56,13 @@ pub(super) fn level(desk: &Desk, request: &Level) -> Result<Now, Failure> {
         );
     }
     Ok(now)
+}
+
+/// The last lines of the log.
+pub(super) fn tail(request: Tail) -> Lines {
+    Lines {
+        lines: Logger::tail(request.lines.unwrap_or(usize::MAX)),
+    }
 }
 
 /// The level that holds now.

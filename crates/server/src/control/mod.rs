@@ -19,11 +19,11 @@
 //! | `ban.ls` | | the `bans` that hold |
 //! | `ban.rm` | the target | the `ban` that held |
 //! | `trace.start` | client, user, address, topic, zone, bounds | the `id` of the trace |
-//! | `trace.read` | `id`, `after`, `wait_ms` | `lines`, `suppressed`, `cursor`, whether it `ended` |
+//! | `trace.read` | `id`, `after`, `wait_ms` | `lines`, `suppressed`, `cursor`, whether `ended` |
 //! | `trace.stop` | `id` | nothing |
 //! | `subscriptions` | `topic`, `zone`, `limit`, `cursor` | the `subscriptions` that match it |
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
-//! | `topics.children` | `below`, `after`, `limit`, `zone` | `names` of retained topics at a level |
+//! | `topics.children` | `below`, `after`, `limit`, `zone` | `names` of retained topics |
 //! | `zones` | | what there is of each zone: connections, users, rooms, retained messages |
 //! | `adaptor.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what of a file is refused |
 //! | `adaptor.reload` | `fresh`: without what was kept; `file`, `zone` | also what became of each |
@@ -40,6 +40,8 @@
 //! | `config.diff` | | the `changes` that a reload would make |
 //! | `log.level` | `level`, `target`, `for_secs` | what the log takes now, and for how long |
 //! | `log.show` | | the same |
+//! | `log.tail` | `lines` | the last `lines` of the log |
+//! | `metrics` | | the page of `/metrics`, as `text` |
 //! | `reload` | | keys `changed`, `renewed` certificates and JWT keys, keys that are `waiting` |
 //! | `stop` | | nothing; the socket's file is gone when the server has stopped |
 //! | `user.…`, `role.…`, `grant`, … | what an `Order` of the Auth Center has | what it shows |

@@ -10,18 +10,19 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use stentor_admin::Exposition;
 use stentor_auth::store::{Order, OrderError, Who};
 use stentor_control::adaptors::{self, Became};
 use stentor_control::config::Diff;
 use stentor_control::reload::{Reload, Reloaded};
-use stentor_control::{Done, Mqtt, Stop, Verb, health, told as line};
+use stentor_control::{Done, Mqtt, Stop, Verb, health, metrics, told as line};
 use stentor_procedure::adaptor::Start;
 use stentor_topic::Zone;
 use tracing::warn;
 
 use super::audit::Subject;
 use super::protocol::{Answer, Failure, answer, head};
-use super::{Desk, lock};
+use super::{Desk, NotesReader, lock};
 use super::{
     bans, clients, config, events, log, procedures, publish, retained, status, subscriptions,
     topics, traces, why, zones,
@@ -29,6 +30,7 @@ use super::{
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
+use crate::telemetry::Metrics;
 use crate::transport::Transport;
 
 /// Connections served at a time; one more receives an error and is closed.
@@ -219,6 +221,8 @@ impl Desk {
             Verb::ConfigDiff => answer(line, |_: Diff| config::changes(self)),
             Verb::LogLevel => answer(line, |request| log::level(self, &request)),
             Verb::LogShow => answer(line, |_: stentor_control::log::Show| log::show(self)),
+            Verb::LogTail => answer(line, |request| Ok(log::tail(request))),
+            Verb::Metrics => answer(line, |_: metrics::Metrics| Ok(self.metrics())),
             Verb::Reload => answer(line, |_: Reload| self.reload(who)),
             Verb::Stop => answer(line, |_: Stop| self.stop(who)),
             Verb::AdaptorLs => answer(line, |request| self.adaptors(&request)),
@@ -349,6 +353,15 @@ impl Desk {
         Ok(adaptors::Reloaded {
             adaptors: reloaded.into_iter().map(became).collect(),
         })
+    }
+
+    /// All figures, as a page for Prometheus.
+    fn metrics(&self) -> metrics::Page {
+        let page = Metrics::new(&self.backplane, &self.directory, self.table);
+        let noted = NotesReader::of(&self.notes).read();
+        metrics::Page {
+            text: page.page(Exposition::Prometheus, &noted),
+        }
     }
 
     fn stop(&self, who: &Who) -> Result<Done, Failure> {

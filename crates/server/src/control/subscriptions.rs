@@ -16,7 +16,7 @@ use super::protocol::Failure;
 use super::why::rule_of_receiver;
 use super::zones;
 use crate::backplane::Backplane;
-use crate::shard::Inquiry;
+use crate::shard::{Inquiry, Listeners};
 use crate::telemetry::collect::ask_one;
 
 /// Entries of a page, if nothing is said and at most.
@@ -44,7 +44,7 @@ pub(super) fn subscriptions(
 ) -> Result<Told, Failure> {
     let topic = &*request.topic;
     validate_name(topic).map_err(|error| {
-        let message = format!("{topic:?} is no topic to publish to: {error}");
+        let message = format!("{topic:?} cannot be published to: {error}");
         Failure::new("bad-request", message)
     })?;
     let zone = zones::named(backplane, request.zone.as_ref())?.unwrap_or(Zone::DEFAULT);
@@ -92,11 +92,8 @@ impl Asked<'_> {
     fn filters(&self, shard: usize) -> Result<(BTreeSet<Box<str>>, bool), Failure> {
         let (mut filters, mut rest) = (BTreeSet::new(), None);
         for _ in 0..STEPS_MAX {
-            let found = ask_one(self.backplane, shard, |answer| Inquiry::FiltersMatching {
-                zone: self.zone,
-                topic: Arc::clone(&self.topic),
-                rest: rest.take(),
-                answer,
+            let found = ask_one(self.backplane, shard, |answer| {
+                Inquiry::FiltersMatching(self.topic(), rest.take(), answer)
             });
             let found = found.ok_or_else(silent)?;
             filters.extend(found.filters);
@@ -115,21 +112,26 @@ impl Asked<'_> {
         limit: usize,
         told: &mut Told,
     ) -> Result<Option<AudiencePlace>, Failure> {
-        let page = ask_one(self.backplane, cursor.shard, |answer| Inquiry::Audience {
-            zone: self.zone,
-            topic: Arc::clone(&self.topic),
+        let wanted = Listeners {
+            topic: self.topic(),
             filter: cursor.filter.as_str().into(),
             from: AudiencePlace {
                 subscriber: cursor.subscriber,
                 member: cursor.member,
             },
             at_most: limit.saturating_sub(told.subscriptions.len()),
-            answer,
+        };
+        let page = ask_one(self.backplane, cursor.shard, |answer| {
+            Inquiry::Audience(wanted, answer)
         });
         let (listeners, next) = page.ok_or_else(silent)?;
         let shown = listeners.into_iter().map(|one| self.describe(one));
         told.subscriptions.extend(shown);
         Ok(next)
+    }
+
+    fn topic(&self) -> (Zone, Arc<str>) {
+        (self.zone, Arc::clone(&self.topic))
     }
 
     fn describe(&self, listener: Listener) -> Matching {

@@ -66,7 +66,7 @@ impl Bearers {
         }
     }
 
-    /// Who it is, as the Auth Center and the adaptors say.
+    /// The bearer, as the Auth Center and the adaptors say.
     fn decided(&self, decision: Decision, mark: String, address: Option<IpAddr>) -> Admitted {
         match decision {
             Decision::Accepted(identity, _) => {

@@ -169,8 +169,7 @@ fn begin(
     let control = Control::start(entrance, &backplane, &directory, around, &commands)?;
     watch_connections(&config, &backplane, &directory)?;
     control.note_ports(doors.ports());
-    control.note_log(&logger);
-    note_config(&control, (&config, &config), &sources);
+    note_config(&control, (&config, &config), (&sources, &logger));
     let (intervals, memory_limits) = start_keepers(&config, &backplane)?;
     signals.start(commands.clone())?;
     // Before the announcement: a script may change the file as soon as it reads that.
@@ -214,7 +213,12 @@ fn begin(
 }
 
 /// Notes what others show of a configuration that was read.
-fn note_config(control: &Control, (started, config): (&Config, &Config), sources: &Sources<'_>) {
+fn note_config(
+    control: &Control,
+    (started, config): (&Config, &Config),
+    (sources, logger): (&Sources<'_>, &Logger),
+) {
+    control.note_log(logger);
     control.note_loaded(Loaded {
         started: Arc::new(started.clone()),
         config: Arc::new(config.clone()),
@@ -344,9 +348,10 @@ impl Supervisor {
                 started,
                 config,
                 sources,
+                logger,
                 ..
             } = &self.reloader;
-            note_config(&self.control, (started, config), sources);
+            note_config(&self.control, (started, config), (sources, logger));
         }
         // After an edit and a requested reload, the watch finds nothing left to do. The note keeps
         // the requested reload, unless it failed and this one shows that the mistake is corrected.

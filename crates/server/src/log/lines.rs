@@ -16,6 +16,9 @@ use tracing_subscriber::fmt::MakeWriter;
 /// Bytes of lines that wait at most.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of lines that were written and are kept for those who ask.
+const TAIL_BYTES_MAX: usize = 256 << 10;
+
 /// The queue of the process, as there is one standard error.
 pub(super) static LINES: Lines = Lines::new();
 
@@ -26,6 +29,26 @@ pub(super) struct Lines {
     filled: Condvar,
     /// Everything is written.
     emptied: Condvar,
+    tail: Mutex<Tail>,
+}
+
+/// The last lines that were written.
+struct Tail {
+    lines: VecDeque<Box<[u8]>>,
+    bytes: usize,
+}
+
+impl Tail {
+    /// Keeps a line; the oldest ones make room.
+    fn keep(&mut self, line: Box<[u8]>) {
+        self.bytes += line.len();
+        self.lines.push_back(line);
+        while self.bytes > TAIL_BYTES_MAX
+            && let Some(oldest) = self.lines.pop_front()
+        {
+            self.bytes -= oldest.len();
+        }
+    }
 }
 
 struct State {
@@ -60,7 +83,22 @@ impl Lines {
             }),
             filled: Condvar::new(),
             emptied: Condvar::new(),
+            tail: Mutex::new(Tail {
+                lines: VecDeque::new(),
+                bytes: 0,
+            }),
         }
+    }
+
+    /// The last lines that were handed to whoever reads the log, at most this many, the oldest
+    /// first. Lines from before there was a thread are not among them.
+    pub(super) fn tail(&self, at_most: usize) -> Vec<String> {
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = tail.lines.len().saturating_sub(at_most);
+        let lines = tail.lines.range(first..);
+        lines
+            .map(|line| String::from_utf8_lossy(line).trim_end().to_owned())
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -117,6 +155,8 @@ impl Lines {
                         "lines are missing from this log: it could not be written"
                     );
                 }
+                let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+                tail.keep(line);
             }
         }
     }

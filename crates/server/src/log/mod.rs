@@ -75,6 +75,11 @@ impl Logger {
         self.levels.configure(level);
     }
 
+    /// The last lines, at most this many.
+    pub(crate) fn tail(at_most: usize) -> Vec<String> {
+        LINES.tail(at_most)
+    }
+
     /// What the configuration says, and what holds instead for a while.
     pub(crate) fn level(&self) -> (Level, Option<Passing>) {
         self.levels.now()

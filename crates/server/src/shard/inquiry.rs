@@ -11,7 +11,7 @@ use stentor_session::Message;
 use stentor_topic::Zone;
 
 use super::Shard;
-use super::letter::{ClientEntry, Found, Inquiry, Page, Reasons, Received};
+use super::letter::{Audience, ClientEntry, Found, Inquiry, Listeners, Page, Reasons, Received};
 use super::link::Link;
 use super::selection::{Selection, away_secs, in_order};
 use crate::telemetry::{LossReport, ShardReport};
@@ -80,30 +80,15 @@ impl Shard {
             } => {
                 let _ = answer.send(self.filters(&containing, at_most));
             }
-            Inquiry::FiltersMatching {
-                zone,
-                topic,
-                rest,
-                answer,
-            } => drop(answer.send(filters_matching(&self.hub, zone, &topic, rest))),
-            Inquiry::Audience {
-                zone,
-                topic,
-                filter,
-                from,
-                at_most,
-                answer,
-            } => {
-                let about = (zone, &*topic, &*filter);
-                let _ = answer.send(audience_of(&self.hub, about, from, at_most));
+            Inquiry::FiltersMatching((zone, topic), rest, answer) => {
+                let _ = answer.send(filters_matching(&self.hub, zone, &topic, rest));
             }
+            Inquiry::Audience(asked, answer) => drop(answer.send(self.audience(&asked))),
             Inquiry::Keep { messages, answer } => {
                 let _ = answer.send(self.keep(messages));
             }
             Inquiry::Publish { message, answer } => drop(answer.send(self.publish(message))),
-            Inquiry::Holders { at_most, answer } => {
-                let _ = answer.send(self.hub.holders(at_most));
-            }
+            Inquiry::Holders { at_most, answer } => drop(answer.send(self.hub.holders(at_most))),
             Inquiry::Left(answer) => drop(answer.send(self.left())),
             Inquiry::Pulse(answer) => drop(answer.send(())),
         }
@@ -114,6 +99,13 @@ impl Shard {
         let client = self.hub.client(zone, client_id)?;
         let subscriptions = self.hub.granted(client.key);
         Some((self.entry(client), subscriptions))
+    }
+
+    /// Some of those who subscribe to a filter.
+    fn audience(&self, asked: &Listeners) -> Audience {
+        let (zone, topic) = (asked.topic.0, &*asked.topic.1);
+        let about = (zone, topic, &*asked.filter);
+        audience_of(&self.hub, about, asked.from, asked.at_most)
     }
 
     /// Keeps messages as received at their times, and sends them to those who are subscribed.

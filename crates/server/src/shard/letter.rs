@@ -140,21 +140,9 @@ pub(crate) enum Inquiry {
         answer: Sender<Page<(Zone, String, usize)>>,
     },
     /// Filters that match a topic, or what an earlier step has left of them.
-    FiltersMatching {
-        zone: Zone,
-        topic: Arc<str>,
-        rest: Option<Walk>,
-        answer: Sender<FoundFilters>,
-    },
-    /// Who subscribes to a filter that matches a topic, from a place on.
-    Audience {
-        zone: Zone,
-        topic: Arc<str>,
-        filter: Arc<str>,
-        from: AudiencePlace,
-        at_most: usize,
-        answer: Sender<Audience>,
-    },
+    FiltersMatching(Topic, Option<Walk>, Sender<FoundFilters>),
+    /// Some of those who subscribe to a filter that matches a topic.
+    Audience(Listeners, Sender<Audience>),
     /// Keep messages whose topics this shard orders, each as received at a time in milliseconds
     /// since 1970, and send them to those who are subscribed.
     Keep {
@@ -185,6 +173,17 @@ pub(super) type Received = (Arc<Message>, Option<u64>);
 pub(crate) struct Page<T> {
     pub(crate) entries: Vec<T>,
     pub(crate) total: usize,
+}
+
+/// A topic that is asked about.
+pub(crate) type Topic = (Zone, Arc<str>);
+
+/// Which subscribers are asked for: of a filter that matches a topic, from a place on.
+pub(crate) struct Listeners {
+    pub(crate) topic: Topic,
+    pub(crate) filter: Arc<str>,
+    pub(crate) from: AudiencePlace,
+    pub(crate) at_most: usize,
 }
 
 /// Some who subscribe to a filter, and where the next ones are.

@@ -41,7 +41,9 @@ mod watch;
 mod weigh;
 
 pub(crate) use accept::unix_peer;
-pub(crate) use letter::{ClientEntry, Found, Incoming, Inquiry, Letter, Purpose, Traveller};
+pub(crate) use letter::{
+    ClientEntry, Found, Incoming, Inquiry, Letter, Listeners, Purpose, Traveller,
+};
 pub(crate) use policy::Policy;
 pub(crate) use selection::{Selection, in_order};
 
