@@ -50,7 +50,7 @@ pub(crate) const METRICS_AT_ONCE: usize = 2;
 /// sends them is not known yet. See [`crate::checks`].
 pub(crate) const TOKENS_MAX: usize = 16;
 
-/// How long a token may take. A wrong one is answered after 8 seconds at the latest.
+/// How long a token may take. A wrong one that would be answered later gets 503.
 pub(crate) const TOKEN_TIME: Duration = Duration::from_secs(10);
 
 /// Verbs that are done at the same time, and those that wait for that.

@@ -87,7 +87,7 @@ fn now(logger: &Logger) -> Now {
             .as_ref()
             .filter(|it| it.target.is_some())
             .map(|it| it.level.name().to_owned()),
-        left_secs: passing.map(|it| it.left().as_secs().max(1)),
+        left_secs: passing.map(|it| it.left().as_millis().div_ceil(1_000) as u64),
     }
 }
 
