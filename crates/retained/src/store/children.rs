@@ -23,7 +23,8 @@ pub struct Child {
 impl<D: Disk> Store<D> {
     /// The names at the level below a prefix, or at the first level, and whether these are all: at
     /// most this many, and 4 MiB. What is below a name is passed over, however much that is. A lock
-    /// is held for 64 names at most. Without `$SYS/`, which is not kept over a restart.
+    /// is held for 64 names at most. Without topics that are not kept over a restart, such as those
+    /// below `$SYS/`.
     #[must_use]
     pub fn children(
         &self,
