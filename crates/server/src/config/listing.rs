@@ -119,7 +119,7 @@ fn name_of(section: &Section, index: usize, config: &Config) -> String {
         "adaptor" => config
             .adaptors
             .get(index)
-            .map(|one| one.file.display().to_string()),
+            .and_then(|one| Some(one.source().ok()?.to_string())),
         "policy" => config.policies.get(index).map(|one| one.filter.clone()),
         "queue" => config.queues.get(index).map(|one| one.name.clone()),
         _ => None,
