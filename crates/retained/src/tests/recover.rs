@@ -83,7 +83,7 @@ fn spoil(random: &mut Random, disk: &SimulatedDisk) -> String {
 
 /// Opens the store and looks at all topics; how many do not hold what was put last.
 fn check(disk: &SimulatedDisk, held: &Held, boot: u64) -> (Store<SimulatedDisk>, usize) {
-    let options = crate::StoreOptions {
+    let options = StoreOptions {
         boot,
         ..options(Sync::Never)
     };
