@@ -237,9 +237,9 @@ fn mistakes_are_explained() {
 fn a_token_leaves_the_machine_encrypted() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "secret\n").unwrap();
-    let token = ["--token-file", file.path().to_str().unwrap(), "/p", "-s"];
+    let token = ["--token-file", file.path().to_str().unwrap()];
     for away in ["192.0.2.7", "[2001:db8::7]:1889", "::ffff:192.0.2.7"] {
-        let words = [&token[..], &[away]].concat();
+        let words = [&token[..], &["--server", away, "/p"]].concat();
         let text = parsed(&words)
             .expect_err("it is in the clear")
             .fault
@@ -257,14 +257,11 @@ fn a_token_leaves_the_machine_encrypted() {
         "calls://192.0.2.7",
         "unix:/run/call.sock",
     ] {
-        assert_eq!(
-            options(&[&token[..], &[here]].concat()).token,
-            b"secret",
-            "{here}"
-        );
+        let words = [&token[..], &["--server", here, "/p"]].concat();
+        assert_eq!(options(&words).token, b"secret", "{here}");
     }
     // Without a token there is nothing to hide.
-    assert_eq!(options(&["/p", "-s", "192.0.2.7"]).token, b"");
+    assert_eq!(options(&["--server", "192.0.2.7", "/p"]).token, b"");
 }
 
 /// Filters get their file to change it, external commands to read it, and a copy is nobody's.
