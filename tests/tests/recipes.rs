@@ -203,6 +203,12 @@ fn a_group_of_users_has_topics_of_its_own() {
     assert!(!may("acme/ann", "subscribe", "plant/orders"));
     assert!(!may("acme/press-1", "subscribe", "sales/ann/deal"));
     assert!(may("acme/press-1", "publish", "plant/orders"));
+    // A user of no group has what all users have.
+    assert!(may("acme/eve", "publish", "shared/menu"));
+    for topic in ["sales/ann/deal", "plant/orders"] {
+        assert!(!may("acme/eve", "subscribe", topic), "{topic}");
+    }
+    assert!(!may("acme/eve", "publish", "plant/orders"));
     let [mut ann, mut bob] = ["acme/ann", "acme/bob"].map(|user| {
         let mut client = server.dial();
         client.speaks(Version::V5);
