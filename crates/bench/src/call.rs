@@ -11,6 +11,7 @@ mod programs;
 mod published;
 mod remote;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,6 +90,13 @@ pub(crate) struct CallArgs {
     pub(crate) explain: bool,
 }
 
+/// In the order in which they were given first: what is given twice is measured once.
+fn once_each(numbers: &[u64]) -> Vec<u64> {
+    let mut seen = BTreeSet::new();
+    let fresh = |number: &u64| seen.insert(*number);
+    numbers.iter().copied().filter(fresh).collect()
+}
+
 impl CallArgs {
     /// The programs that are started.
     pub(crate) fn inputs(&self) -> Vec<&Path> {
@@ -111,14 +119,14 @@ impl CallArgs {
         let Preset::Scope2002 = self.preset;
         match self.calls.as_slice() {
             [] => vec![100, 1_000, 10_000],
-            calls => calls.to_vec(),
+            calls => once_each(calls),
         }
     }
 
     fn callers(&self) -> Vec<u64> {
         match self.callers.as_slice() {
             [] => vec![1],
-            callers => callers.to_vec(),
+            callers => once_each(callers),
         }
     }
 
@@ -361,6 +369,7 @@ fn floor_of(name: &str) -> &'static str {
     }
 }
 
+/// The sums of each program. A call that fails may be over soon: a program with one has no figures.
 fn table(programs: &[Program], all: &[Vec<Figures>], calls: u64, callers: u64) -> String {
     let mut text = format!(
         "{calls} calls, {callers} at once, each a process (posix_spawn); ratios: median \
@@ -388,11 +397,18 @@ fn table(programs: &[Program], all: &[Vec<Figures>], calls: u64, callers: u64) -
         });
         let to_nothing = ratio(programs, all, index, "nothing");
         let to_nothing = to_nothing.map_or(String::new(), |ratio| format!("{:.2}", ratio.median));
+        if figures.failed > 0 {
+            text.push_str(&format!(
+                "{:<20} {:>8}  {} FAILED: no measure\n",
+                program.name, figures.calls, figures.failed
+            ));
+            continue;
+        }
         let server = |figure: String| program.server.map_or(String::new(), |_| figure);
         let share = figures.server_cpu_s / figures.wall_s * 100.0;
         let of_machine = share / processors();
         text.push_str(&format!(
-            "{:<20} {:>8} {:>9.3} {:>9.0} {:>9.1} {:>11.1} {:>11} {:>6} {:>10} {:>17} {:>9}{}\n",
+            "{:<20} {:>8} {:>9.3} {:>9.0} {:>9.1} {:>11.1} {:>11} {:>6} {:>10} {:>17} {:>9}\n",
             program.name,
             figures.calls,
             figures.wall_s,
@@ -404,11 +420,6 @@ fn table(programs: &[Program], all: &[Vec<Figures>], calls: u64, callers: u64) -
             server(format!("{of_machine:.0} %")),
             to_floor,
             to_nothing,
-            if figures.failed > 0 {
-                format!("  {} FAILED", figures.failed)
-            } else {
-                String::new()
-            },
         ));
     }
     text.push('\n');
@@ -453,6 +464,10 @@ mod tests {
         assert_eq!(median(1, "floor, Unix"), Some(2.0));
         assert_eq!(median(0, "stentor-call, Unix"), Some(0.5));
         assert_eq!(median(3, "floor, TCP"), Some(3.0));
+        let table = table(&stage.programs, &turns, 20, 1);
+        let line = table.lines().find(|line| line.contains("stentor-call, Unix"));
+        let words: Vec<&str> = line.expect("it is there").split_whitespace().collect();
+        assert_eq!(words[2..], ["20", "7", "FAILED:", "no", "measure"], "{table}");
     }
 
     #[test]
@@ -473,12 +488,23 @@ mod tests {
         let object = object::of(&stage, &turns, &load, &context);
         assert_eq!(object["verdict"]["result"], "failed", "7 of them");
         assert_eq!(object["ratio"]["call_us"]["median"], 2.0, "{object}");
+        let [floor, failed] = [0, 1].map(|index| &object["programs"][index]);
+        assert_eq!(floor["wall_s"], 2.0, "{floor}");
+        assert_eq!(failed["failed"], 7, "{failed}");
+        for figure in ["wall_s", "calls_per_s", "s_per_call", "client_cpu_s"] {
+            assert!(failed[figure].is_null(), "{failed}");
+        }
         let date = object["measured_at"].as_str().expect("a date");
         assert!(date.starts_with("20") && date.ends_with('Z'), "{date}");
         let [tcp, spamc] = [0, 1].map(|index| &object["rivals"][index]);
         assert_eq!(tcp["ratio"]["call_us"]["median"], 3.0, "{tcp}");
         assert_eq!(spamc["verdict"]["result"], "not-run", "{spamc}");
         assert_eq!(spamc["verdict"]["why"], "no score");
+    }
+
+    #[test]
+    fn what_is_given_twice_is_measured_once() {
+        assert_eq!(once_each(&[10, 100, 10, 100]), [10, 100]);
     }
 
     #[test]

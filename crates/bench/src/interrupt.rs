@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -74,6 +74,13 @@ pub(crate) fn keep_filled(file: PathBuf) -> Kept {
 /// dropped.
 pub(crate) fn keep_retained(below: String) -> Kept {
     Kept(put(&mut started(), Leftover::Retained(below)))
+}
+
+/// Ends a process that was started here, and its group if it has one of its own.
+fn end(pid: Pid) {
+    // One of them is gone, or there is no such group.
+    let _ = kill(pid, Signal::SIGKILL);
+    let _ = killpg(pid, Signal::SIGKILL);
 }
 
 /// Nothing is lost with an empty file, and to fail leaves it as it is.
@@ -167,9 +174,7 @@ fn clean_up() {
     let started = started();
     for leftover in started.values() {
         match leftover {
-            Leftover::Process(pid) => {
-                let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
-            }
+            Leftover::Process(pid) => end(Pid::from_raw(pid.cast_signed())),
             Leftover::Places(places) => places.restore(),
             Leftover::Empty(file) => remove_empty(file),
             Leftover::Retained(below) => tell_retained("interrupted", below),

@@ -10,13 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::unistd::{Uid, User};
 use tempfile::TempDir;
 
 use crate::error::{BenchError, Doing};
 use crate::interrupt::{self, Kept};
+use crate::report::visible::visible;
 use crate::target::find_program;
 
 /// How long it may take until it accepts connections.
@@ -122,12 +123,7 @@ impl Server {
         install.args(["--no-defaults", "--skip-test-db"]);
         install.arg("--auth-root-authentication-method=normal");
         run_as(user.as_ref(), folder.path(), install.arg(&data));
-        let made = install.output().doing("make the tables of MariaDB")?;
-        if !made.status.success() {
-            let said = [made.stdout, made.stderr].concat();
-            let said = String::from_utf8_lossy(&said);
-            return Err(failed("cannot make its tables", said.lines()));
-        }
+        make_tables(&mut install)?;
         let first = at("first.sql");
         let sql = format!("CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4;\n");
         fs::write(&first, sql).doing("write what MariaDB does first")?;
@@ -159,6 +155,23 @@ impl Server {
     }
 }
 
+/// Runs the script that makes the tables. The script starts a server: all of them are one group,
+/// which ends if the benchmark does.
+fn make_tables(install: &mut Command) -> Result<(), BenchError> {
+    install.process_group(0).stdin(Stdio::null());
+    install.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let doing = "make the tables of MariaDB";
+    let (child, kept) = interrupt::spawn(install).doing(doing)?;
+    let made = child.wait_with_output().doing(doing)?;
+    drop(kept);
+    if made.status.success() {
+        return Ok(());
+    }
+    let said = [made.stdout, made.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    Err(failed("cannot make its tables", said.lines()))
+}
+
 /// Reads a log, all of it, so that its writer never waits; returns when the server is ready.
 fn wait_ready(
     log: impl Iterator<Item = std::io::Result<String>> + Send + 'static,
@@ -171,8 +184,9 @@ fn wait_ready(
         }
     });
     let mut seen = Vec::new();
+    let deadline = Instant::now() + START;
     loop {
-        match lines.recv_timeout(START) {
+        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) if line.contains(READY) => return Ok(()),
             Ok(line) => seen.push(line),
             Err(RecvTimeoutError::Timeout) => {
@@ -191,7 +205,7 @@ fn wait_ready(
 /// An error with the last line of what it said.
 fn failed<'a>(what: &str, said: impl DoubleEndedIterator<Item = &'a str>) -> BenchError {
     let last = said.rev().find(|line| !line.trim().is_empty());
-    let last = last.unwrap_or("it said nothing").trim().escape_debug();
+    let last = visible(last.unwrap_or("it said nothing").trim());
     BenchError::server(format!("MariaDB {what}: {last}"))
 }
 

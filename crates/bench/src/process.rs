@@ -22,12 +22,13 @@ pub(crate) fn usage(pid: u32) -> Option<Usage> {
     let mut total = Usage::default();
     let mut found = false;
     for pid in family(pid) {
-        if Stat::read(pid).is_none() {
+        // One that has ended has no memory, though its parent may not have asked for it yet.
+        let Some(rss) = proc_bytes(pid, "status", "VmRSS:") else {
             continue;
-        }
+        };
         found = true;
-        total.rss += proc_kib(pid, "status", "VmRSS:");
-        total.pss += proc_kib(pid, "smaps_rollup", "Pss:");
+        total.rss += rss;
+        total.pss += proc_bytes(pid, "smaps_rollup", "Pss:").unwrap_or(0);
     }
     found.then_some(total)
 }
@@ -70,13 +71,16 @@ pub(crate) fn glance_generator() -> Option<(f64, u64)> {
     Some((cpu_s + helped_s, rss + resident(&members)?))
 }
 
+/// Resident bytes of those together; `None` if they have all ended.
 fn resident(members: &[u32]) -> Option<u64> {
     let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten()?;
     let pages = members.iter().filter_map(|pid| {
         let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
         text.split_whitespace().nth(1)?.parse::<u64>().ok()
     });
-    Some(pages.sum::<u64>() * page.cast_unsigned())
+    let pages: u64 = pages.sum();
+    let is_there = pages > 0 || members.is_empty();
+    is_there.then_some(pages * page.cast_unsigned())
 }
 
 /// Whether there is such a process, and it has not ended yet.
@@ -237,12 +241,12 @@ pub(crate) fn family(pid: u32) -> Vec<u32> {
     members
 }
 
-fn proc_kib(pid: u32, file: &str, key: &str) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    text.lines()
-        .find_map(|line| line.strip_prefix(key))
-        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
-        .map_or(0, |kib| kib * 1_024)
+/// A figure that the kernel gives in KiB.
+fn proc_bytes(pid: u32, file: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let kib: u64 = rest.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1_024)
 }
 
 #[cfg(test)]
@@ -267,6 +271,17 @@ mod tests {
         assert!(usage.rss > 100_000, "{usage:?}");
         assert_eq!(super::usage(u32::MAX), None);
         assert!(is_alive(std::process::id()) && !is_alive(u32::MAX));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_has_no_memory() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        while is_alive(child.id()) {
+            std::thread::yield_now();
+        }
+        assert_eq!(usage(child.id()), None);
+        assert_eq!(glance(child.id()), None);
+        assert!(child.wait().unwrap().success());
     }
 
     /// Uses the processor for so long.

@@ -45,15 +45,17 @@ pub(super) fn of(stage: &Stage, turns: &[Vec<Figures>], load: &Load, context: &C
         .zip(&sums)
         .enumerate()
         .map(|(index, (program, sum))| {
+            // A call that fails may be over soon.
+            let measure = |figure: f64| (sum.failed == 0).then_some(figure);
             json!({
                 "program": program.name,
                 "calls": sum.calls,
                 "failed": sum.failed,
-                "wall_s": sum.wall_s,
-                "calls_per_s": sum.calls as f64 / sum.wall_s,
-                "s_per_call": sum.wall_s / sum.calls.max(1) as f64,
-                "client_cpu_s": sum.client_cpu_s,
-                "server_cpu_s": program.server.map(|_| sum.server_cpu_s),
+                "wall_s": measure(sum.wall_s),
+                "calls_per_s": measure(sum.calls as f64 / sum.wall_s),
+                "s_per_call": measure(sum.wall_s / sum.calls.max(1) as f64),
+                "client_cpu_s": measure(sum.client_cpu_s),
+                "server_cpu_s": program.server.and_then(|_| measure(sum.server_cpu_s)),
                 "to_floor": to(index, floor_of(program.name)),
                 "to_nothing": to(index, "nothing"),
             })
@@ -101,9 +103,11 @@ fn leg(program: &Program, turn: &Figures) -> Leg {
         ..Leg::default()
     };
     // A call that fails may be over soon.
-    let is_measure = turn.failed == 0;
-    leg.push(EACH, is_measure.then(|| turn.us_per_call()));
-    leg.push(RATE, is_measure.then(|| calls / turn.wall_s));
+    if turn.failed > 0 {
+        return leg;
+    }
+    leg.push(EACH, turn.us_per_call());
+    leg.push(RATE, calls / turn.wall_s);
     leg.push(CLIENT, turn.client_cpu_s * 1e6 / calls);
     let server = program.server.map(|_| turn.server_cpu_s * 1e6 / calls);
     leg.push(SERVER, server);

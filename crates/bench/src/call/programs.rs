@@ -12,6 +12,7 @@ use super::published::Measured;
 use super::{CallArgs, remote};
 use crate::error::{BenchError, Doing};
 use crate::interrupt::{self, Kept};
+use crate::report::visible::visible;
 use crate::target::without_settings;
 
 /// How long a server may take to listen.
@@ -88,7 +89,7 @@ impl Program {
         Err(BenchError::server(format!(
             "--target {target}: /sizecheck does not accept a message of the benchmark ({}): {}",
             done.status,
-            said.escape_debug()
+            visible(said)
         )))
     }
 
@@ -102,7 +103,7 @@ impl Program {
         if self.is_answer(done.status) && score.contains('/') && score != "0/0" {
             return Ok(());
         }
-        let (score, status) = (score.escape_debug(), done.status);
+        let (score, status) = (visible(score), done.status);
         Err(format!(
             "its trial call printed \"{score}\", which is not a score ({status})"
         ))

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// The keeper, with the pipe that it reads. Nobody else inherits that: it ends with this process.
@@ -75,7 +74,7 @@ fn write(line: &str) {
 pub(crate) fn run() {
     let left = Left::read(io::stdin().lines().map_while(Result::ok));
     for pid in left.running {
-        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        super::end(Pid::from_raw(pid));
     }
     for folder in left.folders {
         super::remove_folder(&folder);

@@ -62,8 +62,11 @@ impl Before {
     /// database still has what it took for them.
     pub(super) fn push(self, leg: &mut Leg, during: Option<u64>, connections: usize) {
         let books = resident(self.database);
-        // Of a database that nobody knows it is the server alone.
-        let both = |server: Option<u64>, books: Option<u64>| Some(server? + books.unwrap_or(0));
+        // Of a database that nobody knows it is the server alone. One that has ended is unknown.
+        let both = |server: Option<u64>, books: Option<u64>| match self.database {
+            Some(_) => Some(server? + books?),
+            None => server,
+        };
         let (before, after) = (both(self.server, self.books), both(during, books));
         let grown = after
             .zip(before)
@@ -127,5 +130,25 @@ mod tests {
         let parts = figure("memory_before_bytes") + figure("auth_memory_before_bytes");
         assert!(parts > 200_000.0 && figure("both_memory_before_bytes") == parts);
         assert_eq!(leg.figure("memory_per_login_bytes"), None, "nobody is in");
+    }
+
+    #[test]
+    fn the_memory_of_a_database_that_has_ended_is_unknown() {
+        let mut leg = Leg::default();
+        let before = Before {
+            server: Some(1_000),
+            books: Some(2_000),
+            database: Some(u32::MAX),
+        };
+        before.push(&mut leg, Some(4_000), 3);
+        assert_eq!(leg.figure("both_memory_before_bytes"), Some(3_000.0));
+        assert_eq!(leg.figure("memory_during_bytes"), Some(4_000.0));
+        for key in [
+            "auth_memory_during_bytes",
+            "both_memory_during_bytes",
+            "memory_per_login_bytes",
+        ] {
+            assert_eq!(leg.figure(key), None, "{key}");
+        }
     }
 }
