@@ -12,7 +12,7 @@ use super::givens::{Entry, Givens};
 use super::keys::{CertificateUser, ClientCertificates, Listener, Policy, User};
 use super::reader::Reader;
 use super::secret::Secret;
-use super::{Asker, Config, ListenUrl, Origin, Problem, Question, http};
+use super::{Adaptor, Asker, Config, ListenUrl, Origin, Problem, Question, http};
 
 /// The listeners of a configuration that names none.
 pub(super) const DEFAULT_LISTENERS: [&str; 4] = [
@@ -80,7 +80,8 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
     }
 }
 
-/// Each adaptor has one source of its text, and a room only together with its zone.
+/// Each adaptor has one source of its text, and a room only together with its zone. One that is
+/// built in judges a room once.
 fn adaptors(config: &Config, givens: &mut Givens) {
     for (index, adaptor) in config.adaptors.iter().enumerate() {
         if adaptor.room.is_some() && adaptor.zone.is_none() {
@@ -90,7 +91,30 @@ fn adaptors(config: &Config, givens: &mut Givens) {
         if let Err(message) = adaptor.source() {
             givens.problem(givens.origin("adaptor", index, "builtin"), message);
         }
+        let is_same = |first: &&Adaptor| meets(first, adaptor);
+        if let Some(first) = config.adaptors[..index].iter().position(|one| is_same(&one)) {
+            let origin = givens.origin("adaptor", index, "builtin");
+            let first = givens.origin("adaptor", first, "builtin");
+            let message = format!(
+                "the built-in adaptor {:?} runs in these rooms already ({first}); remove one of \
+                 the entries, or give them different zones or rooms",
+                adaptor.builtin.as_deref().unwrap_or_default()
+            );
+            givens.problem(origin, message);
+        }
     }
+}
+
+/// Whether both are the same built-in adaptor, and some room has both.
+fn meets(one: &Adaptor, other: &Adaptor) -> bool {
+    let overlap = |one: &Option<String>, other: &Option<String>| match (one, other) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
+    };
+    one.builtin.is_some()
+        && one.builtin == other.builtin
+        && overlap(&one.zone, &other.zone)
+        && overlap(&one.room, &other.room)
 }
 
 /// Queues are written down with the sessions, and each is one shared subscription.

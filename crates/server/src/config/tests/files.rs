@@ -340,6 +340,12 @@ const BAD: &[(&str, &[&str])] = &[
         &["toml:3:", "needs `zone`"],
     ),
     (
+        "[[adaptor]]\nbuiltin = \"turns\"\nzone = \"a\"\n\
+         [[adaptor]]\nbuiltin = \"turns\"\nzone = \"b\"\n\
+         [[adaptor]]\nbuiltin = \"turns\"\nzone = \"b\"\nroom = \"tea\"",
+        &["toml:8:", "\"turns\"", "toml:5", "different zones or rooms"],
+    ),
+    (
         "[[user]]\nname = \"a\"\npassword = \"x\"",
         &["toml:3:", "`password_hash`", "`stentor hash-password`"],
     ),
