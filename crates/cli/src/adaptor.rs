@@ -104,7 +104,8 @@ impl Adaptor {
         match self.command {
             Command::New(NewAdaptor { new, from }) => make(&new, from.as_deref()),
             Command::Check(Check { file, json }) => {
-                let hooks = check(&Source::File(file.clone())).map_err(Failure::new)?;
+                let hooks = source(&file).and_then(|source| check(&source));
+                let hooks = hooks.map_err(Failure::new)?;
                 let shown = file.display();
                 print(&if json {
                     format!("{}\n", json!({ "file": shown.to_string(), "hooks": hooks }))
@@ -203,6 +204,15 @@ fn make(new: &New, from: Option<&str>) -> Result<(), Failure> {
         scripts::write(&new.dir, TYPES_FILE, TYPES)?;
     }
     Ok(())
+}
+
+/// A file, or `builtin:NAME` as `stentor adaptor ls` shows one that comes with the server.
+fn source(file: &Path) -> Result<Source, String> {
+    let builtin = file.to_str().and_then(|text| text.strip_prefix("builtin:"));
+    builtin.map_or_else(
+        || Ok(Source::File(file.to_owned())),
+        |name| Builtin::named(name).map(Source::Builtin),
+    )
 }
 
 fn run_tests(file: &Path, tests: Option<PathBuf>, as_json: bool) -> Result<(), Failure> {

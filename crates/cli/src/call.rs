@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
-use stentor_client::{ClientError, Property};
-use stentor_zone::topic;
+use stentor_client::{Client, ClientError, Property};
+use stentor_zone::{Refusal, topic};
 
 use crate::ask::ask;
 use crate::connect::Connect;
@@ -35,7 +35,9 @@ Mail servers use stentor-call, which starts faster and has the verdict as its ex
 pub(crate) struct Call {
     /// The procedure, without a slash
     procedure: String,
-    /// Join this room and call its code instead: the hook `call` of its adaptor
+    /// Call the code of this room instead: the hook `call` of its adaptor. A client that is not a
+    /// member joins the room for the call, and leaves with its session; -c -i ID -x SECONDS keep
+    /// the session, and so the place, for later calls
     #[arg(long, value_name = "ROOM")]
     room: Option<String>,
     /// Argument of the procedure; can be repeated (MQTT 5)
@@ -65,12 +67,22 @@ pub(crate) fn argument(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A verdict with its text, and what the procedure returns.
+/// A verdict with its text, and what the procedure returns, as whole lines.
 fn told(verdict: &str, text: &str, result: &str) -> String {
-    match text {
+    let mut told = match text {
         "" => format!("{verdict}\n{result}"),
         _ => format!("{verdict}: {text}\n{result}"),
+    };
+    if !told.ends_with('\n') {
+        told.push('\n');
     }
+    told
+}
+
+/// Whether a room has refused a call because its caller is not a member.
+fn is_stranger(answer: &[u8]) -> bool {
+    let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
+    answer["status"] == "refused" && answer["text"] == Refusal::NotMember.text()
 }
 
 impl Call {
@@ -124,15 +136,16 @@ impl Call {
             properties.push(Property::UserProperty((name, value)));
         }
         let mut client = plan.open()?;
-        if let Some(room) = &self.room {
+        let call = |client: &mut Client| {
+            let properties = properties.clone();
+            ask(&plan, client, (&to, &payload, properties), self.timeout)
+        };
+        let mut answer = call(&mut client)?;
+        // A member, or one who may call from outside, does not come in once more.
+        if let Some(room) = self.room.as_ref().filter(|_| is_stranger(&answer)) {
             room::join(room, &plan, &mut client)?;
+            answer = call(&mut client)?;
         }
-        let answer = ask(
-            &plan,
-            &mut client,
-            (&to, &payload, properties),
-            self.timeout,
-        )?;
         let failed = |error: ClientError| Failure::client(&error, plan.version());
         client.disconnect().map_err(failed)?;
         self.tell(&answer)
@@ -164,7 +177,19 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_stranger_is_told_from_a_member_whom_the_room_refuses() {
+        let answer = |text: &str| json!({ "status": "refused", "code": 135, "text": text });
+        let is_stranger = |answer: Value| is_stranger(answer.to_string().as_bytes());
+        assert!(is_stranger(answer(Refusal::NotMember.text())));
+        assert!(!is_stranger(answer("it is not your turn")));
+        assert!(!is_stranger(json!({ "status": "done" })));
+        assert!(!super::is_stranger(b"no JSON"));
+    }
 
     #[test]
     fn the_verdict_comes_first() {
@@ -172,5 +197,6 @@ mod tests {
         assert_eq!(told("accept", "", ""), "accept\n");
         assert_eq!(told("accept", "why", "a\n"), "accept: why\na\n");
         assert_eq!(told("reject", "", "a\n"), "reject\na\n");
+        assert_eq!(told("accept", "", "[]"), "accept\n[]\n");
     }
 }

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use stentor_tests::{Plan, Server, process, tools};
+use stentor_tests::{Plan, Server, Version, process, raw, tools};
 
 /// An HTTP service for logins and webhooks; the bodies that it was sent, with their paths.
 fn service() -> (u16, Receiver<(String, String)>) {
@@ -181,10 +181,31 @@ fn the_command_calls_the_code_of_a_room() {
         process::run(command.args(words))
     };
     let answer = call(&["--room", "lobby", "moves"]).success();
-    assert_eq!(answer, "accept\n[]");
+    assert_eq!(answer, "accept\n[]\n");
     let refused = call(&["--room", "lobby", "start"]).refusal();
     assert!(refused.contains("a game needs two players"), "{refused}");
     let unknown = call(&["--room", "lobby", "dance"]).refusal();
     assert!(unknown.contains("not-found"), "{unknown}");
     assert_eq!(call(&["--room", "a/b", "start"]).status.code(), Some(2));
+    // The command of a user who is a member joins nothing, though its session is another one.
+    let [mut alice, mut bob] = ["alice", "bob"].map(|user| {
+        let mut client = server.dial();
+        client.speaks(Version::V5);
+        let name = format!("fast/{user}");
+        let login = Some((&name[..], super::PASSWORD));
+        client.send(&raw::connect_as(Version::V5, user, true, login));
+        assert_eq!(client.expect(2).body[1], 0, "{user} is let in");
+        client.subscribe("$room/chess/event", 0);
+        client
+    });
+    alice.publish("$room/chess/call/start", b"");
+    raw::eventually("the game has begun", || {
+        let turn = call(&["--room", "chess", "turn"]);
+        turn.stdout.contains(r#""players":["alice","bob"]"#)
+    });
+    let played = call(&["--room", "chess", "move", "-m", "7"]).success();
+    assert!(played.contains(r#""player":"bob""#), "{played}");
+    let refused = call(&["--room", "chess", "move", "-m", "8"]).refusal();
+    assert!(refused.contains("it is not your turn"), "{refused}");
+    bob.publish("$room/chess/call/stop", b"");
 }
