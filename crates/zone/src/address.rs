@@ -214,6 +214,10 @@ pub enum Interest<'a> {
     Elsewhere,
 }
 
+/// Of filters that name no room.
+const NO_ROOM: &str = "the name of a room has to follow $room/, without a wildcard and with at most \
+                       255 bytes, and then what to receive of it, as in $room/tea/#";
+
 impl<'a> Interest<'a> {
     /// Reads a topic filter, without `$share/<group>/`.
     #[must_use]
@@ -246,7 +250,7 @@ impl<'a> Interest<'a> {
         match self {
             Self::Elsewhere => None,
             Self::NoInbox => Some("private messages arrive below $private/from/"),
-            Self::NoRoom => Some("the name of a room has to follow $room/, not a wildcard"),
+            Self::NoRoom => Some(NO_ROOM),
             _ if is_shared => Some("the topics of a zone cannot be shared"),
             Self::Inbox | Self::Room { .. } | Self::RoomList => None,
             Self::Presence | Self::Replies | Self::Calls => None,
