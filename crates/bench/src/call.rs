@@ -465,9 +465,15 @@ mod tests {
         assert_eq!(median(0, "stentor-call, Unix"), Some(0.5));
         assert_eq!(median(3, "floor, TCP"), Some(3.0));
         let table = table(&stage.programs, &turns, 20, 1);
-        let line = table.lines().find(|line| line.contains("stentor-call, Unix"));
+        let line = table
+            .lines()
+            .find(|line| line.contains("stentor-call, Unix"));
         let words: Vec<&str> = line.expect("it is there").split_whitespace().collect();
-        assert_eq!(words[2..], ["20", "7", "FAILED:", "no", "measure"], "{table}");
+        assert_eq!(
+            words[2..],
+            ["20", "7", "FAILED:", "no", "measure"],
+            "{table}"
+        );
     }
 
     #[test]

@@ -92,7 +92,10 @@ fn adaptors(config: &Config, givens: &mut Givens) {
             givens.problem(givens.origin("adaptor", index, "builtin"), message);
         }
         let is_same = |first: &&Adaptor| meets(first, adaptor);
-        if let Some(first) = config.adaptors[..index].iter().position(|one| is_same(&one)) {
+        if let Some(first) = config.adaptors[..index]
+            .iter()
+            .position(|one| is_same(&one))
+        {
             let origin = givens.origin("adaptor", index, "builtin");
             let first = givens.origin("adaptor", first, "builtin");
             let message = format!(
