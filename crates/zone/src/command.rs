@@ -363,8 +363,11 @@ impl<'a, R: RoomRights> Command<'a, R> {
 
     /// What the list of rooms tells, without what the user may not read.
     fn shown(&self, room: &Room, is_listed: bool) -> Summary {
-        let name = room.name();
-        room.summary_of(|property| is_listed || self.may_read_inside(name, property))
+        room.summary_of(|property| self.is_told(room, property, is_listed))
+    }
+
+    fn is_told(&self, room: &Room, property: &str, is_listed: bool) -> bool {
+        is_listed || self.may_read_inside(room.name(), property)
     }
 
     /// Whether one of the topics that tell of a property is permitted.
@@ -396,7 +399,11 @@ impl<'a, R: RoomRights> Command<'a, R> {
     fn info(&self) -> Result<Value, Failed> {
         let room = self.room()?;
         let room = self.rooms.get(room).ok_or(Refusal::Unknown)?;
-        let mut told = json!({ "room": self.shown(room, self.is_listed(room.name())) });
+        let is_listed = self.is_listed(room.name());
+        let mut told = json!({
+            "room": self.shown(room, is_listed),
+            "locks": room.locks(|property| self.is_told(room, property, is_listed)),
+        });
         if let Some(members) = self.members(room) {
             let away = members.iter().filter(|user| room.is_away(user));
             told["away"] = json!(away.collect::<Vec<_>>());

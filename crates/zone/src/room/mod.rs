@@ -227,6 +227,11 @@ impl Room {
         }
     }
 
+    /// The holders of the locks of these properties. O(properties).
+    pub(crate) fn locks(&self, tells: impl Fn(&str) -> bool) -> Map<String, Value> {
+        self.properties.locks(tells)
+    }
+
     /// Bytes of what the list of rooms tells, about.
     pub(crate) fn listed_bytes(&self) -> usize {
         /// Of a room and of a property, beside names and values.

@@ -125,6 +125,18 @@ impl Properties {
             .collect()
     }
 
+    /// The holders of the locks of these; an empty name is the server's.
+    pub(super) fn locks(&self, tells: impl Fn(&str) -> bool) -> Map<String, Value> {
+        self.by_name
+            .iter()
+            .filter(|(name, _)| tells(name))
+            .filter_map(|(name, property)| {
+                let holder = property.lock.as_deref()?;
+                Some((String::from(&**name), holder.into()))
+            })
+            .collect()
+    }
+
     pub(super) fn set(
         &mut self,
         actor: Actor<'_>,

@@ -141,6 +141,35 @@ fn nobody_guesses_a_property_that_it_may_not_read() {
     }
 }
 
+#[test]
+fn the_holders_of_locks_are_told_to_those_who_may_read_the_properties() {
+    let mut hall = Hall::default();
+    hall.join("ann", 1, "tea").unwrap();
+    for name in ["open", "secret"] {
+        hall.act("tea", |room, out| room.lock(user("ann"), name, out))
+            .unwrap();
+    }
+    let all: fn(&str) -> bool = |_| true;
+    let cases = [
+        (all, json!({"open": "ann", "secret": "ann"})),
+        (
+            |topic| topic.ends_with("/prop/open"),
+            json!({"open": "ann"}),
+        ),
+    ];
+    for (reads, locks) in cases {
+        let Ran { answer, .. } = run_command(
+            &mut hall.rooms,
+            (Tick::ZERO, "eve"),
+            &Reader(reads),
+            ("room.info", br#"{"room":"tea"}"#),
+            &mut Vec::new(),
+        );
+        let told: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(told["result"]["locks"], locks, "{told}");
+    }
+}
+
 /// Each changes nothing, and says which part is to blame.
 #[test]
 fn a_command_is_done_as_a_whole_or_not_at_all() {
