@@ -216,6 +216,14 @@ fn source(file: &Path) -> Result<Source, String> {
 }
 
 fn run_tests(file: &Path, tests: Option<PathBuf>, as_json: bool) -> Result<(), Failure> {
+    if let Source::Builtin(builtin) = source(file).map_err(Failure::new)? {
+        let text = format!(
+            "builtin:{0} is tested with the server; to test rules of your own, write them to a \
+             file with `stentor adaptor new NAME --from {0}`",
+            builtin.name
+        );
+        return Err(Failure::usage(text));
+    }
     let tests = tests.unwrap_or_else(|| file.with_extension("test.luau"));
     check(&Source::File(file.to_owned())).map_err(Failure::new)?;
     let outcomes = test(file, &tests).map_err(Failure::new)?;

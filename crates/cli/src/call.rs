@@ -21,6 +21,7 @@ Exit codes:
   0    the procedure ended, with any verdict
   1    it did not: not-found, not-allowed, overloaded, timed-out, failed, bad-call or unavailable
   27   the time of -W is over
+  and those of the login, and of a --room that cannot be joined
 
 Examples:
   stentor call status
@@ -35,9 +36,9 @@ Mail servers use stentor-call, which starts faster and has the verdict as its ex
 pub(crate) struct Call {
     /// The procedure, without a slash
     procedure: String,
-    /// Call the code of this room instead: the hook `call` of its adaptor. A client that is not a
-    /// member joins the room for the call, and leaves with its session; -c -i ID -x SECONDS keep
-    /// the session, and so the place, for later calls
+    /// Call the code of this room instead: the hook `call` of its adaptor. A user who is not a
+    /// member joins the room for the call, and leaves it at the end: to stay a member, join with
+    /// another client, such as `stentor room join`
     #[arg(long, value_name = "ROOM")]
     room: Option<String>,
     /// Argument of the procedure; can be repeated (MQTT 5)

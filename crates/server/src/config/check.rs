@@ -6,6 +6,7 @@ use std::path::Path;
 use stentor_auth::credential::Stored;
 use stentor_auth::credential::jwt::Algorithm;
 use stentor_auth::model::{NameError, SERVER};
+use stentor_procedure::adaptor::Source;
 
 use super::environment::FileReader;
 use super::givens::{Entry, Givens};
@@ -114,8 +115,9 @@ fn meets(one: &Adaptor, other: &Adaptor) -> bool {
         (Some(one), Some(other)) => one == other,
         _ => true,
     };
-    one.builtin.is_some()
-        && one.builtin == other.builtin
+    let is_valid = |one: &Adaptor| matches!(one.source(), Ok(Source::Builtin(_)));
+    is_valid(one)
+        && one.source() == other.source()
         && overlap(&one.zone, &other.zone)
         && overlap(&one.room, &other.room)
 }
