@@ -35,8 +35,10 @@ mod scratch;
 mod selection;
 mod tail;
 mod take_over;
+mod tell;
 mod travel;
 mod unwritten;
+mod wait;
 mod watch;
 mod weigh;
 
@@ -56,23 +58,21 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
-use stentor_auth::model::login_name;
 use stentor_auth::{Asker, Exchange};
 use stentor_hub::{
     Beside, ControlItem, Holding, Hub, MeshItem, MeshRoom, SessionKey, ShardId, Shared,
     end_restoring,
 };
-use stentor_session::{Batch, CloseReason, Tick, Wheel};
-use stentor_topic::Zone;
+use stentor_session::{Batch, Tick, Wheel};
 
 use crate::backplane::Backplane;
 use crate::inbox::{Arrivals, Outbox, Tickets};
 use crate::listener::Port;
 use crate::mesh::{Bell, Mesh};
 use crate::sessions::{Heritage, Prior, Recorder};
-use crate::telemetry::{Entry, Histogram};
+use crate::telemetry::Histogram;
 use crate::trace::Taps;
-use crate::transport::{Fault, Transport};
+use crate::transport::Transport;
 use accept::Listening;
 use backlog::Backlog;
 use doors::{Doors, inherit};
@@ -91,12 +91,6 @@ const FIRST_LISTENER: usize = 1 << 40;
 
 /// Events taken from the poll at a time.
 const EVENTS: usize = 1024;
-
-/// How soon something that could not be done for want of room is tried again.
-const RETRY: Duration = Duration::from_millis(5);
-
-/// How soon a round of its journal looks again at what other shards have come to.
-const ROUND_PATIENCE: Duration = Duration::from_millis(10);
 
 /// Timers that fire in one turn: each takes some microseconds at most.
 const FIRED_MAX: usize = 256;
@@ -432,79 +426,6 @@ impl Shard {
         ledger.write(shard, Holding::Mesh, self.mesh.overflowed_bytes() + untold);
     }
 
-    /// Waits for events, unless there is something to do.
-    fn wait(&mut self, events: &mut Events) {
-        let timeout = self.timeout();
-        let sleeps = timeout != Some(Duration::ZERO)
-            && self.bell.begin_sleep(|| {
-                let has_come = self.mesh.has_inward() && !self.is_overladen()
-                    || self.lane_is_pending()
-                    || self.recorder.as_ref().is_some_and(Recorder::is_waited_for);
-                !has_come && !self.may_tell()
-            });
-        let timeout = if sleeps {
-            timeout
-        } else {
-            Some(Duration::ZERO)
-        };
-        if self.poll.poll(events, timeout).is_err() {
-            // Interrupted: signals are blocked here, but a debugger or a freezer can do it too.
-            events.clear();
-        }
-        if sleeps {
-            self.bell.end_sleep();
-        }
-    }
-
-    fn lane_is_pending(&self) -> bool {
-        self.backplane.shards[self.id].lane.is_pending()
-    }
-
-    /// How long the poll may wait; `None` for ever.
-    fn timeout(&mut self) -> Option<Duration> {
-        let has_reads =
-            !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
-        let waits = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
-        let reads = has_reads && !waits && !self.is_overfull();
-        let effects = self.hub.effects();
-        let flushes = effects.has_output() || !self.backlog.is_empty();
-        let ends = !self.gone.is_empty() || !self.broken.is_empty() || !self.leaving.is_empty();
-        let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
-        let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
-        let goes_on = goes_on || self.recorder.as_ref().is_some_and(Recorder::has_work);
-        let goes_on = goes_on || self.doors.hear();
-        if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
-            return Some(Duration::ZERO);
-        }
-        let mut timeout = None;
-        if self
-            .recorder
-            .as_ref()
-            .is_some_and(Recorder::waits_for_shards)
-        {
-            // They have come to it in a moment.
-            timeout = Some(ROUND_PATIENCE);
-        }
-        let retries = self.mesh.has_overflow() || !self.outbox.is_empty();
-        let retries = retries || waits || self.doors.wait();
-        if retries || !self.accepting.is_empty() || self.hub.waits_for_share_room() {
-            timeout = Some(RETRY);
-        }
-        let stop = match self.stage {
-            Stage::Serving => None,
-            Stage::Stopping(deadline) => Some(deadline),
-        };
-        let deadlines = [self.hub.next_deadline(), self.timers.next(), stop];
-        // The turn has hardly taken long enough for another look at the clock.
-        let now = self.now;
-        deadlines
-            .into_iter()
-            .flatten()
-            .map(|deadline| deadline.since(now))
-            .chain(timeout)
-            .min()
-    }
-
     fn open_letters(&mut self) {
         let mut letters = std::mem::take(&mut self.letters);
         self.backplane.shards[self.id].lane.take(&mut letters);
@@ -732,82 +653,6 @@ impl Shard {
         {
             self.hub.advance(self.now);
             self.forward();
-        }
-    }
-
-    /// Leaves the events of this turn for the log.
-    fn tell(&mut self) {
-        let events = &mut self.hub.effects().events;
-        if events.is_empty() {
-            return;
-        }
-        for mut event in events.drain(..) {
-            if let stentor_hub::Event::Administered { identity, .. } = &event {
-                let zone = self.backplane.zone_name(identity.zone);
-                self.backplane
-                    .journal
-                    .note(Entry::Administered(event, zone));
-                continue;
-            }
-            let origin = match &mut event {
-                stentor_hub::Event::Connected {
-                    link, zone, user, ..
-                }
-                | stentor_hub::Event::Disconnected {
-                    link, zone, user, ..
-                } => {
-                    // As the login name says it.
-                    if let (Some(user), false) = (user, *zone == Zone::DEFAULT) {
-                        let zone = self.backplane.zone_name(*zone);
-                        *user = login_name(&zone, user).into();
-                    }
-                    let link = self.links.get(link.0 as usize);
-                    link.map(|link| (link.peer, Arc::clone(&link.port)))
-                }
-                _ => None,
-            };
-            self.backplane.journal.note(Entry::Session(event, origin));
-        }
-        self.backplane.journal.wake();
-    }
-
-    /// Notes that a connection was not let in.
-    fn note_refusal(&mut self, index: u32, who: (Option<&str>, &str), reason: CloseReason) {
-        let link = self.links.get(index as usize);
-        let fault = link.and_then(|link| link.transport.fault().cloned());
-        self.note_refusal_for(index, who, reason, fault);
-    }
-
-    /// The same, with what there is to say about it.
-    fn note_refusal_for(
-        &mut self,
-        index: u32,
-        who: (Option<&str>, &str),
-        reason: CloseReason,
-        fault: Option<Fault>,
-    ) {
-        self.figures.refused += 1;
-        self.tell_refusal(index, who, reason, fault);
-    }
-
-    /// Says in the log that somebody was refused something.
-    fn tell_refusal(
-        &self,
-        index: u32,
-        who: (Option<&str>, &str),
-        reason: CloseReason,
-        fault: Option<Fault>,
-    ) {
-        if let Some(link) = self.links.get(index as usize) {
-            self.backplane.journal.note(Entry::Refused {
-                peer: link.peer,
-                port: Arc::clone(&link.port),
-                user: link.claim(who.0),
-                client_id: who.1.into(),
-                fault,
-                reason,
-            });
-            self.backplane.journal.wake();
         }
     }
 

@@ -1,0 +1,89 @@
+//! How long a shard waits for events, and whether it may.
+
+use std::time::Duration;
+
+use mio::Events;
+
+use super::{Patience, Shard, Stage};
+use crate::sessions::Recorder;
+
+/// How soon something that could not be done for want of room is tried again.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// How soon a round of its journal looks again at what other shards have come to.
+const ROUND_PATIENCE: Duration = Duration::from_millis(10);
+
+impl Shard {
+    /// Waits for events, unless there is something to do.
+    pub(super) fn wait(&mut self, events: &mut Events) {
+        let timeout = self.timeout();
+        let sleeps = timeout != Some(Duration::ZERO)
+            && self.bell.begin_sleep(|| {
+                let has_come = self.mesh.has_inward() && !self.is_overladen()
+                    || self.lane_is_pending()
+                    || self.recorder.as_ref().is_some_and(Recorder::is_waited_for);
+                !has_come && !self.may_tell()
+            });
+        let timeout = if sleeps {
+            timeout
+        } else {
+            Some(Duration::ZERO)
+        };
+        if self.poll.poll(events, timeout).is_err() {
+            // Interrupted: signals are blocked here, but a debugger or a freezer can do it too.
+            events.clear();
+        }
+        if sleeps {
+            self.bell.end_sleep();
+        }
+    }
+
+    fn lane_is_pending(&self) -> bool {
+        self.backplane.shards[self.id].lane.is_pending()
+    }
+
+    /// How long the poll may wait; `None` for ever.
+    fn timeout(&mut self) -> Option<Duration> {
+        let has_reads =
+            !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
+        let waits = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
+        let reads = has_reads && !waits && !self.is_overfull();
+        let effects = self.hub.effects();
+        let flushes = effects.has_output() || !self.backlog.is_empty();
+        let ends = !self.gone.is_empty() || !self.broken.is_empty() || !self.leaving.is_empty();
+        let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
+        let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
+        let goes_on = goes_on || self.recorder.as_ref().is_some_and(Recorder::has_work);
+        let goes_on = goes_on || self.doors.hear();
+        if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let mut timeout = None;
+        if self
+            .recorder
+            .as_ref()
+            .is_some_and(Recorder::waits_for_shards)
+        {
+            // They have come to it in a moment.
+            timeout = Some(ROUND_PATIENCE);
+        }
+        let retries = self.mesh.has_overflow() || !self.outbox.is_empty();
+        let retries = retries || waits || self.doors.wait();
+        if retries || !self.accepting.is_empty() || self.hub.waits_for_share_room() {
+            timeout = Some(RETRY);
+        }
+        let stop = match self.stage {
+            Stage::Serving => None,
+            Stage::Stopping(deadline) => Some(deadline),
+        };
+        let deadlines = [self.hub.next_deadline(), self.timers.next(), stop];
+        // The turn has hardly taken long enough for another look at the clock.
+        let now = self.now;
+        deadlines
+            .into_iter()
+            .flatten()
+            .map(|deadline| deadline.since(now))
+            .chain(timeout)
+            .min()
+    }
+}
