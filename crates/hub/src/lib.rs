@@ -45,16 +45,18 @@ pub use self::core::settings::{
     WideSubscription, ZoneSettings,
 };
 pub use self::core::stats::{LossCause, Losses, Stats, ZoneTraffic};
+pub use self::core::survey::{Part, Subscribed};
 pub use self::core::work::{Beside, HandedOver, OWN_PACKETS, TurnFigures};
 pub use effects::{
     Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender, SpoolOrder,
 };
 pub use hub::{
     ALL_WRITTEN, ConnectedAs, Hub, Shared, audience_of, backlog_bytes, begin_restoring,
-    bytes_to_write, clock_ms, close_banned, connected_as, end_restoring, fetched, filters_matching,
-    give_up_rewriting, has_answers, has_backlogs, has_untold_shares, logged, publish_for,
-    restore_room, rewrite_sessions, seal_backlogs, sealed, session_lasts, set_journal_full,
-    spool_goes_on, take_batches, take_spool_orders,
+    bytes_to_write, clients_from, clock_ms, close_banned, connected_as, end_restoring, fetched,
+    filters_from, filters_matching, give_up_rewriting, has_answers, has_backlogs,
+    has_untold_shares, holders_from, logged, publish_for, restore_room, rewrite_sessions,
+    seal_backlogs, sealed, session_lasts, set_journal_full, spool_goes_on, take_batches,
+    take_spool_orders, zone_figures_from,
 };
 pub use services::ServiceItem;
 pub use services::broadcast::{Broadcast, Fate, Origin, Recipient};

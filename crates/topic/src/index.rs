@@ -67,6 +67,17 @@ pub struct Filter<'a> {
     pub subscribers: &'a [Subscriber],
 }
 
+impl<'a> Filter<'a> {
+    fn new(number: u32, entry: &'a Entry) -> Self {
+        Self {
+            id: FilterId::new(number),
+            zone: entry.zone,
+            text: &entry.text,
+            subscribers: entry.subscribers.as_slice(),
+        }
+    }
+}
+
 /// A filter with its subscribers: 40 bytes, beside the text and 9 to 18 bytes in the table.
 struct Entry {
     text: Box<str>,
@@ -314,14 +325,24 @@ impl Index {
         self.subscriptions
     }
 
-    /// All filters with their subscribers, in no particular order.
+    /// All filters with their subscribers, in order of numbers.
     pub fn iter(&self) -> impl Iterator<Item = Filter<'_>> {
-        self.entries.iter().map(|(number, entry)| Filter {
-            id: FilterId::new(number),
-            zone: entry.zone,
-            text: &entry.text,
-            subscribers: entry.subscribers.as_slice(),
-        })
+        let entries = self.entries.iter();
+        entries.map(|(number, entry)| Filter::new(number, entry))
+    }
+
+    /// The filter of a number, if there is one. A filter keeps its number for as long as it has
+    /// subscribers. O(1).
+    #[must_use]
+    pub fn numbered(&self, number: u32) -> Option<Filter<'_>> {
+        let entry = self.entries.get(number)?;
+        Some(Filter::new(number, entry))
+    }
+
+    /// All numbers of filters are below this one. O(1).
+    #[must_use]
+    pub fn numbers_end(&self) -> u32 {
+        u32::try_from(self.entries.places()).unwrap_or(u32::MAX)
     }
 
     /// Bytes of heap that the index asked its allocator for, unused capacity included. Walks over

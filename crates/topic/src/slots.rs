@@ -42,7 +42,7 @@ impl<T> Slots<T> {
     }
 
     /// Number of places, used or not.
-    fn places(&self) -> usize {
+    pub(crate) fn places(&self) -> usize {
         let Some((last, full)) = self.chunks.split_last() else {
             return 0;
         };

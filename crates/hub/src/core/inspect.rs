@@ -1,7 +1,6 @@
 //! What an administrator may see of the sessions.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 
@@ -140,21 +139,6 @@ pub struct ConnectionInfo {
 }
 
 impl Core {
-    /// The zones of which there is something here. O(sessions): for people.
-    pub(crate) fn zone_figures(&self) -> BTreeMap<u32, ZoneFigures> {
-        let mut zones: BTreeMap<u32, ZoneFigures> = BTreeMap::new();
-        for (_, session) in self.sessions.iter() {
-            let zone = zones.entry(session.state.zone().get()).or_default();
-            zone.sessions += 1;
-            zone.connections += u64::from(session.live().is_some());
-            zone.subscriptions += session.state.subscriptions.len() as u64;
-        }
-        for (zone, traffic) in self.counters.traffic.iter() {
-            zones.entry(zone.get()).or_default().traffic = traffic;
-        }
-        zones
-    }
-
     /// The client id of a session that exists.
     pub(crate) fn client_id(&self, key: SessionKey) -> Option<&str> {
         self.sessions
@@ -167,13 +151,6 @@ impl Core {
     pub(crate) fn link(&self, zone: Zone, client_id: &str) -> Option<LinkId> {
         let key = self.sessions.connected(zone, client_id)?;
         Some(self.sessions.get(key)?.live()?.link)
-    }
-
-    /// All sessions of this shard. O(sessions): for people, not for every message.
-    pub(crate) fn clients(&self) -> impl Iterator<Item = ClientInfo> {
-        self.sessions
-            .iter()
-            .map(|(key, session)| info(key, session))
     }
 
     /// One session, by its client id: of several users, the one that is connected.
@@ -218,7 +195,7 @@ pub(crate) fn clock_ms(core: &Core, now: Tick) -> u64 {
     core.pending.log.ms(now)
 }
 
-fn info(key: SessionKey, session: &Session) -> ClientInfo {
+pub(super) fn info(key: SessionKey, session: &Session) -> ClientInfo {
     let connection = match &session.link {
         Link::Away(_) => None,
         Link::Live(live) => Some(ConnectionInfo {

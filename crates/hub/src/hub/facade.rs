@@ -10,7 +10,7 @@ use stentor_topic::Zone;
 use super::Hub;
 use crate::core::ids::{LinkId, SessionKey};
 use crate::core::inbound::subscribe::Granted;
-use crate::core::memory::{Holder, Holding, Tenants};
+use crate::core::memory::{Holding, Tenants};
 use crate::core::routing::share::ShareName;
 use crate::core::sessions::authenticate::Authenticated;
 use crate::core::sessions::connect::Admitted;
@@ -288,13 +288,6 @@ impl Hub {
     #[must_use]
     pub fn recount(&self) -> [(Holding, u64); 3] {
         self.core.recount()
-    }
-
-    /// The sessions of this shard that hold most, at most this many, in order. O(sessions): for
-    /// people.
-    #[must_use]
-    pub fn holders(&self, at_most: usize) -> Vec<Holder> {
-        self.core.holders(at_most)
     }
 
     /// What the calls since have asked for.

@@ -8,7 +8,7 @@ use stentor_topic::Zone;
 use super::Hub;
 use crate::core::audience::{self, AudiencePlace, FoundFilters, Listener};
 use crate::core::ids::{LinkId, SessionKey};
-use crate::core::inspect::{self, ClientInfo, Delivering, ZoneFigures};
+use crate::core::inspect::{self, ClientInfo, Delivering};
 
 /// A time on the clock by which absences are counted, in milliseconds: since 1970 if sessions are
 /// written down, else since the start of the server.
@@ -56,11 +56,6 @@ impl Hub {
         self.core.link(zone, client_id)
     }
 
-    /// All sessions of this shard. O(sessions): for people, not for every message.
-    pub fn clients(&self) -> impl Iterator<Item = ClientInfo> {
-        self.core.clients()
-    }
-
     /// One session, by its client id: of several users, the one that is connected.
     #[must_use]
     pub fn client(&self, zone: Zone, client_id: &str) -> Option<ClientInfo> {
@@ -77,20 +72,5 @@ impl Hub {
     #[must_use]
     pub fn delivering(&self, key: SessionKey, topic: &str) -> Option<Delivering> {
         self.core.delivering(key, topic)
-    }
-
-    /// The zones of which there is something here. O(sessions + rooms): for people.
-    #[must_use]
-    pub fn zone_figures(&self) -> Vec<(Zone, ZoneFigures)> {
-        let mut zones = self.core.zone_figures();
-        for (zone, rooms, members, room_bytes) in self.services.rooms.figures() {
-            let zone = zones.entry(zone.get()).or_default();
-            (zone.rooms, zone.members, zone.room_bytes) = (rooms, members, room_bytes);
-        }
-        for (zone, users) in self.services.presence.users() {
-            zones.entry(zone.get()).or_default().users = users;
-        }
-        let numbered = |(zone, figures)| (Zone(zone), figures);
-        zones.into_iter().map(numbered).collect()
     }
 }

@@ -13,6 +13,7 @@ mod receive;
 mod renew;
 mod restore;
 mod subscribe;
+mod survey;
 mod wills;
 
 pub use close::{ConnectedAs, close_banned, connected_as};
@@ -24,6 +25,7 @@ pub use restore::{
     give_up_rewriting, has_backlogs, has_untold_shares, logged, restore_room, rewrite_sessions,
     seal_backlogs, sealed, set_journal_full, spool_goes_on, take_batches, take_spool_orders,
 };
+pub use survey::{clients_from, filters_from, holders_from, zone_figures_from};
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::world::{ConnectOptions, Random, World, clean, qos, request, run_seeds};
 use stentor_hub::{
     ControlItem, Event, Holding, LossCause, NotKept, Pressure, Settings, SlowPolicy, Tenant,
-    TenantKind, Tenants, TopicPolicy,
+    TenantKind, Tenants, TopicPolicy, holders_from,
 };
 use stentor_mqtt::{PacketId, QoS, Version};
 use stentor_session::{CloseReason, Limit};
@@ -120,7 +120,7 @@ fn who_holds_most_is_named_first() {
         }
     }
     w.check_accounts();
-    let holders = w.hubs[0].holders(2);
+    let holders = holders_from(&w.hubs[0], 0, 2).found;
     let named: Vec<&str> = holders.iter().map(|holder| &*holder.client_id).collect();
     assert_eq!(named, ["much", "some"]);
     assert!(holders[0].bytes > 20_000 && !holders[0].is_connected);

@@ -45,5 +45,6 @@ mod simulation;
 mod snapshot_jobs;
 mod snapshots_turns;
 mod stored;
+mod survey;
 mod turns;
 mod world;

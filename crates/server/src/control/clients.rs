@@ -13,11 +13,14 @@ use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
-use crate::shard::{ClientEntry, Found, Inquiry, Selection, in_order};
-use crate::telemetry::collect::{ask_all, ask_one};
+use crate::shard::{ClientEntry, Found, Inquiry, Selection, Survey, in_order, keep_first};
+use crate::telemetry::collect::{ask_all, ask_one, survey};
 
 /// Zones that a shard looks into in one turn.
 const ZONES_AT_ONCE: u32 = 1_000;
+
+/// Sessions that are kept beyond those that are asked for, while more are looked at.
+const SPARE: usize = 10_000;
 
 /// Sessions that are looked through for a client id that was misspelt.
 const NAMES_MAX: usize = 10_000;
@@ -33,22 +36,28 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
         away_secs: request.away_secs,
         by: request.by,
     };
-    let pages = ask_all(backplane, |answer| Inquiry::Clients {
-        some: some.clone(),
-        at_most: to,
-        answer,
-    });
-    let total: usize = pages.iter().map(|page| page.total).sum();
-    let mut entries: Vec<ClientEntry> = pages.into_iter().flat_map(|page| page.entries).collect();
-    entries.sort_by(|a, b| {
+    let order = |a: &ClientEntry, b: &ClientEntry| {
         let place = |entry: &ClientEntry| some.rank(&entry.info, entry.bytes);
         let (rank, other) = (place(a), place(b));
         in_order((rank, &a.info.client_id), (other, &b.info.client_id))
+    };
+    let (mut entries, mut total) = (Vec::new(), 0);
+    let question = |answer| Survey::Clients {
+        some: some.clone(),
+        at_most: to,
+        answer,
+    };
+    survey(backplane, question, |page| {
+        total += page.total;
+        entries.extend(page.entries);
+        if entries.len() > to + SPARE {
+            keep_first(&mut entries, to, order);
+        }
     });
+    keep_first(&mut entries, to, order);
     let now = backplane.clock.now();
     let clients = entries
         .iter()
-        .take(to)
         .skip(from)
         .map(|entry| describe(backplane, entry, now));
     Ok(List {
@@ -192,15 +201,19 @@ pub(super) fn meant(
         zone: said,
         ..Selection::default()
     };
-    let pages = ask_all(backplane, |answer| Inquiry::Clients {
+    let mut names: Vec<Box<str>> = Vec::new();
+    let question = |answer| Survey::Clients {
         some: some.clone(),
         at_most: NAMES_MAX,
         answer,
+    };
+    survey(backplane, question, |page| {
+        let left = NAMES_MAX - names.len();
+        let more = page.entries.into_iter().map(|entry| entry.info.client_id);
+        names.extend(more.take(left));
     });
-    let entries = pages.iter().flat_map(|page| &page.entries);
-    let names = entries.map(|entry| &*entry.info.client_id).take(NAMES_MAX);
-    let names = names.filter(|name| other != Some(*name));
-    let near = nearest(client_id, names);
+    let names = names.iter().map(|name| &**name);
+    let near = nearest(client_id, names.filter(|name| other != Some(*name)));
     near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 

@@ -16,8 +16,8 @@ use crate::backplane::Backplane;
 use crate::fdtable::Table;
 use crate::lifecycle::Reloaded;
 use crate::listener::Port;
-use crate::shard::Inquiry;
-use crate::telemetry::collect::{ask_all, reports, total};
+use crate::shard::Survey;
+use crate::telemetry::collect::{reports, survey, total};
 use crate::telemetry::{LongTurn, ShardReport, TurnReport};
 
 /// Rates are measured over this long at most.
@@ -162,13 +162,16 @@ fn memory(backplane: &Backplane) -> Memory {
 }
 
 fn holders(backplane: &Backplane) -> Vec<Held> {
-    let of_shards = ask_all(backplane, |answer| Inquiry::Holders {
+    let mut holders = Vec::new();
+    let question = |answer| Survey::Holders {
         at_most: HOLDERS,
         answer,
+    };
+    survey(backplane, question, |more| {
+        holders.extend(more);
+        holders.sort_by(|a: &Holder, b| (b.bytes, &a.client_id).cmp(&(a.bytes, &b.client_id)));
+        holders.truncate(HOLDERS);
     });
-    let mut holders: Vec<_> = of_shards.into_iter().flatten().collect();
-    holders.sort_by(|a, b| (b.bytes, &a.client_id).cmp(&(a.bytes, &b.client_id)));
-    holders.truncate(HOLDERS);
     let holder = |holder: Holder| Held {
         zone: backplane.zone_name(holder.zone),
         client_id: holder.client_id.into_string(),

@@ -11,8 +11,8 @@ use stentor_topic::{Zone, has_wildcard};
 use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
-use crate::shard::Inquiry;
-use crate::telemetry::collect::ask_all;
+use crate::shard::Survey;
+use crate::telemetry::collect::survey;
 
 /// Topics visited in one step over the store, under whose locks nobody should wait long.
 const VISITS: usize = 1_000;
@@ -27,20 +27,24 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Fa
     let (from, to) = page(request.limit, request.offset);
     let mut filters: BTreeMap<(Zone, String), usize> = BTreeMap::new();
     let mut truncated = false;
-    let pages = ask_all(backplane, |answer| Inquiry::Filters {
+    let question = |answer| Survey::Filters {
         containing: request.containing.clone(),
         at_most: to,
         answer,
-    });
-    for page in pages {
+    };
+    survey(backplane, question, |page| {
         truncated |= page.total > to;
         for (zone, filter, subscribers) in page.entries {
             *filters.entry((zone, filter)).or_default() += subscribers;
         }
-    }
+        // More names only push one back that is too far back already.
+        while filters.len() > to + 1 {
+            filters.pop_last();
+        }
+    });
     truncated |= filters.len() > to;
     filters.retain(|(of, _), _| zone.is_none_or(|zone| zone == *of));
-    // A filter among the first of all is among the first of each shard that has it, so its
+    // A filter among the first of all is among the first of each part that has it, so its
     // subscribers are complete.
     let listed = filters
         .iter()

@@ -12,30 +12,20 @@ use super::retained;
 use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
 use crate::retained::ZoneNames as _;
-use crate::shard::Inquiry;
-use crate::telemetry::collect::ask_all;
+use crate::shard::{Inquiry, Survey};
+use crate::telemetry::collect::{ask_all, survey};
 
 /// What there is of each zone now: connections, sessions, rooms, retained messages; and what went
 /// through it since the start. `named` are the zones of which there may be nothing.
 pub(super) fn zones(backplane: &Backplane, named: impl Iterator<Item = String>) -> Told {
     let nothing = |name| (name, (ZoneFigures::default(), 0, 0));
     let mut zones: BTreeMap<String, (ZoneFigures, u64, u64)> = named.map(nothing).collect();
-    for (zone, part) in ask_all(backplane, Inquiry::Zones).into_iter().flatten() {
-        let (sum, ..) = zones.entry(backplane.zone_name(zone)).or_default();
-        sum.sessions += part.sessions;
-        sum.connections += part.connections;
-        sum.subscriptions += part.subscriptions;
-        sum.rooms += part.rooms;
-        sum.members += part.members;
-        sum.room_bytes += part.room_bytes;
-        sum.users += part.users;
-        let (all, traffic) = (&mut sum.traffic, part.traffic);
-        all.received += traffic.received;
-        all.received_bytes += traffic.received_bytes;
-        all.sent += traffic.sent;
-        all.sent_bytes += traffic.sent_bytes;
-        all.dropped += traffic.dropped;
-    }
+    survey(backplane, Survey::Zones, |part| {
+        for (zone, figures) in part {
+            let (sum, ..) = zones.entry(backplane.zone_name(zone)).or_default();
+            add(sum, &figures);
+        }
+    });
     for (zone, messages, bytes) in backplane.retained.status().zones {
         let of_zone = zones.entry(backplane.zone_name(zone)).or_default();
         (of_zone.1, of_zone.2) = (messages, bytes);
@@ -64,6 +54,22 @@ pub(super) fn zones(backplane: &Backplane, named: impl Iterator<Item = String>) 
     Told {
         zones: shown.collect(),
     }
+}
+
+fn add(sum: &mut ZoneFigures, part: &ZoneFigures) {
+    sum.sessions += part.sessions;
+    sum.connections += part.connections;
+    sum.subscriptions += part.subscriptions;
+    sum.rooms += part.rooms;
+    sum.members += part.members;
+    sum.room_bytes += part.room_bytes;
+    sum.users += part.users;
+    let (all, traffic) = (&mut sum.traffic, &part.traffic);
+    all.received += traffic.received;
+    all.received_bytes += traffic.received_bytes;
+    all.sent += traffic.sent;
+    all.sent_bytes += traffic.sent_bytes;
+    all.dropped += traffic.dropped;
 }
 
 /// The zone that a request names, if it names one.

@@ -13,8 +13,8 @@ use crate::call::CallServer;
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::listener::Port;
-use crate::shard::Inquiry;
-use crate::telemetry::collect::ask_all;
+use crate::shard::Survey;
+use crate::telemetry::collect::survey;
 
 /// Says what is open, who may log in, and how to open it up; then prints the lines that scripts
 /// wait for.
@@ -99,9 +99,11 @@ pub(super) fn opened(port: &Port) -> bool {
 /// Says how many sessions end with the server, with the messages that wait in them. They go on
 /// after the next start, if they are written down.
 pub(super) fn forgotten(backplane: &Backplane) {
-    let left = ask_all(backplane, Inquiry::Left);
-    let sessions: u64 = left.iter().map(|(sessions, _)| sessions).sum();
-    let messages: u64 = left.iter().map(|(_, messages)| messages).sum();
+    let (mut sessions, mut messages) = (0, 0);
+    survey(backplane, Survey::Left, |(more, owed)| {
+        sessions += more;
+        messages += owed;
+    });
     if backplane.journals.is_none() && sessions > 0 {
         warn!(
             sessions,

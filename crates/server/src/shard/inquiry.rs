@@ -1,19 +1,20 @@
 //! Answers to the control plane.
 
-use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use stentor_hub::{
-    ClientInfo, Kept, LossCause, NotKept, audience_of, clock_ms, filters_matching, publish_for,
+    ClientInfo, Kept, LossCause, NotKept, Part, audience_of, clients_from, clock_ms, filters_from,
+    filters_matching, holders_from, publish_for, zone_figures_from,
 };
 use stentor_session::Message;
 use stentor_topic::Zone;
 
 use super::Shard;
-use super::letter::{Audience, ClientEntry, Found, Inquiry, Listeners, Page, Reasons, Received};
+use super::letter::{
+    Audience, ClientEntry, Found, Inquiry, Listeners, Page, Reasons, Received, Survey,
+};
 use super::link::Link;
-use super::selection::{Selection, away_secs, in_order};
+use super::selection::{Selection, away_secs, in_order, keep_first};
 use crate::telemetry::{LossReport, ShardReport};
 
 /// Losses named by client and topic in a report.
@@ -28,12 +29,7 @@ impl Shard {
         match inquiry {
             Inquiry::Report(answer) => drop(answer.send(self.report())),
             Inquiry::Figures(answer) => drop(answer.send(self.figures())),
-            Inquiry::Clients {
-                some,
-                at_most,
-                answer,
-            } => drop(answer.send(self.clients(&some, at_most))),
-            Inquiry::Zones(answer) => drop(answer.send(self.hub.zone_figures())),
+            Inquiry::Survey(from, survey) => self.look(from, survey),
             Inquiry::Client {
                 zone,
                 client_id,
@@ -73,13 +69,6 @@ impl Shard {
                 let _ = answer.send(ended);
             }
             Inquiry::CloseBanned { from, answer } => drop(answer.send(self.close_banned(from))),
-            Inquiry::Filters {
-                containing,
-                at_most,
-                answer,
-            } => {
-                let _ = answer.send(self.filters(&containing, at_most));
-            }
             Inquiry::FiltersMatching((zone, topic), rest, answer) => {
                 let _ = answer.send(filters_matching(&self.hub, zone, &topic, rest));
             }
@@ -88,9 +77,28 @@ impl Shard {
                 let _ = answer.send(self.keep(messages));
             }
             Inquiry::Publish { message, answer } => drop(answer.send(self.publish(message))),
-            Inquiry::Holders { at_most, answer } => drop(answer.send(self.hub.holders(at_most))),
-            Inquiry::Left(answer) => drop(answer.send(self.left())),
             Inquiry::Pulse(answer) => drop(answer.send(())),
+        }
+    }
+
+    /// Makes a step of a survey.
+    fn look(&self, from: u64, survey: Survey) {
+        match survey {
+            Survey::Clients {
+                some,
+                at_most,
+                answer,
+            } => drop(answer.send(self.clients(&some, from, at_most))),
+            Survey::Zones(answer) => drop(answer.send(zone_figures_from(&self.hub, from))),
+            Survey::Filters {
+                containing,
+                at_most,
+                answer,
+            } => drop(answer.send(self.filters(&containing, from, at_most))),
+            Survey::Holders { at_most, answer } => {
+                let _ = answer.send(holders_from(&self.hub, from, at_most));
+            }
+            Survey::Left(answer) => drop(answer.send(self.left(from))),
         }
     }
 
@@ -149,57 +157,55 @@ impl Shard {
     }
 
     /// Sessions that would outlive their connections, and the messages that they owe.
-    fn left(&self) -> (u64, u64) {
-        let outliving = self.hub.clients().filter(|client| client.expiry_secs > 0);
-        outliving.fold((0, 0), |(sessions, messages), client| {
-            let owed = client.in_flight + client.waiting;
-            (sessions + 1, messages + owed as u64)
+    fn left(&self, from: u64) -> Part<(u64, u64)> {
+        clients_from(&self.hub, from).map(|found| {
+            let outliving = found.iter().filter(|client| client.expiry_secs > 0);
+            outliving.fold((0, 0), |(sessions, messages), client| {
+                let owed = client.in_flight + client.waiting;
+                (sessions + 1, messages + owed as u64)
+            })
         })
     }
 
-    fn clients(&self, some: &Selection, at_most: usize) -> Page<ClientEntry> {
+    fn clients(&self, some: &Selection, from: u64, at_most: usize) -> Part<Page<ClientEntry>> {
         let now_ms = clock_ms(&self.hub, self.now);
-        let all = self.hub.clients();
-        let wanted = all.filter(|client| some.has(client, now_ms));
-        let ranked = wanted.map(|client| {
-            let bytes = self.link_of_client(&client).map(|link| link.bytes);
-            (some.rank(&client, bytes.unwrap_or_default()), client)
-        });
-        let mut found: Vec<(u64, ClientInfo)> = ranked.collect();
-        let total = found.len();
-        keep_first(&mut found, at_most, |(rank, a), (other, b)| {
-            in_order((*rank, &a.client_id), (*other, &b.client_id))
-        });
-        let entries = found.into_iter().map(|(_, info)| self.entry(info));
-        Page {
-            entries: entries.collect(),
-            total,
-        }
+        clients_from(&self.hub, from).map(|found| {
+            let wanted = found.into_iter().filter(|client| some.has(client, now_ms));
+            let ranked = wanted.map(|client| {
+                let bytes = self.link_of_client(&client).map(|link| link.bytes);
+                (some.rank(&client, bytes.unwrap_or_default()), client)
+            });
+            let mut found: Vec<(u64, ClientInfo)> = ranked.collect();
+            let total = found.len();
+            keep_first(&mut found, at_most, |(rank, a), (other, b)| {
+                in_order((*rank, &a.client_id), (*other, &b.client_id))
+            });
+            let entries = found.into_iter().map(|(_, info)| self.entry(info));
+            Page {
+                entries: entries.collect(),
+                total,
+            }
+        })
     }
 
-    fn filters(&self, containing: &str, at_most: usize) -> Page<(Zone, String, usize)> {
-        let plain = self
-            .hub
-            .filters()
-            .filter(|(_, _, count)| *count > 0)
-            .map(|(zone, filter, count)| (zone, Cow::Borrowed(filter), count));
-        let shared = self.hub.shared_subscriptions().map(|(name, count)| {
-            let filter = format!("$share/{}/{}", name.group, name.filter);
-            (name.zone, Cow::Owned(filter), count)
-        });
-        let all = plain.chain(shared);
-        let mut found: Vec<_> = all
-            .filter(|(_, filter, _)| filter.contains(containing))
-            .collect();
-        let total = found.len();
-        keep_first(&mut found, at_most, Ord::cmp);
-        let entries = found
-            .into_iter()
-            .map(|(zone, filter, count)| (zone, filter.into_owned(), count));
-        Page {
-            entries: entries.collect(),
-            total,
-        }
+    fn filters(
+        &self,
+        containing: &str,
+        from: u64,
+        at_most: usize,
+    ) -> Part<Page<(Zone, String, usize)>> {
+        filters_from(&self.hub, from).map(|mut found| {
+            found.retain(|(_, filter, _)| filter.contains(containing));
+            let total = found.len();
+            keep_first(&mut found, at_most, Ord::cmp);
+            let entries = found
+                .into_iter()
+                .map(|(zone, filter, count)| (zone, filter.into_owned(), count));
+            Page {
+                entries: entries.collect(),
+                total,
+            }
+        })
     }
 
     fn link_of_client(&self, info: &ClientInfo) -> Option<&Link> {
@@ -259,30 +265,6 @@ impl Shard {
                 causes,
                 worst: Vec::new(),
             },
-        }
-    }
-}
-
-/// Keeps the first items in order. O(items), and only what is kept is sorted.
-fn keep_first<T>(items: &mut Vec<T>, at_most: usize, order: impl Fn(&T, &T) -> Ordering) {
-    if at_most < items.len() {
-        items.select_nth_unstable_by(at_most, &order);
-        items.truncate(at_most);
-    }
-    items.sort_unstable_by(order);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_items_are_kept_in_order() {
-        for at_most in 0..7 {
-            let mut items = vec![3, 1, 4, 2, 0];
-            keep_first(&mut items, at_most, i32::cmp);
-            let expected: Vec<i32> = (0..5).take(at_most).collect();
-            assert_eq!(items, expected);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use stentor_auth::Decision;
 use stentor_hub::{
     Adaptors, AudiencePlace, ClientInfo, ControlItem, Delivering, FoundFilters, Granted, Holder,
-    Identity, Kept, Listener, NotKept, ZoneFigures,
+    Identity, Kept, Listener, NotKept, Part, ZoneFigures,
 };
 use stentor_session::{CloseReason, ConnectRequest, Message, Tick};
 use stentor_topic::{Walk, Zone};
@@ -80,14 +80,8 @@ pub(crate) enum Inquiry {
     Report(Sender<ShardReport>),
     /// The same without what takes a walk over subscriptions or losses.
     Figures(Sender<ShardReport>),
-    /// The first of some sessions, at most this many.
-    Clients {
-        some: Selection,
-        at_most: usize,
-        answer: Sender<Page<ClientEntry>>,
-    },
-    /// What there is of each zone.
-    Zones(Sender<Vec<(Zone, ZoneFigures)>>),
+    /// A step of a survey, from a place on.
+    Survey(u64, Survey),
     /// One session with its subscriptions.
     Client {
         zone: Zone,
@@ -132,13 +126,6 @@ pub(crate) enum Inquiry {
         from: usize,
         answer: Sender<(u64, Option<usize>)>,
     },
-    /// The first subscribed filters that contain a text, with the number of subscribers, at most
-    /// this many.
-    Filters {
-        containing: String,
-        at_most: usize,
-        answer: Sender<Page<(Zone, String, usize)>>,
-    },
     /// Filters that match a topic, or what an earlier step has left of them.
     FiltersMatching(Topic, Option<Walk>, Sender<FoundFilters>),
     /// Some of those who subscribe to a filter that matches a topic.
@@ -154,16 +141,35 @@ pub(crate) enum Inquiry {
         message: Arc<Message>,
         answer: Sender<Result<Option<Kept>, NotKept>>,
     },
-    /// The sessions that hold most, at most this many.
+    /// Whether the shard is alive.
+    Pulse(Sender<()>),
+}
+
+/// What a survey looks for, in steps over all places of a shard.
+pub(crate) enum Survey {
+    /// The first of some sessions, at most this many of each step.
+    Clients {
+        some: Selection,
+        at_most: usize,
+        answer: Sender<Part<Page<ClientEntry>>>,
+    },
+    /// What there is of each zone.
+    Zones(Sender<Part<Vec<(Zone, ZoneFigures)>>>),
+    /// The first subscribed filters that contain a text, at most this many of each step, with the
+    /// number of subscribers.
+    Filters {
+        containing: String,
+        at_most: usize,
+        answer: Sender<Part<Page<(Zone, String, usize)>>>,
+    },
+    /// The sessions that hold most, at most this many of each step.
     Holders {
         at_most: usize,
-        answer: Sender<Vec<Holder>>,
+        answer: Sender<Part<Vec<Holder>>>,
     },
     /// How many sessions would outlive their connections, and how many messages wait in them or are
     /// in flight.
-    Left(Sender<(u64, u64)>),
-    /// Whether the shard is alive.
-    Pulse(Sender<()>),
+    Left(Sender<Part<(u64, u64)>>),
 }
 
 /// A message, and when it was received, in milliseconds since 1970.

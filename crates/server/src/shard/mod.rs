@@ -44,10 +44,10 @@ mod weigh;
 
 pub(crate) use accept::unix_peer;
 pub(crate) use letter::{
-    ClientEntry, Found, Incoming, Inquiry, Letter, Listeners, Purpose, Traveller,
+    ClientEntry, Found, Incoming, Inquiry, Letter, Listeners, Purpose, Survey, Traveller,
 };
 pub(crate) use policy::Policy;
-pub(crate) use selection::{Selection, in_order};
+pub(crate) use selection::{Selection, in_order, keep_first};
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -61,3 +61,31 @@ pub(super) fn away_secs(client: &ClientInfo, now_ms: u64) -> Option<u64> {
     let since_ms = client.away_since_ms?;
     Some(now_ms.saturating_sub(since_ms) / 1_000)
 }
+
+/// Keeps the first items in order. O(items), and only what is kept is sorted.
+pub(crate) fn keep_first<T>(
+    items: &mut Vec<T>,
+    at_most: usize,
+    order: impl Fn(&T, &T) -> Ordering,
+) {
+    if at_most < items.len() {
+        items.select_nth_unstable_by(at_most, &order);
+        items.truncate(at_most);
+    }
+    items.sort_unstable_by(order);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_items_are_kept_in_order() {
+        for at_most in 0..7 {
+            let mut items = vec![3, 1, 4, 2, 0];
+            keep_first(&mut items, at_most, i32::cmp);
+            let expected: Vec<i32> = (0..5).take(at_most).collect();
+            assert_eq!(items, expected);
+        }
+    }
+}

@@ -38,7 +38,7 @@ impl Shard {
         }
     }
 
-    fn lane_is_pending(&self) -> bool {
+    pub(super) fn lane_is_pending(&self) -> bool {
         self.backplane.shards[self.id].lane.is_pending()
     }
 

@@ -3,9 +3,11 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use stentor_hub::Part;
+
 use super::ShardReport;
 use crate::backplane::Backplane;
-use crate::shard::{Inquiry, Letter};
+use crate::shard::{Inquiry, Letter, Survey};
 
 /// How long anybody waits for a shard's answer: a shard answers within a turn, but a machine that
 /// has too much to do may leave it waiting for its own.
@@ -24,6 +26,35 @@ pub(crate) fn ask_all<T>(
     }
     drop(sender);
     receive(&answers, count)
+}
+
+/// Asks every shard the same question for one part after another, until all have answered for
+/// the last one. No turn of a shard gets long by it, whatever there is to look at. A shard that
+/// does not answer in time is left out from there on.
+pub(crate) fn survey<T>(
+    backplane: &Backplane,
+    question: impl Fn(Sender<Part<T>>) -> Survey,
+    mut take: impl FnMut(T),
+) {
+    let mut going: Vec<(usize, u64)> = (0..backplane.shards.len()).map(|it| (it, 0)).collect();
+    while !going.is_empty() {
+        let ask = |(shard, from)| {
+            let (sender, answer) = channel();
+            let inquiry = Inquiry::Survey(from, question(sender));
+            backplane.post(shard, Letter::Inquiry(inquiry));
+            (shard, answer)
+        };
+        let asked: Vec<(usize, Receiver<Part<T>>)> = going.drain(..).map(ask).collect();
+        let deadline = Instant::now() + ANSWER_TIME;
+        for (shard, answer) in asked {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(part) = answer.recv_timeout(left) else {
+                continue;
+            };
+            take(part.found);
+            going.extend(part.next.map(|next| (shard, next)));
+        }
+    }
 }
 
 /// Asks one shard.

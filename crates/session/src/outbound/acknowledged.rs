@@ -61,7 +61,7 @@ impl Outbound {
         Some((index, &self.in_flight.get(index)?.awaits))
     }
 
-    fn complete(&mut self, index: usize) -> Acked {
+    pub(super) fn complete(&mut self, index: usize) -> Acked {
         if let Some(entry) = self.in_flight.remove(index) {
             self.uncount(index, entry.cost());
             self.is_done(entry.number(), index == 0);

@@ -3,6 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use stentor_mqtt::ReasonCode;
 use stentor_topic::Zone;
 
 mod spool;

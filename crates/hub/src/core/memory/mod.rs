@@ -21,12 +21,10 @@ pub use tenant::{Tenant, TenantKind, Tenants};
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use stentor_topic::Zone;
 
 use crate::core::Core;
-use crate::core::ids::SessionKey;
 
 /// A session that makes the server hold much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,29 +79,5 @@ impl Core {
             (Holding::Queues, sums[1]),
             (Holding::Work, work as u64),
         ]
-    }
-
-    /// The sessions of this shard that hold most, at most this many, in order. O(sessions): for
-    /// people.
-    pub(crate) fn holders(&self, at_most: usize) -> Vec<Holder> {
-        let bytes = |(key, session): (SessionKey, _)| (Account::of(session).bytes(), key);
-        let mut all: Vec<(u64, SessionKey)> = self.sessions.iter().map(bytes).collect();
-        let by_bytes = |a: &(u64, _), b: &(u64, _)| b.0.cmp(&a.0);
-        if at_most < all.len() {
-            all.select_nth_unstable_by(at_most, by_bytes);
-            all.truncate(at_most);
-        }
-        all.sort_unstable_by(by_bytes);
-        let holder = |(bytes, key)| {
-            let session = self.sessions.get(key)?;
-            Some(Holder {
-                zone: session.state.zone(),
-                client_id: session.state.client_id().into(),
-                user: session.state.identity().user.clone(),
-                is_connected: session.live().is_some(),
-                bytes,
-            })
-        };
-        all.into_iter().filter_map(holder).collect()
     }
 }

@@ -66,7 +66,10 @@ fn a_wildcard_gets_every_retained_match_however_slow_its_reader() {
             .and_then(|info| info.connection)
             .is_some_and(|connection| connection.is_blocked)
         {
-            let queued = w.hubs.iter().flat_map(stentor_hub::Hub::clients);
+            let queued = w
+                .hubs
+                .iter()
+                .flat_map(|hub| stentor_hub::clients_from(hub, 0).found);
             let most = queued
                 .filter_map(|c| c.connection.map(|c| c.queued_bytes))
                 .max();

@@ -180,10 +180,19 @@ impl Shares {
     /// All of them, with the number of members on this shard.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&ShareName, usize)> {
         let shares = self.slots.iter();
-        shares.map(|(_, share)| {
-            let members = share.members.list.len() - usize::from(share.queue.is_some());
-            (&*share.name, members)
-        })
+        shares.filter_map(|(slot, _)| self.in_slot(slot))
+    }
+
+    /// The one in a slot, with the number of members on this shard.
+    pub(crate) fn in_slot(&self, slot: usize) -> Option<(&ShareName, usize)> {
+        let share = self.slots.get(slot)?;
+        let members = share.members.list.len() - usize::from(share.queue.is_some());
+        Some((&share.name, members))
+    }
+
+    /// All of them are in slots below this one.
+    pub(crate) fn slots_end(&self) -> usize {
+        self.slots.capacity()
     }
 
     /// The number of a shared subscription, which names it for as long as it is there.

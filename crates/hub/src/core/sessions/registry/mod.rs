@@ -73,6 +73,13 @@ pub(crate) const fn lasting_len(sessions: &Sessions) -> usize {
     sessions.lasting.count
 }
 
+/// The session in a slot, with its key.
+pub(crate) fn in_slot(sessions: &Sessions, slot: u32) -> Option<(SessionKey, &Session)> {
+    let session = sessions.at(slot)?;
+    let generation = session.generation;
+    Some((SessionKey { slot, generation }, session))
+}
+
 /// A session that has ended, and what it leaves.
 #[derive(Debug)]
 pub(crate) struct Retired {
@@ -314,16 +321,7 @@ impl Sessions {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionKey, &Session)> {
-        let present = self.slots.iter().filter(|(_, one)| !one.is_retired());
-        present.map(|(slot, session)| {
-            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-            (
-                SessionKey {
-                    slot,
-                    generation: session.generation,
-                },
-                session,
-            )
-        })
+        let slots = self.slots.iter();
+        slots.filter_map(|(slot, _)| in_slot(self, u32::try_from(slot).ok()?))
     }
 }

@@ -1,0 +1,51 @@
+//! Looking at everything of a shard, for people, in steps that take no longer than a message to
+//! some hundred subscribers.
+
+use alloc::vec::Vec;
+
+use stentor_topic::Zone;
+
+use super::Hub;
+use crate::core::inspect::{ClientInfo, ZoneFigures};
+use crate::core::memory::Holder;
+use crate::core::survey::{self, Part, Subscribed};
+
+/// Sessions of this shard, from a place on. A step looks into 256 slots.
+#[must_use]
+pub fn clients_from(hub: &Hub, from: u64) -> Part<Vec<ClientInfo>> {
+    survey::clients(&hub.core, from)
+}
+
+/// Of the sessions from a place on those that hold most, at most this many, in order. A step looks
+/// into 256 slots.
+#[must_use]
+pub fn holders_from(hub: &Hub, from: u64, at_most: usize) -> Part<Vec<Holder>> {
+    survey::holders(&hub.core, from, at_most)
+}
+
+/// Figures of zones: those of all steps make the sum. A step looks into 256 slots of sessions; the
+/// first one also takes what there is of rooms, O(rooms).
+#[must_use]
+pub fn zone_figures_from(hub: &Hub, from: u64) -> Part<Vec<(Zone, ZoneFigures)>> {
+    survey::zone_figures(&hub.core, from).map(|mut zones| {
+        if from == 0 {
+            for (zone, rooms, members, room_bytes) in hub.services.rooms.figures() {
+                let zone = zones.entry(zone.get()).or_default();
+                (zone.rooms, zone.members, zone.room_bytes) = (rooms, members, room_bytes);
+            }
+            for (zone, users) in hub.services.presence.users() {
+                zones.entry(zone.get()).or_default().users = users;
+            }
+        }
+        let numbered = |(zone, figures)| (Zone(zone), figures);
+        zones.into_iter().map(numbered).collect()
+    })
+}
+
+/// Filters with subscribers on this shard, from a place on: first those that are not shared, each
+/// with the number of its sessions, then those of shared subscriptions. A step looks at 256
+/// filters, or fewer if they have thousands of subscribers.
+#[must_use]
+pub fn filters_from(hub: &Hub, from: u64) -> Part<Vec<Subscribed<'_>>> {
+    survey::filters(&hub.core, from)
+}

@@ -1,0 +1,113 @@
+//! What people look at is looked at in steps, each of which is short.
+
+use std::collections::BTreeMap;
+
+use stentor_hub::{Hub, Part, clients_from, filters_from, holders_from, zone_figures_from};
+use stentor_mqtt::{QoS, Version};
+use stentor_topic::Zone;
+
+use crate::world::{World, clean};
+
+/// Places that a step looks at.
+const STEP: usize = 256;
+
+/// All parts, one after the other; `between` is called after each of them.
+fn parts<T>(
+    w: &mut World,
+    look: impl Fn(&Hub, u64) -> Part<Vec<T>>,
+    mut between: impl FnMut(&mut World),
+) -> Vec<T> {
+    let (mut all, mut from) = (Vec::new(), Some(0));
+    while let Some(place) = from {
+        let part = look(&w.hubs[0], place);
+        assert!(part.found.len() <= STEP, "{}", part.found.len());
+        all.extend(part.found);
+        from = part.next;
+        between(w);
+    }
+    all
+}
+
+fn connect(w: &mut World, names: impl Iterator<Item = usize>) -> Vec<usize> {
+    names
+        .map(|n| w.connect(Version::V5, &format!("c{n}"), &clean()))
+        .collect()
+}
+
+#[test]
+fn each_session_that_stays_is_seen_once() {
+    let mut w = World::new(1);
+    let clients = connect(&mut w, 0..1_000);
+    // Those with even numbers go one after the other, and others come in their places.
+    let mut going = (0..1_000).step_by(2);
+    let mut coming = 1_000..;
+    let look = |hub: &Hub, from| clients_from(hub, from);
+    let seen = parts(&mut w, look, |w| {
+        for gone in going.by_ref().take(100) {
+            w.drop_link(clients[gone]);
+        }
+        connect(w, coming.by_ref().take(100));
+    });
+    let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+    for info in &seen {
+        *times.entry(&info.client_id).or_default() += 1;
+    }
+    assert!(times.values().all(|times| *times == 1));
+    for n in (1..1_000).step_by(2) {
+        assert!(times.contains_key(&*format!("c{n}")), "c{n}");
+    }
+}
+
+#[test]
+fn parts_of_figures_add_up() {
+    let mut w = World::new(1);
+    for client in connect(&mut w, 0..600) {
+        w.subscribe(client, "a/#", QoS::AtMostOnce);
+    }
+    let look = |hub: &Hub, from| zone_figures_from(hub, from);
+    let zones = parts(&mut w, look, |_| {});
+    assert!(zones.iter().all(|(zone, _)| *zone == Zone::DEFAULT));
+    let sum = |count: fn(&stentor_hub::ZoneFigures) -> u64| -> u64 {
+        zones.iter().map(|(_, figures)| count(figures)).sum()
+    };
+    assert_eq!(sum(|zone| zone.sessions), 600);
+    assert_eq!(sum(|zone| zone.connections), 600);
+    assert_eq!(sum(|zone| zone.subscriptions), 600);
+}
+
+#[test]
+fn filters_are_seen_with_their_subscribers() {
+    let mut w = World::new(1);
+    let clients = connect(&mut w, 0..3);
+    for (n, &client) in clients.iter().enumerate() {
+        let filters: Vec<String> = (0..700).map(|filter| format!("f/{n}/{filter}")).collect();
+        w.subscribe_all(client, &filters);
+        w.subscribe(client, "all", QoS::AtMostOnce);
+        w.subscribe(client, "$share/g/s", QoS::AtMostOnce);
+    }
+    w.settle();
+    let look = |hub: &Hub, from| {
+        let owned =
+            |(zone, filter, count): stentor_hub::Subscribed<'_>| (zone, filter.into_owned(), count);
+        filters_from(hub, from).map(|found| found.into_iter().map(owned).collect())
+    };
+    let found = parts(&mut w, look, |_| {});
+    assert_eq!(found.len(), 3 * 700 + 2);
+    let count = |name: &str| {
+        let one = found.iter().find(|(_, filter, _)| filter == name);
+        one.map(|(.., count)| *count)
+    };
+    assert_eq!(count("all"), Some(3));
+    assert_eq!(count("$share/g/s"), Some(3));
+    assert_eq!(count("f/2/699"), Some(1));
+}
+
+#[test]
+fn each_part_has_those_of_its_sessions_that_hold_most() {
+    let mut w = World::new(1);
+    connect(&mut w, 0..300);
+    let look = |hub: &Hub, from| holders_from(hub, from, 2);
+    let found = parts(&mut w, look, |_| {});
+    assert_eq!(found.len(), 4);
+    assert!(found[0].bytes >= found[1].bytes && found[2].bytes >= found[3].bytes);
+}
