@@ -44,9 +44,11 @@ gen: ## Write the generated documents again
 # The tests run the binary that this builds, in the same profile. It is built together with the tests:
 # alone, it would have fewer features of some libraries, and most crates would be compiled twice.
 BUILD = $(CARGO) build --workspace --bins --tests --examples
+# Most tests wait for something most of their time.
+RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 unit:
 	$(BUILD)
-	$(CARGO) test --workspace --no-fail-fast
+	RUST_TEST_THREADS=$(RUST_TEST_THREADS) $(CARGO) test --workspace --no-fail-fast
 
 pages: ## Run the commands of the pages below docs/ and compare what they print
 	$(BUILD)
