@@ -193,3 +193,38 @@ fn names_of_topics_are_listed_by_level() {
         .refusal();
     assert!(refused.contains("wildcard"), "{refused}");
 }
+
+/// The filters of other zones take no place in a list of one.
+#[test]
+fn filters_of_one_zone_are_listed_beside_many_of_others() {
+    let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nanonymous = true\n\
+                  [[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nanonymous = true\nzone = \"shop\"\n\
+                  [[zone]]\nname = \"shop\"\n";
+    let server = Plan::new().config(config).start();
+    let place = |url: &str| url.trim_start_matches("mqtt://").to_owned();
+    let [first, second] = [0, 1].map(|index| place(&server.urls()[index]));
+    let mut here = Raw::tcp(&first);
+    here.login(Version::V5, "here", true);
+    for number in 0..300 {
+        here.subscribe(&format!("a/{number}"), 0);
+    }
+    let mut there = Raw::tcp(&second);
+    there.login(Version::V5, "there", true);
+    there.subscribe("z", 0);
+    let verb = json!({ "verb": "topics", "zone": "shop", "limit": 1, "offset": 0 });
+    let told = ask(&server, &verb);
+    assert_eq!(told["ok"]["filters"][0]["filter"], "z", "{told}");
+    assert_eq!(told["ok"]["truncated"], false, "{told}");
+    let verb = json!({ "verb": "topics", "zone": "default", "limit": 2, "offset": 299 });
+    let told = ask(&server, &verb);
+    let listed = told["ok"]["filters"].as_array().expect("a list");
+    assert_eq!(listed.len(), 1, "{told}");
+    // Behind the end there is nothing, however far that is.
+    for (verb, list) in [("topics", "filters"), ("clients.ls", "clients")] {
+        let told = ask(
+            &server,
+            &json!({ "verb": verb, "limit": 9, "offset": u64::MAX }),
+        );
+        assert_eq!(told["ok"][list], json!([]), "{told}");
+    }
+}

@@ -39,7 +39,7 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
     let order = |a: &ClientEntry, b: &ClientEntry| {
         let place = |entry: &ClientEntry| some.rank(&entry.info, entry.bytes);
         let (rank, other) = (place(a), place(b));
-        in_order((rank, &a.info.client_id), (other, &b.info.client_id))
+        in_order((rank, &a.info), (other, &b.info))
     };
     let (mut entries, mut total) = (Vec::new(), 0);
     let question = |answer| Survey::Clients {
@@ -47,10 +47,10 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
         at_most: to,
         answer,
     };
-    survey(backplane, question, |page| {
+    let is_complete = survey(backplane, question, |page| {
         total += page.total;
         entries.extend(page.entries);
-        if entries.len() > to + SPARE {
+        if entries.len() > to.saturating_add(SPARE) {
             keep_first(&mut entries, to, order);
         }
     });
@@ -63,7 +63,7 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
     Ok(List {
         clients: clients.collect(),
         total,
-        truncated: total > to,
+        truncated: total > to || !is_complete,
     })
 }
 

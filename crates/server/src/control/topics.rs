@@ -28,22 +28,22 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Fa
     let mut filters: BTreeMap<(Zone, String), usize> = BTreeMap::new();
     let mut truncated = false;
     let question = |answer| Survey::Filters {
+        zone,
         containing: request.containing.clone(),
         at_most: to,
         answer,
     };
-    survey(backplane, question, |page| {
+    let is_complete = survey(backplane, question, |page| {
         truncated |= page.total > to;
         for (zone, filter, subscribers) in page.entries {
             *filters.entry((zone, filter)).or_default() += subscribers;
         }
         // More names only push one back that is too far back already.
-        while filters.len() > to + 1 {
+        while filters.len() > to.saturating_add(1) {
             filters.pop_last();
         }
     });
-    truncated |= filters.len() > to;
-    filters.retain(|(of, _), _| zone.is_none_or(|zone| zone == *of));
+    truncated |= filters.len() > to || !is_complete;
     // A filter among the first of all is among the first of each part that has it, so its
     // subscribers are complete.
     let listed = filters

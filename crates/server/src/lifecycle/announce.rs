@@ -99,12 +99,15 @@ pub(super) fn opened(port: &Port) -> bool {
 /// Says how many sessions end with the server, with the messages that wait in them. They go on
 /// after the next start, if they are written down.
 pub(super) fn forgotten(backplane: &Backplane) {
+    if backplane.journals.is_some() {
+        return;
+    }
     let (mut sessions, mut messages) = (0, 0);
     survey(backplane, Survey::Left, |(more, owed)| {
         sessions += more;
         messages += owed;
     });
-    if backplane.journals.is_none() && sessions > 0 {
+    if sessions > 0 {
         warn!(
             sessions,
             messages, "sessions end with the server: clients have to subscribe again"

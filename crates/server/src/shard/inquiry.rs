@@ -91,10 +91,11 @@ impl Shard {
             } => drop(answer.send(self.clients(&some, from, at_most))),
             Survey::Zones(answer) => drop(answer.send(zone_figures_from(&self.hub, from))),
             Survey::Filters {
+                zone,
                 containing,
                 at_most,
                 answer,
-            } => drop(answer.send(self.filters(&containing, from, at_most))),
+            } => drop(answer.send(self.filters((zone, &containing), from, at_most))),
             Survey::Holders { at_most, answer } => {
                 let _ = answer.send(holders_from(&self.hub, from, at_most));
             }
@@ -178,7 +179,7 @@ impl Shard {
             let mut found: Vec<(u64, ClientInfo)> = ranked.collect();
             let total = found.len();
             keep_first(&mut found, at_most, |(rank, a), (other, b)| {
-                in_order((*rank, &a.client_id), (*other, &b.client_id))
+                in_order((*rank, a), (*other, b))
             });
             let entries = found.into_iter().map(|(_, info)| self.entry(info));
             Page {
@@ -190,12 +191,14 @@ impl Shard {
 
     fn filters(
         &self,
-        containing: &str,
+        (zone, containing): (Option<Zone>, &str),
         from: u64,
         at_most: usize,
     ) -> Part<Page<(Zone, String, usize)>> {
         filters_from(&self.hub, from).map(|mut found| {
-            found.retain(|(_, filter, _)| filter.contains(containing));
+            found.retain(|(of, filter, _)| {
+                zone.is_none_or(|zone| zone == *of) && filter.contains(containing)
+            });
             let total = found.len();
             keep_first(&mut found, at_most, Ord::cmp);
             let entries = found

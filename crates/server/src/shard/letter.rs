@@ -155,9 +155,10 @@ pub(crate) enum Survey {
     },
     /// What there is of each zone.
     Zones(Sender<Part<Vec<(Zone, ZoneFigures)>>>),
-    /// The first subscribed filters that contain a text, at most this many of each step, with the
+    /// The first subscribed filters, of a zone or of all, that contain a text, at most this many of each step, with the
     /// number of subscribers.
     Filters {
+        zone: Option<Zone>,
         containing: String,
         at_most: usize,
         answer: Sender<Part<Page<(Zone, String, usize)>>>,

@@ -51,9 +51,13 @@ impl Selection {
     }
 }
 
-/// Which of two sessions comes first, by their ranks and client ids.
-pub(crate) fn in_order(a: (u64, &str), b: (u64, &str)) -> Ordering {
-    b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1))
+/// Which of two sessions comes first, by their ranks and names.
+pub(crate) fn in_order((rank, a): (u64, &ClientInfo), (other, b): (u64, &ClientInfo)) -> Ordering {
+    let name = |info: &ClientInfo| (info.zone.get(), info.user.clone());
+    other
+        .cmp(&rank)
+        .then_with(|| a.client_id.cmp(&b.client_id))
+        .then_with(|| name(a).cmp(&name(b)))
 }
 
 /// For how long a client has been away; `None` while it is connected.

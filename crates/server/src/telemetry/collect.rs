@@ -13,6 +13,9 @@ use crate::shard::{Inquiry, Letter, Survey};
 /// has too much to do may leave it waiting for its own.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
+/// How long anybody waits for all parts of a survey, who has to answer somebody as well.
+const SURVEY_TIME: Duration = Duration::from_secs(15);
+
 /// Asks every shard the same question and collects the answers that come in time, in no
 /// particular order.
 pub(crate) fn ask_all<T>(
@@ -29,13 +32,14 @@ pub(crate) fn ask_all<T>(
 }
 
 /// Asks every shard the same question for one part after another, until all have answered for
-/// the last one. No turn of a shard gets long by it, whatever there is to look at. A shard that
-/// does not answer in time is left out from there on.
+/// the last one. No turn of a shard gets long by it, whatever there is to look at. Returns whether
+/// all of them did so in time, else what they have not told is missing.
 pub(crate) fn survey<T>(
     backplane: &Backplane,
     question: impl Fn(Sender<Part<T>>) -> Survey,
     mut take: impl FnMut(T),
-) {
+) -> bool {
+    let (end, mut is_complete) = (Instant::now() + SURVEY_TIME, true);
     let mut going: Vec<(usize, u64)> = (0..backplane.shards.len()).map(|it| (it, 0)).collect();
     while !going.is_empty() {
         let ask = |(shard, from)| {
@@ -45,16 +49,18 @@ pub(crate) fn survey<T>(
             (shard, answer)
         };
         let asked: Vec<(usize, Receiver<Part<T>>)> = going.drain(..).map(ask).collect();
-        let deadline = Instant::now() + ANSWER_TIME;
+        let deadline = end.min(Instant::now() + ANSWER_TIME);
         for (shard, answer) in asked {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(part) = answer.recv_timeout(left) else {
+                is_complete = false;
                 continue;
             };
             take(part.found);
             going.extend(part.next.map(|next| (shard, next)));
         }
     }
+    is_complete
 }
 
 /// Asks one shard.
