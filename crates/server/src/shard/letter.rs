@@ -155,8 +155,8 @@ pub(crate) enum Survey {
     },
     /// What there is of each zone.
     Zones(Sender<Part<Vec<(Zone, ZoneFigures)>>>),
-    /// The first subscribed filters, of a zone or of all, that contain a text, at most this many of each step, with the
-    /// number of subscribers.
+    /// The first subscribed filters, of a zone or of all, that contain a text, at most this many
+    /// of each step, with the number of subscribers.
     Filters {
         zone: Option<Zone>,
         containing: String,
