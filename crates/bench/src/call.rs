@@ -389,6 +389,13 @@ fn table(programs: &[Program], all: &[Vec<Figures>], calls: u64, callers: u64) -
     );
     for (index, (program, turns)) in programs.iter().zip(all).enumerate() {
         let figures = Figures::sum(turns);
+        if figures.failed > 0 {
+            text.push_str(&format!(
+                "{:<20} {:>8}  {} FAILED: no measure\n",
+                program.name, figures.calls, figures.failed
+            ));
+            continue;
+        }
         let calls = figures.calls.max(1) as f64;
         let to_floor = ratio(programs, all, index, floor_of(program.name));
         let to_floor = to_floor.map_or(String::new(), |ratio| {
@@ -397,13 +404,6 @@ fn table(programs: &[Program], all: &[Vec<Figures>], calls: u64, callers: u64) -
         });
         let to_nothing = ratio(programs, all, index, "nothing");
         let to_nothing = to_nothing.map_or(String::new(), |ratio| format!("{:.2}", ratio.median));
-        if figures.failed > 0 {
-            text.push_str(&format!(
-                "{:<20} {:>8}  {} FAILED: no measure\n",
-                program.name, figures.calls, figures.failed
-            ));
-            continue;
-        }
         let server = |figure: String| program.server.map_or(String::new(), |_| figure);
         let share = figures.server_cpu_s / figures.wall_s * 100.0;
         let of_machine = share / processors();

@@ -78,7 +78,7 @@ pub(crate) fn keep_retained(below: String) -> Kept {
 
 /// Ends a process that was started here, and its group if it has one of its own.
 fn end(pid: Pid) {
-    // One of them is gone, or there is no such group.
+    // The process may be gone already, and it may have no group of its own.
     let _ = kill(pid, Signal::SIGKILL);
     let _ = killpg(pid, Signal::SIGKILL);
 }

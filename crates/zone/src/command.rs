@@ -363,16 +363,16 @@ impl<'a, R: RoomRights> Command<'a, R> {
 
     /// What the list of rooms tells, without what the user may not read.
     fn shown(&self, room: &Room, is_listed: bool) -> Summary {
-        room.summary_of(|property| self.is_told(room, property, is_listed))
+        room.summary_of(|property| self.is_told(room.name(), property, is_listed))
     }
 
-    fn is_told(&self, room: &Room, property: &str, is_listed: bool) -> bool {
-        is_listed || self.may_read_inside(room.name(), property)
+    fn is_told(&self, room: &str, property: &str, is_listed: bool) -> bool {
+        is_listed || self.may_read_inside(room, property)
     }
 
     /// Whether one of the topics that tell of a property is permitted.
     fn may_read_property(&self, room: &str, property: &str) -> bool {
-        self.is_listed(room) || self.may_read_inside(room, property)
+        self.is_told(room, property, self.is_listed(room))
     }
 
     /// Whether the topic in the room with a property is permitted.
@@ -402,7 +402,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
         let is_listed = self.is_listed(room.name());
         let mut told = json!({
             "room": self.shown(room, is_listed),
-            "locks": room.locks(|property| self.is_told(room, property, is_listed)),
+            "locks": room.locks(|property| self.is_told(room.name(), property, is_listed)),
         });
         if let Some(members) = self.members(room) {
             let away = members.iter().filter(|user| room.is_away(user));

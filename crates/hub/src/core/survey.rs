@@ -1,6 +1,6 @@
 //! Looking at everything of a shard in steps, none of which takes long.
 //!
-//! The one who asks comes back for each step with the place where the last one ended. What is there
+//! The caller comes back for each step with the place where the last one ended. What is there
 //! from the first step to the last is seen once; what comes or goes between them is seen or not.
 
 use alloc::borrow::Cow;
@@ -8,14 +8,14 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
-use stentor_topic::{Subscriber, Zone};
+use stentor_topic::Zone;
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inspect::{ClientInfo, ZoneFigures, info};
 use crate::core::memory::{Account, Holder};
-use crate::core::routing::options::as_share;
 use crate::core::sessions::registry::{Session, in_slot};
+use crate::core::upkeep::own_sessions;
 
 /// Slots that a step looks into.
 const SLOTS: u64 = 256;
@@ -131,8 +131,7 @@ fn plain_filters(core: &Core, from: u64) -> Part<Vec<Subscribed<'_>>> {
             continue;
         };
         subscribers += filter.subscribers.len();
-        let own = |subscriber: &&Subscriber| as_share(**subscriber).is_none();
-        let count = filter.subscribers.iter().filter(own).count();
+        let count = own_sessions(filter.subscribers);
         if count > 0 {
             found.push((filter.zone, Cow::Borrowed(filter.text), count));
         }

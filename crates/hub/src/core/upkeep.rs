@@ -125,11 +125,8 @@ impl Core {
     /// to it: 0 if there are only members of shared subscriptions, here or elsewhere.
     /// [`Core::shared_subscriptions`] has those.
     pub(crate) fn filters(&self) -> impl Iterator<Item = (Zone, &str, usize)> {
-        self.routing.index.iter().map(|filter| {
-            let own = |subscriber: &&Subscriber| as_share(**subscriber).is_none();
-            let count = filter.subscribers.iter().filter(own).count();
-            (filter.zone, filter.text, count)
-        })
+        let filters = self.routing.index.iter();
+        filters.map(|filter| (filter.zone, filter.text, own_sessions(filter.subscribers)))
     }
 
     /// Every shared subscription with members on this shard, and their number.
@@ -139,4 +136,10 @@ impl Core {
             .iter()
             .filter(|(_, members)| *members > 0)
     }
+}
+
+/// How many of the subscribers of a filter are sessions of this shard, not shared subscriptions.
+pub(super) fn own_sessions(subscribers: &[Subscriber]) -> usize {
+    let own = |subscriber: &&Subscriber| as_share(**subscriber).is_none();
+    subscribers.iter().filter(own).count()
 }

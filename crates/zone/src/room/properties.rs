@@ -118,22 +118,24 @@ impl Properties {
 
     /// The values of these.
     pub(super) fn values(&self, tells: impl Fn(&str) -> bool) -> Map<String, Value> {
-        self.by_name
-            .iter()
-            .filter(|(name, _)| tells(name))
-            .filter_map(|(name, property)| Some((String::from(&**name), property.value.clone()?)))
-            .collect()
+        self.each(tells, |property| property.value.clone())
     }
 
     /// The holders of the locks of these; an empty name is the server's.
     pub(super) fn locks(&self, tells: impl Fn(&str) -> bool) -> Map<String, Value> {
+        self.each(tells, |property| property.lock.as_deref().map(Value::from))
+    }
+
+    /// What there is of each of these.
+    fn each(
+        &self,
+        tells: impl Fn(&str) -> bool,
+        what: impl Fn(&Property) -> Option<Value>,
+    ) -> Map<String, Value> {
         self.by_name
             .iter()
             .filter(|(name, _)| tells(name))
-            .filter_map(|(name, property)| {
-                let holder = property.lock.as_deref()?;
-                Some((String::from(&**name), holder.into()))
-            })
+            .filter_map(|(name, property)| Some((String::from(&**name), what(property)?)))
             .collect()
     }
 

@@ -74,7 +74,7 @@ fn a_publisher_is_held_by_the_shard_that_orders_a_topic() {
     }
 }
 
-/// What is said in a room goes to its home first.
+/// A message in a room goes to the home of the room first.
 #[test]
 fn a_speaker_is_held_by_other_shards() {
     let mut w = World::with_settings(2, tiny());
@@ -93,7 +93,7 @@ fn a_speaker_is_held_by_other_shards() {
     is_held_elsewhere(&mut w, (p, s), "$room/lobby/say", 0);
 }
 
-/// A message that is no job, but costs another shard more than is free, is charged to its
+/// A message that is not a job, but costs another shard more than is free, is charged to its
 /// publisher: by one item for many messages.
 #[test]
 fn visits_on_other_shards_are_charged() {
