@@ -284,6 +284,7 @@ impl Shard {
     /// Refuses everybody who has not logged in yet, and hurries those who are leaving.
     pub(super) fn turn_away_unfinished(&mut self) {
         let mut waiting = Vec::new();
+        let mut leaving = Vec::new();
         for (index, link) in &mut self.links {
             // Slots are 32 bits wide.
             let key = LinkKey {
@@ -296,11 +297,12 @@ impl Shard {
                     self.timers.insert(self.now.after(STOP_TIME), key);
                 }
                 Phase::Authenticating(_) | Phase::ExpectAuth(_) => waiting.push(key.index),
-                Phase::Draining { farewell: None, .. } => {
-                    self.timers.insert(self.now.after(STOP_TIME), key)
-                }
-                Phase::Live(_) | Phase::Draining { .. } | Phase::Gone => {}
+                Phase::Draining(rest) if rest.farewell.is_none() => leaving.push(key.index),
+                Phase::Live(_) | Phase::Draining(_) | Phase::Gone => {}
             }
+        }
+        for index in leaving {
+            self.hurry(index);
         }
         for index in waiting {
             self.refuse_waiting(

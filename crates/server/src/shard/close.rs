@@ -132,10 +132,8 @@ impl Shard {
             self.askers.remove(&key);
             link.tail.clear();
             let phase = std::mem::replace(&mut link.phase, Phase::Gone);
-            if let Phase::Draining {
-                farewell: Some(farewell),
-                ..
-            } = phase
+            if let Phase::Draining(leaving) = phase
+                && let Some(farewell) = leaving.farewell
             {
                 self.figures.draining -= bytes_of(&farewell);
                 // It may have very many messages, and many connections may end at once.
@@ -152,16 +150,17 @@ impl Shard {
         let Some(link) = self.link_named(key) else {
             return;
         };
+        if !link.phase.is_over(now) {
+            return;
+        }
         match &link.phase {
-            // Its time runs from the moment that the client is asked for something.
-            Phase::Authenticating(_) => {}
-            Phase::ExpectAuth(waiting) if waiting.deadline > now => {}
+            Phase::Authenticating(_) | Phase::Gone => {}
             Phase::ExpectConnect(_) | Phase::ExpectAuth(_) => {
                 let reason = CloseReason::Timeout(Timer::Login);
                 self.note_refusal(key.index, (None, ""), reason);
                 self.bury(key.index);
             }
-            Phase::Draining { .. } => self.bury(key.index),
+            Phase::Draining(_) => self.bury(key.index),
             Phase::Live(session) => {
                 let (session, link_is_paused) = (*session, link.reading == Reading::Paused);
                 if !self.expire_exchange(key, session) && link_is_paused {
@@ -169,7 +168,6 @@ impl Shard {
                     self.resumed.push(key.index);
                 }
             }
-            Phase::Gone => {}
         }
     }
 }

@@ -377,13 +377,7 @@ impl Shard {
             self.hub.writable(key);
         }
         if let Some(link) = self.links.get(index as usize)
-            && matches!(
-                link.phase,
-                Phase::Draining {
-                    farewell: Some(_),
-                    ..
-                }
-            )
+            && matches!(&link.phase, Phase::Draining(leaving) if leaving.farewell.is_some())
         {
             self.leave_on(index);
         }

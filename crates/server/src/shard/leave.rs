@@ -10,7 +10,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 use stentor_session::{Batch, Flush, Output, Tick};
 
 use super::flush::{Broken, Writing, write, write_batch};
-use super::link::{Link, LinkKey, Phase};
+use super::link::{Leaving, Link, LinkKey, Phase};
 use super::{Shard, Stage};
 
 /// How long a peer may take to read its farewell and close its side.
@@ -75,7 +75,7 @@ impl Shard {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
         };
-        if matches!(link.phase, Phase::Draining { .. } | Phase::Gone) {
+        if matches!(link.phase, Phase::Draining(_) | Phase::Gone) {
             return;
         }
         link.tail.clear();
@@ -86,18 +86,18 @@ impl Shard {
             // Its place is free for another: what is left is only politeness.
             link.permit = None;
         }
-        let farewell = Some(farewell);
-        link.phase = Phase::Draining {
-            farewell,
-            reads_left: DRAIN_READS,
-        };
-        let deadline = match self.stage {
+        let until = match self.stage {
             Stage::Serving => self.now.after(DRAIN_TIME),
             Stage::Stopping(deadline) => deadline,
         };
+        link.phase = Phase::Draining(Box::new(Leaving {
+            farewell: Some(farewell),
+            reads_left: DRAIN_READS,
+            until,
+        }));
         let serial = link.serial;
         let key = LinkKey { index, serial };
-        self.timers.insert(deadline, key);
+        self.timers.insert(until, key);
         self.leaving.push_back(key);
         self.weigh(index);
     }
@@ -138,10 +138,10 @@ impl Shard {
         let Some(link) = self.links.get_mut(index as usize) else {
             return false;
         };
-        let Phase::Draining { farewell, .. } = &mut link.phase else {
+        let Phase::Draining(leaving) = &mut link.phase else {
             return false;
         };
-        let Some(mut output) = farewell.take() else {
+        let Some(mut output) = leaving.farewell.take() else {
             return false;
         };
         // Until it is put back.
@@ -162,8 +162,8 @@ impl Shard {
             return false;
         }
         self.figures.draining += bytes_of(&output);
-        if let Phase::Draining { farewell, .. } = &mut link.phase {
-            *farewell = Some(output);
+        if let Phase::Draining(leaving) = &mut link.phase {
+            leaving.farewell = Some(output);
         }
         !is_blocked
     }
@@ -183,13 +183,21 @@ impl Shard {
         }
         if let Stage::Stopping(_) = self.stage {
             // It has its farewell: a server that stops does not wait long for it to be read.
-            let key = LinkKey {
-                index,
-                serial: link.serial,
-            };
-            self.timers.insert(self.now.after(STOP_TIME), key);
+            self.hurry(index);
         }
         self.list(index);
+    }
+
+    /// Gives a connection that leaves no more time than one has whose server stops.
+    pub(super) fn hurry(&mut self, index: u32) {
+        let soon = self.now.after(STOP_TIME);
+        if let Some(link) = self.links.get_mut(index as usize)
+            && let Phase::Draining(leaving) = &mut link.phase
+        {
+            leaving.until = soon.min(leaving.until);
+            let serial = link.serial;
+            self.timers.insert(soon, LinkKey { index, serial });
+        }
     }
 
     /// Throws away what a leaving peer still sends, within bounds.
@@ -197,9 +205,9 @@ impl Shard {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
         };
-        if let Phase::Draining { reads_left, .. } = &mut link.phase {
-            *reads_left = reads_left.saturating_sub(1);
-            if *reads_left == 0 {
+        if let Phase::Draining(leaving) = &mut link.phase {
+            leaving.reads_left = leaving.reads_left.saturating_sub(1);
+            if leaving.reads_left == 0 {
                 self.bury(index);
             }
         }

@@ -65,14 +65,22 @@ pub(super) enum Phase {
     Live(SessionKey),
     /// The server has closed it: last bytes go out, and what arrives is thrown away until the
     /// peer closes too, so that a reset does not destroy what it has not read yet.
-    Draining {
-        /// What is not written yet.
-        farewell: Option<Box<Output>>,
-        /// This many more reads are thrown away; a peer that goes on talking is cut off then.
-        reads_left: u8,
-    },
+    Draining(Box<Leaving>),
     /// Over; the slot is free after this turn.
     Gone,
+}
+
+impl Phase {
+    /// Whether a timer of the connection, which may be one of an earlier phase, ends this one.
+    pub(super) fn is_over(&self, now: Tick) -> bool {
+        match self {
+            // Its time runs from the moment that the client is asked for something.
+            Self::Authenticating(_) | Self::Gone => false,
+            Self::ExpectAuth(waiting) => waiting.deadline <= now,
+            Self::Draining(leaving) => leaving.until <= now,
+            Self::ExpectConnect(_) | Self::Live(_) => true,
+        }
+    }
 }
 
 /// An enhanced authentication that waits for its client.
@@ -82,6 +90,16 @@ pub(super) struct Exchanging {
     pub(super) exchange: Exchange,
     /// When the client must have answered.
     pub(super) deadline: Tick,
+}
+
+/// What is left of a connection that the server has closed.
+pub(super) struct Leaving {
+    /// What is not written yet.
+    pub(super) farewell: Option<Box<Output>>,
+    /// This many more reads are thrown away; a peer that goes on talking is cut off then.
+    pub(super) reads_left: u8,
+    /// When it ends, whatever is left.
+    pub(super) until: Tick,
 }
 
 /// How a connection that has not logged in yet will be received.
@@ -167,5 +185,17 @@ mod tests {
     #[test]
     fn is_small() {
         assert!(size_of::<Link>() <= 128, "{}", size_of::<Link>());
+    }
+
+    /// The time for CONNECT has long begun when a late answer of the authenticator refuses.
+    #[test]
+    fn an_earlier_timer_does_not_cut_a_farewell_short() {
+        let leaving = Phase::Draining(Box::new(Leaving {
+            farewell: Some(Box::default()),
+            reads_left: 1,
+            until: Tick::from_secs(12),
+        }));
+        assert!(!leaving.is_over(Tick::from_secs(10)));
+        assert!(leaving.is_over(Tick::from_secs(12)));
     }
 }

@@ -704,10 +704,9 @@ impl Phase {
     /// Whether bytes are wanted from the socket.
     const fn reads(&self) -> bool {
         match self {
-            Self::ExpectConnect(_)
-            | Self::ExpectAuth(_)
-            | Self::Live(_)
-            | Self::Draining { .. } => true,
+            Self::ExpectConnect(_) | Self::ExpectAuth(_) | Self::Live(_) | Self::Draining(_) => {
+                true
+            }
             Self::Authenticating(_) | Self::Gone => false,
         }
     }

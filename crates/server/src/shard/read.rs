@@ -295,7 +295,7 @@ impl Shard {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
         };
-        if let Phase::Draining { .. } = link.phase {
+        if let Phase::Draining(_) = link.phase {
             return self.discard(index);
         }
         if let Phase::ExpectConnect(Entrance::Proxied) = link.phase {
@@ -311,7 +311,7 @@ impl Shard {
                     link.tail.extend(self.scratch.read(len));
                     self.apply_tail(index);
                 }
-                Phase::Draining { .. } | Phase::Gone => {}
+                Phase::Draining(_) | Phase::Gone => {}
             }
             return;
         }
@@ -436,7 +436,7 @@ impl Shard {
             Phase::ExpectConnect(_) => self.expect_connect(index),
             Phase::ExpectAuth(_) => self.expect_auth(index),
             Phase::Authenticating(_) => {}
-            Phase::Draining { .. } | Phase::Gone => link.tail.clear(),
+            Phase::Draining(_) | Phase::Gone => link.tail.clear(),
         }
         self.weigh(index);
     }

@@ -16,7 +16,7 @@ impl Link {
         let request = match &self.phase {
             Phase::Authenticating(request) => request.bytes(),
             Phase::ExpectAuth(waiting) => waiting.bytes(),
-            Phase::ExpectConnect(_) | Phase::Live(_) | Phase::Draining { .. } | Phase::Gone => 0,
+            Phase::ExpectConnect(_) | Phase::Live(_) | Phase::Draining(_) | Phase::Gone => 0,
         };
         let bytes = size_of::<Self>() + self.tail.heap_bytes() + self.transport.heap_bytes();
         // A packet has 256 MiB at most.
