@@ -34,6 +34,7 @@ use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::fdtable::{self, Table};
+use crate::give_back;
 use crate::http::KnownTokens;
 use crate::inbox::{self, Inbox, Tickets};
 use crate::listener::Opened;
@@ -121,6 +122,9 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
     let (doors, opened, calls) = Doors::open(&config.listeners, count)?;
     let store = retained::open(config, data_dir.path(), clock)?;
     let directory = Arc::new(accounts::open(config, data_dir, true)?);
+    // The first start has hashed a password. What is made from here on would lie in that memory,
+    // so that the pages which it never writes would stay resident.
+    give_back::give_back();
     let prior = sessions::open(config, data_dir.path(), clock, count)?;
     let zone_max = prior.as_ref().map_or(0, Prior::zone_max);
     let zones = logins::zones(config, data_dir.path(), &store, zone_max)?;
