@@ -12,7 +12,7 @@ mod users;
 mod wills;
 
 use stentor_tests::raw::{packet, string};
-use stentor_tests::{Raw, Server, Version};
+use stentor_tests::{Packet, Raw, Server, Version};
 
 /// Connects to a session that lasts, and says whether it was there.
 #[track_caller]
@@ -42,9 +42,14 @@ fn with_will(server: &Server, client_id: &str, topic: &str, secs: u8) -> Raw {
 #[track_caller]
 fn acknowledged(client: &mut Raw) -> Vec<u8> {
     let packet = client.expect(3);
+    acknowledge(client, &packet);
+    packet.message(Version::V5).1
+}
+
+/// Acknowledges a message of QoS 1.
+fn acknowledge(client: &mut Raw, packet: &Packet) {
     let topic = usize::from(u16::from_be_bytes([packet.body[0], packet.body[1]]));
     client.send(&[0x40, 2, packet.body[2 + topic], packet.body[3 + topic]]);
-    packet.message(Version::V5).1
 }
 
 /// What `stentor status` says of sessions.

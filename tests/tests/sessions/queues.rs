@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use stentor_tests::raw::{self, eventually};
-use stentor_tests::{Plan, Raw, Server, Version};
+use stentor_tests::{Packet, Plan, Raw, Server, Version};
 
-use crate::acknowledged;
+use crate::{acknowledge, acknowledged};
 
 const JOBS: &str = "$queue/jobs/jobs/#";
 
@@ -78,6 +78,62 @@ fn a_message_that_a_member_leaves_unacknowledged_waits_for_the_next_one() {
     let mut second = member(&server, "second", "$share/jobs/jobs/#");
     assert_eq!(take(&mut second, 3), [0, 1, 2]);
     second.ping();
+}
+
+/// Members leave no session behind, so what they have is written down for the queue.
+#[test]
+fn a_message_that_a_member_has_not_acknowledged_waits_for_the_next_one_after_a_kill() {
+    for (version, kills) in [
+        (Version::V4, true),
+        (Version::V5, true),
+        (Version::V4, false),
+        (Version::V5, false),
+    ] {
+        let server = plan("").variable("STENTOR_SHARDS", "3").start();
+        publish(&server, 0..3);
+        let mut first = server.client(version, "first");
+        first.subscribe(JOBS, 2);
+        // The others come while it is there.
+        publish(&server, 3..6);
+        let got: Vec<Packet> = (0..6).map(|_| first.expect(3)).collect();
+        // One of each kind is done.
+        for at in [0, 3] {
+            acknowledge(&mut first, &got[at]);
+        }
+        first.ping();
+        assert_eq!(kept(&server), 0);
+        let plan = match kills {
+            true => server.kill(),
+            false => server.stop_for_restart(),
+        };
+        let server = plan.variable("STENTOR_SHARDS", "2").start();
+        eventually("the queue has them again", || kept(&server) == 4);
+        let mut second = member(&server, "second", JOBS);
+        let mut all = take(&mut second, 4);
+        all.sort_unstable();
+        assert_eq!(all, [1, 2, 4, 5], "{version:?}, {kills}");
+        second.ping();
+        let server = server.kill().start();
+        assert_eq!(kept(&server), 0);
+    }
+}
+
+/// The same of one whose server is killed again before anybody else is there.
+#[test]
+fn what_goes_back_to_a_queue_survives_the_next_kill_too() {
+    let mut server = plan("").variable("STENTOR_SHARDS", "2").start();
+    let mut first = server.client(Version::V4, "first");
+    first.subscribe(JOBS, 1);
+    publish(&server, 0..200);
+    first.expect(3);
+    for _ in 0..3 {
+        server = server.kill().start();
+    }
+    eventually("the queue has them again", || kept(&server) == 200);
+    // It is a member again, and its earlier session is over.
+    let mut first = member(&server, "first", JOBS);
+    let all: BTreeSet<usize> = take(&mut first, 200).into_iter().collect();
+    assert_eq!(all.len(), 200);
 }
 
 /// The messages that `stentor sessions` shows of the queue.
@@ -165,13 +221,18 @@ fn a_queue_that_nobody_declares_is_refused() {
 fn nobody_takes_or_ends_the_session_of_a_queue() {
     let server = plan("").start();
     publish(&server, 0..2);
+    for command in [&["sessions", "end"][..], &["clients", "kick"]] {
+        let words = [command, &["$queue/jobs/jobs/#"]].concat();
+        let refused = server.control(&words).refusal();
+        assert!(refused.contains("ends at a restart for which"), "{refused}");
+    }
+    // It has no client that could be away, and so it never ends with those that are.
+    let ended = server.json(&["sessions", "end", "--away", "0s", "--yes"]);
+    assert_eq!(ended["ended"], 0);
     let mut client = server.dial();
     let connack = client.login(Version::V5, "$queue/jobs/jobs/#", false);
     assert_eq!(connack.body[..2], [0, 0]);
     drop(client);
-    // It may say that it ended the client's own session.
-    server.control(&["sessions", "end", "$queue/jobs/jobs/#"]);
-    server.control(&["kick", "$queue/jobs/jobs/#"]);
     let mut first = member(&server, "first", JOBS);
     assert_eq!(take(&mut first, 2), [0, 1]);
 }

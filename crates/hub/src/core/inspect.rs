@@ -31,6 +31,8 @@ pub struct ClientInfo {
     pub client_id: Box<str>,
     /// Its user; `None` for anonymous.
     pub user: Option<Arc<str>>,
+    /// Whether it is the session of a queue, which no client has.
+    pub is_queue: bool,
     /// Its connection, if it has one.
     pub connection: Option<ConnectionInfo>,
     /// Since when it has none, if it has none: see [`crate::clock_ms`].
@@ -170,6 +172,8 @@ impl Core {
         let charge = session.charge();
         let live = session.live();
         let packet_bytes_max = live.map(|live| live.packet_bytes_max);
+        let messages_max = self.rules.settings.queue_messages_max;
+        let of_queue = session.state.queue().map(|queue| queue.messages as usize);
         Some(Delivering {
             rights: Arc::clone(&session.state.identity().rights),
             is_filtered: session.state.subscriptions.are_filtered(),
@@ -181,7 +185,7 @@ impl Core {
                 session.state.queue_bytes_max(&self.rules.settings),
             ),
             is_tightened: self.rules.settings.is_tightened(),
-            queued_messages: (charge.messages, self.rules.settings.queue_messages_max),
+            queued_messages: (charge.messages, of_queue.unwrap_or(messages_max)),
             window: live.map(|live| (live.window, self.rules.settings.in_flight_max)),
             packet_bytes_max: packet_bytes_max.filter(|max| *max < u32::MAX),
             holds_topic: session.holds_back(topic),
@@ -219,6 +223,7 @@ pub(super) fn info(key: SessionKey, session: &Session) -> ClientInfo {
         zone: session.state.zone(),
         client_id: session.state.client_id().into(),
         user: session.state.identity().user.clone(),
+        is_queue: session.state.queue().is_some(),
         connection,
         away_since_ms: away.map(|(since_ms, _)| since_ms),
         ends_at: away.map_or(Tick::NEVER, |(_, until)| until),

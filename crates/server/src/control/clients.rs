@@ -148,6 +148,13 @@ pub(super) fn kick(backplane: &Backplane, request: &Kick) -> Result<Kicked, Fail
     let (zone, (entry, _)) = find(backplane, &request.client_id, request.zone.as_ref())?;
     let client_id = entry.info.client_id.into_string();
     let end_session = request.end_session;
+    if entry.info.is_queue {
+        let message = format!(
+            "{client_id:?} is a queue, and no client: it ends at a restart for which its [[queue]] \
+             is not in the configuration any more"
+        );
+        return Err(Failure::new("queue", message));
+    }
     if let Some(least) = request.away_secs
         && entry.away_secs.is_none_or(|secs| secs < least)
     {

@@ -17,7 +17,7 @@ pub(crate) struct Selection {
     pub(crate) containing: String,
     /// Only those that outlive their connections.
     pub(crate) lasting: bool,
-    /// Only those with clients that have been away for as many seconds.
+    /// Only those with clients that have been away for as many seconds. A queue has no client.
     pub(crate) away_secs: Option<u64>,
     pub(crate) by: Order,
 }
@@ -31,7 +31,9 @@ impl Selection {
         self.zone.is_none_or(|zone| client.zone == zone)
             && client.client_id.contains(&self.containing)
             && (!self.lasting || client.expiry_secs > 0)
-            && self.away_secs.is_none_or(is_away)
+            && self
+                .away_secs
+                .is_none_or(|secs| !client.is_queue && is_away(secs))
     }
 
     /// What decides about the place of a session: the highest comes first, see [`in_order`].

@@ -1,6 +1,6 @@
 //! What waits for a subscriber, and what becomes of more than may.
 
-use stentor_hub::{Count, Keep, LossCause, SlowPolicy, TopicPolicy};
+use stentor_hub::{Count, Keep, LossCause, QueueBounds, SlowPolicy, TopicPolicy};
 use stentor_mqtt::QoS;
 use stentor_session::Tick;
 
@@ -40,6 +40,11 @@ impl Session {
         }
     }
 
+    /// The bounds of the queue that this is, if it is one.
+    pub(super) fn queue(&self) -> Option<QueueBounds> {
+        self.delivering.rights.queue()
+    }
+
     /// Whether newer messages take the place of older ones that wait.
     fn conflates(&self) -> bool {
         let policy = self.delivering.policy.as_ref();
@@ -52,6 +57,11 @@ impl Session {
     }
 
     fn next(&self) -> Next {
+        match self.queue().map(|queue| queue.full) {
+            Some(SlowPolicy::DropOldest) => return Next::DropsOldest,
+            Some(_) => return Next::Dropped,
+            None => {}
+        }
         if self.conflates() && self.delivering.holds_topic {
             return Next::Replaces;
         }
@@ -69,6 +79,11 @@ impl Session {
 /// The policy of the topic: what happens when the client reads too slowly, or while it is away.
 pub(super) fn policy(session: &Session) -> Check {
     let what = "policy";
+    if let Some(queue) = session.queue() {
+        let full = queue.full.label();
+        let text = format!("none: it is a queue, and its [[queue]] has full = {full:?}");
+        return Check::new(what, State::Good, text);
+    }
     let Some(policy) = session.delivering.policy.as_ref() else {
         let text = match session.is_away() {
             true => {
@@ -133,7 +148,11 @@ fn full(session: &Session) -> Option<(String, String)> {
     let (messages, messages_max) = delivering.queued_messages;
     if messages >= messages_max {
         let text = format!("{messages} messages wait for it, and {messages_max} may");
-        return Some((text, "raise `limits.queue_messages`".to_owned()));
+        let raise = match session.queue() {
+            Some(_) => "raise `messages` of its [[queue]]",
+            None => "raise `limits.queue_messages`",
+        };
+        return Some((text, raise.to_owned()));
     }
     if bytes < bytes_max {
         return None;
@@ -144,6 +163,7 @@ fn full(session: &Session) -> Option<(String, String)> {
     let role = sets(session, |quotas| quotas.queued_bytes);
     let role = role.map_or_else(|| "ROLE".to_owned(), |(role, _)| role);
     let raise = match is_own {
+        _ if session.queue().is_some() => "raise `bytes` of its [[queue]]".to_owned(),
         true => {
             format!("raise the quota of its roles: `stentor role change {role} --queued-bytes N`")
         }
@@ -250,6 +270,11 @@ fn overfull(session: &Session, (held, raise): (String, String)) -> Check {
         ),
     };
     let text = format!("its queue is full: {held}; {then}");
+    if session.queue().is_some() {
+        let remedy = format!("let more members subscribe to it, or {raise}");
+        let check = Check::new(what, state, text).with_remedy(remedy);
+        return check.with_lead("but not all (waiting)");
+    }
     let back = match session.is_away() {
         true => "let it come back",
         false => "let it read faster",
@@ -315,6 +340,9 @@ pub(super) fn lost(session: &Session, now: Tick) -> Option<Check> {
     }
     let raise = match full(session) {
         Some((_, raise)) => raise,
+        None if session.queue().is_some() => {
+            "raise `messages` or `bytes` of its [[queue]]".to_owned()
+        }
         None => {
             let (messages, bytes) = (
                 session.delivering.queued_messages.1,
@@ -332,6 +360,9 @@ pub(super) fn lost(session: &Session, now: Tick) -> Option<Check> {
         check = check.with_lead("but not all (lost)");
     }
     Some(match tally.lost_by {
+        Some(LossCause::DropNewest | LossCause::DropOldest) if session.queue().is_some() => {
+            check.with_remedy(format!("let more members subscribe to it, or {raise}"))
+        }
         Some(LossCause::DropNewest | LossCause::DropOldest) => check.with_remedy(format!(
             "let it read faster, {raise}, or give the topic a [[policy]] that conflates"
         )),

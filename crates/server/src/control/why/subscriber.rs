@@ -78,6 +78,10 @@ pub(super) fn checks(party: &Party, question: &Question<'_>) -> Vec<Check> {
 
 fn connected(party: &Party, session: &Session, now: Tick) -> Check {
     let info = &session.entry.info;
+    if session.queue().is_some() {
+        let text = "it is a queue: messages of QoS 1 and 2 wait in it until a member takes them";
+        return Check::new("connected", State::Good, text);
+    }
     let Some(connection) = &info.connection else {
         let is_owed = session.most_qos() != QoS::AtMostOnce;
         let text = match is_owed {

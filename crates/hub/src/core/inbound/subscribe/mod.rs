@@ -37,7 +37,7 @@ use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::routing::options::Options;
 use crate::core::routing::share::{Telling, ask_queues, is_queue};
-use crate::core::sessions::log::leave;
+use crate::core::sessions::log::{leave, write_queue_member};
 use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::state::{Grant, Subscribed};
 use crate::core::transitions::{Transition, Unexplained};
@@ -554,6 +554,9 @@ impl Core {
         };
         let reason = granted_reason(grant.options.qos());
         if let Some(group) = share {
+            if is_queue(self, key, subscription) {
+                write_queue_member(self, key);
+            }
             // Its SUBACK says that other shards know of it.
             self.join_share((key, zone), (group, filter), (&grant, Telling::Now));
             // Nothing is retained for what is shared.

@@ -27,6 +27,14 @@ pub(crate) fn write_base(core: &mut Core, key: SessionKey) {
     SessionLog::whole(core, |core| write_base_of(core, key));
 }
 
+/// A session becomes a member of a queue: from now on it is written down, also if it does not
+/// outlive its connection. O(its subscriptions), once.
+pub(crate) fn write_queue_member(core: &mut Core, key: SessionKey) {
+    if core.sessions.serve_queue(key, &mut core.pending.log) {
+        write_base(core, key);
+    }
+}
+
 fn write_base_of(core: &mut Core, key: SessionKey) {
     let log = &mut core.pending.log;
     let Some(session) = core.sessions.get(key) else {

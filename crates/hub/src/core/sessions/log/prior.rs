@@ -44,7 +44,8 @@ pub struct PriorSession {
     pub client_id: Box<str>,
     /// Where its records are; `None` if there are none. Then it is written down whole.
     pub origin: Option<Origin>,
-    /// Seconds that it outlives its connection; 0 if only its will is left.
+    /// Seconds that it outlives its connection; 0 if only its will is left, and what it had of
+    /// queues.
     pub expiry_secs: u32,
     /// Since when its client is away, in milliseconds since 1970.
     pub since_ms: u64,
@@ -345,7 +346,10 @@ impl PriorSession {
             }
         };
         let mut will_at = will_at.max(grace);
-        if session.expiry_secs == 0 {
+        if session.expiry_secs == 0 && session.will.is_none() {
+            // What it had of a queue goes back at once.
+            until = start.now;
+        } else if session.expiry_secs == 0 {
             // It ends with its will.
             (until, will_at) = (grace, grace);
         } else if session.will.is_some() {

@@ -36,6 +36,10 @@ impl PriorSession {
     fn go_on(mut self, core: &mut Core, now: Tick) {
         let mut state = SessionState::new(self.identity, &self.client_id, self.expiry_secs);
         state.apply_quotas();
+        if self.expiry_secs == 0 && !self.deliveries.owed.is_empty() {
+            // What it had of a queue goes back there when it ends, which is soon.
+            state.served_queue();
+        }
         let will = self.will.take();
         let absence = Absence {
             until: self.until,

@@ -68,7 +68,7 @@ impl Lasting {
     }
 }
 
-/// How many sessions outlive their connection.
+/// How many sessions are written down as long as they are there.
 pub(crate) const fn lasting_len(sessions: &Sessions) -> usize {
     sessions.lasting.count
 }
@@ -132,7 +132,7 @@ impl Sessions {
         let generation = session.generation;
         let persistent = u64::from(session.state.is_persistent());
         self.persistent.fetch_add(persistent, Ordering::Relaxed);
-        self.lasting.change(persistent > 0, false);
+        self.lasting.change(session.state.is_written(), false);
         session.account = Account::default();
         session.account.mark();
         let hash = self
@@ -152,6 +152,7 @@ impl Sessions {
     pub(crate) fn retire(&mut self, key: SessionKey, log: &mut SessionLog) -> Option<Retired> {
         let session = self.get(key)?;
         let persistent = u64::from(session.state.is_persistent());
+        let is_written = session.state.is_written();
         let hash = self
             .hasher
             .hash(session.state.zone(), session.state.client_id());
@@ -161,7 +162,7 @@ impl Sessions {
             *lease = None;
         }
         self.persistent.fetch_sub(persistent, Ordering::Relaxed);
-        self.lasting.change(false, persistent > 0);
+        self.lasting.change(false, is_written);
         self.retired += 1;
         let (legacy, held_back) = self.get_mut(key)?.retire(log);
         Some(Retired {
@@ -194,10 +195,26 @@ impl Sessions {
         let Some(session) = self.get_mut(key) else {
             return;
         };
+        let was_written = session.state.is_written();
         let before = session.state.set_expiry(expiry_secs, log);
+        let is_written = session.state.is_written();
         count.fetch_add(u64::from(expiry_secs > 0), Ordering::Relaxed);
         count.fetch_sub(u64::from(before > 0), Ordering::Relaxed);
-        self.lasting.change(expiry_secs > 0, before > 0);
+        self.lasting.change(is_written, was_written);
+    }
+
+    /// A session becomes a member of a queue: see [`SessionState::serve_queue`]. Whether a base of
+    /// it has to follow.
+    ///
+    /// [`SessionState::serve_queue`]: crate::core::sessions::state::SessionState::serve_queue
+    pub(crate) fn serve_queue(&mut self, key: SessionKey, log: &mut SessionLog) -> bool {
+        let session = self.get_mut(key).filter(|it| !it.state.is_written());
+        let Some(session) = session else {
+            return false;
+        };
+        session.state.serve_queue(log);
+        self.lasting.change(true, false);
+        true
     }
 
     /// The session that a user has under a client id.

@@ -52,8 +52,12 @@ pub(crate) struct SessionState {
     /// Bytes that may wait for the client, by its quota; `u32::MAX` for none of its own.
     queue_bytes: u32,
     /// What it is called where changes are written down; `None` where they are not. Of a session
-    /// that does not outlive its connection, only its will is written down.
+    /// that does not outlive its connection, only its will is written down, unless it serves a
+    /// queue.
     number: Option<Number>,
+    /// Whether it does not outlive its connection, and is written down all the same: what it has of
+    /// a queue and did not acknowledge goes back there, also after a kill.
+    serves_queue: bool,
     will: Option<Box<WillRequest>>,
     pub(crate) subscriptions: Subscriptions,
     /// The messages above QoS 0 to the client.
@@ -89,6 +93,7 @@ impl SessionState {
             expiry_secs,
             queue_bytes: u32::MAX,
             number: None,
+            serves_queue: false,
             will: None,
             subscriptions: Subscriptions::default(),
             owed: Owed::default(),
@@ -159,7 +164,27 @@ impl SessionState {
     /// Its number, if all that it remembers is written down.
     #[inline]
     pub(in crate::core) fn number(&self) -> Option<Number> {
-        self.number.filter(|_| self.is_persistent())
+        self.number.filter(|_| self.is_written())
+    }
+
+    /// Whether all that it remembers is written down, where anything is.
+    #[inline]
+    pub(in crate::core::sessions) const fn is_written(&self) -> bool {
+        self.is_persistent() || self.serves_queue
+    }
+
+    /// From now on all of it is written down until it ends, though it does not outlive its
+    /// connection. A base has to follow. Has no effect for one that does outlive it.
+    pub(in crate::core::sessions) fn serve_queue(&mut self, log: &mut SessionLog) {
+        if !self.is_written() {
+            self.served_queue();
+            self.number = self.number.or_else(|| log.number());
+        }
+    }
+
+    /// The same for one of an earlier start, before it is [adopted](Self::adopted).
+    pub(in crate::core::sessions) const fn served_queue(&mut self) {
+        self.serves_queue = !self.is_persistent();
     }
 
     /// Goes on with a session of an earlier start, whose records are those of its origin. Without
@@ -215,7 +240,8 @@ impl SessionState {
         if secs == before {
             return before;
         }
-        if secs == 0 && (self.will.is_none() || !log.keeps_wills()) {
+        let keeps_will = self.will.is_some() && log.keeps_wills();
+        if !self.is_written() && !keeps_will {
             self.forget(log);
         } else {
             self.note(log);
@@ -395,7 +421,7 @@ impl SessionState {
 
     /// A connection begins, with this will or without one.
     pub(crate) fn attached(&mut self, will: Option<Box<WillRequest>>, log: &mut SessionLog) {
-        let is_written = self.is_persistent() || will.is_some() && log.keeps_wills();
+        let is_written = self.is_written() || will.is_some() && log.keeps_wills();
         if self.number.is_none() && is_written {
             self.number = log.number();
             self.note(log);
@@ -449,9 +475,11 @@ impl SessionState {
 
     /// Its will is not to be published before the next start of the server.
     pub(crate) fn put_off_will(&mut self) {
-        self.will = None;
+        let has_will = self.will.take().is_some();
         // The end of a session that does not last is not to be told, or its will would be gone.
-        self.number = self.number();
+        if !self.is_persistent() && (has_will || !self.serves_queue) {
+            self.number = None;
+        }
     }
 
     /// The time of its will has come, if it has one.
