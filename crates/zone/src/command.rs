@@ -398,7 +398,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
 
     fn info(&self) -> Result<Value, Failed> {
         let room = self.room()?;
-        let room = self.rooms.get(room).ok_or(Refusal::Unknown)?;
+        let room = self.rooms.get(room).ok_or_else(|| no_room(room))?;
         let is_listed = self.is_listed(room.name());
         let mut told = json!({
             "room": self.shown(room, is_listed),
@@ -460,8 +460,11 @@ impl<'a, R: RoomRights> Command<'a, R> {
         &mut self,
         f: impl FnOnce(&mut Room, &mut Vec<Effect>) -> Result<A, Refusal>,
     ) -> Result<A, Failed> {
-        self.room()?;
-        Ok(self.rooms.act(self.room, self.out, f)?)
+        let room = self.room()?;
+        if self.rooms.get(room).is_none() {
+            return Err(no_room(room));
+        }
+        Ok(self.rooms.act(room, self.out, f)?)
     }
 
     fn kick(&mut self) -> Result<Value, Failed> {
@@ -484,7 +487,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
         let seated = self.act(|room, out| room.seat(now, &user, out));
         seated.map_err(|failed| match failed {
             Failed::Refused(why @ Refusal::Name) => {
-                let text = "user: a user name has 1 to 255 bytes";
+                let text = "user: a user name has 1 to 255 bytes and no control characters";
                 Failed::Part(why, BadWord::other("user", text))
             }
             Failed::Refused(why @ Refusal::TooMany) => {
@@ -542,10 +545,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
         room: &str,
         made_with: (RoomOptions, Map<String, Value>),
     ) -> Result<(), Failed> {
-        let blame = |why: Refusal| {
-            let text = format!("{field} is {}: {}", quoted(room), why.text());
-            Failed::Part(why, BadWord::other(field, text))
-        };
+        let blame = |why: Refusal| blame_name(why, field, room);
         // No right gives a room a name that none can have.
         check_name(room).map_err(|_| blame(Refusal::Name))?;
         // By joining it observers make no room either.
@@ -563,6 +563,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
                 let text = format!("permanent is true: {}", unmade.why.text());
                 Failed::Part(unmade.why, BadWord::other("permanent", text))
             }
+            None if unmade.why == Refusal::TooMany => self.blame_number(field),
             None => unmade.why.into(),
             Some(property) => {
                 let part = below("properties", &property);
@@ -594,6 +595,10 @@ impl<'a, R: RoomRights> Command<'a, R> {
             let text = "create_properties is for a new room: give it a name by create";
             return Err(BadWord::other("create_properties", text).into());
         }
+        if let Some(name) = &create {
+            check_name(name).map_err(|_| blame_name(Refusal::Name, "create", name))?;
+        }
+        check_properties("create_properties", &made_with, &options.bounds)?;
         if let Some(capacity) = options.capacity.filter(|capacity| *capacity < places) {
             let text = format!("capacity is {capacity}: places asks for {places}, which is more");
             return Err(BadWord::other("capacity", text).into());
@@ -617,7 +622,10 @@ impl<'a, R: RoomRights> Command<'a, R> {
             let answer = json!({ "room": room, "created": false });
             return Ok(self.with_hold(hold_secs, &room, answer));
         }
-        let room = create.ok_or(Refusal::Unknown)?;
+        let room = create.ok_or_else(|| {
+            let text = "no room suits: ask for less, or give create, the name of a new room";
+            Failed::Part(Refusal::Unknown, BadWord::other("", text))
+        })?;
         self.actor.role = self.rights.role(&room);
         // A property that is wished for has that value in any case.
         made_with.extend(wish.properties);
@@ -625,6 +633,18 @@ impl<'a, R: RoomRights> Command<'a, R> {
         let answer = json!({ "room": room, "created": true });
         let answer = self.with_hold(hold_secs, &room, answer);
         Ok(self.with_history(asks, &room, answer))
+    }
+
+    /// There are as many rooms as there may be, of the zone or of the user.
+    fn blame_number(&self, field: &str) -> Failed {
+        let (zone_max, own_max) = (self.rooms.rooms_max(), self.rooms.owned_max());
+        let text = match self.rooms.len() >= zone_max {
+            true => format!("{field}: the zone has {zone_max} rooms, which is the most (`rooms`)"),
+            false => format!(
+                "{field}: you own {own_max} rooms, which is the most (`rooms_per_user`): close one"
+            ),
+        };
+        Failed::Part(Refusal::TooMany, BadWord::other(field, text))
     }
 
     /// For how long a place is to be held; 0 for not at all.
@@ -729,10 +749,11 @@ impl<'a, R: RoomRights> Command<'a, R> {
     fn blame_member(&self, failed: Failed, part: &str, user: &str) -> Failed {
         match failed {
             Failed::Refused(why @ Refusal::Unknown) if self.rooms.get(self.room).is_some() => {
-                let text = format!(
-                    "{part} is {}: nobody of this name is in the room",
-                    quoted(user)
-                );
+                let text = match part {
+                    "owner" => "no member has this name, or a virtual one, which owns no room",
+                    _ => "nobody of this name is in the room",
+                };
+                let text = format!("{part} is {}: {text}", quoted(user));
                 Failed::Part(why, BadWord::other(part, text))
             }
             Failed::Refused(why @ Refusal::TooMany) => {
@@ -766,6 +787,40 @@ fn bound(capacity: u32) -> Option<u32> {
 }
 
 /// What is against a property.
+fn no_room(room: &str) -> Failed {
+    let text = format!("room is {}: there is no such room", quoted(room));
+    Failed::Part(Refusal::Unknown, BadWord::other("room", text))
+}
+
+/// The name of a room is the reason of a refusal.
+fn blame_name(why: Refusal, field: &str, room: &str) -> Failed {
+    let text = format!("{field} is {}: {}", quoted(room), why.text());
+    Failed::Part(why, BadWord::other(field, text))
+}
+
+/// Whether a room could have each of these, whatever becomes of them.
+fn check_properties(
+    field: &str,
+    properties: &Map<String, Value>,
+    bounds: &Bounds,
+) -> Result<(), Failed> {
+    for (name, value) in properties {
+        let why = match check_name(name) {
+            Err(_) => Refusal::Name,
+            Ok(()) if value.to_string().len() > bounds.property_bytes => Refusal::TooLarge,
+            Ok(()) => continue,
+        };
+        return Err(blame_property(
+            why,
+            below(field, name),
+            (name, value),
+            bounds,
+        ));
+    }
+    Ok(())
+}
+
+/// A property is the reason of a refusal.
 fn blame_property(
     why: Refusal,
     part: String,

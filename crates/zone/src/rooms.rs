@@ -182,6 +182,11 @@ impl Rooms {
         self.rooms.insert(Arc::clone(room.name()), room);
     }
 
+    /// How many rooms there may be.
+    pub(crate) const fn rooms_max(&self) -> usize {
+        self.options.rooms_max
+    }
+
     /// How many rooms one user may own.
     pub(crate) const fn owned_max(&self) -> usize {
         self.options.owned_max

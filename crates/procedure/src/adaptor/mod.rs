@@ -48,8 +48,9 @@ pub const HOOKS: [&str; 12] = [
     "call",
 ];
 
-/// Questions and news that may wait for one adaptor, and their bytes.
-const WAITING_MAX: usize = 10_000;
+/// Questions that may wait for one adaptor.
+const QUESTIONS_MAX: usize = 10_000;
+/// Bytes of questions that may wait, and as many of news.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// What a question comes to when the hook fails.
@@ -172,17 +173,20 @@ pub struct Event {
 }
 
 impl Event {
-    /// Bytes of what there is to see.
+    /// Bytes of memory that it takes, about.
     fn bytes(&self) -> usize {
-        let bytes = |(_, field): &(_, Field)| match field {
-            Field::Bytes(bytes) => bytes.len(),
-            Field::Texts(texts) => texts
-                .iter()
-                .map(|(name, text)| name.len() + text.len())
-                .sum(),
-            Field::Number(_) | Field::Flag(_) => 0,
+        let bytes = |field: &(&str, Field)| {
+            size_of_val(field)
+                + match &field.1 {
+                    Field::Bytes(bytes) => bytes.len(),
+                    Field::Texts(texts) => texts
+                        .iter()
+                        .map(|(name, text)| name.len() + text.len())
+                        .sum(),
+                    Field::Number(_) | Field::Flag(_) => 0,
+                }
         };
-        self.fields.iter().map(bytes).sum()
+        size_of::<Self>() + self.fields.iter().map(bytes).sum::<usize>()
     }
 }
 
@@ -293,14 +297,43 @@ impl Drop for Asked {
     }
 }
 
+/// A line of events that wait, as their number and bytes.
+#[derive(Debug, Default)]
+struct Line {
+    count: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Line {
+    /// Whether one more may wait, which does then.
+    fn enter(&self, event: &Event, count_max: usize) -> bool {
+        let bytes = event.bytes();
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let may = count < count_max && before + bytes <= WAITING_BYTES_MAX;
+        if !may {
+            self.leave(event);
+        }
+        may
+    }
+
+    /// It waits no more.
+    fn leave(&self, event: &Event) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(event.bytes(), Ordering::Relaxed);
+    }
+}
+
 /// What an adaptor and its thread share.
 #[derive(Debug, Default)]
 struct Common {
     /// A bit for each of [`HOOKS`].
     hooks: AtomicU16,
-    /// Questions and news that wait, and their bytes.
-    waiting: AtomicUsize,
-    waiting_bytes: AtomicUsize,
+    /// What waits for the thread.
+    questions: Line,
+    news: Line,
+    /// News that was forgotten, and that nobody was told of.
+    forgotten: AtomicU64,
     /// [`OnError::Deny`].
     denies: AtomicBool,
     counters: Arc<Counters>,
@@ -311,25 +344,6 @@ struct Common {
 impl Common {
     fn on_error(&self) -> OnError {
         OnError::new(self.denies.load(Ordering::Relaxed))
-    }
-
-    /// Whether one more may wait, which does then.
-    fn enter(&self, event: &Event) -> bool {
-        let bytes = event.bytes();
-        let count = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let before = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let may = count < WAITING_MAX && before + bytes <= WAITING_BYTES_MAX;
-        if !may {
-            self.leave(event);
-        }
-        may
-    }
-
-    /// It waits no more.
-    fn leave(&self, event: &Event) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        let bytes = event.bytes();
-        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// It is whole at any time.
@@ -434,17 +448,19 @@ impl Adaptor {
     /// wait: then it is what [`Options::on_error`] says.
     pub fn ask(&self, event: Event, answer: Answer) {
         let on_error = self.common.on_error();
-        if !self.common.enter(&event) {
+        if !self.common.questions.enter(&event, QUESTIONS_MAX) {
             return answer(on_error.busy());
         }
         let answer = Some(answer);
         self.send(Input::Event(event, Some(Asked { answer, on_error })));
     }
 
-    /// Tells a hook; forgotten if too much waits.
+    /// Tells a hook; forgotten, which is logged, if 64 MiB of news wait.
     pub fn tell(&self, event: Event) {
-        if self.common.enter(&event) {
+        if self.common.news.enter(&event, usize::MAX) {
             self.send(Input::Event(event, None));
+        } else {
+            self.common.forgotten.fetch_add(1, Ordering::Relaxed);
         }
     }
 

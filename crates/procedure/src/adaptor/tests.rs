@@ -573,6 +573,27 @@ fn so_many_hooks_wait() {
     assert_eq!(verdict, Ok(allowed()));
 }
 
+/// What nobody waits for is told later, and all of it: at a start, each permanent room is created.
+#[test]
+fn news_waits_until_fewer_hooks_wait() {
+    let world =
+        world("return { created = function(event) room('info', { room = event.room }) end }");
+    const ROOMS: usize = 12_000;
+    for room in 0..ROOMS {
+        world.adaptor.tell(Event {
+            hook: "created",
+            zone: "game".into(),
+            fields: vec![("room", room.to_string().as_str().into())],
+        });
+    }
+    // A question is asked at once.
+    assert_eq!(world.ask("say", "tea"), allowed());
+    for _ in 0..ROOMS {
+        world.adaptor.answered(world.command(), b"{}".to_vec());
+    }
+    assert_eq!(world.adaptor.figures().failures, 0);
+}
+
 /// Nobody writes to it, so opening it would take for ever.
 #[test]
 fn a_file_that_is_none_is_not_waited_for() {

@@ -60,6 +60,8 @@ pub(super) struct Worker {
     /// For the threads of HTTP requests.
     inputs: Sender<Input>,
     aside: HashMap<u64, Aside>,
+    /// News that begins when fewer hooks wait, in its order.
+    news: VecDeque<Event>,
     number: u64,
     next_timer: Option<Instant>,
     failures: Failures,
@@ -105,6 +107,7 @@ impl Worker {
             requests: VecDeque::new(),
             inputs,
             aside: HashMap::new(),
+            news: VecDeque::new(),
             failures: Failures::default(),
         };
         worker.announce();
@@ -137,6 +140,8 @@ impl Worker {
             if next_look <= now {
                 next_look = now + LOOK_INTERVAL;
                 self.end_overdue(now);
+                self.begin_news();
+                self.note_forgotten();
                 self.machine.flush_log();
                 self.tell_failures(now);
                 if let Err(reason) = self.look() {
@@ -149,9 +154,10 @@ impl Worker {
 
     fn take(&mut self, input: Input) {
         match input {
-            Input::Event(event, answer) => {
-                self.common.leave(&event);
-                self.begin(&event, answer);
+            Input::Event(event, None) => self.news.push_back(event),
+            Input::Event(event, asked) => {
+                self.common.questions.leave(&event);
+                self.begin(&event, asked);
             }
             Input::Answered(number, json) => self.resume(number, &Resumed::Json(json)),
             Input::Http(number, reply) => {
@@ -162,6 +168,18 @@ impl Worker {
             Input::Look(start, answer) => drop(answer.send(self.look_now(start))),
             Input::Change(options, answer, decided) => self.change(*options, &answer, &decided),
             Input::Stop => {}
+        }
+        self.begin_news();
+    }
+
+    /// Begins what nobody waits for, as far as its hooks may wait: nothing of it is lost because
+    /// much happens at once. At a start, thousands of permanent rooms are told.
+    fn begin_news(&mut self) {
+        while self.aside.len() < ASIDE_MAX
+            && let Some(event) = self.news.pop_front()
+        {
+            self.common.news.leave(&event);
+            self.begin(&event, None);
         }
     }
 
@@ -335,6 +353,22 @@ impl Worker {
             self.begin_anew();
         }
         self.tell_failures(Instant::now());
+    }
+
+    /// News that was forgotten failed.
+    fn note_forgotten(&mut self) {
+        let forgotten = self.common.forgotten.swap(0, Ordering::Relaxed);
+        if forgotten == 0 {
+            return;
+        }
+        let counters = &self.common.counters;
+        counters.failures.fetch_add(forgotten, Ordering::Relaxed);
+        self.failures.untold += forgotten;
+        self.failures.last = Some(Failure {
+            hook: "any",
+            zone: Arc::clone(&self.options.zone),
+            reason: format!("{forgotten} events were forgotten, because 64 MiB of them wait"),
+        });
     }
 
     /// Tells the last of the failures that are not told, and their number, unless others have been

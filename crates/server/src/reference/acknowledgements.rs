@@ -140,7 +140,7 @@ pub(super) const SUBSCRIBE: &[Row] = &[
         "All places of the room are taken.", "Try again later, or enter another room."),
     row(ReasonCode::TopicFilterInvalid, "there is no such room, member or property",
         "The room does not exist.", "`stentor room ls` lists the rooms."),
-    row(ReasonCode::TopicFilterInvalid, "the name is empty, too long, or contains / + # $",
+    row(ReasonCode::TopicFilterInvalid, "a name has 1 to 255 bytes, and none of / + # $ or control characters",
         "The name of the room is not valid.", "Use another name."),
     row(ReasonCode::QuotaExceeded, "as many as allowed are there already",
         "The zone has as many rooms as it may have.", "Close a room, or raise the limit of the zone."),

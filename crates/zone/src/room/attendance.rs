@@ -15,6 +15,9 @@ use crate::topic;
 /// Virtual members that one room has at most.
 pub(crate) const VIRTUAL_MAX: usize = 64;
 
+/// Places that one room holds at most.
+const HOLDS_MAX: usize = 1_000;
+
 impl Room {
     /// How many members it has.
     #[must_use]
@@ -54,16 +57,17 @@ impl Room {
         self.members.len() + self.holds.of_others(now, user)
     }
 
-    /// Holds a place for a user until then. Where there is no bound, or the user has a place
-    /// already, nothing has to be held. Returns whether there is a place for it.
+    /// Holds a place for a user until then; a user who has a place needs none. Also where there is
+    /// no bound, for the room stays while it waits for somebody. Returns whether there is a place
+    /// for it.
     pub(crate) fn hold(&mut self, now: Tick, user: &str, until: Tick) -> bool {
         if self.members.is_member(user) {
             return true;
         }
-        let Some(capacity) = self.options.capacity else {
-            return true;
-        };
-        let has_place = self.taken(now, user) < capacity as usize;
+        let places = self.options.capacity.map_or(usize::MAX, |max| max as usize);
+        // Anew, as the last one.
+        self.holds.release(user);
+        let has_place = self.taken(now, user) < places && self.holds.count() < HOLDS_MAX;
         if has_place {
             self.holds.hold(user, until);
         }
@@ -233,7 +237,8 @@ impl Room {
         user: &str,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
-        if user.is_empty() || user.len() > NAME_BYTES_MAX {
+        let is_name = (1..=NAME_BYTES_MAX).contains(&user.len());
+        if !is_name || user.contains(char::is_control) {
             return Err(Refusal::Name);
         }
         if self.members.sits(user, Seat::NOBODY) {

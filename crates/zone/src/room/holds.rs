@@ -21,10 +21,20 @@ impl Holds {
         self.0.retain(|(holder, _)| **holder != *user);
     }
 
-    /// Places that are held for others.
+    /// Places that are held for others. Of those for whom places are held, the first come first:
+    /// a room that has become smaller must have a place for some of them.
     pub(super) fn of_others(&self, now: Tick, user: &str) -> usize {
-        let is_others = |(holder, until): &&(Arc<str>, Tick)| **holder != *user && *until > now;
-        self.0.iter().filter(is_others).count()
+        let is_others = |(holder, _): &&(Arc<str>, Tick)| **holder != *user;
+        let earlier = self.0.iter().filter(|(_, until)| *until > now);
+        match self.has(now, user) {
+            true => earlier.take_while(is_others).count(),
+            false => earlier.count(),
+        }
+    }
+
+    /// All that are remembered.
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// Whether a place is held for a user.

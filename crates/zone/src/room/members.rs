@@ -182,6 +182,10 @@ impl Members {
     }
 
     /// Whether there is no member but virtual ones. O(virtual members).
+    pub(super) fn is_virtual(&self, user: &str) -> bool {
+        self.by_user.get(user).is_some_and(Member::is_virtual)
+    }
+
     pub(super) fn are_virtual(&self) -> bool {
         self.by_user.values().all(Member::is_virtual)
     }

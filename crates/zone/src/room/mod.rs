@@ -399,8 +399,8 @@ impl Room {
     /// Changes the room itself.
     ///
     /// # Errors
-    /// [`Refusal::NotOwner`]; [`Refusal::Unknown`] for a new owner who is not a member,
-    /// [`Refusal::TooMany`] for one who owns as many rooms as a user may.
+    /// [`Refusal::NotOwner`]; [`Refusal::Unknown`] for a new owner who is not a member, or a
+    /// virtual one; [`Refusal::TooMany`] for one who owns as many rooms as a user may.
     pub fn change(
         &mut self,
         actor: Actor<'_>,
@@ -421,8 +421,11 @@ impl Room {
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         self.must_own(actor)?;
-        let is_stranger =
-            |change: &Change<'_>| matches!(change, Change::Owner(user) if !self.is_member(user));
+        // A virtual member could do nothing with the room, and nobody else could then.
+        let is_stranger = |change: &Change<'_>| match change {
+            Change::Owner(user) => !self.is_member(user) || self.members.is_virtual(user),
+            _ => false,
+        };
         if changes.iter().any(is_stranger) {
             return Err(Refusal::Unknown);
         }

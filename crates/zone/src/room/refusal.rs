@@ -83,7 +83,7 @@ impl Refusal {
             Self::Conflict => "the property has changed",
             Self::Unknown => "there is no such room, member or property",
             Self::Exists => "there is a room of this name already",
-            Self::Name => "the name is empty, too long, or contains / + # $",
+            Self::Name => "a name has 1 to 255 bytes, and none of / + # $ or control characters",
             Self::TooLarge => "larger than allowed",
             Self::TooMany => "as many as allowed are there already",
             Self::NotAllowed => "this zone's rooms are made by its administrators",

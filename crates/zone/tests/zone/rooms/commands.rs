@@ -405,7 +405,21 @@ fn a_command_is_done_as_a_whole_or_not_at_all() {
         ("change", r#"{"room":"tea"}"#, "", "changes nothing"),
         ("kick", r#"{"room":"tea","user":"dan"}"#, "user", "dan"),
         ("kick", r#"{"room":"tea"}"#, "user", "it needs user"),
-        ("lock", r#"{"room":"tea","name":"$"}"#, "name", "contains"),
+        ("lock", r#"{"room":"tea","name":"$"}"#, "name", "none of"),
+        (
+            "set",
+            r#"{"room":"coffee","name":"a","value":1}"#,
+            "room",
+            "no such room",
+        ),
+        ("match", r#"{"create":"a/b"}"#, "create", "none of"),
+        (
+            "match",
+            r#"{"create":"x","create_properties":{"a/b":1}}"#,
+            "create_properties.a/b",
+            "none of",
+        ),
+        ("match", r#"{"properties":{"a":1}}"#, "", "give create"),
         ("list", r#"{"room":"tea"}"#, "room", "but after"),
     ];
     let mut hall = Hall::default();

@@ -91,6 +91,36 @@ fn a_held_place_keeps_a_room() {
     assert_eq!(hall.topics(), Vec::<String>::new());
 }
 
+/// The same where there is no bound.
+#[test]
+fn a_held_place_keeps_a_room_without_a_capacity() {
+    let mut hall = Hall::default();
+    let words = r#"{"create":"open","properties":{"kind":"x"}}"#;
+    assert_eq!(find(&mut hall, "ann", words)["status"], "done");
+    hall.join("ann", 1, "open").unwrap();
+    assert_eq!(find(&mut hall, "bob", WISH)["result"]["held_secs"], 10);
+    hall.leave("ann", 1, "open");
+    hall.join("bob", 2, "open").unwrap();
+    assert_eq!(hall.rooms.get("open").unwrap().properties().count(), 1);
+    // It ends with the last one again.
+    hall.leave("bob", 2, "open");
+    assert!(hall.rooms.get("open").is_none());
+}
+
+/// The room becomes smaller than the places that are held.
+#[test]
+fn of_those_for_whom_places_are_held_the_first_come_first() {
+    let mut hall = duel();
+    assert_eq!(find(&mut hall, "bob", WISH)["result"]["held_secs"], 10);
+    let smaller = |room: &mut stentor_zone::Room, out: &mut Vec<Effect>| {
+        room.change(admin(), Change::Capacity(Some(1)), out)
+    };
+    hall.act("duel", smaller).unwrap();
+    assert_eq!(hall.join("bob", 2, "duel"), Err(Refusal::Full));
+    hall.join("ann", 1, "duel").unwrap();
+    assert_eq!(hall.join("bob", 2, "duel"), Err(Refusal::Full));
+}
+
 #[test]
 fn where_nothing_is_to_be_held() {
     let mut hall = Hall::default();

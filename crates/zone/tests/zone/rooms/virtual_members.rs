@@ -57,6 +57,12 @@ fn a_virtual_member_owns_nothing_and_keeps_no_room() {
     hall.join("bob", 2, "tea").unwrap();
     hall.leave("ann", 1, "tea");
     assert_eq!(hall.listed("tea")["owner"], "bob");
+    let words = r#"{"room":"tea","owner":"bot"}"#;
+    let (refused, _) = command(&mut hall, "bob", "room.change", words);
+    assert_eq!(
+        (&refused["error"], &refused["part"]),
+        (&json!("unknown"), &json!("owner"))
+    );
     // A session of its name comes and goes beside it.
     hall.join("bot", 3, "tea").unwrap();
     hall.leave("bot", 3, "tea");
@@ -74,7 +80,7 @@ fn who_makes_virtual_members_and_how_many() {
     let (refused, _) = command(&mut hall, "ann", "room.seat", words);
     assert_eq!(refused["error"], "not-allowed");
     let long = "x".repeat(256);
-    for name in ["", &long] {
+    for name in ["", &long, "\u{1}", "\u{1b}[31mred"] {
         assert_eq!(seat(&mut hall, name)["error"], "bad-name");
     }
     for number in 0..64 {
