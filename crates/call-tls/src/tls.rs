@@ -100,9 +100,14 @@ fn explain(error: &Error) -> String {
             let flaw = Flaw::from(error);
             let remedy = match flaw {
                 Flaw::Unsigned => "; name the authority's file by --ca-file",
-                Flaw::OtherName(_) => "; give the name that it has by --server-name",
+                Flaw::OtherName(_) => "; give a name that it has by --server-name",
                 Flaw::Early => "; compare the clocks",
-                Flaw::Expired | Flaw::Other(_) => "",
+                Flaw::Nameless
+                | Flaw::Expired
+                | Flaw::Authority
+                | Flaw::Old
+                | Flaw::OtherPurpose
+                | Flaw::Other(_) => "",
             };
             format!("the server's certificate {flaw}{remedy}")
         }

@@ -259,7 +259,13 @@ fn broken(error: io::Error) -> ClientError {
                     "; --cafile FILE names the file of its authority, or its own file"
                 }
                 Flaw::Early => "; compare the clocks",
-                Flaw::OtherName(_) | Flaw::Expired | Flaw::Other(_) => "",
+                Flaw::OtherName(_)
+                | Flaw::Nameless
+                | Flaw::Expired
+                | Flaw::Authority
+                | Flaw::Old
+                | Flaw::OtherPurpose
+                | Flaw::Other(_) => "",
             };
             ClientError::Tls(format!("the server's certificate {flaw}{remedy}"))
         }

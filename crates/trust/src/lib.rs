@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs;
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, OtherError, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
@@ -79,17 +79,26 @@ pub fn config(file: &Path) -> Result<ClientConfig, String> {
     Ok(config.with_no_client_auth())
 }
 
-/// What is wrong with a server's certificate. Its text follows the words "the certificate".
+/// What is wrong with a server's certificate. Its text follows the words "the certificate", and has
+/// the remedy where it is the same for every client: another certificate.
 #[derive(Debug)]
 pub enum Flaw {
     /// No authority that is trusted has signed it.
     Unsigned,
     /// It has not the name by which the server was called, but these, if they are known.
     OtherName(Vec<String>),
+    /// It names no host, or has its name only where nobody looks any more (CN).
+    Nameless,
     /// Its time is over.
     Expired,
     /// Its time has not come.
     Early,
+    /// It is an authority's own, as `openssl req -x509` makes it without more words.
+    Authority,
+    /// It has X.509 version 1.
+    Old,
+    /// It is not meant for servers.
+    OtherPurpose,
     /// Something else.
     Other(CertificateError),
 }
@@ -101,14 +110,42 @@ impl From<&CertificateError> for Flaw {
             CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::Unsigned,
             CertificateError::NotValidForName => Self::OtherName(Vec::new()),
             CertificateError::NotValidForNameContext { presented, .. } => {
-                Self::OtherName(presented.clone())
+                let names: Vec<_> = presented.iter().filter_map(|name| host(name)).collect();
+                match names.is_empty() {
+                    true => Self::Nameless,
+                    false => Self::OtherName(names),
+                }
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 Self::Early
             }
-            other => Self::Other(other.clone()),
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+                Self::OtherPurpose
+            }
+            other => match reason(other).as_str() {
+                "CaUsedAsEndEntity" => Self::Authority,
+                version if version.starts_with("UnsupportedCertVersion") => Self::Old,
+                _ => Self::Other(other.clone()),
+            },
         }
+    }
+}
+
+/// The host in a name of a certificate, as errors have it: `DnsName("a.example")`. Names that are
+/// not of hosts help nobody here.
+fn host(name: &str) -> Option<String> {
+    let inner = |kind: &str| name.strip_prefix(kind)?.strip_suffix(')');
+    let text = inner("DnsName(").or_else(|| inner("IpAddress("))?;
+    Some(text.trim_matches('"').to_owned())
+}
+
+/// What an error is called. Some have a name only in the library below rustls, whose types are not
+/// part of what this crate sees.
+fn reason(error: &CertificateError) -> String {
+    match error {
+        CertificateError::Other(OtherError(inner)) => format!("{inner:?}"),
+        error => error.to_string(),
     }
 }
 
@@ -120,7 +157,27 @@ impl fmt::Display for Flaw {
             Self::OtherName(names) => write!(f, "is for another name: {}", names.join(", ")),
             Self::Expired => f.write_str("has expired"),
             Self::Early => f.write_str("is not valid yet"),
-            Self::Other(error) => write!(f, "is not valid: {error}"),
+            Self::Nameless => f.write_str(
+                "names no host; make one with `-addext subjectAltName=DNS:NAME` or \
+                 `subjectAltName=IP:ADDRESS`",
+            ),
+            Self::Authority => f.write_str(
+                "is that of an authority (CA:TRUE), and a server needs one of its own; make it with \
+                 `-addext basicConstraints=critical,CA:FALSE`, or let the authority sign another",
+            ),
+            Self::Old => f.write_str(
+                "has X.509 version 1, which TLS does not take any more; make one of version 3, with \
+                 `-addext subjectAltName=DNS:NAME`, or with `-extfile` where an authority signs it",
+            ),
+            Self::OtherPurpose => f.write_str(
+                "is not for servers; make one with the extended key usage serverAuth, or without \
+                 that extension",
+            ),
+            Self::Other(CertificateError::Revoked) => f.write_str("has been revoked"),
+            Self::Other(CertificateError::BadEncoding) => {
+                f.write_str("cannot be read: it is not well-formed")
+            }
+            Self::Other(error) => write!(f, "is not valid: {}", reason(error)),
         }
     }
 }
@@ -156,19 +213,58 @@ mod tests {
         }
     }
 
+    /// An error of the library below rustls, which is known by its name.
+    struct Inner(&'static str);
+
+    impl fmt::Debug for Inner {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl fmt::Display for Inner {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl std::error::Error for Inner {}
+
     #[test]
     fn flaws_are_called_the_same_with_and_without_details() {
-        let context = CertificateError::NotValidForNameContext {
+        let context = |presented: &[&str]| CertificateError::NotValidForNameContext {
             expected: "a.example".try_into().unwrap(),
-            presented: vec!["DnsName(\"b.example\")".to_owned()],
+            presented: presented.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let names = [
+            "DnsName(\"b.example\")",
+            "IpAddress(127.0.0.1)",
+            "DirectoryName",
+        ];
+        let inner = |text: &'static str| {
+            let error = Box::<dyn std::error::Error + Send + Sync>::from(Inner(text));
+            CertificateError::Other(OtherError(Arc::from(error)))
         };
         for (error, told) in [
             (CertificateError::BadSignature, "signed by no authority"),
             (CertificateError::NotValidForName, "for another name"),
-            (context, "for another name: DnsName(\"b.example\")"),
+            (context(&names), "for another name: b.example, 127.0.0.1"),
+            (context(&["DirectoryName"]), "names no host"),
+            (context(&[]), "names no host"),
             (CertificateError::Expired, "expired"),
             (CertificateError::NotValidYet, "not valid yet"),
-            (CertificateError::Revoked, "not valid: "),
+            (CertificateError::InvalidPurpose, "not for servers"),
+            (CertificateError::Revoked, "has been revoked"),
+            (CertificateError::BadEncoding, "cannot be read"),
+            (
+                inner("CaUsedAsEndEntity"),
+                "basicConstraints=critical,CA:FALSE",
+            ),
+            (inner("UnsupportedCertVersion"), "version 3"),
+            (
+                inner("PathLenConstraintViolated"),
+                "not valid: PathLenConstraintViolated",
+            ),
         ] {
             let flaw = Flaw::from(&error).to_string();
             assert!(flaw.contains(told), "{flaw}");
