@@ -90,9 +90,16 @@ pub(crate) fn delete(options: &Options) -> Result<(), Fault> {
         Source::File(path) if options.deletes => {
             let fault =
                 |why: String| Fault::File(format!("cannot delete {}: {why}", path.display()));
-            let kind = std::fs::symlink_metadata(path).map(|it| it.file_type());
-            if kind.is_ok_and(|kind| !kind.is_file() && !kind.is_symlink()) {
-                return Err(fault("it is not a regular file".to_owned()));
+            // Of a link itself, not of what it leads to.
+            match std::fs::symlink_metadata(path).map(|it| it.file_type()) {
+                Ok(kind) if kind.is_symlink() => {
+                    let why = "it is a symbolic link; name the file that it leads to";
+                    return Err(fault(why.to_owned()));
+                }
+                Ok(kind) if !kind.is_file() => {
+                    return Err(fault("it is not a regular file".to_owned()));
+                }
+                _ => {}
             }
             std::fs::remove_file(path).map_err(|error| fault(error.to_string()))
         }

@@ -1,5 +1,6 @@
 //! Servers that are dead, silent, slow, or liars.
 
+use std::fs;
 use std::os::unix::net::UnixListener;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -201,6 +202,36 @@ fn answers_without_a_verdict_are_faults() {
     assert_eq!(run(&words), Some(69));
 }
 
+/// A link is not the copy that XMail makes, and its name may be somebody else's.
+#[test]
+fn only_a_regular_file_is_deleted() {
+    for (name, told) in [
+        ("m.eml", None),
+        ("link", Some("it is a symbolic link")),
+        ("pipe", Some("it is not a regular file")),
+    ] {
+        let fake = Fake::dead();
+        let message = fake.file("m.eml", b"hi");
+        fake.pipe("pipe");
+        let file = fake.folder.path().join(name);
+        if name == "link" {
+            std::os::unix::fs::symlink(&message, &file).unwrap();
+        }
+        let words = ["--delete-file", "--file", word(&file), "/p"];
+        let finished = Finished::of(&fake.command(&words).output().unwrap());
+        assert_eq!(finished.code, Some(2), "{finished:?}");
+        let says = finished.stderr.contains("cannot delete");
+        assert_eq!(says, told.is_some(), "{finished:?}");
+        assert!(
+            finished.stderr.contains(told.unwrap_or_default()),
+            "{finished:?}"
+        );
+        let is_there = fs::symlink_metadata(&file).is_ok();
+        assert_eq!(is_there, told.is_some(), "{name}");
+        assert_eq!(message.exists(), name != "m.eml", "{name}");
+    }
+}
+
 /// Files that are no messages are faults too, and a FIFO does not hang the client.
 #[test]
 fn files_that_cannot_be_read() {
@@ -255,7 +286,7 @@ fn a_standard_output_that_nobody_reads() {
         let words = [&["--profile", "sysexits", "--deadline", "300ms"], words].concat();
         let (reader, writer) = std::io::pipe().unwrap();
         let mut command = fake.command(&words);
-        command.stdin(std::fs::File::open(file).unwrap());
+        command.stdin(fs::File::open(file).unwrap());
         let status = command.stdout(writer).status().unwrap();
         drop(reader);
         assert_eq!(status.code(), Some(75), "{words:?}");
@@ -279,7 +310,7 @@ fn standard_streams_that_nobody_reads() {
     // A pipe holds 64 KiB, and now it does.
     full.write_all(&[b'x'; 64 * 1024]).unwrap();
     let mut command = fake.command(&[&words[..], &["--stdin", "/p"]].concat());
-    command.stdin(std::fs::File::open(file).unwrap());
+    command.stdin(fs::File::open(file).unwrap());
     command.stdout(writer.try_clone().unwrap()).stderr(writer);
     let start = Instant::now();
     let status = command.status().unwrap();
@@ -347,7 +378,7 @@ fn lies_of_servers_cost_no_mail() {
     let output = fake.command(&words).output().unwrap();
     fake.join();
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(std::fs::read(&file).unwrap(), spool);
+    assert_eq!(fs::read(&file).unwrap(), spool);
 }
 
 /// Why a procedure failed is told to the operator, not to whoever sent the message; some mail
