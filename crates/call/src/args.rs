@@ -133,10 +133,26 @@ const FLAGS: [&str; 7] = [
     "--clear-token",
 ];
 
+/// The spellings of options with one dash, which count before the procedure.
+const ONE_DASH: [(&str, &str); 5] = [
+    ("-s", "--server"),
+    ("-server", "--server"),
+    ("-p", "--port"),
+    ("-port", "--port"),
+    ("-file", "--file"),
+];
+
 /// Whether a word is the name of an option, and so never the value of another one.
 fn is_option(word: &OsStr) -> bool {
-    let names = || VALUED.iter().chain(&FLAGS);
-    names().any(|name| word == OsStr::new(name))
+    let word = word.to_str().unwrap_or_default();
+    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    VALUED.contains(&name) || FLAGS.contains(&word) || one_dash(word).is_some()
+}
+
+/// The option that a spelling with one dash means.
+fn one_dash(word: &str) -> Option<&'static str> {
+    let known = ONE_DASH.iter().find(|(spelling, _)| *spelling == word);
+    known.map(|(_, option)| *option)
 }
 
 /// The words that are left.
@@ -250,12 +266,7 @@ impl Given {
             "--filter" => self.change(Changed::Printed)?,
             "--delete-file" => self.deletes = true,
             "--clear-token" => self.clear_token = Clear::Allowed,
-            _ if VALUED.contains(&name) => self.option(name, rest)?,
-            _ if name.starts_with("--") => {
-                // It may have had a value.
-                rest.next_if(|word| !matches!(word.as_encoded_bytes().first(), Some(b'-' | b'/')));
-                return Err(format!("{name} is not an option of stentor-call"));
-            }
+            _ if name.starts_with("--") => self.long(name, rest)?,
             _ if self.procedure.is_some() => {
                 self.refuse_option(name, rest)?;
                 // Whatever it is: it may come from a stranger.
@@ -263,21 +274,34 @@ impl Given {
                 self.old.add(name, &value);
                 self.arguments.push(argument(name, value)?);
             }
-            "-s" | "-server" => self.option("--server", rest)?,
-            "-p" | "-port" => self.option("--port", rest)?,
-            "-file" => self.option("--file", rest)?,
             _ if name.starts_with('/') => {
                 self.procedure = Some(name.trim_start_matches('/').to_owned());
             }
-            _ if name.starts_with('-') => {
-                return Err(format!(
-                    "{name} is not an option of stentor-call. An argument of the procedure comes \
-                     after /PROCEDURE, as in `/PROCEDURE {name} VALUE`"
-                ));
-            }
-            _ => return Err(format!("{name} is neither an option nor a /PROCEDURE")),
+            _ => match one_dash(name) {
+                Some(option) => self.option(option, name, rest)?,
+                None => return Err(unknown_word(name)),
+            },
         }
         Ok(())
+    }
+
+    /// An option with two dashes and a value: `--file m.eml` or `--file=m.eml`.
+    fn long(&mut self, word: &str, rest: &mut Rest<'_>) -> Result<(), String> {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        match (VALUED.iter().find(|known| **known == name), value) {
+            (Some(option), None) => self.option(option, name, rest),
+            (Some(option), Some(value)) => self.set(option, value.into()),
+            (None, Some(_)) if FLAGS.contains(&name) => Err(format!("{name} has no value")),
+            (None, Some(_)) => Err(format!("{name} is not an option of stentor-call")),
+            (None, None) => {
+                // It may have had a value.
+                rest.next_if(|word| !matches!(word.as_encoded_bytes().first(), Some(b'-' | b'/')));
+                Err(format!("{name} is not an option of stentor-call"))
+            }
+        }
     }
 
     /// What is known of the caller's wishes on a command line with a mistake.
@@ -326,13 +350,31 @@ impl Given {
         Ok(())
     }
 
-    fn option(&mut self, name: &str, rest: &mut Rest<'_>) -> Result<(), String> {
-        let value = rest.next_if(|word| !is_option(word)).cloned();
+    /// An option whose value is the next word; `spelling` is how it is written there.
+    fn option(
+        &mut self,
+        name: &'static str,
+        spelling: &str,
+        rest: &mut Rest<'_>,
+    ) -> Result<(), String> {
+        match rest.next_if(|word| !is_option(word)) {
+            Some(value) => self.set(name, value.clone()),
+            None => {
+                self.note_profile(name);
+                Err(missing(spelling))
+            }
+        }
+    }
+
+    /// Until a good profile is read: a caller without a name understands these codes best.
+    fn note_profile(&mut self, name: &str) {
         if name == "--profile" {
-            // Until a good one is read: a caller without a name understands these codes best.
             self.profile = self.profile.or(Some(Profile::Sysexits));
         }
-        let value = value.ok_or_else(|| missing(name))?;
+    }
+
+    fn set(&mut self, name: &'static str, value: OsString) -> Result<(), String> {
+        self.note_profile(name);
         let text = || {
             let text = value.to_str();
             text.ok_or_else(|| format!("{name} {}: it is not valid UTF-8", value.display()))
@@ -354,11 +396,8 @@ impl Given {
                 });
             }
             "--profile" => {
-                let Some(profile) = Profile::from_name(text()?) else {
-                    let names = Profile::ALL.map(|(_, name)| name).join(", ");
-                    return Err(format!("--profile {}: it is one of {names}", text()?));
-                };
-                self.profile = Some(profile);
+                let name = text()?;
+                self.profile = Some(Profile::from_name(name).ok_or_else(|| unknown_profile(name))?);
             }
             "--on-error" => {
                 let Some(verdict) = verdict_on_error(text()?) else {
@@ -508,6 +547,31 @@ impl Given {
             _ => Ok((address, Some(port))),
         }
     }
+}
+
+/// Why a word with at most one dash is not understood before the procedure.
+fn unknown_word(word: &str) -> String {
+    if !word.starts_with('-') {
+        return format!("{word} is neither an option nor a /PROCEDURE");
+    }
+    if let Some((name, _)) = word.split_once('=')
+        && let Some(option) = one_dash(name)
+    {
+        return format!("{word} is not understood: write {option}=VALUE, or `{name} VALUE`");
+    }
+    format!(
+        "{word} is not an option of stentor-call. An argument of the procedure comes after \
+         /PROCEDURE, as in `/PROCEDURE {word} VALUE`"
+    )
+}
+
+fn unknown_profile(name: &str) -> String {
+    let near = Profile::near(name).map(|near| format!("; did you mean {near}?"));
+    format!(
+        "--profile {name}: it is one of {}{}",
+        Profile::ALL.map(|(_, name)| name).join(", "),
+        near.unwrap_or_default()
+    )
 }
 
 /// The file would be the only copy of a message that is changed.

@@ -48,6 +48,13 @@ impl Profile {
         found.map(|(profile, _)| *profile)
     }
 
+    /// The name that somebody may have meant who wrote this one.
+    pub(crate) fn near(name: &str) -> Option<&'static str> {
+        let names = Self::ALL.iter().map(|(_, known)| *known);
+        let nearest = names.min_by_key(|known| edits(name, known))?;
+        (edits(name, nearest) <= NEAR_EDITS_MAX).then_some(nearest)
+    }
+
     /// The files of this caller are XMail's spool files.
     pub(crate) const fn is_xmail(self) -> bool {
         self.lets_change() || matches!(self, Self::XmailExternal)
@@ -142,6 +149,24 @@ impl Profile {
     }
 }
 
+/// The most mistakes in a name that leave it recognizable.
+const NEAR_EDITS_MAX: usize = 2;
+
+/// How many letters have to be added, removed or replaced to make one name of the other.
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (at, letter) in from.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, other) in to.bytes().enumerate() {
+            let replaced = diagonal + usize::from(letter != other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
 /// `SMAIL_EXTERNAL_EXIT_BREAK` of XMail.
 const STOP: i32 = 16;
 const EX_UNAVAILABLE: i32 = 69;
@@ -184,5 +209,14 @@ mod tests {
             assert_eq!(Profile::from_name(name), Some(profile));
         }
         assert_eq!(Profile::from_name("xmail"), None);
+        for (name, near) in [
+            ("xmail-queu", Some("xmail-queue")),
+            ("xmail_smtp", Some("xmail-smtp")),
+            ("postfixpipe", Some("postfix-pipe")),
+            ("", None),
+            ("sendmail", None),
+        ] {
+            assert_eq!(Profile::near(name), near, "{name}");
+        }
     }
 }

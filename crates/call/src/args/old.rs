@@ -92,7 +92,7 @@ impl Given {
             return Ok(());
         };
         if VALUED.contains(&option) {
-            self.option(option, rest)?;
+            self.option(option, name, rest)?;
         }
         Err(format!(
             "{name} after the procedure is not understood: write {option}, or `-- {name} VALUE` if \

@@ -50,6 +50,31 @@ fn a_call_is_written_with_single_dashes() {
     assert_eq!(options.source, Source::File("m".into()));
 }
 
+/// As people write options of other programs.
+#[test]
+fn a_value_may_follow_an_equals_sign() {
+    let options = options(&[
+        "--file=a=b",
+        "--server=192.0.2.7",
+        "--port=2000",
+        "/p",
+        "--deadline=1s",
+        "-max",
+        "--file=x",
+        "--profile=exim",
+    ]);
+    let host = IpAddr::from([192, 0, 2, 7]);
+    assert_eq!(options.server, Server::Tcp(host, 2000));
+    assert_eq!(options.source, Source::File("a=b".into()));
+    assert_eq!(options.deadline, Duration::from_secs(1));
+    assert_eq!(options.profile, Profile::Exim);
+    // The value of an argument may come from a stranger.
+    assert_eq!(
+        options.arguments[0],
+        ("max".to_owned(), b"--file=x".to_vec())
+    );
+}
+
 /// Lines that were written for the client of 2002 do what they did.
 #[test]
 fn the_old_spelling_is_understood() {
@@ -185,6 +210,13 @@ fn mistakes_are_explained() {
         (&["/p", "-key"], "needs a value"),
         (&["-x", "/p"], "is not an option"),
         (&["--nonsense", "1", "/p"], "not an option"),
+        (&["--nonsense=1", "/p"], "--nonsense is not an option"),
+        (&["--stdin=yes", "/p"], "--stdin has no value"),
+        (&["--file=", "/p"], "--file is empty"),
+        (&["-file=m", "/p"], "write --file=VALUE, or `-file VALUE`"),
+        (&["-server", "-port", "1", "/p"], "-server needs a value"),
+        (&["-server", "--port", "1", "/p"], "-server needs a value"),
+        (&["--port", "--file=x", "/p"], "--port needs a value"),
         (&["-s", "mail.example", "/p"], "not looked up"),
         (&["-s", "/a", "-p", "1", "/p"], "no port"),
         (&["-p", "0", "/p"], "1 to 65535"),
@@ -196,6 +228,10 @@ fn mistakes_are_explained() {
         (&["/p", "--", "word", "x"], "-KEY"),
         (&["--", "--file", "f", "/p"], "not a /PROCEDURE"),
         (&["--profile", "sendmail", "/p"], "xmail-queue"),
+        (
+            &["--profile", "xmail-queu", "/p"],
+            "did you mean xmail-queue?",
+        ),
         (
             &["--on-error", "discard", "/p"],
             "accept, tempfail or reject",
@@ -318,6 +354,11 @@ fn the_callers_wishes_are_read_beside_mistakes() {
         ),
         (&["--nonsense", "1", "--profile", "xmail-smtp"], smtp, None),
         (&["-x", "--on-error", "reject"], Profile::Plain, reject),
+        (
+            &["--port", "--profile=xmail-smtp", "--on-error=reject"],
+            smtp,
+            reject,
+        ),
         (
             &[
                 "--port",
