@@ -182,6 +182,8 @@ struct Given {
     deadline: Option<Duration>,
     changed: Option<Changed>,
     deletes: bool,
+    /// The options with a value that were given.
+    valued: Vec<&'static str>,
     /// Whether all words were understood: what is wrong then is not the command line.
     is_understood: bool,
 }
@@ -261,7 +263,7 @@ impl Given {
             "--" => self.is_literal = true,
             "-h" | "--help" if self.procedure.is_none() => self.help = true,
             "-V" | "--version" if self.procedure.is_none() => self.version = true,
-            "--stdin" => self.file = Some(OsString::from("-")),
+            "--stdin" => self.take_file(OsString::from("-"))?,
             "--in-place" => self.change(Changed::InPlace)?,
             "--filter" => self.change(Changed::Printed)?,
             "--delete-file" => self.deletes = true,
@@ -373,7 +375,25 @@ impl Given {
         }
     }
 
+    /// Where the message is, by `--file` or `--stdin`.
+    fn take_file(&mut self, file: OsString) -> Result<(), String> {
+        match &self.file {
+            Some(other) if *other != file => {
+                Err("--file and --stdin exclude each other; leave one out".to_owned())
+            }
+            _ => {
+                self.file = Some(file);
+                Ok(())
+            }
+        }
+    }
+
     fn set(&mut self, name: &'static str, value: OsString) -> Result<(), String> {
+        // The first one counts, also for the exit code: either may be meant.
+        if self.valued.contains(&name) {
+            return Err(format!("{name} is given twice; leave one out"));
+        }
+        self.valued.push(name);
         self.note_profile(name);
         let text = || {
             let text = value.to_str();
@@ -387,7 +407,7 @@ impl Given {
             "--ca-file" => self.ca_file = Some(value.into()),
             "--server-name" => self.server_name = Some(text()?.to_owned()),
             "--token-file" => self.token_file = Some(value.into()),
-            "--file" => self.file = Some(value),
+            "--file" => self.take_file(value)?,
             "--format" => {
                 self.format = Some(match text()? {
                     "message" => Format::Message,

@@ -75,6 +75,45 @@ fn a_value_may_follow_an_equals_sign() {
     );
 }
 
+/// Which of two was meant is not known, and a message that nobody looks at would pass.
+#[test]
+fn an_option_with_a_value_is_given_once() {
+    for option in VALUED {
+        let value = match option {
+            "--port" => "1",
+            "--profile" => "plain",
+            "--on-error" => "accept",
+            "--deadline" => "5s",
+            "--format" => "message",
+            _ => "x",
+        };
+        let joined = format!("{option}={value}");
+        for line in [
+            vec![option, value, option, value, "/p"],
+            vec![option, value, "/p", option, value],
+            vec!["/p", option, value, joined.as_str()],
+        ] {
+            let told = parsed(&line).expect_err("a mistake").fault.to_string();
+            let expected = format!("{option} is given twice; leave one out");
+            assert!(told.contains(&expected), "{line:?}: {told}");
+        }
+    }
+    for line in [
+        ["-s", "::1", "-server", "::1", "/p"],
+        ["-p", "1", "--port", "2", "/p"],
+        ["-file", "a", "--file", "b", "/p"],
+    ] {
+        let told = parsed(&line).expect_err("a mistake").fault.to_string();
+        assert!(told.contains("is given twice"), "{line:?}: {told}");
+    }
+    // The first one says which exit codes to use.
+    let line = ["--profile", "xmail-smtp", "--profile", "exim", "/p"];
+    let known = parsed(&line).expect_err("a mistake").options;
+    assert_eq!(known.profile, Profile::XmailSmtp);
+    // What has no value may be repeated.
+    assert_eq!(options(&["--stdin", "--stdin", "/p"]).source, Source::Stdin);
+}
+
 /// Lines that were written for the client of 2002 do what they did.
 #[test]
 fn the_old_spelling_is_understood() {
@@ -217,6 +256,8 @@ fn mistakes_are_explained() {
         (&["-server", "-port", "1", "/p"], "-server needs a value"),
         (&["-server", "--port", "1", "/p"], "-server needs a value"),
         (&["--port", "--file=x", "/p"], "--port needs a value"),
+        (&["--file", "m", "--stdin", "/p"], "exclude each other"),
+        (&["--stdin", "--file", "m", "/p"], "exclude each other"),
         (&["-s", "mail.example", "/p"], "not looked up"),
         (&["-s", "/a", "-p", "1", "/p"], "no port"),
         (&["-p", "0", "/p"], "1 to 65535"),

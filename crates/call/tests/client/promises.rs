@@ -188,6 +188,8 @@ fn mistakes(folder: &str) -> Vec<(Vec<String>, &'static str)> {
         (words("--file @/m.xtmp -s mail.example /p"), "not looked up"),
         (words("--file @/m.xtmp --deadline soon /p"), "10ms to 1h"),
         (words("--file @/m.xtmp /p -key"), "needs a value"),
+        (words("--file @/m.xtmp /p -s x"), "write --server"),
+        (words("--file @/m.xtmp --file @/n /p"), "given twice"),
         (words("--file @/none.xtmp /p"), "none.xtmp"),
         (words("--file @ /p"), "not a regular file"),
     ]
