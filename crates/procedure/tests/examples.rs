@@ -559,6 +559,36 @@ fn the_front_guard_refuses_whom_others_complain_of() {
     assert!(answer.reason.contains("-client ADDRESS"), "{answer:?}");
 }
 
+/// IPv6 addresses have many spellings, and `::` stands for groups like others.
+#[test]
+fn the_front_guard_knows_networks_by_any_spelling() {
+    for (spammer, same, other) in [
+        ("2001:db9::1:2", "2001:db9::77", "2001:db9:1:2::77"),
+        ("2001:dba::5", "2001:dba::6", "2001:dba:0:1::6"),
+        ("2001:db8::", "2001:DB8:0:0:1::", "2001:db8:0:1::"),
+        ("::1:2:3:4", "::2", "1:2:3:4::"),
+        ("::ffff:192.0.2.1", "192.0.2.2", "::ffff:198.51.100.1"),
+        ("192.0.2.1", "::FFFF:C000:203", "198.51.100.1"),
+        ("fe80::1%eth0", "fe80::2%eth1", "fe80:1::1"),
+    ] {
+        let place = place();
+        for _ in 0..3 {
+            guarded(&place, (spammer, "s@s"), &[("report", "spam")]);
+        }
+        assert_eq!(guarded(&place, (same, "t@t"), &[]), NEVER, "{same}");
+        assert_eq!(guarded(&place, (other, "s@s"), &[]), LATER, "{other}");
+    }
+    // What may always send comes as IPv6 from a socket of both kinds.
+    let own = [("rate", "0")];
+    for client in ["::1", "::ffff:127.0.0.1", "0:0:0:0:0:0:0:1"] {
+        assert_eq!(
+            guarded(&place(), (client, "a@b"), &own),
+            WELCOME,
+            "{client}"
+        );
+    }
+}
+
 /// What the tables at the beginning of the front guard are for.
 #[test]
 fn the_front_guard_has_lists() {
@@ -615,10 +645,15 @@ fn greylisting_lets_those_in_who_come_back() {
     assert_eq!(try_from("192.0.2.9", "0").verdict, Verdict::Accept);
     assert_eq!(try_from("192.0.2.1", "3600").verdict, Verdict::Accept);
     assert_eq!(try_from("198.51.100.1", "3600").verdict, Verdict::Tempfail);
-    assert_eq!(
-        try_from("2001:db8:1:2::3", "3600").verdict,
-        Verdict::Tempfail
-    );
+    for (first, again, other) in [
+        ("2001:db8:1:2::3", "2001:db8:1:2::4", "2001:db8:1:3::3"),
+        ("2001:db9::1:2", "2001:DB9::77", "2001:db9:1:2::77"),
+        ("::ffff:203.0.113.1", "203.0.113.2", "::ffff:203.0.114.1"),
+    ] {
+        assert_eq!(try_from(first, "3600").verdict, Verdict::Tempfail);
+        assert_eq!(try_from(other, "0").verdict, Verdict::Tempfail, "{other}");
+        assert_eq!(try_from(again, "0").verdict, Verdict::Accept, "{again}");
+    }
     let own = [("from", "x@y"), ("rcpt", "z@y"), ("user", "bob")];
     assert_eq!(
         place.outcome(call("greylist", "", &own)).verdict,
