@@ -589,6 +589,28 @@ fn the_front_guard_knows_networks_by_any_spelling() {
     }
 }
 
+/// Postfix asks about each recipient, and tells the queue id from the second one on.
+#[test]
+fn the_front_guard_counts_a_message_once() {
+    let place = place();
+    let ask = |id: &str, rate: &str| {
+        let more = [("queue-id", id), ("rate", rate), ("delay", "0")];
+        guarded(&place, ("192.0.2.1", "a@b.test"), &more)
+    };
+    assert_eq!(ask("A", "2"), LATER);
+    for _ in 0..5 {
+        assert_eq!(ask("A", "2"), WELCOME);
+    }
+    assert_eq!(ask("B", "2"), WELCOME);
+    assert_eq!(ask("C", "2"), LATER, "the third message");
+    // Without a queue id nothing says that calls belong together.
+    let ask = || {
+        let more = [("rate", "2"), ("delay", "0")];
+        guarded(&place, ("198.51.100.1", "a@b.test"), &more)
+    };
+    assert_eq!([ask(), ask(), ask()], [LATER, WELCOME, LATER]);
+}
+
 /// What the tables at the beginning of the front guard are for.
 #[test]
 fn the_front_guard_has_lists() {
