@@ -29,6 +29,8 @@ pub struct Request {
     pub user: Option<String>,
     /// The message's name in the queue, once it has one.
     pub queue_id: Option<String>,
+    /// What all requests about one message have in common.
+    pub instance: Option<String>,
     /// The size in bytes: what the client announced, or at END-OF-MESSAGE what came.
     pub size: Option<u64>,
 }
@@ -75,6 +77,7 @@ impl Request {
             b"helo_name" => (&mut self.helo, "client's name"),
             b"sasl_username" => (&mut self.user, "user's name"),
             b"queue_id" => (&mut self.queue_id, "queue id"),
+            b"instance" => (&mut self.instance, "instance"),
             b"size" => {
                 let size = core::str::from_utf8(value)
                     .ok()

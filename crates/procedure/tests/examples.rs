@@ -603,7 +603,15 @@ fn the_front_guard_counts_a_message_once() {
     }
     assert_eq!(ask("B", "2"), WELCOME);
     assert_eq!(ask("C", "2"), LATER, "the third message");
-    // Without a queue id nothing says that calls belong together.
+    // Postfix names a message before it has a queue id.
+    let ask = |instance: &str, rate: &str| {
+        let more = [("instance", instance), ("rate", rate), ("delay", "0")];
+        guarded(&place, ("203.0.113.1", "a@b.test"), &more)
+    };
+    assert_eq!(ask("1.2.0", "1"), LATER);
+    assert_eq!([ask("1.2.0", "1"), ask("1.2.0", "1")], [WELCOME, WELCOME]);
+    assert_eq!(ask("1.3.0", "1"), LATER, "the second message");
+    // Without either, nothing says that calls belong together.
     let ask = || {
         let more = [("rate", "2"), ("delay", "0")];
         guarded(&place, ("198.51.100.1", "a@b.test"), &more)

@@ -6,7 +6,7 @@ use stentor_mail::{NAME_BYTES_MAX, Violation};
 
 const RCPT: &str = "request=smtpd_access_policy\nprotocol_state=RCPT\nprotocol_name=SMTP\n\
     helo_name=a.test\nqueue_id=\nsender=\nrecipient=b@here.test\nrecipient_count=0\n\
-    client_address=192.0.2.1\nclient_name=unknown\nsasl_username=bob\nsize=12345\n\
+    client_address=192.0.2.1\nclient_name=unknown\ninstance=1.2.3.0\nsasl_username=bob\nsize=12345\n\
     unknown_attribute=a=b\n\n";
 
 #[test]
@@ -21,6 +21,7 @@ fn a_request_is_read() {
         helo: Some("a.test".into()),
         user: Some("bob".into()),
         queue_id: None,
+        instance: Some("1.2.3.0".into()),
         size: Some(12345),
     };
     assert_eq!(request, expected);

@@ -73,7 +73,10 @@ fn asked(visit: &Visit, request: Request) -> Answer {
         queue_id: request.queue_id,
         message_id: None,
     };
-    let call = visit.about(envelope, message);
+    let mut call = visit.about(envelope, message);
+    // It is there before the queue id is, so that a procedure can count messages.
+    let instance = request.instance.map(|it| ("instance".to_owned(), it));
+    call.arguments.extend(instance);
     let version = visit.find();
     let needs = version.as_ref().map(|version| version.needs());
     if needs.is_some_and(|needs| needs > Need::Envelope) {
