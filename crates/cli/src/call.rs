@@ -62,9 +62,20 @@ pub(crate) struct Call {
 
 /// `NAME=VALUE`.
 pub(crate) fn argument(text: &str) -> Result<(String, String), String> {
+    // MQTT has no longer texts in properties.
+    let max = usize::from(u16::MAX);
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("it is NAME=VALUE".into()),
+        Some((name, _)) if name.is_empty() => Err("it is NAME=VALUE".into()),
+        Some((name, value)) if name.len().max(value.len()) <= max => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        Some((name, value)) => {
+            let bytes = name.len().max(value.len());
+            Err(format!(
+                "it has {bytes} bytes; a name and a value have {max} at most"
+            ))
+        }
+        None => Err("it is NAME=VALUE".into()),
     }
 }
 
@@ -190,6 +201,19 @@ mod tests {
         assert!(!is_stranger(answer("it is not your turn")));
         assert!(!is_stranger(json!({ "status": "done" })));
         assert!(!super::is_stranger(b"no JSON"));
+    }
+
+    #[test]
+    fn an_argument_fits_into_a_property() {
+        let ok = |name: &str, value: &str| Ok((name.to_owned(), value.to_owned()));
+        assert_eq!(argument("a=b=c"), ok("a", "b=c"));
+        let long = "x".repeat(65_535);
+        assert_eq!(argument(&format!("a={long}")), ok("a", &long));
+        for (text, told) in [("a", "NAME=VALUE"), ("=a", "NAME=VALUE")] {
+            assert!(argument(text).unwrap_err().contains(told));
+        }
+        let refused = argument(&format!("a={long}x")).unwrap_err();
+        assert!(refused.contains("65536 bytes"), "{refused}");
     }
 
     #[test]

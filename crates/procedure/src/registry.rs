@@ -15,7 +15,7 @@ use crate::builtin::{Builtin, BuiltinRunner};
 use crate::call::{Call, Caller, Reply};
 use crate::client::Clients;
 use crate::lacking::{self, Lack};
-use crate::manifest::{Manifest, Mode, Need};
+use crate::manifest::{Kind, Manifest, Mode, Need};
 use crate::message::Message;
 use crate::outside::Outside;
 use crate::overview::{Overview, Since};
@@ -148,6 +148,15 @@ impl Procedure {
     #[must_use]
     pub fn needs(&self) -> Need {
         self.manifest.needs
+    }
+
+    /// Whether it makes no sense without a message: it judges what one says. Programs, HTTP
+    /// endpoints and clients get whole messages without asking for them, and may be for calls that
+    /// have none.
+    #[must_use]
+    pub fn judges_messages(&self) -> bool {
+        let is_judge = matches!(self.manifest.kind, Kind::Luau(_) | Kind::Spamd(_));
+        is_judge && self.needs() >= Need::Headers
     }
 
     /// The largest message that it looks at, in bytes.

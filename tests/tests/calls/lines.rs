@@ -109,8 +109,14 @@ fn each_verdict_has_one_line_with_everything() {
 #[test]
 fn a_sender_cannot_write_lines() {
     let calls = Calls::start(&[("judge.luau", &JUDGE.replace("MODE", ""))]);
-    let words = ["/judge", "-want", "accept", "-queue-id", "QUEUE"];
-    let from = ["-from", "a\nforged line\x1b[31m\n\"x=1"];
+    let file = calls.file("m.eml", b"Subject: hello\r\n\r\n");
+    let words = ["--file", word(&file), "/judge", "-want", "accept"];
+    let from = [
+        "-queue-id",
+        "QUEUE",
+        "-from",
+        "a\nforged line\x1b[31m\n\"x=1",
+    ];
     calls.by_unix(&[&words[..], &from].concat()).success();
     let log = calls.server.wait_log(0, "QUEUE");
     let is_forged = |line: &str| line.starts_with("forged") || line.contains('\x1b');

@@ -222,7 +222,7 @@ fn an_old_line_lets_nothing_too_large_pass() {
 /// What is neither the old spelling nor the new one does not pass as an argument.
 #[test]
 fn a_half_old_line_lets_nothing_pass() {
-    let calls = Calls::start(&[]);
+    let calls = Calls::start(&[("policy.luau", POLICY)]);
     let file = calls.file("S1", spool(MESSAGE).as_bytes());
     let line = ["/sizecheck", "-f", word(&file), "-rrcpt", "c@d"];
     let finished = calls.by_unix(&line);
@@ -241,6 +241,13 @@ fn a_half_old_line_lets_nothing_pass() {
     let line = ["--profile", "xmail-queue", "--on-error", "reject"];
     let finished = calls.by_unix(&[&line[..], &["/sizecheck", "-rrcpt", "c@d"]].concat());
     assert_eq!(code(&finished), Some(6), "{finished}");
+    // The same of a procedure that would accept it without a look.
+    for run in [Calls::by_unix, Calls::by_tcp] {
+        let finished = run(&calls, &["/policy", "-File", word(&file)]);
+        assert_eq!(code(&finished), Some(2), "{finished}");
+        let told = "the procedure needs its headers or body; stentor-call shows one by --file";
+        assert!(finished.stderr.contains(told), "{finished}");
+    }
     let line = ["/echo", "-a", "b", "--", "-file", "x", "-s", "y"];
     let finished = calls.by_unix(&line);
     assert_eq!(finished.stdout, "a=b\nfile=x\ns=y\nsize=0\n", "{finished}");

@@ -127,7 +127,9 @@ pub(super) fn table(measured: &[Measured]) -> String {
         row.push(format!("{:.2} s", set_up.client_cpu_s));
         rows.push(row);
     }
-    rows.extend(measured.iter().map(row));
+    // Others than one caller at a time have no place in it.
+    let has_some = |it: &&Measured| it.sums.iter().any(Option::is_some);
+    rows.extend(measured.iter().filter(has_some).map(row));
     format!(
         "calls of /sizecheck, one after the other, beside what was published (Scope Engine 0.97, \
          2002)\n{}  calls/s, s/call and client CPU are those of 10,000 calls\n",

@@ -40,6 +40,9 @@ const FULL: &str = "too many callers are connected (procedures.connections)";
 /// The answer to callers without a token, when others from their address, or of their user, have
 /// half of the places.
 const BESIEGED: &str = "too many callers without a token are connected from this address or user";
+/// The answer to who shows no message to a procedure that looks into one.
+const NO_MESSAGE: &str = "there is no message to look at, and the procedure needs its headers or \
+                          body; stentor-call shows one by --file FILE";
 /// The answer to callers when the server stops.
 const STOPPING: &str = "the server is stopping";
 /// Lines in each [`COMPLAINTS_PERIOD`] about calls that no procedure gets to see.
@@ -637,6 +640,10 @@ impl Server {
         let Some(procedure) = self.registry.find(&call.procedure) else {
             return self.registry.call(call, reply);
         };
+        // A procedure that judges what a message says would accept nothing at all.
+        if procedure.judges_messages() && !call.message.exists() {
+            return self.refuse(key, number, &call, (Status::BadCall, NO_MESSAGE));
+        }
         if !is_short(&procedure, &call) {
             return self.registry.run(&procedure, call, reply);
         }

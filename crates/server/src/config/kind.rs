@@ -192,10 +192,10 @@ impl Kind {
                 "a duration from {} to {}, such as \"{}\"{}",
                 units::show_duration(*min),
                 units::show_duration(*max),
-                if *max < Duration::from_secs(1) {
-                    "250us"
-                } else {
-                    "1m30s"
+                match *max {
+                    max if max < Duration::from_secs(1) => "250us",
+                    max if max < Duration::from_secs(90) => "250ms",
+                    _ => "1m30s",
                 },
                 if *never { ", or \"never\"" } else { "" },
             ),

@@ -70,11 +70,12 @@ pub(super) fn row(preset: Preset, clients: usize) -> Option<Published> {
     let (_, cpu) = rows.iter().find(|(of, _)| *of as usize == clients)?;
     let rate = clients as f64 / period(preset).as_secs_f64();
     let mut notes = vec!["published: a dual-core i5 at 2.53 GHz; nothing about size or latency"];
-    notes.push(match (preset, clients) {
-        (Preset::Light, 70_000) => "published CPU: 60 to 70 % of the whole machine",
-        (Preset::Light, 80_000) => "published CPU: 70 to 85 % of the whole machine",
-        _ => "published CPU is a share of the whole machine: compare it with \"CPU of machine\"",
+    notes.extend(match (preset, clients) {
+        (Preset::Light, 70_000) => Some("published CPU: 60 to 70 % of the whole machine"),
+        (Preset::Light, 80_000) => Some("published CPU: 70 to 85 % of the whole machine"),
+        _ => None,
     });
+    notes.push("published CPU is a share of the whole machine: compare it with \"CPU of machine\"");
     let is_last = rows.last().is_some_and(|(of, _)| *of as usize == clients);
     if is_last {
         notes.push(match preset {
@@ -115,6 +116,7 @@ mod tests {
                 .notes
                 .contains(&"published CPU: 70 to 85 % of the whole machine")
         );
+        assert_eq!(ranged.notes.len(), row.notes.len() + 1);
         assert!(super::row(Preset::Heavy, 21_000).is_none());
     }
 }
