@@ -65,7 +65,7 @@ pub(crate) fn argument(text: &str) -> Result<(String, String), String> {
     // MQTT has no longer texts in properties.
     let max = usize::from(u16::MAX);
     match text.split_once('=') {
-        Some((name, _)) if name.is_empty() => Err("it is NAME=VALUE".into()),
+        None | Some(("", _)) => Err("it is NAME=VALUE".into()),
         Some((name, value)) if name.len().max(value.len()) <= max => {
             Ok((name.to_owned(), value.to_owned()))
         }
@@ -75,7 +75,6 @@ pub(crate) fn argument(text: &str) -> Result<(String, String), String> {
                 "it has {bytes} bytes; a name and a value have {max} at most"
             ))
         }
-        None => Err("it is NAME=VALUE".into()),
     }
 }
 

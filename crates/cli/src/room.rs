@@ -266,16 +266,21 @@ fn command(connect: &Connect, name: &str, words: &Value) -> Result<Value, Failur
         .as_str()
         .unwrap_or("the answer makes no sense");
     let failure = match answer["error"] == "unknown" {
-        true => unknown(&plan, words, text),
+        true => unknown(&plan, words, (text, answer["part"] == "room")),
         false => Failure::new(text),
     };
     Err(failure.silenced(connect.quiet))
 }
 
 /// Says which room, or whom in it, the server does not know, and where to look.
-fn unknown(plan: &Plan, words: &Value, text: &str) -> Failure {
+fn unknown(plan: &Plan, words: &Value, (text, is_room): (&str, bool)) -> Failure {
     let failure = match words["room"].as_str() {
-        Some(room) => Failure::new(format!("room {room}: {text}")),
+        // The text names the room.
+        _ if is_room => Failure::new(text),
+        Some(room) => {
+            let failure = Failure::new(format!("room {room}: {text}"));
+            return failure.with_note(&format!("`stentor room show {room}` lists who is there"));
+        }
         None => Failure::new(text),
     };
     match plan.zone() {

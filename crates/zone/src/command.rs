@@ -1,5 +1,7 @@
 //! The commands of rooms: built-in procedures `$call/room.…` with JSON in and out.
 
+mod blame;
+
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -12,12 +14,13 @@ use stentor_session::Tick;
 use crate::effect::Effect;
 use crate::name::check_name;
 use crate::room::{
-    Actor, Bounds, Change, Condition, Refusal, Role, Room, RoomOptions, Summary, VIRTUAL_MAX,
+    Actor, Change, Condition, Refusal, Role, Room, RoomOptions, Summary, VIRTUAL_MAX,
 };
 use crate::rooms::{Rooms, Wish};
 use crate::topic;
 use crate::words::{BadWord, Words, below, quoted};
 use crate::work::{Counted, Work};
+use blame::{blame_name, blame_property, check_properties, no_room};
 
 /// How the names of these procedures begin.
 pub const ROOM_COMMANDS: &str = "room.";
@@ -784,61 +787,4 @@ impl<'a, R: RoomRights> Command<'a, R> {
 /// A capacity as it is asked for: 0 is none.
 fn bound(capacity: u32) -> Option<u32> {
     Some(capacity).filter(|capacity| *capacity > 0)
-}
-
-/// What is against a property.
-fn no_room(room: &str) -> Failed {
-    let text = format!("room is {}: there is no such room", quoted(room));
-    Failed::Part(Refusal::Unknown, BadWord::other("room", text))
-}
-
-/// The name of a room is the reason of a refusal.
-fn blame_name(why: Refusal, field: &str, room: &str) -> Failed {
-    let text = format!("{field} is {}: {}", quoted(room), why.text());
-    Failed::Part(why, BadWord::other(field, text))
-}
-
-/// Whether a room could have each of these, whatever becomes of them.
-fn check_properties(
-    field: &str,
-    properties: &Map<String, Value>,
-    bounds: &Bounds,
-) -> Result<(), Failed> {
-    for (name, value) in properties {
-        let why = match check_name(name) {
-            Err(_) => Refusal::Name,
-            Ok(()) if value.to_string().len() > bounds.property_bytes => Refusal::TooLarge,
-            Ok(()) => continue,
-        };
-        return Err(blame_property(
-            why,
-            below(field, name),
-            (name, value),
-            bounds,
-        ));
-    }
-    Ok(())
-}
-
-/// A property is the reason of a refusal.
-fn blame_property(
-    why: Refusal,
-    part: String,
-    (name, value): (&str, &Value),
-    bounds: &Bounds,
-) -> Failed {
-    let text = match why {
-        Refusal::TooLarge => {
-            let (bytes, max) = (value.to_string().len(), bounds.property_bytes);
-            format!("{part} has {bytes} bytes as JSON: a property has at most {max}")
-        }
-        Refusal::TooMany => format!(
-            "{part}: there is no place for it: a room has at most {} properties, and the rooms of \
-             a zone share their memory",
-            bounds.properties
-        ),
-        Refusal::Unknown => format!("{part} is {}: there is nothing to take away", quoted(name)),
-        why => format!("{part} is {}: {}", quoted(name), why.text()),
-    };
-    Failed::Part(why, BadWord::other(&part, text))
 }

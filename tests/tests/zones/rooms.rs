@@ -87,10 +87,15 @@ fn the_commands_make_and_moderate_a_room() {
     assert!(made.success().contains(r#""room":"hall""#));
     let shown = server.control(&["room", "show", "hall"]).success();
     assert!(shown.contains("owner: nobody"), "{shown}");
+    let nobody = server.control(&["room", "kick", "hall", "bob"]).refusal();
+    assert!(
+        nobody.contains("nobody of this name") && nobody.contains("`stentor room show hall`"),
+        "{nobody}"
+    );
     server.control(&["room", "close", "hall"]).success();
     let unknown = server.control(&["room", "show", "hal"]).refusal();
     assert!(
-        unknown.contains("room hal: there is no such room"),
+        unknown.contains("room is \"hal\": there is no such room"),
         "{unknown}"
     );
     assert!(unknown.contains("`stentor room ls`"), "{unknown}");

@@ -173,7 +173,7 @@ impl Worker {
     }
 
     /// Begins what nobody waits for, as far as its hooks may wait: nothing of it is lost because
-    /// much happens at once. At a start, thousands of permanent rooms are told.
+    /// much happens at once. At a start there may be thousands of permanent rooms.
     fn begin_news(&mut self) {
         while self.aside.len() < ASIDE_MAX
             && let Some(event) = self.news.pop_front()

@@ -65,7 +65,7 @@ impl Room {
             return true;
         }
         let places = self.options.capacity.map_or(usize::MAX, |max| max as usize);
-        // Anew, as the last one.
+        // It is held again, as the last one.
         self.holds.release(user);
         let has_place = self.taken(now, user) < places && self.holds.count() < HOLDS_MAX;
         if has_place {

@@ -554,12 +554,9 @@ impl Core {
         };
         let reason = granted_reason(grant.options.qos());
         if let Some(group) = share {
-            if is_queue(self, key, subscription) {
-                write_queue_member(self, key);
-            }
-            // Its SUBACK says that other shards know of it.
+            write_queue_member(self, key, subscription);
+            // Its SUBACK says that other shards know of it. Nothing is retained for what is shared.
             self.join_share((key, zone), (group, filter), (&grant, Telling::Now));
-            // Nothing is retained for what is shared.
             return Ok((reason, ""));
         }
         let (subscribed, inserted) = self.add_subscription(key, (zone, filter), &grant);

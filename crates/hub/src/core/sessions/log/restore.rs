@@ -23,7 +23,7 @@ use crate::core::routing::options::Options;
 use crate::core::routing::route::is_own;
 use crate::core::routing::share::{ShareName, Telling, expect_share, forget_expected, open_queue};
 use crate::core::sessions::registry::{Away, Left, Link, Session};
-use crate::core::sessions::state::{Absence, Arrivals, Grant, Owed, SessionState};
+use crate::core::sessions::state::{Absence, Arrivals, Grant, Owed, SessionState, served_queue};
 use crate::core::{Core, Timer};
 
 impl PriorSession {
@@ -38,7 +38,7 @@ impl PriorSession {
         state.apply_quotas();
         if self.expiry_secs == 0 && !self.deliveries.owed.is_empty() {
             // What it had of a queue goes back there when it ends, which is soon.
-            state.served_queue();
+            served_queue(&mut state);
         }
         let will = self.will.take();
         let absence = Absence {

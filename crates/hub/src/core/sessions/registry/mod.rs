@@ -23,7 +23,7 @@ use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::memory::{Absences, Account, Lease};
 use crate::core::sessions::log::{Journals, SessionLog};
-use crate::core::sessions::state::Legacy;
+use crate::core::sessions::state::{self, Legacy, is_written};
 
 /// All sessions of a shard, by slot and by client id.
 #[derive(Debug)]
@@ -71,6 +71,16 @@ impl Lasting {
 /// How many sessions are written down as long as they are there.
 pub(crate) const fn lasting_len(sessions: &Sessions) -> usize {
     sessions.lasting.count
+}
+
+/// A session becomes a member of a queue: see [`queue_member`]. Whether a base of it has to follow.
+///
+/// [`queue_member`]: crate::core::sessions::state
+pub(crate) fn serve_queue(sessions: &mut Sessions, key: SessionKey, log: &mut SessionLog) -> bool {
+    let session = sessions.get_mut(key);
+    let is_new = session.is_some_and(|session| state::serve_queue(&mut session.state, log));
+    sessions.lasting.change(is_new, false);
+    is_new
 }
 
 /// The session in a slot, with its key.
@@ -132,7 +142,7 @@ impl Sessions {
         let generation = session.generation;
         let persistent = u64::from(session.state.is_persistent());
         self.persistent.fetch_add(persistent, Ordering::Relaxed);
-        self.lasting.change(session.state.is_written(), false);
+        self.lasting.change(is_written(&session.state), false);
         session.account = Account::default();
         session.account.mark();
         let hash = self
@@ -152,7 +162,7 @@ impl Sessions {
     pub(crate) fn retire(&mut self, key: SessionKey, log: &mut SessionLog) -> Option<Retired> {
         let session = self.get(key)?;
         let persistent = u64::from(session.state.is_persistent());
-        let is_written = session.state.is_written();
+        let was_written = is_written(&session.state);
         let hash = self
             .hasher
             .hash(session.state.zone(), session.state.client_id());
@@ -162,7 +172,7 @@ impl Sessions {
             *lease = None;
         }
         self.persistent.fetch_sub(persistent, Ordering::Relaxed);
-        self.lasting.change(false, is_written);
+        self.lasting.change(false, was_written);
         self.retired += 1;
         let (legacy, held_back) = self.get_mut(key)?.retire(log);
         Some(Retired {
@@ -195,26 +205,12 @@ impl Sessions {
         let Some(session) = self.get_mut(key) else {
             return;
         };
-        let was_written = session.state.is_written();
+        let was_written = is_written(&session.state);
         let before = session.state.set_expiry(expiry_secs, log);
-        let is_written = session.state.is_written();
+        let stays_written = is_written(&session.state);
         count.fetch_add(u64::from(expiry_secs > 0), Ordering::Relaxed);
         count.fetch_sub(u64::from(before > 0), Ordering::Relaxed);
-        self.lasting.change(is_written, was_written);
-    }
-
-    /// A session becomes a member of a queue: see [`SessionState::serve_queue`]. Whether a base of
-    /// it has to follow.
-    ///
-    /// [`SessionState::serve_queue`]: crate::core::sessions::state::SessionState::serve_queue
-    pub(crate) fn serve_queue(&mut self, key: SessionKey, log: &mut SessionLog) -> bool {
-        let session = self.get_mut(key).filter(|it| !it.state.is_written());
-        let Some(session) = session else {
-            return false;
-        };
-        session.state.serve_queue(log);
-        self.lasting.change(true, false);
-        true
+        self.lasting.change(stays_written, was_written);
     }
 
     /// The session that a user has under a client id.

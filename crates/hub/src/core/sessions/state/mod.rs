@@ -14,6 +14,7 @@
 
 mod arrivals;
 mod owed;
+mod queue_member;
 mod subscriptions;
 
 pub(crate) use arrivals::Arrivals;
@@ -38,6 +39,8 @@ use crate::core::sessions::quota::Quotas;
 use crate::core::sessions::rights::{Access, Identity, QueueBounds};
 use crate::core::settings::Settings;
 use crate::core::transitions::DueWill;
+
+pub(in crate::core::sessions) use queue_member::{is_written, serve_queue, served_queue};
 
 /// What of a session outlives its connection: whose it is, for how long it lasts, what it has
 /// subscribed to, the messages above QoS 0 in both directions, and its will.
@@ -164,27 +167,7 @@ impl SessionState {
     /// Its number, if all that it remembers is written down.
     #[inline]
     pub(in crate::core) fn number(&self) -> Option<Number> {
-        self.number.filter(|_| self.is_written())
-    }
-
-    /// Whether all that it remembers is written down, where anything is.
-    #[inline]
-    pub(in crate::core::sessions) const fn is_written(&self) -> bool {
-        self.is_persistent() || self.serves_queue
-    }
-
-    /// From now on all of it is written down until it ends, though it does not outlive its
-    /// connection. A base has to follow. Has no effect for one that does outlive it.
-    pub(in crate::core::sessions) fn serve_queue(&mut self, log: &mut SessionLog) {
-        if !self.is_written() {
-            self.served_queue();
-            self.number = self.number.or_else(|| log.number());
-        }
-    }
-
-    /// The same for one of an earlier start, before it is [adopted](Self::adopted).
-    pub(in crate::core::sessions) const fn served_queue(&mut self) {
-        self.serves_queue = !self.is_persistent();
+        self.number.filter(|_| is_written(self))
     }
 
     /// Goes on with a session of an earlier start, whose records are those of its origin. Without
@@ -241,7 +224,7 @@ impl SessionState {
             return before;
         }
         let keeps_will = self.will.is_some() && log.keeps_wills();
-        if !self.is_written() && !keeps_will {
+        if !is_written(self) && !keeps_will {
             self.forget(log);
         } else {
             self.note(log);
@@ -421,8 +404,8 @@ impl SessionState {
 
     /// A connection begins, with this will or without one.
     pub(crate) fn attached(&mut self, will: Option<Box<WillRequest>>, log: &mut SessionLog) {
-        let is_written = self.is_written() || will.is_some() && log.keeps_wills();
-        if self.number.is_none() && is_written {
+        let needs_number = is_written(self) || will.is_some() && log.keeps_wills();
+        if self.number.is_none() && needs_number {
             self.number = log.number();
             self.note(log);
         }
