@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use stentor_tests::raw::{self, eventually};
+use stentor_tests::raw::{self, eventually, packet, string};
 use stentor_tests::{Packet, Plan, Raw, Server, Version};
 
 use crate::{acknowledge, acknowledged};
@@ -19,7 +19,7 @@ fn plan(more: &str) -> Plan {
 #[track_caller]
 fn member(server: &Server, client_id: &str, filter: &str) -> Raw {
     let mut member = server.client(Version::V5, client_id);
-    member.subscribe(filter, 2);
+    member.subscribe(filter, 1);
     member
 }
 
@@ -53,9 +53,7 @@ fn a_queue_keeps_messages_for_the_member_that_comes_first_also_over_a_kill() {
         let mut first = member(&server, "first", JOBS);
         assert_eq!(take(&mut first, 7), [0, 1, 2, 3, 4, 5, 6]);
         first.ping();
-        eventually("the queue has heard of it", || kept(&server) == 0);
-        // Acknowledgements are written at the end of a turn. Another answer is of a later one.
-        assert_eq!((kept(&server), kept(&server)), (0, 0));
+        is_written(&server);
         // What was acknowledged does not come again.
         let server = server.kill().start();
         let mut second = member(&server, "second", JOBS);
@@ -92,7 +90,7 @@ fn a_message_that_a_member_has_not_acknowledged_waits_for_the_next_one_after_a_k
         let server = plan("").variable("STENTOR_SHARDS", "3").start();
         publish(&server, 0..3);
         let mut first = server.client(version, "first");
-        first.subscribe(JOBS, 2);
+        first.subscribe(JOBS, 1);
         // The others come while it is there.
         publish(&server, 3..6);
         let got: Vec<Packet> = (0..6).map(|_| first.expect(3)).collect();
@@ -101,20 +99,100 @@ fn a_message_that_a_member_has_not_acknowledged_waits_for_the_next_one_after_a_k
             acknowledge(&mut first, &got[at]);
         }
         first.ping();
-        assert_eq!(kept(&server), 0);
         let plan = match kills {
             true => server.kill(),
             false => server.stop_for_restart(),
         };
         let server = plan.variable("STENTOR_SHARDS", "2").start();
-        eventually("the queue has them again", || kept(&server) == 4);
+        eventually("the queue has them again", || kept(&server) >= 4);
         let mut second = member(&server, "second", JOBS);
-        let mut all = take(&mut second, 4);
-        all.sort_unstable();
-        assert_eq!(all, [1, 2, 4, 5], "{version:?}, {kills}");
+        // A kill may come before the acknowledgements are written.
+        let most = if kills { 6 } else { 4 };
+        let mut all: BTreeSet<usize> = take(&mut second, 4).into_iter().collect();
+        all.extend(take_all(&mut second));
+        assert!(
+            all.is_superset(&[1, 2, 4, 5].into()),
+            "{version:?}: {all:?}"
+        );
+        assert!(all.len() <= most, "{version:?}: {all:?}");
         second.ping();
+        is_written(&server);
         let server = server.kill().start();
         assert_eq!(kept(&server), 0);
+    }
+}
+
+/// A session that lasted when it became a member, and does not any more.
+#[test]
+fn a_member_that_comes_back_for_one_connection_is_still_one() {
+    let server = plan("").start();
+    let lasting = |server: &Server, secs: u8| {
+        let mut member = server.dial();
+        let head = [&string("MQTT")[..], &[5, 0, 0, 0, 5, 17, 0, 0, 0, secs]].concat();
+        member.send(&packet(0x10, &[head, string("first")].concat()));
+        let answer = member.expect(2);
+        (member, answer.body[0])
+    };
+    let (mut first, _) = lasting(&server, 30);
+    first.send(&raw::subscribe(Version::V5, 1, JOBS, 1));
+    first.expect(9);
+    drop(first);
+    let (mut first, is_present) = lasting(&server, 0);
+    assert_eq!(is_present, 1);
+    publish(&server, 0..3);
+    for _ in 0..3 {
+        first.expect(3);
+    }
+    let server = server.kill().start();
+    eventually("the queue has them", || kept(&server) == 3);
+}
+
+/// However a member's session ends, each message comes back once.
+#[test]
+fn what_members_leave_comes_once() {
+    for way in [
+        "take-over",
+        "expiry",
+        "drop",
+        "stop",
+        "will and stop",
+        "will and kill",
+    ] {
+        let server = plan("").variable("STENTOR_SHARDS", "1").start();
+        let mut first = server.dial();
+        first.send(&match way.starts_with("will") {
+            true => raw::connect_with_will("first", "gone"),
+            false => raw::connect(Version::V5, "first", true),
+        });
+        first.expect(2);
+        first.send(&raw::subscribe(Version::V5, 1, JOBS, 1));
+        first.expect(9);
+        publish(&server, 0..10);
+        for _ in 0..10 {
+            first.expect(3);
+        }
+        match way {
+            "take-over" => drop(server.client(Version::V5, "first")),
+            // DISCONNECT with a session expiry interval of 0.
+            "expiry" => first.send(&[0xE0, 7, 0, 5, 17, 0, 0, 0, 0]),
+            "drop" => drop(first),
+            _ => {}
+        }
+        let server = match way {
+            "will and kill" => server.kill().start(),
+            "stop" | "will and stop" => server.stop_for_restart().start(),
+            _ => server,
+        };
+        eventually("the queue has them again", || kept(&server) == 10);
+        let mut second = member(&server, "second", JOBS);
+        take(&mut second, 10);
+        second.ping();
+        is_written(&server);
+        // What was acknowledged does not come again.
+        let server = server.kill().start();
+        let mut third = member(&server, "third", JOBS);
+        publish(&server, 10..11);
+        assert_eq!(take(&mut third, 1), [10], "{way}");
     }
 }
 
@@ -134,6 +212,28 @@ fn what_goes_back_to_a_queue_survives_the_next_kill_too() {
     let mut first = member(&server, "first", JOBS);
     let all: BTreeSet<usize> = take(&mut first, 200).into_iter().collect();
     assert_eq!(all.len(), 200);
+}
+
+/// What a member gets until the answer to a ping, and acknowledges.
+fn take_all(member: &mut Raw) -> Vec<usize> {
+    member.send(&[0xC0, 0]);
+    let mut all = Vec::new();
+    loop {
+        let packet = member.receive();
+        if packet.kind() == 13 {
+            return all;
+        }
+        acknowledge(member, &packet);
+        let message = String::from_utf8(packet.message(Version::V5).1).expect("a text");
+        all.push(message.parse().expect("a number"));
+    }
+}
+
+/// The queue has heard of all acknowledgements, and they are written: that is done at the end of a
+/// turn, and another answer is of a later one.
+fn is_written(server: &Server) {
+    eventually("the queue has heard of it", || kept(server) == 0);
+    assert_eq!((kept(server), kept(server)), (0, 0));
 }
 
 /// The messages that `stentor sessions` shows of the queue.

@@ -116,7 +116,8 @@ fn a_queue_keeps_messages_in_order_for_the_first_member() {
         let mut w = world(shards, 1_000, SlowPolicy::DropNewest);
         publish(&mut w, 0..200);
         let m = w.connect(Version::V5, "m", &clean());
-        assert_eq!(w.subscribe(m, "$queue/crew/jobs/#", QoS::ExactlyOnce), 2);
+        // At QoS 2, what was sent and not completed could go to nobody else.
+        assert_eq!(w.subscribe(m, "$queue/crew/jobs/#", QoS::ExactlyOnce), 1);
         let all: Vec<usize> = (0..200).collect();
         let mut got = take_all(&mut w, m);
         for _ in 0..5 {

@@ -16,6 +16,7 @@ use crate::core::routing::share::ask_queues;
 use crate::core::sessions::authenticate::Method;
 use crate::core::sessions::ending::set_expiry;
 use crate::core::sessions::log::forget_will;
+use crate::core::sessions::queue_member::stays_for_queue;
 use crate::core::sessions::quota::Seat;
 use crate::core::sessions::registry::{
     Announced, Flushing, Link, Live, Messages, Session, Sessions,
@@ -236,6 +237,9 @@ impl Core {
         }
         let expiry_secs = self.rules.expiry_secs(&opening.request);
         // What it is owed stays its own while it is connected, also if it ends then.
+        if expiry_secs == 0 {
+            stays_for_queue(self, key);
+        }
         let log = &mut self.pending.log;
         self.sessions.set_expiry(key, expiry_secs, log);
         self.watch(now, key);

@@ -17,6 +17,7 @@ use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{SubscriptionRef, filter_visits};
 use crate::core::sessions::log::{Bequest, has_given, leaves};
+use crate::core::sessions::queue_member::stays_for_queue;
 use crate::core::sessions::registry::Sessions;
 use crate::core::transitions::Transition;
 use crate::core::work::{
@@ -364,9 +365,10 @@ fn bequeath(core: &mut Core, key: SessionKey) {
 }
 
 /// Sets how long a session outlives its connection, in seconds. If that is not at all any more,
-/// it leaves others what it is owed by shared subscriptions, in case the server is killed.
+/// it leaves others what it is owed by shared subscriptions, in case the server is killed; a member
+/// of a queue is still written down instead, and leaves that when it ends.
 pub(crate) fn set_expiry(core: &mut Core, key: SessionKey, expiry_secs: u32) {
-    if expiry_secs == 0 {
+    if expiry_secs == 0 && !stays_for_queue(core, key) {
         bequeath(core, key);
     }
     let log = &mut core.pending.log;

@@ -17,6 +17,7 @@ use crate::core::inbound::subscribe::{Element, ROOMS, room_of, suspend_subscript
 use crate::core::routing::share::try_queue_again;
 use crate::core::sessions::connect::keep_alive_deadline;
 use crate::core::sessions::limits;
+use crate::core::sessions::queue_member::give_back;
 use crate::core::sessions::registry::{Away, Left, Link, Session};
 use crate::core::sessions::rights::Identity;
 use crate::core::stats::LossCause;
@@ -92,6 +93,7 @@ impl Core {
         let reason = CloseReason::Local(Local::ShuttingDown);
         let keys: Vec<_> = self.sessions.iter().map(|(key, _)| key).collect();
         for key in keys {
+            give_back(self, now, key);
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
             };
@@ -396,6 +398,10 @@ impl Core {
         if session.state.queue().is_some() {
             return try_queue_again(self, now, key);
         }
+        give_back(self, now, key);
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
         let Link::Away(Away { absence, .. }) = &mut session.link else {
             return;
         };

@@ -12,6 +12,7 @@ pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod permission;
 pub(crate) mod purse;
+pub(crate) mod queue_member;
 pub(crate) mod quota;
 pub(crate) mod registry;
 pub(crate) mod renewal;

@@ -37,7 +37,8 @@ use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::routing::options::Options;
 use crate::core::routing::share::{Telling, ask_queues, is_queue};
-use crate::core::sessions::log::{leave, write_queue_member};
+use crate::core::sessions::log::leave;
+use crate::core::sessions::queue_member::joins_queue;
 use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::state::{Grant, Subscribed};
 use crate::core::transitions::{Transition, Unexplained};
@@ -214,6 +215,22 @@ const fn granted_reason(qos: QoS) -> ReasonCode {
         QoS::AtLeastOnce => ReasonCode::GrantedQoS1,
         QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
     }
+}
+
+/// The options that a session gets of those that it wants. A member of a queue gets QoS 1 at most:
+/// at QoS 2, a message that was sent and whose session ends must not go to anybody else
+/// [MQTT-4.8.2-5], so the queue could lose it.
+fn grantable(
+    core: &mut Core,
+    key: SessionKey,
+    subscription: Subscription<'_>,
+    options: SubscribeOptions,
+) -> SubscribeOptions {
+    let qos = match joins_queue(core, key, subscription) {
+        true => options.qos.min(QoS::AtLeastOnce),
+        false => options.qos,
+    };
+    SubscribeOptions { qos, ..options }
 }
 
 /// What a filter costs besides what its snapshot does.
@@ -546,6 +563,7 @@ impl Core {
             Err(refusal) => return Ok(refusal),
         };
         let (zone, wishes) = (permitted.zone, permitted.wishes);
+        let options = grantable(self, key, subscription, options);
         let grant = Grant {
             options: Options::new(options, id),
             access: permitted.access,
@@ -554,7 +572,6 @@ impl Core {
         };
         let reason = granted_reason(grant.options.qos());
         if let Some(group) = share {
-            write_queue_member(self, key, subscription);
             // Its SUBACK says that other shards know of it. Nothing is retained for what is shared.
             self.join_share((key, zone), (group, filter), (&grant, Telling::Now));
             return Ok((reason, ""));
@@ -565,11 +582,10 @@ impl Core {
             session.set_rate(hasher, (inserted.id, filter), wishes.interval);
         }
         let sends = sends_retained(options, subscribed == Subscribed::New);
-        let marks_end = wishes.marks_end;
-        if (sends || marks_end) && !filter.starts_with(INBOXES) {
+        if (sends || wishes.marks_end) && !filter.starts_with(INBOXES) {
             all_wanted.push(Wanted {
                 sends,
-                marks_end,
+                marks_end: wishes.marks_end,
                 id: inserted.id,
                 filter,
                 has_wildcard: inserted.has_wildcard,

@@ -138,6 +138,21 @@ pub(crate) fn is_queue(core: &Core, key: SessionKey, subscription: Subscription<
     share.is_some_and(|share| share.keeper().is_some())
 }
 
+/// Whether a session is a member of a queue, and not that of the queue itself. O(its shared
+/// subscriptions).
+pub(crate) fn is_queue_member(core: &Core, key: SessionKey) -> bool {
+    let shares = &core.routing.shares;
+    let session = core.sessions.get(key).filter(|_| shares.has_queues());
+    if session.is_none_or(|session| session.state.queue().is_some()) {
+        return false;
+    }
+    let of_member = shares.of_member(key.slot);
+    let mut all = of_member
+        .iter()
+        .filter_map(|slot| shares.slots.get(*slot as usize));
+    all.any(|share| share.keeper().is_some())
+}
+
 /// A member may have room for more. Asks its queues, if it has acknowledged enough messages to be
 /// worth a question. O(1) where there are no queues.
 #[inline]

@@ -18,24 +18,13 @@ use crate::core::{Core, Routing};
 use crate::effects::MeshItem;
 
 use crate::core::routing::options::Options;
-use crate::core::routing::share::is_queue;
 use crate::core::sessions::log::Number;
-use crate::core::sessions::registry::{Link, Session, serve_queue};
+use crate::core::sessions::registry::{Link, Session};
 
 /// Writes down all that a session has, if its changes are written down.
 /// O(its subscriptions).
 pub(crate) fn write_base(core: &mut Core, key: SessionKey) {
     SessionLog::whole(core, |core| write_base_of(core, key));
-}
-
-/// A session is about to subscribe. If that is a queue, the session is written down from now
-/// on, also if it does not outlive its connection. O(its subscriptions), once.
-pub(crate) fn write_queue_member(core: &mut Core, key: SessionKey, subscription: Subscription<'_>) {
-    if is_queue(core, key, subscription)
-        && serve_queue(&mut core.sessions, key, &mut core.pending.log)
-    {
-        write_base(core, key);
-    }
 }
 
 fn write_base_of(core: &mut Core, key: SessionKey) {

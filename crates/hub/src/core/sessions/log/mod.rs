@@ -32,7 +32,7 @@ mod round;
 mod ways;
 
 pub use base::ALL_WRITTEN;
-pub(crate) use base::{give_up_bases, write_base, write_bases, write_queue_member};
+pub(crate) use base::{give_up_bases, write_base, write_bases};
 use bequests::bequests_logged;
 pub(crate) use bequests::{Bequest, has_given, leaves};
 pub(crate) use full::{DISK_FULL, bytes_to_write, is_full, is_refused, may_begin, set_full};

@@ -225,6 +225,10 @@ impl Homes {
             };
             let home = (origin.generation, origin.shard);
             homes.sessions.entry(home).or_default().push(at);
+            if session.expiry_secs == 0 {
+                // It ends at once, and gets nothing any more.
+                continue;
+            }
             for subscription in &session.subscriptions {
                 if let Some(group) = subscription.share.clone() {
                     let filter = subscription.filter.clone();

@@ -36,8 +36,9 @@ impl PriorSession {
     fn go_on(mut self, core: &mut Core, now: Tick) {
         let mut state = SessionState::new(self.identity, &self.client_id, self.expiry_secs);
         state.apply_quotas();
-        if self.expiry_secs == 0 && !self.deliveries.owed.is_empty() {
-            // What it had of a queue goes back there when it ends, which is soon.
+        // What it had of a queue goes back there at once.
+        let gives_back = self.expiry_secs == 0 && !self.deliveries.owed.is_empty();
+        if gives_back {
             served_queue(&mut state);
         }
         let will = self.will.take();
@@ -88,6 +89,7 @@ impl PriorSession {
             write_base(core, session);
         }
         let next = absence.until.min(absence.will_at);
+        let next = if gives_back { now } else { next };
         if next != Tick::NEVER {
             core.clock.arm(now, next, Timer { session, epoch });
         }

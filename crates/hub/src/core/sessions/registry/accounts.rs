@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use stentor_session::Tick;
 
-use super::{Link, Sessions};
+use super::{Link, Sessions, is_written};
 use crate::core::ids::SessionKey;
 use crate::core::memory::{Absences, Account, Lease, Tenant};
 use crate::core::sessions::log::SessionLog;
@@ -134,6 +134,6 @@ impl Sessions {
 /// About what is written down of all sessions that last, in bytes. O(sessions).
 pub(crate) fn about_written(sessions: &Sessions) -> u64 {
     let all = sessions.slots.iter().map(|(_, session)| session);
-    let lasting = all.filter(|session| session.state.is_persistent());
+    let lasting = all.filter(|session| is_written(&session.state));
     lasting.map(|session| session.account.about_written()).sum()
 }

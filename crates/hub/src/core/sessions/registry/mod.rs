@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use slab::Slab;
 use stentor_mqtt::QoS;
+use stentor_session::Remains;
 use stentor_topic::{TagTable, TopicHasher, Zone};
 
 use crate::core::delivery::conflate::Conflating;
@@ -73,14 +74,28 @@ pub(crate) const fn lasting_len(sessions: &Sessions) -> usize {
     sessions.lasting.count
 }
 
-/// A session becomes a member of a queue: see [`queue_member`]. Whether a base of it has to follow.
-///
-/// [`queue_member`]: crate::core::sessions::state
+/// A session becomes a member of a queue: see [`super::queue_member`]. Whether a base of it has to
+/// follow.
 pub(crate) fn serve_queue(sessions: &mut Sessions, key: SessionKey, log: &mut SessionLog) -> bool {
     let session = sessions.get_mut(key);
     let is_new = session.is_some_and(|session| state::serve_queue(&mut session.state, log));
     sessions.lasting.change(is_new, false);
     is_new
+}
+
+/// A session leaves its queues: see [`super::queue_member`]. Returns what it was owed, if it was
+/// written down for them alone.
+pub(crate) fn leave_queues(
+    sessions: &mut Sessions,
+    key: SessionKey,
+    log: &mut SessionLog,
+) -> Option<Remains> {
+    let session = sessions.get_mut(key)?;
+    let was_written = is_written(&session.state);
+    let owed = state::leave_queues(&mut session.state, log);
+    let is_written = is_written(&session.state);
+    sessions.lasting.change(is_written, was_written);
+    Some(owed)
 }
 
 /// The session in a slot, with its key.

@@ -40,7 +40,9 @@ use crate::core::sessions::rights::{Access, Identity, QueueBounds};
 use crate::core::settings::Settings;
 use crate::core::transitions::DueWill;
 
-pub(in crate::core::sessions) use queue_member::{is_written, serve_queue, served_queue};
+pub(in crate::core::sessions) use queue_member::{
+    gives_back, is_written, leave_queues, serve_queue, served_queue,
+};
 
 /// What of a session outlives its connection: whose it is, for how long it lasts, what it has
 /// subscribed to, the messages above QoS 0 in both directions, and its will.
@@ -197,7 +199,9 @@ impl SessionState {
         let number = self.number?;
         let whose = (&*self.identity, &*self.client_id);
         number.session(log, whose, self.expiry_secs, true);
-        if let Some(will) = &self.will {
+        if let Some(will) = &self.will
+            && (self.is_persistent() || log.keeps_wills())
+        {
             number.will(log, will);
         }
         Some(number)
@@ -458,11 +462,9 @@ impl SessionState {
 
     /// Its will is not to be published before the next start of the server.
     pub(crate) fn put_off_will(&mut self) {
-        let has_will = self.will.take().is_some();
+        self.will = None;
         // The end of a session that does not last is not to be told, or its will would be gone.
-        if !self.is_persistent() && (has_will || !self.serves_queue) {
-            self.number = None;
-        }
+        self.number = self.number();
     }
 
     /// The time of its will has come, if it has one.
