@@ -332,7 +332,7 @@ struct Common {
     /// What waits for the thread.
     questions: Line,
     news: Line,
-    /// News that was forgotten, and that nobody was told of.
+    /// News that was forgotten, and that the log does not have yet.
     forgotten: AtomicU64,
     /// [`OnError::Deny`].
     denies: AtomicBool,

@@ -40,7 +40,7 @@ const FULL: &str = "too many callers are connected (procedures.connections)";
 /// The answer to callers without a token, when others from their address, or of their user, have
 /// half of the places.
 const BESIEGED: &str = "too many callers without a token are connected from this address or user";
-/// The answer to who shows no message to a procedure that looks into one.
+/// The answer to a caller that shows no message to a procedure that looks into one.
 const NO_MESSAGE: &str = "there is no message to look at, and the procedure needs its headers or \
                           body; stentor-call shows one by --file FILE";
 /// The answer to callers when the server stops.

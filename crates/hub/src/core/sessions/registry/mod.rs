@@ -83,8 +83,8 @@ pub(crate) fn serve_queue(sessions: &mut Sessions, key: SessionKey, log: &mut Se
     is_new
 }
 
-/// A session leaves its queues: see [`super::queue_member`]. Returns what it was owed, if it was
-/// written down for them alone.
+/// A session leaves its queues: see [`super::queue_member`]. Returns what it was owed; `None` if
+/// the session has ended.
 pub(crate) fn leave_queues(
     sessions: &mut Sessions,
     key: SessionKey,

@@ -60,8 +60,8 @@ pub(crate) struct SessionState {
     /// that does not outlive its connection, only its will is written down, unless it serves a
     /// queue.
     number: Option<Number>,
-    /// Whether it does not outlive its connection, and is written down all the same: what it has of
-    /// a queue and did not acknowledge goes back there, also after a kill.
+    /// Whether it has become a member of a queue. Then it is written down until it ends, also if it
+    /// does not outlive its connection: see [`queue_member`].
     serves_queue: bool,
     will: Option<Box<WillRequest>>,
     pub(crate) subscriptions: Subscriptions,
