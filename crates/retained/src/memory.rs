@@ -219,6 +219,12 @@ impl Retained for MemoryStore {
         is_visible(value, Scope::until(mark, now)).then(|| Arc::clone(&value.message))
     }
 
+    fn lacks(&self, zone: Zone, topic: &str, _mark: Mark) -> bool {
+        let stripe = self.stripe_of(zone, topic);
+        let topics = stripe.get(&zone);
+        topics.is_none_or(|topics| !topics.contains_key(topic))
+    }
+
     fn walk(
         &self,
         zone: Zone,

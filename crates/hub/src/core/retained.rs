@@ -270,6 +270,12 @@ pub trait Retained: Send + Sync {
         }
     }
 
+    /// Whether [`Retained::get`] surely finds nothing, told by what is in memory: never waits for a
+    /// disk. A store that cannot tell says that it may find something. O(1).
+    fn lacks(&self, _zone: Zone, _topic: &str, _mark: Mark) -> bool {
+        false
+    }
+
     /// Says which topics will be asked about next, so that what there is of them is fetched from
     /// memory all together instead of one after the other. A hint: it changes nothing. They have
     /// not been checked and may be no text.

@@ -400,6 +400,18 @@ impl<D: Disk> Retained for Store<D> {
         }
     }
 
+    fn lacks(&self, zone: Zone, topic: &str, mark: Mark) -> bool {
+        if is_volatile(topic) {
+            return self.volatile.lacks(zone, topic, mark);
+        }
+        if mark == Mark(0) {
+            // Nothing had been put then.
+            return true;
+        }
+        let (hash, stripe) = self.place_of(zone, topic);
+        self.lock(stripe).lacks(hash)
+    }
+
     fn expect(&self, zone: Zone, topics: &[&[u8]], purpose: Purpose) {
         if self.env.accounts.total().0 == 0 {
             return;

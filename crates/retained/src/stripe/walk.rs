@@ -127,6 +127,11 @@ impl<R: Region> Stripe<R> {
         self.visible(env, place, view).map(|record| found(&record))
     }
 
+    /// Whether there is no message of any topic with this hash.
+    pub(crate) fn lacks(&self, hash: u64) -> bool {
+        self.index.first(hash).is_none()
+    }
+
     /// Says that the messages of topics will be read or replaced soon. `places` is a buffer.
     pub(crate) fn expect(
         &self,

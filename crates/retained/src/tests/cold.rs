@@ -28,6 +28,9 @@ fn what_is_cold_is_brought_before_it_is_read() {
     assert!(is_fetching(&store, "t/7"));
     assert!(!is_fetching(&store, "t/none"), "there is nothing to bring");
     assert!(!is_fetching(&store, "$SYS/a"), "that is in memory only");
+    let lacks = |topic| store.lacks(ZONE, topic, store.mark());
+    assert!(lacks("t/none") && lacks("$SYS/a"), "known without the disk");
+    assert!(!lacks("t/7"), "though it is not in memory");
     store.read_now();
     assert!(!is_fetching(&store, "t/7"));
     assert_eq!(get(&store, "t/7").as_deref(), Some(&b"x"[..]));

@@ -53,7 +53,9 @@ pub(super) fn put<D: Disk>(store: &Store<D>, topic: &str, payload: &[u8]) -> Res
 }
 
 pub(super) fn get<D: Disk>(store: &Store<D>, topic: &str) -> Option<Vec<u8>> {
-    let found = store.get(Zone(0), topic, store.mark(), Tick::from_secs(6))?;
+    let mark = store.mark();
+    let found = store.get(Zone(0), topic, mark, Tick::from_secs(6))?;
+    assert!(!store.lacks(Zone(0), topic, mark), "{topic} is there");
     assert_eq!(found.topic(), topic);
     assert_eq!(found.properties(), b"\x01\x01");
     Some(found.payload().to_vec())

@@ -58,6 +58,13 @@ pub(crate) struct Wanted<'a> {
     pub(crate) marks_end: bool,
 }
 
+impl Wanted<'_> {
+    /// Whether the snapshot is of one topic at most, and nothing is told of its end.
+    const fn is_single(&self) -> bool {
+        self.sends && !self.marks_end && !self.has_wildcard
+    }
+}
+
 /// An ordinary subscription: nothing is retained for what is shared.
 const fn ordinary(filter: &str) -> Filter<'_> {
     Filter {

@@ -41,12 +41,22 @@ impl Core {
         wanted: &Wanted<'_>,
         is_soon: bool,
     ) {
+        if wanted.is_single() && self.lacks(key, wanted) {
+            // The most common case of all. What is put from now on comes live.
+            return;
+        }
         if is_soon && is_single_and_next(self, key, wanted) {
             // The common case, one value at most, needs no bookkeeping.
             self.send_stored(now, key, wanted);
         } else {
             enqueue(self, key, wanted);
         }
+    }
+
+    /// Whether nothing is retained for a subscription to one topic.
+    fn lacks(&self, key: SessionKey, wanted: &Wanted<'_>) -> bool {
+        let zone = self.sessions.get(key).map(|session| session.state.zone());
+        zone.is_some_and(|zone| self.store.retained.lacks(zone, wanted.filter, wanted.mark))
     }
 
     /// Begins with what was enqueued for a session: at once, if the turn has not done what it may,
@@ -146,8 +156,7 @@ impl Core {
 /// Whether a snapshot is of one topic at most, that it need not wait for, and that its session
 /// has room for.
 fn is_single_and_next(core: &mut Core, key: SessionKey, wanted: &Wanted<'_>) -> bool {
-    let is_single = wanted.sends && !wanted.marks_end && !wanted.has_wildcard;
-    if !is_single || core.routing.what_is_ahead().is_some() {
+    if !wanted.is_single() || core.routing.what_is_ahead().is_some() {
         return false;
     }
     let Some(session) = core.sessions.get_mut(key) else {
