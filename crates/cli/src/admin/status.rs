@@ -290,6 +290,7 @@ fn kinds(memory: &Memory) -> String {
             "connections" => "connections: packets half received, TLS, WebSocket",
             "work" => "work that is not finished",
             "mesh" => "messages on their way between shards",
+            "journal" => "what waits until it is written to the files of the sessions",
             "retained" => "index of retained messages",
             other => other,
         };

@@ -352,6 +352,11 @@ impl Recorder {
         }
     }
 
+    /// Bytes that wait for room in the journal, or are on their way to files of long backlogs. O(1).
+    pub(crate) fn bytes(&self) -> usize {
+        self.waiting.bytes + self.spooling.as_ref().map_or(0, Spooling::bytes)
+    }
+
     /// Whether so much waits that nobody else should log in.
     pub(crate) fn is_laden(&self, hub: &Hub) -> bool {
         let spooling = self.spooling.as_ref();

@@ -125,6 +125,12 @@ impl Spooling {
         self.lane.is_refused()
     }
 
+    /// Bytes that are on their way to the disk. What the hub still has for it counts for its
+    /// sessions. O(1).
+    pub(super) fn bytes(&self) -> usize {
+        self.lane.under_way()
+    }
+
     /// Whether so much waits for the disk that nobody else should log in.
     pub(super) fn is_laden(&self, hub: &Hub) -> bool {
         self.lane.under_way() + backlog_bytes(hub) >= MUCH

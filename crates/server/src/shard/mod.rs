@@ -417,13 +417,15 @@ impl Shard {
     }
 
     /// Writes down what this shard holds beside its sessions: the hub writes the rest.
-    fn keep_accounts(&self) {
+    fn keep_accounts(&mut self) {
         let shard = ShardId(u8::try_from(self.id).unwrap_or(u8::MAX));
+        let unwritten = self.unwritten_bytes();
         let ledger = &self.backplane.ledger;
         ledger.write(shard, Holding::Draining, self.figures.draining);
         ledger.write(shard, Holding::Connections, self.figures.links);
         let untold = self.hub.untold_bytes();
         ledger.write(shard, Holding::Mesh, self.mesh.overflowed_bytes() + untold);
+        ledger.write(shard, Holding::Journal, unwritten);
     }
 
     fn open_letters(&mut self) {

@@ -140,6 +140,19 @@ impl Shard {
         self.forward();
     }
 
+    /// Bytes of what waits for the journal, for its disk, or for that of long backlogs. O(1), or O(n)
+    /// of what is for other shards while the journal lacks room.
+    pub(super) fn unwritten_bytes(&mut self) -> u64 {
+        let Some(recorder) = &self.recorder else {
+            return 0;
+        };
+        let effects = self.hub.effects();
+        let items = effects.mesh.iter().map(|(_, item)| item.bytes());
+        let outcomes = effects.lanes.len() * size_of::<(ShardId, ControlItem)>();
+        let bytes = recorder.bytes() + self.unwritten.bytes() + outcomes + items.sum::<usize>();
+        bytes as u64
+    }
+
     /// Whether so much waits for the journal that nobody is let in.
     pub(super) fn is_laden(&self) -> bool {
         self.recorder

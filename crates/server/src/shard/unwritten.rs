@@ -33,6 +33,15 @@ impl Unwritten {
         !self.is_empty() && (self.open.contains(&key) || self.committing.contains(&key))
     }
 
+    /// Bytes of memory that it takes. O(1).
+    pub(super) fn bytes(&self) -> usize {
+        let clients = self.open.capacity() + self.committing.capacity();
+        let outcomes = self.open_outcomes.capacity() + self.committing_outcomes.capacity();
+        clients * size_of::<SessionKey>()
+            + outcomes * size_of::<Outcome>()
+            + self.held.capacity() * size_of::<u32>()
+    }
+
     /// A link is to be read when answers may leave.
     pub(super) fn hold(&mut self, link: u32) {
         self.held.push(link);
@@ -109,6 +118,19 @@ mod tests {
         rest.sort_unstable();
         assert_eq!(rest, [2, 3]);
         assert!(unwritten.is_empty());
+    }
+
+    #[test]
+    fn what_waits_takes_memory() {
+        let mut unwritten = Unwritten::default();
+        assert_eq!(unwritten.bytes(), 0);
+        unwritten.extend((0..100).map(key));
+        let clients = unwritten.bytes();
+        assert!(clients >= 100 * size_of::<SessionKey>());
+        for _ in 0..100 {
+            unwritten.hold_outcome((ShardId(1), ControlItem::Unpin));
+        }
+        assert!(unwritten.bytes() - clients >= 100 * size_of::<Outcome>());
     }
 
     #[test]

@@ -169,6 +169,8 @@ pub(super) const FIGURES: &[Figure] = &[
         Number(|from| held(from, Holding::Work))),
     figure("memory/mesh", "bytes now", "messages on their way between shards",
         Number(|from| held(from, Holding::Mesh))),
+    figure("memory/journal", "bytes now", "what waits until the files of the sessions have it",
+        Number(|from| held(from, Holding::Journal))),
     figure("memory/retained", "bytes now", "the index of the retained topics; the messages themselves are in files",
         Number(|from| held(from, Holding::Retained))),
     figure("heap/current", "bytes now", "the resident anonymous memory of the process; only on systems that tell it",

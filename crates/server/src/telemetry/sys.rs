@@ -199,6 +199,7 @@ pub(super) mod tests {
             "memory/connections",
             "memory/work",
             "memory/mesh",
+            "memory/journal",
             "memory/retained",
             "load/messages/received/1min",
             "load/messages/sent/5min",

@@ -23,19 +23,23 @@ pub enum Holding {
     Work,
     /// What is on its way to other shards.
     Mesh,
+    /// What waits until the files of the sessions have it: records, messages of long backlogs, and
+    /// the answers and messages that leave only then.
+    Journal,
     /// The index of the retained topics. The messages themselves lie in files.
     Retained,
 }
 
 impl Holding {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Sessions,
         Self::Queues,
         Self::Draining,
         Self::Connections,
         Self::Work,
         Self::Mesh,
+        Self::Journal,
         Self::Retained,
     ];
 
@@ -49,6 +53,7 @@ impl Holding {
             Self::Connections => "connections",
             Self::Work => "work",
             Self::Mesh => "mesh",
+            Self::Journal => "journal",
             Self::Retained => "retained",
         }
     }
@@ -353,6 +358,6 @@ mod tests {
             let same = labels.iter().filter(|label| **label == kind.label());
             assert_eq!(same.count(), 1);
         }
-        assert_eq!(ledger.total(), 700 + 28);
+        assert_eq!(ledger.total(), 800 + 36);
     }
 }

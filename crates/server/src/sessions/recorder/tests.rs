@@ -225,7 +225,18 @@ fn an_end_waits_for_room() {
         world.add_large(&format!("client{number}"));
     }
     assert!(world.recorder.waits());
+    let all: usize = world
+        .recorder
+        .waiting
+        .batches
+        .iter()
+        .map(|it| it.len())
+        .sum();
+    assert!(all > 0, "what waits for room");
+    assert_eq!(world.recorder.bytes(), all);
     start(&mut world);
+    world.tend_until(|recorder| !recorder.lacks_room());
+    assert_eq!(world.recorder.bytes(), 0);
     world.end().unwrap();
     assert_eq!(found(&folder).len(), 60);
 }
