@@ -75,6 +75,17 @@ impl Effects {
     pub const fn has_output(&self) -> bool {
         !self.dirty.is_empty() || !self.crowd.is_empty()
     }
+
+    /// Whether there is something that does not wait for the end of the turn: for other shards, for
+    /// connections that go on, for the authenticator.
+    #[must_use]
+    #[inline]
+    pub const fn has_urgent(&self) -> bool {
+        !self.mesh.is_empty()
+            || !self.lanes.is_empty()
+            || !self.resumed.is_empty()
+            || !self.authentications.is_empty()
+    }
 }
 
 /// What the store of backlogs is to do.

@@ -22,8 +22,9 @@ pub use inspect::{audience_of, clock_ms, filters_matching};
 pub use publish::publish_for;
 pub use restore::{
     ALL_WRITTEN, backlog_bytes, begin_restoring, bytes_to_write, end_restoring, fetched,
-    give_up_rewriting, has_backlogs, has_untold_shares, logged, restore_room, rewrite_sessions,
-    seal_backlogs, sealed, set_journal_full, spool_goes_on, take_batches, take_spool_orders,
+    give_up_rewriting, has_backlogs, has_spool_orders, has_untold_shares, logged, restore_room,
+    rewrite_sessions, seal_backlogs, sealed, set_journal_full, spool_goes_on, take_batches,
+    take_spool_orders,
 };
 pub use survey::{clients_from, filters_from, holders_from, zone_figures_from};
 

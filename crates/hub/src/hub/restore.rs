@@ -105,6 +105,13 @@ pub fn bytes_to_write(hub: &Hub) -> u64 {
     log::bytes_to_write(&hub.core) + bytes_of_rooms(&hub.services.rooms)
 }
 
+/// Whether there are orders for the store of backlogs: see [`take_spool_orders`].
+#[must_use]
+#[inline]
+pub const fn has_spool_orders(hub: &Hub) -> bool {
+    spool::has_orders(&hub.core)
+}
+
 /// What the store of backlogs is to do, in order. [`crate::Effects::log`] has to be appended
 /// before. Costs little while there is nothing.
 #[must_use]

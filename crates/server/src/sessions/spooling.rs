@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use stentor_hub::{
-    Hub, SPOOL_UNIT, SessionKey, SpoolOrder, backlog_bytes, fetched, has_backlogs, seal_backlogs,
-    sealed, spool_goes_on, take_spool_orders,
+    Hub, SPOOL_UNIT, SessionKey, SpoolOrder, backlog_bytes, fetched, has_backlogs,
+    has_spool_orders, seal_backlogs, sealed, spool_goes_on, take_spool_orders,
 };
 use stentor_session::{ChunkPlace, Tick};
 use stentor_spool::{Lane, Owner, Place, Reply, SpoolEvent, UNIT, Watcher};
@@ -67,7 +67,15 @@ impl Spooling {
     }
 
     /// Hands on what the hub has ordered. What it has said before is appended to the journal.
+    #[inline]
     pub(super) fn order(&self, hub: &mut Hub) {
+        // Asked after each call of the hub, mostly for nothing.
+        if has_spool_orders(hub) {
+            self.order_some(hub);
+        }
+    }
+
+    fn order_some(&self, hub: &mut Hub) {
         for order in take_spool_orders(hub) {
             match order {
                 SpoolOrder::Seal {

@@ -60,8 +60,8 @@ use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use stentor_auth::{Asker, Exchange};
 use stentor_hub::{
-    Beside, ControlItem, Holding, Hub, MeshItem, MeshRoom, SessionKey, ShardId, Shared,
-    end_restoring,
+    Authentication, Beside, ControlItem, Holding, Hub, MeshItem, MeshRoom, SessionKey, ShardId,
+    Shared, end_restoring,
 };
 use stentor_session::{Batch, Tick, Wheel};
 
@@ -512,8 +512,27 @@ impl Shard {
     /// The same after a call for one session: see [`Shard::record`].
     fn forward_for(&mut self, key: Option<SessionKey>) -> Option<usize> {
         self.record(key);
-        let effects = self.hub.effects();
         let waits = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
+        // Most calls leave nothing.
+        let (behind, authentications) = match self.hub.effects().has_urgent() {
+            true => self.send_on(waits),
+            false => Default::default(),
+        };
+        if !waits && !self.mesh.has_overflow() {
+            self.hub.forwarded();
+        }
+        self.hub.count_beside(Beside::MeshRoom(self.mesh.room()));
+        for authentication in authentications {
+            self.authenticate_again(authentication);
+        }
+        behind
+    }
+
+    /// What does not wait for the end of the turn goes where it belongs; what is for other shards
+    /// stays if the journal has to have something first. Returns the last shard that is behind, and
+    /// what is for the authenticator.
+    fn send_on(&mut self, waits: bool) -> (Option<usize>, Vec<Authentication>) {
+        let effects = self.hub.effects();
         let goes = |(_, item): &mut (ShardId, ControlItem)| !waits || !item.is_outcome();
         let syncs = self.recorder.as_ref().is_some_and(Recorder::waits);
         for (to, item) in effects.lanes.extract_if(.., goes) {
@@ -535,14 +554,7 @@ impl Shard {
                 behind = Some(to);
             }
         }
-        if !waits && !self.mesh.has_overflow() {
-            self.hub.forwarded();
-        }
-        self.hub.count_beside(Beside::MeshRoom(self.mesh.room()));
-        for authentication in authentications {
-            self.authenticate_again(authentication);
-        }
-        behind
+        (behind, authentications)
     }
 
     fn take_events(&mut self, events: &Events) {

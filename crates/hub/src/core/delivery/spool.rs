@@ -74,6 +74,11 @@ pub(crate) const fn due_bytes(core: &Core) -> usize {
     core.outbox.spooling.due_bytes
 }
 
+/// Whether the disk is to do something.
+pub(crate) const fn has_orders(core: &Core) -> bool {
+    !core.outbox.spooling.orders.is_empty() || core.pending.log.has_freed()
+}
+
 /// What the disk is to do, in order. What the log has said before has to be appended first.
 pub(crate) fn take_orders(core: &mut Core) -> Vec<SpoolOrder> {
     let mut orders = core::mem::take(&mut core.outbox.spooling.orders);

@@ -146,7 +146,10 @@ impl SessionLog {
     /// Returns whether an answer promises some of them.
     #[inline]
     pub(crate) fn take(&mut self, log: &mut Vec<u8>, cuts: &mut Vec<usize>) -> bool {
-        self.close();
+        // Asked many times a turn, mostly for nothing.
+        if self.open.is_some() {
+            self.close();
+        }
         self.batches.take(log, cuts)
     }
 
@@ -158,6 +161,11 @@ impl SessionLog {
     /// Whether batches wait for room.
     pub(crate) const fn waits(&self) -> bool {
         !self.batches.is_told()
+    }
+
+    /// Whether places on the disk are free again, and the disk has not heard of it.
+    pub(crate) const fn has_freed(&self) -> bool {
+        !self.freed.is_empty()
     }
 
     pub(crate) const fn keeps_wills(&self) -> bool {
@@ -407,7 +415,7 @@ pub(crate) fn free(log: &mut SessionLog, chunks: &[Chunk]) {
 /// Moves them to the end of `orders`.
 #[inline]
 pub(crate) fn take_freed(log: &mut SessionLog, orders: &mut Vec<SpoolOrder>) {
-    if !log.freed.is_empty() {
+    if log.has_freed() {
         orders.extend(log.freed.drain(..).map(SpoolOrder::Free));
     }
 }
