@@ -1,6 +1,6 @@
 //! The project's own tools: `cargo xtask tidy` checks its rules, `cargo xtask gen` writes its
-//! generated files, `cargo xtask pages` runs the commands of the book, and `cargo xtask english`
-//! measures its sentences.
+//! generated files, `cargo xtask pages` runs the commands of the book, `cargo xtask english`
+//! measures its sentences, and `cargo xtask mutate` checks what the simulation finds.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ mod blocks;
 mod events;
 mod generate;
 mod masked;
+mod mutate;
 mod pages;
 mod prose;
 mod tidy;
@@ -22,6 +23,9 @@ usage: cargo xtask COMMAND
   tidy   check the project's own rules; prints what breaks them and fails
   gen    write the generated files again: layers, and the reference pages below docs/
   pages  run the commands of the pages below docs/, with the stentor that was built before
+  mutate [NAME…]
+         leave out the rules of xtask/mutations.toml, one at a time, in a copy of the project, and
+         check that the simulation of the hub finds each
   english [PATH…]
          the length of the sentences of each page, and what tidy would say of these pages
 ";
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root),
         ["gen"] => generate::run(&root),
         ["pages"] => pages::run(&root),
+        ["mutate", names @ ..] => mutate::run(&root, names),
         ["english", paths @ ..] => {
             tree::Tree::read(&root).map(|tree| tidy::english::report(&tree, paths))
         }

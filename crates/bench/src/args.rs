@@ -13,6 +13,7 @@ use crate::floor::FloorKind;
 use crate::report::html::ReportArgs;
 use crate::scenario::Scenario;
 use crate::scenario::connect::ConnectArgs;
+use crate::scenario::durable::DurableArgs;
 use crate::scenario::fanout::FanoutArgs;
 use crate::scenario::fanout::mine::MineArgs;
 use crate::scenario::idle::IdleArgs;
@@ -24,7 +25,7 @@ use crate::scenario::slow::SlowArgs;
 use crate::scenario::subscribe::SubscribeArgs;
 use crate::stamp::STAMP_LEN;
 use crate::suite::SuiteArgs;
-use crate::target::{Against, Subject, Transport, address};
+use crate::target::{Against, Subject, Transport, Writes, address};
 use crate::wire::Version;
 
 /// Measure this server, or any other MQTT server, against the bare cost of its system calls.
@@ -39,7 +40,8 @@ pub(crate) enum Command {
     /// Show the workloads and their presets
     #[command(visible_alias = "ls")]
     List,
-    /// Run all workloads but mine, slow and connect one after the other, with one table at the end
+    /// Run all workloads but mine, durable, slow and connect one after the other, with one table at
+    /// the end
     Suite(SuiteArgs),
     /// Say which figures became better or worse between two files of --json
     Compare(CompareArgs),
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     /// Many users subscribe at once to topics that hold a message; also after a restart:
     /// ice-last-tick
     Recover(RecoverArgs),
+    /// Sessions that outlive their connections: what they cost, and what a kill leaves of them
+    Durable(DurableArgs),
     /// The age of messages that a slow client reads, with conflation
     Slow(SlowArgs),
     /// Memory of connections that do nothing
@@ -89,6 +93,9 @@ pub(crate) enum Command {
         /// Bytes of the messages that it makes up
         #[arg(long, default_value_t = 100)]
         payload: usize,
+        /// Where those write that write
+        #[arg(long)]
+        folder: Option<PathBuf>,
     },
 }
 
@@ -136,6 +143,7 @@ impl Command {
             Self::Mine(args) => Some(args),
             Self::Subscribe(args) => Some(args),
             Self::Recover(args) => Some(args),
+            Self::Durable(args) => Some(args),
             Self::Slow(args) => Some(args),
             Self::Idle(args) => Some(args),
             Self::Connect(args) => Some(args),
@@ -315,13 +323,15 @@ impl Common {
             None => Some(Subject::Own {
                 binary: self.server.clone(),
                 shards,
+                writes: Writes::Sessions,
             }),
         };
         let rivals = self.against.iter().flat_map(|against| &against.subjects);
         let rivals = rivals.map(|rival| match rival {
-            Subject::Own { .. } => Subject::Own {
+            Subject::Own { writes, .. } => Subject::Own {
                 binary: self.server.clone(),
                 shards,
+                writes: *writes,
             },
             Subject::Url { url, pid, .. } => Subject::Url {
                 url: url.clone(),
@@ -408,6 +418,15 @@ subscribe   100 users fire 1,000 subscriptions each at once
 recover     100 users subscribe to 1,000 topics each that hold a message; warm, then after
             kill -9 and restart
               ice-last-tick  as described; --stored 1000000 for more topics than subscriptions
+durable     sessions that outlive their connections, against a bare program that copies each
+            message into a file
+              one-topic  10,000 sessions away on one topic, 100 messages
+              own-topics  the same with a topic each, 20 messages
+              connected  2,000 subscribers beside as many with clean sessions: CPU per delivery
+              kills      kill -9 at 500 messages a second: acknowledged and lost
+              backlog    one session away, 200,000 messages of 1 KB, then drained
+              start      10,000 sessions that are owed 20 messages each, until all are served
+              --sync always, --against stentor-forgetful (writes nothing down of sessions)
 slow        the age of what a slow client reads while its topics change
 idle        resident memory of 15,000 connections with one subscription each; --qos 1
 connect     5,000 connections at once: does the listen backlog hold? --pace, --beside-fanout
@@ -428,8 +447,8 @@ call        stentor-call asks /sizecheck about a file, beside static C programs 
             bare round trip and do nothing, and beside spamc
               scope-2002  100, 1,000 and 10,000 calls, one after the other
               --callers 64 for many at once, --target HOST for a server on another machine
-suite       all of them but mine, slow and connect, with one table and what was found at the
-            end; --quick for a short one
+suite       all of them but mine, durable, slow and connect, with one table and what was found
+            at the end; --quick for a short one
 compare     what got better or worse between two files of --json
 report      a page of HTML from files of --json
 

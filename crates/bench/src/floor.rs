@@ -6,9 +6,11 @@
 //! it like any other server.
 
 mod hand_over;
+mod ledger;
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use clap::ValueEnum;
 use foldhash::fast::RandomState;
@@ -21,6 +23,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::error::{BenchError, Doing};
 use crate::wire::{self, Frame};
+use ledger::Ledger;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 16_384;
@@ -47,6 +50,10 @@ pub(crate) enum FloorKind {
     Exchange,
     /// What a client publishes comes back to it, after a canned PUBACK.
     Echo,
+    /// Copies what is published into a mapped file, then answers with canned acknowledgements.
+    Copy,
+    /// Writes what one read has brought to a file, waits for the disk, then answers.
+    Sync,
 }
 
 impl FloorKind {
@@ -61,7 +68,14 @@ impl FloorKind {
             Self::HandOver => "hand-over",
             Self::Exchange => "exchange",
             Self::Echo => "echo",
+            Self::Copy => "copy",
+            Self::Sync => "sync",
         }
+    }
+
+    /// Whether it has a file.
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Self::Copy | Self::Sync)
     }
 
     fn relays(self) -> bool {
@@ -69,19 +83,40 @@ impl FloorKind {
     }
 }
 
-/// Runs until the parent process ends. Prints `listening URL` like a real server.
-pub(crate) fn run(kind: FloorKind, payload: usize) -> Result<(), BenchError> {
+/// Runs until the parent process ends. Prints `listening URL` like a real server. What it writes
+/// goes to `folder`.
+pub(crate) fn run(
+    kind: FloorKind,
+    payload: usize,
+    folder: Option<&Path>,
+) -> Result<(), BenchError> {
     // A floor that outlives a killed benchmark would disturb the next one.
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
     crate::process::raise_descriptor_limit();
+    let ledger = ledger(kind, folder)?;
     let listener = listen().doing("open the floor's listener")?;
     let address = listener.local_addr().doing("read the floor's port")?;
     writeln!(io::stdout().lock(), "listening mqtt://{address}").doing("print the address")?;
     let served = match kind {
         FloorKind::HandOver => hand_over::serve(listener),
-        _ => Floor::new(kind, listener, payload).and_then(|mut floor| floor.serve()),
+        _ => Floor::new(kind, listener, payload).and_then(|mut floor| {
+            floor.ledger = ledger;
+            floor.serve()
+        }),
     };
     served.doing("run the floor")
+}
+
+/// The file of a floor that writes.
+fn ledger(kind: FloorKind, folder: Option<&Path>) -> Result<Option<Ledger>, BenchError> {
+    let make = match kind {
+        FloorKind::Copy => Ledger::mapped,
+        FloorKind::Sync => Ledger::synced,
+        _ => return Ok(None),
+    };
+    let missing = || BenchError::usage("a floor that writes needs --folder");
+    let folder = folder.ok_or_else(missing)?;
+    make(folder).map(Some).doing("make the floor's file")
 }
 
 fn listen() -> io::Result<TcpListener> {
@@ -124,6 +159,8 @@ struct Floor {
     answers: Vec<u8>,
     /// Bytes of the messages of [`FloorKind::Recover`].
     payload: usize,
+    /// Where messages are written.
+    ledger: Option<Ledger>,
 }
 
 impl Floor {
@@ -142,6 +179,7 @@ impl Floor {
             kept: HashMap::default(),
             answers: Vec::new(),
             payload,
+            ledger: None,
         })
     }
 
@@ -230,6 +268,11 @@ impl Floor {
             peer.carry.clear();
             peer.carry.extend_from_slice(&input[used..]);
             if !self.answers.is_empty() {
+                let settled = self.ledger.as_mut().map_or(Ok(()), Ledger::settle);
+                if settled.is_err() {
+                    // What the disk does not have is not acknowledged.
+                    return false;
+                }
                 send(peer, &self.answers);
                 self.answers.clear();
             }
@@ -298,7 +341,11 @@ impl Floor {
         self.answers.push(granted);
         if matches!(
             self.kind,
-            FloorKind::Acknowledge | FloorKind::Exchange | FloorKind::Echo
+            FloorKind::Acknowledge
+                | FloorKind::Exchange
+                | FloorKind::Echo
+                | FloorKind::Copy
+                | FloorKind::Sync
         ) {
             return Some(());
         }
@@ -319,6 +366,9 @@ impl Floor {
     }
 
     fn relay(&mut self, packet: &[u8], body: &[u8]) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.take(packet);
+        }
         let qos = packet[0] >> 1 & 3;
         let topic_end = 2 + usize::from(wire::u16_at(body, 0).unwrap_or(0));
         if qos > 0 {

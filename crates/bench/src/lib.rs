@@ -104,7 +104,11 @@ fn dispatch(args: Args) -> Result<Verdict, BenchError> {
         }
         Command::Canned { path } => call::canned::run(path.as_deref()).map(|()| Verdict::Sound),
         Command::Group => scenario::fanout::group::run().map(|()| Verdict::Sound),
-        Command::Floor { kind, payload } => floor::run(*kind, *payload).map(|()| Verdict::Sound),
+        Command::Floor {
+            kind,
+            payload,
+            folder,
+        } => floor::run(*kind, *payload, folder.as_deref()).map(|()| Verdict::Sound),
         command => {
             let (json, html) = command.outputs();
             let mut output = Output::open(json, html, &command.inputs())?;

@@ -3,6 +3,7 @@
 
 pub(crate) mod crowd;
 pub(crate) mod fill;
+pub(crate) mod lasting;
 pub(crate) mod penfriend;
 pub(crate) mod publisher;
 pub(crate) mod pulse;

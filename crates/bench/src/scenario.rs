@@ -1,6 +1,7 @@
 //! The workloads.
 
 pub(crate) mod connect;
+pub(crate) mod durable;
 pub(crate) mod fanout;
 pub(crate) mod idle;
 pub(crate) mod login;

@@ -11,6 +11,7 @@ mod rival;
 mod rumqttd;
 mod transport;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -29,7 +30,7 @@ use crate::process::{self, Usage};
 use crate::wire::{LOGIN_REMEDY, Login, Version};
 
 use launch::Child;
-pub(crate) use launch::{Restarted, find_program, without_settings};
+pub(crate) use launch::{Ending, Restarted, find_program, without_settings};
 pub(crate) use rival::Rival;
 pub(crate) use transport::Transport;
 
@@ -50,6 +51,8 @@ pub(crate) enum Subject {
         binary: Option<PathBuf>,
         /// Number of shards; the server's default if `None`.
         shards: Option<u16>,
+        /// What it writes down of sessions.
+        writes: Writes,
     },
     /// A server that runs already.
     Url {
@@ -64,6 +67,15 @@ pub(crate) enum Subject {
     Rival(Rival),
 }
 
+/// What a server of ours writes down of sessions that last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// As it comes.
+    Sessions,
+    /// Nothing: a restart forgets them.
+    Nothing,
+}
+
 /// What `--against` names: a server, or a broker in both of its configurations.
 #[derive(Clone, Debug)]
 pub(crate) struct Against {
@@ -75,12 +87,14 @@ pub(crate) struct Against {
 impl Against {
     /// Reads a rival's name or an address.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let own = || Subject::Own {
+        let own = |writes| Subject::Own {
             binary: None,
             shards: None,
+            writes,
         };
         let subjects = match (text, Rival::parse(text)) {
-            (OWN, _) => vec![own()],
+            (OWN, _) => vec![own(Writes::Sessions)],
+            (FORGETFUL, _) => vec![own(Writes::Nothing)],
             (_, Some(rivals)) => rivals.into_iter().map(Subject::Rival).collect(),
             (_, None) => vec![Subject::Url {
                 url: read_address(text)?,
@@ -102,6 +116,8 @@ impl Against {
 
 /// This project's server, as `--against` names it.
 const OWN: &str = "stentor";
+/// The same, with `sessions.enabled = false`.
+const FORGETFUL: &str = "stentor-forgetful";
 
 /// Words are as alike as that, on a scale to 1, if one may have been meant for the other.
 const ALIKE: f64 = 0.8;
@@ -110,7 +126,7 @@ const ALIKE: f64 = 0.8;
 /// name of a server, and waiting for an unknown host takes long.
 fn read_address(text: &str) -> Result<Url, String> {
     let known = format!(
-        "{OWN}, {} (each rival also with -tuned or -defaults behind its name)",
+        "{OWN}, {FORGETFUL}, {} (each rival also with -tuned or -defaults behind its name)",
         rival::NAMES
     );
     if text == "localhost" || text.contains([':', '.', '/', '@']) {
@@ -118,7 +134,7 @@ fn read_address(text: &str) -> Result<Url, String> {
             .parse()
             .map_err(|e| format!("neither an address nor one of {known}: {e}"));
     }
-    let names = Rival::names().chain([OWN]);
+    let names = Rival::names().chain([OWN, FORGETFUL]);
     let near = names
         .map(|name| (strsim::jaro_winkler(text, name), name))
         .filter(|(likeness, _)| *likeness > ALIKE)
@@ -143,8 +159,10 @@ pub(crate) struct Needs {
     /// Topics that will hold a retained message; more than none asks for them to be kept over a
     /// restart.
     pub(crate) stored: u64,
+    /// Whether sessions and what waits in them have to survive a restart.
+    pub(crate) lasting: bool,
     /// More of this server's own configuration; `FOLDER` in it stands for the folder of `files`.
-    pub(crate) config: &'static str,
+    pub(crate) config: Cow<'static, str>,
     /// Files that the configuration names, and what is in them.
     pub(crate) files: &'static [(&'static str, &'static str)],
     /// The accounts that may log in; `None` lets every client in.
@@ -162,7 +180,8 @@ impl Needs {
             version,
             transport: Transport::Mqtt,
             stored: 0,
-            config: "",
+            lasting: false,
+            config: Cow::Borrowed(""),
             files: &[],
             accounts: None,
             silence: Duration::ZERO,
@@ -180,6 +199,10 @@ impl Subject {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Floor(kind) => format!("floor ({})", kind.as_str()),
+            Self::Own {
+                writes: Writes::Nothing,
+                ..
+            } => FORGETFUL.into(),
             Self::Own { shards: None, .. } => "stentor".into(),
             Self::Own {
                 shards: Some(1), ..
@@ -213,7 +236,11 @@ impl Subject {
     pub(crate) fn identity(&self, needs: &Needs) -> Value {
         match self {
             Self::Floor(_) => Value::Null,
-            Self::Own { binary, shards } => launch::identity(binary.as_deref(), *shards, needs),
+            Self::Own {
+                binary,
+                shards,
+                writes,
+            } => launch::identity(binary.as_deref(), *shards, *writes, needs),
             Self::Url { url, pid, .. } => json!({ "address": url.to_string(), "pid": pid }),
             Self::Rival(rival) => rival.identity(needs),
         }
@@ -224,7 +251,11 @@ impl Subject {
         let running = match self {
             // These let clients be silent for as long as they ask for.
             Self::Floor(kind) => return launch::floor(*kind, needs),
-            Self::Own { binary, shards } => return launch::own(binary.as_deref(), *shards, needs),
+            Self::Own {
+                binary,
+                shards,
+                writes,
+            } => return launch::own(binary.as_deref(), *shards, *writes, needs),
             Self::Url { url, pid, trusted } => {
                 if let Some(pid) = pid.filter(|pid| !process::is_alive(*pid)) {
                     let text = format!("--pid {pid}: there is no such process");
@@ -244,6 +275,7 @@ impl Subject {
                     child: None,
                     has_served: pid.is_some_and(has_served),
                     note: note.flatten(),
+                    writes: Writes::Sessions,
                 }
             }
             Self::Rival(rival) => rival.start(needs)?,
@@ -276,6 +308,8 @@ pub(crate) struct Running {
     has_served: bool,
     /// What is not known about its process.
     note: Option<String>,
+    /// What it was told to write down of sessions.
+    writes: Writes,
 }
 
 impl Running {
@@ -289,6 +323,7 @@ impl Running {
             child: Some(child),
             has_served: false,
             note: None,
+            writes: Writes::Sessions,
         })
     }
 
@@ -296,10 +331,19 @@ impl Running {
     /// start of the new process until it accepts connections. `None` for what was not started
     /// here, or keeps nothing.
     pub(crate) fn restart(&mut self) -> Result<Option<Restarted>, BenchError> {
+        let usual = self.child.as_ref().and_then(Child::usual_ending);
+        usual.map_or(Ok(None), |ending| self.restart_after(ending))
+    }
+
+    /// The same, ended in a certain way.
+    pub(crate) fn restart_after(
+        &mut self,
+        ending: Ending,
+    ) -> Result<Option<Restarted>, BenchError> {
         let Some(child) = &mut self.child else {
             return Ok(None);
         };
-        let Some((restarted, url)) = child.restart()? else {
+        let Some((restarted, url)) = child.restart(ending)? else {
             return Ok(None);
         };
         self.endpoint = Endpoint::resolve(&url, child.certificate().as_deref())?;
@@ -346,6 +390,11 @@ impl Running {
     /// Whether this is our own server, started here with the accounts that it needs.
     pub(crate) fn has_accounts(&self) -> bool {
         self.child.as_ref().is_some_and(Child::is_own)
+    }
+
+    /// Whether this is a server of ours that was told to forget sessions.
+    pub(crate) fn forgets(&self) -> bool {
+        self.writes == Writes::Nothing
     }
 
     /// What a reader has to know about the process that was named.
@@ -473,6 +522,7 @@ mod tests {
             child: None,
             has_served: false,
             note: None,
+            writes: Writes::Sessions,
         };
         assert_eq!(running.grown(Some(7), Some(10)), Some(3.0));
         for (before, after) in [(Some(7), Some(7)), (Some(7), Some(6)), (None, Some(7))] {

@@ -180,16 +180,37 @@ fn push_packet(out: &mut Vec<u8>, first: u8, body: &[u8]) {
 /// since real clients cost their server a timer (and rumqttd refuses those that do not).
 pub(crate) const KEEP_ALIVE_SECS: u16 = 3_600;
 
-/// Appends a CONNECT with clean start.
-pub(crate) fn push_connect(out: &mut Vec<u8>, version: Version, client_id: &str, login: &Login) {
-    let mut flags = 0x02;
+/// How long a session lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lasts {
+    /// It begins and ends with its connection.
+    Connection,
+    /// It goes on where it was, and never expires.
+    Forever,
+}
+
+/// Appends a CONNECT.
+pub(crate) fn push_connect(
+    out: &mut Vec<u8>,
+    version: Version,
+    client_id: &str,
+    login: &Login,
+    lasts: Lasts,
+) {
+    let mut flags = match lasts {
+        Lasts::Connection => 0x02,
+        Lasts::Forever => 0,
+    };
     flags |= if login.username.is_some() { 0x80 } else { 0 };
     flags |= if login.password.is_some() { 0x40 } else { 0 };
     let level = if version.is_v5() { 5 } else { 4 };
     let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', level, flags];
     body.extend_from_slice(&KEEP_ALIVE_SECS.to_be_bytes());
-    if version.is_v5() {
-        body.push(0);
+    match (version.is_v5(), lasts) {
+        (false, _) => {}
+        (true, Lasts::Connection) => body.push(0),
+        // Session Expiry Interval.
+        (true, Lasts::Forever) => body.extend_from_slice(&[5, 0x11, 0xff, 0xff, 0xff, 0xff]),
     }
     push_bytes(&mut body, client_id.as_bytes());
     for field in [&login.username, &login.password].into_iter().flatten() {
@@ -403,6 +424,8 @@ impl PublishTemplate {
 /// What a server demands of a client that it lets in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Accepted {
+    /// Whether it had a session of this client.
+    pub(crate) is_present: bool,
     /// QoS 1 and 2 messages that it takes at once; 65,535 in 3.1.1.
     pub(crate) receive_maximum: u16,
     /// What takes the place of the keep alive that the client asked for, in seconds
@@ -413,6 +436,7 @@ pub(crate) struct Accepted {
 impl Accepted {
     /// As if it had said nothing.
     const SILENT: Self = Self {
+        is_present: false,
         receive_maximum: u16::MAX,
         keep_alive_secs: KEEP_ALIVE_SECS,
     };
@@ -428,6 +452,7 @@ pub(crate) fn connack(body: &[u8], version: Version) -> Result<Accepted, String>
         None => return Err("the server sent a malformed CONNACK".into()),
     }
     let mut accepted = Accepted::SILENT;
+    accepted.is_present = body[0] & 1 == 1;
     let properties = match version.is_v5() {
         true => property_section(body, 2).unwrap_or_default(),
         false => &[],
@@ -531,9 +556,36 @@ mod tests {
     }
 
     #[test]
+    fn a_session_lasts_as_long_as_it_is_told_to() {
+        let connect = |version, lasts| {
+            let mut out = Vec::new();
+            push_connect(&mut out, version, "c", &Login::default(), lasts);
+            out
+        };
+        for (version, lasts, flags, properties) in [
+            (Version::V311, Lasts::Connection, 2, &[][..]),
+            (Version::V311, Lasts::Forever, 0, &[]),
+            (Version::V5, Lasts::Connection, 2, &[0]),
+            (
+                Version::V5,
+                Lasts::Forever,
+                0,
+                &[5, 0x11, 255, 255, 255, 255],
+            ),
+        ] {
+            let packet = connect(version, lasts);
+            assert_eq!(packet[9], flags, "{version:?} {lasts:?}");
+            assert_eq!(packet[12..], [properties, &[0, 1, b'c']].concat());
+        }
+        let is_present = |byte| connack(&[byte, 0], Version::V311).unwrap().is_present;
+        assert!(is_present(1) && !is_present(0));
+    }
+
+    #[test]
     fn demands_are_found_among_other_properties() {
         let accepted = |receive_maximum, keep_alive_secs| {
             Ok(Accepted {
+                is_present: false,
                 receive_maximum,
                 keep_alive_secs,
             })
@@ -578,7 +630,7 @@ mod tests {
             username: Some("u".into()),
             password: Some("p".into()),
         };
-        push_connect(&mut out, Version::V311, "c", &login);
+        push_connect(&mut out, Version::V311, "c", &login, Lasts::Connection);
         assert_eq!(
             out,
             b"\x10\x13\x00\x04MQTT\x04\xc2\x0e\x10\x00\x01c\x00\x01u\x00\x01p"

@@ -211,6 +211,8 @@ pub struct SessionStore {
     pub folder: String,
     /// Bytes of the files that count.
     pub bytes: u64,
+    /// Bytes that were written to them since the start.
+    pub written_bytes: u64,
     /// Bytes of the files of what waits for clients that are away.
     pub backlog_bytes: u64,
     /// Parts of that which could not be read.

@@ -125,6 +125,7 @@ pub struct Journal<R: Region> {
     failed: Vec<u32>,
     /// Those of the ring whose content has been appended again.
     given_up: Vec<u32>,
+    written_bytes: u64,
 }
 
 impl<R: Region> fmt::Debug for Journal<R> {
@@ -159,6 +160,7 @@ impl<R: Region> Journal<R> {
             worth: Position::ORIGIN,
             failed: Vec::new(),
             given_up: Vec::new(),
+            written_bytes: 0,
         }
     }
 
@@ -191,6 +193,7 @@ impl<R: Region> Journal<R> {
         let head = self.used.back_mut().ok_or(Full)?;
         let position = head.append(self.known, records);
         self.worth = head.end();
+        self.written_bytes += bytes as u64;
         Ok(position)
     }
 
@@ -361,6 +364,12 @@ impl<R: Region> Journal<R> {
     #[must_use]
     pub fn oldest(&self) -> Option<u32> {
         self.used.front().map(Segment::number)
+    }
+
+    /// Bytes of all batches that were appended, since the journal was made.
+    #[must_use]
+    pub const fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     /// How full the ring is.

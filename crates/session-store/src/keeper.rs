@@ -140,6 +140,7 @@ pub struct Monitor(Arc<dyn Figures>);
 
 trait Figures: Send + std::marker::Sync {
     fn bytes(&self) -> u64;
+    fn written_bytes(&self) -> u64;
     fn behind(&self) -> usize;
     fn troubles(&self) -> Vec<String>;
 }
@@ -147,6 +148,10 @@ trait Figures: Send + std::marker::Sync {
 impl<R: Region> Figures for Lanes<R> {
     fn bytes(&self) -> u64 {
         Self::bytes(self)
+    }
+
+    fn written_bytes(&self) -> u64 {
+        Self::written_bytes(self)
     }
 
     fn behind(&self) -> usize {
@@ -163,6 +168,12 @@ impl Monitor {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.bytes()
+    }
+
+    /// Bytes that all shards have appended to their journals since the start.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.0.written_bytes()
     }
 
     /// How many shards have changes that are not written down.

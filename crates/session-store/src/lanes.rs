@@ -51,12 +51,25 @@ struct Outbox<R> {
     has_news: AtomicBool,
     /// Bytes of the files that count.
     bytes: AtomicU64,
+    /// Bytes that were appended since the start.
+    written_bytes: AtomicU64,
     /// Whether something is not written down that should be.
     is_behind: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The state of a shard's journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    /// Bytes of the files that count.
+    pub(crate) bytes: u64,
+    /// Bytes that were appended since the start.
+    pub(crate) written_bytes: u64,
+    /// Whether something is not written down that should be.
+    pub(crate) is_behind: bool,
 }
 
 impl<R: Region> Lanes<R> {
@@ -66,6 +79,7 @@ impl<R: Region> Lanes<R> {
             is_filled: AtomicBool::new(false),
             has_news: AtomicBool::new(false),
             bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
             is_behind: AtomicBool::new(false),
         };
         Self {
@@ -136,15 +150,22 @@ impl<R: Region> Lanes<R> {
     }
 
     /// A shard says how large its journal is, and whether it is complete.
-    pub(crate) fn note_state(&self, shard: u16, bytes: u64, is_behind: bool) {
+    pub(crate) fn note_state(&self, shard: u16, state: State) {
         if let Some(outbox) = self.shards.get(usize::from(shard)) {
-            outbox.bytes.store(bytes, Ordering::Relaxed);
-            outbox.is_behind.store(is_behind, Ordering::Relaxed);
+            outbox.bytes.store(state.bytes, Ordering::Relaxed);
+            let written_bytes = state.written_bytes;
+            outbox.written_bytes.store(written_bytes, Ordering::Relaxed);
+            outbox.is_behind.store(state.is_behind, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = |outbox: &Outbox<R>| outbox.bytes.load(Ordering::Relaxed);
+        self.shards.iter().map(bytes).sum()
+    }
+
+    pub(crate) fn written_bytes(&self) -> u64 {
+        let bytes = |outbox: &Outbox<R>| outbox.written_bytes.load(Ordering::Relaxed);
         self.shards.iter().map(bytes).sum()
     }
 

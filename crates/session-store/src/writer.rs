@@ -7,7 +7,7 @@ use stentor_journal::{Full, Journal, Position, Room, Usage};
 use stentor_session_log::Name;
 
 use crate::keeper::Finished;
-use crate::lanes::{Lanes, Reply, Request};
+use crate::lanes::{Lanes, Reply, Request, State};
 
 /// The journal of one shard. It neither waits for the disk nor calls the system, but to ring for
 /// the keeper.
@@ -236,9 +236,12 @@ impl<R: Region> Writer<R> {
     /// Tells others how large the journal is, and whether it lacks something: see
     /// [`Monitor`](crate::Monitor).
     pub fn note(&self, is_behind: bool) {
-        let bytes = self.usage().used_bytes as u64;
-        self.lanes
-            .note_state(self.journal.shard(), bytes, is_behind);
+        let state = State {
+            bytes: self.usage().used_bytes as u64,
+            written_bytes: self.journal.written_bytes(),
+            is_behind,
+        };
+        self.lanes.note_state(self.journal.shard(), state);
     }
 
     fn begin_commit(&mut self) {

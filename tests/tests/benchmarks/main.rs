@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it breaks")]
 
+mod durable;
 mod ends;
 mod faulty;
 mod foreign;

@@ -12,7 +12,7 @@ use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::link::{Endpoint, Link};
 use crate::progress::Gauge;
-use crate::wire::{self, Frame, KEEP_ALIVE_SECS, Login, Version};
+use crate::wire::{self, Frame, KEEP_ALIVE_SECS, Lasts, Login, Version};
 use stentor_auth::credential::scram::{AwaitingFinal, AwaitingFirst, SaltedPassword, ScramClient};
 
 /// One client of a crowd, ready to be used.
@@ -26,6 +26,8 @@ pub(crate) struct Client {
     pub(crate) receive_maximum: u16,
     /// After one and a half of this many seconds without a packet the server closes it; 0: never.
     pub(crate) keep_alive_secs: u16,
+    /// Whether the server had a session of it.
+    pub(crate) is_present: bool,
     /// From the first SYN to CONNACK.
     pub(crate) login_ns: u64,
 }
@@ -52,6 +54,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) entry: Option<&'a dyn Fn(usize) -> Entry>,
     /// The filter and QoS of the nth, if it subscribes.
     pub(crate) filter: &'a dyn Fn(usize) -> Option<(String, u8)>,
+    /// How long their sessions last; those that log in by SCRAM have one of the connection.
+    pub(crate) lasts: Lasts,
     /// Shows how many are settled, if somebody wants to know.
     pub(crate) gauge: Option<&'a Gauge>,
     /// Bytes that this end's kernel may hold of each, if it is to be little.
@@ -231,6 +235,7 @@ impl Door<'_> {
                     carry: Vec::new(),
                     receive_maximum: u16::MAX,
                     keep_alive_secs: KEEP_ALIVE_SECS,
+                    is_present: false,
                     login_ns: 0,
                 };
                 let stage = Stage::Connecting;
@@ -365,10 +370,10 @@ impl Entrant {
         let out = &mut self.unsent;
         self.stage = Stage::ExpectConnAck(None);
         match plan.entry.map(|entry| entry(index)) {
-            None => wire::push_connect(out, plan.version, &id, plan.login),
+            None => wire::push_connect(out, plan.version, &id, plan.login, plan.lasts),
             Some(Entry {
                 login, scram: None, ..
-            }) => wire::push_connect(out, plan.version, &id, &login),
+            }) => wire::push_connect(out, plan.version, &id, &login, plan.lasts),
             Some(Entry {
                 scram: Some((name, salted)),
                 ..
@@ -425,6 +430,7 @@ impl Entrant {
                     self.stage = Stage::Refused;
                     let accepted = wire::connack(body, plan.version)?;
                     self.client.receive_maximum = accepted.receive_maximum;
+                    self.client.is_present = accepted.is_present;
                     self.client.keep_alive_secs = accepted.keep_alive_secs;
                     // The floor knows no secret, so it proves nothing.
                     if let (Some(client), Some(last)) = (client, wire::connack_data(body)) {

@@ -10,7 +10,7 @@ use super::storm::{Round, fill_payload};
 use crate::clock::{as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::link::Endpoint;
-use crate::wire::{self, Frame, Login, PublishTemplate, Version};
+use crate::wire::{self, Frame, Lasts, Login, PublishTemplate, Version};
 
 /// Messages on their way at most; a server may grant fewer.
 const WINDOW_MAX: u64 = 1_000;
@@ -63,6 +63,7 @@ impl Fill<'_> {
                 client_id: &|_| self.client_id.clone(),
                 entry: None,
                 filter: &|_| None,
+                lasts: Lasts::Connection,
                 gauge: None,
                 receive_buffer: None,
             },

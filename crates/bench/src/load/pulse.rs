@@ -9,7 +9,7 @@ use super::crowd::{self, Client, Plan};
 use crate::clock::{as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::link::Endpoint;
-use crate::wire::{self, Frame, Login, PublishTemplate, Version};
+use crate::wire::{self, Frame, Lasts, Login, PublishTemplate, Version};
 
 /// Between two messages.
 const STEP: Duration = Duration::from_millis(1);
@@ -59,6 +59,7 @@ impl Pulse {
                 client_id: &|_| self.name.clone(),
                 entry: None,
                 filter: &|_| Some((self.name.clone(), 0)),
+                lasts: Lasts::Connection,
                 gauge: None,
                 receive_buffer: None,
             },

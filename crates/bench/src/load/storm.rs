@@ -395,6 +395,7 @@ mod tests {
                 carry: Vec::new(),
                 receive_maximum: 0,
                 keep_alive_secs: 0,
+                is_present: false,
                 login_ns: 0,
             },
             prefix: b"bench/1/".to_vec(),

@@ -30,6 +30,7 @@ pub(crate) fn sentence(object: &Value) -> String {
             count("messages_per_s"),
             count("topics")
         ),
+        "durable" => durable(parameters),
         "idle" => format!(
             "{} clients are connected and do nothing: how much memory does each take?",
             count("connections")
@@ -66,6 +67,37 @@ pub(crate) fn sentence(object: &Value) -> String {
     let first = letters.next().map(|first| first.to_uppercase().to_string());
     let rest = letters.as_str();
     format!("{}{rest}{sure}{carrier}{end}", first.unwrap_or_default())
+}
+
+fn durable(parameters: &Value) -> String {
+    let count = |key: &str| grouped(parameters[key].as_f64().unwrap_or(0.0));
+    let (sessions, messages) = (count("sessions"), count("messages"));
+    match parameters["what"].as_str().unwrap_or_default() {
+        "one-topic" => format!(
+            "{messages} messages wait for each of {sessions} clients that are away, all on one topic"
+        ),
+        "own-topics" => format!(
+            "{messages} messages wait for each of {sessions} clients that are away, each on a topic \
+             of its own"
+        ),
+        "connected" => format!(
+            "{} subscribers whose sessions outlive their connections, beside as many whose do not",
+            count("subscribers_of_each_kind")
+        ),
+        "kills" => format!(
+            "the server is killed {} times while messages are acknowledged: does each reach all \
+             {sessions} sessions?",
+            count("kills")
+        ),
+        "backlog" => {
+            format!("{messages} messages wait for one client that is away, and then comes back")
+        }
+        "start" => format!(
+            "a server starts with {sessions} sessions and {messages} messages for each: how long \
+             until all are served?"
+        ),
+        _ => String::new(),
+    }
 }
 
 fn subscribe(parameters: &Value) -> String {

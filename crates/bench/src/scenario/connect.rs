@@ -17,7 +17,7 @@ use crate::load::crowd::Plan;
 use crate::measure::Leg;
 use crate::progress::{Gauge, Progress};
 use crate::target::{Needs, Running};
-use crate::wire::Version;
+use crate::wire::{Lasts, Version};
 use crate::workload::{Sheet, Workload, members};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -108,6 +108,7 @@ impl Connect {
                     client_id: &|index| format!("c-{run}-{index}"),
                     entry: None,
                     filter: &|_| None,
+                    lasts: Lasts::Connection,
                     gauge: Some(&gauge),
                     receive_buffer: None,
                 },

@@ -19,7 +19,7 @@ use crate::meter::GeneratorMeter;
 use crate::process::{CpuMeter, Usage};
 use crate::progress::{Gauge, Progress};
 use crate::target::{Needs, Running};
-use crate::wire::Version;
+use crate::wire::{Lasts, Version};
 use crate::workload::{Sheet, Workload, members};
 
 const RSS_EACH: Metric =
@@ -218,6 +218,7 @@ impl Idle {
                         client_id: &|index| format!("i-{run}-{}", first + index),
                         entry: None,
                         filter: &|index| Some((format!("bench/{run}/{}", first + index), plan.qos)),
+                        lasts: Lasts::Connection,
                         gauge: Some(&gauge),
                         receive_buffer: None,
                     },

@@ -24,7 +24,7 @@ use crate::measure::{Leg, MACHINE_CPU, Metric, Unit};
 use crate::process::{CpuMeter, is_alive};
 use crate::progress::{Gauge, Progress};
 use crate::target::{Needs, Running, Subject};
-use crate::wire::Version;
+use crate::wire::{Lasts, Version};
 use crate::workload::{Published, Sheet, Workload, members};
 
 const MEMORY: Metric = Metric::new("memory_bytes", "memory after", Unit::Bytes);
@@ -295,6 +295,7 @@ impl Storm {
                     client_id: &|index| format!("l-{run}-{index}"),
                     entry: Some(&entry),
                     filter: &|_| None,
+                    lasts: Lasts::Connection,
                     gauge: Some(&gauge),
                     receive_buffer: None,
                 },

@@ -23,7 +23,7 @@ use crate::progress::Progress;
 use crate::sequence::{Arrival, Checker, Faults};
 use crate::stamp::Stamp;
 use crate::target::{Needs, Running};
-use crate::wire::{self, Frame, PublishTemplate, Version};
+use crate::wire::{self, Frame, Lasts, PublishTemplate, Version};
 use crate::workload::{Sheet, Workload, members};
 
 const P50: Metric = Metric::new("round_trip_p50_us", "p50", Unit::Micros).against_floor();
@@ -170,6 +170,7 @@ impl Workload for PingPong {
                     client_id: &|index| format!("g-{run}-{index}"),
                     entry: None,
                     filter: &|index| Some((topic(&run, index), 0)),
+                    lasts: Lasts::Connection,
                     gauge: None,
                     receive_buffer: None,
                 },

@@ -451,7 +451,7 @@ impl Workload for Private {
             },
             needs: Needs {
                 accounts: self.accounts.clone(),
-                config: self.scene.config(),
+                config: self.scene.config().into(),
                 files: self.scene.files(),
                 silence: self.silence(),
                 ..Needs::new(self.connections(), self.payload, self.version)

@@ -22,7 +22,7 @@ use crate::meter::{GeneratorMeter, GeneratorUse, push_link};
 use crate::process::CpuMeter;
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
-use crate::wire::Version;
+use crate::wire::{Lasts, Version};
 use crate::workload::{Sheet, Workload, members};
 
 const WARM: Metric = Metric::new("recovered_us", "recovered", Unit::Micros).against_floor();
@@ -472,6 +472,7 @@ impl Recover {
                     client_id: &|index| format!("u-{run}-{index}"),
                     entry: None,
                     filter: &|_| None,
+                    lasts: Lasts::Connection,
                     gauge: None,
                     receive_buffer: None,
                 },

@@ -112,7 +112,7 @@ impl Workload for Slow {
         let (payload, version) = (self.payload, self.version.as_str());
         let mut needs = Needs::new(2, payload, self.version);
         needs.silence = self.warmup + self.seconds;
-        needs.config = "[[policy]]\nfilter = \"bench/#\"\nqos0 = \"conflate\"\n";
+        needs.config = "[[policy]]\nfilter = \"bench/#\"\nqos0 = \"conflate\"\n".into();
         Sheet {
             name: "slow",
             title: format!(

@@ -18,7 +18,7 @@ use crate::meter::{GeneratorMeter, GeneratorUse};
 use crate::process::{self, CpuMeter, Usage};
 use crate::progress::Progress;
 use crate::target::{Needs, Running};
-use crate::wire::Version;
+use crate::wire::{Lasts, Version};
 use crate::workload::{Published, Sheet, Workload, members};
 
 const RATE: Metric =
@@ -217,6 +217,7 @@ impl Workload for Subscribe {
                     client_id: &|index| format!("u-{run}-{index}"),
                     entry: None,
                     filter: &|_| None,
+                    lasts: Lasts::Connection,
                     gauge: None,
                     receive_buffer: None,
                 },

@@ -7,6 +7,7 @@ use mio::Poll;
 use super::{Needs, Running};
 use crate::error::{BenchError, Doing};
 use crate::load::crowd::{self, Plan};
+use crate::wire::Lasts;
 
 /// For the opening of the connections and their end, beside what the workload says.
 const MARGIN: Duration = Duration::from_secs(60);
@@ -38,6 +39,7 @@ pub(super) fn check(running: &Running, needs: &Needs) -> Result<(), BenchError> 
             client_id: &|_| id.clone(),
             entry: None,
             filter: &|_| None,
+            lasts: Lasts::Connection,
             gauge: None,
             receive_buffer: None,
         },

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use stentor_client::{Scheme, Url};
 use tempfile::TempDir;
 
-use super::{Needs, Running, transport};
+use super::{Needs, Running, Writes, transport};
 use crate::affinity::{self, Stay};
 use crate::error::{BenchError, Doing};
 use crate::floor::FloorKind;
@@ -45,6 +45,24 @@ enum Kind {
     Forgetful,
     /// It has canned answers.
     Floor,
+}
+
+/// How a server is ended before it starts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// By SIGKILL.
+    Kill,
+    /// By SIGTERM: it may write what it keeps.
+    Stop,
+}
+
+impl Ending {
+    const fn signal(self) -> Signal {
+        match self {
+            Self::Kill => Signal::SIGKILL,
+            Self::Stop => Signal::SIGTERM,
+        }
+    }
 }
 
 /// What a restart took.
@@ -94,14 +112,25 @@ impl Child {
         self
     }
 
+    /// How it is ended where that is not what is measured; `None` if it keeps nothing.
+    pub(super) const fn usual_ending(&self) -> Option<Ending> {
+        match self.kind {
+            Kind::Own => Some(Ending::Kill),
+            Kind::Rival { .. } => Some(Ending::Stop),
+            Kind::Forgetful | Kind::Floor => None,
+        }
+    }
+
     /// Ends the process and starts it again, if it keeps anything; what that took, and where it
     /// listens.
-    pub(super) fn restart(&mut self) -> Result<Option<(Restarted, Url)>, BenchError> {
-        let signal = match self.kind {
-            Kind::Own => Signal::SIGKILL,
-            Kind::Rival { .. } => Signal::SIGTERM,
-            Kind::Forgetful | Kind::Floor => return Ok(None),
-        };
+    pub(super) fn restart(
+        &mut self,
+        ending: Ending,
+    ) -> Result<Option<(Restarted, Url)>, BenchError> {
+        if self.usual_ending().is_none() {
+            return Ok(None);
+        }
+        let signal = ending.signal();
         let begun = Instant::now();
         let pid = Pid::from_raw(self.process.id().cast_signed());
         kill(pid, signal)
@@ -322,7 +351,11 @@ pub(super) fn floor(kind: FloorKind, needs: &Needs) -> Result<Running, BenchErro
         .args(["bench", "floor", kind.as_str(), "--payload"])
         .arg(needs.payload.to_string())
         .stdout(Stdio::piped());
-    let mut child = Child::spawn("the floor", command, folder()?)?;
+    let folder = folder()?;
+    if kind.writes() {
+        command.arg("--folder").arg(folder.path().join("data"));
+    }
+    let mut child = Child::spawn("the floor", command, folder)?;
     child.kind = Kind::Floor;
     let url = child.wait_for_url()?;
     Running::started(child, &url)
@@ -374,7 +407,12 @@ fn told(command: &mut Command) -> Option<String> {
 }
 
 /// What is known of our own server before it starts. FOLDER stands for its temporary folder.
-pub(super) fn identity(binary: Option<&Path>, shards: Option<u16>, needs: &Needs) -> Value {
+pub(super) fn identity(
+    binary: Option<&Path>,
+    shards: Option<u16>,
+    writes: Writes,
+    needs: &Needs,
+) -> Value {
     let program = binary.map(Path::to_owned).or_else(|| this_program().ok());
     let version = program.as_ref().and_then(|program| {
         let told = Command::new(program).arg("--version").output().ok()?;
@@ -385,6 +423,7 @@ pub(super) fn identity(binary: Option<&Path>, shards: Option<u16>, needs: &Needs
         "version": version,
         "shards": shards,
         "allow_anonymous": needs.accounts.is_none(),
+        "sessions": writes == Writes::Sessions,
         "configuration": needs.config,
     })
 }
@@ -401,6 +440,7 @@ pub(crate) fn without_settings(command: &mut Command, names: impl Iterator<Item 
 pub(super) fn own(
     binary: Option<&Path>,
     shards: Option<u16>,
+    writes: Writes,
     needs: &Needs,
 ) -> Result<Running, BenchError> {
     let binary = match binary {
@@ -441,6 +481,9 @@ pub(super) fn own(
         let messages = needs.stored + 10_000;
         command.env("STENTOR_RETAINED__MESSAGES", messages.to_string());
     }
+    if writes == Writes::Nothing {
+        command.env("STENTOR_SESSIONS__ENABLED", "false");
+    }
     // The default suits the machine; more shards only where descriptors would run out.
     let least = needs.connections.div_ceil(CONNECTIONS_PER_SHARD);
     let crowded = least > thread::available_parallelism().map_or(1, usize::from);
@@ -451,7 +494,9 @@ pub(super) fn own(
     let mut child = Child::spawn("stentor", command, folder)?;
     child.kind = Kind::Own;
     let url = child.wait_for_url()?;
-    Running::started(child, &url)
+    let mut running = Running::started(child, &url)?;
+    running.writes = writes;
+    Ok(running)
 }
 
 /// What a server said last that may explain its end; empty if that is nothing. Clients that

@@ -4,7 +4,8 @@ use super::rival::{Place, Recipe, Tuning};
 use super::{Needs, Transport};
 
 /// Tuned: no queue limits (its default drops messages beyond 1,000 per client), no logs, and a disk
-/// only where messages have to survive: it saves at the end, and every `autosave` seconds.
+/// only where messages have to survive: it saves at the end, and every `autosave` seconds. Sessions
+/// are saved every second if it is tuned, retained messages as by default.
 pub(super) fn recipe(tuning: Tuning, needs: &Needs, place: &Place<'_>) -> Recipe {
     let mut config = match place.transport {
         Transport::Unix => format!("listener 0 {}\n", place.file("mqtt.sock")),
@@ -28,15 +29,21 @@ pub(super) fn recipe(tuning: Tuning, needs: &Needs, place: &Place<'_>) -> Recipe
              connection_messages false\n",
         );
     }
-    if needs.stored > 0 {
+    let keeps = needs.stored > 0 || needs.lasting;
+    if keeps {
+        // Sessions lose what came after the last save, so that is as often as can be.
+        let autosave_secs = match tuning {
+            Tuning::Tuned if needs.lasting => 1,
+            Tuning::Tuned | Tuning::Defaults => 1_800,
+        };
         config.push_str(&format!(
-            "persistence true\npersistence_location {}/\nautosave_interval 1800\n",
+            "persistence true\npersistence_location {}/\nautosave_interval {autosave_secs}\n",
             place.folder.display()
         ));
     } else if tuning == Tuning::Tuned {
         config.push_str("persistence false\n");
     }
-    let has_files = needs.stored > 0 || place.transport != Transport::Mqtt;
+    let has_files = keeps || place.transport != Transport::Mqtt;
     if has_files && nix::unistd::geteuid().is_root() {
         // As root it becomes the user mosquitto, who could not use the folder.
         config.push_str("user root\n");

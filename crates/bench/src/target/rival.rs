@@ -208,8 +208,13 @@ impl Rival {
         let program = launch::find_program(recipe.program)
             .map_err(|e| BenchError::usage(format!("{e}; {}", self.broker.remedy())))?;
         let url = needs.transport.url(folder.path(), place.port);
-        // mosquitto alone saves what it keeps when it ends, and listens where it did.
-        let keeps = (self.broker == Broker::Mosquitto && needs.stored > 0).then_some(place.port);
+        // They have what they keep after an end, and listen where they did.
+        let keeps = match self.broker {
+            Broker::Mosquitto => needs.stored > 0 || needs.lasting,
+            Broker::Nats => needs.lasting,
+            Broker::Rumqttd | Broker::Mochi => false,
+        };
+        let keeps = keeps.then_some(place.port);
         start(&program, self.name(), &recipe, folder, &url, keeps)
     }
 }

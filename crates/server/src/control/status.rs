@@ -133,6 +133,7 @@ fn session_store(backplane: &Backplane) -> SessionStore {
         enabled: true,
         folder: journals.folder.display().to_string(),
         bytes: journals.monitor.bytes(),
+        written_bytes: journals.monitor.written_bytes(),
         backlog_bytes: journals
             .spool
             .get()

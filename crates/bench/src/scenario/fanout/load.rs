@@ -27,7 +27,7 @@ use crate::scenario::retained::Retained;
 use crate::scenario::run_id;
 use crate::sequence::Faults;
 use crate::target::Running;
-use crate::wire::PublishTemplate;
+use crate::wire::{Lasts, PublishTemplate};
 
 /// Connections on their way at once: well below any listen backlog.
 const AT_ONCE: usize = 100;
@@ -394,6 +394,7 @@ impl Opening {
                 client_id: &|index| format!("{role}-{}-{}", self.run, self.first + index),
                 entry: None,
                 filter,
+                lasts: Lasts::Connection,
                 gauge: None,
                 receive_buffer: None,
             },

@@ -19,7 +19,7 @@ use crate::load::{join, spawn};
 use crate::progress::{Gauge, Progress};
 use crate::scenario;
 use crate::target::Running;
-use crate::wire::{Login, PublishTemplate};
+use crate::wire::{Lasts, Login, PublishTemplate};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Connections on their way at once.
@@ -290,6 +290,7 @@ impl Post {
             client_id: &|index| format!("c-{:x}-{}", std::process::id(), self.number(index)),
             entry: Some(&|index| self.entry(index)),
             filter: &|index| Some((self.way.filter(self.number(index)), 0)),
+            lasts: Lasts::Connection,
             gauge: Some(&self.gauge),
             receive_buffer: None,
         };

@@ -18,7 +18,7 @@ use crate::meter::{GeneratorMeter, GeneratorUse};
 use crate::process::CpuMeter;
 use crate::sequence::{Arrival, Checker};
 use crate::stamp::Stamp;
-use crate::wire::{self, Frame, Login, PublishTemplate};
+use crate::wire::{self, Frame, Lasts, Login, PublishTemplate};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes that wait for the publisher's socket at most before no more messages are added.
@@ -130,6 +130,7 @@ impl Job {
                 client_id: &|_| format!("slow-{role}-{}", self.run),
                 entry: None,
                 filter: &|_| filter.map(|filter| (filter.to_owned(), 0)),
+                lasts: Lasts::Connection,
                 gauge: None,
                 receive_buffer: filter.map(|_| self.load.buffer_bytes()),
             },

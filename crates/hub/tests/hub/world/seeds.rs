@@ -31,8 +31,8 @@ impl Drop for SeedGuard {
     }
 }
 
-/// Runs a random test with each seed up to `seeds`: with 2,000 under `STENTOR_SOAK`, and with the
-/// one of `STENTOR_SEED` alone.
+/// Runs a random test with each seed up to `seeds`: with 2,000 under `STENTOR_SOAK`, up to that of
+/// `STENTOR_SEEDS`, and with the one of `STENTOR_SEED` alone.
 pub fn run_seeds(seeds: u64, run: impl Fn(u64)) {
     run_seeds_or(seeds, 2_000, run);
 }
@@ -44,8 +44,10 @@ pub fn run_seeds_or(seeds: u64, soak_seeds: u64, run: impl Fn(u64)) {
         let _guard = SeedGuard(seed);
         return run(seed);
     }
+    let asked = std::env::var("STENTOR_SEEDS").ok();
+    let asked = asked.map(|asked| asked.parse().expect("STENTOR_SEEDS is a number"));
     let soak = std::env::var_os("STENTOR_SOAK").is_some();
-    for seed in 1..=(if soak { soak_seeds } else { seeds }) {
+    for seed in 1..=asked.unwrap_or(if soak { soak_seeds } else { seeds }) {
         let _guard = SeedGuard(seed);
         run(seed);
     }
