@@ -422,13 +422,12 @@ impl Running {
 
     /// What the server says about itself, if it is our own and was started here.
     pub(crate) fn status(&self) -> Option<Value> {
-        let mut stream = UnixStream::connect(self.child.as_ref()?.control_socket()).ok()?;
-        stream.set_read_timeout(Some(STATUS_TIME)).ok()?;
-        stream.write_all(b"{\"v\":1,\"verb\":\"status\"}\n").ok()?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).ok()?;
-        let mut answer: Value = serde_json::from_str(&line).ok()?;
-        Some(answer["ok"].take())
+        self.status_at()?.ask()
+    }
+
+    /// Where it says that, for another thread.
+    pub(crate) fn status_at(&self) -> Option<StatusAt> {
+        self.child.as_ref().map(|it| StatusAt(it.control_socket()))
     }
 
     /// Says so if the server has died, as far as its process is known.
@@ -440,6 +439,23 @@ impl Running {
             ))),
             (None, _) => Ok(()),
         }
+    }
+}
+
+/// The control socket of our own server.
+#[derive(Clone, Debug)]
+pub(crate) struct StatusAt(PathBuf);
+
+impl StatusAt {
+    /// What the server says about itself; `None` if it does not answer.
+    pub(crate) fn ask(&self) -> Option<Value> {
+        let mut stream = UnixStream::connect(&self.0).ok()?;
+        stream.set_read_timeout(Some(STATUS_TIME)).ok()?;
+        stream.write_all(b"{\"v\":1,\"verb\":\"status\"}\n").ok()?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).ok()?;
+        let mut answer: Value = serde_json::from_str(&line).ok()?;
+        Some(answer["ok"].take())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::load::lasting::{Place, Published, Publishing};
 use crate::measure::{Leg, Metric, Unit};
 use crate::process::CpuMeter;
 use crate::progress::{Gauge, Progress};
-use crate::target::{Ending, Needs, Running};
+use crate::target::{Ending, Needs, Running, StatusAt};
 use crate::wire::Version;
 use crate::workload::Workload;
 
@@ -319,7 +319,12 @@ fn session_bytes(running: &Running) -> Option<f64> {
 
 /// Bytes that our server has written to its journals since it started.
 fn written_bytes(running: &Running) -> Option<f64> {
-    let store = running.status()?["session_store"].take();
+    written_at(running.status_at().as_ref())
+}
+
+/// The same, from another thread.
+fn written_at(status: Option<&StatusAt>) -> Option<f64> {
+    let store = status?.ask()?["session_store"].take();
     let writes = store["enabled"].as_bool()?;
     store["written_bytes"].as_f64().filter(|_| writes)
 }

@@ -26,8 +26,9 @@ const FILES: Metric = Metric::new("file_bytes", "on disk", Unit::Bytes);
 const LEFT: Metric = Metric::new("left_bytes", "on disk after", Unit::Bytes);
 const GIVEN_BACK: Metric = Metric::new("given_back_us", "disk given back in", Unit::Micros);
 
-/// As large as that before anything waited, about.
+/// As large as that before anything waited, about, but for the file that is written to.
 const AS_EMPTY: f64 = 1.1;
+const FILE_BYTES: f64 = 4_194_304.0;
 /// How long a server may take for that.
 const GIVEN_BACK_MAX: Duration = Duration::from_secs(20);
 
@@ -148,7 +149,7 @@ fn push_left((running, progress): (&Running, &Progress), before: Option<f64>, le
     let begun = Instant::now();
     let is_back = || {
         let waiting = waiting_bytes(running).zip(before);
-        waiting.is_none_or(|(now, before)| now <= before * AS_EMPTY)
+        waiting.is_none_or(|(now, before)| now <= before * AS_EMPTY + FILE_BYTES)
     };
     let mut is_given = is_back();
     while !is_given && begun.elapsed() < GIVEN_BACK_MAX {

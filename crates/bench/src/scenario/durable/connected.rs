@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use mio::{Events, Poll};
 use serde_json::json;
 
-use super::{Base, work, written_bytes};
+use super::{Base, work, written_at};
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::{BenchError, Doing};
 use crate::load::histogram;
@@ -116,12 +116,15 @@ impl Workload for Connected {
         let place = self.base.place(running, &run_id());
         let (this, pid) = (self.clone(), running.pid());
         let doing = ("measuring clean and lasting sessions", 4 * ROUNDS as u64);
-        let before = written_bytes(running);
-        let (mut measured, generator) = work(progress, doing, move |gauge| {
+        let status = running.status_at();
+        let (measured, generator) = work(progress, doing, move |gauge| {
             let mut crews =
                 [Lasts::Connection, Lasts::Forever].map(|lasts| Crew::open(&this, &place, lasts));
             let generator = GeneratorMeter::start();
-            let measured = this.measure(&mut crews, pid, gauge)?;
+            let before = written_at(status.as_ref());
+            let mut measured = this.measure(&mut crews, pid, gauge)?;
+            let written = written_at(status.as_ref()).zip(before);
+            measured.written = written.map(|(now, then)| now - then);
             let generator = generator.stop();
             for crew in crews {
                 let mut crew = crew?;
@@ -129,9 +132,6 @@ impl Workload for Connected {
             }
             Ok((measured, generator))
         })?;
-        measured.written = written_bytes(running)
-            .zip(before)
-            .map(|(now, then)| now - then);
         Ok(self.evaluate(measured, generator))
     }
 }
