@@ -5,6 +5,7 @@ mod command;
 mod damage;
 mod files;
 mod full;
+mod kills;
 mod messages;
 mod queues;
 mod survive;
