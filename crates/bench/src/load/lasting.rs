@@ -185,7 +185,7 @@ struct Drain {
     step: u64,
     peers: Vec<Peer>,
     tracks: Vec<Track>,
-    /// Sessions that lack something.
+    /// Sessions that lack something. Nothing is to be waited for where one is gone.
     incomplete: usize,
     received: u64,
     wrong: Faults,
@@ -206,7 +206,9 @@ impl Drain {
             version,
             payload: waiting.payload,
             step: waiting.step,
-            incomplete: tracks.iter().filter(|track| track.next < track.end).count(),
+            incomplete: (peers.iter().zip(&tracks))
+                .filter(|(peer, track)| peer.was_present() && track.next < track.end)
+                .count(),
             peers,
             tracks,
             received: 0,
@@ -253,7 +255,8 @@ impl Drain {
             }
         })?;
         self.received += received;
-        if !was_complete && self.tracks[index].next >= self.tracks[index].end {
+        let is_complete = self.tracks[index].next >= self.tracks[index].end;
+        if self.peers[index].was_present() && is_complete && !was_complete {
             self.incomplete -= 1;
         }
         Ok(())

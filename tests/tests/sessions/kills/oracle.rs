@@ -203,3 +203,46 @@ impl Oracle {
         );
     }
 }
+
+/// Each fault is seen.
+#[test]
+fn the_oracle_sees_what_is_lost_twice_or_out_of_order() {
+    // In the order of the list: `s1` takes `t/+` at QoS 2, and the members share.
+    const S1: usize = 1;
+    let sound = || {
+        let mut oracle = Oracle::default();
+        for number in [1, 2] {
+            oracle.sends((0, number), "t/0", 2);
+            oracle.acknowledges((0, number));
+            for (who, subscriber) in SUBSCRIBERS.iter().enumerate() {
+                let is_for = subscriber.takes("t/0");
+                let is_left = subscriber.kind == Kind::Shared && subscriber.id != "m0";
+                if is_for && !is_left && (who != S1 || number == 2) {
+                    oracle.receives(who, (0, number), 2);
+                }
+            }
+        }
+        oracle
+    };
+    assert_eq!(sound().missing().len(), 1, "s1 lacks the first");
+    let mut late = sound();
+    late.receives(S1, (0, 1), 2);
+    assert!(late.missing().is_empty() && late.is_wrong(), "{late:?}");
+    let mut twice = sound();
+    assert!(!twice.is_wrong());
+    twice.receives(S1, (0, 2), 2);
+    assert!(twice.is_wrong());
+    // At QoS 1, a message that was sent again is another one.
+    let mut again = sound();
+    again.sends((0, 2), "t/0", 1);
+    again.receives(S1, (0, 2), 2);
+    assert!(!again.is_wrong());
+    for wills in [["one", "one"], ["two", "left"]] {
+        let mut oracle = sound();
+        oracle.withdraws("left".into());
+        for will in wills {
+            oracle.publishes_will(will.into());
+        }
+        assert!(oracle.is_wrong(), "{wills:?}");
+    }
+}
