@@ -5,7 +5,7 @@ SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
 .PHONY: help serve call test tools format lint doc tidy gen unit pages book deny soak suites \
-	sanitize fuzz bench
+	sanitize fuzz bench mutate
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -79,7 +79,10 @@ sanitize: ## Run the store's tests, unsafe code included, under the address sani
 		--package stentor-disk --package stentor-retained --lib --target-dir target/sanitize \
 		--target $$(rustc -vV | sed -n 's/^host: //p')
 
-soak: fuzz sanitize suites ## Long fuzzing (SOAK_SECONDS per target), kill tests and storms
+mutate: ## Leave out rules of lasting sessions, and check that the simulation finds that
+	$(CARGO) xtask mutate
+
+soak: fuzz sanitize suites mutate ## Long fuzzing (SOAK_SECONDS per target), kill tests and storms
 	STENTOR_SOAK=1 $(CARGO) test --workspace
 	$(CARGO) test --release --workspace --lib
 
