@@ -44,29 +44,36 @@ pub(crate) fn run(root: &Path, names: &[&str]) -> Result<String, String> {
             text_of(&output)
         ));
     }
-    let mut found = Vec::new();
+    let (mut found, mut missed) = (Vec::new(), Vec::new());
     for mutation in &mutations {
         eprintln!("{}: without this: {}", mutation.name, mutation.rule);
         copy.apply(&tree, mutation)?;
         let output = copy.test(&tests);
         copy.restore(&tree, mutation)?;
-        let seed = judge(&mutation.name, &output?)?;
-        eprintln!("{}: found by seed {seed}", mutation.name);
-        found.push(format!("{} by seed {seed}", mutation.name));
+        match judge(&mutation.name, &output?) {
+            Ok(seed) => {
+                eprintln!("{}: found by seed {seed}", mutation.name);
+                found.push(format!("{} by seed {seed}", mutation.name));
+            }
+            Err(why) => missed.push(why),
+        }
     }
-    Ok(format!("each was found: {}", found.join(", ")))
+    match missed.is_empty() {
+        true => Ok(format!("each was found: {}", found.join(", "))),
+        false => Err(missed.join("\n")),
+    }
 }
 
 /// The tests, and all mutations.
 fn read(tree: &Tree) -> Result<(Vec<String>, Vec<Mutation>), String> {
     let text = tree
         .text(MUTATIONS)
-        .ok_or(format!("{MUTATIONS} is missing"))?;
+        .ok_or_else(|| format!("{MUTATIONS} is missing"))?;
     let table: toml::Table = text.parse().map_err(|e| format!("{MUTATIONS}: {e}"))?;
     let list = |key: &str| table.get(key).and_then(toml::Value::as_array);
-    let tests = list("tests").ok_or(format!("{MUTATIONS}: no tests"))?;
+    let tests = list("tests").ok_or_else(|| format!("{MUTATIONS}: no tests"))?;
     let tests = tests.iter().filter_map(toml::Value::as_str).map(Into::into);
-    let entries = list("mutation").ok_or(format!("{MUTATIONS}: no [[mutation]]"))?;
+    let entries = list("mutation").ok_or_else(|| format!("{MUTATIONS}: no [[mutation]]"))?;
     let mutations = entries.iter().map(|entry| {
         let field = |key: &str| {
             let text = entry.get(key).and_then(toml::Value::as_str);
@@ -102,7 +109,7 @@ fn mutated(tree: &Tree, mutation: &Mutation) -> Result<String, String> {
     } = mutation;
     let before = tree
         .text(file)
-        .ok_or(format!("{name}: {file} is missing"))?;
+        .ok_or_else(|| format!("{name}: {file} is missing"))?;
     match before.matches(text.as_str()).count() {
         1 => Ok(before.replacen(text.as_str(), &mutation.instead, 1)),
         count => Err(format!(

@@ -164,6 +164,12 @@ impl<R: Region> OldJournal<R> {
         self.id.shard
     }
 
+    /// Whether the machine lost power before the disk had all of it for certain.
+    #[must_use]
+    pub fn has_lost_power(&self) -> bool {
+        self.power == Power::Lost
+    }
+
     /// Brings everything to the disk: after a kill, the system may not have written it yet.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use stentor_journal::{
 };
 use stentor_session_log::{Body, JournalId, Name, Replay, Restored};
 
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Sync};
 use crate::lanes::Lanes;
 use crate::writer::Writer;
 
@@ -98,9 +98,14 @@ const fn name(position: Position) -> Name {
 }
 
 impl<R: Region> Earlier<R> {
-    /// Reads all of it. `make` makes a message, once for each that is still owed.
+    /// Reads all of it, which was written with `sync`. `make` makes a message, once for each that
+    /// is still owed.
     #[must_use]
-    pub fn replay<M: Clone>(&self, make: impl FnMut(Name, &Body<'_>) -> M) -> Restored<M> {
+    pub fn replay<M: Clone>(
+        &self,
+        sync: Sync,
+        make: impl FnMut(Name, &Body<'_>) -> M,
+    ) -> Restored<M> {
         let mut replay = Replay::new();
         for file in &self.lost {
             replay.lost_file(*file);
@@ -110,6 +115,10 @@ impl<R: Region> Earlier<R> {
                 generation: journal.generation(),
                 shard: journal.shard(),
             });
+            // Where acknowledgements wait for the disk, no packet id is used again before that.
+            if journal.has_lost_power() && sync != Sync::Always {
+                replay.forget_arrivals();
+            }
             let is_damage = |gap: &&Gap| gap.kind == GapKind::Damage;
             let mut gaps = survey.gaps.iter().filter(is_damage).peekable();
             for batch in journal.batches(survey) {

@@ -110,16 +110,16 @@ pub(super) fn open(
         zero_ms: zero_ms(clock),
         will_grace_secs: u32::try_from(sessions.will_grace.as_secs()).unwrap_or(u32::MAX),
     };
-    let mut restored = opened
-        .earlier
-        .replay(|name, body| prior_message(&start, name, body));
-    keep_the_latest(&mut restored.sessions);
-    let damaged = tell_damage(&opened, &restored, &folder);
     let sync = match sessions.sync {
         SessionSync::Never => Sync::Never,
         SessionSync::Interval => Sync::Interval(sessions.sync_interval),
         SessionSync::Always => Sync::Always,
     };
+    let mut restored = opened
+        .earlier
+        .replay(sync, |name, body| prior_message(&start, name, body));
+    keep_the_latest(&mut restored.sessions);
+    let damaged = tell_damage(&opened, &restored, &folder);
     Ok(Some(Prior {
         opened,
         restored,

@@ -77,6 +77,8 @@ pub struct Replay<'a> {
     /// the end of the session, says why: what came before it lay in a file that was given up.
     unknown: BTreeMap<Origin, u64>,
     current: JournalId,
+    /// What the current journal says of packet ids that have arrived does not count.
+    forgets_arrivals: bool,
     /// Parts of files: the file, and offsets there.
     gaps: Vec<(u32, u64, u64)>,
     damage: Vec<Damage>,
@@ -111,7 +113,15 @@ impl<'a> Replay<'a> {
             "generations go up"
         );
         self.current = id;
+        self.forgets_arrivals = false;
         self.journals.entry(id).or_default();
+    }
+
+    /// The current journal may lack its last part, which its clients were told of. So one of the
+    /// packet ids that have arrived at QoS 2 may have been released, and stand for another message
+    /// by now: it is forgotten, since a message that comes twice is better than one that is lost.
+    pub fn forget_arrivals(&mut self) {
+        self.forgets_arrivals = true;
     }
 
     /// A part of a file of this journal is damaged.
@@ -336,6 +346,9 @@ impl<'a> Replay<'a> {
     }
 
     fn arrived(&mut self, arrival: Arrival) {
+        if self.forgets_arrivals {
+            return;
+        }
         self.with(arrival.number, |it| {
             it.arrived.insert(arrival.packet_id);
         });

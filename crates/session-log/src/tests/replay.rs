@@ -541,3 +541,32 @@ fn a_base_forgets_what_was_said_before_and_an_end_all() {
         assert!(restored.rooms.iter().all(is_bare));
     }
 }
+
+/// A packet id may be that of another message by now, if its release was lost with the power.
+#[test]
+fn packet_ids_of_a_journal_that_lost_its_end_are_forgotten() {
+    let arrival = Arrival {
+        number: 5,
+        packet_id: AN_ID,
+    };
+    let first = batch(&[Record::Session(SESSION), Record::Arrived(arrival)]);
+    let others = Arrival {
+        number: 6,
+        ..arrival
+    };
+    let second = batch(&[Record::Session(OTHER), Record::Arrived(others)]);
+    for forgets in [false, true] {
+        let mut replay = Replay::new();
+        replay.journal(FIRST);
+        if forgets {
+            replay.forget_arrivals();
+        }
+        replay.batch(at(1, 64), &first).unwrap();
+        // That holds for one journal alone.
+        replay.journal(SECOND);
+        replay.batch(at(2, 64), &second).unwrap();
+        let restored = finish(replay);
+        let arrived = restored.sessions.iter().map(|it| it.arrived.len());
+        assert!(arrived.eq([usize::from(!forgets), 1]), "{forgets}");
+    }
+}

@@ -31,6 +31,10 @@ pub struct Journal {
     /// What waits for room.
     waiting: VecDeque<Vec<u8>>,
     disk: Disk,
+    /// Whether packet ids that have arrived do not count.
+    forgets_arrivals: bool,
+    /// How many batches the disk has, whatever becomes of the machine.
+    synced: usize,
     /// How many batches have become superfluous by rounds; `None` before the first has ended.
     superfluous: Option<usize>,
 }
@@ -63,6 +67,8 @@ impl Journal {
             round: (0, 0),
             waiting: VecDeque::new(),
             disk: Disk::Takes,
+            forgets_arrivals: false,
+            synced: 0,
             superfluous: None,
         }
     }
@@ -143,6 +149,25 @@ impl World {
         self.go_on_with_sessions();
     }
 
+    /// The disk has all that a shard has written until now.
+    pub fn sync(&mut self, shard: u8) {
+        let journal = &mut self.journals[usize::from(shard)];
+        journal.synced = journal.batches.len();
+    }
+
+    /// The machine loses power: as [`World::crash`], and of each journal only that is left which
+    /// the disk had. A start brings what it has found to the disk. It forgets the packet ids that
+    /// have arrived, unless acknowledgements have waited for the disk.
+    pub fn lose_power(&mut self, shards: u8, hash: u64, forgets_arrivals: bool) {
+        for journal in &mut self.journals {
+            journal.batches.truncate(journal.synced);
+        }
+        for journal in self.older.iter_mut().chain(&mut self.journals) {
+            journal.forgets_arrivals |= forgets_arrivals;
+        }
+        self.crash(shards, hash);
+    }
+
     fn start(&self) -> Start {
         Start {
             now: self.now,
@@ -156,6 +181,9 @@ impl World {
         let mut replay = Replay::new();
         for journal in &self.older {
             replay.journal(journal.id);
+            if journal.forgets_arrivals {
+                replay.forget_arrivals();
+            }
             for (at, records) in &journal.batches {
                 replay.batch(*at, records).unwrap();
             }
@@ -237,6 +265,8 @@ impl World {
         for journal in &mut self.journals {
             let superfluous = journal.superfluous.replace(0).unwrap_or(0);
             journal.batches.drain(..superfluous);
+            // Nothing is given up before the disk has what is in its place.
+            journal.synced = journal.batches.len();
             // A full disk has given up the round that was under way.
             journal.round.0 = journal.round.0.saturating_sub(superfluous);
         }

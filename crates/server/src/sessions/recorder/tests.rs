@@ -164,7 +164,7 @@ impl World {
 
 /// The client ids and wills of the sessions in a folder.
 fn found(folder: &TempDir) -> Vec<(String, bool)> {
-    let restored = opened(folder).earlier.replay(|_, _| ());
+    let restored = opened(folder).earlier.replay(Sync::Never, |_, _| ());
     let sessions = restored.sessions.iter();
     let mut all: Vec<_> = sessions
         .map(|it| (it.client_id.to_string(), it.will.is_some()))
