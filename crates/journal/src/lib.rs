@@ -127,6 +127,6 @@ pub use commit::{Round, SyncError, Synced};
 pub use folder::{Answer, Folder};
 pub use journal::{Bounds, Full, Journal, Order, Room, Usage};
 pub use old::{Batch, Gap, GapKind, OldJournal, Survey};
-pub use open::{OpenError, OpenOptions, Opened, Trouble, TroubleKind};
+pub use open::{OpenError, OpenOptions, Opened, Peeked, Trouble, TroubleKind, peek};
 pub use position::Position;
 pub use segment::{Segment, Warm};

@@ -6,7 +6,7 @@ use std::io;
 use stentor_disk::{Flusher, Region};
 
 use crate::Position;
-use crate::frame::{ALIGN, FileKey, Found, Known, look};
+use crate::frame::{ALIGN, FileKey, Found, HEADER_BYTES, Known, look};
 use crate::head::{HEAD_BYTES, Id, Link};
 
 /// Whether the disk was given everything that was written.
@@ -164,10 +164,33 @@ impl<R: Region> OldJournal<R> {
         self.id.shard
     }
 
-    /// Whether the machine lost power before the disk had all of it for certain.
+    /// Its files, and their bytes.
+    #[must_use]
+    pub fn size(&self) -> (usize, u64) {
+        let bytes = self.segments.iter().map(|it| it.bytes().len() as u64);
+        (self.segments.len(), bytes.sum())
+    }
+
+    /// Whether the machine may have lost power before the disk had all of it.
     #[must_use]
     pub fn has_lost_power(&self) -> bool {
         self.power == Power::Lost
+    }
+
+    /// What stands where the records of the first batch in a gap were. Some of its bytes are not
+    /// what was written, and others may follow it. Nothing if a file is missing, or the gap begins
+    /// with the link.
+    #[must_use]
+    pub fn remains(&self, gap: &Gap) -> &[u8] {
+        if gap.from.offset as usize <= HEAD_BYTES {
+            return &[];
+        }
+        let segment = self.segments.iter().find(|it| it.number == gap.from.file);
+        let from = gap.from.offset as usize;
+        let to = usize::try_from(gap.bytes).map_or(usize::MAX, |bytes| from.saturating_add(bytes));
+        let file = segment.map_or(&[][..], OldSegment::bytes);
+        let part = file.get(from..to.min(file.len())).unwrap_or_default();
+        part.get(HEADER_BYTES..).unwrap_or_default()
     }
 
     /// Brings everything to the disk: after a kill, the system may not have written it yet.

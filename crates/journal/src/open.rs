@@ -64,6 +64,8 @@ pub enum TroubleKind {
     Copied,
     /// So is its copy. The segments tell what they know.
     Lost,
+    /// The copy of the manifest is damaged; the manifest itself is whole.
+    Copy,
     /// The head of a segment is damaged, but its first batch says whose it is.
     Head,
     /// Nothing tells whose a segment is. It is not read.
@@ -85,6 +87,49 @@ pub struct Opened<D: Disk> {
     pub troubles: Vec<Trouble>,
 }
 
+/// What lies in a folder that nobody uses: see [`peek`].
+#[derive(Debug)]
+pub struct Peeked<R> {
+    /// The number of the last start; 0 if there was none.
+    pub generation: u32,
+    /// All journals that count, in order of generation and shard.
+    pub journals: Vec<OldJournal<R>>,
+    /// Files that hold nothing.
+    pub empty: usize,
+    /// Files that are not as they were left.
+    pub troubles: Vec<Trouble>,
+}
+
+/// Reads a folder as [`Folder::open`] does. It begins no generation and writes nothing.
+///
+/// # Errors
+/// When the folder cannot be read, or a later version wrote it.
+pub fn peek<D: Disk>(disk: &D, boot: u64) -> Result<Peeked<D::Region>, OpenError> {
+    let names = names(disk)?;
+    let mut files = Files::read(disk, &names)?;
+    let options = OpenOptions {
+        boot,
+        random: 0,
+        spares_max: 0,
+    };
+    let next = files.manifest(disk, &names, options)?;
+    let journals = files.journals(&next);
+    Ok(Peeked {
+        // The manifest is that of the start that would follow.
+        generation: next.generation - 1,
+        journals,
+        empty: files.spares.len() + files.unused.len(),
+        troubles: files.troubles,
+    })
+}
+
+fn names<D: Disk>(disk: &D) -> Result<Vec<String>, OpenError> {
+    disk.names().map_err(|error| OpenError::Read {
+        file: "the folder".into(),
+        error,
+    })
+}
+
 impl<D: Disk> Folder<D> {
     /// Opens a folder and begins a generation. Files of earlier generations that hold anything stay
     /// as they are, so a crash leaves what was there before.
@@ -92,12 +137,9 @@ impl<D: Disk> Folder<D> {
     /// # Errors
     /// When the folder cannot be read or the manifest not written, or a later version wrote it.
     pub fn open(disk: D, options: OpenOptions) -> Result<Opened<D>, OpenError> {
-        let names = disk.names().map_err(|error| OpenError::Read {
-            file: "the folder".into(),
-            error,
-        })?;
+        let names = names(&disk)?;
         let mut files = Files::read(&disk, &names)?;
-        let manifest = files.manifest(&disk, options)?;
+        let manifest = files.manifest(&disk, &names, options)?;
         let journals = files.journals(&manifest);
         let highest = names.iter().filter_map(|name| parse_file_name(name)).max();
         let next = highest.map_or(1, |number| number.saturating_add(1));
@@ -210,12 +252,23 @@ impl<R: Region> Files<R> {
     }
 
     /// The manifest of the new generation: after the old one, its copy, or what the segments tell.
-    fn manifest<D: Disk>(&mut self, disk: &D, options: OpenOptions) -> Result<Manifest, OpenError> {
+    fn manifest<D: Disk>(
+        &mut self,
+        disk: &D,
+        names: &[String],
+        options: OpenOptions,
+    ) -> Result<Manifest, OpenError> {
         let heads = self.segments.values().filter_map(|(_, _, head)| *head);
         let newest = heads.clone().map(|head| head.id.generation).max();
         let secret = heads.clone().map(|head| head.secret).next();
         let old = match (Manifest::load(disk, FILE)?, Manifest::load(disk, COPY)?) {
-            (Some(manifest), _) => manifest,
+            (Some(manifest), copy) => {
+                // A kill before the first copy was written leaves none.
+                if copy.is_none() && names.iter().any(|name| name == COPY) {
+                    self.tell(COPY, TroubleKind::Copy);
+                }
+                manifest
+            }
             (None, Some(copy)) => {
                 self.tell(FILE, TroubleKind::Copied);
                 // It may be older by one change.

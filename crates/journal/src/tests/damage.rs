@@ -4,7 +4,7 @@ use stentor_disk::Disk;
 use stentor_disk::simulated::SimulatedDisk;
 
 use super::support::{Batches, Random, batch, begin, commit, open, read, reread};
-use crate::{Gap, GapKind, Position, TroubleKind};
+use crate::{Gap, GapKind, Position, TroubleKind, peek};
 
 /// A journal of several segments, committed in the middle: its disk and what it holds.
 fn filled() -> (SimulatedDisk, Batches, Position) {
@@ -148,6 +148,61 @@ fn segments_are_read_without_a_manifest() {
     let mut journal = opened.folder.journal(0, super::support::SMALL);
     let last = batches[batches.len() - 1].0;
     assert!(journal.append(b"x").unwrap().file > last.file);
+}
+
+/// Whoever only looks finds what a start finds, and leaves it.
+#[test]
+fn a_look_changes_nothing() {
+    let (disk, batches, _) = filled();
+    let disk = disk.after_kill();
+    let content = |disk: &SimulatedDisk| {
+        let mut names = disk.names().unwrap();
+        names.sort();
+        names
+            .into_iter()
+            .map(|name| (disk.content(&name), name))
+            .collect::<Vec<_>>()
+    };
+    let before = content(&disk);
+    let found = peek(&disk, 1).unwrap();
+    assert_eq!((found.generation, found.troubles.len()), (1, 0));
+    assert!(!found.journals[0].has_lost_power());
+    assert_eq!(read(&found.journals[0]).0, batches);
+    assert!(peek(&disk, 2).unwrap().journals[0].has_lost_power());
+    drop(found);
+    assert_eq!(content(&disk), before);
+    let nothing = peek(&SimulatedDisk::new(1), 1).unwrap();
+    assert_eq!((nothing.generation, nothing.journals.len()), (0, 0));
+}
+
+#[test]
+fn a_copy_that_rots_is_told_and_costs_nothing() {
+    let (disk, batches, _) = filled();
+    let disk = disk.after_kill();
+    disk.damage("journal.copy", 20, 1);
+    let found = peek(&disk, 1).unwrap();
+    assert_eq!(found.troubles[0].kind, TroubleKind::Copy);
+    assert_eq!(read(&found.journals[0]).0, batches);
+    disk.remove("journal.copy").unwrap();
+    assert_eq!(peek(&disk, 1).unwrap().troubles, []);
+}
+
+/// One byte is wrong, and the rest of the batch still says what it was about.
+#[test]
+fn what_is_left_of_a_damaged_batch_can_be_looked_at() {
+    let (disk, batches, _) = filled();
+    let disk = disk.after_kill();
+    let (at, records) = &batches[5];
+    let name = crate::head::file_name(at.file);
+    let place = at.offset as usize + 24;
+    disk.damage(&name, place, 0x10);
+    let found = peek(&disk, 1).unwrap();
+    let journal = &found.journals[0];
+    let gaps = journal.survey().gaps;
+    assert_eq!(gaps[0].from, *at);
+    let left = journal.remains(&gaps[0]);
+    assert_eq!(left[1..records.len()], records[1..]);
+    assert!(left.len() < records.len() + 8);
 }
 
 /// Whatever lies in a file, only what was appended is read.
