@@ -99,7 +99,7 @@ pub use message::{
 pub use name::Name;
 pub use record::{DecodeError, DecodeErrorKind, Record, Records};
 pub use replay::{
-    Damage, DamageKind, JournalId, OwnedShare, OwnedTerms, Presence, Replay, Restored,
+    Damage, DamageKind, JournalId, LostSession, OwnedShare, OwnedTerms, Presence, Replay, Restored,
     RestoredChunk, RestoredDebt, RestoredDelivery, RestoredHeld, RestoredProperty, RestoredRoom,
     RestoredSession, RestoredSubscription, RestoredWill, Served, Target, Unheard,
 };

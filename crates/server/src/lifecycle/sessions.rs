@@ -16,7 +16,7 @@ use stentor_hub::{
 };
 use stentor_journal::Bounds;
 use stentor_session::Message;
-use stentor_session_log::{DamageKind, Restored, RestoredRoom};
+use stentor_session_log::{DamageKind, Restored, RestoredRoom, RestoredSession};
 use stentor_session_store::{
     Keeper, Opened, Options, StoreEvent, Sync, Watcher, open as open_journals,
 };
@@ -37,14 +37,14 @@ use crate::sessions::{
 };
 
 /// The folder of the backlogs in that of the journals.
-const SPOOL_FOLDER: &str = "spool";
+pub(crate) const SPOOL_FOLDER: &str = "spool";
 /// The folder of the journals in the data folder.
 const FOLDER: &str = "sessions";
 /// Damaged places that the log tells one by one.
 const REPORTS_MAX: usize = 20;
 
 /// The journal of each shard: it grows by files of this size. The largest CONNECT fits into one.
-const BOUNDS: Bounds = Bounds {
+pub(crate) const BOUNDS: Bounds = Bounds {
     segment_bytes: 2 << 20,
     ahead: 5,
     reserve: 2,
@@ -52,7 +52,7 @@ const BOUNDS: Bounds = Bounds {
 };
 
 /// Where the journals of a configuration are; relative paths start where the command does.
-fn folder(config: &Config, data_dir: &Path) -> PathBuf {
+pub(crate) fn folder(config: &Config, data_dir: &Path) -> PathBuf {
     let folder = config.sessions.dir.clone();
     folder.unwrap_or_else(|| data_dir.join(FOLDER))
 }
@@ -143,9 +143,9 @@ pub(super) fn zero_ms(clock: Clock) -> u64 {
 
 /// A session may be there twice, if a server was killed on a full disk before it had taken over
 /// what was there. The later one counts.
-fn keep_the_latest(sessions: &mut Vec<WrittenSession>) {
+pub(crate) fn keep_the_latest<M>(sessions: &mut Vec<RestoredSession<M>>) {
     let mut latest = HashMap::new();
-    let key = |session: &WrittenSession| {
+    let key = |session: &RestoredSession<M>| {
         (
             session.zone,
             session.client_id.clone(),
@@ -181,7 +181,11 @@ fn tell_damage(
     }
     let places = opened.troubles.len() + restored.damage.len();
     if places > 0 {
-        let may_lack = restored.sessions.iter().filter(|it| it.may_lack).count();
+        let may_lack = restored
+            .sessions
+            .iter()
+            .filter(|it| !it.may_lack.is_empty())
+            .count();
         warn!(
             places,
             sessions = restored.sessions.len(),

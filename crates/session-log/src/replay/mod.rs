@@ -1,18 +1,21 @@
 //! From the batches of all journals to the sessions as they were.
 
 mod heard;
+mod remains;
 mod restored;
 mod rooms;
 mod session;
 mod spool;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use stentor_mqtt::PacketId;
 
+pub use self::remains::LostSession;
 pub use self::restored::{
     Damage, DamageKind, OwnedShare, OwnedTerms, Presence, Restored, RestoredChunk, RestoredDebt,
     RestoredDelivery, RestoredHeld, RestoredSession, RestoredSubscription, RestoredWill, Served,
@@ -21,6 +24,7 @@ pub use self::restored::{
 pub use self::rooms::{RestoredProperty, RestoredRoom};
 
 use self::heard::Rings;
+use self::remains::Remains;
 use self::rooms::Rooms;
 use self::session::{AllTerms, Entry, Progress, State};
 use crate::list::List;
@@ -71,8 +75,8 @@ pub struct Replay<'a> {
     rooms: Rooms<'a>,
     /// The sessions that have a message which was being handed out.
     served: ByName<Served>,
-    /// How many gaps each journal has.
-    journals: BTreeMap<JournalId, u64>,
+    /// The places in `damage` that are in each journal. They follow one another.
+    journals: BTreeMap<JournalId, Range<u32>>,
     /// How many records were about sessions of which nothing was known. A base that follows, or
     /// the end of the session, says why: what came before it lay in a file that was given up.
     unknown: BTreeMap<Origin, u64>,
@@ -82,6 +86,7 @@ pub struct Replay<'a> {
     /// Parts of files: the file, and offsets there.
     gaps: Vec<(u32, u64, u64)>,
     damage: Vec<Damage>,
+    lost_sessions: Vec<LostSession>,
 }
 
 impl Default for JournalId {
@@ -114,7 +119,14 @@ impl<'a> Replay<'a> {
         );
         self.current = id;
         self.forgets_arrivals = false;
-        self.journals.entry(id).or_default();
+        let here = self.places();
+        self.journals.entry(id).or_insert(here..here);
+    }
+
+    /// How many places are damaged so far.
+    fn places(&self) -> u32 {
+        // Each has a byte of a file at least.
+        self.damage.len() as u32
     }
 
     /// The current journal may lack its last part, which its clients were told of. So one of the
@@ -128,8 +140,23 @@ impl<'a> Replay<'a> {
     pub fn gap(&mut self, file: u32, from: u32, bytes: u64) {
         let from_end = u64::from(from).saturating_add(bytes);
         self.gaps.push((file, u64::from(from), from_end));
-        *self.journals.entry(self.current).or_default() += 1;
         self.tell(DamageKind::Gap { file, from, bytes });
+    }
+
+    /// What is left of the batch at the beginning of the last gap. Nothing of it is applied, but
+    /// [`Restored`] says which sessions it names.
+    pub fn remains(&mut self, at: Name, bytes: &[u8]) {
+        let Some(place) = self.places().checked_sub(1) else {
+            return;
+        };
+        let remains = Remains::read(at, bytes, place);
+        let sessions = &mut self.sessions;
+        let known = |origin, note: &mut dyn FnMut(&mut Progress<'a>)| {
+            let session = sessions.get_mut(&origin);
+            session.map(note).is_some()
+        };
+        let lost = remains::note(remains, (self.current, place), known);
+        self.lost_sessions.extend(lost);
     }
 
     /// A whole file is damaged, and nobody knows of which journal it was.
@@ -159,7 +186,6 @@ impl<'a> Replay<'a> {
                     let from = u64::from(at.offset);
                     self.gaps
                         .push((at.file, from + error.at as u64, from + records.len() as u64));
-                    *self.journals.entry(self.current).or_default() += 1;
                     self.tell(DamageKind::Batch(at, error));
                     return Err(error);
                 }
@@ -169,6 +195,12 @@ impl<'a> Replay<'a> {
     }
 
     fn tell(&mut self, kind: DamageKind) {
+        let here = self.places();
+        let places = self.journals.entry(self.current).or_insert(here..here);
+        if places.start == places.end {
+            *places = here..here;
+        }
+        places.end = here + 1;
         self.damage.push(Damage {
             generation: Some(self.current.generation),
             shard: Some(self.current.shard),
@@ -318,8 +350,7 @@ impl<'a> Replay<'a> {
 
     fn begin(&mut self, session: &Session<'a>) {
         let origin = self.current.session(session.number);
-        let gaps = *self.journals.entry(self.current).or_default();
-        let progress = Progress::new(*session, gaps);
+        let progress = Progress::new(*session, self.places());
         self.sessions.insert(origin, progress);
         self.unknown.remove(&origin);
     }
@@ -330,19 +361,22 @@ impl<'a> Replay<'a> {
             self.unknown(self.current.session(number));
             return;
         };
-        session.may_lack |= self.had_gaps_since(origin, &session);
-        session.gaps_before = *self.journals.entry(self.current).or_default();
+        let gaps = self.gaps_since(origin, &session);
+        session.may_lack.extend(gaps);
+        session.places_before = self.places();
         session.session.number = number;
         self.sessions.insert(self.current.session(number), session);
     }
 
-    fn had_gaps_since(&self, origin: Origin, session: &Progress<'a>) -> bool {
+    /// The gaps of its journal since all of it was known, if there are any.
+    fn gaps_since(&self, origin: Origin, session: &Progress<'a>) -> Option<Range<u32>> {
         let id = JournalId {
             generation: origin.generation,
             shard: origin.shard,
         };
-        let gaps = self.journals.get(&id).copied().unwrap_or_default();
-        gaps > session.gaps_before
+        let gaps = self.journals.get(&id)?;
+        let from = gaps.start.max(session.places_before);
+        Some(from..gaps.end).filter(|gaps| !gaps.is_empty())
     }
 
     fn arrived(&mut self, arrival: Arrival) {
@@ -384,6 +418,8 @@ impl<'a> Replay<'a> {
     /// Everything was applied. Makes a message of each body that is needed, once.
     #[must_use]
     pub fn finish<M: Clone>(mut self, mut make: impl FnMut(Name, &Body<'a>) -> M) -> Restored<M> {
+        let everyones = self.lost_files();
+        let places = self.places();
         self.tell_unknown();
         let mut made: ByName<M> = ByName::default();
         let mut message = |name: Name| {
@@ -396,9 +432,11 @@ impl<'a> Replay<'a> {
             Some(message)
         };
         let sessions = self.sessions.iter().map(|(origin, session)| {
-            let may_lack = session.may_lack
-                || self.had_gaps_since(*origin, session)
-                || self.was_adopted_in_a_gap(*origin);
+            let own = self.gaps_since(*origin, session);
+            let later = self.gaps_of_later_starts(*origin, places);
+            let may_lack = session.may_lack.iter().cloned();
+            let may_lack = everyones.clone().into_iter().chain(may_lack);
+            let may_lack = may_lack.chain(own).chain(later).collect();
             let is_lost = |name: Name| self.is_in_a_gap(name);
             restore(
                 *origin,
@@ -408,7 +446,8 @@ impl<'a> Replay<'a> {
                 may_lack,
             )
         });
-        let sessions = sessions.collect();
+        let sessions: Vec<RestoredSession<M>> = sessions.collect();
+        let lost_sessions = still_lost(self.lost_sessions, &sessions);
         // Another shard may have a member of a shared subscription.
         let is_there = |id: JournalId, to: &Target| {
             let shards = match to {
@@ -425,6 +464,7 @@ impl<'a> Replay<'a> {
             unheard: self.rings.unheard(is_there, message, &self.served),
             rooms: self.rooms.finish(),
             damage: self.damage,
+            lost_sessions,
         }
     }
 
@@ -452,14 +492,51 @@ impl<'a> Replay<'a> {
         gaps.any(|(file, from, to)| *file == name.file && (*from..*to).contains(&offset))
     }
 
-    /// Whether a later generation has gaps, which may have told what has become of a session.
-    fn was_adopted_in_a_gap(&self, origin: Origin) -> bool {
+    /// The gaps of later generations, which may have told what has become of a session.
+    fn gaps_of_later_starts(&self, origin: Origin, places: u32) -> Option<Range<u32>> {
         let first = JournalId {
             generation: origin.generation.saturating_add(1),
             shard: 0,
         };
-        self.journals.range(first..).any(|(_, gaps)| *gaps > 0)
+        let mut later = self.journals.range(first..).map(|(_, gaps)| gaps);
+        let first = later.find(|gaps| !gaps.is_empty())?;
+        Some(first.start..places)
     }
+
+    /// Files of which no journal says that it misses them, so they may have told of any session.
+    fn lost_files(&self) -> Option<Range<u32>> {
+        let file_of = |damage: &Damage| match damage.kind {
+            DamageKind::Gap { file, .. } => Some(file),
+            DamageKind::Batch(..) | DamageKind::Orphans(_) => None,
+        };
+        let is_lost = |damage: &&Damage| damage.generation.is_none();
+        let is_missed = |file| {
+            let mut told = self.damage.iter().filter(|damage| !is_lost(damage));
+            told.any(|damage| file_of(damage) == Some(file))
+        };
+        let lost = self.damage.iter().take_while(is_lost);
+        let is_anybodys = lost
+            .clone()
+            .filter_map(file_of)
+            .any(|file| !is_missed(file));
+        // As many as there are files.
+        is_anybodys.then(|| 0..lost.count() as u32)
+    }
+}
+
+/// Sessions that damaged places name, and nobody else, each once.
+fn still_lost<M>(mut lost: Vec<LostSession>, sessions: &[RestoredSession<M>]) -> Vec<LostSession> {
+    if lost.is_empty() {
+        return lost;
+    }
+    let there = sessions.iter();
+    let there: BTreeSet<_> = there
+        .map(|it| (it.zone, &*it.client_id, it.user.as_deref()))
+        .collect();
+    lost.retain(|it| !there.contains(&(it.zone, &*it.client_id, it.user.as_deref())));
+    lost.sort();
+    lost.dedup();
+    lost
 }
 
 /// The message in a record.
@@ -476,7 +553,7 @@ fn restore<M>(
     it: &Progress<'_>,
     all: &AllTerms<'_>,
     (message, is_lost): (&mut impl FnMut(Name) -> Option<M>, impl Fn(Name) -> bool),
-    may_lack: bool,
+    may_lack: Vec<Range<u32>>,
 ) -> RestoredSession<M> {
     let mut lost = 0;
     let mut find = |name| {
@@ -534,6 +611,7 @@ fn restore<M>(
         will: it.will.as_ref().map(Into::into),
         lost,
         may_lack,
+        named: it.named.clone(),
     }
 }
 

@@ -3,9 +3,11 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use stentor_mqtt::{PacketId, QoS};
 
+use super::remains::LostSession;
 use super::rooms::RestoredRoom;
 use crate::list::Identifier;
 use crate::message::Terms;
@@ -26,6 +28,8 @@ pub struct Restored<M> {
     pub rooms: Vec<RestoredRoom>,
     /// What could not be read.
     pub damage: Vec<Damage>,
+    /// Sessions that only damaged places name, as far as these can be read.
+    pub lost_sessions: Vec<LostSession>,
 }
 
 /// A message that has to be routed once more, to some sessions only.
@@ -140,8 +144,10 @@ pub struct RestoredSession<M> {
     pub will: Option<RestoredWill>,
     /// Deliveries that are lost, because their messages lay in a damaged part of a file.
     pub lost: u64,
-    /// Whether a part of its journal is damaged that may have told of it.
-    pub may_lack: bool,
+    /// Places in [`Restored::damage`] that may have told of it. None if it lacks nothing.
+    pub may_lack: Vec<Range<u32>>,
+    /// Those that still say its number or its client id, as far as they can be read.
+    pub named: Vec<u32>,
 }
 
 /// Whether a client was connected.

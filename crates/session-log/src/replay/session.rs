@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use stentor_mqtt::PacketId;
 
@@ -65,14 +66,16 @@ pub(super) struct Progress<'a> {
     pub(super) spool: Spool,
     pub(super) held: VecDeque<HeldBack<'a>>,
     pub(super) will: Option<Will<'a>>,
-    /// How many gaps its journal had when all of it was known.
-    pub(super) gaps_before: u64,
-    /// A gap in a journal of an earlier generation may have told of it.
-    pub(super) may_lack: bool,
+    /// How many places were damaged when all of it was known.
+    pub(super) places_before: u32,
+    /// Places in journals of earlier generations that may have told of it.
+    pub(super) may_lack: Vec<Range<u32>>,
+    /// Places that still name it.
+    pub(super) named: Vec<u32>,
 }
 
 impl<'a> Progress<'a> {
-    pub(super) fn new(session: Session<'a>, gaps_before: u64) -> Self {
+    pub(super) fn new(session: Session<'a>, places_before: u32) -> Self {
         Self {
             session,
             presence: Presence::Here,
@@ -84,8 +87,9 @@ impl<'a> Progress<'a> {
             spool: Spool::default(),
             held: VecDeque::new(),
             will: None,
-            gaps_before,
-            may_lack: false,
+            places_before,
+            may_lack: Vec::new(),
+            named: Vec::new(),
         }
     }
 

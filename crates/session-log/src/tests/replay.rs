@@ -95,7 +95,7 @@ fn a_message_in_a_gap_is_lost_and_told() {
     journal(&mut replay, FIRST, &first);
     let restored = finish(replay);
     let session = &restored.sessions[0];
-    assert_eq!((session.lost, session.may_lack), (1, false));
+    assert_eq!((session.lost, session.may_lack.len()), (1, 0));
     assert_eq!((session.owed.len(), session.next), (0, 2));
     assert_eq!(
         restored.damage,
@@ -121,8 +121,61 @@ fn a_base_behind_a_gap_makes_a_session_whole() {
     replay.gap(1, 128, 8);
     replay.batch(at(1, 256), &behind).unwrap();
     let restored = finish(replay);
-    let may_lack = restored.sessions.iter().map(|it| it.may_lack);
-    assert!(may_lack.eq([true, false]));
+    let may_lack = restored.sessions.iter().map(|it| it.may_lack.len());
+    assert!(may_lack.eq([1, 0]));
+    assert_eq!(restored.sessions[0].may_lack[0], 0..1);
+}
+
+/// A damaged batch names the sessions that it was about, though nothing of it is applied.
+#[test]
+fn a_damaged_batch_says_whose_it_was() {
+    let before = batch(&[Record::Session(SESSION), Record::Session(OTHER)]);
+    let left = batch(&[
+        Record::WillGone {
+            number: OTHER.number,
+        },
+        Record::Session(Session {
+            number: 77,
+            client_id: "stranger",
+            ..OTHER
+        }),
+    ]);
+    let mut replay = Replay::new();
+    replay.journal(FIRST);
+    replay.batch(at(1, 64), &before).unwrap();
+    replay.gap(1, 128, 8);
+    // A byte of the last record is missing.
+    let cut = [&left[..], &left[..left.len() / 2]].concat();
+    replay.remains(at(1, 152), &cut);
+    replay.gap(1, 256, 8);
+    let restored = finish(replay);
+    let named = restored.sessions.iter().map(|it| &it.named[..]);
+    let expected: [&[u32]; 2] = [&[], &[0]];
+    assert!(named.eq(expected));
+    assert!(restored.sessions.iter().all(|it| it.may_lack == [0..2]));
+    let [lost] = &restored.lost_sessions[..] else {
+        panic!("{:?}", restored.lost_sessions);
+    };
+    assert_eq!((&*lost.client_id, lost.place), ("stranger", 0));
+}
+
+/// A file of which nobody knows whose it was may have told of any session.
+#[test]
+fn a_lost_file_is_everybodys_unless_a_journal_misses_it() {
+    for (missed, expected) in [(false, 1), (true, 0)] {
+        let before = batch(&[Record::Session(SESSION)]);
+        let behind = batch(&[Record::Base(SESSION)]);
+        let mut replay = Replay::new();
+        replay.lost_file(2);
+        replay.journal(FIRST);
+        replay.batch(at(1, 64), &before).unwrap();
+        if missed {
+            replay.gap(2, 0, 500);
+        }
+        replay.batch(at(3, 64), &behind).unwrap();
+        let restored = finish(replay);
+        assert_eq!(restored.sessions[0].may_lack.len(), expected);
+    }
 }
 
 #[test]
@@ -135,7 +188,7 @@ fn the_rest_of_a_batch_that_cannot_be_read_is_damage() {
     let error = replay.batch(at(1, 64), &bytes).unwrap_err();
     assert_eq!(error.at, before);
     let restored = finish(replay);
-    assert!(restored.sessions[0].may_lack);
+    assert_eq!(restored.sessions[0].may_lack, [0..1]);
     assert_eq!(restored.damage[0].kind, DamageKind::Batch(at(1, 64), error));
 }
 
