@@ -7,6 +7,7 @@
 //! ```text
 //! file      a file of chunks               lanes     between shards and the threads
 //! folder    all files: who is in which     threads   the two that wait for the disk
+//! reader    while no server runs
 //! ```
 //!
 //! Chunks lie in files of 4 MiB, one after the other. A file goes when nobody needs one of its
@@ -18,6 +19,7 @@
 mod file;
 mod folder;
 mod lanes;
+mod reader;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -25,4 +27,5 @@ mod threads;
 pub use file::{Place, UNIT};
 pub use folder::{Folder, NotKept};
 pub use lanes::{Lane, Monitor, Owner, Reply};
+pub use reader::{NotRead, Reader};
 pub use threads::{Spool, SpoolEvent, Watcher};

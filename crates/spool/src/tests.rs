@@ -181,3 +181,34 @@ fn shards_write_and_read_and_hear_of_a_full_disk() {
     use stentor_disk::Disk;
     assert_eq!(disk.names().unwrap().len(), 1, "the first file is gone");
 }
+
+/// Whoever only reads tells a chunk that is damaged from one whose file has gone.
+#[test]
+fn a_reader_tells_what_is_damaged_and_what_is_missing() {
+    let disk = SimulatedDisk::new(3);
+    let (mut folder, _) = open(&disk, &[]);
+    let first = folder.append(b"first").unwrap();
+    let second = folder.append(b"second").unwrap();
+    folder.flush().unwrap();
+    drop(folder);
+    disk.damage(
+        &file_name(second.file),
+        usize::from(second.at) * UNIT + 9,
+        1,
+    );
+    let mut reader = Reader::new(disk.clone());
+    assert_eq!(reader.files().unwrap(), 1);
+    assert_eq!(reader.read(first).unwrap(), b"first");
+    assert!(matches!(reader.read(second), Err(NotRead::Damaged)));
+    let elsewhere = Place {
+        file: NonZeroU32::new(7).unwrap(),
+        ..first
+    };
+    assert!(matches!(reader.read(elsewhere), Err(NotRead::Missing)));
+    let beyond = Place {
+        at: u16::MAX,
+        ..first
+    };
+    assert!(matches!(reader.read(beyond), Err(NotRead::Damaged)));
+    assert_eq!(reader.read(first).unwrap(), b"first");
+}
