@@ -6,6 +6,7 @@
 //! ```text
 //! open      a folder, and what lies there        lanes     between shards and the keeper
 //! writer    a shard's side                       keeper    the thread
+//! add       sessions for a stopped server
 //! ```
 //!
 //! # Order at the start
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod add;
 mod keeper;
 mod lanes;
 mod open;
@@ -26,7 +28,8 @@ mod open;
 mod tests;
 mod writer;
 
+pub use add::Adder;
 pub use keeper::{Keeper, Monitor, StoreEvent, Sync, Watcher};
-pub use open::{Earlier, Opened, Options, open};
-pub use stentor_journal::{Position, Room};
+pub use open::{Earlier, Found, JournalFigures, Opened, Options, open, read};
+pub use stentor_journal::{OpenError, Position, Room, Trouble, TroubleKind};
 pub use writer::{Needs, Writer};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stentor_disk::{Disk, Region};
 use stentor_journal::{
     Bounds, Folder, Gap, GapKind, OldJournal, OpenError, OpenOptions, Position, Survey, Trouble,
-    TroubleKind,
+    TroubleKind, peek,
 };
 use stentor_session_log::{Body, JournalId, Name, Replay, Restored};
 
@@ -65,18 +65,56 @@ pub fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, OpenError> 
     let journals = folder.journals(options.shards, options.bounds).into_iter();
     let writers = journals.map(|journal| Writer::new(journal, Arc::clone(&lanes)));
     let writers = writers.collect();
-    let surveys = opened.journals.iter().map(OldJournal::survey).collect();
-    let lost = opened.troubles.iter().filter_map(lost_file).collect();
     Ok(Opened {
-        earlier: Earlier {
-            journals: opened.journals,
-            surveys,
-            lost,
-        },
+        earlier: Earlier::new(opened.journals, &opened.troubles),
         writers,
         keeper: Keeper::new(folder, lanes),
         troubles: opened.troubles,
     })
+}
+
+/// What lies in a folder that nobody uses.
+pub struct Found<R> {
+    /// The number of the last start; 0 if there was none.
+    pub generation: u32,
+    /// The journals that count.
+    pub earlier: Earlier<R>,
+    /// Files that hold nothing.
+    pub empty: usize,
+    /// Files that are not as they were left.
+    pub troubles: Vec<Trouble>,
+}
+
+/// Reads a folder as [`open`] does, and writes nothing. `boot` tells one start of the machine from
+/// the next.
+///
+/// # Errors
+/// When the folder cannot be read, or a later version wrote it.
+pub fn read<D: Disk>(disk: &D, boot: u64) -> Result<Found<D::Region>, OpenError> {
+    let peeked = peek(disk, boot)?;
+    Ok(Found {
+        generation: peeked.generation,
+        earlier: Earlier::new(peeked.journals, &peeked.troubles),
+        empty: peeked.empty,
+        troubles: peeked.troubles,
+    })
+}
+
+/// A journal of an earlier generation, in figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalFigures {
+    /// Which start of the server wrote it.
+    pub generation: u32,
+    /// The shard, of those there were then.
+    pub shard: u16,
+    /// Its files.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Whether the power may have failed before the disk had all of it.
+    pub has_lost_power: bool,
+    /// Places that cannot be read, and cost nothing that was promised.
+    pub unpromised: usize,
 }
 
 /// The number of a file whose content nobody knows.
@@ -86,7 +124,11 @@ fn lost_file(trouble: &Trouble) -> Option<u32> {
             let number = trouble.file.split_once('.')?.0;
             number.parse().ok()
         }
-        TroubleKind::Copied | TroubleKind::Lost | TroubleKind::Head | TroubleKind::Length => None,
+        TroubleKind::Copied
+        | TroubleKind::Lost
+        | TroubleKind::Copy
+        | TroubleKind::Head
+        | TroubleKind::Length => None,
     }
 }
 
@@ -98,13 +140,21 @@ const fn name(position: Position) -> Name {
 }
 
 impl<R: Region> Earlier<R> {
+    pub(crate) fn new(journals: Vec<OldJournal<R>>, troubles: &[Trouble]) -> Self {
+        Self {
+            surveys: journals.iter().map(OldJournal::survey).collect(),
+            lost: troubles.iter().filter_map(lost_file).collect(),
+            journals,
+        }
+    }
+
     /// Reads all of it, which was written with `sync`. `make` makes a message, once for each that
     /// is still owed.
     #[must_use]
-    pub fn replay<M: Clone>(
-        &self,
+    pub fn replay<'e, M: Clone>(
+        &'e self,
         sync: Sync,
-        make: impl FnMut(Name, &Body<'_>) -> M,
+        make: impl FnMut(Name, &Body<'e>) -> M,
     ) -> Restored<M> {
         let mut replay = Replay::new();
         for file in &self.lost {
@@ -121,18 +171,39 @@ impl<R: Region> Earlier<R> {
             }
             let is_damage = |gap: &&Gap| gap.kind == GapKind::Damage;
             let mut gaps = survey.gaps.iter().filter(is_damage).peekable();
+            let tell = |replay: &mut Replay<'e>, gap: &Gap| {
+                replay.gap(gap.from.file, gap.from.offset, gap.bytes);
+                replay.remains(name(gap.from), journal.remains(gap));
+            };
             for batch in journal.batches(survey) {
                 while let Some(gap) = gaps.next_if(|gap| gap.from < batch.position) {
-                    replay.gap(gap.from.file, gap.from.offset, gap.bytes);
+                    tell(&mut replay, gap);
                 }
                 // What cannot be read is in the report.
                 let _ = replay.batch(name(batch.position), batch.records);
             }
             for gap in gaps {
-                replay.gap(gap.from.file, gap.from.offset, gap.bytes);
+                tell(&mut replay, gap);
             }
         }
         replay.finish(make)
+    }
+
+    /// The journals, in order of generation and shard.
+    pub fn figures(&self) -> impl Iterator<Item = JournalFigures> {
+        let all = self.journals.iter().zip(&self.surveys);
+        all.map(|(journal, survey)| {
+            let (files, bytes) = journal.size();
+            let is_damage = |gap: &&Gap| gap.kind == GapKind::Damage;
+            JournalFigures {
+                generation: journal.generation(),
+                shard: journal.shard(),
+                files,
+                bytes,
+                has_lost_power: journal.has_lost_power(),
+                unpromised: survey.gaps.iter().filter(|gap| !is_damage(gap)).count(),
+            }
+        })
     }
 
     /// Whether there is nothing.

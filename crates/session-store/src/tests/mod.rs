@@ -1,6 +1,7 @@
 //! Starts, stops and crashes on a simulated disk, with the keeper's thread.
 
 mod model;
+mod offline;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
