@@ -32,8 +32,8 @@ pub use self::core::routing::share::{Search, ShareName};
 pub use self::core::sessions::authenticate::{Authenticated, Authentication, Step};
 pub use self::core::sessions::connect::Admitted;
 pub use self::core::sessions::log::{
-    Owner, PriorDeliveries, PriorSession, PriorSubscription, Start, WrittenSession, prior_message,
-    prior_sessions,
+    Owner, PriorDeliveries, PriorSession, PriorSubscription, Start, WRITTEN_BYTES_MAX,
+    WrittenSession, prior_message, prior_sessions,
 };
 pub use self::core::sessions::quota::{Needs, Newest, Places, Quotas, UserBound};
 pub use self::core::sessions::registry::Messages;

@@ -59,5 +59,10 @@ pub use exit::ServerExit;
 pub use lifecycle::{block_signals, check, hints, run, survive_long_files};
 pub use reference::reasons;
 pub use retained::{Access, OfflineError, OfflineStore, properties_json};
+pub use sessions::{
+    DamagedPlace, Ended, Exported, HarmedSession, ImportOptions, Imported, Outcome, Refused,
+    SessionsError, SessionsImport, SessionsReport, check_sessions, export_sessions,
+    verify_sessions,
+};
 pub use stentor_admin::openapi;
 pub use telemetry::{metrics_reference, sys_topics};

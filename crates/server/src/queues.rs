@@ -21,7 +21,7 @@ use tracing::warn;
 use crate::config::{Config, Queue, QueueFull};
 
 /// The user of these sessions. The server gives this name to no user.
-const USER: &str = "$queue";
+pub(crate) const USER: &str = "$queue";
 
 /// The queues that the configuration declares, and those that were written down.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Queues {
 
     /// Whether a session that was written down is one of a queue.
     pub(crate) fn is_one(session: &WrittenSession) -> bool {
-        session.user.as_deref() == Some(USER) && session.client_id.starts_with("$queue/")
+        is_queue(session.user.as_deref(), &session.client_id)
     }
 
     /// The owner of such a session; `None` if the configuration does not declare the queue any
@@ -147,6 +147,11 @@ impl Queues {
         });
         all.collect()
     }
+}
+
+/// Whether a session of this user and client id is one of a queue.
+pub(crate) fn is_queue(user: Option<&str>, client_id: &str) -> bool {
+    user == Some(USER) && client_id.starts_with("$queue/")
 }
 
 /// What a queue may: keep every message of its filter.

@@ -45,6 +45,9 @@ pub use check::{check, hints};
 use reload::Reloader;
 pub(crate) use reload::{ReloadResult, Reloaded};
 pub(crate) use retained::{boot, folder as retained_dir, quotas};
+pub(crate) use sessions::{
+    BOUNDS as SESSION_BOUNDS, SPOOL_FOLDER, folder as sessions_dir, keep_the_latest,
+};
 use signals::Signals;
 pub use signals::{block_signals, survive_long_files};
 pub(crate) use start::random;

@@ -226,13 +226,14 @@ fn refuse_own(topic: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn base64(value: &Value) -> Option<Vec<u8>> {
+/// The bytes that a text in base 64 stands for.
+pub(crate) fn base64(value: &Value) -> Option<Vec<u8>> {
     STANDARD.decode(value.as_str()?).ok()
 }
 
 /// The properties of a stored message: none if they are not well-formed, which a checksum rules
 /// out.
-fn stored_properties(raw: &[u8]) -> PropertyBuf {
+pub(crate) fn stored_properties(raw: &[u8]) -> PropertyBuf {
     let mut found = PropertyBuf::new();
     // A PUBLISH of MQTT 5 on the topic "a", with these properties.
     let mut body = vec![0, 1, b'a'];
@@ -282,7 +283,11 @@ pub fn properties_json(properties: &PropertyBuf) -> Map<String, Value> {
     object
 }
 
-fn read_properties(value: &Value) -> Result<PropertyBuf, String> {
+/// The properties that [`properties_json`] has written.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub(crate) fn read_properties(value: &Value) -> Result<PropertyBuf, String> {
     let object = value.as_object().ok_or("properties are an object")?;
     let mut properties = PropertyBuf::new();
     for (name, value) in object {

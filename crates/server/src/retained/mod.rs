@@ -27,10 +27,10 @@ use stentor_topic::{Zone, has_wildcard, validate_filter};
 pub(crate) use bounds::TopicBounds;
 use line::Line;
 pub use line::properties_json;
-pub(crate) use line::published;
-use offline::check_zone;
+pub(crate) use line::{base64, published, read_properties, stored_properties};
 pub(crate) use offline::not_noted;
 pub use offline::{Access, OfflineError, OfflineStore};
+use offline::{check_zone, unknown_zone};
 
 /// A number that no zone has.
 const NOWHERE: Zone = Zone(u32::MAX);
@@ -278,11 +278,7 @@ impl Desk<'_> {
         let bad = |reason| refuse("bad-request", reason);
         check_zone(name).map_err(bad)?;
         if !request.new_zones && !self.zones.exists(name) {
-            let text = format!(
-                "there is nothing of a zone {name:?}; `stentor zone list` lists the zones, and \
-                 with --new-zones others are taken too"
-            );
-            return Err(refuse("not-found", text));
+            return Err(refuse("not-found", unknown_zone(name)));
         }
         if request.dry_run {
             // A new zone gets no number for it.

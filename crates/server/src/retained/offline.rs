@@ -109,6 +109,15 @@ impl OfflineStore {
     /// # Errors
     /// When there is none, or a server runs on it.
     pub fn open(config: &Config, access: Access) -> Result<Self, OfflineError> {
+        Self::open_for(config, access, 0)
+    }
+
+    /// The same where sessions have numbers of zones up to this one.
+    pub(crate) fn open_for(
+        config: &Config,
+        access: Access,
+        used_by_sessions: u32,
+    ) -> Result<Self, OfflineError> {
         let data_dir = &config.general.data_dir;
         let path = retained_dir(config, data_dir);
         let missing = (!path.is_dir()).then(|| path.clone());
@@ -146,7 +155,8 @@ impl OfflineStore {
             Store::open(disk, &options).map_err(|error| OfflineError::Open { path, error })?;
         let of_rooms = config.rooms.iter().map(|room| &room.zone);
         let named = config.zones.iter().map(|zone| &zone.name);
-        let files = zone_files(config, data_dir, &store);
+        let mut files = zone_files(config, data_dir, &store);
+        files.used = files.used.max(used_by_sessions);
         let zones = match access {
             Access::Read | Access::Compare => ZoneNumbers::read(&files),
             Access::Change | Access::Make => ZoneNumbers::open(&files),
@@ -173,6 +183,23 @@ impl OfflineStore {
     #[must_use]
     pub fn missing(&self) -> Option<&Path> {
         self.missing.as_deref()
+    }
+
+    /// The name of a zone that has one.
+    pub(crate) fn zone_name(&self, zone: Zone) -> Option<String> {
+        self.zones.numbers.name(zone)
+    }
+
+    /// The number of a zone, which gets one if it has none and `takes_new` holds.
+    ///
+    /// # Errors
+    /// A sentence that says why it gets none.
+    pub(crate) fn zone_number(&self, name: &str, takes_new: bool) -> Result<Zone, String> {
+        check_zone(name)?;
+        if !takes_new && !self.zones.exists(name) {
+            return Err(unknown_zone(name));
+        }
+        self.zones.number(name)
     }
 
     /// The number of a zone that has one.
@@ -303,6 +330,14 @@ fn make(data_dir: &Path) -> Result<(), OfflineError> {
         .mode(0o700)
         .create(data_dir)
         .map_err(|error| OfflineError::Unusable { path, error })
+}
+
+/// There is no such zone.
+pub(super) fn unknown_zone(name: &str) -> String {
+    format!(
+        "there is nothing of a zone {name:?}; `stentor zone list` lists the zones, and with \
+         --new-zones others are taken too"
+    )
 }
 
 /// Refuses what no zone can be called.

@@ -3,10 +3,12 @@
 //! ```text
 //! mod       the beginning                        recorder  a shard's side of its journal
 //! owners    whose they are                       spooling  a shard's side of the spool
+//! offline   while no server runs
 //! ```
 //!
 //! The files are opened and read by `lifecycle::sessions`.
 
+mod offline;
 mod owners;
 mod recorder;
 mod spooling;
@@ -21,6 +23,11 @@ use stentor_session_store::Monitor;
 
 use crate::backplane::Backplane;
 
+pub use offline::{
+    DamagedPlace, Ended, Exported, HarmedSession, ImportOptions, Imported, Outcome, Refused,
+    SessionsError, SessionsImport, SessionsReport, check_sessions, export_sessions,
+    verify_sessions,
+};
 pub(crate) use owners::Owners;
 pub(crate) use recorder::{MappedWriter, Recorder};
 pub(crate) use spooling::{SpoolMessenger, Spooling};

@@ -36,6 +36,7 @@ pub(crate) use base::{give_up_bases, write_base, write_bases};
 use bequests::bequests_logged;
 pub(crate) use bequests::{Bequest, has_given, leaves};
 pub(crate) use full::{DISK_FULL, bytes_to_write, is_full, is_refused, may_begin, set_full};
+pub use owed::WRITTEN_BYTES_MAX;
 pub(crate) use owed::{Standing, body as body_of};
 pub(crate) use prior::message_of;
 pub use prior::{

@@ -31,9 +31,9 @@ use crate::core::routing::share::ShareName;
 /// A name before all others.
 const FIRST: Name = Name { file: 1, offset: 0 };
 
-/// A message that takes more than this is not written down. A file has room for it and for very
-/// many recipients.
-const BODY_BYTES_MAX: usize = 700 << 10;
+/// Bytes of topic, properties and payload: a message that has more is not written down. A file has
+/// room for it and for very many recipients.
+pub const WRITTEN_BYTES_MAX: usize = 700 << 10;
 
 /// A message with deliveries that are not written yet.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl SessionLog {
     /// Whether a message is small enough to be written down.
     #[allow(clippy::unused_self, reason = "a question to the log")]
     pub(crate) fn takes_body(&self, message: &Message) -> bool {
-        message.body_bytes() <= BODY_BYTES_MAX
+        message.body_bytes() <= WRITTEN_BYTES_MAX
     }
 
     /// A session owes a message from now on.
