@@ -75,7 +75,7 @@ fn a_server_starts_without_the_manifest() {
 }
 
 /// CRC-32 (IEEE).
-fn crc(bytes: impl Iterator<Item = u8>) -> u32 {
+pub(crate) fn crc(bytes: impl Iterator<Item = u8>) -> u32 {
     !bytes.fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| match crc & 1 {
             0 => crc >> 1,

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod command;
+mod copies;
 mod damage;
 mod files;
 mod full;
@@ -10,6 +11,7 @@ mod messages;
 mod queues;
 mod survive;
 mod users;
+mod verify;
 mod wills;
 
 use stentor_tests::raw::{packet, string};

@@ -1,5 +1,7 @@
 //! `stentor sessions`: sessions that outlive their connections.
 
+mod files;
+
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
@@ -24,13 +26,18 @@ Examples:
   stentor sessions end --away 30d                  says how many that would be
   stentor sessions end --away 30d --yes
 
+The server has to be stopped for these:
+  stentor sessions verify                          which sessions may lack something
+  stentor sessions export sessions.jsonl           sessions, and the messages that wait in them
+  stentor sessions import sessions.jsonl           what is there already is left alone
+
 A session that ends loses its subscriptions and what waits for its client. Its will is published.
 `limits.session_expiry_max` is the longest time that a session may last without its client.";
 
 /// Sessions that one request asks for.
 const AT_ONCE: usize = 1_000;
 
-/// Lists and ends the sessions that outlive their connections.
+/// Lists and ends sessions that outlive their connections; checks and copies their files.
 #[derive(Debug, Args)]
 pub(crate) struct Sessions {
     #[command(subcommand)]
@@ -53,6 +60,12 @@ enum Command {
     },
     /// End some, and disconnect their clients
     End(End),
+    /// Read and check all files, and list the sessions that may lack something
+    Verify(Which),
+    /// Write sessions, with the messages that wait in them, as JSON lines
+    Export(files::Export),
+    /// Import sessions from JSON lines, into the data folder of a stopped server
+    Import(files::Import),
 }
 
 #[derive(Debug, Args)]
@@ -145,6 +158,9 @@ impl Sessions {
                 which.tell(&Show { client_id, zone })?.print(client_text)
             }
             Command::End(end) => end.run(),
+            Command::Verify(which) => files::verify(&which),
+            Command::Export(export) => export.run(),
+            Command::Import(import) => import.run(),
         }
     }
 }

@@ -65,7 +65,8 @@ pub(crate) fn page() -> String {
             (
                 EXIT_FAILED,
                 "Something failed that has no code of its own. For `health`, `why` and `user \
-                 test`: the answer is negative.",
+                 test`: the answer is negative. For `retained verify` and `sessions verify`: \
+                 something is lost.",
                 "Read standard error.",
             ),
             (

@@ -46,7 +46,7 @@ use reload::Reloader;
 pub(crate) use reload::{ReloadResult, Reloaded};
 pub(crate) use retained::{boot, folder as retained_dir, quotas};
 pub(crate) use sessions::{
-    BOUNDS as SESSION_BOUNDS, SPOOL_FOLDER, folder as sessions_dir, keep_the_latest,
+    BOUNDS as SESSION_BOUNDS, SPOOL_FOLDER, folder as sessions_dir, keep_the_latest, sync_of,
 };
 use signals::Signals;
 pub use signals::{block_signals, survive_long_files};

@@ -110,11 +110,7 @@ pub(super) fn open(
         zero_ms: zero_ms(clock),
         will_grace_secs: u32::try_from(sessions.will_grace.as_secs()).unwrap_or(u32::MAX),
     };
-    let sync = match sessions.sync {
-        SessionSync::Never => Sync::Never,
-        SessionSync::Interval => Sync::Interval(sessions.sync_interval),
-        SessionSync::Always => Sync::Always,
-    };
+    let sync = sync_of(config);
     let mut restored = opened
         .earlier
         .replay(sync, |name, body| prior_message(&start, name, body));
@@ -139,6 +135,15 @@ pub(super) fn zero_ms(clock: Clock) -> u64 {
     since.map_or(0, |since| {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     })
+}
+
+/// When what sessions are comes to the disk, by a configuration.
+pub(crate) const fn sync_of(config: &Config) -> Sync {
+    match config.sessions.sync {
+        SessionSync::Never => Sync::Never,
+        SessionSync::Interval => Sync::Interval(config.sessions.sync_interval),
+        SessionSync::Always => Sync::Always,
+    }
 }
 
 /// A session may be there twice, if a server was killed on a full disk before it had taken over

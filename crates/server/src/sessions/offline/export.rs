@@ -15,7 +15,7 @@ use super::line::{Entry, State, Whose, message_json, session_json};
 use super::room::room_json;
 use super::{Files, SessionsError, ZoneNames, lost_power, read_chunk};
 use crate::config::Config;
-use crate::lifecycle::keep_the_latest;
+use crate::lifecycle::{keep_the_latest, sync_of};
 
 /// What an export came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub fn export_sessions<E: From<SessionsError>>(
     mut put: impl FnMut(String) -> Result<(), E>,
 ) -> Result<Exported, E> {
     let Files { found, spool, .. } = &mut Files::open(config)?;
-    let mut restored = found.earlier.replay(|_, body| *body);
+    let mut restored = found.earlier.replay(sync_of(config), |_, body| *body);
     keep_the_latest(&mut restored.sessions);
     if is_on_the_way(&restored) {
         return Err(SessionsError::OnTheWay.into());

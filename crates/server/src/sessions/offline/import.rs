@@ -23,7 +23,9 @@ use super::write::{Pending, Target, Unwritten};
 use crate::accounts::AUDIT_LOG;
 use crate::config::Config;
 use crate::data_dir::DataDir;
-use crate::lifecycle::{SESSION_BOUNDS, SPOOL_FOLDER, boot, keep_the_latest, random, sessions_dir};
+use crate::lifecycle::{
+    SESSION_BOUNDS, SPOOL_FOLDER, boot, keep_the_latest, random, sessions_dir, sync_of,
+};
 use crate::log;
 use crate::retained::{Access, OfflineStore};
 
@@ -140,7 +142,7 @@ impl SessionsImport {
             path: folder.clone(),
             error,
         })?;
-        let mut restored = adder.earlier().replay(|_, _| ());
+        let mut restored = adder.earlier().replay(sync_of(config), |_, _| ());
         let mut needed = BTreeMap::new();
         for chunk in restored.sessions.iter().flat_map(|it| &it.spooled) {
             if let Some(file) = NonZeroU32::new(chunk.place.file) {

@@ -285,7 +285,9 @@ fn read_session(value: &Value) -> Result<SessionLine, String> {
         roles: roles.collect::<Result<_, _>>()?,
         quotas: fields
             .get("quotas")
-            .map_or(Ok(Quotas::default()), read_quotas)?,
+            .map(read_quotas)
+            .transpose()?
+            .unwrap_or_default(),
         presence,
         subscriptions: read_subscriptions(fields.list("subscriptions", SUBSCRIPTIONS_MAX)?)?,
         arrived: read_arrived(fields.list("arrived", usize::from(u16::MAX))?)?,

@@ -99,6 +99,16 @@ pub enum SessionsError {
 }
 
 impl SessionsError {
+    /// Whether a server or another command uses the files.
+    #[must_use]
+    pub const fn is_in_use(&self) -> bool {
+        matches!(
+            self,
+            Self::InUse { .. }
+                | Self::DataDir(ServerError::DataDirInUse { .. } | ServerError::DataDirBusy { .. })
+        )
+    }
+
     fn of_disk(path: &Path, error: io::Error) -> Self {
         let path = path.to_owned();
         match error.kind() {

@@ -13,7 +13,7 @@ use stentor_spool::{NotRead, Reader, UNIT};
 use super::export::{is_on_the_way, left};
 use super::{Files, SessionsError, ZoneNames, lost_power, read_chunk};
 use crate::config::Config;
-use crate::lifecycle::{SPOOL_FOLDER, keep_the_latest};
+use crate::lifecycle::{SPOOL_FOLDER, keep_the_latest, sync_of};
 
 /// Sessions and places that a report lists.
 const LISTED_MAX: usize = 1_000;
@@ -146,7 +146,7 @@ pub fn verify_sessions(config: &Config) -> Result<SessionsReport, SessionsError>
         spool,
         ..
     } = &mut Files::open(config)?;
-    let mut restored = found.earlier.replay(|_, body| *body);
+    let mut restored = found.earlier.replay(sync_of(config), |_, body| *body);
     keep_the_latest(&mut restored.sessions);
     let mut check = Check {
         report: SessionsReport {

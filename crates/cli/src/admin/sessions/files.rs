@@ -1,0 +1,360 @@
+//! `stentor sessions verify`, `export` and `import`: the files of a stopped server.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+use stentor_auth::counted;
+use stentor_control::health::Health;
+use stentor_server::config::Config;
+use stentor_server::{
+    ImportOptions, Refused, SessionsError, SessionsImport, SessionsReport, check_sessions,
+    export_sessions, verify_sessions,
+};
+
+use crate::admin::table::{Table, bytes, maybe};
+use crate::control;
+use crate::failure::Failure;
+use crate::output::{Pieces, print, shown};
+use crate::which::Which;
+
+/// How long a server may have the files without a control socket: while it starts or stops.
+const BETWEEN: Duration = Duration::from_secs(10);
+/// How long it may run on after it was asked to stop.
+const BEFORE_IT_STOPS: Duration = Duration::from_millis(300);
+/// How often it is looked whether it is still so.
+const STEP: Duration = Duration::from_millis(50);
+/// The longest line of a file. A message of 700 KiB takes 4.2 MiB at most.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+/// Sessions and places that are shown to people.
+const SHOWN_MAX: usize = 50;
+/// The command prints up to this many lines about what it only leaves alone.
+const TOLD_MAX: u64 = 20;
+
+/// Does something with the files of a server that is not running. One that stops is waited for.
+fn with_files<T>(
+    config: &Config,
+    mut work: impl FnMut(&Config) -> Result<T, SessionsError>,
+) -> Result<T, Failure> {
+    let start = Instant::now();
+    loop {
+        let error = match work(config) {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        let patience = match error.is_in_use() {
+            true if runs(config) => BEFORE_IT_STOPS,
+            true => BETWEEN,
+            false => Duration::ZERO,
+        };
+        if start.elapsed() >= patience {
+            return Err(error.into());
+        }
+        thread::sleep(STEP);
+    }
+}
+
+/// Whether a server runs on the data folder, and does not stop.
+fn runs(config: &Config) -> bool {
+    let Ok(stream) = control::connect(&config.general.data_dir) else {
+        return false;
+    };
+    let told = control::tell(&mut BufReader::new(stream), &Health {});
+    told.is_ok_and(|told| !told.reasons.iter().any(|reason| reason.name == "stopping"))
+}
+
+impl From<SessionsError> for Failure {
+    fn from(error: SessionsError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+// === verify ===
+
+pub(super) fn verify(which: &Which) -> Result<(), Failure> {
+    let report = with_files(&which.load()?, verify_sessions)?;
+    match which.json {
+        true => {
+            let answer = serde_json::to_string(&report);
+            let answer = answer.map_err(|error| Failure::new(error.to_string()))?;
+            print(format!("{answer}\n"))?;
+        }
+        false => print(report_text(&report))?,
+    }
+    match report.is_whole() {
+        true => Ok(()),
+        false => Err(Failure::new(
+            "sessions may lack something: what was there cannot be read any more, and the next \
+             start goes round it; have these clients subscribe again, and publish again what \
+             they may have missed, or import their sessions from an export with --replace",
+        )),
+    }
+}
+
+fn report_text(report: &SessionsReport) -> String {
+    let mut text = format!(
+        "{} whole, {} that may lack something; {} found damaged in the files\n",
+        counted(report.whole, "session"),
+        report.damaged,
+        counted(report.found, "place"),
+    );
+    let _ = writeln!(
+        text,
+        "{}, {} ({}), {}; journals of {} in {} ({}), {} of backlogs, {} empty",
+        counted(report.subscriptions, "subscription"),
+        counted(report.messages, "message"),
+        bytes(report.bytes),
+        counted(report.rooms, "permanent room"),
+        counted(report.generations.len() as u64, "start"),
+        counted(report.journal_files as u64, "file"),
+        bytes(report.journal_bytes),
+        counted(report.backlog_files as u64, "file"),
+        report.empty_files,
+    );
+    if report.torn > 0 {
+        let torn = counted(report.torn as u64, "place");
+        let _ = writeln!(
+            text,
+            "a power loss has torn {torn} that no commit had promised: this is not damage"
+        );
+    }
+    if report.on_the_way {
+        text.push_str("messages were on their way between shards: the next start hands them out\n");
+    }
+    text.push_str(&places_table(report));
+    text.push_str(&harmed_table(report));
+    let shown = report.reports.len().min(SHOWN_MAX) + report.harmed.len().min(SHOWN_MAX);
+    let all = report.found + report.damaged;
+    let more = all.saturating_sub(shown as u64);
+    if more > 0 {
+        let _ = writeln!(
+            text,
+            "and {more} more places and sessions; --json lists more"
+        );
+    }
+    text
+}
+
+fn places_table(report: &SessionsReport) -> String {
+    if report.reports.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["FILE", "OFFSET", "BYTES", "NAMES", "WHAT"]);
+    for place in report.reports.iter().take(SHOWN_MAX) {
+        table.row([
+            maybe(place.file.as_deref()),
+            place.offset.to_string(),
+            place
+                .bytes
+                .map_or_else(|| "-".into(), |bytes| bytes.to_string()),
+            match place.names.is_empty() {
+                true => "-".into(),
+                false => shown(&place.names.join(",")),
+            },
+            shown(&place.what),
+        ]);
+    }
+    table.render()
+}
+
+fn harmed_table(report: &SessionsReport) -> String {
+    if report.harmed.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["SESSION", "ZONE", "USER", "OUTCOME", "LOST", "PLACES"]);
+    for session in report.harmed.iter().take(SHOWN_MAX) {
+        table.row([
+            shown(&session.client_id),
+            shown(&session.zone),
+            maybe(session.user.as_deref()),
+            session.outcome.word().into(),
+            session.lost_messages.to_string(),
+            session.places.join(","),
+        ]);
+    }
+    table.render()
+}
+
+// === export ===
+
+/// Where to.
+#[derive(Debug, Args)]
+pub(super) struct Export {
+    /// New file, which only its owner may read; standard output without it
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Export {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let config = self.which.load()?;
+        // First of all, so that no file is made for nothing.
+        with_files(&config, check_sessions)?;
+        let mut out = match &self.file {
+            Some(file) => Pieces::private_file(file)?,
+            None => Pieces::standard(),
+        };
+        let exported = export_sessions(&config, |line| out.put(&line))?;
+        out.end()?;
+        let counts = format!(
+            "{}, {}, {}",
+            counted(exported.sessions, "session"),
+            counted(exported.messages, "message"),
+            counted(exported.rooms, "permanent room")
+        );
+        if self.file.is_some() {
+            print(match self.which.json {
+                true => format!(
+                    "{}\n",
+                    json!({
+                        "sessions": exported.sessions,
+                        "messages": exported.messages,
+                        "rooms": exported.rooms,
+                        "guests": exported.guests,
+                        "lost": exported.lost,
+                    })
+                ),
+                false => format!("{counts}\n"),
+            })?;
+        }
+        if exported.guests > 0 {
+            let guests = counted(exported.guests, "session");
+            eprintln!("stentor: {guests} of guests are left out: no start goes on with them");
+        }
+        match exported.lost + exported.places {
+            0 => Ok(()),
+            _ => Err(Failure::new(format!(
+                "the files are damaged, and what cannot be read is not in the export: {} messages \
+                 for certain; `stentor sessions verify` names the sessions",
+                exported.lost
+            ))),
+        }
+    }
+}
+
+// === import ===
+
+/// Where from, and how.
+#[derive(Debug, Args)]
+pub(super) struct Import {
+    /// File of JSON lines, as `export` writes them; - for standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// Replace sessions and rooms that are there already. Without it they are left alone
+    #[arg(long)]
+    replace: bool,
+    /// Accept zones that do not exist yet, for a backup on a new machine
+    #[arg(long)]
+    new_zones: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Import {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let config = self.which.load()?;
+        // First of all, so that nothing is made for a file that is not there.
+        let source = self.source()?;
+        let options = ImportOptions {
+            replace: self.replace,
+            new_zones: self.new_zones,
+        };
+        let mut import = with_files(&config, |config| SessionsImport::open(config, options))?;
+        let mut left = 0;
+        let ended = self.read(source, &mut import, &mut left);
+        // What was read before a failure is brought to the disk all the same.
+        let closed = import.end();
+        ended?;
+        let (tally, last) = closed.map_err(|error| Failure::new(error.to_string()))?;
+        self.tell(last, &mut left);
+        if left > TOLD_MAX {
+            eprintln!("left alone: {} more", left - TOLD_MAX);
+        }
+        print(match self.which.json {
+            true => format!("{}\n", json!(tally)),
+            false => format!(
+                "{} new, {} replaced, {} left alone, {} refused; {}, {}\n",
+                tally.new,
+                tally.replaced,
+                tally.left + tally.rooms_left,
+                tally.refused,
+                counted(tally.messages, "message"),
+                counted(tally.rooms, "permanent room"),
+            ),
+        })?;
+        match tally.refused {
+            0 => Ok(()),
+            _ => Err(Failure::new("not every session was imported")),
+        }
+    }
+
+    /// The file, or standard input.
+    fn source(&self) -> Result<Box<dyn io::Read>, Failure> {
+        if self.file.as_os_str() == "-" {
+            return Ok(Box::new(io::stdin().lock()));
+        }
+        let file = File::open(&self.file).map_err(|error| self.cannot_read(&error))?;
+        Ok(Box::new(file))
+    }
+
+    fn cannot_read(&self, error: &io::Error) -> Failure {
+        Failure::new(format!("cannot read {}: {error}", self.file.display()))
+    }
+
+    fn read(
+        &self,
+        source: Box<dyn io::Read>,
+        import: &mut SessionsImport,
+        left: &mut u64,
+    ) -> Result<(), Failure> {
+        let cannot = |error: io::Error| self.cannot_read(&error);
+        let mut source = BufReader::new(source);
+        let mut line = Vec::new();
+        for number in 1_u64.. {
+            line.clear();
+            let len = io::Read::take(&mut source, LINE_BYTES_MAX)
+                .read_until(b'\n', &mut line)
+                .map_err(cannot)?;
+            if len == 0 {
+                break;
+            }
+            if len as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
+                source.skip_until(b'\n').map_err(cannot)?;
+                let reason =
+                    format!("it has {LINE_BYTES_MAX} bytes or more, and no session is that large");
+                let refused = import.unread(number, reason);
+                let refused = refused.map_err(|error| Failure::new(error.to_string()))?;
+                self.tell(refused, left);
+                continue;
+            }
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let refused = import.line(number, &line);
+            let refused = refused.map_err(|error| Failure::new(error.to_string()))?;
+            self.tell(refused, left);
+        }
+        Ok(())
+    }
+
+    /// Tells what is not imported. Of what is only left alone, the first lines are printed.
+    fn tell(&self, all: Vec<Refused>, left: &mut u64) {
+        for refused in all {
+            let word = match refused.is_there {
+                true => "left alone",
+                false => "refused",
+            };
+            *left += u64::from(refused.is_there);
+            if !refused.is_there || *left <= TOLD_MAX {
+                let (file, reason) = (self.file.display(), shown(&refused.reason));
+                eprintln!("{word}: {file}, line {}: {reason}", refused.line);
+            }
+        }
+    }
+}
