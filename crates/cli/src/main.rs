@@ -58,6 +58,7 @@ Examples:
   stentor rr -t sum -e sum/answer -m '1 2'     send a request, and wait for the response
   stentor send -u alice bob 'hello'            a private message, for stentor inbox -u bob
   stentor status                               the state of the server
+  stentor history sensors/attic --last 10      messages that a topic has had
   stentor why display sensors/attic            why `display` does not receive this topic
   stentor user add alice                       add a user; the command asks for the password
   stentor hash-password                        hash a password for the configuration
@@ -150,6 +151,9 @@ enum Command {
     Topics(admin::Topics),
     /// List, change, copy and check retained messages, of a running server or of files
     Retained(Box<retained::Retained>),
+    /// Print messages of a topic's history
+    #[command(after_help = retained::HISTORY_HELP)]
+    History(retained::History),
     /// Change how much the log of the running server takes, for a while
     #[command(after_help = admin::log::HELP)]
     Log(admin::Log),
@@ -188,7 +192,7 @@ enum Command {
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
 /// goes wrong. Others have it as a word of a message, or as a form of messages.
-const FAIL_AS_JSON: [&str; 24] = [
+const FAIL_AS_JSON: [&str; 25] = [
     "health",
     "status",
     "top",
@@ -199,6 +203,7 @@ const FAIL_AS_JSON: [&str; 24] = [
     "why",
     "subscriptions",
     "topics",
+    "history",
     "log",
     "config",
     "support-bundle",
@@ -268,6 +273,7 @@ fn main() -> ExitCode {
         Command::Subscriptions(command) => command.run(),
         Command::Topics(command) => command.run(),
         Command::Retained(command) => command.run(),
+        Command::History(command) => command.run(),
         Command::Log(command) => command.run(),
         Command::SupportBundle(command) => command.run(),
         Command::Reload(command) => command.run(),

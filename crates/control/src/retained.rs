@@ -45,6 +45,37 @@ pub struct Messages {
     pub cursor: Option<Cursor>,
 }
 
+/// `retained.history`: messages of a topic's history, in the order of their numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct History {
+    /// The default zone if it is not given.
+    pub zone: Option<ZoneWord>,
+    /// The topic.
+    pub topic: String,
+    /// `last:N`, `since:TIME` or `after:NUMBER`; all messages if it is not given.
+    pub ask: Option<String>,
+    /// At most this many messages, the oldest ones: from 1 to 1,000.
+    pub limit: Option<u32>,
+}
+
+impl Request for History {
+    const VERB: Verb = Verb::RetainedHistory;
+    type Answer = Recalled;
+}
+
+/// What `retained.history` answers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Recalled {
+    /// Changes when the numbers may have started again.
+    pub epoch: String,
+    /// The messages. Their `sequence` is their number.
+    pub messages: Vec<Value>,
+    /// Whether there are more: `after` the number of the last one.
+    pub more: bool,
+}
+
 /// `retained.filters`: filters that cover together all that is kept of a zone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -136,6 +167,8 @@ impl Request for Clear {
 pub struct Cleared {
     /// How many topics were cleared.
     pub cleared: u64,
+    /// How many messages of histories have gone, with the last page.
+    pub forgotten: u64,
     /// Topics that were not.
     pub refused: Vec<NotCleared>,
     /// Where the next page begins, if there are more.
@@ -220,8 +253,14 @@ impl Request for Status {
 pub struct Figures {
     /// Topics that hold a message.
     pub messages: u64,
-    /// Their size.
+    /// The size of all messages, those of histories included.
     pub bytes: u64,
+    /// Topics that have a history.
+    pub history_topics: u64,
+    /// Messages of all histories.
+    pub history_messages: u64,
+    /// Their size.
+    pub history_bytes: u64,
     /// Of each zone.
     pub zones: Vec<OfZone>,
     /// Files on the disk.
@@ -248,7 +287,7 @@ pub struct Figures {
 pub struct OfZone {
     /// Its name.
     pub zone: String,
-    /// Topics that hold a message.
+    /// Messages: the last ones of topics, and those of histories.
     pub messages: u64,
     /// Their size.
     pub bytes: u64,

@@ -42,6 +42,7 @@ impl Verb {
             Self::ProcedureReload => visit.visit::<procedures::Reload>(),
             Self::Publish => visit.visit::<publish::Publish>(),
             Self::RetainedPage => visit.visit::<retained::Page>(),
+            Self::RetainedHistory => visit.visit::<retained::History>(),
             Self::RetainedFilters => visit.visit::<retained::Filters>(),
             Self::RetainedPut => visit.visit::<retained::Put>(),
             Self::RetainedClear => visit.visit::<retained::Clear>(),

@@ -99,6 +99,8 @@ pub enum Verb {
     Publish,
     /// See [`crate::retained::Page`].
     RetainedPage,
+    /// See [`crate::retained::History`].
+    RetainedHistory,
     /// See [`crate::retained::Filters`].
     RetainedFilters,
     /// See [`crate::retained::Put`].
@@ -133,7 +135,7 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs, as they are listed.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::Health,
         Self::Status,
         Self::ClientsLs,
@@ -157,6 +159,7 @@ impl Verb {
         Self::ProcedureReload,
         Self::Publish,
         Self::RetainedPage,
+        Self::RetainedHistory,
         Self::RetainedFilters,
         Self::RetainedPut,
         Self::RetainedClear,
@@ -206,6 +209,7 @@ impl Verb {
             Self::ProcedureReload => ("procedure.reload", Change, Outcome, Prompt, Server),
             Self::Publish => ("publish", Topic, Elsewhere, Prompt, Zone),
             Self::RetainedPage => ("retained.page", Read, QUIET, Prompt, Zone),
+            Self::RetainedHistory => ("retained.history", Read, QUIET, Prompt, Zone),
             Self::RetainedFilters => ("retained.filters", Read, QUIET, Prompt, Zone),
             Self::RetainedPut => ("retained.put", Change, Outcome, Prompt, Server),
             Self::RetainedClear => ("retained.clear", Change, Outcome, Prompt, Zone),

@@ -18,6 +18,7 @@ mod services;
 
 pub use self::core::audience::{AudiencePlace, FoundFilters, Listener};
 pub use self::core::delivery::spool::SPOOL_UNIT;
+pub use self::core::history::{HistoryAsk, HistoryBounds, HistoryQuery, NoHistoryAsk};
 pub use self::core::ids::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_of_zone, home_shard};
 pub use self::core::inbound::flood::MeshRoom;
 pub use self::core::inbound::subscribe::{Denial, Granted};

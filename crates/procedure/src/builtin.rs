@@ -5,6 +5,7 @@ use stentor_call_protocol::{Status, Verdict};
 use crate::answer::{Answer, Outcome};
 use crate::broadcast;
 use crate::call::Call;
+use crate::history;
 use crate::manifest::{Manifest, Need};
 use crate::overview::Overview;
 use crate::queue::Runner;
@@ -28,6 +29,8 @@ pub(crate) enum Builtin {
     Status,
     /// Sends a message to many recipients.
     Broadcast,
+    /// Returns messages of a topic's history.
+    History,
 }
 
 /// Runs one that waits: for a file, which may be on a file system that hangs, or for shards.
@@ -46,8 +49,9 @@ pub fn is_builtin(name: &str) -> bool {
 }
 
 impl Builtin {
-    pub(crate) const ALL: [(Self, &'static str); 5] = [
+    pub(crate) const ALL: [(Self, &'static str); 6] = [
         (Self::Broadcast, "broadcast"),
+        (Self::History, "history"),
         (Self::Noop, "noop"),
         (Self::Echo, "echo"),
         (Self::Sizecheck, "sizecheck"),
@@ -71,12 +75,20 @@ impl Builtin {
                 on_large: Verdict::Reject,
                 ..manifest
             },
+            // Its caller's rights are those to the topic.
+            Self::History => Manifest {
+                needs: Need::Body,
+                deadline: history::DEADLINE,
+                max_body: history::ARGUMENTS_BYTES_MAX,
+                on_large: Verdict::Reject,
+                ..manifest
+            },
         }
     }
 
     /// Whether it waits for others, so that it needs a thread of its own.
     pub(crate) const fn waits(self) -> bool {
-        matches!(self, Self::Broadcast)
+        matches!(self, Self::Broadcast | Self::History)
     }
 
     /// Runs on the thread that took the call, unless that is about a file: nothing here waits.
@@ -98,6 +110,7 @@ impl Builtin {
             Self::Sizecheck => sizecheck(call),
             Self::Status => status(call, &overview()),
             Self::Broadcast => broadcast::run(call),
+            Self::History => history::run(call),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What a procedure may publish on the server itself, by the rights of its caller.
+//! What a procedure may do on the server itself, by the rights of its caller.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Publishes in the name of the caller of a procedure.
+/// Publishes and reads in the name of the caller of a procedure.
 pub trait Outlet: fmt::Debug + Send + Sync {
     /// Sends a message to each of its recipients as if the caller had published to it, and waits
     /// until `end` for what becomes of that. Those that are missing in the answer, at its end or
@@ -13,6 +13,40 @@ pub trait Outlet: fmt::Debug + Send + Sync {
     /// # Errors
     /// Why nothing was sent.
     fn send(&self, parcel: Parcel, end: Instant) -> Result<Vec<Option<Sent>>, Unsent>;
+
+    /// Reads messages of a topic's history, if the caller may subscribe to it now: a JSON object.
+    /// Waits for the disk if it has to.
+    ///
+    /// # Errors
+    /// Why nothing is read.
+    fn history(&self, question: &Question) -> Result<Vec<u8>, Unread> {
+        Err(Unread::Denied(question.topic.clone()))
+    }
+}
+
+/// Which messages of a topic's history somebody wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The topic, as the caller has it.
+    pub topic: String,
+    /// `last:N`, `since:TIME` or `after:NUMBER`; `None` for all of them.
+    pub ask: Option<String>,
+    /// At most this many, the oldest ones.
+    pub limit: u32,
+}
+
+/// Why nothing of a history is read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    /// The caller may not subscribe to the topic.
+    #[error("this user has no right to subscribe to {0:?}")]
+    Denied(String),
+    /// The question makes no sense.
+    #[error("{0}")]
+    Nonsense(String),
+    /// The server ends.
+    #[error("the server is stopping")]
+    Stopping,
 }
 
 /// One message for many.

@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use stentor_topic::Zone;
 
+use crate::history::{base_of, topic_of};
+
 /// Reports that are kept; more are only counted.
 const REPORTS_MAX: usize = 100_000;
 
@@ -16,10 +18,19 @@ pub struct DamageReport {
     pub file: String,
     /// Where in the file, in bytes.
     pub offset: u64,
-    /// The topic whose record it was, as far as that can be told.
+    /// The zone and name of the record, as far as that can be told: see [`DamageReport::place`].
     pub topic: Option<(Zone, String)>,
     /// What came of it.
     pub outcome: Outcome,
+}
+
+impl DamageReport {
+    /// The zone and topic of the message, which may be one of the topic's history.
+    #[must_use]
+    pub fn place(&self) -> Option<(Zone, &str)> {
+        let (zone, name) = self.topic.as_ref()?;
+        Some((base_of(*zone), topic_of(*zone, name)))
+    }
 }
 
 /// What damage did.

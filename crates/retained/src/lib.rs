@@ -8,10 +8,12 @@
 //! stripe    the topics of one hash stripe, under one lock: put, read, recover
 //! names     topics in order, for walks         index    topics by hash: where a record lies
 //! space     segments, runs, slots              record   one version of a message
+//! history   what is kept besides: names
 //! ```
 
 mod class;
 mod damage;
+mod history;
 mod index;
 mod layout;
 mod memory;
@@ -27,7 +29,7 @@ mod usage;
 pub use damage::{DamageReport, Outcome};
 pub use memory::{Bounds, MemoryStore};
 pub use store::{
-    Child, FileUse, Keeper, OpenError, Store, StoreEvent, StoreOptions, StoreStatus, Sync,
-    Verified, Watcher,
+    Child, FileUse, HistoryFigures, Keeper, OpenError, Remembered, Store, StoreEvent, StoreOptions,
+    StoreStatus, Sync, Verified, Watcher,
 };
 pub use usage::Quota;

@@ -4,6 +4,7 @@ mod commands;
 mod damage;
 mod disk;
 mod flags;
+mod history;
 mod kill;
 mod support;
 mod survive;

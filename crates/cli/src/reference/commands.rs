@@ -46,7 +46,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "user", "role", "grant", "revoke", "token", "zone", "auth", "import",
         ],
     ),
-    ("Retained messages", &["retained"]),
+    ("Retained messages", &["retained", "history"]),
     ("Your own code", &["adaptor", "procedure"]),
     ("Tools", &["completions", "man", "bench"]),
 ];

@@ -17,6 +17,14 @@ pub(super) fn text(told: &Figures) -> String {
         let text = format!("{} in the zone {zone}, with {size}", one.messages);
         rows.push(("", text));
     }
+    if told.history_messages > 0 {
+        let (topics, size) = (
+            counted(told.history_topics, "topic"),
+            bytes(told.history_bytes),
+        );
+        let text = format!("{} of {topics}, with {size}", told.history_messages);
+        rows.push(("histories", text));
+    }
     let files = counted(told.files, "file");
     rows.push((
         "on disk",
@@ -78,12 +86,15 @@ mod tests {
                         in memory  512 B for the index\n\
                         damaged    nothing\n";
         assert_eq!(text(&told), expected);
+        (told.history_topics, told.history_messages) = (1, 7);
+        told.history_bytes = 100;
         (told.damaged, told.losses) = (2, 1);
         told.troubles = vec!["the disk is full".into()];
         let text = text(&told);
         for part in [
             "2 places; a message is lost or old at 1 of them",
             "trouble    the disk is full",
+            "histories  7 of 1 topic, with 100 B",
         ] {
             assert!(text.contains(part), "{text}");
         }

@@ -2,6 +2,7 @@
 
 mod copy;
 mod count;
+mod history;
 mod import;
 mod sorted;
 mod store;
@@ -21,6 +22,8 @@ use crate::output::{Pieces, print, shown};
 use crate::time::Time;
 use sorted::Sorted;
 use store::Where;
+
+pub(crate) use history::{HELP as HISTORY_HELP, History};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -215,7 +218,7 @@ fn get(one: &One) -> Result<(), Failure> {
 fn clear(command: &Clear) -> Result<(), Failure> {
     /// Up to this many of the topics that keep their message are printed by name.
     const TOLD: u64 = 20;
-    let (mut cleared, mut refused) = (0, 0);
+    let (mut cleared, mut refused, mut forgotten) = (0, 0, 0);
     let mut request = wire::Clear {
         filter: command.filter.clone(),
         ..wire::Clear::default()
@@ -227,6 +230,7 @@ fn clear(command: &Clear) -> Result<(), Failure> {
             Err(failure) => break Err(failure),
         };
         cleared += told.cleared;
+        forgotten += told.forgotten;
         for left in &told.refused {
             refused += 1;
             if refused <= TOLD {
@@ -241,10 +245,16 @@ fn clear(command: &Clear) -> Result<(), Failure> {
     if refused > TOLD {
         eprintln!("refused: {} more topics", refused - TOLD);
     }
-    let answer = json!({ "cleared": cleared, "refused": refused });
-    show(&command.place, &answer, || match refused {
-        0 => format!("{cleared} cleared\n"),
-        _ => format!("{cleared} cleared, {refused} refused\n"),
+    let answer = json!({ "cleared": cleared, "refused": refused, "forgotten": forgotten });
+    show(&command.place, &answer, || {
+        let mut text = format!("{cleared} cleared");
+        if refused > 0 {
+            let _ = write!(text, ", {refused} refused");
+        }
+        if forgotten > 0 {
+            let _ = write!(text, ", with {forgotten} messages of histories");
+        }
+        text + "\n"
     })?;
     // The topics that were cleared until then are printed in any case.
     asked?;

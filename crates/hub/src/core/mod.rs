@@ -6,6 +6,7 @@
 
 pub(crate) mod audience;
 pub(crate) mod delivery;
+pub(crate) mod history;
 pub(crate) mod ids;
 pub(crate) mod inbound;
 pub(crate) mod inspect;

@@ -8,6 +8,8 @@ use stentor_mqtt::{QoS, ReasonCode};
 use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 
+use crate::core::history::{HistoryBounds, HistoryQuery};
+
 /// A point in the history of the store: what was put later comes to the subscriber live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(pub u64);
@@ -304,6 +306,44 @@ pub trait Retained: Send + Sync {
 
     /// How many topics hold a message.
     fn count(&self) -> u64;
+
+    /// As [`Retained::put`], and also keeps the message at the end of its topic's history, an empty
+    /// one too: both or none. What is beyond the bounds goes from the beginning of the history, a
+    /// few messages each time. A store without histories, and topics that are not kept over a
+    /// restart, keep the last message only.
+    ///
+    /// Numbers go on from those of the history: two successive messages differ by one while
+    /// anything of it is there.
+    ///
+    /// # Errors
+    /// As [`Retained::put`].
+    fn keep(&self, message: &Arc<Message>, bounds: HistoryBounds) -> Result<Kept, NotKept> {
+        let _ = bounds;
+        self.put(message)
+    }
+
+    /// How many messages the history of a topic has. O(1).
+    fn history_len(&self, _zone: Zone, _topic: &str) -> u64 {
+        0
+    }
+
+    /// Appends messages of histories to `out`, as [`Retained::walk`] does: for each topic in the
+    /// order of their numbers. Filters without wildcards are walked as well.
+    fn history(
+        &self,
+        _query: HistoryQuery<'_>,
+        _scope: Scope,
+        _cursor: &mut Cursor,
+        _visits: usize,
+        _out: &mut Vec<Arc<Message>>,
+    ) -> Walk {
+        Walk::Done
+    }
+
+    /// As [`Retained::is_fetching`], for the next step of [`Retained::history`].
+    fn is_fetching_history(&self, _: HistoryQuery<'_>, _: &Cursor, _visits: usize) -> bool {
+        false
+    }
 
     /// Whether publishers clear topics faster than the store can free what lay there: they should
     /// wait a little. O(1), without a lock.

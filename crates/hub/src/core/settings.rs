@@ -12,6 +12,8 @@ use stentor_mqtt::QoS;
 use stentor_topic::{Index, Subscriber, TopicHasher, Zone, levels, matches};
 use stentor_zone::{RoomOptions, RoomsOptions};
 
+use crate::core::history::HistoryBounds;
+
 /// What a message meets at a client that does not read fast enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowPolicy {
@@ -79,8 +81,11 @@ pub struct TopicPolicy {
     pub delay: Duration,
     /// Which messages are kept for late subscribers.
     pub keep: Keep,
+    /// With [`Keep::All`], how much of each topic's history is kept.
+    pub history: HistoryBounds,
     /// Whether MQTT 5 subscribers get the numbers of the store: user properties
-    /// `seq`, `epoch`, and `conflated` where a message stands for older ones too.
+    /// `seq`, `epoch`, and `conflated` where a message stands for older ones too. With
+    /// [`Keep::All`] they do in any case.
     pub sequence: bool,
 }
 
@@ -93,6 +98,8 @@ pub enum Keep {
     /// Every one, as the last of its topic. All of them go through one shard, so that every
     /// subscriber sees one order.
     Last,
+    /// The same, and also at the end of the topic's history.
+    All,
 }
 
 impl Default for TopicPolicy {
@@ -104,6 +111,7 @@ impl Default for TopicPolicy {
             interval: Duration::ZERO,
             delay: Duration::ZERO,
             keep: Keep::Retained,
+            history: HistoryBounds::default(),
             sequence: false,
         }
     }
@@ -115,8 +123,10 @@ impl Default for TopicPolicy {
 pub(crate) struct Uses {
     /// Messages of some topics are thinned out.
     pub(crate) shapes: bool,
-    /// Every message of some topics is kept.
+    /// Every message of some topics is kept, as the last one or in a history.
     pub(crate) keeps_last: bool,
+    /// Some topics have a history.
+    pub(crate) histories: bool,
     /// Subscribers of some topics get numbers.
     pub(crate) sequences: bool,
     /// Messages of some topics may wait for others.
@@ -342,6 +352,11 @@ pub struct ZoneSettings {
 }
 
 impl TopicPolicy {
+    /// Whether MQTT 5 subscribers get numbers.
+    pub(crate) fn has_numbers(&self) -> bool {
+        self.sequence || self.keep == Keep::All
+    }
+
     /// How its topics are thinned out; `None` if they are not.
     pub(crate) fn shape(&self) -> Option<Shape> {
         let shape = Shape {
@@ -394,6 +409,14 @@ impl Settings {
         self.policies.get(first? as usize)
     }
 
+    /// How much of a topic's history is kept; `None` if it has none. As quick as finding its
+    /// policy.
+    #[must_use]
+    pub fn history(&self, topic: &str) -> Option<HistoryBounds> {
+        let policy = self.policy(topic)?;
+        (policy.keep == Keep::All).then_some(policy.history)
+    }
+
     /// Whether less may wait for each client than is configured, because memory is short.
     pub(crate) const fn is_tightened(&self) -> bool {
         self.qos0_bytes_max < usize::MAX
@@ -404,8 +427,9 @@ impl Settings {
         let any = |of: fn(&TopicPolicy) -> bool| self.policies.iter().any(of);
         Uses {
             shapes: any(|policy| policy.shape().is_some()),
-            keeps_last: any(|policy| policy.keep == Keep::Last),
-            sequences: any(|policy| policy.sequence),
+            keeps_last: any(|policy| policy.keep != Keep::Retained),
+            histories: any(|policy| policy.keep == Keep::All),
+            sequences: any(TopicPolicy::has_numbers),
             delays: any(|policy| !policy.delay.is_zero()),
         }
     }

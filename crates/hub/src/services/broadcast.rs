@@ -11,7 +11,7 @@ use stentor_zone::Response;
 
 use crate::core::ids::SessionKey;
 use crate::core::sessions::quota::Quotas;
-use crate::core::sessions::rights::Identity;
+use crate::core::sessions::rights::{Access, Identity};
 use crate::services::calls::Call;
 
 /// The caller of a procedure, as the sender of a broadcast.
@@ -55,6 +55,12 @@ impl Origin {
     #[must_use]
     pub fn user(&self) -> Option<&Arc<str>> {
         self.identity.user.as_ref()
+    }
+
+    /// Whether it may subscribe to a topic.
+    #[must_use]
+    pub fn may_subscribe(&self, topic: &str) -> bool {
+        self.identity.rights.may_subscribe(topic) == Access::All
     }
 
     /// How much it may publish.

@@ -24,6 +24,7 @@ mod deferred;
 mod delay;
 mod endings;
 mod given_up;
+mod history;
 mod hostile;
 mod keep;
 mod mesh_room;

@@ -5,10 +5,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use stentor_hub::{Kept, NotKept, Retained};
+use stentor_hub::{HistoryBounds, Kept, NotKept, Retained};
 use stentor_session::Message;
 use stentor_topic::Zone;
 
+use super::history::HistoryFigures;
 use super::{STRIPES, Store, Sync};
 use crate::damage::{DamageReport, Outcome};
 use crate::stripe::View;
@@ -24,9 +25,11 @@ const COMMITS_MAX: usize = 32;
 pub struct StoreStatus {
     /// Topics with a message, without those below `$SYS/`.
     pub messages: u64,
-    /// Bytes of their topics, properties and payloads.
+    /// Bytes of topics, properties and payloads, those of histories included.
     pub bytes: u64,
-    /// Messages and bytes by zone.
+    /// Messages of the histories of topics.
+    pub histories: HistoryFigures,
+    /// Messages and bytes by zone, those of histories included.
     pub zones: Vec<(Zone, u64, u64)>,
     /// What the files hold.
     pub files: FileUse,
@@ -67,9 +70,11 @@ impl<D: Disk> Store<D> {
     #[must_use]
     pub fn status(&self) -> StoreStatus {
         let (messages, bytes) = self.env.accounts.total();
+        let histories = self.histories();
         let mut status = StoreStatus {
-            messages,
+            messages: messages.saturating_sub(histories.messages),
             bytes,
+            histories,
             zones: self.env.accounts.by_zone(),
             damaged: self.env.damage.count(),
             losses: self.env.damage.losses(),
@@ -256,11 +261,17 @@ impl<D: Disk> Store<D> {
         self.sync != Sync::Never && self.wait_for(Kept::Later(self.want_round())).is_ok()
     }
 
-    /// Keeps a message that was received at another time, in milliseconds since 1970.
+    /// Keeps a message that was received at another time, in milliseconds since 1970: in the
+    /// history of its topic too, if that has one.
     ///
     /// # Errors
     /// As [`Retained::put`](stentor_hub::Retained::put).
-    pub fn restore(&self, message: &Message, received_ms: Option<u64>) -> Result<Kept, NotKept> {
-        self.put_received(message, received_ms)
+    pub fn restore(
+        &self,
+        message: &Message,
+        received_ms: Option<u64>,
+        history: Option<HistoryBounds>,
+    ) -> Result<Kept, NotKept> {
+        self.put_received(message, received_ms, history)
     }
 }

@@ -3,6 +3,7 @@
 mod admin;
 mod children;
 mod grow;
+mod history;
 mod keeper;
 mod meta;
 mod open;
@@ -18,11 +19,13 @@ use std::thread::Thread;
 use std::time::{Duration, SystemTime};
 
 use stentor_hub::{
-    Cursor, Kept, Mark, NotKept, Purpose, Retained, STRIPE_VISITS, Scope, Stored, Walk, copy_visits,
+    Cursor, HistoryBounds, HistoryQuery, Kept, Mark, NotKept, Purpose, Retained, STRIPE_VISITS,
+    Scope, Stored, Walk, copy_visits,
 };
 use stentor_session::{Message, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 
+use crate::history::{base_of, is_history, topic_of};
 use crate::memory::MemoryStore;
 use crate::record::Record;
 use crate::stripe::{Budget, Env, Incoming, PutError, Stripe, View};
@@ -31,6 +34,7 @@ use stentor_disk::{Disk, Region};
 
 pub use admin::{FileUse, StoreStatus, Verified};
 pub use children::Child;
+pub use history::{HistoryFigures, Remembered};
 pub use keeper::Keeper;
 #[cfg(test)]
 pub(crate) use keeper::{Flush, Round};
@@ -218,6 +222,12 @@ impl<D: Disk> Store<D> {
     /// The hash of a topic, and the stripe that it falls to.
     fn place_of(&self, zone: Zone, topic: &str) -> (u64, usize) {
         let hash = self.env.hasher.hash(zone, topic);
+        if is_history(zone) {
+            // With the last message of its topic.
+            let topic = topic_of(zone, topic);
+            let of_topic = self.env.hasher.hash(base_of(zone), topic);
+            return (hash, stripe_of(of_topic));
+        }
         (hash, stripe_of(hash))
     }
 
@@ -261,12 +271,25 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// Keeps a message that was received when it says, or at another time.
-    fn put_received(&self, message: &Message, received_ms: Option<u64>) -> Result<Kept, NotKept> {
+    /// Keeps a message that was received when it says, or at another time: in the history of its
+    /// topic too, if that has one.
+    fn put_received(
+        &self,
+        message: &Message,
+        received_ms: Option<u64>,
+        history: Option<HistoryBounds>,
+    ) -> Result<Kept, NotKept> {
+        let (sequence, kept) = self.change(&self.incoming(message, received_ms), history)?;
+        message.stamp(sequence);
+        Ok(kept)
+    }
+
+    /// A message that was received when it says, or at another time.
+    fn incoming<'m>(&self, message: &'m Message, received_ms: Option<u64>) -> Incoming<'m> {
         let lifetime = message.expires_at.since(message.received_at);
         let expiry_secs = (message.expires_at != Tick::NEVER)
             .then(|| u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX));
-        let (sequence, kept) = self.keep(&Incoming {
+        Incoming {
             zone: message.zone,
             topic: message.topic(),
             properties: message.properties(),
@@ -275,17 +298,25 @@ impl<D: Disk> Store<D> {
             publisher: message.publisher.to_bits(),
             received_ms: received_ms.unwrap_or_else(|| self.wall_ms(message.received_at)),
             expiry_secs,
-        })?;
-        message.stamp(sequence);
-        Ok(kept)
+            sequence: None,
+        }
     }
 
-    /// Keeps a message, growing the stripe if it must.
-    fn keep(&self, incoming: &Incoming<'_>) -> Result<(u64, Kept), NotKept> {
+    /// Keeps a message, growing the stripe if it must: in the history of its topic too, if that has
+    /// one.
+    fn change(
+        &self,
+        incoming: &Incoming<'_>,
+        history: Option<HistoryBounds>,
+    ) -> Result<(u64, Kept), NotKept> {
         let (hash, number) = self.place_of(incoming.zone, incoming.topic);
         loop {
             let mut stripe = self.lock(number);
-            match stripe.put(&self.env, hash, incoming) {
+            let stamp = match history {
+                Some(bounds) => stripe.keep(&self.env, hash, incoming, bounds),
+                None => stripe.put(&self.env, hash, incoming),
+            };
+            match stamp {
                 Ok(stamp) => {
                     // Under the lock, so that the round's commit of this stripe comes after.
                     let kept = self.promise();
@@ -353,7 +384,7 @@ impl<D: Disk> Retained for Store<D> {
         if is_volatile(message.topic()) {
             return self.volatile.put(message);
         }
-        self.put_received(message, None)
+        self.put_received(message, None, None)
     }
 
     fn epoch(&self) -> u64 {
@@ -491,7 +522,35 @@ impl<D: Disk> Retained for Store<D> {
     }
 
     fn count(&self) -> u64 {
-        self.env.accounts.total().0 + self.volatile.count()
+        let of_topics = self.env.accounts.total().0;
+        let of_topics = of_topics.saturating_sub(self.histories().messages);
+        of_topics + self.volatile.count()
+    }
+
+    fn keep(&self, message: &Arc<Message>, bounds: HistoryBounds) -> Result<Kept, NotKept> {
+        self.keep_in_history(message, bounds)
+    }
+
+    fn history_len(&self, zone: Zone, topic: &str) -> u64 {
+        let extent = self.history_extent(zone, topic);
+        extent.map_or(0, |extent| extent.messages)
+    }
+
+    fn history(
+        &self,
+        query: HistoryQuery<'_>,
+        scope: Scope,
+        cursor: &mut Cursor,
+        visits: usize,
+        out: &mut Vec<Arc<Message>>,
+    ) -> Walk {
+        self.recall(query, scope, (cursor, visits), &mut |record| {
+            out.push(Arc::new(self.remembered(record)));
+        })
+    }
+
+    fn is_fetching_history(&self, query: HistoryQuery<'_>, cursor: &Cursor, visits: usize) -> bool {
+        self.fetch_history(query, cursor, visits)
     }
 
     fn bound_met(&self, zone: Zone) -> Option<Box<str>> {

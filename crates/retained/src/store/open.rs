@@ -58,6 +58,7 @@ impl<D: Disk> Store<D> {
         let found = recover_all(&env, opened.files);
         let mut store = Self::assemble(disk, env, meta, found, options);
         store.readmit(&opened.salvaged, None);
+        store.finish_kept();
         store.env.opened_version = store.env.versions.load(Ordering::SeqCst);
         if store.env.careful {
             // What the disk is not known to have cannot be written over: on a full disk, nothing

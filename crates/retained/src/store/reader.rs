@@ -57,7 +57,21 @@ impl<F> Reader<F> {
         self.wake.notify_all();
     }
 
-    fn is_wary(&self) -> bool {
+    /// Has parts read; whether there are any.
+    pub(super) fn ask(&self, cold: Vec<(F, Range<usize>)>) -> bool {
+        if cold.is_empty() {
+            return false;
+        }
+        let queue = self.queue.lock();
+        let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
+        let room = WAITING_MAX.saturating_sub(queue.parts.len());
+        queue.parts.extend(cold.into_iter().take(room));
+        drop(queue);
+        self.wake.notify_one();
+        true
+    }
+
+    pub(super) fn is_wary(&self) -> bool {
         self.wary_rounds.load(Ordering::Relaxed) > 0
     }
 }
@@ -100,16 +114,7 @@ impl<D: Disk> Store<D> {
                 break;
             }
         }
-        if cold.is_empty() {
-            return false;
-        }
-        let queue = self.reader.queue.lock();
-        let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
-        let room = WAITING_MAX.saturating_sub(queue.parts.len());
-        queue.parts.extend(cold.into_iter().take(room));
-        drop(queue);
-        self.reader.wake.notify_one();
-        true
+        self.reader.ask(cold)
     }
 
     /// Reads what waits to be read, until the end.

@@ -10,6 +10,7 @@
 mod commit;
 mod compact;
 mod deadlines;
+mod history;
 mod recover;
 mod salvage;
 mod walk;
@@ -23,6 +24,7 @@ use stentor_topic::{TopicHasher, Zone};
 
 use crate::class;
 use crate::damage::{DamageList, DamageReport, Outcome};
+use crate::history::{Logs, base_of};
 use crate::index::{Entry, Index};
 use crate::layout;
 use crate::names::Names;
@@ -34,6 +36,7 @@ use stentor_disk::Region;
 pub(crate) use commit::Batch;
 pub(crate) use compact::Compaction;
 use deadlines::Deadlines;
+use history::Noted;
 pub(crate) use recover::{Found, recover};
 pub(crate) use salvage::{Salvaged, salvage};
 pub(crate) use walk::{Budget, Seek, View};
@@ -101,6 +104,8 @@ pub(crate) struct Incoming<'a> {
     pub(crate) publisher: u64,
     pub(crate) received_ms: u64,
     pub(crate) expiry_secs: Option<u32>,
+    /// The number that it gets; `None` for the next one of its topic.
+    pub(crate) sequence: Option<u64>,
 }
 
 impl Incoming<'_> {
@@ -166,6 +171,8 @@ pub(crate) struct Stripe<R> {
     space: Space<R>,
     index: Index,
     zones: BTreeMap<Zone, ZonePart>,
+    /// Which topics have a history.
+    logs: Logs,
     /// When the messages of timed topics expire.
     deadlines: Deadlines,
     held: Vec<Held>,
@@ -189,6 +196,7 @@ impl<R: Region> Stripe<R> {
             space: Space::new(),
             index: Index::default(),
             zones: BTreeMap::new(),
+            logs: Logs::default(),
             deadlines: Deadlines::new(),
             held: Vec::new(),
             newest: 0,
@@ -222,7 +230,12 @@ impl<R: Region> Stripe<R> {
     /// Bytes of memory for finding topics.
     pub(crate) fn memory(&self) -> usize {
         let names = self.zones.values().map(|zone| zone.names.memory());
-        self.index.memory() + names.sum::<usize>()
+        self.index.memory() + names.sum::<usize>() + self.logs.memory()
+    }
+
+    /// The topics that have a history.
+    pub(crate) const fn logs(&self) -> &Logs {
+        &self.logs
     }
 
     /// The entry of a topic. One whose record is damaged is taken for the topic's, since no other
@@ -265,7 +278,7 @@ impl<R: Region> Stripe<R> {
                 Some(known) => self.clear(env, known, message),
                 None => {
                     let version = self.next_version(env);
-                    let sequence = version;
+                    let sequence = message.sequence.unwrap_or(version);
                     Ok(Stamp { version, sequence })
                 }
             };
@@ -284,7 +297,7 @@ impl<R: Region> Stripe<R> {
     fn usage(&mut self, env: &Env, zone: Zone) -> Arc<Usage> {
         let part = self.zones.entry(zone).or_insert_with(|| ZonePart {
             names: Names::default(),
-            usage: env.accounts.zone(zone),
+            usage: env.accounts.zone(base_of(zone)),
         });
         Arc::clone(&part.usage)
     }
@@ -306,12 +319,14 @@ impl<R: Region> Stripe<R> {
             second: false,
         };
         // Versions grow faster than the numbers of any topic, so that they go on growing.
-        let sequence = version;
+        let sequence = message.sequence.unwrap_or(version);
         self.space.write(place, &record(message, version, sequence));
         self.index.insert(Entry::new(hash, place));
         if let Some(zone) = self.zones.get_mut(&message.zone) {
             zone.names.insert(message.topic);
         }
+        let added = Noted::Added(message.content_len());
+        self.note_history(env, (message.zone, message.topic), added);
         env.accounts.settle(&usage, change);
         if message.expiry_secs.is_some() {
             self.keep_deadline(env, hash, place, None);
@@ -345,7 +360,8 @@ impl<R: Region> Stripe<R> {
                 }
             })?;
         let version = self.next_version(env);
-        let sequence = head.map_or(version, |head| head.sequence + 1);
+        let next = head.map_or(version, |head| head.sequence + 1);
+        let sequence = message.sequence.unwrap_or(next);
         self.space.write(place, &record(message, version, sequence));
         if let Some(entry) = self.index.entry_mut(entry.hash, live) {
             entry.set_place(place);
@@ -425,7 +441,8 @@ impl<R: Region> Stripe<R> {
             };
         }
         let version = self.next_version(env);
-        let sequence = head.map_or(version, |head| head.sequence + 1);
+        let next = head.map_or(version, |head| head.sequence + 1);
+        let sequence = message.sequence.unwrap_or(next);
         if env.careful {
             let cleared = Record {
                 cleared: true,
@@ -460,6 +477,7 @@ impl<R: Region> Stripe<R> {
                 self.zones.remove(&zone);
             }
         }
+        self.note_history(env, (zone, topic), Noted::gone(head));
     }
 
     /// The message of a slot is in another one now. What a power loss never falls back on is free
@@ -562,14 +580,8 @@ impl<R: Region> Stripe<R> {
         /// When it is tried again where there was no room.
         const LATER_MS: u64 = 1_000;
         let message = Incoming {
-            zone,
-            topic,
-            properties: &[],
-            payload: &[],
             qos,
-            publisher: 0,
-            received_ms: 0,
-            expiry_secs: None,
+            ..Incoming::clearing(zone, topic)
         };
         if self.put(env, hash, &message).is_err()
             && let Some(entry) = self.find(hash, zone, topic)

@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use stentor_topic::Zone;
 
 use super::salvage::{Salvaged, Stretch, is_blank, salvage, search};
-use super::{Env, Held, Stripe, ZonePart};
+use super::{Env, Held, Noted, Stripe, ZonePart};
 use crate::class::{self, BLOCK_BYTES, ClassId};
 use crate::damage::{DamageReport, Outcome};
+use crate::history::{Logs, base_of, is_history, message_bytes, parse};
 use crate::index::Entry;
 use crate::layout;
 use crate::names::Names;
@@ -295,14 +296,14 @@ impl<R: Region> Stripe<R> {
             })
             .collect();
         topics.sort_unstable_by_key(|(zone, topic, ..)| (*zone, *topic));
-        let mut before = "";
+        let (mut before, mut logs) = ("", Logs::default());
         let mut timed = Vec::new();
         for (zone, topic, head, hash) in &topics {
             let part = self.zones.entry(*zone).or_insert_with(|| {
                 before = "";
                 ZonePart {
                     names: Names::default(),
-                    usage: env.accounts.zone(*zone),
+                    usage: env.accounts.zone(base_of(*zone)),
                 }
             });
             part.names.push_last(topic, before);
@@ -312,7 +313,13 @@ impl<R: Region> Stripe<R> {
             if let Some(expires_ms) = env.deadline(head) {
                 timed.push((expires_ms, *hash));
             }
+            if let Some((topic, number)) = parse(topic).filter(|_| is_history(*zone)) {
+                let zone = base_of(*zone);
+                let at = (env.hasher.hash(zone, topic), zone, topic);
+                logs.add(at, number, message_bytes(head.content_len()));
+            }
         }
+        self.logs = logs;
         for (expires_ms, hash) in timed {
             let entry = self.index.find(hash, |entry| !entry.is_timed());
             if let Some(entry) = entry
@@ -436,6 +443,7 @@ impl<R: Region> Stripe<R> {
             part.names.insert(record.topic);
         }
         let len = record.topic.len() + record.properties.len() + record.payload.len();
+        self.note_history(env, (record.zone, record.topic), Noted::Added(len as u64));
         env.accounts
             .apply(&usage, Change::between(None, Some(len as u64)));
         self.keep_deadline(env, hash, place, None);

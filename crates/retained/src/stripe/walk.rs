@@ -9,6 +9,7 @@ use stentor_topic::{Zone, has_wildcard, matches};
 
 use super::{Env, Stripe};
 use crate::damage::Outcome;
+use crate::history::{history_of, topic_of};
 use crate::index::Entry;
 use crate::names::Names;
 use crate::record::{Head, Record};
@@ -63,6 +64,11 @@ impl Budget {
         self.visits == 0 || self.bytes == 0
     }
 
+    /// A record of this many bytes was read.
+    pub(super) const fn read(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
     pub(crate) const fn spend(&mut self, visits: usize) {
         self.visits = self.visits.saturating_sub(visits);
         self.spent += visits;
@@ -86,14 +92,14 @@ impl Seek {
 }
 
 /// Where a filter's matches can lie.
-struct Stem<'a> {
+pub(super) struct Stem<'a> {
     /// What they begin with: up to the first wildcard.
-    text: &'a str,
+    pub(super) text: &'a str,
     /// The one match that does not: `a` of `a/#`.
-    parent: Option<&'a str>,
+    pub(super) parent: Option<&'a str>,
 }
 
-fn stem(filter: &str) -> Stem<'_> {
+pub(super) fn stem(filter: &str) -> Stem<'_> {
     let at = filter.find(['+', '#']).unwrap_or(filter.len());
     let (text, rest) = filter.split_at(at);
     let parent = text.strip_suffix('/').filter(|_| rest == "#");
@@ -151,7 +157,7 @@ impl<R: Region> Stripe<R> {
     }
 
     /// Reads a place, if it may be seen; damage is reported.
-    fn visible(&self, env: &Env, place: Place, view: View) -> Option<Record<'_>> {
+    pub(super) fn visible(&self, env: &Env, place: Place, view: View) -> Option<Record<'_>> {
         match self.space.head(place) {
             Ok(Some(head)) if !view.shows(env, &head) => None,
             _ => match self.space.read(place) {
@@ -188,7 +194,7 @@ impl<R: Region> Stripe<R> {
                     .and_then(|entry| self.visible(env, entry.place(), view));
                 if let Some(record) = record {
                     found(&record);
-                    budget.bytes = budget.bytes.saturating_sub(record.encoded_len());
+                    budget.read(record.encoded_len());
                 }
             }
             if budget.is_spent() {
@@ -202,19 +208,19 @@ impl<R: Region> Stripe<R> {
         is_done
     }
 
-    /// Adds the first levels that begin with `$` of a zone's topics.
+    /// Adds the first levels that begin with `$` of a zone's topics, with those of histories.
     pub(crate) fn trees(&self, zone: Zone, found: &mut BTreeSet<String>) {
-        let Some(part) = self.zones.get(&zone) else {
-            return;
-        };
-        let mut names = part.names.range("$", true);
-        while let Some(topic) = names.next() {
-            if !topic.starts_with('$') {
-                return;
-            }
-            let (tree, _) = topic.split_once('/').unwrap_or((topic, ""));
-            if !found.contains(tree) {
-                found.insert(tree.to_owned());
+        for zone in [zone, history_of(zone)] {
+            let Some(part) = self.zones.get(&zone) else {
+                continue;
+            };
+            let mut names = part.names.range("$", true);
+            while let Some(name) = names.next().filter(|name| name.starts_with('$')) {
+                let topic = topic_of(zone, name);
+                let (tree, _) = topic.split_once('/').unwrap_or((topic, ""));
+                if !found.contains(tree) {
+                    found.insert(tree.to_owned());
+                }
             }
         }
     }
@@ -281,12 +287,17 @@ impl<R: Region> Stripe<R> {
     }
 
     /// Whether the places of a hash are in memory, without touching them.
-    fn look(&self, hash: u64, budget: &mut Budget, cold: &mut Vec<(R::Flusher, Range<usize>)>) {
+    pub(super) fn look(
+        &self,
+        hash: u64,
+        budget: &mut Budget,
+        cold: &mut Vec<(R::Flusher, Range<usize>)>,
+    ) {
         for entry in self.index.all(hash) {
             let Some((segment, part)) = self.space.part(entry.place()) else {
                 continue;
             };
-            budget.bytes = budget.bytes.saturating_sub(part.len());
+            budget.read(part.len());
             let flusher = segment.flusher();
             if !flusher.is_loaded(part.clone()) {
                 cold.push((flusher, part));

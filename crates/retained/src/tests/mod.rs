@@ -5,6 +5,7 @@ mod cold;
 mod damage;
 mod files;
 mod grow;
+mod history;
 mod model;
 mod recover;
 mod shrink;

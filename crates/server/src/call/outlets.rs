@@ -1,4 +1,5 @@
-//! Broadcasts: from a procedure's thread to the shards and back, by the rights of the caller.
+//! Broadcasts: from a procedure's thread to the shards and back, by the rights of the caller. And
+//! histories of topics, which it may read by the same rights.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,18 +11,22 @@ use std::time::{Duration, Instant};
 use stentor_auth::rights::Unrestricted;
 use stentor_hub::{Broadcast, Call, ControlItem, Fate, Identity, Origin, Quotas, Recipient as To};
 use stentor_mqtt::QoS;
-use stentor_procedure::{Outlet, Parcel, Recipient, Sent, Unsent};
+use stentor_procedure::{Outlet, Parcel, Question, Recipient, Sent, Unread, Unsent};
 use stentor_session::Tick;
 use stentor_topic::Zone;
 use stentor_zone::{Reach, Response};
 
 use crate::backplane::Backplane;
+use crate::retained::Asked;
 use crate::shard::{Inquiry, Letter};
 use crate::telemetry::collect::ask_one;
 
 /// Recipients that a shard sends to in one turn. The rest follows when these are done, so a long
 /// broadcast delays nobody.
 const AT_ONCE: usize = 16;
+
+/// Bytes of messages that one answer about a history has.
+const HISTORY_BYTES: usize = 256 << 10;
 
 /// Callers whose last broadcast is not paid for.
 const DEBTORS_MAX: usize = 10_000;
@@ -185,6 +190,23 @@ impl Outlet for OwnOutlet {
         // What the shard has written down by now is kept, even if the server is killed.
         let _ = ask_one(&backplane, self.shard, Inquiry::Pulse);
         Ok(sent)
+    }
+
+    fn history(&self, question: &Question) -> Result<Vec<u8>, Unread> {
+        let backplane = self.backplane.upgrade().ok_or(Unread::Stopping)?;
+        let Question { topic, ask, limit } = question;
+        let asked = Asked::read(topic, ask.as_deref(), *limit).map_err(Unread::Nonsense)?;
+        if !self.origin.may_subscribe(topic) {
+            return Err(Unread::Denied(topic.clone()));
+        }
+        let place = (
+            &*backplane.retained,
+            self.origin.zone(),
+            backplane.clock.now(),
+        );
+        let recalled = asked.answer(place, &*backplane, HISTORY_BYTES);
+        // Numbers and text always serialise.
+        Ok(serde_json::to_vec(&recalled).unwrap_or_default())
     }
 }
 

@@ -10,7 +10,7 @@ use stentor_procedure::adaptor::Source;
 
 use super::environment::FileReader;
 use super::givens::{Entry, Givens};
-use super::keys::{CertificateUser, ClientCertificates, Listener, Policy, User};
+use super::keys::{CertificateUser, ClientCertificates, Keeping, Listener, Policy, User};
 use super::reader::Reader;
 use super::secret::Secret;
 use super::{Adaptor, Asker, Config, ListenUrl, Origin, Problem, Question, http};
@@ -57,6 +57,7 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens, read_file: FileRe
         .iter()
         .map(|policy: &Policy| Some(policy.filter.clone()));
     duplicates("policy", "filter", filters.collect(), givens);
+    histories(config, givens);
     queues(config, givens);
     for (index, user) in config.users.iter_mut().enumerate() {
         if user.name == SERVER {
@@ -120,6 +121,27 @@ fn meets(one: &Adaptor, other: &Adaptor) -> bool {
         && one.source() == other.source()
         && overlap(&one.zone, &other.zone)
         && overlap(&one.room, &other.room)
+}
+
+/// What bounds a history needs one.
+fn histories(config: &Config, givens: &mut Givens) {
+    const KEYS: [&str; 3] = ["history", "history_bytes", "history_age"];
+    for (index, policy) in config.policies.iter().enumerate() {
+        if policy.keep == Keeping::All {
+            continue;
+        }
+        let entry = givens.entries("policy").get(index);
+        let is_given = |key: &&str| entry.is_some_and(|entry| entry.values.contains_key(*key));
+        if let Some(key) = KEYS.into_iter().find(|key| is_given(key)) {
+            let origin = givens.origin("policy", index, key);
+            let message = format!(
+                "the policy for {:?} sets `{key}`, and its topics have no history without \
+                 keep = \"all\"; add that, or remove `{key}`",
+                policy.filter
+            );
+            givens.problem(origin, message);
+        }
+    }
 }
 
 /// Queues are written down with the sessions, and each is one shared subscription.

@@ -133,6 +133,8 @@ choice! {
         Retained = "retained",
         /// Every one, as the last of its topic, whether its publisher knows or not.
         Last = "last",
+        /// Every one, as the last of its topic and in the topic's history.
+        All = "all",
     }
 }
 
@@ -382,13 +384,13 @@ section! {
     sync_interval: Duration = Kind::Duration {
         min: Duration::from_millis(10), max: Duration::from_secs(3600), never: false,
     }, Default("1s"), Restart;
-    /// Topics that may hold a retained message.
+    /// Topics that may hold a retained message, and messages of histories, together.
     messages: u64 = count(0, 1_000_000_000), Default("1000000"), Live;
-    /// Bytes of all retained messages: topics, properties and payloads.
+    /// Bytes of all these messages: topics, properties and payloads.
     bytes: u64 = bytes(0, 16 * TIB), Default("1GiB"), Live;
-    /// Topics of one zone that may hold a retained message; 0 turns the limit off.
+    /// The same as `messages` in each zone; 0 turns the limit off.
     zone_messages: u64 = count(0, 1_000_000_000), Default("0"), Live;
-    /// Bytes of the retained messages of one zone; 0 turns the limit off.
+    /// The same as `bytes` in each zone; 0 turns the limit off.
     zone_bytes: u64 = bytes(0, 16 * TIB), Default("0"), Live;
 }
 
@@ -589,8 +591,18 @@ section! {
     }, Default("0us"), Live;
     /// Which messages the server keeps for late subscribers.
     keep: Keeping = Kind::Choice(Keeping::NAMES), Default("retained"), Live;
+    /// With `keep = "all"`, the messages of each topic that its history keeps. Beyond this bound
+    /// and the two below, the oldest messages go.
+    history: u32 = count(1, 1_000_000), Default("100"), Live;
+    /// Bytes of the messages in the history of each topic: topic, properties and payload of each.
+    /// The newest message stays whatever its size is. They count for `retained.bytes`, too.
+    history_bytes: u64 = bytes(KIB, 16 * GIB), Default("1MiB"), Live;
+    /// How long a message stays in the history of its topic; `0s` turns the limit off. It holds for
+    /// messages that come while it is set.
+    history_age: Duration = seconds(0, 315_360_000), Default("0s"), Live;
     /// Adds user properties to each kept message for MQTT 5 subscribers: `seq` and `epoch` number
-    /// it, and `conflated` is the number of older messages that it replaces.
+    /// it, and `conflated` is the number of older messages that it replaces. With `keep = "all"`,
+    /// they are there in any case.
     sequence: bool = Kind::Flag, Default("false"), Live;
 }
 

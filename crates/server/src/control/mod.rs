@@ -31,6 +31,7 @@
 //! | `procedure.reload` | | what became of each file in `folder`, and what was `removed` |
 //! | `publish` | `topic`, `payload`, `qos`, `retain`, `properties`, … | whether it is `kept` |
 //! | `retained.page` | `filter`, `zone`, `cursor` | `messages`, and a `cursor` if there are more |
+//! | `retained.history` | `topic`, `zone`, `ask`, `limit` | `messages`, their `epoch`, and `more` |
 //! | `retained.filters` | `zone` | `filters` that cover all that is kept |
 //! | `retained.put` | `messages`, `dry_run`, `anew` | `new`, `changed`, the `same`, `refused` |
 //! | `retained.clear` | `filter`, `zone`, `cursor` | `cleared`, `refused`; perhaps a `cursor` |

@@ -237,6 +237,7 @@ impl Desk {
                 publish::by_owner(backplane, (&self.directory, who), &request)
             }),
             Verb::RetainedPage
+            | Verb::RetainedHistory
             | Verb::RetainedFilters
             | Verb::RetainedPut
             | Verb::RetainedClear

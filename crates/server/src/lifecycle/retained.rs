@@ -90,7 +90,7 @@ fn tell_damage(store: &Store<MappedDisk>, folder: &Path) {
         warn!(
             file = report.file,
             offset = report.offset,
-            topic = report.topic.as_ref().map(|(_, topic)| topic.as_str()),
+            topic = report.place().map(|(_, topic)| topic),
             outcome = report.outcome.as_str(),
             "a damaged place among the retained messages"
         );

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use stentor_disk::Disk;
 use stentor_mqtt::{Packet, Property, PropertyBuf, QoS, Sender, Version, decode};
-use stentor_retained::Store;
+use stentor_retained::{Remembered, Store};
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::{Zone, validate_name};
 use stentor_zone::{Address, NotAddress};
@@ -43,6 +43,24 @@ impl Line {
             topic: message.topic().to_owned(),
             zone: message.zone,
             received_ms: store.received_ms(message.zone, message.topic()),
+            payload: message.payload().to_vec(),
+            qos: message.qos,
+            expiry_secs: message.expiry_secs(now),
+            sequence: message.sequence(),
+            properties: stored_properties(message.properties()),
+        }
+    }
+
+    /// The line of a message of a history.
+    pub(super) fn remembered(remembered: &Remembered, now: Tick) -> Self {
+        let Remembered {
+            message,
+            received_ms,
+        } = remembered;
+        Self {
+            topic: message.topic().to_owned(),
+            zone: message.zone,
+            received_ms: Some(*received_ms),
             payload: message.payload().to_vec(),
             qos: message.qos,
             expiry_secs: message.expiry_secs(now),

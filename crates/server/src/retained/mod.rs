@@ -2,6 +2,7 @@
 //! stopped one by the command itself.
 
 mod bounds;
+mod history;
 mod line;
 mod offline;
 #[cfg(test)]
@@ -14,8 +15,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stentor_control::retained::{
-    self as wire, Clear, Compacted, Covering, Cursor as At, Damage, Figures, Filters, Kept,
-    Messages, OfZone, Page, Put, Verify,
+    self as wire, Clear, Compacted, Covering, Cursor as At, Damage, Figures, Filters, History,
+    Kept, Messages, OfZone, Page, Put, Recalled, Verify,
 };
 use stentor_control::{Verb, ZoneWord};
 use stentor_disk::MappedDisk;
@@ -25,6 +26,7 @@ use stentor_session::{Message, Tick};
 use stentor_topic::{Zone, has_wildcard, validate_filter};
 
 pub(crate) use bounds::TopicBounds;
+pub(crate) use history::Asked;
 use line::Line;
 pub use line::properties_json;
 pub(crate) use line::{base64, published, read_properties, stored_properties};
@@ -236,6 +238,7 @@ impl Desk<'_> {
         let Named { verb } = read(request)?;
         match Verb::named(&verb) {
             Some(Verb::RetainedPage) => write(self.page(&read(request)?)?),
+            Some(Verb::RetainedHistory) => write(self.history(&read(request)?)?),
             Some(Verb::RetainedPut) => write(self.put(&read(request)?)?),
             Some(Verb::RetainedFilters) => write(self.filters(&read(request)?)?),
             Some(Verb::RetainedClear) => write(self.clear(&read(request)?)?),
@@ -247,8 +250,8 @@ impl Desk<'_> {
             _ => Err(refuse(
                 "unknown-verb",
                 format!(
-                    "there is no verb {verb:?}; there are retained.page, filters, put, clear, \
-                     status, verify and compact"
+                    "there is no verb {verb:?}; there are retained.page, history, filters, put, \
+                     clear, status, verify and compact"
                 ),
             )),
         }
@@ -336,6 +339,14 @@ impl Desk<'_> {
             messages: lines.collect(),
             cursor: next(is_done, &cursor),
         })
+    }
+
+    /// Messages of a topic's history.
+    fn history(&self, request: &History) -> Result<Recalled, Refusal> {
+        let asked = Asked::of(request)?;
+        let zone = self.zone(request.zone.as_ref())?;
+        let place = (self.store, zone, self.now);
+        Ok(asked.answer(place, self.zones, PAGE_BYTES))
     }
 
     /// Filters that cover together all that is kept of a zone: `#` leaves out what begins with `$`.
@@ -433,6 +444,18 @@ impl Desk<'_> {
                 }),
             }
         }
+        if is_done {
+            // Histories go last: an empty message that clears a topic comes into its history too.
+            let forgotten = self.store.forget_histories(zone, &request.filter);
+            page.forgotten = forgotten.map_err(|why| {
+                let text = format!("the histories were not cleared: {}", why.text());
+                refuse("unavailable", text)
+            })?;
+            if page.forgotten > 0 {
+                // Where the disk does not take it now, it does so later.
+                let _ = (self.commit)();
+            }
+        }
         Ok(page)
     }
 
@@ -453,6 +476,9 @@ impl Desk<'_> {
         });
         Figures {
             messages: status.messages,
+            history_topics: status.histories.topics,
+            history_messages: status.histories.messages,
+            history_bytes: status.histories.bytes,
             bytes: status.bytes,
             zones: zones.collect(),
             files: status.files.files,
@@ -478,8 +504,8 @@ impl Desk<'_> {
         let (damaged, reports) = self.store.damage_page(request.from, at_most);
         let more = (reports.len() == PAGE_MESSAGES).then_some(request.from + PAGE_MESSAGES);
         let reports = reports.iter().map(|report| {
-            let (zone, topic) = report.topic.as_ref().map_or((None, None), |(zone, topic)| {
-                (Some(self.zones.name(*zone)), Some(topic.clone()))
+            let (zone, topic) = report.place().map_or((None, None), |(zone, topic)| {
+                (Some(self.zones.name(zone)), Some(topic.to_owned()))
             });
             Damage {
                 file: report.file.clone(),

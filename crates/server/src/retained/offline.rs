@@ -233,7 +233,7 @@ impl OfflineStore {
     fn with_desk<T>(&self, use_it: impl FnOnce(&Desk<'_>) -> T) -> T {
         let restore = |(message, received_ms): Entry| {
             let message: &Message = &message;
-            self.store.restore(message, received_ms).map(|_| ())
+            self.store.restore(message, received_ms, None).map(|_| ())
         };
         use_it(&Desk {
             store: &self.store,

@@ -69,7 +69,7 @@ fn with_topics(
         if is_clear && changes.get() % 3 == 1 {
             return Err(NotKept::DiskFull);
         }
-        store.restore(&message, received_ms).map(drop)
+        store.restore(&message, received_ms, None).map(drop)
     };
     let desk = Desk {
         store: &store,

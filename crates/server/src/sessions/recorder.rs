@@ -352,7 +352,8 @@ impl Recorder {
         }
     }
 
-    /// Bytes that wait for room in the journal, or are on their way to files of long backlogs. O(1).
+    /// Bytes that wait for room in the journal, or are on their way to files of long backlogs.
+    /// O(1).
     pub(crate) fn bytes(&self) -> usize {
         self.waiting.bytes + self.spooling.as_ref().map_or(0, Spooling::bytes)
     }

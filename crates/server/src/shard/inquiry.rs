@@ -122,7 +122,8 @@ impl Shard {
         let mut outcomes = Vec::with_capacity(messages.len());
         for (message, received_ms) in messages {
             let store = &self.backplane.retained;
-            let put = |message: &_| store.restore(message, received_ms);
+            let history = self.policy.hub.history(message.topic());
+            let put = |message: &_| store.restore(message, received_ms, history);
             outcomes.push(self.hub.keep_by(self.now, message, put));
         }
         self.forward();

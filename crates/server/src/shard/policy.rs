@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stentor_hub::{
-    ClientIdBinding, Keep, Settings, SlowPolicy, SpoolSettings, TopicPolicy, WideSubscription,
-    ZoneSettings,
+    ClientIdBinding, HistoryBounds, Keep, Settings, SlowPolicy, SpoolSettings, TopicPolicy,
+    WideSubscription, ZoneSettings,
 };
 
 use crate::config::{ClientIds, Config, Keeping, Overflow, Subscribing};
@@ -104,6 +104,12 @@ fn hub_settings(config: &Config, shards: u8) -> Settings {
         keep: match policy.keep {
             Keeping::Retained => Keep::Retained,
             Keeping::Last => Keep::Last,
+            Keeping::All => Keep::All,
+        },
+        history: HistoryBounds {
+            messages: policy.history,
+            age: policy.history_age,
+            bytes: policy.history_bytes,
         },
         sequence: policy.sequence,
     });

@@ -140,8 +140,8 @@ impl Shard {
         self.forward();
     }
 
-    /// Bytes of what waits for the journal, for its disk, or for that of long backlogs. O(1), or O(n)
-    /// of what is for other shards while the journal lacks room.
+    /// Bytes of what waits for the journal, for its disk, or for that of long backlogs. O(1), or
+    /// O(n) of what is for other shards while the journal lacks room.
     pub(super) fn unwritten_bytes(&mut self) -> u64 {
         let Some(recorder) = &self.recorder else {
             return 0;

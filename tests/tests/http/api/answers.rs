@@ -70,6 +70,7 @@ fn query(verb: Verb) -> Option<&'static str> {
         Verb::ClientsShow => "?client_id=pump",
         Verb::Why => "?client_id=pump&topic=a/b&to=pump",
         Verb::RetainedPage => "?filter=%23",
+        Verb::RetainedHistory => "?topic=a/b",
         Verb::Subscriptions => "?topic=a/b&limit=1",
         // There is no trace.
         Verb::TraceRead => return None,

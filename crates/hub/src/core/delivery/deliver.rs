@@ -111,6 +111,8 @@ pub(crate) enum Course {
     Usual,
     /// Rights only: it was held back.
     Released,
+    /// Rights only: it is one of several of its topic, which come in their order.
+    History,
     /// Nothing: it answers a request of the client that was accepted.
     Answer,
 }
@@ -120,8 +122,8 @@ impl Course {
     const fn standing(self, terms: &DeliveryOptions<'_>) -> Standing {
         match self {
             Self::Released => Standing::There,
-            Self::Usual | Self::Answer if terms.stored => Standing::Unknown,
-            Self::Usual | Self::Answer => Standing::Usual,
+            Self::Usual | Self::History | Self::Answer if terms.stored => Standing::Unknown,
+            Self::Usual | Self::History | Self::Answer => Standing::Usual,
         }
     }
 }

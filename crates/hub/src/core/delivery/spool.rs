@@ -17,7 +17,7 @@ use stentor_session_log::{Chunk as Content, Identifier, List, SpooledDelivery, T
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::sessions::log::{body_of, identifiers, message_of, take_freed, terms};
+use crate::core::sessions::log::{body_of, has_freed, identifiers, message_of, take_freed, terms};
 use crate::core::sessions::registry::lasting_len;
 use crate::core::sessions::state::{SessionState, own_queue_bytes, take_fetched, write_spooled};
 use crate::core::settings::Settings;
@@ -76,7 +76,7 @@ pub(crate) const fn due_bytes(core: &Core) -> usize {
 
 /// Whether the disk is to do something.
 pub(crate) const fn has_orders(core: &Core) -> bool {
-    !core.outbox.spooling.orders.is_empty() || core.pending.log.has_freed()
+    !core.outbox.spooling.orders.is_empty() || has_freed(&core.pending.log)
 }
 
 /// What the disk is to do, in order. What the log has said before has to be appended first.

@@ -49,7 +49,7 @@ impl Direct<'_> {
             && stored.payload.len() <= COPIED_BYTES_MAX
             && !options.no_local()
             && (options.id() == 0 || !self.live.version.is_v5())
-            && !(has_policy && policy().is_some_and(|p| p.sequence || p.shape().is_some()))
+            && !(has_policy && policy().is_some_and(|p| p.has_numbers() || p.shape().is_some()))
     }
 
     /// Writes the packet; `false` if the message has to take the usual way.

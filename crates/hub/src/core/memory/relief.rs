@@ -132,13 +132,20 @@ impl Core {
         self.memory.relief.loose = Some(loose);
     }
 
-    /// Whether there is no memory for a topic that holds no message yet.
+    /// Whether there is no memory for a topic that holds no message yet, or whose history has room
+    /// for more.
     pub(crate) fn is_out_of_memory_for(&self, now: Tick, message: &Message) -> bool {
         if self.memory.ledger.pressure() < Pressure::Full || message.payload().is_empty() {
             return false;
         }
+        let (zone, topic) = (message.zone, message.topic());
+        if let Some(bounds) = self.rules.history(topic)
+            && self.store.retained.history_len(zone, topic) < u64::from(bounds.messages)
+        {
+            return true;
+        }
         let mut is_known = false;
-        let topic = (message.zone, message.topic());
+        let topic = (zone, topic);
         let mark = Mark(u64::MAX);
         self.store
             .retained

@@ -2,9 +2,9 @@
 //!
 //! Messages with RETAIN are kept by the shard of their publisher, each under the lock of its
 //! topic, and reach every subscriber in the order of each publisher, which is what MQTT asks for.
-//! Under `keep = "last"` all messages of a topic go to one shard first, by the hash of the topic:
-//! it keeps and routes them one after the other, so that all subscribers see one order and the
-//! last one kept is the last one that each of them sees.
+//! Under `keep = "last"` and `"all"` all messages of a topic go to one shard first, by the hash of
+//! the topic: it keeps and routes them one after the other, so that all subscribers see one order
+//! and the last one kept is the last one that each of them sees.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -15,6 +15,7 @@ use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Publisher, Tick};
 use stentor_topic::Zone;
 
+use crate::core::history::HistoryBounds;
 use crate::core::ids::home_shard;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::retained::{Kept, NotKept, Retained};
@@ -43,7 +44,13 @@ impl Rules {
         let policy = self.uses.keeps_last.then(|| self.settings.policy(topic));
         policy
             .flatten()
-            .is_some_and(|policy| policy.keep == Keep::Last)
+            .is_some_and(|policy| policy.keep != Keep::Retained)
+    }
+
+    /// How much of a topic's history is kept; `None` if it has none.
+    pub(crate) fn history(&self, topic: &str) -> Option<HistoryBounds> {
+        let history = self.uses.histories.then(|| self.settings.history(topic));
+        history.flatten()
     }
 }
 
@@ -217,7 +224,10 @@ impl Core {
                 self.counters.stats.unkept_by_memory += 1;
                 Err(NotKept::Memory)
             } else {
-                self.store.retained.put(&message)
+                match self.rules.history(message.topic()) {
+                    Some(bounds) => self.store.retained.keep(&message, bounds),
+                    None => self.store.retained.put(&message),
+                }
             };
             match kept {
                 Ok(Kept::Now) => {}
@@ -315,7 +325,7 @@ pub(crate) fn epoch(
         return None;
     }
     let policy = settings.policy(message.topic())?;
-    policy.sequence.then(|| store.epoch())
+    policy.has_numbers().then(|| store.epoch())
 }
 
 /// The user properties `seq`, `epoch` and `conflated`, as on the wire.

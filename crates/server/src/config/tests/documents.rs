@@ -68,6 +68,7 @@ fn the_sample_with_every_key_uncommented_is_good_but_for_its_contradictions() {
             "`client_ca`",
             "`key_file`",
             "`builtin`",
+            "`history`",
         ];
         assert!(known.iter().any(|word| line.contains(word)), "{line}");
     }

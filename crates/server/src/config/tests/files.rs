@@ -297,6 +297,22 @@ const BAD: &[(&str, &[&str])] = &[
         "[[policy]]\nfilter = \"a\"\ndelay = \"2s\"",
         &["policy.delay", "1s"],
     ),
+    (
+        "[[policy]]\nfilter = \"a\"\nkeep = \"last\"\nhistory_age = \"1h\"",
+        &["toml:4:", "history_age", "keep = \"all\""],
+    ),
+    (
+        "[[policy]]\nfilter = \"a\"\nkeep = \"all\"\nhistory = 0",
+        &["toml:4:", "policy.history", "from 1 to 1000000"],
+    ),
+    (
+        "[[policy]]\nfilter = \"a\"\nkeep = \"all\"\nhistory_bytes = 10",
+        &["policy.history_bytes", "from 1KiB"],
+    ),
+    (
+        "[[policy]]\nfilter = \"a\"\nkeep = \"all\"\nhistory_age = \"20000d\"",
+        &["policy.history_age"],
+    ),
     ("[[queue]]\nname = \"a\"", &["queue.filter"]),
     (
         "[[queue]]\nname = \"a/b\"\nfilter = \"a\"",

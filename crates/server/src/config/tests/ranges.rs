@@ -30,6 +30,9 @@ fn load_with(key: &Key, text: &str) -> Result<(), String> {
     if key.section == "adaptor" && !["file", "builtin"].contains(&key.name) {
         case = case.variable("STENTOR_ADAPTOR__0__BUILTIN", "turns");
     }
+    if key.section == "policy" && key.name.starts_with("history") {
+        case = case.variable("STENTOR_POLICY__0__KEEP", "all");
+    }
     if key.name == "packet_bytes" {
         case = case.variable("STENTOR_LIMITS__QUEUE_BYTES", "16GiB");
     }

@@ -126,9 +126,11 @@ pub(super) fn policy(session: &Session) -> Check {
     if !policy.interval.is_zero() {
         text += &format!("; at most one message in {:?}", policy.interval);
     }
-    if policy.keep == Keep::Last {
-        text += "; every message is kept as the last of its topic";
-    }
+    text += match policy.keep {
+        Keep::Retained => "",
+        Keep::Last => "; every message is kept as the last of its topic",
+        Keep::All => "; every message is kept as the last of its topic, and in its history",
+    };
     Check::new(what, State::Good, text)
 }
 

@@ -13,7 +13,7 @@ use stentor_session::{Conflation, Delivery, Lane, Message, Offered, Tick};
 use stentor_topic::{FilterId, TopicHasher};
 
 use self::rates::Rates;
-pub(crate) use self::rates::{NO_RATE, NoRate, TOO_MANY_RATES, max_rate};
+pub(crate) use self::rates::{NO_RATE, TOO_MANY_RATES, max_rate};
 
 use crate::core::delivery::deliver::{DeliveryContext, DeliveryOptions, DeliveryResult};
 use crate::core::delivery::outbox::Outbox;

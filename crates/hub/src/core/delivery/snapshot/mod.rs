@@ -22,6 +22,7 @@ use self::queue::{Lost, Progress, Snapshot};
 use self::turn::VISITS;
 use crate::core::delivery::conflate::HeldBack;
 use crate::core::delivery::deliver::{Course, DeliveryOptions};
+use crate::core::history::{HistoryAsk, HistoryQuery};
 use crate::core::ids::SessionKey;
 use crate::core::retained::{Cursor, Mark, Scope, Walk, copy_visits, topic_visits};
 use crate::core::routing::options::Options;
@@ -54,14 +55,17 @@ pub(crate) struct Wanted<'a> {
     pub(crate) mark: Mark,
     /// Whether stored messages are sent at all.
     pub(crate) sends: bool,
-    /// Whether a message tells the end of the snapshot.
+    /// Whether a message tells the end of the snapshot; with a history, one does in any case.
     pub(crate) marks_end: bool,
+    /// Which messages of the histories of topics are sent before the last messages of the others.
+    pub(crate) history: Option<HistoryAsk>,
 }
 
 impl Wanted<'_> {
-    /// Whether the snapshot is of one topic at most, and nothing is told of its end.
+    /// Whether it wants one message at most, and no mark of the end.
     const fn is_single(&self) -> bool {
-        self.sends && !self.marks_end && !self.has_wildcard
+        let is_plain = !self.marks_end && self.history.is_none();
+        self.sends && is_plain && !self.has_wildcard
     }
 }
 
@@ -106,12 +110,17 @@ fn has_less(session: &Session, bytes: usize, most: usize) -> bool {
 impl Store {
     /// Whether the store has to fetch the next step of a snapshot from a disk.
     fn is_fetching(&self, zone: Zone, snapshot: &mut Snapshot) -> bool {
-        let is_fetching = match &snapshot.progress {
-            Progress::Walking(cursor) if snapshot.fetches < FETCHES_MAX => {
-                let filter = &snapshot.filter;
+        let filter = &snapshot.filter;
+        let is_fetching = match (&snapshot.progress, snapshot.history) {
+            _ if snapshot.fetches >= FETCHES_MAX => false,
+            (Progress::Recalling(cursor), Some(ask)) => {
+                let query = HistoryQuery { zone, filter, ask };
+                self.retained.is_fetching_history(query, cursor, VISITS)
+            }
+            (Progress::Walking(cursor), _) => {
                 self.retained.is_fetching(zone, filter, cursor, VISITS)
             }
-            _ => false,
+            (Progress::Recalling(_) | Progress::Walked(_), _) => false,
         };
         snapshot.fetches = if is_fetching { snapshot.fetches + 1 } else { 0 };
         is_fetching
@@ -154,10 +163,13 @@ impl Core {
             self.put_off(now, key, snapshot);
             return false;
         }
-        let walk = if let Progress::Walked(_) = snapshot.progress {
-            self.finish_snapshot(now, key, &mut snapshot)
-        } else {
-            self.step(now, key, &mut snapshot, at_most.min(visits_max))
+        let at_most = at_most.min(visits_max);
+        let walk = match (&snapshot.progress, snapshot.history) {
+            (Progress::Walked(_), _) => self.finish_snapshot(now, key, &mut snapshot),
+            (Progress::Recalling(_), Some(ask)) => {
+                recall(self, now, key, &mut snapshot, (ask, at_most))
+            }
+            _ => self.step(now, key, &mut snapshot, at_most),
         };
         let Some(session) = self.sessions.get_mut(key) else {
             return true;
@@ -210,8 +222,8 @@ impl Core {
                     self.turn.spend(found_visits(&message));
                     found.push(message);
                 }
-                // There is no other topic.
-                snapshot.sends &= found.is_empty();
+                // There is no other topic, and no other message but of a history.
+                snapshot.sends &= found.is_empty() || snapshot.history.is_some();
                 Walk::Done
             }
         };
@@ -220,6 +232,10 @@ impl Core {
         let mut vain = visits;
         for message in found.drain(..) {
             self.turn.spend(FOUND_VISITS);
+            if snapshot.history.is_some() && has_history(self, zone, message.topic()) {
+                // It was in the history, if it was wanted.
+                continue;
+            }
             if self.send_retained(now, key, snapshot.options, &message) {
                 vain = vain.saturating_sub(found_visits(&message));
             } else {
@@ -236,7 +252,7 @@ impl Core {
             snapshot.progress = Progress::Walked(held.listed);
             snapshot.ahead = self.routing.what_is_ahead();
             let lost = self.lost(key);
-            if snapshot.marks_end || snapshot.ahead.is_some() || lost != snapshot.lost {
+            if snapshot.has_end() || snapshot.ahead.is_some() || lost != snapshot.lost {
                 return Walk::More;
             }
         }
@@ -256,10 +272,10 @@ impl Core {
             snapshot.mark = self.store.retained.mark();
             snapshot.ahead = self.routing.what_is_ahead();
             snapshot.lost = lost;
-            snapshot.progress = Progress::Walking(Cursor::default());
+            snapshot.progress = Progress::begin(snapshot.history);
             return Walk::More;
         }
-        if snapshot.marks_end {
+        if snapshot.has_end() {
             self.send_end(now, key, snapshot);
         }
         Walk::Done
@@ -308,18 +324,22 @@ impl Core {
         }
     }
 
-    /// A message that matches the filter, empty but for the user property `snapshot-end` with the
-    /// filter as its value.
+    /// A message that matches the filter, empty but for the user property `snapshot-end` or
+    /// `history-end` with the filter as its value.
     fn send_end(&mut self, now: Tick, key: SessionKey, snapshot: &Snapshot) {
         let Some(session) = self.sessions.get(key) else {
             return;
         };
         let mut properties = PropertyBuf::new();
-        properties.push(Property::UserProperty((SNAPSHOT_END, &snapshot.filter)));
+        let name = snapshot.end_name();
+        properties.push(Property::UserProperty((name, &snapshot.filter)));
+        if snapshot.marks_end && name != SNAPSHOT_END {
+            properties.push(Property::UserProperty((SNAPSHOT_END, &snapshot.filter)));
+        }
         let mut raw = Vec::new();
         forwardable(properties.as_properties(), &mut raw);
         let parts = MessageParts {
-            topic: &topic_of(&snapshot.filter),
+            topic: &topic_of(&snapshot.filter, name),
             properties: &raw,
             payload: &[],
             qos: QoS::AtMostOnce,
@@ -346,21 +366,80 @@ impl Core {
         options: Options,
         message: &Arc<Message>,
     ) -> bool {
-        // No-local [MQTT-3.8.3-3] makes no difference between retained and live.
-        if options.no_local() && is_own(self.sessions.get(key), message) {
-            return false;
-        }
-        let ids = [options.id()];
-        let ids = if ids == [0] { &[][..] } else { &ids[..] };
-        let mut terms = DeliveryOptions::new(message, options, ids, 0);
-        // Sent because of a subscription: RETAIN is set [MQTT-3.3.1-8].
-        terms.retain = true;
-        terms.stored = true;
-        let withheld = self.counters.stats.publishes_withheld;
-        let mut variants = self.variants(message);
-        self.fanout(now).deliver(&mut variants, key.slot, &terms);
-        self.counters.stats.publishes_withheld == withheld
+        send_kept(self, now, key, (options, Course::Usual), message)
     }
+}
+
+/// Whether a topic has a history, or had one under another policy.
+fn has_history(core: &Core, zone: Zone, topic: &str) -> bool {
+    core.rules.history(topic).is_some() || core.store.retained.history_len(zone, topic) > 0
+}
+
+/// One step through the histories of topics; the last messages of others follow.
+fn recall(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    snapshot: &mut Snapshot,
+    (ask, at_most): (HistoryAsk, usize),
+) -> Walk {
+    let zone = core.sessions.get(key).map(|session| session.state.zone());
+    let (Some(zone), Progress::Recalling(cursor)) = (zone, &mut snapshot.progress) else {
+        return Walk::Done;
+    };
+    let mut found = core::mem::take(&mut core.store.found);
+    let (after, mark) = (snapshot.after, snapshot.mark);
+    let scope = Scope { after, mark, now };
+    let filter = &snapshot.filter;
+    let query = HistoryQuery { zone, filter, ask };
+    cursor.visits = 0;
+    let walk = core
+        .store
+        .retained
+        .history(query, scope, cursor, at_most, &mut found);
+    let visits = u32::try_from(cursor.visits).unwrap_or(u32::MAX);
+    core.turn.spend(visits);
+    let mut vain = visits;
+    for message in found.drain(..) {
+        core.turn.spend(FOUND_VISITS);
+        let course = Course::History;
+        if send_kept(core, now, key, (snapshot.options, course), &message) {
+            vain = vain.saturating_sub(found_visits(&message));
+        } else {
+            vain += FOUND_VISITS;
+        }
+    }
+    core.store.found = found;
+    core.charge_vain(now, key, vain);
+    if walk == Walk::Done {
+        snapshot.progress = Progress::Walking(Cursor::default());
+    }
+    Walk::More
+}
+
+/// Sends a stored message on some course; whether the client may have it.
+fn send_kept(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    (options, course): (Options, Course),
+    message: &Arc<Message>,
+) -> bool {
+    // No-local [MQTT-3.8.3-3] makes no difference between retained and live.
+    if options.no_local() && is_own(core.sessions.get(key), message) {
+        return false;
+    }
+    let ids = [options.id()];
+    let ids = if ids == [0] { &[][..] } else { &ids[..] };
+    let mut terms = DeliveryOptions::new(message, options, ids, 0);
+    // Sent because of a subscription: RETAIN is set [MQTT-3.3.1-8].
+    terms.retain = true;
+    terms.stored = true;
+    let withheld = core.counters.stats.publishes_withheld;
+    let mut variants = core.variants(message);
+    core.fanout(now)
+        .give(&mut variants, key.slot, &terms, course);
+    core.counters.stats.publishes_withheld == withheld
 }
 
 /// The user property that asks for the end of a snapshot, and tells it.
@@ -368,14 +447,14 @@ pub(crate) const SNAPSHOT_END: &str = "snapshot-end";
 
 /// A topic that matches a filter, as that of every message to a subscriber has to
 /// [MQTT-3.3.2-3].
-fn topic_of(filter: &str) -> String {
-    let mut topic = String::with_capacity(filter.len() + SNAPSHOT_END.len());
+fn topic_of(filter: &str, end: &str) -> String {
+    let mut topic = String::with_capacity(filter.len() + end.len());
     for (at, level) in filter.split('/').enumerate() {
         if at > 0 {
             topic.push('/');
         }
         topic.push_str(match level {
-            "+" | "#" => SNAPSHOT_END,
+            "+" | "#" => end,
             level => level,
         });
     }

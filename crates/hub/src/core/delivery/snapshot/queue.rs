@@ -7,9 +7,10 @@ use hashbrown::HashMap;
 use stentor_session::Tick;
 use stentor_topic::FilterId;
 
-use super::Wanted;
 use super::ahead::Ahead;
+use super::{SNAPSHOT_END, Wanted};
 use crate::core::delivery::conflate::HeldBack;
+use crate::core::history::{HISTORY_END, HistoryAsk};
 use crate::core::retained::{Cursor, Mark};
 use crate::core::routing::options::Options;
 use crate::core::sessions::registry::{Link, Session};
@@ -35,6 +36,8 @@ pub(super) struct Snapshot {
     /// Whether stored messages are still wanted.
     pub(super) sends: bool,
     pub(super) marks_end: bool,
+    /// Which messages of histories are wanted.
+    pub(super) history: Option<HistoryAsk>,
     /// What has to come live first.
     pub(super) ahead: Option<Ahead>,
     /// How often its next step was asked for.
@@ -42,10 +45,25 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
+    /// Whether a message tells its end.
+    pub(super) const fn has_end(&self) -> bool {
+        self.marks_end || self.history.is_some()
+    }
+
+    /// The user property of that message.
+    pub(super) const fn end_name(&self) -> &'static str {
+        match self.history {
+            Some(_) => HISTORY_END,
+            None => SNAPSHOT_END,
+        }
+    }
+
     /// Bytes of the topic up to which it has come.
     fn cursor_bytes(&self) -> usize {
         match &self.progress {
-            Progress::Walking(cursor) => cursor.after.as_ref().map_or(0, |after| after.len()),
+            Progress::Recalling(cursor) | Progress::Walking(cursor) => {
+                cursor.after.as_ref().map_or(0, |after| after.len())
+            }
             Progress::Walked(_) => 0,
         }
     }
@@ -54,10 +72,22 @@ impl Snapshot {
 /// How far a snapshot has come.
 #[derive(Debug)]
 pub(super) enum Progress {
+    /// There may be more in histories; the last messages of other topics follow.
+    Recalling(Cursor),
     /// There may be more in the store.
     Walking(Cursor),
     /// All is on its way, or held back up to there; what follows it is not yet.
     Walked([u64; 2]),
+}
+
+impl Progress {
+    /// At the beginning of the store.
+    pub(super) fn begin(history: Option<HistoryAsk>) -> Self {
+        match history {
+            Some(_) => Self::Recalling(Cursor::default()),
+            None => Self::Walking(Cursor::default()),
+        }
+    }
 }
 
 /// How often a session has lost messages while it had snapshots. What is above a snapshot's mark
@@ -114,6 +144,7 @@ impl Snapshots {
             mark,
             sends,
             marks_end,
+            history,
         } = *wanted;
         let lost = self.lost;
         self.push(Snapshot {
@@ -124,11 +155,12 @@ impl Snapshots {
             mark,
             lost,
             progress: match sends {
-                true => Progress::Walking(Cursor::default()),
+                true => Progress::begin(history),
                 false => Progress::Walked([0; 2]),
             },
             sends,
             marks_end,
+            history,
             ahead,
             fetches: 0,
         });

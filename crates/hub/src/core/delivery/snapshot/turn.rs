@@ -41,7 +41,7 @@ impl Core {
         wanted: &Wanted<'_>,
         is_soon: bool,
     ) {
-        if wanted.is_single() && self.lacks(key, wanted) {
+        if wanted.is_single() && lacks(self, key, wanted) {
             // The most common case of all. What is put from now on comes live.
             return;
         }
@@ -51,12 +51,6 @@ impl Core {
         } else {
             enqueue(self, key, wanted);
         }
-    }
-
-    /// Whether nothing is retained for a subscription to one topic.
-    fn lacks(&self, key: SessionKey, wanted: &Wanted<'_>) -> bool {
-        let zone = self.sessions.get(key).map(|session| session.state.zone());
-        zone.is_some_and(|zone| self.store.retained.lacks(zone, wanted.filter, wanted.mark))
     }
 
     /// Begins with what was enqueued for a session: at once, if the turn has not done what it may,
@@ -151,6 +145,13 @@ impl Core {
             self.continue_snapshots(now, key);
         }
     }
+}
+
+/// Whether nothing is retained for a subscription to one topic.
+fn lacks(core: &Core, key: SessionKey, wanted: &Wanted<'_>) -> bool {
+    let zone = core.sessions.get(key).map(|session| session.state.zone());
+    let retained = &core.store.retained;
+    zone.is_some_and(|zone| retained.lacks(zone, wanted.filter, wanted.mark))
 }
 
 /// Whether a snapshot is of one topic at most, that it need not wait for, and that its session

@@ -31,8 +31,9 @@ pub(crate) use self::permit::{TOO_LONG, TOO_MANY};
 pub(crate) use self::slice::Slices;
 use self::slice::{Source, Subscribing};
 use self::tally::Tally;
-use crate::core::delivery::conflate::{NoRate, max_rate};
+use crate::core::delivery::conflate::{NO_RATE, max_rate};
 use crate::core::delivery::snapshot::{SNAPSHOT_END, Wanted};
+use crate::core::history::{HISTORY, HistoryAsk, NoHistoryAsk};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::routing::options::Options;
@@ -141,29 +142,42 @@ pub(crate) struct Wishes {
     interval: Option<Duration>,
     /// `snapshot-end`, whatever its value: a message that tells the end of the stored ones.
     marks_end: bool,
+    /// `history`: which messages of the histories of topics.
+    history: Option<HistoryAsk>,
 }
 
-/// The wishes, if they make sense.
-pub(crate) type Asked = Result<Wishes, NoRate>;
+/// The wishes, if they make sense; else what is wrong with them.
+pub(crate) type Asked = Result<Wishes, &'static str>;
 
 impl Wishes {
     /// None.
     pub(crate) const NOTHING: Self = Self {
         interval: None,
         marks_end: false,
+        history: None,
     };
 
-    /// Reads them. A rate that is none refuses the subscription: it is this server's own property.
-    fn new(properties: Properties<'_>) -> Result<Self, NoRate> {
+    /// Whether a message tells the end of what is stored.
+    const fn has_end(&self) -> bool {
+        self.marks_end || self.history.is_some()
+    }
+
+    /// Reads them. One that is none refuses the subscription: these are this server's own
+    /// properties.
+    fn new(properties: Properties<'_>) -> Asked {
         if properties.raw().is_empty() {
             return Ok(Self::NOTHING);
         }
-        let interval = max_rate(properties)?;
+        let interval = max_rate(properties).map_err(|_| NO_RATE)?;
         let mut pairs = properties.user_properties();
         let marks_end = pairs.any(|(name, _)| name == SNAPSHOT_END);
+        let mut pairs = properties.user_properties();
+        let history = pairs.find(|(name, _)| *name == HISTORY);
+        let history = history.map(|(_, text)| HistoryAsk::parse(text)).transpose();
         Ok(Self {
             interval,
             marks_end,
+            history: history.map_err(|_| NoHistoryAsk::TEXT)?,
         })
     }
 }
@@ -582,10 +596,11 @@ impl Core {
             session.set_rate(hasher, (inserted.id, filter), wishes.interval);
         }
         let sends = sends_retained(options, subscribed == Subscribed::New);
-        if (sends || wishes.marks_end) && !filter.starts_with(INBOXES) {
+        if (sends || wishes.has_end()) && !filter.starts_with(INBOXES) {
             all_wanted.push(Wanted {
                 sends,
                 marks_end: wishes.marks_end,
+                history: wishes.history,
                 id: inserted.id,
                 filter,
                 has_wildcard: inserted.has_wildcard,

@@ -7,7 +7,7 @@ use stentor_topic::{Subscription, Zone, filter_cost, has_wildcard, wildcards};
 use stentor_zone::Interest;
 
 use super::{Answer, Asked, Wishes};
-use crate::core::delivery::conflate::{NO_RATE, TOO_MANY_RATES};
+use crate::core::delivery::conflate::TOO_MANY_RATES;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{ROOMS, Verdicts};
 use crate::core::routing::share::SHARE_BYTES;
@@ -167,9 +167,7 @@ impl Core {
         Subscription { share, filter }: Subscription<'_>,
         (asked, verdicts): (Asked, &Verdicts),
     ) -> Result<Permitted, Answer<'static>> {
-        let Ok(wishes) = asked else {
-            return Err((ReasonCode::ImplementationSpecificError, NO_RATE));
-        };
+        let wishes = asked.map_err(|why| (ReasonCode::ImplementationSpecificError, why))?;
         let Some(session) = self.sessions.get(key) else {
             return Err((ReasonCode::UnspecifiedError, ""));
         };

@@ -164,11 +164,6 @@ impl SessionLog {
         !self.batches.is_told()
     }
 
-    /// Whether places on the disk are free again, and the disk has not heard of it.
-    pub(crate) const fn has_freed(&self) -> bool {
-        !self.freed.is_empty()
-    }
-
     pub(crate) const fn keeps_wills(&self) -> bool {
         self.keeps_wills
     }
@@ -413,10 +408,15 @@ pub(crate) fn free(log: &mut SessionLog, chunks: &[Chunk]) {
     log.freed.extend(chunks.iter().map(|chunk| chunk.place));
 }
 
+/// Whether places on the disk are free again, and the disk has not heard of it.
+pub(crate) const fn has_freed(log: &SessionLog) -> bool {
+    !log.freed.is_empty()
+}
+
 /// Moves them to the end of `orders`.
 #[inline]
 pub(crate) fn take_freed(log: &mut SessionLog, orders: &mut Vec<SpoolOrder>) {
-    if log.has_freed() {
+    if has_freed(log) {
         orders.extend(log.freed.drain(..).map(SpoolOrder::Free));
     }
 }

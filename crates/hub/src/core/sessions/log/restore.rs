@@ -314,6 +314,7 @@ fn go_on_with_subscriptions(core: &mut Core, key: SessionKey, all: &[PriorSubscr
                 mark: core.store.retained.mark(),
                 sends: true,
                 marks_end: false,
+                history: None,
             };
             snapshots.add(&wanted, core.routing.what_is_ahead());
         }
