@@ -472,6 +472,79 @@ fn a_session_without_all_of_its_messages_is_refused() {
     );
 }
 
+/// What the disk does not take ends an import. A session of which a part was read is not there.
+#[test]
+fn an_import_that_ends_early_leaves_no_part_of_a_session() {
+    const MESSAGES: usize = 400;
+    let plan = Plan::new().tcp().anonymous();
+    let (path, config) = (file(&plan), plan.folder().join("few.toml"));
+    fs::write(&config, "[sessions]\nbytes = \"4MiB\"\n").unwrap();
+    let mut text = r#"{"kind":"session","client_id":"c","expiry_secs":60}"#.to_owned();
+    let payload = "x".repeat(16_000);
+    for _ in 0..MESSAGES {
+        text += "\n";
+        text += &json!({
+            "kind": "message", "client_id": "c", "topic": "a", "qos": 1, "payload": payload,
+        })
+        .to_string();
+    }
+    fs::write(&path, text).unwrap();
+    let done = sessions(&plan, &["import", word(&path), "--config", word(&config)]);
+    assert_eq!(done.status.code(), Some(1), "{done}");
+    assert!(done.stderr.contains("sessions.bytes"), "{done}");
+    let verified = sessions(&plan, &["verify"]).success();
+    assert!(verified.contains("0 sessions"), "{verified}");
+}
+
+/// A client was connected when its server was killed: what it was sent is as long as a backlog.
+#[test]
+fn a_long_backlog_that_was_sent_goes_to_the_disk() {
+    const MESSAGES: usize = 1_000;
+    let plan = Plan::new().tcp().anonymous();
+    let path = file(&plan);
+    let mut text = json!({
+        "kind": "session", "client_id": "c", "expiry_secs": 600, "messages": MESSAGES,
+        "next_delivery": MESSAGES, "sent_before": MESSAGES,
+    })
+    .to_string();
+    for number in 0..MESSAGES {
+        text += "\n";
+        text += &json!({
+            "kind": "message", "client_id": "c", "state": "sent", "delivery": number,
+            "packet_id": number + 1, "topic": "a", "qos": 1,
+            "payload": format!("{number} {}", "x".repeat(500)),
+        })
+        .to_string();
+    }
+    fs::write(&path, text).unwrap();
+    import(&plan, &path, &[]);
+    let names = fs::read_dir(plan.data_dir().join("sessions/spool")).unwrap();
+    let mut names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(names.any(|it| it.ends_with(".spool")));
+    let server = plan.start();
+    let (mut client, was_there) = come_back(&server, Version::V5, "c");
+    assert!(was_there);
+    for number in 0..MESSAGES {
+        let message = published(&client.expect(3));
+        let begin = format!("{number} ");
+        assert!(message.payload.starts_with(begin.as_bytes()), "{number}");
+        answer(&mut client, 0x40, message.packet_id);
+    }
+    client.ping();
+}
+
+#[test]
+fn a_message_of_a_queue_names_the_shared_subscription() {
+    let plan = Plan::new().tcp().anonymous();
+    let path = file(&plan);
+    let whose = r#""client_id":"$queue/jobs","user":"$queue""#;
+    let session = format!(r#"{{"kind":"session",{whose},"expiry_secs":4294967295}}"#);
+    let message = format!(r#"{{"kind":"message",{whose},"topic":"jobs/a","qos":1}}"#);
+    fs::write(&path, format!("{session}\n{message}\n")).unwrap();
+    let done = sessions(&plan, &["import", word(&path)]);
+    assert!(done.stderr.contains("`share` is missing"), "{done}");
+}
+
 #[test]
 fn a_running_server_keeps_its_files() {
     let server = Server::open();

@@ -268,6 +268,9 @@ impl Import {
         let mut import = with_files(&config, |config| SessionsImport::open(config, options))?;
         let mut left = 0;
         let ended = self.read(source, &mut import, &mut left);
+        if ended.is_err() {
+            import.break_off();
+        }
         // What was read before a failure is brought to the disk all the same.
         let closed = import.end();
         ended?;

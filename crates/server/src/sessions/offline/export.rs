@@ -59,7 +59,10 @@ pub fn export_sessions<E: From<SessionsError>>(
             continue;
         }
         let whose = Whose {
-            zone: zones.name(session.zone)?.into(),
+            zone: zones
+                .known(session.zone)?
+                .ok_or(SessionsError::NoZone(session.zone))?
+                .into(),
             client_id: session.client_id.clone(),
             user: session.user.clone(),
         };

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU32;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use serde_json::json;
 use stentor_auth::store::AuditLog;
 use stentor_disk::MappedDisk;
-use stentor_session_log::{Origin, Restored};
+use stentor_session_log::{Origin, Presence, Restored, RestoredSession};
 use stentor_session_store::{Adder, Options};
 use stentor_spool::Folder;
 use stentor_zone::Unambiguous;
@@ -157,7 +158,13 @@ impl SessionsImport {
         keep_the_latest(&mut restored.sessions);
         Ok(Self {
             zone_max: zone_max(&restored),
-            there: restored.sessions.iter().map(key_and_origin).collect(),
+            there: {
+                let lasting = restored
+                    .sessions
+                    .iter()
+                    .filter(|it| !has_ended(it, now_ms()));
+                lasting.map(key_and_origin).collect()
+            },
             rooms_there: restored
                 .rooms
                 .iter()
@@ -381,6 +388,12 @@ impl SessionsImport {
         number.map(|zone| zone.get())
     }
 
+    /// No more lines come, though there may be more: the last session may lack some of its
+    /// messages, and is not imported.
+    pub fn break_off(&mut self) {
+        self.current = Current::None;
+    }
+
     /// All lines have come: brings everything to the disk. Also returns what of the last session is
     /// refused.
     ///
@@ -412,7 +425,21 @@ fn note(config: &Config, tally: &Imported) {
     }
 }
 
-fn key_and_origin<M>(it: &stentor_session_log::RestoredSession<M>) -> (Key, Origin) {
+/// Milliseconds since 1970.
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether a session has expired: the next start does not go on with it.
+fn has_ended<M>(session: &RestoredSession<M>, now_ms: u64) -> bool {
+    match session.presence {
+        Presence::Away { until_ms, .. } => until_ms.is_some_and(|until_ms| until_ms <= now_ms),
+        Presence::Here => false,
+    }
+}
+
+fn key_and_origin<M>(it: &RestoredSession<M>) -> (Key, Origin) {
     let key = (it.zone, it.client_id.clone(), it.user.clone());
     (key, it.origin)
 }

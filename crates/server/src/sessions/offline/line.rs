@@ -181,15 +181,19 @@ impl Whose {
         if whose.client_id.is_empty() || whose.user.as_deref() == Some("") {
             return Err("neither client_id nor user can be empty".to_owned());
         }
-        let is_queue = queues::is_queue(whose.user.as_deref(), &whose.client_id);
         let looks_so = whose.user.as_deref() == Some(queues::USER);
-        match looks_so && !is_queue {
+        match looks_so && !whose.is_queue() {
             true => Err(format!(
                 "the user {} is the server's own: its client ids begin with $queue/",
                 queues::USER
             )),
             false => Ok(whose),
         }
+    }
+
+    /// Whether it is a queue, and no client's session.
+    pub(super) fn is_queue(&self) -> bool {
+        queues::is_queue(self.user.as_deref(), &self.client_id)
     }
 }
 
@@ -262,10 +266,17 @@ fn read_session(value: &Value) -> Result<SessionLine, String> {
     let since_ms = fields.number("away_since_ms", millis)?;
     let until_ms = fields.number("ends_ms", millis)?;
     let will_at_ms = fields.number("will_at_ms", millis)?;
+    // As MQTT has it, the highest number stands for ever.
+    let expiry_secs =
+        u32::try_from(fields.a_number("expiry_secs", (0, u32::MAX.into()))?).unwrap_or(u32::MAX);
+    let ends_after = |since_ms: u64| {
+        let lasts_ms = u64::from(expiry_secs) * 1_000;
+        (expiry_secs < u32::MAX).then(|| since_ms.saturating_add(lasts_ms).min(MILLIS_MAX))
+    };
     let presence = match since_ms {
         Some(since_ms) => Presence::Away {
             since_ms,
-            until_ms,
+            until_ms: until_ms.or_else(|| ends_after(since_ms)),
             will_at_ms,
         },
         None if until_ms.or(will_at_ms).is_none() => Presence::Here,
@@ -277,9 +288,7 @@ fn read_session(value: &Value) -> Result<SessionLine, String> {
         .map(|it| text_of("roles", it, TEXT_BYTES_MAX).map(Into::into));
     let line = SessionLine {
         whose,
-        // As MQTT has it, the highest number stands for ever.
-        expiry_secs: u32::try_from(fields.a_number("expiry_secs", (0, u32::MAX.into()))?)
-            .unwrap_or(u32::MAX),
+        expiry_secs,
         has_no_account: fields.flag("has_no_account")?,
         roles_are_of_credential: fields.flag("roles_are_of_credential")?,
         roles: roles.collect::<Result<_, _>>()?,

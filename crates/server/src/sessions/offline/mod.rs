@@ -83,6 +83,13 @@ pub enum SessionsError {
     /// The data folder cannot be used.
     #[error(transparent)]
     DataDir(#[from] ServerError),
+    /// The file `zones` does not name a zone.
+    #[error(
+        "the file `zones` of the data folder names no zone with number {0}, in which there are \
+         sessions: copy it back from where these files come from. If the zone was removed, start \
+         and stop the server, which ends these sessions"
+    )]
+    NoZone(u32),
     /// Messages wait that only a server gives to their sessions.
     #[error(
         "the server was killed while messages were on their way from one shard to another, and \
@@ -206,8 +213,14 @@ impl<'c> ZoneNames<'c> {
 
     /// The name of a zone; its number in words where it has none any more.
     fn name(&mut self, zone: u32) -> Result<String, SessionsError> {
+        let known = self.known(zone)?;
+        Ok(known.unwrap_or_else(|| zone.to_string()))
+    }
+
+    /// The name of a zone, if it has one still: a start ends sessions of other ones.
+    fn known(&mut self, zone: u32) -> Result<Option<String>, SessionsError> {
         if Zone(zone) == Zone::DEFAULT {
-            return Ok(stentor_auth::model::DEFAULT_ZONE.to_owned());
+            return Ok(Some(stentor_auth::model::DEFAULT_ZONE.to_owned()));
         }
         let store = match self.store.take() {
             Some(store) => store,
@@ -215,6 +228,6 @@ impl<'c> ZoneNames<'c> {
         };
         let name = store.zone_name(Zone(zone));
         self.store = Some(store);
-        Ok(name.unwrap_or_else(|| zone.to_string()))
+        Ok(name)
     }
 }

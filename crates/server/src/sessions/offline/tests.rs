@@ -331,3 +331,23 @@ fn what_is_beyond_a_bound_is_refused() {
         assert!(read(&value).is_err(), "{text}");
     }
 }
+
+/// Without a time of its own, the end of a session follows from its expiry.
+#[test]
+fn a_session_that_is_away_ends_when_it_expires() {
+    for (expiry_secs, until_ms) in [(5, Some(6_000)), (u32::MAX, None)] {
+        let line = json!({
+            "kind": "session", "client_id": "c", "expiry_secs": expiry_secs,
+            "away_since_ms": 1_000,
+        });
+        let Ok(Line::Session(session)) = read(&line) else {
+            panic!("{line} is a session");
+        };
+        let away = Presence::Away {
+            since_ms: 1_000,
+            until_ms,
+            will_at_ms: None,
+        };
+        assert_eq!(session.presence, away);
+    }
+}

@@ -111,7 +111,8 @@ pub struct HarmedSession {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// Only damaged places name it. The next start does not go on with it.
+    /// Only damaged places name it, or the file `zones` does not name its zone. The next start does
+    /// not go on with it.
     Gone,
     /// Messages of it are lost.
     Lost,
@@ -279,7 +280,9 @@ impl Check<'_> {
         let mut seen = BTreeSet::new();
         let all = all.filter(|place| seen.insert(*place)).take(NAMED_MAX);
         places.extend(all.filter_map(|place| place_of(restored, place)));
+        let has_zone = self.zones.known(session.zone)?.is_some();
         let outcome = match (lost, session.named.is_empty(), session.may_lack.is_empty()) {
+            _ if !has_zone => Outcome::Gone,
             (1.., ..) => Outcome::Lost,
             (0, false, _) => Outcome::Named,
             (0, true, false) => Outcome::Possible,

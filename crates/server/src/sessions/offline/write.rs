@@ -122,11 +122,20 @@ impl Pending {
             self.held.push((name, terms));
             return Ok(());
         }
+        if let Some((terms, _)) = &line.message
+            && terms.share.is_none()
+            && self.line.whose.is_queue()
+        {
+            let text = "a message of a queue is of its shared subscription: `share` is missing";
+            return Err(Unwritten::Refused(text.to_owned()));
+        }
         let (delivery, packet_id) = self.place(&line).map_err(Unwritten::Refused)?;
         self.least = delivery + 1;
         let is_natural = packet_id == packet_id_of(delivery);
         match line.message {
-            Some((terms, body)) if self.goes_to_window(target, &line.state, &terms) => {
+            Some((terms, body))
+                if is_natural && self.goes_to_window(target, &line.state, &terms) =>
+            {
                 self.window_bytes += body.bytes();
                 self.window.push_back(Waiting {
                     delivery,
@@ -154,7 +163,8 @@ impl Pending {
     }
 
     fn goes_to_window(&self, target: &Target, state: &State, terms: &OwnedTerms) -> bool {
-        target.has_spool && *state == State::Waiting && terms.share.is_none()
+        let is_whole = matches!(state, State::Waiting | State::Sent);
+        target.has_spool && is_whole && terms.share.is_none()
     }
 
     /// The number and the packet id of a delivery, if they go together with the others.
