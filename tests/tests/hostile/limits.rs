@@ -368,3 +368,54 @@ fn queued_bytes_are_bounded_for_a_client_that_is_away() {
     assert_eq!(losses["worst"][0]["messages"], lost, "{losses}");
     assert_eq!(losses["by_cause"]["drop-newest"], lost, "{losses}");
 }
+
+/// Packets that never end take a part of the memory: strangers' connections close, a client's too,
+/// and sessions that wait for their clients stay.
+#[test]
+fn packets_that_do_not_end_take_a_part_of_the_memory() {
+    /// An eighth of the memory, and what each shard may have read in the turn before.
+    const MOST: u64 = 16 << 20;
+    let config = "[limits]\nmemory = \"64MiB\"\n";
+    let server = Plan::new().config(config).tcp().anonymous().start();
+    let mut healthy = Healthy::new(&server);
+    // In 3.1.1 a session lasts until its client wants a clean one.
+    let mut absent = server.dial();
+    absent.login(Version::V4, "absent", false);
+    drop(absent);
+    let connections = || {
+        let status = server.json(&["status", "--sample-ms", "0"]);
+        status["memory"]["by_kind"]["connections"].as_u64().unwrap()
+    };
+    // The beginning of a CONNECT, and of a PUBLISH, of 1,000,000 bytes.
+    let long = |first: u8| [&[first, 0xC0, 0x84, 0x3D][..], &[0; 900_000]].concat();
+    let mut connect = long(0x10);
+    connect[4..10].copy_from_slice(b"\0\x04MQTT");
+    connect[10..16].copy_from_slice(&[5, 2, 0, 0, 0, 0xFF]);
+    let mut strangers = Vec::new();
+    for number in 0..60 {
+        let mut stranger = server.dial();
+        let _ = stranger.try_send(&connect);
+        strangers.push(stranger);
+        if number % 10 == 0 {
+            healthy.check();
+            assert!(connections() < MOST);
+        }
+    }
+    let clients = (0..20).map(|number| {
+        let mut client = server.client(Version::V5, &format!("long-{number}"));
+        let _ = client.try_send(&long(0x30));
+        client
+    });
+    let clients: Vec<Raw> = clients.collect();
+    assert!(connections() < MOST);
+    let refused = clients.into_iter().filter_map(|mut client| {
+        client.half_close_softly();
+        let rest = client.rest();
+        (!rest.is_empty()).then(|| assert_eq!((rest[0], rest[2]), (0xE0, 0x97)))
+    });
+    assert!(refused.count() > 0, "some find no room");
+    healthy.check();
+    let mut absent = server.dial();
+    let connack = absent.login(Version::V4, "absent", false);
+    assert_eq!(connack.body[0], 1, "its session has waited");
+}

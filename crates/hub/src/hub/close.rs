@@ -79,6 +79,12 @@ pub fn close_banned(
     true
 }
 
+/// Closes the connection of a session for a reason of the shard's. Nothing happens if it has none.
+pub fn close_connection(hub: &mut Hub, now: Tick, key: SessionKey, reason: CloseReason) {
+    hub.core.close(now, key, reason);
+    hub.finish(now);
+}
+
 /// The names of a connected session.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectedAs<'a> {

@@ -16,7 +16,7 @@ mod subscribe;
 mod survey;
 mod wills;
 
-pub use close::{ConnectedAs, close_banned, connected_as};
+pub use close::{ConnectedAs, close_banned, close_connection, connected_as};
 pub use facade::{has_answers, session_lasts};
 pub use inspect::{audience_of, clock_ms, filters_matching};
 pub use publish::publish_for;

@@ -231,6 +231,8 @@ struct Figures {
     draining: u64,
     /// Bytes that connections hold beside their sessions.
     links: u64,
+    /// What of that connections hold beyond what is short: see [`Shard::bound_long`].
+    long_links: u64,
     latency: Histogram,
 }
 
