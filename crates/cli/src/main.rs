@@ -16,6 +16,7 @@ mod foreign;
 mod format;
 mod hash_password;
 mod json;
+mod lines;
 mod output;
 mod password;
 mod payload;

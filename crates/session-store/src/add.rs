@@ -6,7 +6,7 @@
 use std::io;
 
 use stentor_disk::Disk;
-use stentor_journal::{Bounds, Folder, Journal, OldJournal, OpenError, OpenOptions};
+use stentor_journal::{Folder, Journal, OldJournal, OpenError};
 use stentor_session_log::Name;
 
 use crate::Options;
@@ -25,15 +25,7 @@ impl<D: Disk> Adder<D> {
     /// # Errors
     /// When the folder cannot be read or written, or a later version wrote it.
     pub fn open(disk: D, options: Options) -> Result<Self, OpenError> {
-        let Bounds { ahead, reserve, .. } = options.bounds;
-        let opened = Folder::open(
-            disk,
-            OpenOptions {
-                boot: options.boot,
-                random: options.random,
-                spares_max: (ahead + reserve) * usize::from(options.shards),
-            },
-        )?;
+        let opened = Folder::open(disk, options.of_folder())?;
         let mut folder = opened.folder;
         Ok(Self {
             journal: folder.journal(0, options.bounds),

@@ -26,6 +26,18 @@ pub struct Options {
     pub bounds: Bounds,
 }
 
+impl Options {
+    /// How the journals' folder is opened.
+    pub(crate) fn of_folder(self) -> OpenOptions {
+        let Bounds { ahead, reserve, .. } = self.bounds;
+        OpenOptions {
+            boot: self.boot,
+            random: self.random,
+            spares_max: (ahead + reserve) * usize::from(self.shards),
+        }
+    }
+}
+
 /// A folder that was opened.
 pub struct Opened<D: Disk> {
     /// What earlier generations have left.
@@ -51,15 +63,7 @@ pub struct Earlier<R> {
 /// # Errors
 /// When the folder cannot be read or written, or a later version wrote it.
 pub fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, OpenError> {
-    let Bounds { ahead, reserve, .. } = options.bounds;
-    let opened = Folder::open(
-        disk,
-        OpenOptions {
-            boot: options.boot,
-            random: options.random,
-            spares_max: (ahead + reserve) * usize::from(options.shards),
-        },
-    )?;
+    let opened = Folder::open(disk, options.of_folder())?;
     let mut folder = opened.folder;
     let lanes = Arc::new(Lanes::new(options.shards));
     let journals = folder.journals(options.shards, options.bounds).into_iter();

@@ -4,6 +4,7 @@
 //! number of more than 64 bits becomes another one where it is read as a floating-point number.
 //! Both are refused, wherever they stand.
 
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -11,6 +12,7 @@ use core::fmt;
 
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 /// The values of one object, those of its lists and objects included: each takes some 70 ns.
@@ -42,6 +44,30 @@ pub(crate) fn read_object(text: &[u8]) -> Result<Map<String, Value>, String> {
 /// A JSON value whose objects name nothing twice: reading another one fails.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unambiguous(pub Value);
+
+impl Unambiguous {
+    /// Reads the value that a line of a file holds.
+    ///
+    /// # Errors
+    /// Why it is not JSON, and at which column, or what is ambiguous.
+    pub fn from_line(line: &[u8]) -> Result<Value, String> {
+        let read = serde_json::from_slice(line);
+        read.map(|Self(value)| value).map_err(|error| told(&error))
+    }
+}
+
+/// Why a line is not JSON, or is ambiguous. The error counts lines from the one that it was given.
+fn told(error: &serde_json::Error) -> String {
+    let column = error.column();
+    let text = error.to_string();
+    let place = format!(" at line {} column {column}", error.line());
+    let what = text.strip_suffix(&place).unwrap_or(&text);
+    match error.classify() {
+        // Where that object ends helps nobody.
+        Category::Data => what.to_owned(),
+        _ => format!("it is not a JSON object: {what}, at column {column}"),
+    }
+}
 
 impl<'de> Deserialize<'de> for Unambiguous {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -161,6 +187,28 @@ fn text_len(text: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What some read one way and some another is told like what nobody can read.
+    #[test]
+    fn a_line_that_may_mean_two_things_is_unreadable() {
+        for (line, reason) in [
+            (
+                r#"{"topic":"a","payload":"x","topic":"b"}"#,
+                "topic is given twice",
+            ),
+            (
+                r#"{"topic":"a","payload":"x","properties":{"user":[{"b":1,"b":1}]}}"#,
+                "b is given twice",
+            ),
+            (
+                "not json",
+                "it is not a JSON object: expected ident, at column 2",
+            ),
+        ] {
+            let error = Unambiguous::from_line(line.as_bytes()).unwrap_err();
+            assert_eq!(error, reason, "{line}");
+        }
+    }
 
     #[test]
     fn what_means_one_thing_is_read_as_it_is() {

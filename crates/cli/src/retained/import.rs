@@ -1,13 +1,10 @@
 //! `stentor retained import`: from JSON lines, or from another running broker.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::error::Category;
 use serde_json::{Value, json};
 use stentor_client::{Options, Url};
 use stentor_control::retained::{Kept, Put};
@@ -18,6 +15,7 @@ use super::copy::{Copied, copy};
 use super::payload_of;
 use super::store::{Store, Where};
 use crate::failure::Failure;
+use crate::lines::Lines;
 use crate::output::shown;
 use crate::password;
 
@@ -154,7 +152,7 @@ impl Import {
         // First of all, so that nothing is made for a file that is not there.
         let source = match &self.from {
             Some(_) => None,
-            None => Some(self.source()?),
+            None => Some(Lines::open(&self.file)?),
         };
         let mut sink = Sink {
             store: self.place.open(access)?,
@@ -173,7 +171,7 @@ impl Import {
             None => None,
         };
         if let Some(source) = source {
-            self.read(source, &mut sink)?;
+            Self::read(source, &mut sink)?;
         }
         sink.send()?;
         let tally = sink.tally;
@@ -200,46 +198,20 @@ impl Import {
         Ok(())
     }
 
-    /// The file, or standard input.
-    fn source(&self) -> Result<Box<dyn io::Read>, Failure> {
-        if self.file.as_os_str() == "-" {
-            return Ok(Box::new(io::stdin().lock()));
-        }
-        let file = File::open(&self.file).map_err(|error| self.cannot_read(&error))?;
-        Ok(Box::new(file))
-    }
-
-    fn cannot_read(&self, error: &io::Error) -> Failure {
-        Failure::new(format!("cannot read {}: {error}", self.file.display()))
-    }
-
-    fn read(&self, source: Box<dyn io::Read>, sink: &mut Sink) -> Result<(), Failure> {
-        let cannot = |error: io::Error| self.cannot_read(&error);
-        let mut source = BufReader::new(source);
-        for number in 1_u64.. {
-            let mut line = Vec::new();
-            let len = io::Read::take(&mut source, LINE_BYTES_MAX)
-                .read_until(b'\n', &mut line)
-                .map_err(cannot)?;
-            if len == 0 {
-                break;
-            }
-            if len as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
-                source.skip_until(b'\n').map_err(cannot)?;
+    fn read(lines: Lines<'_>, sink: &mut Sink) -> Result<(), Failure> {
+        lines.each(LINE_BYTES_MAX, |number, line| {
+            let Some(line) = line else {
                 let reason =
                     format!("it has {LINE_BYTES_MAX} bytes or more, and no message is that large");
                 sink.refuse(number, &reason);
-                continue;
+                return Ok(());
+            };
+            match Unambiguous::from_line(line) {
+                Ok(message) => sink.push(message, number)?,
+                Err(reason) => sink.refuse(number, &reason),
             }
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            match serde_json::from_slice(&line) {
-                Ok(Unambiguous(message)) => sink.push(message, number)?,
-                Err(error) => sink.refuse(number, &unreadable(&error)),
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn copy(&self, url: &str, sink: &mut Sink) -> Result<Copied, Failure> {
@@ -255,20 +227,6 @@ impl Import {
     }
 }
 
-/// Why a line is not JSON, or is ambiguous. The error counts lines from the one that it
-/// was given.
-fn unreadable(error: &serde_json::Error) -> String {
-    let column = error.column();
-    let text = error.to_string();
-    let place = format!(" at line {} column {column}", error.line());
-    let what = text.strip_suffix(&place).unwrap_or(&text);
-    match error.classify() {
-        // Where that object ends helps nobody.
-        Category::Data => what.to_owned(),
-        _ => format!("it is not a JSON object: {what}, at column {column}"),
-    }
-}
-
 /// Fails if a message was refused.
 pub(super) fn check_refused(kept: &Kept) -> Result<(), Failure> {
     match kept.refused.first() {
@@ -278,32 +236,5 @@ pub(super) fn check_refused(kept: &Kept) -> Result<(), Failure> {
             refused.topic,
             shown(&refused.reason)
         ))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What some read one way and some another is told like what nobody can read.
-    #[test]
-    fn a_line_that_may_mean_two_things_is_unreadable() {
-        for (line, reason) in [
-            (
-                r#"{"topic":"a","payload":"x","topic":"b"}"#,
-                "topic is given twice",
-            ),
-            (
-                r#"{"topic":"a","payload":"x","properties":{"user":[{"b":1,"b":1}]}}"#,
-                "b is given twice",
-            ),
-            (
-                "not json",
-                "it is not a JSON object: expected ident, at column 2",
-            ),
-        ] {
-            let error = serde_json::from_str::<Unambiguous>(line).unwrap_err();
-            assert_eq!(unreadable(&error), reason, "{line}");
-        }
     }
 }

@@ -64,21 +64,21 @@ impl Shard {
     /// take too much together: nobody else should lose anything for them.
     #[inline]
     pub(super) fn bound_long(&mut self, index: u32) {
-        let budget = self.backplane.ledger.budget();
-        let most = budget / LONG_PART / self.backplane.shards.len() as u64;
-        if self.figures.long_links > most {
+        // Mostly there is none.
+        if self.figures.long_links > 0 {
             self.end_long(index);
         }
     }
 
-    #[cold]
     fn end_long(&mut self, index: u32) {
+        let budget = self.backplane.ledger.budget();
+        let most = budget / LONG_PART / self.backplane.shards.len() as u64;
         let Some(link) = self.links.get(index as usize) else {
             return;
         };
-        let own = long(link.weighed);
-        if own == 0 || own == self.figures.long_links {
-            // One may be there in any case, however long it is.
+        let (own, all) = (long(link.weighed), self.figures.long_links);
+        // One may be there in any case, however long it is.
+        if all <= most || own == 0 || own == all {
             return;
         }
         let reason = CloseReason::Limit(Limit::Memory);

@@ -1,8 +1,7 @@
 //! `stentor sessions verify`, `export` and `import`: the files of a stopped server.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::BufReader;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +19,7 @@ use stentor_server::{
 use crate::admin::table::{Table, bytes, maybe};
 use crate::control;
 use crate::failure::Failure;
+use crate::lines::Lines;
 use crate::output::{Pieces, print, shown};
 use crate::which::Which;
 
@@ -260,14 +260,14 @@ impl Import {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = self.which.load()?;
         // First of all, so that nothing is made for a file that is not there.
-        let source = self.source()?;
+        let lines = Lines::open(&self.file)?;
         let options = ImportOptions {
             replace: self.replace,
             new_zones: self.new_zones,
         };
         let mut import = with_files(&config, |config| SessionsImport::open(config, options))?;
         let mut left = 0;
-        let ended = self.read(source, &mut import, &mut left);
+        let ended = self.read(lines, &mut import, &mut left);
         if ended.is_err() {
             import.break_off();
         }
@@ -297,53 +297,26 @@ impl Import {
         }
     }
 
-    /// The file, or standard input.
-    fn source(&self) -> Result<Box<dyn io::Read>, Failure> {
-        if self.file.as_os_str() == "-" {
-            return Ok(Box::new(io::stdin().lock()));
-        }
-        let file = File::open(&self.file).map_err(|error| self.cannot_read(&error))?;
-        Ok(Box::new(file))
-    }
-
-    fn cannot_read(&self, error: &io::Error) -> Failure {
-        Failure::new(format!("cannot read {}: {error}", self.file.display()))
-    }
-
     fn read(
         &self,
-        source: Box<dyn io::Read>,
+        lines: Lines<'_>,
         import: &mut SessionsImport,
         left: &mut u64,
     ) -> Result<(), Failure> {
-        let cannot = |error: io::Error| self.cannot_read(&error);
-        let mut source = BufReader::new(source);
-        let mut line = Vec::new();
-        for number in 1_u64.. {
-            line.clear();
-            let len = io::Read::take(&mut source, LINE_BYTES_MAX)
-                .read_until(b'\n', &mut line)
-                .map_err(cannot)?;
-            if len == 0 {
-                break;
-            }
-            if len as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
-                source.skip_until(b'\n').map_err(cannot)?;
-                let reason =
-                    format!("it has {LINE_BYTES_MAX} bytes or more, and no session is that large");
-                let refused = import.unread(number, reason);
-                let refused = refused.map_err(|error| Failure::new(error.to_string()))?;
-                self.tell(refused, left);
-                continue;
-            }
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let refused = import.line(number, &line);
+        lines.each(LINE_BYTES_MAX, |number, line| {
+            let refused = match line {
+                Some(line) => import.line(number, line),
+                None => {
+                    let reason = format!(
+                        "it has {LINE_BYTES_MAX} bytes or more, and no session is that large"
+                    );
+                    import.unread(number, reason)
+                }
+            };
             let refused = refused.map_err(|error| Failure::new(error.to_string()))?;
             self.tell(refused, left);
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Tells what is not imported. Of what is only left alone, the first lines are printed.

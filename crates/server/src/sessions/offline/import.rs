@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU32;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use serde::Serialize;
 use serde_json::json;
@@ -194,11 +194,7 @@ impl SessionsImport {
     /// When the disk takes no more.
     pub fn line(&mut self, number: u64, line: &[u8]) -> Result<Vec<Refused>, Ended> {
         self.number = number;
-        let read = match serde_json::from_slice(line) {
-            Ok(Unambiguous(value)) => read(&value),
-            Err(error) => Err(unreadable(&error)),
-        };
-        match read {
+        match Unambiguous::from_line(line).and_then(|value| read(&value)) {
             Ok(Line::Session(session)) => self.session(*session)?,
             Ok(Line::Message(message)) => self.message(*message)?,
             Ok(Line::Room(room)) => self.room(*room)?,
@@ -427,7 +423,7 @@ fn note(config: &Config, tally: &Imported) {
 
 /// Milliseconds since 1970.
 fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let since = SystemTime::UNIX_EPOCH.elapsed();
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -448,18 +444,4 @@ fn zone_max<M>(restored: &Restored<M>) -> u32 {
     let sessions = restored.sessions.iter().map(|session| session.zone);
     let rooms = restored.rooms.iter().map(|room| room.zone);
     sessions.chain(rooms).max().unwrap_or(0)
-}
-
-/// Why a line is not JSON, or may mean two things.
-fn unreadable(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let what = text.strip_suffix(&place).unwrap_or(&text);
-    match error.classify() {
-        serde_json::error::Category::Data => what.to_owned(),
-        _ => format!(
-            "it is not a JSON object: {what}, at column {}",
-            error.column()
-        ),
-    }
 }
