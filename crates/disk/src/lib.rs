@@ -71,6 +71,19 @@ pub trait Disk: Send + Sync + 'static {
     /// When the folder cannot be written.
     fn remove(&self, name: &str) -> io::Result<()>;
 
+    /// Bytes of the disk that a file takes.
+    ///
+    /// # Errors
+    /// When there is no such file.
+    fn taken(&self, name: &str) -> io::Result<u64>;
+
+    /// Gives the disk back what a part of a file takes, as far as that is whole blocks. The part
+    /// reads as zeros from now on, also in regions that are mapped.
+    ///
+    /// # Errors
+    /// When the disk fails, or cannot do that. Then the part is as it was.
+    fn punch(&self, name: &str, part: Range<usize>) -> io::Result<()>;
+
     /// Brings the names of files to the disk.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::slice;
@@ -234,6 +234,22 @@ impl Disk for MappedDisk {
             Mode::Shared => fs::remove_file(self.path(name)),
             Mode::Private => Ok(()),
         }
+    }
+
+    fn taken(&self, name: &str) -> io::Result<u64> {
+        // In blocks of 512 bytes, whatever the file system has.
+        Ok(fs::metadata(self.path(name))?.blocks() * 512)
+    }
+
+    fn punch(&self, name: &str, part: Range<usize>) -> io::Result<()> {
+        if let Mode::Private = self.mode {
+            return Ok(());
+        }
+        let file = File::options().write(true).open(self.path(name))?;
+        let how = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        let offset = |at: usize| i64::try_from(at).map_err(io::Error::other);
+        let (from, len) = (offset(part.start)?, offset(part.len())?);
+        Ok(fallocate(&file, how, from, len)?)
     }
 
     fn sync_names(&self) -> io::Result<()> {

@@ -37,6 +37,8 @@ pub enum Operation {
     SyncNames,
     /// Flushing a file.
     Flush,
+    /// Giving back a part of one.
+    Punch,
 }
 
 /// A disk that follows orders. Clones are the same disk.
@@ -67,6 +69,8 @@ struct FileData {
     now: Vec<u8>,
     lasting: Vec<u8>,
     dirty: BTreeSet<usize>,
+    /// Blocks that take nothing.
+    punched: BTreeSet<usize>,
 }
 
 impl FileData {
@@ -272,7 +276,7 @@ impl SimulatedDisk {
         world.files.push(FileData {
             now: bytes.to_vec(),
             lasting: bytes.to_vec(),
-            dirty: BTreeSet::new(),
+            ..FileData::default()
         });
         world.names.insert(name.to_owned(), file);
         world.lasting_names.insert(name.to_owned(), file);
@@ -352,6 +356,26 @@ impl Disk for SimulatedDisk {
         }
         world.write(file, 0, bytes);
         world.settle_some(file, 1);
+        Ok(())
+    }
+
+    fn taken(&self, name: &str) -> io::Result<u64> {
+        let world = self.lock();
+        let file = world.names.get(name).ok_or(ErrorKind::NotFound)?;
+        let data = &world.files[*file];
+        Ok((data.now.len() - data.punched.len() * PAGE_BYTES) as u64)
+    }
+
+    fn punch(&self, name: &str, part: Range<usize>) -> io::Result<()> {
+        let mut world = self.lock();
+        world.check(Operation::Punch)?;
+        let file = world.names.get(name).copied();
+        let file = file.ok_or(ErrorKind::NotFound)?;
+        world.write(file, part.start, &vec![0; part.len()]);
+        if !world.is_dead() {
+            let whole = part.start.div_ceil(PAGE_BYTES)..part.end / PAGE_BYTES;
+            world.files[file].punched.extend(whole);
+        }
         Ok(())
     }
 

@@ -51,9 +51,10 @@ pub struct Effects {
     /// Connections that have used their share of this turn, or wait for the next one: what
     /// [`crate::Hub::receive`] left of their bytes comes again then.
     pub yielded: Vec<LinkId>,
-    /// Connections whose next packet needs other shards, while the mesh has no room: what
-    /// [`crate::Hub::receive`] left of their bytes comes again when it has.
-    pub awaiting_mesh: Vec<LinkId>,
+    /// Connections whose next packet needs other shards while the mesh has no room, or a journal in
+    /// which much waits for room: what [`crate::Hub::receive`] left of their bytes comes again when
+    /// there is some.
+    pub awaiting_room: Vec<LinkId>,
     /// Connections to close.
     pub closing: Vec<Closing>,
     /// Messages for other shards, in order.
@@ -128,7 +129,7 @@ pub struct Closing {
 }
 
 /// The connection that a message came by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sender {
     /// The shard that has it.
     pub(crate) shard: ShardId,

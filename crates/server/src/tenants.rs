@@ -1,6 +1,7 @@
 //! Tenants: the limits count the sessions of one [`Tenant`] together.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use stentor_hub::{Identity, Tenant, TenantKind, Tenants as Both};
@@ -37,7 +38,11 @@ impl Key {
 
 /// All tenants that have sessions. Asked once per connection whose session outlives it.
 #[derive(Debug, Default)]
-pub(crate) struct Tenants(Mutex<Registry>);
+pub(crate) struct Tenants {
+    registry: Mutex<Registry>,
+    /// Makes numbers of owners.
+    numbers: RandomState,
+}
 
 #[derive(Debug, Default)]
 struct Registry {
@@ -68,12 +73,25 @@ impl Tenants {
     /// The tenants that the sessions of a client count for.
     pub(crate) fn of(&self, identity: &Identity, peer: Peer) -> Both {
         let (key, kind) = Key::of(identity, peer);
+        let owner = self.number(&key);
         // A map is whole after any panic.
-        let mut registry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.registry.lock();
+        let mut registry = registry.unwrap_or_else(PoisonError::into_inner);
         Both {
+            owner,
             own: registry.get(key, kind),
             zone: registry.get(Key::Zone(identity.zone), TenantKind::Zone),
         }
+    }
+
+    /// What [`Both::owner`] is of a client.
+    pub(crate) fn owner(&self, identity: &Identity, peer: Peer) -> u32 {
+        self.number(&Key::of(identity, peer).0)
+    }
+
+    fn number(&self, key: &Key) -> u32 {
+        // 0 stands for nobody.
+        (self.numbers.hash_one(key) as u32).max(1)
     }
 }
 
@@ -127,7 +145,7 @@ mod tests {
             let name = format!("user{number}");
             drop(tenants.of(&somebody(Some(&name), None), from("192.0.2.1")));
         }
-        let known = tenants.0.lock().unwrap().known.len();
+        let known = tenants.registry.lock().unwrap().known.len();
         assert!(known <= 2_048, "{known}");
         let again = tenants.of(&somebody(Some("kept"), None), from("192.0.2.1"));
         assert!(Arc::ptr_eq(&kept.own, &again.own));

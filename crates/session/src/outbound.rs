@@ -206,6 +206,8 @@ pub struct Outbound {
     spool: Option<Box<Spool>>,
     /// Whether some of what waits in memory is to go to the disk.
     is_due: bool,
+    /// Whether the owner of the session may have no more on the disk.
+    is_barred: bool,
     /// What was to be sent at the start, and had a lower number, may have been sent before.
     sent_before: u64,
     /// What everything costs that is in memory.
@@ -242,6 +244,7 @@ impl Default for Outbound {
             waiting: Blocks::new(),
             spool: None,
             is_due: false,
+            is_barred: false,
             sent_before: 0,
             bytes: 0,
             earliest_expiry: Tick::NEVER,

@@ -32,9 +32,15 @@ pub struct Place {
 }
 
 impl Place {
+    /// Where it lies, in units.
+    pub(crate) fn units(self) -> Range<usize> {
+        let from = usize::from(self.at);
+        from..from + usize::from(self.len)
+    }
+
     fn range(self) -> Range<usize> {
-        let from = usize::from(self.at) * UNIT;
-        from..from + usize::from(self.len) * UNIT
+        let units = self.units();
+        units.start * UNIT..units.end * UNIT
     }
 }
 
@@ -94,6 +100,11 @@ impl<R: Region> Current<R> {
         self.region.write(at + FRAME_HEAD, chunk);
         self.next += units;
         Some(place)
+    }
+
+    /// Where the next chunk begins, in units.
+    pub(crate) const fn end(&self) -> usize {
+        self.next
     }
 
     pub(crate) fn flush(&self) -> io::Result<()> {

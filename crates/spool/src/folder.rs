@@ -7,15 +7,20 @@ use std::sync::Arc;
 
 use stentor_disk::Disk;
 
-use crate::file::{CHUNK_BYTES_MAX, Current, FILE_BYTES, Place, file_name, parse_file_name};
+use crate::extents::Extents;
+use crate::file::{CHUNK_BYTES_MAX, Current, FILE_BYTES, Place, UNIT, file_name, parse_file_name};
 
 /// Files that are removed when nobody needs one of their chunks.
 pub struct Folder<D: Disk> {
     disk: Arc<D>,
     /// Bytes that all files may have.
     bytes_max: u64,
-    /// How many chunks of each are needed: also of the one that is written.
-    files: BTreeMap<NonZeroU32, u32>,
+    /// What is needed of each: also of the one that is written.
+    files: BTreeMap<NonZeroU32, Extents>,
+    /// What they would take if their holes were given back, but for the one that is written.
+    bytes: u64,
+    /// What they take, as far as is known.
+    taken: u64,
     current: Option<Current<D::Region>>,
     /// Whether something in that was not flushed.
     is_dirty: bool,
@@ -37,52 +42,76 @@ pub enum NotKept {
 }
 
 impl<D: Disk> Folder<D> {
-    /// Opens a folder, which only this process uses. `needed` is how many chunks are needed in
-    /// which file; all other files are removed. Also returns those that are needed and not there:
-    /// their chunks were freed, or somebody has removed them.
+    /// Opens a folder, which only this process uses. `needed` are the chunks that are needed; files
+    /// without one are removed. Also returns the files that are needed and not there: their chunks
+    /// were freed, or somebody has removed them.
     ///
     /// # Errors
     /// When the folder cannot be read.
     pub fn open(
         disk: D,
-        needed: BTreeMap<NonZeroU32, u32>,
+        needed: impl IntoIterator<Item = Place>,
         bytes_max: u64,
     ) -> io::Result<(Self, Vec<NonZeroU32>)> {
+        let mut places: BTreeMap<NonZeroU32, Vec<Place>> = BTreeMap::new();
+        for place in needed {
+            places.entry(place.file).or_default().push(place);
+        }
         let names = disk.names()?;
         let present = names.iter().filter_map(|name| parse_file_name(name));
         let mut present: Vec<NonZeroU32> = present.collect();
         present.sort_unstable();
-        let highest = { present.last() }.into_iter().chain(needed.keys().last());
+        let highest = { present.last() }.into_iter().chain(places.keys().last());
         let next = highest.max().and_then(|it| it.checked_add(1));
         let is_there = |number: &NonZeroU32| present.binary_search(number).is_ok();
-        let missing: Vec<_> = needed.keys().copied().filter(|it| !is_there(it)).collect();
-        let files = needed.into_iter().filter(|(number, _)| is_there(number));
+        let missing: Vec<_> = places.keys().copied().filter(|it| !is_there(it)).collect();
+        let files = places.into_iter().filter(|(number, _)| is_there(number));
         let mut folder = Self {
             disk: Arc::new(disk),
             bytes_max,
-            files: files.collect(),
+            files: files.map(|(it, all)| (it, Extents::of(all))).collect(),
+            bytes: 0,
+            taken: 0,
             current: None,
             is_dirty: false,
             has_failed: false,
             next: next.unwrap_or(NonZeroU32::MIN),
             leftovers: Vec::new(),
         };
+        folder.bytes = folder.files.values().map(Extents::bytes).sum();
         for number in present {
-            if !folder.files.contains_key(&number) {
+            if folder.files.contains_key(&number) {
+                folder.taken += folder.taken_by(number);
+            } else {
                 folder.remove(number);
             }
         }
         Ok((folder, missing))
     }
 
+    /// What a file takes; where nobody can tell, as much as it may.
+    fn taken_by(&self, number: NonZeroU32) -> u64 {
+        let taken = self.disk.taken(&file_name(number));
+        taken.unwrap_or(FILE_BYTES as u64)
+    }
+
     pub(crate) fn disk(&self) -> Arc<D> {
         Arc::clone(&self.disk)
     }
 
-    /// Bytes of all files.
+    /// Bytes that all files take, without the parts that can be given back.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.files.len() as u64 * FILE_BYTES as u64
+        let current = self.current.as_ref();
+        self.bytes + current.map_or(0, |current| (current.end() * UNIT) as u64)
+    }
+
+    /// Bytes that there may be more, without a reserve for what is under way: a sixteenth of all,
+    /// and 64 MiB at most.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        let reserve = (self.bytes_max / 16).min(64 << 20);
+        self.bytes_max.saturating_sub(self.bytes() + reserve)
     }
 
     /// Writes a chunk. It counts when [`flush`](Self::flush) has returned.
@@ -97,7 +126,7 @@ impl<D: Disk> Folder<D> {
         loop {
             if let Some(current) = &mut self.current {
                 if let Some(place) = current.append(chunk) {
-                    *self.files.entry(place.file).or_default() += 1;
+                    self.files.entry(place.file).or_default().add(place);
                     self.is_dirty = true;
                     return Ok(place);
                 }
@@ -116,20 +145,52 @@ impl<D: Disk> Folder<D> {
         if self.current.is_some() {
             return Ok(());
         }
-        if self.bytes() + FILE_BYTES as u64 > self.bytes_max {
+        if !self.may_grow() {
+            self.give_back();
+        }
+        if !self.may_grow() {
             return Err(NotKept::Full);
         }
-        let made = Current::make(&*self.disk, self.next);
+        let mut made = Current::make(&*self.disk, self.next);
+        if made.is_err() && self.give_back() {
+            made = Current::make(&*self.disk, self.next);
+        }
         let current = made.inspect_err(|_| {
             // The first error is the one to tell.
             let _ = self.disk.remove(&file_name(self.next));
         });
         let current = current.map_err(NotKept::Disk)?;
-        self.files.insert(current.number, 0);
+        self.files.insert(current.number, Extents::default());
+        self.taken += FILE_BYTES as u64;
         self.current = Some(current);
         let next = self.next.checked_add(1);
         self.next = next.unwrap_or(NonZeroU32::MIN);
         Ok(())
+    }
+
+    fn may_grow(&self) -> bool {
+        self.taken + FILE_BYTES as u64 <= self.bytes_max
+    }
+
+    /// Gives the disk back what lies between the chunks of all files. Returns whether that was
+    /// anything. O(holes).
+    fn give_back(&mut self) -> bool {
+        let mut has_given = false;
+        for (number, extents) in &mut self.files {
+            let name = file_name(*number);
+            for hole in extents.holes() {
+                // What the disk does not take back now is tried again.
+                if self.disk.punch(&name, hole.clone()).is_ok() {
+                    extents.was_given(&hole);
+                    has_given = true;
+                }
+            }
+        }
+        if has_given {
+            let taken = { self.files.keys() }.map(|number| self.taken_by(*number));
+            self.taken = taken.sum();
+        }
+        has_given
     }
 
     /// Waits until the disk has all chunks.
@@ -163,27 +224,45 @@ impl<D: Disk> Folder<D> {
 
     /// Nothing more is written to the present file.
     fn leave_current(&mut self) {
-        if let Some(current) = self.current.take()
-            && self.files.get(&current.number) == Some(&0)
-        {
-            self.files.remove(&current.number);
-            self.remove(current.number);
+        let Some(current) = self.current.take() else {
+            return;
+        };
+        let Some(extents) = self.files.get_mut(&current.number) else {
+            return;
+        };
+        extents.close(current.end());
+        self.bytes += extents.bytes();
+        if extents.is_empty() {
+            self.drop_file(current.number);
         }
     }
 
     /// Nobody needs a chunk any more. Returns whether a file has gone for that.
     pub fn free(&mut self, place: Place) -> bool {
-        let Some(needed) = self.files.get_mut(&place.file) else {
+        let Some(extents) = self.files.get_mut(&place.file) else {
             return false;
         };
-        *needed = needed.saturating_sub(1);
+        let before = extents.bytes();
+        extents.free(place);
         let is_current = |current: &Current<_>| current.number == place.file;
-        if *needed > 0 || self.current.as_ref().is_some_and(is_current) {
+        if self.current.as_ref().is_some_and(is_current) {
             return false;
         }
-        self.files.remove(&place.file);
-        self.remove(place.file);
-        true
+        self.bytes = self.bytes - before + extents.bytes();
+        let is_empty = extents.is_empty();
+        if is_empty {
+            self.drop_file(place.file);
+        }
+        is_empty
+    }
+
+    /// A file that is not written any more goes.
+    fn drop_file(&mut self, number: NonZeroU32) {
+        if let Some(extents) = self.files.remove(&number) {
+            self.bytes -= extents.bytes();
+            self.taken = self.taken.saturating_sub(self.taken_by(number));
+            self.remove(number);
+        }
     }
 
     fn remove(&mut self, number: NonZeroU32) {

@@ -92,6 +92,8 @@ pub(crate) struct Lanes {
     inboxes: Vec<Inbox>,
     /// Bytes of all files.
     bytes: AtomicU64,
+    /// Bytes that there may be more.
+    free: AtomicU64,
     /// Whether chunks are refused.
     is_refused: AtomicBool,
     trouble: Mutex<Option<String>>,
@@ -109,6 +111,7 @@ impl Lanes {
             reads: Queue::new(),
             inboxes: (0..shards).map(inbox).collect(),
             bytes: AtomicU64::new(0),
+            free: AtomicU64::new(0),
             is_refused: AtomicBool::new(false),
             trouble: Mutex::default(),
         }
@@ -133,8 +136,10 @@ impl Lanes {
         }
     }
 
-    pub(crate) fn set_bytes(&self, bytes: u64) {
+    /// Says how many bytes all files have, and how many more they may have.
+    pub(crate) fn set_bytes(&self, (bytes, free): (u64, u64)) {
         self.bytes.store(bytes, Ordering::Relaxed);
+        self.free.store(free, Ordering::Relaxed);
     }
 
     /// Returns whether that has changed.
@@ -206,6 +211,15 @@ impl Lane {
     pub fn under_way(&self) -> usize {
         let inbox = self.lanes.inboxes.get(usize::from(self.shard));
         inbox.map_or(0, |inbox| inbox.under_way.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that files may have more than they have, and than is on its way there.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        let all = self.lanes.inboxes.iter();
+        let under_way = all.map(|it| it.under_way.load(Ordering::Relaxed) as u64);
+        let free = self.lanes.free.load(Ordering::Relaxed);
+        free.saturating_sub(under_way.sum())
     }
 
     /// Whether chunks are refused.

@@ -7,15 +7,17 @@
 //! ```text
 //! file      a file of chunks               lanes     between shards and the threads
 //! folder    all files: who is in which     threads   the two that wait for the disk
-//! reader    while no server runs
+//! extents   what of a file is needed       reader    while no server runs
 //! ```
 //!
 //! Chunks lie in files of 4 MiB, one after the other. A file goes when nobody needs one of its
-//! chunks. Which are needed, the owners say at the start: so nothing has to be written when one is
-//! freed, and a file that is not there held only chunks that were freed.
+//! chunks. Where a few chunks keep many files, the parts between them are given back when the bound
+//! is reached or the disk is full. Which are needed, the owners say at the start: so nothing has to
+//! be written when one is freed, and a file that is not there held only chunks that were freed.
 
 #![forbid(unsafe_code)]
 
+mod extents;
 mod file;
 mod folder;
 mod lanes;

@@ -1,6 +1,5 @@
 //! On a disk that fails, is full, and loses power.
 
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::num::NonZeroU32;
 use std::sync::mpsc::{Sender, channel};
@@ -14,11 +13,7 @@ use crate::*;
 const MUCH: u64 = 1 << 40;
 
 fn open(disk: &SimulatedDisk, needed: &[Place]) -> (Folder<SimulatedDisk>, Vec<NonZeroU32>) {
-    let mut counts = BTreeMap::new();
-    for place in needed {
-        *counts.entry(place.file).or_default() += 1;
-    }
-    Folder::open(disk.clone(), counts, MUCH).unwrap()
+    Folder::open(disk.clone(), needed.iter().copied(), MUCH).unwrap()
 }
 
 fn content(disk: &SimulatedDisk, place: Place) -> Option<Vec<u8>> {
@@ -102,7 +97,7 @@ fn a_full_disk_refuses_and_damage_is_seen() {
     assert_eq!(content(&disk, beyond), None);
     disk.damage(&file_name(place.file), usize::from(place.at) * 64 + 9, 1);
     assert_eq!(content(&disk, place), None);
-    let (mut small, missing) = Folder::open(disk, BTreeMap::new(), 1 << 20).unwrap();
+    let (mut small, missing) = Folder::open(disk, [], 1 << 20).unwrap();
     assert_eq!(missing, []);
     assert!(matches!(small.append(b"chunk"), Err(NotKept::Full)));
 }
@@ -121,6 +116,46 @@ fn a_failed_flush_is_told_once_for_all() {
     assert!(folder.flush().is_err(), "the first chunk may be lost");
     folder.free(place);
     assert!(folder.flush().is_ok());
+}
+
+/// One chunk in each file keeps all files, but not what they take.
+#[test]
+fn a_few_chunks_do_not_keep_the_room_of_many() {
+    const FILES: u64 = 8;
+    let disk = SimulatedDisk::new(5);
+    let most = FILES * FILE_BYTES as u64;
+    let (mut folder, _) = Folder::open(disk.clone(), [], most).unwrap();
+    let chunk = vec![7; 30_000];
+    let mut places = Vec::new();
+    while let Ok(place) = folder.append(&chunk) {
+        places.push(place);
+    }
+    assert!(folder.bytes() > most - FILE_BYTES as u64 / 8);
+    assert_eq!(folder.free_bytes(), 0);
+    let one_of_each = |place: &Place| place.at == 1;
+    let (kept, freed): (Vec<Place>, Vec<Place>) = places.into_iter().partition(one_of_each);
+    for place in freed {
+        folder.free(place);
+    }
+    assert_eq!(kept.len() as u64, FILES);
+    assert!(folder.bytes() < most / 16 && folder.free_bytes() > most * 7 / 8);
+    // What was freed in the meantime is there for others, also after a start.
+    let mut kept = kept;
+    for _ in 0..2 {
+        for _ in 0..130 {
+            kept.push(folder.append(&chunk).unwrap());
+        }
+        folder.flush().unwrap();
+        drop(folder);
+        (folder, _) = Folder::open(disk.clone(), kept.iter().copied(), most).unwrap();
+    }
+    for place in &kept {
+        assert_eq!(content(&disk, *place).as_ref(), Some(&chunk));
+    }
+    for place in kept {
+        folder.free(place);
+    }
+    assert_eq!(folder.bytes(), 0);
 }
 
 struct Bell(Mutex<Sender<SpoolEvent>>);

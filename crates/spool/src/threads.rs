@@ -62,7 +62,7 @@ impl Spool {
         watcher: Arc<dyn Watcher>,
     ) -> io::Result<Self> {
         let lanes = Arc::new(Lanes::new(shards));
-        lanes.set_bytes(folder.bytes());
+        lanes.set_bytes((folder.bytes(), folder.free_bytes()));
         let mut reader = Reader {
             disk: folder.disk(),
             lanes: Arc::clone(&lanes),
@@ -138,7 +138,8 @@ impl<D: Disk> Writer<D> {
             }
         }
         self.flush();
-        self.lanes.set_bytes(self.folder.bytes());
+        let bytes = (self.folder.bytes(), self.folder.free_bytes());
+        self.lanes.set_bytes(bytes);
         goes_on
     }
 

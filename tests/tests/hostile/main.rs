@@ -2,6 +2,7 @@
 
 mod accounts;
 mod assault;
+mod backlogs;
 mod bystander;
 mod doors;
 mod floods;

@@ -36,6 +36,9 @@ pub enum NotKept {
     Failed,
     /// A session that lasts would be owed it, and the disk of the sessions is full.
     Sessions,
+    /// A session that lasts would be owed it, and the sessions of its publisher have as much on the
+    /// disk as one owner may.
+    Backlogs,
 }
 
 impl NotKept {
@@ -43,7 +46,7 @@ impl NotKept {
     #[must_use]
     pub const fn reason(self) -> ReasonCode {
         match self {
-            Self::Full | Self::DiskFull | Self::Memory | Self::Sessions => {
+            Self::Full | Self::DiskFull | Self::Memory | Self::Sessions | Self::Backlogs => {
                 ReasonCode::QuotaExceeded
             }
             Self::Failed => ReasonCode::ImplementationSpecificError,
@@ -62,6 +65,10 @@ impl NotKept {
             Self::Memory => "there is no room: limits.memory is reached",
             Self::Failed => "the disk does not take it; the server's log says why",
             Self::Sessions => "there is no room: the disk of the sessions is full",
+            Self::Backlogs => {
+                "there is no room: messages that wait for sessions of yours take as much of the \
+                 disk as they may"
+            }
         }
     }
 
@@ -73,6 +80,7 @@ impl NotKept {
             Self::Memory,
             Self::Failed,
             Self::Sessions,
+            Self::Backlogs,
         ];
         let is_it =
             |it: &Self| outcome.reason == it.reason() && outcome.text.starts_with(it.text());

@@ -16,6 +16,7 @@ use stentor_session::Tick;
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::flood::MeshRoom;
+use crate::core::sessions::log::laden;
 use crate::core::sessions::registry::Sessions;
 
 /// Visits of one turn. About 0.15 ms: no longer than what a turn does anyway.
@@ -181,6 +182,8 @@ struct Terms {
     /// What work that goes on from an earlier turn does at a time, at most.
     slice_max: u32,
     mesh_room: MeshRoom,
+    /// A bit for each shard whose journal has much that waits for room.
+    laden_journals: u64,
 }
 
 /// What a shard does in a turn beside its hub.
@@ -197,7 +200,7 @@ pub enum Beside {
     /// A message to many goes on in later turns; a burst does not, and is counted as too much.
     OutputLeft,
     /// So much room is left for what other shards get, until something else is said: see
-    /// [`crate::Effects::awaiting_mesh`].
+    /// [`crate::Effects::awaiting_room`].
     MeshRoom(MeshRoom),
     /// What each kind of work that goes on from earlier turns does in one call of
     /// [`crate::Hub::advance`], at most, in visits. So the shard can look at its clock in between.
@@ -247,6 +250,7 @@ impl Default for Turn {
                 packets_at_once: OWN_PACKETS,
                 slice_max: u32::MAX,
                 mesh_room: MeshRoom::Free,
+                laden_journals: 0,
             },
             heaviest: None,
             nameless: 0,
@@ -414,6 +418,12 @@ impl Turn {
         self.left().max(SLICE_VISITS_MIN).min(self.terms.slice_max)
     }
 
+    /// A bit for each shard in whose journal much waits for room, since the turn began.
+    #[inline]
+    pub(crate) const fn laden_journals(&self) -> u64 {
+        self.terms.laden_journals
+    }
+
     /// How much room is left for what other shards get.
     #[inline]
     pub(crate) const fn mesh_room(&self) -> MeshRoom {
@@ -562,8 +572,9 @@ impl Sessions {
 
 impl Core {
     /// The shard begins a turn: what it may do is counted from here on.
-    pub(crate) const fn begin_turn(&mut self) {
+    pub(crate) fn begin_turn(&mut self) {
         self.turn.begin();
+        self.turn.terms.laden_journals = laden(self);
         self.turn.packets_before = self.counters.stats.packets_received;
         self.turn.deliveries_before = self.counters.stats.publishes_sent;
     }

@@ -22,7 +22,7 @@ use crate::effects::Effects;
 
 impl Hub {
     /// The shard begins a turn: what it may do is counted from here on.
-    pub const fn begin_turn(&mut self) {
+    pub fn begin_turn(&mut self) {
         self.core.begin_turn();
     }
 
@@ -336,6 +336,15 @@ impl Hub {
 pub fn has_answers(hub: &Hub, key: SessionKey) -> bool {
     let live = hub.core.session(key).and_then(Session::live);
     live.is_some_and(|live| live.control_bytes() > 0)
+}
+
+/// With whose sessions that of a connection counts together: see [`crate::Tenants::owner`]. To be
+/// called when the client has connected; until then, it counts with nobody's.
+pub fn set_owner(hub: &mut Hub, key: SessionKey, owner: u32) {
+    let session = hub.core.session_mut(key);
+    if let Some(live) = session.and_then(Session::live_mut) {
+        live.owner = owner;
+    }
 }
 
 /// Whether a session outlives its connection. O(1).

@@ -20,7 +20,7 @@ impl Hub {
     /// that publishes faster than it may are left for later (see [`crate::Effects::paused`]), and
     /// those of one that has used its share of the turn for the next (see
     /// [`crate::Effects::yielded`]). Those that other shards need may have to wait for these (see
-    /// [`crate::Effects::awaiting_mesh`]).
+    /// [`crate::Effects::awaiting_room`]).
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
         let mut share = self.core.begin_reading(key);
         let consumed = self.receive_packets(now, key, input, &mut share);

@@ -98,6 +98,18 @@ pub fn set_journal_full(hub: &Hub, is_full: bool) {
     log::set_full(&hub.core, is_full);
 }
 
+/// Much waits for room in the journal of the shard, or little does again. Until then, a PUBLISH
+/// that it would have to keep waits on every shard where it was read.
+pub fn set_journal_laden(hub: &Hub, is_laden: bool) {
+    log::set_laden(&hub.core, is_laden);
+}
+
+/// Whether much waits for room in the journal of any shard.
+#[must_use]
+pub fn is_journal_laden(hub: &Hub) -> bool {
+    log::laden(&hub.core) != 0
+}
+
 /// About how many bytes a round of [`rewrite_sessions`] writes. O(sessions + rooms that are written
 /// down).
 #[must_use]
@@ -126,10 +138,19 @@ pub fn has_backlogs(hub: &Hub) -> bool {
 }
 
 /// About what is in memory that is to go to the store of backlogs, in bytes, and has come since
-/// that was found. The shard reads less while it is much.
+/// that was found.
 #[must_use]
 pub const fn backlog_bytes(hub: &Hub) -> usize {
     spool::due_bytes(&hub.core)
+}
+
+/// The bytes that the shard has given the store of backlogs and that are not kept yet, and those
+/// that have room there beside them. To be called in each turn.
+///
+/// While that and [`backlog_bytes`] are much, nothing more is read from connections whose messages
+/// add to it. The owner of sessions may have a part of the room: see [`crate::Tenants`].
+pub fn tell_backlog_room(hub: &mut Hub, now: Tick, (under_way, free): (usize, u64)) {
+    spool::tell_room(&mut hub.core, now, (under_way, free));
 }
 
 /// Gives the store of backlogs some of what is to go there, about `bytes_max` at most: see

@@ -232,7 +232,7 @@ impl PrivateService {
             &parts,
         ));
         core.turn_mut().spend_on_names(from.len() + route.len());
-        let sent = match is_awaited && log::is_refused(core, &message, &route) {
+        let sent = match is_awaited && log::refusal(core, &message, &route).is_some() {
             true => Sent::Known(Response::Busy),
             false => self.route_private(core, now, message, &route, is_awaited),
         };

@@ -131,6 +131,7 @@ fn tenants(id: u64, zone: &Arc<Tenant>) -> Tenants {
     Tenants {
         own: Arc::new(Tenant::new(id, TenantKind::Address)),
         zone: Arc::clone(zone),
+        owner: 0,
     }
 }
 

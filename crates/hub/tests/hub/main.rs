@@ -7,6 +7,7 @@
 mod accounts;
 mod adaptors;
 mod authentication;
+mod backlogs;
 mod bounds;
 mod broadcasts;
 mod bugs;

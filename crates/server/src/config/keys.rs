@@ -422,8 +422,12 @@ section! {
     /// Bytes on the disk of what waits for one session. Above that, messages wait in memory, within
     /// `limits.queue_bytes`. `0`: nothing goes to the disk.
     client_bytes: u64 = bytes(0, 16 * TIB), Default("256MiB"), Live;
-    /// The same of all sessions, in files of 4 MiB. While there is no room, the server refuses what
-    /// sessions that last would take on, as on a full disk.
+    /// The same of all sessions of one zone.
+    zone_bytes: u64 = bytes(4 * MIB, 16 * TIB), Default("16TiB"), Live;
+    /// The same of all sessions, in files of 4 MiB. One user may have eight times as much as is
+    /// free, and so may all clients of one address that have not proved a name. What such an owner
+    /// publishes to sessions that last is refused when its sessions have that. While there is no
+    /// room at all, the server refuses what sessions that last would take on, as on a full disk.
     bytes: u64 = bytes(4 * MIB, 16 * TIB), Default("10GiB"), Restart;
     /// Whether the wills of sessions that end with their connection are written down too: then a
     /// crash of the server only defers them. Each connection with a will costs some writing.

@@ -1,6 +1,6 @@
 //! The sessions of earlier starts: opening their journals, and going on with them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use stentor_session_log::{DamageKind, Restored, RestoredRoom, RestoredSession};
 use stentor_session_store::{
     Keeper, Opened, Options, StoreEvent, Sync, Watcher, open as open_journals,
 };
-use stentor_spool::{Folder, Spool};
+use stentor_spool::{Folder, Place, Spool};
 use stentor_topic::Zone;
 use tracing::{info, warn};
 
@@ -356,15 +356,12 @@ fn open_spool(
     sessions: &mut [PriorSession],
 ) -> io::Result<Folder<MappedDisk>> {
     let folder = folder.join(SPOOL_FOLDER);
-    let mut needed = BTreeMap::new();
-    for chunk in sessions
-        .iter()
-        .flat_map(|session| &session.deliveries.spooled)
-    {
-        if let Some(file) = NonZeroU32::new(chunk.place.file) {
-            *needed.entry(file).or_default() += 1;
-        }
-    }
+    let chunks = sessions.iter().flat_map(|it| &it.deliveries.spooled);
+    let needed = chunks.filter_map(|chunk| {
+        let file = NonZeroU32::new(chunk.place.file)?;
+        let (at, len) = (chunk.place.at, chunk.place.len);
+        Some(Place { file, at, len })
+    });
     let disk = MappedDisk::new(&folder)?;
     let (opened, missing) = Folder::open(disk, needed, bytes_max)?;
     if !missing.is_empty() {

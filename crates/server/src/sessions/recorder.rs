@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use stentor_disk::MappedDisk;
 use stentor_hub::{
     ALL_WRITTEN, Hub, bytes_to_write, give_up_rewriting, logged, rewrite_sessions,
-    set_journal_full, take_batches,
+    set_journal_full, set_journal_laden, take_batches,
 };
 use stentor_session::Tick;
 use stentor_session_log::Name;
@@ -38,11 +38,13 @@ const PIECES_AT_ONCE: usize = 256;
 const BATCHES_PER_TURN: usize = 4;
 const BYTES_PER_TURN: usize = 256 << 10;
 /// Bytes that may wait for room.
-const WAITING_MAX: usize = 16 << 20;
-/// Bytes that may wait before nobody else logs in.
-const WAITING_MUCH: usize = 2 << 20;
-/// Bytes that may wait before no client is read.
-const WAITING_FAR_TOO_MUCH: usize = 8 << 20;
+const WAITING_MAX: usize = 32 << 20;
+/// Bytes that may wait before every PUBLISH waits that the journal would have to keep, and when it
+/// no longer does.
+const WAITING_MUCH: usize = 8 << 20;
+const WAITING_LITTLE: usize = 4 << 20;
+/// Bytes that may wait before no client is read: they are of requests that were read before.
+const WAITING_FAR_TOO_MUCH: usize = 24 << 20;
 /// Bytes of those that are appended in one turn.
 const WAITING_PER_TURN: usize = 1 << 20;
 /// How long a file may take.
@@ -216,6 +218,8 @@ pub(crate) struct Recorder {
     has_told: bool,
     /// Whether the hub refuses what sessions that last would take on.
     is_full: bool,
+    /// Whether hubs let wait what the journal would have to keep.
+    is_laden: bool,
     /// Whether something was dropped since the last turn.
     has_dropped: bool,
     /// About how many bytes a round writes, and when that was estimated; while the disk is full.
@@ -249,6 +253,7 @@ impl Recorder {
             fates: VecDeque::new(),
             has_told: false,
             is_full: false,
+            is_laden: false,
             has_dropped: false,
             estimate: None,
         }
@@ -358,21 +363,19 @@ impl Recorder {
         self.waiting.bytes + self.spooling.as_ref().map_or(0, Spooling::bytes)
     }
 
-    /// Whether so much waits that nobody else should log in.
-    pub(crate) fn is_laden(&self, hub: &Hub) -> bool {
-        let spooling = self.spooling.as_ref();
-        self.waiting.bytes >= WAITING_MUCH || spooling.is_some_and(|it| it.is_laden(hub))
+    /// Whether so much waits for room that nobody should be read.
+    pub(crate) const fn is_overladen(&self) -> bool {
+        self.waiting.bytes >= WAITING_FAR_TOO_MUCH
     }
 
-    /// Whether so much waits that nobody should be read.
-    pub(crate) fn is_overladen(&self, hub: &Hub) -> bool {
-        self.waiting.bytes >= WAITING_FAR_TOO_MUCH || self.is_spool_overladen(hub)
-    }
-
-    /// Whether so much of that is on its way to the spool.
-    pub(crate) fn is_spool_overladen(&self, hub: &Hub) -> bool {
-        let spooling = self.spooling.as_ref();
-        spooling.is_some_and(|it| it.is_overladen(hub))
+    /// Tells all hubs whether much waits for room.
+    fn tell_laden(&mut self, hub: &Hub) {
+        let bytes = self.waiting.bytes;
+        let is_laden = bytes >= WAITING_MUCH || self.is_laden && bytes > WAITING_LITTLE;
+        if is_laden != self.is_laden {
+            self.is_laden = is_laden;
+            set_journal_laden(hub, is_laden);
+        }
     }
 
     /// Takes what the spool has done. Returns whether it has done anything.
@@ -497,7 +500,7 @@ impl Recorder {
         }
         let is_idle =
             !self.has_news && self.round.is_none() && !self.waits() && !self.writer.is_waited_for();
-        let is_complete = !self.is_full && self.standing == Standing::Complete;
+        let is_complete = !self.is_full && !self.is_laden && self.standing == Standing::Complete;
         if is_idle && is_complete && !self.is_spool_full() {
             return Turn::default();
         }
@@ -514,6 +517,7 @@ impl Recorder {
         }
         self.go_on(hub);
         self.writer.note(self.standing != Standing::Complete);
+        self.tell_laden(hub);
         Turn {
             drops: std::mem::take(&mut self.has_dropped),
             ..self.commit()

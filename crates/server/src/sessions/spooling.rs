@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use stentor_hub::{
-    Hub, SPOOL_UNIT, SessionKey, SpoolOrder, backlog_bytes, fetched, has_backlogs,
-    has_spool_orders, seal_backlogs, sealed, spool_goes_on, take_spool_orders,
+    Hub, SPOOL_UNIT, SessionKey, SpoolOrder, fetched, has_backlogs, has_spool_orders,
+    seal_backlogs, sealed, spool_goes_on, take_spool_orders, tell_backlog_room,
 };
 use stentor_session::{ChunkPlace, Tick};
 use stentor_spool::{Lane, Owner, Place, Reply, SpoolEvent, UNIT, Watcher};
@@ -15,10 +15,8 @@ use tracing::{info, warn};
 use super::wake;
 use crate::backplane::Backplane;
 
-/// Bytes of a shard that may wait for the disk before nobody else logs in.
-const MUCH: usize = 8 << 20;
-/// The same before no client is read.
-const FAR_TOO_MUCH: usize = 16 << 20;
+/// Bytes of a shard that are on their way to the disk at most. What is more waits in the hub.
+const UNDER_WAY_MAX: usize = 16 << 20;
 
 const _: () = assert!(SPOOL_UNIT == UNIT as u64, "places mean the same to both");
 
@@ -52,12 +50,12 @@ impl Spooling {
     /// Has the hub give the disk some of what sessions hold beyond their share, unless much is on
     /// its way there.
     pub(super) fn seal(&mut self, hub: &mut Hub) {
-        let may_seal = has_backlogs(hub) && self.lane.under_way() < FAR_TOO_MUCH;
+        let may_seal = has_backlogs(hub) && self.lane.under_way() < UNDER_WAY_MAX;
         if may_seal {
             seal_backlogs(hub, BYTES_PER_TURN);
             self.order(hub);
         }
-        let may_go_on = self.lane.under_way() < FAR_TOO_MUCH;
+        let may_go_on = self.lane.under_way() < UNDER_WAY_MAX;
         self.has_more = may_go_on && has_backlogs(hub);
     }
 
@@ -97,6 +95,8 @@ impl Spooling {
     /// Takes what has come from the disk, as far as one turn has time. Returns whether there was
     /// anything.
     pub(super) fn hear(&mut self, hub: &mut Hub, now: Tick) -> bool {
+        let free = self.lane.free_bytes();
+        tell_backlog_room(hub, now, (self.lane.under_way(), free));
         for reply in self.lane.replies() {
             match reply {
                 Reply::Fetched(whose, bytes) => self.read.push_back((whose, bytes)),
@@ -137,16 +137,6 @@ impl Spooling {
     /// sessions. O(1).
     pub(super) fn bytes(&self) -> usize {
         self.lane.under_way()
-    }
-
-    /// Whether so much waits for the disk that nobody else should log in.
-    pub(super) fn is_laden(&self, hub: &Hub) -> bool {
-        self.lane.under_way() + backlog_bytes(hub) >= MUCH
-    }
-
-    /// Whether so much does that nobody should be read.
-    pub(super) fn is_overladen(&self, hub: &Hub) -> bool {
-        self.lane.under_way() + backlog_bytes(hub) >= FAR_TOO_MUCH
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stentor_auth::credential::certificate::{CertificateError, user_name};
 use stentor_auth::rights::Unrestricted;
 use stentor_auth::{Answer, Asker, Begun, Decision, LoginRequest, Method, Refusal, Secret};
-use stentor_hub::{Identity, LinkId, home_shard};
+use stentor_hub::{Identity, LinkId, home_shard, set_owner};
 use stentor_mqtt::{ConnAck, Packet, Property, PropertyBuf, ReasonCode, Version, encode};
 use stentor_session::{
     CloseReason, ConnectRequest, Denied, Limit, Local, Output, Remote, Tick, Violation,
@@ -312,6 +312,7 @@ impl Shard {
         let lasts = request.session_expiry_secs > 0;
         let peer = self.links[index as usize].peer;
         let tenants = lasts.then(|| self.backplane.tenants.of(&identity, peer));
+        let owner = self.backplane.tenants.owner(&identity, peer);
         let who = Arc::clone(&identity);
         let admitted = match self.hub.admit_as(&request, identity, tenants.as_ref()) {
             Ok(admitted) => admitted,
@@ -320,6 +321,7 @@ impl Shard {
         let key = self
             .hub
             .connect(self.now, LinkId(index), *request, admitted);
+        set_owner(&mut self.hub, key, owner);
         self.forward_for(Some(key));
         if self.taps.is_on() {
             self.taps.begin(index);

@@ -124,6 +124,8 @@ pub(crate) struct Shard {
     recorder: Option<Recorder>,
     /// Sessions whose answers wait until what they belong to is written down.
     unwritten: Unwritten,
+    /// What waits for that and is for other shards: items, and their bytes.
+    unsent: (usize, usize),
     doors: Doors,
     mesh: Mesh<MeshItem>,
     links: Slab<Link>,
@@ -151,8 +153,8 @@ pub(crate) struct Shard {
     shaking: VecDeque<u32>,
     /// For each shard, the links that are not read until it has caught up.
     stalled: Vec<Vec<u32>>,
-    /// Links whose next packet needs other shards, which have to catch up first.
-    awaiting_mesh: Vec<u32>,
+    /// Links whose next packet needs other shards, or a journal, which have to catch up first.
+    awaiting_room: Vec<u32>,
     /// Links that nothing was read from until something was decided, which it is now.
     resumed: Vec<u32>,
     /// Links whose transport has bytes to write.
@@ -278,7 +280,6 @@ impl Shard {
         } = equipment;
         let arrivals = Arrivals::new(inbox);
         watch_own(&poll, &bell, &arrivals)?;
-        // There are at most 64 shards.
         let number = u8::try_from(id).unwrap_or(u8::MAX);
         let (recorder, prior, doors) = inherit(heritage);
         let shard = Self {
@@ -288,6 +289,7 @@ impl Shard {
             hub: hub(number, shared, &policy, &backplane),
             recorder,
             unwritten: Unwritten::default(),
+            unsent: Default::default(),
             doors,
             mesh,
             links: Slab::new(),
@@ -306,7 +308,7 @@ impl Shard {
             readable: Rows::default(),
             shaking: VecDeque::new(),
             stalled: vec![Vec::new(); backplane.shards.len()],
-            awaiting_mesh: Vec::new(),
+            awaiting_room: Vec::new(),
             resumed: Vec::new(),
             pending: Vec::new(),
             dirty: Vec::new(),
@@ -363,7 +365,7 @@ impl Shard {
 
     /// Whether far too much waits for other shards, or for the journal.
     fn is_overfull(&self) -> bool {
-        self.mesh.room() == MeshRoom::Overfull || self.is_laden()
+        self.mesh_room() == MeshRoom::Overfull || self.is_overladen()
     }
 
     fn is_finished(&self) -> bool {
@@ -523,7 +525,7 @@ impl Shard {
         if !waits && !self.mesh.has_overflow() {
             self.hub.forwarded();
         }
-        self.hub.count_beside(Beside::MeshRoom(self.mesh.room()));
+        self.hub.count_beside(Beside::MeshRoom(self.mesh_room()));
         for authentication in authentications {
             self.authenticate_again(authentication);
         }

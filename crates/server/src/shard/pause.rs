@@ -9,7 +9,7 @@
 //! write. So a burst that takes several turns costs a few writes, not one for each turn. Messages
 //! of others do not wait.
 
-use stentor_hub::{Beside, LinkId, MeshRoom};
+use stentor_hub::{Beside, LinkId, MeshRoom, is_journal_laden};
 use stentor_session::Tick;
 
 use super::Shard;
@@ -25,19 +25,19 @@ impl Shard {
         while let Some(LinkId(index)) = self.hub.effects().yielded.pop() {
             self.give_way(index);
         }
-        while let Some(LinkId(index)) = self.hub.effects().awaiting_mesh.pop() {
-            self.await_mesh(index);
+        while let Some(LinkId(index)) = self.hub.effects().awaiting_room.pop() {
+            self.await_room(index);
         }
     }
 
     /// Reads nothing from a link until other shards have caught up.
-    fn await_mesh(&mut self, index: u32) {
+    fn await_room(&mut self, index: u32) {
         let Some(link) = self.links.get_mut(index as usize) else {
             return;
         };
         if link.reading != Reading::Stalled {
             link.reading = Reading::Stalled;
-            self.awaiting_mesh.push(index);
+            self.awaiting_room.push(index);
         }
     }
 
@@ -47,10 +47,10 @@ impl Shard {
         let stalled = &mut self.stalled;
         let mut ready = Vec::new();
         self.mesh.refill(|peer| ready.append(&mut stalled[peer]));
-        let room = self.mesh.room();
+        let room = self.mesh_room();
         self.hub.count_beside(Beside::MeshRoom(room));
-        if room == MeshRoom::Free {
-            ready.append(&mut self.awaiting_mesh);
+        if room == MeshRoom::Free && !is_journal_laden(&self.hub) {
+            ready.append(&mut self.awaiting_room);
         }
         for index in ready {
             let Some(link) = self.links.get_mut(index as usize) else {

@@ -95,7 +95,7 @@ impl Shard {
     fn read_each(&mut self, listed: &[u32], part: &mut Part) -> (usize, bool) {
         for (place, &index) in listed.iter().enumerate() {
             let waits = self.waits(index) || self.is_behind(index) || self.waits_to_log_in(index);
-            if waits || self.waits_for_room() {
+            if waits || self.is_overladen() {
                 self.push_readable(index);
             } else if self.is_unwritten(index) {
                 self.unwritten.hold(index);
@@ -123,7 +123,7 @@ impl Shard {
     /// Reads from those links whose TLS handshakes or long CONNECTs have waited longest, for as
     /// long as a turn has time for them. The bytes of the others wait in their sockets.
     fn shake_hands(&mut self) {
-        if self.shaking.is_empty() || self.is_laden() {
+        if self.shaking.is_empty() || self.is_overladen() {
             return;
         }
         let until = self.backplane.clock.now().after(self.handshake_time());

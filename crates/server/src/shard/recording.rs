@@ -1,13 +1,17 @@
 //! What a shard writes down of its sessions, and who waits until that is done.
 
 use stentor_hub::{
-    ControlItem, NotKept, SessionKey, ShardId, begin_restoring, has_answers, restore_room,
-    session_lasts,
+    ControlItem, MeshRoom, NotKept, SessionKey, ShardId, begin_restoring, has_answers,
+    restore_room, session_lasts,
 };
 
 use super::Shard;
 use super::link::Link;
 use crate::sessions::{Prior, Recorder};
+
+/// Items for other shards, and their bytes, that may wait for the journal of this one before
+/// connections wait that have more of them: as many as a mesh without room.
+const UNSENT_MAX: (usize, usize) = (16 << 10, 16 << 20);
 
 impl Shard {
     /// Goes on with rooms and sessions that were there before the start.
@@ -147,36 +151,27 @@ impl Shard {
             return 0;
         };
         let effects = self.hub.effects();
-        let items = effects.mesh.iter().map(|(_, item)| item.bytes());
+        let unsent = effects.mesh.iter().map(|(_, item)| item.bytes()).sum();
+        self.unsent = (effects.mesh.len(), unsent);
         let outcomes = effects.lanes.len() * size_of::<(ShardId, ControlItem)>();
-        let bytes = recorder.bytes() + self.unwritten.bytes() + outcomes + items.sum::<usize>();
-        bytes as u64
+        (recorder.bytes() + self.unwritten.bytes() + outcomes + unsent) as u64
     }
 
-    /// Whether so much waits for the journal that nobody is let in.
-    pub(super) fn is_laden(&self) -> bool {
-        self.recorder
-            .as_ref()
-            .is_some_and(|it| it.is_laden(&self.hub))
-    }
-
-    /// Whether so much waits for the journal that nobody is read, no other shard either.
+    /// Whether so much waits for room in the journal that nobody is read, no other shard either.
     pub(super) fn is_overladen(&self) -> bool {
-        self.recorder
-            .as_ref()
-            .is_some_and(|it| it.is_overladen(&self.hub))
+        self.recorder.as_ref().is_some_and(Recorder::is_overladen)
     }
 
-    /// Whether so much waits for room in the journal that nobody is read.
-    pub(super) fn waits_for_room(&mut self) -> bool {
-        /// Items for other shards that may wait.
-        const ITEMS_MAX: usize = 16 << 10;
-        let Some(recorder) = &self.recorder else {
-            return false;
+    /// How much room is left for what other shards get. What the journal has to have first counts
+    /// as well.
+    pub(super) fn mesh_room(&self) -> MeshRoom {
+        let (items, bytes) = self.unsent;
+        let unsent = match (items / UNSENT_MAX.0).max(bytes / UNSENT_MAX.1) {
+            0 => MeshRoom::Free,
+            1 => MeshRoom::Full,
+            _ => MeshRoom::Overfull,
         };
-        let (lacks_room, is_overladen) = (recorder.lacks_room(), recorder.is_overladen(&self.hub));
-        recorder.is_spool_overladen(&self.hub)
-            || lacks_room && (is_overladen || self.hub.effects().mesh.len() >= ITEMS_MAX)
+        unsent.max(self.mesh.room())
     }
 
     /// Whether answers to a client wait until what they belong to is written down. It is not read

@@ -46,8 +46,7 @@ impl Shard {
     fn timeout(&mut self) -> Option<Duration> {
         let has_reads =
             !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
-        let waits = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
-        let reads = has_reads && !waits && !self.is_overfull();
+        let reads = has_reads && !self.is_overfull();
         let effects = self.hub.effects();
         let flushes = effects.has_output() || !self.backlog.is_empty();
         let ends = !self.gone.is_empty() || !self.broken.is_empty() || !self.leaving.is_empty();
@@ -68,6 +67,9 @@ impl Shard {
             timeout = Some(ROUND_PATIENCE);
         }
         let retries = self.mesh.has_overflow() || !self.outbox.is_empty();
+        // Nobody says that a journal of another shard has room again.
+        let retries = retries || !self.awaiting_room.is_empty();
+        let waits = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
         let retries = retries || waits || self.doors.wait();
         if retries || !self.accepting.is_empty() || self.hub.waits_for_share_room() {
             timeout = Some(RETRY);

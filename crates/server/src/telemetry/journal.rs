@@ -643,6 +643,11 @@ fn no_room(why: NotKept, bound: Option<&str>, trouble: Option<&str>) -> String {
                                   `sessions.bytes` allows; free space on the disk of \
                                   `sessions.dir`, or raise the bound"
             .into(),
+        (NotKept::Backlogs, _) => "messages that wait for sessions of its user or address take as \
+                                   much of `sessions.bytes`, or of `sessions.zone_bytes`, as one \
+                                   may have; end sessions that nobody needs (`stentor sessions ls \
+                                   --by bytes`), or raise the bound"
+            .into(),
         (_, Some(trouble)) => format!(
             "the retained store cannot write ({trouble}); free space on its disk, correct the \
              error, or clear topics with `stentor retained clear`"
@@ -695,6 +700,7 @@ mod tests {
                 "is reached (limits.memory is 9 bytes); raise it",
             ),
             (NotKept::Sessions, None, "`sessions.dir`"),
+            (NotKept::Backlogs, None, "`sessions.zone_bytes`"),
         ] {
             let text = no_room(why, bound, None);
             assert!(text.contains(says), "{text}");

@@ -73,6 +73,17 @@ pub const fn note_done(outbound: &mut Outbound) {
     outbound.is_due = false;
 }
 
+/// Whether the owner of the session may have no more on the disk.
+#[must_use]
+pub const fn is_barred(outbound: &Outbound) -> bool {
+    outbound.is_barred
+}
+
+/// Says whether that is so.
+pub const fn set_barred(outbound: &mut Outbound, is_barred: bool) {
+    outbound.is_barred = is_barred;
+}
+
 /// Takes the oldest of what waits in memory out of it, so that the disk can have it: as many
 /// as one chunk takes. `None` if little waits: not much in number, and at most `bytes_max` in
 /// all. A message of a shared subscription stays in memory: another member may have to get it.

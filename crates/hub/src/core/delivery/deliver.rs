@@ -215,8 +215,7 @@ impl DeliveryContext<'_> {
 
     /// One more is about to wait for a session of which something is on the disk, or whose client
     /// is away. If it holds more than its share of the memory, the oldest goes to the disk. Returns
-    /// whether the disk takes it: then the shard reads less while much waits for the disk, and
-    /// nothing is dropped.
+    /// whether the disk takes it: then its publisher may have to wait, and nothing is dropped.
     fn spools(&mut self, state: &mut SessionState, delivery: &Delivery, key: SessionKey) -> bool {
         let spooling = &mut self.outbox.spooling;
         if spooling.share == 0 || state.owed.held_bytes() < spooling.share {
@@ -230,9 +229,11 @@ impl DeliveryContext<'_> {
             spooling.due.push_back(key);
         }
         let room = bytes_max_of(state, self.settings);
-        let is_taken = !spooling.is_refused && state.owed.disk_bytes() < room;
+        let has_room = !state.owed.is_barred() && state.owed.disk_bytes() < room;
+        let is_taken = has_room && !spooling.is_refused;
         if is_taken {
             spooling.due_bytes += delivery.cost();
+            spooling.taken += delivery.cost() as u64;
         }
         is_taken
     }
@@ -556,7 +557,7 @@ fn keep_waiting(
             break;
         }
     }
-    // What goes to the disk is bounded there: the shard reads less while much is on its way.
+    // What goes to the disk is bounded there: its publishers wait while much is on its way.
     if !fits(owed) && !context.paced && !spools {
         let usual = || settings.slow_policy(message.topic(), delivery.qos);
         match queue.map_or_else(usual, |it| it.full) {

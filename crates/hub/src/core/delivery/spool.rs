@@ -7,28 +7,45 @@
 //!
 //! A message leaves the memory when the disk has it. Then a record says where it is, and the
 //! journal need not have it any longer.
+//!
+//! **A publisher that is faster than the disk waits.** While much is on its way to the disk,
+//! nothing more is read from a connection whose message adds to that. Nobody else waits.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use stentor_session::{Chunk, ChunkPlace, Delivery, SubscriptionIds, Tick};
 use stentor_session_log::{Chunk as Content, Identifier, List, SpooledDelivery, Terms};
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::sessions::log::{body_of, has_freed, identifiers, message_of, take_freed, terms};
-use crate::core::sessions::registry::lasting_len;
+use crate::core::memory::disk_room;
+use crate::core::routing::route::release_sender;
+use crate::core::sessions::log::{
+    body_of, has_freed, identifiers, journals, message_of, take_freed, terms,
+};
+use crate::core::sessions::registry::{count_disk_of, lasting_len, look_at_full};
 use crate::core::sessions::state::{SessionState, own_queue_bytes, take_fetched, write_spooled};
 use crate::core::settings::Settings;
 use crate::core::stats::LossCause;
-use crate::effects::{Event, SpoolOrder};
+use crate::effects::{Event, Sender, SpoolOrder};
 
 /// Bytes that a unit of [`ChunkPlace`] stands for.
 pub const SPOOL_UNIT: u64 = 64;
 
+/// Bytes that may be on their way to the disk before connections wait that add to them, and when
+/// they go on.
+const MUCH: usize = 8 << 20;
+const LITTLE: usize = 4 << 20;
+
+/// How often some sessions are counted again whose owners have had their part of the disk: others
+/// may have given theirs back.
+const RECOUNT_TIME: Duration = Duration::from_millis(100);
+
 /// When the messages of sessions go to the disk, on one shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Spooling {
     /// Bytes that a session may hold in memory before that; 0 if nothing goes to the disk.
     pub(crate) share: usize,
@@ -38,10 +55,42 @@ pub(crate) struct Spooling {
     pub(crate) due: VecDeque<SessionKey>,
     /// What has come for them since, and did not go to the disk yet.
     pub(crate) due_bytes: usize,
+    /// What the shard has given the disk, and it does not have yet, in bytes.
+    under_way: usize,
+    /// All that has come for sessions that hold more than their share, in bytes, since the start.
+    pub(crate) taken: u64,
+    /// Bytes that are free on the disk; `u64::MAX` until the shard has told.
+    pub(crate) free: u64,
+    /// When sessions of owners that were full are counted again.
+    recount_at: Tick,
+    /// Connections that wait because their messages were among that, each once.
+    waiting: BTreeSet<Sender>,
     orders: Vec<SpoolOrder>,
 }
 
+impl Default for Spooling {
+    fn default() -> Self {
+        Self {
+            share: 0,
+            is_refused: false,
+            due: VecDeque::new(),
+            due_bytes: 0,
+            under_way: 0,
+            taken: 0,
+            free: u64::MAX,
+            recount_at: Tick::ZERO,
+            waiting: BTreeSet::new(),
+            orders: Vec::new(),
+        }
+    }
+}
+
 impl Spooling {
+    /// What is on its way to the disk, in bytes.
+    const fn on_the_way(&self) -> usize {
+        self.due_bytes.saturating_add(self.under_way)
+    }
+
     /// Shares the memory among the sessions that last.
     fn share(settings: &Settings, sessions: usize) -> usize {
         let spool = &settings.spool;
@@ -74,6 +123,49 @@ pub(crate) const fn due_bytes(core: &Core) -> usize {
     core.outbox.spooling.due_bytes
 }
 
+/// What has come for the disk so far: for [`hold_back`].
+#[inline]
+pub(crate) const fn taken(core: &Core) -> u64 {
+    core.outbox.spooling.taken
+}
+
+/// Messages of a connection have been handed out. If some of them were for the disk, `before` being
+/// what [`taken`] said then, and much is on its way there, nothing more is read from it for now.
+#[inline]
+pub(crate) fn hold_back(core: &mut Core, sender: Option<Sender>, before: u64) {
+    if core.outbox.spooling.taken != before
+        && let Some(sender) = sender
+    {
+        hold_back_one(core, sender);
+    }
+}
+
+#[cold]
+fn hold_back_one(core: &mut Core, sender: Sender) {
+    let spooling = &mut core.outbox.spooling;
+    if spooling.on_the_way() >= MUCH && spooling.waiting.insert(sender) {
+        core.hold_sender(sender);
+    }
+}
+
+/// The shard has given the disk so much that it does not have yet, and so much more has room there.
+/// Connections that wait for the disk go on when little is left.
+pub(crate) fn tell_room(core: &mut Core, now: Tick, (under_way, free): (usize, u64)) {
+    let spooling = &mut core.outbox.spooling;
+    (spooling.under_way, spooling.free) = (under_way, free);
+    if now >= spooling.recount_at {
+        spooling.recount_at = now.after(RECOUNT_TIME);
+        look_at_full(&mut core.sessions);
+    }
+    let spooling = &mut core.outbox.spooling;
+    if spooling.waiting.is_empty() || spooling.on_the_way() > LITTLE {
+        return;
+    }
+    for sender in core::mem::take(&mut core.outbox.spooling.waiting) {
+        release_sender(core, now, sender, 0);
+    }
+}
+
 /// Whether the disk is to do something.
 pub(crate) const fn has_orders(core: &Core) -> bool {
     !core.outbox.spooling.orders.is_empty() || has_freed(&core.pending.log)
@@ -98,8 +190,11 @@ pub(crate) fn seal_some(core: &mut Core, bytes_max: usize) {
         && is_due(core)
         && let Some(key) = core.outbox.spooling.due.pop_front()
     {
+        // Other sessions of its owner may have used up the room since it was counted.
+        count_on_disk(core, key);
         let (sealed, is_over) = seal(core, key, bytes_max - bytes);
         bytes += sealed;
+        count_on_disk(core, key);
         if !is_over {
             core.outbox.spooling.due.push_back(key);
         }
@@ -109,7 +204,15 @@ pub(crate) fn seal_some(core: &mut Core, bytes_max: usize) {
     }
 }
 
-/// The same for one session. Returns the bytes, and whether that was all.
+/// Counts what a session has on the disk, or on its way there.
+fn count_on_disk(core: &mut Core, key: SessionKey) {
+    let journals = journals(core);
+    let room = disk_room(core, &journals);
+    count_disk_of(&mut core.sessions, key, &room);
+}
+
+/// Has the disk take some of what one session holds: see [`seal_some`]. Returns the bytes, and
+/// whether that was all.
 fn seal(core: &mut Core, key: SessionKey, bytes_max: usize) -> (usize, bool) {
     let share = core.outbox.spooling.share;
     let mut sum = 0;
@@ -122,7 +225,7 @@ fn seal(core: &mut Core, key: SessionKey, bytes_max: usize) -> (usize, bool) {
     let client_id = Box::<str>::from(session.state.client_id());
     while sum < bytes_max {
         let owed = &mut session.state.owed;
-        if owed.disk_bytes() >= most {
+        if owed.is_barred() || owed.disk_bytes() >= most {
             // What is more waits in memory, as far as it may.
             owed.note_done();
             return (sum, true);

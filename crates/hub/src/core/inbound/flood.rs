@@ -1,4 +1,4 @@
-//! What connections may send while much waits for other shards.
+//! What connections may send while much waits for other shards, or for the journals of sessions.
 //!
 //! The mesh between the shards has a bound. When that is reached, a PUBLISH that other shards need
 //! waits where it was read, and with it what its client sends after it. Everything else goes on:
@@ -8,17 +8,21 @@
 //! subscription over there gets it. So what a PUBLISH has left for other shards is looked at too:
 //! one message of each connection at most is more than the room. If that comes to as much as the
 //! room itself, every PUBLISH waits.
+//!
+//! While much waits for room in a journal, a PUBLISH waits in the same way if that journal would
+//! have to keep it: it has a subscriber there whose session lasts.
 
-use stentor_mqtt::{Frame, Publish, Sender, Version, decode_publish};
+use stentor_mqtt::{Frame, Publish, QoS, Sender, Version, decode_publish};
 use stentor_session::Tick;
 
 use crate::core::Core;
 use crate::core::ids::{SessionKey, home_shard};
 use crate::core::inbound::publish::with_topic;
 use crate::core::inbound::receive::is_publish;
+use crate::core::sessions::log::may_be_kept_by;
 
 /// How much room is left for what other shards get.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MeshRoom {
     /// Enough.
     #[default]
@@ -29,8 +33,8 @@ pub enum MeshRoom {
     Overfull,
 }
 
-/// Whether the next packet of a connection has to wait for room in the mesh. Then it is left, and
-/// the connection goes on when there is some.
+/// Whether the next packet of a connection has to wait for room in the mesh or in a journal. Then
+/// it is left, and the connection goes on when there is some.
 #[inline]
 pub(crate) fn holds(
     core: &mut Core,
@@ -39,8 +43,8 @@ pub(crate) fn holds(
     (version, frame): (Version, Frame),
     packet: &[u8],
 ) -> bool {
-    let room = core.turn.mesh_room();
-    let holds = room != MeshRoom::Free
+    let is_short = core.turn.mesh_room() != MeshRoom::Free || core.turn.laden_journals() != 0;
+    let holds = is_short
         && is_publish(frame.first)
         && has_to_wait(core, now, key, (version, frame), packet);
     if holds {
@@ -59,24 +63,49 @@ fn has_to_wait(
     packet: &[u8],
 ) -> bool {
     core.settle(now);
-    if core.turn.mesh_room() == MeshRoom::Overfull || !core.effects.mesh.is_empty() {
+    let (room, laden) = (core.turn.mesh_room(), core.turn.laden_journals());
+    let has_left_some = room != MeshRoom::Free && !core.effects.mesh.is_empty();
+    if room == MeshRoom::Overfull || has_left_some {
         return true;
     }
     let body = packet.get(frame.header_len..).unwrap_or_default();
     // A packet that cannot be read closes the connection, and goes nowhere.
     let publish = decode_publish(version, Sender::Client, frame.first, body);
-    publish.is_ok_and(|publish| goes_to_other_shards(core, key, &publish))
+    publish.is_ok_and(|publish| needs_room(core, key, &publish, (room, laden)))
 }
 
-fn goes_to_other_shards(core: &mut Core, key: SessionKey, publish: &Publish<'_>) -> bool {
+fn needs_room(
+    core: &mut Core,
+    key: SessionKey,
+    publish: &Publish<'_>,
+    (room, laden): (MeshRoom, u64),
+) -> bool {
+    let qos = publish.qos;
+    let needs = |core: &Core, topic: &str| {
+        room != MeshRoom::Free && topic_needs_others(core, key, topic)
+            || laden != 0 && topic_needs_journals(core, key, (qos, topic), laden)
+    };
     if !publish.topic.is_empty() {
-        return topic_needs_others(core, key, publish.topic);
+        return needs(core, publish.topic);
     }
     // An alias without a topic changes nothing in the table.
-    let needs = with_topic(core, key, publish, |core, topic| {
-        topic_needs_others(core, key, &topic)
-    });
+    let needs = with_topic(core, key, publish, |core, topic| needs(core, &topic));
     needs.unwrap_or(false)
+}
+
+/// Whether the journals of these shards may have to keep a message. What is for a service may be
+/// owed to anybody.
+fn topic_needs_journals(
+    core: &Core,
+    key: SessionKey,
+    (qos, topic): (QoS, &str),
+    shards: u64,
+) -> bool {
+    core.sessions.get(key).is_some_and(|session| {
+        let what = (qos, session.state.zone());
+        topic.starts_with('$') && qos != QoS::AtMostOnce
+            || may_be_kept_by(core, shards, what, topic)
+    })
 }
 
 /// Whether another shard may have to know of a message: a subscriber, the shard that orders the
@@ -92,13 +121,13 @@ fn topic_needs_others(core: &Core, key: SessionKey, topic: &str) -> bool {
             && home_shard(&place.hasher, zone, topic, place.shards) != place.shard
 }
 
-/// Leaves what a connection has sent until the mesh has room.
+/// Leaves what a connection has sent until there is room.
 #[cold]
 fn wait(core: &mut Core, now: Tick, key: SessionKey) {
     let session = core.sessions.get_mut(key);
     if let Some(live) = session.and_then(|session| session.live_mut()) {
         // That it is alive is seen already.
         live.last_seen = now;
-        core.effects.awaiting_mesh.push(live.link);
+        core.effects.awaiting_room.push(live.link);
     }
 }

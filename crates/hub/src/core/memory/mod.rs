@@ -7,16 +7,18 @@
 //! change can be missed.
 
 mod account;
+mod disk;
 mod evict;
 mod ledger;
 mod relief;
 mod tenant;
 
 pub(crate) use account::Account;
+pub(crate) use disk::FullOwners;
 pub(crate) use evict::Room;
 pub use ledger::{Holding, Ledger, Pressure};
 pub(crate) use relief::Relief;
-pub(crate) use tenant::{Absences, Lease};
+pub(crate) use tenant::{Absences, DiskRoom, Lease};
 pub use tenant::{Tenant, TenantKind, Tenants};
 
 use alloc::boxed::Box;
@@ -25,6 +27,7 @@ use alloc::sync::Arc;
 use stentor_topic::Zone;
 
 use crate::core::Core;
+use crate::core::sessions::log::{self, Journals};
 
 /// A session that makes the server hold much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +45,22 @@ pub struct Holder {
     pub bytes: u64,
 }
 
+/// How much room there is on the disk for what waits for sessions.
+pub(crate) fn disk_room<'j>(core: &Core, journals: &'j Journals) -> DiskRoom<'j> {
+    DiskRoom {
+        free: core.outbox.spooling.free,
+        zone_max: core.rules.settings.spool.zone_bytes_max,
+        full: &journals.full_owners,
+    }
+}
+
 impl Core {
     /// Counts the sessions again that have changed, and writes the sums into the ledger.
     /// [`Core::advance`] does it; O(sessions that have changed).
     pub(crate) fn settle_accounts(&mut self) {
-        let held = self.sessions.settle_charges(&mut self.pending.log);
+        let journals = log::journals(self);
+        let room = disk_room(self, &journals);
+        let held = self.sessions.settle_charges(&mut self.pending.log, &room);
         for (kind, bytes) in [Holding::Sessions, Holding::Queues].into_iter().zip(held) {
             self.memory.ledger.write(self.place.shard, kind, bytes);
         }

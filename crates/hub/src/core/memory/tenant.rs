@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use stentor_session::{Limit, Tick};
 
+use super::disk::{FullOwners, OnDisk};
 use crate::core::settings::Settings;
 
 /// The owner that a tenant stands for.
@@ -30,17 +31,25 @@ pub struct Tenant {
     id: u64,
     kind: TenantKind,
     sessions: AtomicU32,
+    disk: OnDisk,
 }
 
 impl Tenant {
     /// One that has no sessions yet. No two have the same number.
     #[must_use]
-    pub const fn new(id: u64, kind: TenantKind) -> Self {
+    pub fn new(id: u64, kind: TenantKind) -> Self {
         Self {
             id,
             kind,
             sessions: AtomicU32::new(0),
+            disk: OnDisk::default(),
         }
+    }
+
+    /// Bytes that lie on the disk for its sessions, or are on their way there.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        self.disk.bytes()
     }
 
     /// How many sessions it has that outlive their connections.
@@ -88,13 +97,29 @@ pub struct Tenants {
     pub own: Arc<Tenant>,
     /// Its zone.
     pub zone: Arc<Tenant>,
+    /// A number that all clients of that user or address have, and hardly anybody else; not 0.
+    pub owner: u32,
+}
+
+/// How much room there is on the disk, and who has used up its part.
+pub(crate) struct DiskRoom<'a> {
+    /// Bytes that are free in all.
+    pub(crate) free: u64,
+    /// Bytes that one zone may have.
+    pub(crate) zone_max: u64,
+    pub(crate) full: &'a FullOwners,
 }
 
 /// The places of one session.
 #[derive(Debug)]
 pub(crate) struct Lease {
     own: Place,
-    _zone: Place,
+    zone: Place,
+    owner: u32,
+    /// What lies on the disk for the session, or is on its way there.
+    disk: u64,
+    /// Whether the session is among those that are to be counted again.
+    is_listed: bool,
 }
 
 impl Lease {
@@ -107,8 +132,49 @@ impl Lease {
     ) -> Result<Self, Limit> {
         Ok(Self {
             own: Place::take(&tenants.own, settings, beyond)?,
-            _zone: Place::take(&tenants.zone, settings, beyond)?,
+            zone: Place::take(&tenants.zone, settings, beyond)?,
+            owner: tenants.owner,
+            disk: 0,
+            is_listed: false,
         })
+    }
+
+    /// The session has so much on the disk now. Returns whether it is barred: see
+    /// [`OnDisk::note`].
+    pub(crate) fn note_disk(&mut self, bytes: u64, room: &DiskRoom<'_>) -> bool {
+        let before = core::mem::replace(&mut self.disk, bytes);
+        let (own, zone) = (&self.own.0.disk, &self.zone.0.disk);
+        own.change(before, bytes);
+        zone.change(before, bytes);
+        let free = room.free.min(room.zone_max.saturating_sub(zone.bytes()));
+        own.note(self.owner, free, room.full)
+    }
+
+    /// What [`Lease::note_disk`] was told last.
+    pub(crate) const fn disk(&self) -> u64 {
+        self.disk
+    }
+
+    /// Whether its owner was full when one of its sessions was counted last.
+    pub(crate) fn is_full(&self) -> bool {
+        self.own.0.disk.is_full()
+    }
+
+    /// The session gives back what it has on the disk. Whether its owner is full shows when others
+    /// of its sessions are counted.
+    pub(crate) fn release_disk(&mut self, full: &FullOwners) {
+        let (free, zone_max) = (u64::MAX, u64::MAX);
+        let room = DiskRoom {
+            free,
+            zone_max,
+            full,
+        };
+        self.note_disk(0, &room);
+    }
+
+    /// The session is to be counted again, or it was. Returns whether that is new.
+    pub(crate) const fn list(&mut self, is_listed: bool) -> bool {
+        core::mem::replace(&mut self.is_listed, is_listed) != is_listed
     }
 
     pub(crate) fn tenant(&self) -> &Tenant {

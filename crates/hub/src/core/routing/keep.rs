@@ -141,7 +141,7 @@ impl Core {
                 Some(format!("limits.memory is {most} bytes").into())
             }
             NotKept::Full => self.store.retained.bound_met(zone),
-            NotKept::DiskFull | NotKept::Failed | NotKept::Sessions => None,
+            NotKept::DiskFull | NotKept::Failed | NotKept::Sessions | NotKept::Backlogs => None,
         }
     }
 
@@ -213,8 +213,8 @@ impl Core {
         (keep, is_awaited): (bool, bool),
         routing: Routing,
     ) -> Taken {
-        if is_awaited && log::is_refused(self, &message, message.topic()) {
-            return Taken::Done(NotKept::Sessions.outcome());
+        if is_awaited && let Some(why) = log::refusal(self, &message, message.topic()) {
+            return Taken::Done(why.outcome());
         }
         let mut taken = Taken::SUCCESS;
         if keep {

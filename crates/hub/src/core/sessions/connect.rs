@@ -343,6 +343,7 @@ impl Core {
                 .max(1),
             next_packet_id: 1,
             packet_bytes_max: request.packet_bytes_max,
+            owner: 0,
             announced: self.rules.announced(request.version),
             since: now,
             last_seen: now,

@@ -706,6 +706,7 @@ fn spooling(share: usize) -> SpoolSettings {
         client_bytes_max: 1 << 30,
         memory: 0,
         share: (share, share),
+        ..SpoolSettings::default()
     }
 }
 

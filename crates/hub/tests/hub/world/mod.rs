@@ -277,7 +277,7 @@ impl World {
         if read < bytes.len() {
             let paused: Vec<_> = hub.effects().paused.drain(..).collect();
             let effects = hub.effects();
-            let waits = effects.yielded.iter().chain(&effects.awaiting_mesh).next();
+            let waits = effects.yielded.iter().chain(&effects.awaiting_room).next();
             assert!(!paused.is_empty() || waits.is_some());
             let timed = paused.iter().filter(|(_, until)| *until != Tick::NEVER);
             let timed = timed.map(|(link, until)| ((shard, link.0), *until));

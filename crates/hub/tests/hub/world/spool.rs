@@ -65,13 +65,14 @@ impl World {
                 bytes,
             } => {
                 let place = (!self.spool.refuses).then(|| {
+                    let len = bytes.len().div_ceil(64).min(usize::from(u16::MAX)) as u16;
                     self.spool.last += 1;
                     self.spool.counts.0 += 1;
                     self.spool.chunks.insert(self.spool.last, bytes);
                     ChunkPlace {
                         file: NonZeroU32::new(self.spool.last).unwrap(),
                         at: 1,
-                        len: 2,
+                        len,
                     }
                 });
                 sealed(hub, session, (first, count), place);

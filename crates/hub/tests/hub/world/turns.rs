@@ -53,7 +53,7 @@ impl World {
         hub.count_beside(Beside::MeshRoom(room));
         if room == MeshRoom::Free {
             let effects = hub.effects();
-            effects.yielded.append(&mut effects.awaiting_mesh);
+            effects.yielded.append(&mut effects.awaiting_room);
         }
         self.settle();
     }

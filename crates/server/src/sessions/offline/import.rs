@@ -3,7 +3,7 @@
 //! Sessions that cannot be imported whole are refused whole. One that is there already is left
 //! alone, unless it is to be replaced. So the same import may be run again.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ use stentor_auth::store::AuditLog;
 use stentor_disk::MappedDisk;
 use stentor_session_log::{Origin, Presence, Restored, RestoredSession};
 use stentor_session_store::{Adder, Options};
-use stentor_spool::Folder;
+use stentor_spool::{Folder, Place};
 use stentor_zone::Unambiguous;
 use tracing::warn;
 
@@ -144,12 +144,12 @@ impl SessionsImport {
             error,
         })?;
         let mut restored = adder.earlier().replay(sync_of(config), |_, _| ());
-        let mut needed = BTreeMap::new();
-        for chunk in restored.sessions.iter().flat_map(|it| &it.spooled) {
-            if let Some(file) = NonZeroU32::new(chunk.place.file) {
-                *needed.entry(file).or_default() += 1;
-            }
-        }
+        let chunks = restored.sessions.iter().flat_map(|it| &it.spooled);
+        let needed = chunks.filter_map(|chunk| {
+            let file = NonZeroU32::new(chunk.place.file)?;
+            let (at, len) = (chunk.place.at, chunk.place.len);
+            Some(Place { file, at, len })
+        });
         let spool_folder = folder.join(SPOOL_FOLDER);
         let of_spool = |error| SessionsError::of_disk(&spool_folder, error);
         let disk = MappedDisk::new(&spool_folder).map_err(of_spool)?;

@@ -25,6 +25,7 @@ use stentor_topic::{FilterId, Walk};
 use super::dues::Dues;
 use crate::core::Core;
 use crate::core::delivery::deliver::Matching;
+use crate::core::delivery::spool;
 use crate::core::ids::SessionKey;
 use crate::core::routing::batch::{EncodedBatch, Source};
 use crate::core::routing::options::{Options, as_share};
@@ -391,6 +392,42 @@ fn lines_of(hash: u64, message: &Message, sender: Option<Sender>) -> SmallVec<[L
         .collect()
 }
 
+/// The connection whose bytes are being applied.
+pub(crate) fn reader(core: &Core) -> Option<Sender> {
+    let session = core.routing.routes.reading?;
+    let known = core.sessions.get(session)?;
+    known.live().is_some().then_some(Sender {
+        shard: core.place.shard,
+        session,
+        epoch: known.epoch,
+    })
+}
+
+/// With whose sessions that of this connection counts together.
+pub(crate) fn reader_owner(core: &Core) -> Option<u32> {
+    let session = core.sessions.get(core.routing.routes.reading?)?;
+    Some(session.live()?.owner)
+}
+
+/// Undoes one [`Core::hold_sender`]. The messages of the connection have cost this many visits that
+/// were not charged yet.
+pub(crate) fn release_sender(core: &mut Core, now: Tick, sender: Sender, visits: u32) {
+    let Sender {
+        shard,
+        session,
+        epoch,
+    } = sender;
+    if shard == core.place.shard {
+        return core.release_publisher(now, (session, epoch), visits);
+    }
+    let item = ControlItem::ReleasePublisher {
+        session,
+        epoch,
+        visits,
+    };
+    core.effects.lanes.push((shard, item));
+}
+
 impl Core {
     /// The client whose bytes are being applied, or whose will is published, if these messages are
     /// theirs.
@@ -398,14 +435,9 @@ impl Core {
         if message.publisher == Publisher::SERVER {
             return self.routing.routes.will_of;
         }
-        let session = self.routing.routes.reading?;
-        let known = self.sessions.get(session)?;
-        let is_own = known.state.publisher() == message.publisher && known.live().is_some();
-        is_own.then_some(Sender {
-            shard: self.place.shard,
-            session,
-            epoch: known.epoch,
-        })
+        let reader = reader(self)?;
+        let known = self.sessions.get(reader.session)?;
+        (known.state.publisher() == message.publisher).then_some(reader)
     }
 
     /// Makes messages a job. Nothing is read from their publisher until it is over.
@@ -437,7 +469,9 @@ impl Core {
         });
     }
 
-    fn hold_sender(&mut self, sender: Sender) {
+    /// Nothing more is read from a connection, here or on another shard, until
+    /// [`release_sender`].
+    pub(crate) fn hold_sender(&mut self, sender: Sender) {
         let Sender {
             shard,
             session,
@@ -485,8 +519,9 @@ impl Core {
         while left > 0
             && let Some((id, mut job)) = self.routing.routes.next()
         {
-            let before = self.turn.spent();
+            let (before, taken) = (self.turn.spent(), spool::taken(self));
             let is_over = self.route_slice(now, &mut job, left.min(OWN_VISITS));
+            spool::hold_back(self, job.sender, taken);
             if is_over {
                 self.turn.spend(JOB_VISITS);
                 job.delivered = job.delivered.saturating_add(JOB_VISITS);
@@ -519,24 +554,9 @@ impl Core {
             self.turn.spend(1);
             self.list_snapshots(key);
         }
-        let Some(sender) = job.sender else {
-            return;
-        };
-        let Sender {
-            shard,
-            session,
-            epoch,
-        } = sender;
-        let visits = job.owed;
-        if shard == self.place.shard {
-            return self.release_publisher(now, (session, epoch), visits);
+        if let Some(sender) = job.sender {
+            release_sender(self, now, sender, job.owed);
         }
-        let item = ControlItem::ReleasePublisher {
-            session,
-            epoch,
-            visits,
-        };
-        self.effects.lanes.push((shard, item));
     }
 
     /// One slice of a job, of about this many visits. Returns whether it was the last one.

@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::core::delivery::deliver::{DeliveryOptions, Matching};
+use crate::core::delivery::spool;
 use crate::core::ids::ShardId;
 use crate::core::routing::batch::{EncodedBatch, Source};
 use crate::core::routing::keep::{epoch, numbers};
@@ -20,8 +21,8 @@ use crate::core::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN};
 use crate::core::{Core, Rules};
 use crate::effects::{MeshItem, Sender};
 pub(crate) use ahead::{JobsAhead, Look};
-pub(crate) use job::Routes;
 use job::{Entry, Found, SORTED_PER_VISIT};
+pub(crate) use job::{Routes, reader, reader_owner, release_sender};
 use smallvec::SmallVec;
 use stentor_mqtt::{EncodedPublish, PublishParts, QoS, Version};
 use stentor_session::{Message, Tick, Wire};
@@ -293,9 +294,10 @@ impl Core {
         messages: &[Arc<Message>],
         from: (Source, Option<Sender>),
     ) -> SmallVec<[u32; 2]> {
-        let before = self.turn.spent();
+        let (before, taken) = (self.turn.spent(), spool::taken(self));
         let shares = self.match_and_serve(now, messages, from);
         self.charge_sender(now, from.1, self.turn.spent() - before);
+        spool::hold_back(self, from.1, taken);
         shares
     }
 
@@ -406,9 +408,13 @@ impl Core {
                 });
         self.turn.spend_on_match(matched.visits, all - longest);
         self.turn.reach(all);
+        let taken = spool::taken(self);
         let mut fanout = fanout!(self, now);
         let served = fanout.fan_out(&mut batch, message, (&filters, u32::MAX));
-        (served.shares, fanout.reach)
+        let found = (served.shares, fanout.reach);
+        drop(filters);
+        spool::hold_back(self, reader(self), taken);
+        found
     }
 }
 

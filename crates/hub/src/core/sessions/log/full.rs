@@ -3,12 +3,20 @@
 //! Sessions that last take nothing on then that could not be written down: no message that they
 //! would be owed, no subscription, and no new session. So whatever was acknowledged is there after
 //! a restart. What makes room goes on from a reserve.
+//!
+//! While a journal is only behind, the same messages wait where they were read.
 
-use stentor_mqtt::ReasonCode;
+use alloc::sync::Arc;
+
+use stentor_mqtt::{QoS, ReasonCode};
 use stentor_session::{CloseReason, Limit, Message};
+use stentor_topic::Zone;
 
+use super::Journals;
 use crate::core::Core;
+use crate::core::retained::NotKept;
 use crate::core::routing::options::as_share;
+use crate::core::routing::route::reader_owner;
 use crate::core::sessions::registry::about_written;
 
 /// The answer to a client whose session would last with a subscription more.
@@ -32,19 +40,69 @@ pub(crate) fn is_full(core: &Core) -> bool {
     core.pending.log.is_on() && core.pending.log.ways.journals().is_full()
 }
 
-/// Whether a message is refused, because a session that lasts may be owed it and nobody could write
-/// that down. O(subscribers) while the disk is full, and O(1) otherwise.
+/// Much waits for room in the journal of this shard, or little does again.
+pub(crate) fn set_laden(core: &Core, is_laden: bool) {
+    let log = &core.pending.log;
+    log.ways.journals().set_laden(log.shard, is_laden);
+}
+
+/// A bit for each shard of whose journal that is so.
+#[inline]
+pub(crate) fn laden(core: &Core) -> u64 {
+    match core.pending.log.is_on() {
+        true => core.pending.log.ways.journals().laden(),
+        false => 0,
+    }
+}
+
+/// The journals of all shards.
+pub(crate) fn journals(core: &Core) -> Arc<Journals> {
+    Arc::clone(core.pending.log.ways.journals())
+}
+
+/// Why a message is refused, if it is: a session that lasts may be owed it, and nobody could write
+/// that down, or its publisher has used up its part of the disk for backlogs. O(subscribers) while
+/// the disk is full or the publisher has, and O(1) otherwise.
+pub(crate) fn refusal(core: &Core, message: &Message, route: &str) -> Option<NotKept> {
+    let why = if is_full(core) {
+        NotKept::Sessions
+    } else if is_publisher_full(core) {
+        NotKept::Backlogs
+    } else {
+        return None;
+    };
+    may_be_kept_by(core, u64::MAX, (message.qos, message.zone), route).then_some(why)
+}
+
+/// Whether the owner of the connection whose bytes are being applied has used up its part of the
+/// disk.
+#[inline]
+fn is_publisher_full(core: &Core) -> bool {
+    let log = &core.pending.log;
+    let full = &log.ways.journals().full_owners;
+    log.is_on() && full.are_some() && reader_owner(core).is_some_and(|it| full.have(it))
+}
+
+/// Whether sessions that last may be owed a message, so that the journals of some of these shards
+/// would have to keep it. O(subscribers).
 ///
 /// What is expensive to find out counts as owed. So does what goes to other shards with such
 /// sessions, and to shared subscriptions.
-pub(crate) fn is_refused(core: &Core, message: &Message, route: &str) -> bool {
+pub(crate) fn may_be_kept_by(
+    core: &Core,
+    shards: u64,
+    (qos, zone): (QoS, Zone),
+    route: &str,
+) -> bool {
     let log = &core.pending.log;
-    if !is_full(core) || !log.writes(message.qos) {
+    if !log.writes(qos) {
         return false;
     }
-    let zone = message.zone;
-    if log.lasting(core.routing.interest.others(zone, route)) != 0 {
+    if log.lasting(core.routing.interest.others(zone, route)) & shards != 0 {
         return true;
+    }
+    if shards >> log.shard & 1 == 0 {
+        return false;
     }
     let lasts = |slot| {
         let session = core.sessions.at(slot);

@@ -16,6 +16,7 @@ use stentor_session_log::{List, Mark, Name, Record};
 
 use super::SessionLog;
 use crate::core::ids::SHARDS_MAX;
+use crate::core::memory::FullOwners;
 
 /// What all shards may ask of one another's journals.
 #[derive(Debug)]
@@ -24,6 +25,10 @@ pub(crate) struct Journals {
     lasting: AtomicU64,
     /// A bit for each shard whose journal has no room for more that sessions are owed.
     full: AtomicU64,
+    /// A bit for each shard whose journal has much that waits for room.
+    laden: AtomicU64,
+    /// The owners that have used up their part of the disk for backlogs.
+    pub(crate) full_owners: FullOwners,
     /// For each shard, what its journal has from each other one: see [`Name::to_bits`].
     taken: Box<[AtomicU64]>,
 }
@@ -34,6 +39,8 @@ impl Default for Journals {
         Self {
             lasting: AtomicU64::new(0),
             full: AtomicU64::new(0),
+            laden: AtomicU64::new(0),
+            full_owners: FullOwners::default(),
             taken: (0..places).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -55,7 +62,18 @@ impl Journals {
         set_bit(&self.full, shard, is_full);
     }
 
-    /// Whether that is so of any shard: they have one disk.
+    /// Much waits for room in the journal of a shard, or little does again.
+    pub(super) fn set_laden(&self, shard: u8, is_laden: bool) {
+        set_bit(&self.laden, shard, is_laden);
+    }
+
+    /// The shards of which that is so.
+    #[inline]
+    pub(super) fn laden(&self) -> u64 {
+        self.laden.load(Ordering::Relaxed)
+    }
+
+    /// Whether the journal of any shard is full: they have one disk.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed) != 0
@@ -290,7 +308,7 @@ impl Ways {
 
     /// The shards that have sessions that last.
     #[inline]
-    pub(super) fn journals(&self) -> &Journals {
+    pub(super) fn journals(&self) -> &Arc<Journals> {
         &self.journals
     }
 

@@ -1,13 +1,16 @@
 //! What the sessions of a shard are charged with, and for whom they are counted.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
+use stentor_mqtt::QoS;
 use stentor_session::Tick;
 
 use super::{Link, Sessions, is_written};
 use crate::core::ids::SessionKey;
-use crate::core::memory::{Absences, Account, Lease, Tenant};
+use crate::core::memory::{Absences, Account, DiskRoom, Lease, Tenant};
 use crate::core::sessions::log::SessionLog;
+use crate::core::sessions::state::Owed;
 
 impl Sessions {
     /// A session takes places of those that outlive their connection.
@@ -16,6 +19,7 @@ impl Sessions {
         if self.leases.len() <= slot {
             self.leases.resize_with(slot + 1, || None);
         }
+        give_back(self, key.slot);
         self.leases[slot] = Some(Box::new(lease));
     }
 
@@ -90,7 +94,7 @@ impl Sessions {
 
     /// Counts the sessions again that have changed. Returns what all of them are charged with:
     /// themselves, and what waits for their clients.
-    pub(crate) fn settle_charges(&mut self, log: &mut SessionLog) -> [u64; 2] {
+    pub(crate) fn settle_charges(&mut self, log: &mut SessionLog, room: &DiskRoom<'_>) -> [u64; 2] {
         let mut marked = core::mem::take(&mut self.marked);
         for slot in marked.drain(..) {
             let Some(session) = self.slots.get_mut(slot as usize) else {
@@ -101,9 +105,16 @@ impl Sessions {
                 let now = Account::of(session);
                 let before = core::mem::replace(&mut session.account, now);
                 let is_away = session.live().is_none();
-                if is_away && let Some(Some(lease)) = self.leases.get(slot as usize) {
-                    let (before, now) = (before.bytes(), now.bytes());
-                    self.absences.recharge(lease.tenant(), before, now);
+                if let Some(Some(lease)) = self.leases.get_mut(slot as usize) {
+                    if is_away {
+                        let (before, now) = (before.bytes(), now.bytes());
+                        self.absences.recharge(lease.tenant(), before, now);
+                    }
+                    if (lease.disk() > 0 || now.has_queue())
+                        && count_disk(lease, &mut session.state.owed, room)
+                    {
+                        self.of_full.push_back(slot);
+                    }
                 }
                 self.recharge(before, now);
             }
@@ -128,6 +139,47 @@ impl Sessions {
         let (before, now) = (before.parts(), now.parts());
         self.charged[0] = self.charged[0] - before.0 + now.0;
         self.charged[1] = self.charged[1] - before.1 + now.1;
+    }
+}
+
+/// The session in a slot gives its places back, if it has any.
+pub(super) fn give_back(sessions: &mut Sessions, slot: u32) {
+    let lease = sessions.leases.get_mut(slot as usize);
+    if let Some(mut lease) = lease.and_then(Option::take) {
+        lease.release_disk(&sessions.lasting.journals.full_owners);
+    }
+}
+
+/// Counts what a session has on the disk. Returns whether it has to be counted again although it
+/// does not change: its owner is full, and others may give room back.
+fn count_disk(lease: &mut Lease, owed: &mut Owed, room: &DiskRoom<'_>) -> bool {
+    let is_barred = lease.note_disk(owed.disk_bytes(), room);
+    owed.set_barred(is_barred);
+    (is_barred || lease.is_full()) && lease.list(true)
+}
+
+/// Counts what a session has on the disk, or on its way there.
+pub(crate) fn count_disk_of(sessions: &mut Sessions, key: SessionKey, room: &DiskRoom<'_>) {
+    let slot = key.slot as usize;
+    if let Some(session) = sessions.slots.get_mut(slot)
+        && let Some(Some(lease)) = sessions.leases.get_mut(slot)
+        && count_disk(lease, &mut session.state.owed, room)
+    {
+        sessions.of_full.push_back(key.slot);
+    }
+}
+
+/// Sessions whose owner was full are to be counted again: some of them, for there may be many.
+pub(crate) fn look_at_full(sessions: &mut Sessions) {
+    const AT_ONCE: usize = 256;
+    let some = sessions.of_full.len().min(AT_ONCE);
+    let slots: Vec<u32> = sessions.of_full.drain(..some).collect();
+    for slot in slots {
+        if let Some(Some(lease)) = sessions.leases.get_mut(slot as usize) {
+            lease.list(false);
+        }
+        // It is marked, as all that may have changed.
+        sessions.at_mut(slot, QoS::AtLeastOnce);
     }
 }
 

@@ -4,13 +4,15 @@ mod accounts;
 mod link;
 mod session;
 
-pub(crate) use accounts::about_written;
+use accounts::give_back;
+pub(crate) use accounts::{about_written, count_disk_of, look_at_full};
 pub use link::Messages;
 pub(crate) use link::{Announced, Away, Backlog, Extras, Flushing, Left, Link, Live};
 use session::RETIRED;
 pub(crate) use session::Session;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +47,8 @@ pub(crate) struct Sessions {
     charged: [u64; 2],
     /// By slot, the places of sessions that outlive their connection.
     leases: Vec<Option<Box<Lease>>>,
+    /// The slots of sessions whose owners were full: to be counted again.
+    of_full: VecDeque<u32>,
     absences: Absences,
     /// Sessions that have ended and keep their slot still.
     retired: usize,
@@ -136,6 +140,7 @@ impl Sessions {
             marked: Vec::new(),
             charged: [0; 2],
             leases: Vec::new(),
+            of_full: VecDeque::new(),
             absences: Absences::default(),
             retired: 0,
         }
@@ -183,9 +188,7 @@ impl Sessions {
             .hash(session.state.zone(), session.state.client_id());
         self.by_client.remove(hash, key.slot);
         self.came_back(key);
-        if let Some(lease) = self.leases.get_mut(key.slot as usize) {
-            *lease = None;
-        }
+        give_back(self, key.slot);
         self.persistent.fetch_sub(persistent, Ordering::Relaxed);
         self.lasting.change(false, was_written);
         self.retired += 1;

@@ -65,6 +65,19 @@ impl Owed {
         })
     }
 
+    /// Whether its owner may have no more on the disk.
+    #[inline]
+    pub(crate) fn is_barred(&self) -> bool {
+        self.get().is_some_and(backlog::is_barred)
+    }
+
+    /// Says whether that is so.
+    pub(crate) fn set_barred(&mut self, is_barred: bool) {
+        if let Some(owed) = &mut self.0 {
+            backlog::set_barred(owed, is_barred);
+        }
+    }
+
     /// See [`backlog::note_due`].
     pub(crate) fn note_due(&mut self) -> bool {
         self.0.as_mut().is_some_and(|owed| backlog::note_due(owed))

@@ -1,0 +1,285 @@
+//! A publisher that is faster than the disk waits, and an owner of sessions has a part of the disk.
+
+use std::sync::Arc;
+
+use stentor_hub::{
+    Settings, SpoolSettings, Tenant, TenantKind, Tenants, set_journal_laden, set_owner,
+    tell_backlog_room,
+};
+use stentor_mqtt::{QoS, Version};
+
+use crate::world::{ConnectOptions, World, clean, request};
+
+const Q0: QoS = QoS::AtMostOnce;
+const Q1: QoS = QoS::AtLeastOnce;
+
+/// Far more than may be on its way to the disk.
+const MUCH: usize = 1 << 30;
+
+/// What waits goes to the disk when it is more than a few messages.
+fn settings() -> Settings {
+    Settings {
+        spool: SpoolSettings {
+            client_bytes_max: 1 << 30,
+            memory: 0,
+            share: (2_000, 2_000),
+            ..SpoolSettings::default()
+        },
+        ..Settings::default()
+    }
+}
+
+/// A name that begins so, and whose home is this shard.
+fn named(w: &World, begin: &str, shard: u8) -> String {
+    let mut names = (0..).map(|n| format!("{begin}{n}"));
+    names.find(|name| w.home(name) == shard).unwrap()
+}
+
+/// A client whose session lasts, and which is away.
+fn away(w: &mut World, shard: u8, filter: &str) -> String {
+    let name = named(w, "away", shard);
+    let client = w.connect(Version::V5, &name, &ConnectOptions::persistent());
+    w.subscribe(client, filter, Q1);
+    w.drop_link(client);
+    // The memory is shared among the sessions from now on.
+    w.advance();
+    name
+}
+
+/// What is on its way to the disk of each shard, and what is free there.
+fn tell(w: &mut World, under_way: usize, free: u64) {
+    let now = w.now;
+    for hub in &mut w.hubs {
+        tell_backlog_room(hub, now, (under_way, free));
+    }
+    w.advance();
+}
+
+/// Publishes, and returns whether it was taken, which PUBACK says.
+fn is_taken(w: &mut World, client: usize, topic: &str) -> bool {
+    w.publish(client, topic, &"x".repeat(500), Q1, false);
+    w.take_packet(client, 0x40).is_some()
+}
+
+/// Publishes until a message is not taken. Returns how many were.
+fn fill(w: &mut World, client: usize, topic: &str) -> usize {
+    (0..20).take_while(|_| is_taken(w, client, topic)).count()
+}
+
+/// Also if another shard has the session: its message is the first one that waits there.
+#[test]
+fn who_adds_to_what_the_disk_has_not_got_waits_and_nobody_else() {
+    for shard in [0, 1] {
+        let mut w = World::writing(2, settings());
+        let name = away(&mut w, shard, "flood");
+        let [p, q, near] = ["p", "q", "near"].map(|begin| {
+            let name = named(&w, begin, 0);
+            w.connect(Version::V5, &name, &clean())
+        });
+        w.subscribe(near, "flood", Q0);
+        assert_eq!(fill(&mut w, p, "flood"), 20);
+        tell(&mut w, MUCH, u64::MAX);
+        let mut taken = 20 + fill(&mut w, p, "flood");
+        assert!(taken < 30, "{taken}: it shows afterwards");
+        assert!(!is_taken(&mut w, p, "other"));
+        assert_eq!(fill(&mut w, q, "other"), 20);
+        for _ in 0..20 {
+            w.publish(q, "flood", "0", Q0, false);
+        }
+        assert_eq!(
+            w.take_payloads(near).len(),
+            taken + 20,
+            "QoS 0 adds nothing"
+        );
+        taken += fill(&mut w, q, "flood");
+        assert!(taken < 40 && !is_taken(&mut w, q, "other"));
+        tell(&mut w, 0, u64::MAX);
+        let acks = (0..).take_while(|_| w.take_packet(p, 0x40).is_some());
+        assert_eq!(acks.count(), 2, "what waited goes on");
+        assert!(is_taken(&mut w, p, "flood") && is_taken(&mut w, q, "flood"));
+        let options = ConnectOptions {
+            clean_start: false,
+            ..ConnectOptions::persistent()
+        };
+        let back = w.connect(Version::V5, &name, &options);
+        // The one of each that waited, and the last two.
+        assert_eq!(w.take_payloads(back).len(), taken + 4);
+    }
+}
+
+/// A connection that has gone is not waited for, and a newer one of the session begins anew.
+#[test]
+fn who_comes_back_is_not_held_for_what_was() {
+    let mut w = World::writing(1, settings());
+    away(&mut w, 0, "flood");
+    let p = w.connect(Version::V5, "p", &clean());
+    tell(&mut w, MUCH, u64::MAX);
+    assert!(fill(&mut w, p, "flood") < 10);
+    let p = w.connect(Version::V5, "p", &clean());
+    assert!(is_taken(&mut w, p, "other"));
+    tell(&mut w, 0, u64::MAX);
+    assert!(is_taken(&mut w, p, "flood"));
+}
+
+#[test]
+fn only_what_a_laden_journal_would_keep_waits() {
+    for shard in [0, 1] {
+        let mut w = World::writing(2, Settings::default());
+        away(&mut w, shard, "kept");
+        let [p, now] = ["p", "now"].map(|begin| {
+            let name = named(&w, begin, 0);
+            w.connect(Version::V5, &name, &clean())
+        });
+        w.subscribe(now, "#", Q1);
+        set_journal_laden(&w.hubs[usize::from(shard)], true);
+        w.settle();
+        assert!(is_taken(&mut w, p, "other"), "nobody would keep it");
+        w.publish(p, "kept", "0", Q0, false);
+        assert_eq!(w.take_payloads(now).len(), 2);
+        assert!(!is_taken(&mut w, p, "kept") && !is_taken(&mut w, p, "other"));
+        set_journal_laden(&w.hubs[usize::from(shard)], false);
+        let effects = w.hubs[0].effects();
+        effects.yielded.append(&mut effects.awaiting_room);
+        w.settle();
+        assert_eq!(w.take_payloads(now).len(), 2);
+        assert!(is_taken(&mut w, p, "kept"));
+    }
+}
+
+/// A client of an owner, whose session lasts if it has an expiry.
+fn come(w: &mut World, id: &str, whose: &Tenants, expiry_secs: u32) -> usize {
+    let options = ConnectOptions {
+        clean_start: expiry_secs == 0,
+        expiry_secs,
+        ..ConnectOptions::default()
+    };
+    let (request, identity) = request(Version::V5, id, &options);
+    let shard = w.home(id);
+    let hub = &w.hubs[usize::from(shard)];
+    let tenants = (expiry_secs > 0).then_some(whose);
+    let admitted = hub.admit_as(&request, identity, tenants).unwrap();
+    let client = w.enter(request, admitted);
+    let key = w.clients[client].key.unwrap();
+    set_owner(&mut w.hubs[usize::from(shard)], key, whose.owner);
+    w.settle();
+    client
+}
+
+fn owner(number: u32, zone: &Arc<Tenant>) -> Tenants {
+    Tenants {
+        own: Arc::new(Tenant::new(number.into(), TenantKind::Address)),
+        zone: Arc::clone(zone),
+        owner: number,
+    }
+}
+
+/// How many messages come when each is acknowledged.
+fn receive_all(w: &mut World, client: usize) -> usize {
+    let mut count = 0;
+    loop {
+        let messages = w.take_messages(client);
+        if messages.is_empty() {
+            return count;
+        }
+        count += messages.len();
+        for packet_id in messages.iter().filter_map(|it| it.packet_id) {
+            w.send_ack(client, 0x40, packet_id);
+        }
+    }
+}
+
+/// The owner who has filled the disk is refused; others go on, and its sessions lose their messages
+/// when they have no memory left.
+#[test]
+fn an_owner_has_a_part_of_the_disk() {
+    for shards in [1, 2] {
+        let mut w = World::writing(
+            shards,
+            Settings {
+                queue_bytes_max: 10_000,
+                ..settings()
+            },
+        );
+        let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+        let [ann, bob] = [1, 2].map(|number| owner(number, &zone));
+        for (id, whose) in [("a", &ann), ("b", &bob)] {
+            let client = come(&mut w, id, whose, 1_000);
+            w.subscribe(client, "all", Q1);
+            w.subscribe(client, id, Q1);
+            w.drop_link(client);
+        }
+        let [p, q] = [("p", &ann), ("q", &bob)].map(|(id, whose)| come(&mut w, id, whose, 0));
+        let publish = |w: &mut World, client, topic: &str| {
+            w.publish(client, topic, &"x".repeat(1_000), Q1, false);
+            w.advance();
+            w.take_ack(client, 0x40)
+        };
+        tell(&mut w, 0, 1 << 20);
+        for _ in 0..60 {
+            assert_eq!(publish(&mut w, p, "a").0, 0);
+        }
+        let (ann_has, bob_has) = (ann.own.disk_bytes(), bob.own.disk_bytes());
+        assert!(ann_has > 0 && bob_has == 0 && zone.disk_bytes() == ann_has);
+        tell(&mut w, 0, ann_has / 8);
+        assert_eq!(
+            publish(&mut w, q, "a").0,
+            0,
+            "a stranger's message waits in memory"
+        );
+        let (reason, text) = publish(&mut w, p, "a");
+        assert_eq!(reason, 0x97);
+        assert!(text.contains("sessions of yours"), "{text}");
+        assert_eq!(
+            publish(&mut w, p, "b").0,
+            0x97,
+            "others lose no room to it either"
+        );
+        let nobody = publish(&mut w, p, "nobody").0;
+        assert_eq!(nobody & 0x80, 0, "nobody is owed it");
+        // What was under way, and what others publish, may have a little more.
+        tell(&mut w, 0, ann_has / 13);
+        for _ in 0..20 {
+            assert_eq!(publish(&mut w, q, "all").0, 0);
+        }
+        assert!(bob.own.disk_bytes() > 0, "others have their part");
+        let b = come(&mut w, "b", &bob, 1_000);
+        assert_eq!(receive_all(&mut w, b), 20);
+        let a = come(&mut w, "a", &ann, 1_000);
+        let got = receive_all(&mut w, a);
+        assert!((61..81).contains(&got), "{got}: its memory is full, too");
+        // What was delivered makes room.
+        let now = w.now;
+        for hub in &mut w.hubs {
+            tell_backlog_room(hub, now, (0, 1 << 20));
+        }
+        w.pass_secs(1);
+        tell(&mut w, 0, 1 << 20);
+        w.settle();
+        assert_eq!((ann.own.disk_bytes(), zone.disk_bytes()), (0, 0));
+        assert_eq!(publish(&mut w, p, "a").0, 0);
+        w.check_accounts();
+    }
+}
+
+#[test]
+fn a_zone_has_its_bound() {
+    let mut settings = settings();
+    settings.spool.zone_bytes_max = 10_000;
+    let mut w = World::writing(1, settings);
+    let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+    let ann = owner(1, &zone);
+    let a = come(&mut w, "a", &ann, 1_000);
+    w.subscribe(a, "a", Q1);
+    w.drop_link(a);
+    let p = come(&mut w, "p", &ann, 0);
+    tell(&mut w, 0, u64::MAX);
+    let refused = (0..400).position(|_| {
+        w.publish(p, "a", &"x".repeat(1_000), Q1, false);
+        w.take_ack(p, 0x40).0 == 0x97
+    });
+    assert!(refused.is_some_and(|taken| taken > 5), "{refused:?}");
+    assert!(zone.disk_bytes() < 12_000);
+    // A session that ends gives back what it had.
+    w.pass_secs(1_001);
+    assert_eq!((zone.disk_bytes(), ann.own.disk_bytes()), (0, 0));
+}
