@@ -18,7 +18,8 @@ fn b3_sessions_for_everybody() {
         "[limits]\nsessions = {SESSIONS}\n[[user]]\nname = \"ann\"\npassword_hash = \"{hash}\"\n"
     );
     let mut scene = Scene::new(&config);
-    scene.endures(32 * MIB, |server| {
+    // Two threads check passwords, with 19 MiB each.
+    scene.endures(64 * MIB, |server| {
         for number in 0..SESSIONS + 100 {
             let mut client = server.dial();
             client.send(&connect(Version::V5, &format!("left-{number}"), false));

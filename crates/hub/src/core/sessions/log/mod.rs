@@ -16,7 +16,8 @@
 //! queue     all that a session is owed
 //! round     what was written again                bequests  what sessions leave to others
 //! prior     what was read back                    restore   going on with it
-//! full      what is refused on a full disk        rooms    rooms that stay when they are empty
+//! full      what is refused on a full disk        rooms     rooms that stay when they are empty
+//! together  how far many sessions have come
 //! ```
 
 mod base;
@@ -29,6 +30,7 @@ mod queue;
 mod restore;
 mod rooms;
 mod round;
+mod together;
 mod ways;
 
 pub use base::ALL_WRITTEN;
@@ -52,6 +54,7 @@ pub(crate) use restore::{
     were_taken,
 };
 pub(crate) use rooms::{begin_bases, is_enough, write_place, write_room, writes_rooms};
+pub(crate) use together::Together;
 pub(crate) use ways::Journals;
 
 use alloc::sync::Arc;
@@ -324,6 +327,12 @@ impl Number {
 
     /// How far a session's deliveries have come.
     pub(crate) fn progress(self, log: &mut SessionLog, progress: &Progress) {
+        let front = self.write_odd_ones(log, progress);
+        log.write(&Record::Acked(List::new(&[front])));
+    }
+
+    /// Writes what does not follow from how far the deliveries have come, and returns that.
+    fn write_odd_ones(self, log: &mut SessionLog, progress: &Progress) -> Front {
         let number = self.get();
         // Records count from 0 on.
         for (delivery, packet_id) in &progress.odd {
@@ -338,12 +347,11 @@ impl Number {
             let delivery = delivery - 1;
             log.write(&Record::Gone(Delivery { number, delivery }));
         }
-        let front = Front {
+        Front {
             number,
             front: progress.front.saturating_sub(1),
             sent: progress.sent.saturating_sub(1),
-        };
-        log.write(&Record::Acked(List::new(&[front])));
+        }
     }
 
     /// The client has received a delivery at QoS 2.

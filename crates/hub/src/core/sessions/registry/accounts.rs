@@ -10,7 +10,7 @@ use super::{Link, Sessions, is_written};
 use crate::core::ids::SessionKey;
 use crate::core::memory::{Absences, Account, DiskRoom, Lease, Tenant};
 use crate::core::sessions::log::SessionLog;
-use crate::core::sessions::state::Owed;
+use crate::core::sessions::state::{Owed, write_progress_with};
 
 impl Sessions {
     /// A session takes places of those that outlive their connection.
@@ -101,7 +101,7 @@ impl Sessions {
                 continue;
             };
             if session.account.is_marked() {
-                session.state.write_progress(log);
+                write_progress_with(&mut session.state, log, &mut self.together);
                 let now = Account::of(session);
                 let before = core::mem::replace(&mut session.account, now);
                 let is_away = session.live().is_none();
@@ -119,6 +119,7 @@ impl Sessions {
                 self.recharge(before, now);
             }
         }
+        self.together.write(log);
         self.marked = marked;
         self.charged
     }

@@ -25,7 +25,7 @@ use stentor_topic::{TagTable, TopicHasher, Zone};
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::memory::{Absences, Account, Lease};
-use crate::core::sessions::log::{Journals, SessionLog};
+use crate::core::sessions::log::{Journals, SessionLog, Together};
 use crate::core::sessions::state::{self, Legacy, is_written};
 
 /// All sessions of a shard, by slot and by client id.
@@ -47,6 +47,8 @@ pub(crate) struct Sessions {
     charged: [u64; 2],
     /// By slot, the places of sessions that outlive their connection.
     leases: Vec<Option<Box<Lease>>>,
+    /// How far sessions have come; empty between the calls of a shard.
+    together: Together,
     /// The slots of sessions whose owners were full: to be counted again.
     of_full: VecDeque<u32>,
     absences: Absences,
@@ -140,6 +142,7 @@ impl Sessions {
             marked: Vec::new(),
             charged: [0; 2],
             leases: Vec::new(),
+            together: Together::default(),
             of_full: VecDeque::new(),
             absences: Absences::default(),
             retired: 0,

@@ -34,7 +34,7 @@ use stentor_topic::Zone;
 
 use crate::core::inbound::subscribe::{SubscriptionRef, room_of};
 use crate::core::routing::options::Options;
-use crate::core::sessions::log::{Number, SessionLog, Terms, free, write_unpromised};
+use crate::core::sessions::log::{Number, SessionLog, Terms, Together, free, write_unpromised};
 use crate::core::sessions::quota::Quotas;
 use crate::core::sessions::rights::{Access, Identity, QueueBounds};
 use crate::core::settings::Settings;
@@ -518,4 +518,21 @@ fn is_written_alike(before: &Identity, after: &Identity) -> bool {
             && old.roles() == new.roles()
     };
     before.guest == after.guest && (Arc::ptr_eq(old, new) || are_equal())
+}
+
+/// [`SessionState::write_progress`] of one of several sessions. What all of them have in common is
+/// added to `together`, and written by that.
+pub(crate) fn write_progress_with(
+    state: &mut SessionState,
+    log: &mut SessionLog,
+    together: &mut Together,
+) {
+    if let Some(number) = state.number()
+        && let Some(progress) = state.owed.take_progress()
+    {
+        together.add(number, log, &progress);
+    }
+    if state.owed.get().is_some_and(backlog::is_spooling) {
+        together.free_later(&state.owed.take_done_chunks());
+    }
 }
