@@ -55,8 +55,8 @@ pub use hub::{
     ALL_WRITTEN, ConnectedAs, Hub, Shared, audience_of, backlog_bytes, begin_restoring,
     bytes_to_write, clients_from, clock_ms, close_banned, close_connection, connected_as,
     end_restoring, fetched, filters_from, filters_matching, give_up_rewriting, has_answers,
-    has_backlogs, has_spool_orders, has_untold_shares, holders_from, is_journal_laden, logged,
-    publish_for, restore_room, rewrite_sessions, seal_backlogs, sealed, session_lasts,
+    has_backlogs, has_bulk, has_spool_orders, has_untold_shares, holders_from, is_journal_laden,
+    logged, publish_for, restore_room, rewrite_sessions, seal_backlogs, sealed, session_lasts,
     set_journal_full, set_journal_laden, set_owner, spool_goes_on, take_batches, take_spool_orders,
     tell_backlog_room, zone_figures_from,
 };

@@ -46,6 +46,8 @@ pub(crate) struct Scene {
     bystanders: Vec<Raw>,
     /// The 99th percentile of the slower one's pings.
     quiet: Duration,
+    /// The same of what was endured last.
+    slow: Duration,
     base_bytes: u64,
     /// How long a turn may be on its processor.
     busy_max: Duration,
@@ -76,6 +78,7 @@ impl Scene {
             server,
             bystanders,
             quiet: Duration::ZERO,
+            slow: Duration::ZERO,
             base_bytes: 0,
             busy_max: BUSY_MAX,
             _stage: stage,
@@ -110,6 +113,7 @@ impl Scene {
     /// If they notice, or it has.
     pub(crate) fn endures<T>(&mut self, bytes_max: u64, trigger: impl FnOnce(&Server) -> T) -> T {
         let (slow, done) = self.pings_beside(trigger);
+        self.slow = slow;
         let bytes = peak_bytes(&self.server).saturating_sub(self.base_bytes);
         let turns = turns(&self.server);
         let what = format!("pings {slow:?}, quiet {:?}; {bytes} B; {turns}", self.quiet);
@@ -124,6 +128,12 @@ impl Scene {
         let slow_max = (3 * self.quiet).max(PING_FLOOR);
         assert!(slow <= slow_max, "more than {slow_max:?}: {what}");
         done
+    }
+
+    /// The 99th percentile of the slowest bystander's pings in what was endured last, for a bound
+    /// that depends on what was done.
+    pub(crate) const fn slow(&self) -> Duration {
+        self.slow
     }
 
     /// The 99th percentile of the slowest bystander's pings while something is done.

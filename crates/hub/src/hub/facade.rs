@@ -8,6 +8,7 @@ use stentor_session::{Batch, CloseReason, ConnectRequest, Flush, Output, Tick};
 use stentor_topic::Zone;
 
 use super::Hub;
+use crate::core::delivery::transmit;
 use crate::core::ids::{LinkId, SessionKey};
 use crate::core::inbound::subscribe::Granted;
 use crate::core::memory::{Holding, Tenants};
@@ -125,9 +126,9 @@ impl Hub {
         self.core.untold_bytes()
     }
 
-    /// Gathers what waits for a client, up to a budget, for one write. Nothing else may be asked
-    /// of the hub before [`Hub::transmitted`], which does not follow if this is `false`: then the
-    /// client is gone, or has been flushed since it was listed.
+    /// Gathers what waits for a client, up to a budget, for one write of at most 256 KiB. Nothing
+    /// else may be asked of the hub before [`Hub::transmitted`], which does not follow if this is
+    /// `false`: then the client is gone, or has been flushed since it was listed.
     #[must_use]
     #[inline]
     pub fn transmit(&mut self, now: Tick, key: SessionKey, batch: &mut Batch) -> bool {
@@ -345,6 +346,13 @@ pub fn set_owner(hub: &mut Hub, key: SessionKey, owner: u32) {
     if let Some(live) = session.and_then(Session::live_mut) {
         live.owner = owner;
     }
+}
+
+/// Whether so much is to be written for a session, more than 16 KiB, that others come first. O(1).
+#[must_use]
+#[inline]
+pub fn has_bulk(hub: &Hub, key: SessionKey) -> bool {
+    transmit::has_bulk(&hub.core, key)
 }
 
 /// Whether a session outlives its connection. O(1).

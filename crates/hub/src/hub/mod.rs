@@ -17,7 +17,7 @@ mod survey;
 mod wills;
 
 pub use close::{ConnectedAs, close_banned, close_connection, connected_as};
-pub use facade::{has_answers, session_lasts, set_owner};
+pub use facade::{has_answers, has_bulk, session_lasts, set_owner};
 pub use inspect::{audience_of, clock_ms, filters_matching};
 pub use publish::publish_for;
 pub use restore::{

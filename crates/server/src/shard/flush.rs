@@ -8,10 +8,10 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use nix::sys::uio::writev;
 use socket2::SockRef;
-use stentor_hub::SessionKey;
+use stentor_hub::{SessionKey, has_bulk};
 use stentor_session::{Batch, Flush, Tick};
 
-use super::backlog::{CROWD_TIME_MIN, Fill, WRITE_TIME, WRITE_TIME_MIN};
+use super::backlog::{BULK_TIME_MIN, CROWD_TIME_MIN, Fill, WRITE_TIME, WRITE_TIME_MIN};
 use super::link::{Phase, Reading};
 use super::{Shard, Stage};
 
@@ -99,7 +99,7 @@ pub(super) struct Writing {
 impl Writing {
     /// The flushes and the bytes after which the clock is looked at.
     const FLUSHES: u64 = 16;
-    const BYTES: u64 = 64 * 1024;
+    pub(super) const BYTES: u64 = 64 * 1024;
 
     /// Writing that ends at this time of the turn, but gets the least of time.
     pub(super) fn begin(shard: &Shard, time: Duration, least: Duration) -> Self {
@@ -145,6 +145,7 @@ impl Shard {
             return;
         }
         self.flush_backlog();
+        self.flush_bulk();
         self.backlog.end_turn();
     }
 
@@ -191,7 +192,7 @@ impl Shard {
     }
 
     /// Flushes the sessions that have got output by themselves, each once; those that a turn has
-    /// no time for with the others.
+    /// no time for with the others, and bulk last.
     fn flush_dirty(&mut self) {
         std::mem::swap(&mut self.dirty, &mut self.hub.effects().dirty);
         let mut dirty = std::mem::take(&mut self.dirty);
@@ -200,6 +201,8 @@ impl Shard {
         for key in dirty.drain(..) {
             if self.waits_for_share(key) {
                 self.hub.effects().dirty.push(key);
+            } else if has_bulk(&self.hub, key) {
+                self.backlog.push_bulk(key);
             } else if is_over || self.flush(key) == Flush::More {
                 self.backlog.push(key);
             }
@@ -215,15 +218,46 @@ impl Shard {
         }
     }
 
-    /// Flushes the others, each once.
+    /// Flushes the others, each once, except bulk.
     fn flush_backlog(&mut self) {
         let mut writing = Writing::begin(self, WRITE_TIME, CROWD_TIME_MIN);
-        for _ in 0..self.backlog.len() {
+        let (sessions, _) = self.backlog.len();
+        for _ in 0..sessions {
             let Some(key) = self.backlog.pop() else {
                 break;
             };
-            if self.flush(key) == Flush::More {
+            if has_bulk(&self.hub, key) {
+                self.backlog.push_bulk(key);
+            } else if self.flush(key) == Flush::More {
                 self.backlog.push(key);
+            }
+            if writing.is_over(self) {
+                break;
+            }
+        }
+    }
+
+    /// Flushes bulk: each session once, or more often to get a long packet through.
+    fn flush_bulk(&mut self) {
+        let (_, mut left) = self.backlog.len();
+        if left == 0 {
+            return;
+        }
+        let (beside_others, alone) = BULK_TIME_MIN;
+        let has_others = self.figures.flushes > self.watch.flushes_before();
+        let least = if has_others { beside_others } else { alone };
+        let mut writing = Writing::begin(self, WRITE_TIME, least);
+        while left > 0
+            && let Some(key) = self.backlog.pop_bulk()
+        {
+            match self.flush(key) {
+                Flush::More if self.batch.is_cut() => self.backlog.go_on_with(key),
+                flush => {
+                    left -= 1;
+                    if flush == Flush::More {
+                        self.backlog.push_bulk(key);
+                    }
+                }
             }
             if writing.is_over(self) {
                 break;

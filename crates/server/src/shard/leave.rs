@@ -23,8 +23,9 @@ pub(super) const STOP_TIME: Duration = Duration::from_millis(500);
 /// purpose.
 const DRAIN_READS: u8 = 100;
 
-/// What a farewell gathers at a time.
+/// What a farewell gathers at a time, and what it writes of it if that has a long packet.
 const FAREWELL_BYTES: usize = 64 * 1024;
+const PIECE_BYTES: usize = 4 * FAREWELL_BYTES;
 
 /// A farewell of more bytes keeps the place of its connection until it is written: else there
 /// would be more queues than connections are allowed.
@@ -58,6 +59,7 @@ fn write_piece(
         return Ok((false, 0));
     }
     output.gather(now, None, FAREWELL_BYTES, batch);
+    batch.cut(PIECE_BYTES);
     let written = if link.transport.is_plain() {
         write_batch(link.fd.as_fd(), batch)?
     } else {

@@ -9,6 +9,7 @@ use nix::sys::socket::{MsgFlags, recv};
 use stentor_hub::{Beside, LinkId, SessionKey};
 use stentor_session::{CloseReason, Remote, Violation};
 
+use super::flush::Writing;
 use super::link::{Entrance, LONG_CONNECT, Link, Phase, Reading, Stream};
 use super::pace::{Part, READ_TIME};
 use super::scratch::HEADROOM;
@@ -105,7 +106,11 @@ impl Shard {
                 if self.is_unmetered(index) {
                     part.look_next();
                 }
+                let sent_before = self.figures.bytes_sent;
                 self.read(index);
+                if self.figures.bytes_sent - sent_before >= Writing::BYTES {
+                    part.look_next();
+                }
             }
             if part.is_over(&self.hub, &self.backplane.clock) {
                 return (place + 1, true);

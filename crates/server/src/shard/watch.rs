@@ -112,6 +112,11 @@ impl Watch {
         }
     }
 
+    /// How many flushes there had been when the turn began.
+    pub(super) const fn flushes_before(&self) -> u64 {
+        self.flushes_before
+    }
+
     /// How long the last turn took.
     pub(super) const fn last_took(&self) -> Duration {
         self.last_took

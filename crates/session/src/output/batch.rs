@@ -21,7 +21,10 @@ const SHARE_BYTES_MIN: usize = 4096;
 pub struct Batch {
     copied: Vec<u8>,
     pieces: Vec<Piece>,
-    len: usize,
+    /// Bytes that were gathered.
+    pub(super) gathered: usize,
+    /// How many of them are written now, if not all.
+    cut_at: Option<usize>,
     /// Where each queue entry ends, counted in bytes of the batch.
     pub(super) ends: Vec<usize>,
     /// How many bytes at the front are what an earlier partial write left.
@@ -58,7 +61,10 @@ impl Shared {
 
 /// What a partial write left of a batch: goes out before anything else.
 #[derive(Debug, Default)]
-pub(super) struct Remnant(VecDeque<RemnantPiece>);
+pub(super) struct Remnant {
+    pieces: VecDeque<RemnantPiece>,
+    len: usize,
+}
 
 #[derive(Debug)]
 enum RemnantPiece {
@@ -73,16 +79,33 @@ impl Batch {
         Self::default()
     }
 
-    /// How many bytes it holds.
+    /// How many bytes are to be written: all that were gathered, or those in front of the cut.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.len
+        match self.cut_at {
+            Some(bytes) => bytes,
+            None => self.gathered,
+        }
     }
 
     /// Whether there is nothing to write.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
+    }
+
+    /// Has up to this many bytes of it written now. [`super::Output::written`] leaves the rest with
+    /// the queue. Holds until the batch is cleared.
+    pub const fn cut(&mut self, bytes: usize) {
+        if self.gathered > bytes {
+            self.cut_at = Some(bytes);
+        }
+    }
+
+    /// Whether bytes were gathered that are not written now.
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.cut_at.is_some()
     }
 
     /// How many bytes at the front are the rest of what an earlier write has begun: behind them a
@@ -97,14 +120,20 @@ impl Batch {
     pub fn as_contiguous(&self) -> Option<&[u8]> {
         match self.pieces.as_slice() {
             [] => Some(&[]),
-            [piece] => Some(self.slice(piece)),
+            [piece] => self.slice(piece).get(..self.len()),
             _ => None,
         }
     }
 
-    /// The pieces, in order.
+    /// The pieces of what is to be written, in order.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        self.pieces.iter().map(|piece| self.slice(piece))
+        let mut left = self.len();
+        self.pieces.iter().map_while(move |piece| {
+            let bytes = self.slice(piece);
+            let bytes = bytes.get(..left).unwrap_or(bytes);
+            left -= bytes.len();
+            (!bytes.is_empty()).then_some(bytes)
+        })
     }
 
     /// When the oldest message in it was taken by the server. Retained messages do not count:
@@ -132,7 +161,8 @@ impl Batch {
         self.pieces.clear();
         self.ends.clear();
         self.expired.clear();
-        self.len = 0;
+        self.gathered = 0;
+        self.cut_at = None;
         self.remnant_len = 0;
         self.once_only = false;
         self.oldest = None;
@@ -149,7 +179,7 @@ impl Batch {
     #[inline]
     fn cover(&mut self, start: usize) {
         let end = self.copied.len();
-        self.len += end - start;
+        self.gathered += end - start;
         if let Some(Piece::Copied(range)) = self.pieces.last_mut() {
             range.end = end;
         } else if end > start {
@@ -158,7 +188,7 @@ impl Batch {
     }
 
     fn share(&mut self, shared: Shared, range: Range<usize>) {
-        self.len += range.len();
+        self.gathered += range.len();
         self.pieces.push(Piece::Shared(shared, range));
     }
 
@@ -241,7 +271,7 @@ impl Batch {
     }
 
     pub(super) fn append_remnant(&mut self, remnant: &Remnant) {
-        for piece in &remnant.0 {
+        for piece in &remnant.pieces {
             match piece {
                 RemnantPiece::Copied(bytes, from) => {
                     self.copy(bytes.get(*from..).unwrap_or_default());
@@ -249,7 +279,7 @@ impl Batch {
                 RemnantPiece::Shared(shared, range) => self.share(shared.clone(), range.clone()),
             }
         }
-        self.remnant_len = self.len;
+        self.remnant_len = self.gathered;
     }
 
     /// Copies `range` of the batch into a remnant; what is long and shared stays shared.
@@ -263,7 +293,8 @@ impl Batch {
             if from >= to {
                 continue;
             }
-            remnant.0.push_back(match piece {
+            remnant.len += to - from;
+            remnant.pieces.push_back(match piece {
                 Piece::Shared(shared, range) if to - from >= SHARE_BYTES_MIN => {
                     let start = range.start;
                     RemnantPiece::Shared(shared.clone(), start + from..start + to)
@@ -276,13 +307,19 @@ impl Batch {
 
 impl Remnant {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.pieces.is_empty()
+    }
+
+    /// How many bytes it holds. O(1).
+    pub(super) const fn len(&self) -> usize {
+        self.len
     }
 
     /// Forgets the first `written` bytes.
     pub(super) fn consume(&mut self, mut written: usize) {
+        self.len = self.len.saturating_sub(written);
         while written > 0 {
-            let Some(piece) = self.0.front_mut() else {
+            let Some(piece) = self.pieces.front_mut() else {
                 return;
             };
             let (left, from) = match piece {
@@ -294,7 +331,7 @@ impl Remnant {
                 return;
             }
             written -= left;
-            self.0.pop_front();
+            self.pieces.pop_front();
         }
     }
 }

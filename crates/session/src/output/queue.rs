@@ -130,9 +130,9 @@ const COPIED_BYTES_MAX: u32 = 16 * 1024;
 pub enum Flush {
     /// Everything was written.
     Done,
-    /// All of the batch was written, and there is more.
+    /// All that was to be written of the batch was written, and there is more.
     More,
-    /// The socket did not take all of the batch: go on when it is writable.
+    /// The socket did not take all of that: go on when it is writable.
     Blocked,
 }
 
@@ -149,6 +149,12 @@ impl Output {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.wire_bytes() + self.load.overhead
+    }
+
+    /// Bytes that are to be written, with the rest of what a write has begun. O(1).
+    #[must_use]
+    pub fn due_bytes(&self) -> usize {
+        self.wire_bytes() + self.remnant.len()
     }
 
     /// How many messages wait that hold no packet id. O(1).
@@ -349,7 +355,7 @@ impl Output {
         let (first, second) = self.copied.as_slices();
         let mut copied_at = 0;
         for entry in self.passed.iter().chain(self.entries.iter()) {
-            if batch.len() >= budget {
+            if batch.gathered >= budget {
                 break;
             }
             match entry {
@@ -383,7 +389,7 @@ impl Output {
                     copied_at = end;
                 }
             }
-            batch.ends.push(batch.len());
+            batch.ends.push(batch.gathered);
         }
     }
 
@@ -391,35 +397,37 @@ impl Output {
     /// [`Batch::expired`] tells then what was left out of it for good.
     pub fn written(&mut self, batch: &mut Batch, written: usize) -> Flush {
         let before = self.len();
-        let flush = self.take_written(batch, written);
+        self.take_written(batch, written);
         let gone = before - self.len();
         batch.expired.retain(|(entry, _)| *entry < gone);
-        flush
+        if written < batch.len() {
+            Flush::Blocked
+        } else if self.is_empty() {
+            Flush::Done
+        } else {
+            Flush::More
+        }
     }
 
-    fn take_written(&mut self, batch: &Batch, written: usize) -> Flush {
-        if written >= batch.len() {
+    fn take_written(&mut self, batch: &Batch, written: usize) {
+        if written >= batch.gathered {
             self.remnant = Remnant::default();
             self.forget(batch.ends.len());
-            return if self.is_empty() {
-                Flush::Done
-            } else {
-                Flush::More
-            };
+            return;
         }
         if written < batch.remnant_len {
             self.remnant.consume(written);
             // A batch that defined aliases may not be gathered a second time.
             if batch.once_only {
-                batch.keep(batch.remnant_len..batch.len(), &mut self.remnant);
+                batch.keep(batch.remnant_len..batch.gathered, &mut self.remnant);
                 self.forget(batch.ends.len());
             }
-            return Flush::Blocked;
+            return;
         }
         self.remnant = Remnant::default();
         let kept_until = if batch.once_only {
             self.forget(batch.ends.len());
-            batch.len()
+            batch.gathered
         } else {
             let whole = batch.ends.partition_point(|end| *end <= written);
             let before = whole.checked_sub(1);
@@ -431,7 +439,6 @@ impl Output {
             }
         };
         batch.keep(written..kept_until, &mut self.remnant);
-        Flush::Blocked
     }
 
     /// Takes the packet of the first entry that was begun out of the queue, with those before it:

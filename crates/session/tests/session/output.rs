@@ -74,13 +74,25 @@ impl Pair {
 
     /// Writes as much as a socket with this much room takes.
     fn write(&mut self, room: usize) -> Flush {
+        self.write_cut(usize::MAX, room)
+    }
+
+    /// The same of a batch that is cut.
+    fn write_cut(&mut self, cut: usize, room: usize) -> Flush {
         let mut batch = Batch::new();
         self.output.gather(Tick::ZERO, None, 64 * 1024, &mut batch);
+        batch.cut(cut);
+        assert!(batch.len() <= cut);
         let bytes: Vec<u8> = batch.slices().flatten().copied().collect();
         assert_eq!(bytes.len(), batch.len());
+        let contiguous = batch.as_contiguous();
+        assert!(contiguous.is_none_or(|contiguous| contiguous == bytes));
         let written = room.min(bytes.len());
         self.written.extend_from_slice(&bytes[..written]);
-        self.output.written(&mut batch, written)
+        let flush = self.output.written(&mut batch, written);
+        assert_eq!(flush == Flush::Blocked, written < bytes.len());
+        assert!(flush != Flush::Done || !batch.is_cut());
+        flush
     }
 }
 
@@ -98,7 +110,7 @@ fn packets_leave_whole_and_in_order_whatever_the_socket_takes() {
         let mut pair = Pair::default();
         for step in 0..random(30) {
             let payload = |len: usize| vec![step as u8; len];
-            match random(7) {
+            match random(8) {
                 0 => pair.publish(&payload(random(200)), None),
                 1 => pair.publish(&payload(random(9_000)), PacketId::new(7)),
                 2 => pair.control(&payload(1 + random(5))),
@@ -111,13 +123,37 @@ fn packets_leave_whole_and_in_order_whatever_the_socket_takes() {
                     let lens: Vec<_> = (0..1 + random(20)).map(|_| random(400)).collect();
                     pair.stored(&lens.into_iter().map(payload).collect::<Vec<_>>());
                 }
+                5 => drop(pair.write_cut(1 + random(9_000), random(9_000))),
                 _ => drop(pair.write(random(5_000))),
             }
+            let due = pair.expected.len() - pair.written.len();
+            assert_eq!(pair.output.due_bytes(), due);
         }
-        while pair.write(1 + random(20_000)) != Flush::Done {}
+        while pair.write_cut(1 + random(40_000), 1 + random(20_000)) != Flush::Done {}
         assert!(pair.written == pair.expected, "round {round}");
         assert_eq!((pair.output.bytes(), pair.output.is_empty()), (0, true));
     }
+}
+
+/// A cut is no full socket: the client is written to again without its socket being asked.
+#[test]
+fn a_long_packet_goes_in_pieces() {
+    let mut pair = Pair::default();
+    pair.publish(&vec![1; 1_000_000], None);
+    pair.publish(b"behind", None);
+    let mut writes = 0;
+    loop {
+        writes += 1;
+        match pair.write_cut(100_000, usize::MAX) {
+            Flush::More => {}
+            Flush::Done => break,
+            Flush::Blocked => panic!("the socket has taken all"),
+        }
+        // What was begun is not dropped.
+        pair.output.make_room(usize::MAX, 1, |_, _| panic!("lost"));
+    }
+    assert_eq!(writes, 11);
+    assert!(pair.written == pair.expected);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Many connections that do at the same moment what is cheap for each of them.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use stentor_tests::raw::{connect, connect_with_will, eventually, publish};
 use stentor_tests::{Raw, Server, Version};
 
@@ -227,4 +230,45 @@ fn large_messages_to_many_subscribers() {
             }
         }
     });
+}
+
+/// A message of the largest size takes many turns to write to all. Nobody else waits until that is
+/// done.
+#[test]
+fn the_largest_messages_to_many_subscribers() {
+    const SUBSCRIBERS: usize = 300;
+    const MESSAGES: usize = 6;
+    const READERS: usize = 4;
+    /// What a busy machine makes of some turns.
+    const FLOOR: Duration = Duration::from_millis(50);
+    let mut scene = Scene::new("").however_long();
+    let took = scene.endures(64 * MIB, |server| {
+        let mut subscribers = flooded(server, SUBSCRIBERS);
+        let mut publisher = login(server, "publisher");
+        let large = vec![b'x'; 1_500_000];
+        let message = publish(Version::V5, "flood/a", &large, 0, false);
+        let mut took = Duration::ZERO;
+        for _ in 0..MESSAGES {
+            send_and_await(&mut publisher, &message);
+            let began = Instant::now();
+            thread::scope(|scope| {
+                for clients in subscribers.chunks_mut(SUBSCRIBERS / READERS) {
+                    let len = 2 + 7 + 1 + large.len();
+                    scope.spawn(move || {
+                        for client in clients {
+                            assert_eq!(client.expect(3).body.len(), len);
+                        }
+                    });
+                }
+            });
+            took += began.elapsed();
+        }
+        took / MESSAGES as u32
+    });
+    let slow = scene.slow();
+    eprintln!("a message takes {took:?}");
+    assert!(
+        slow <= FLOOR.max(took / 2),
+        "pings {slow:?}, a message {took:?}"
+    );
 }

@@ -1,10 +1,10 @@
 //! What a subscriber gets, and how often.
 
-use stentor_hub::clients_from;
-use stentor_mqtt::{PacketId, PropertyBuf, QoS, SubscribeOptions, Version};
-use stentor_session::CloseReason;
+use stentor_hub::{clients_from, has_bulk};
+use stentor_mqtt::{PacketId, Properties, PropertyBuf, QoS, SubscribeOptions, Version};
+use stentor_session::{Batch, CloseReason, Flush};
 
-use crate::world::{ConnectOptions, VERSIONS, World, clean, qos};
+use crate::world::{ConnectOptions, VERSIONS, World, clean, encoded_publish, qos};
 
 #[test]
 fn a_publish_reaches_every_matching_subscriber_once() {
@@ -298,5 +298,33 @@ fn only_what_was_published_before_the_suback_may_be_missing() {
                 assert_eq!(w.take_payloads(other), got);
             }
         }
+    }
+}
+
+/// A long packet goes in pieces, and its client is written to after others until all of it is gone.
+#[test]
+fn a_long_message_is_bulk_and_goes_in_pieces() {
+    const PIECE_BYTES: usize = 256 * 1024;
+    let mut w = World::new(1);
+    let publisher = w.connect(Version::V5, "publisher", &clean());
+    let reader = w.connect(Version::V5, "reader", &clean());
+    w.subscribe(reader, "t", QoS::AtMostOnce);
+    let key = w.clients[reader].key.unwrap();
+    for (len, pieces) in [(10_000, 1), (100_000, 1), (800_000, 4)] {
+        let message = encoded_publish("t", &vec![b'x'; len], Properties::EMPTY);
+        w.send_without_settling(publisher, &message);
+        let (now, hub) = (w.now, &mut w.hubs[0]);
+        let mut batch = Batch::new();
+        for left in (0..pieces).rev() {
+            let is_bulk = len - (pieces - 1 - left) * PIECE_BYTES > 16 * 1024;
+            assert_eq!(has_bulk(hub, key), is_bulk);
+            assert!(hub.transmit(now, key, &mut batch));
+            assert!(batch.len() <= PIECE_BYTES);
+            assert_eq!(batch.is_cut(), left > 0);
+            let written = batch.len();
+            let flush = hub.transmitted(now, key, &mut batch, written);
+            assert_eq!(flush == Flush::Done, left == 0);
+        }
+        assert!(!has_bulk(hub, key));
     }
 }
