@@ -11,7 +11,7 @@ pub mod simulated;
 use std::io;
 use std::ops::Range;
 
-pub use mapped::MappedDisk;
+pub use mapped::{MappedDisk, give_way};
 
 /// A folder of files, most of which are mapped into memory.
 pub trait Disk: Send + Sync + 'static {

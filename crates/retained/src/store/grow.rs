@@ -17,6 +17,9 @@ const GROWING: &str = "making room for retained messages";
 const BLOCKS_MIN: usize = 8;
 /// How much of a new segment is brought into memory ahead.
 const LOAD_BYTES_MAX: usize = 64 << 20;
+/// How much of that at once. The system locks the map of the process for so long, half a
+/// millisecond: a shard that makes a file waits for that.
+const LOAD_STEP_BYTES: usize = 1 << 20;
 
 /// Whether a stripe should get a segment before it needs one: three quarters are used.
 pub(super) fn is_filling<R: Region>(stripe: &Stripe<R>) -> bool {
@@ -172,8 +175,14 @@ impl<D: Disk> Store<D> {
                 .map(|(_, segment)| (segment.flusher(), segment.bytes().len()))
         };
         if let Some((flusher, len)) = newest {
-            // If it fails, the first write waits instead.
-            let _ = flusher.load(0..len.min(LOAD_BYTES_MAX), true);
+            let len = len.min(LOAD_BYTES_MAX);
+            for start in (0..len).step_by(LOAD_STEP_BYTES) {
+                let end = len.min(start + LOAD_STEP_BYTES);
+                if flusher.load(start..end, true).is_err() {
+                    // The first write waits instead.
+                    return;
+                }
+            }
         }
     }
 

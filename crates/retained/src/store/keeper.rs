@@ -13,7 +13,7 @@ use super::{STRIPES, Store, StoreEvent, Sync, Watcher};
 use crate::layout;
 use crate::space::Segment;
 use crate::stripe::{Batch, Compaction};
-use stentor_disk::{Disk, Flusher, Region};
+use stentor_disk::{Disk, Flusher, Region, give_way};
 
 pub(crate) type Flush<D> = <<D as Disk>::Region as Region>::Flusher;
 
@@ -340,7 +340,7 @@ impl<D: Disk> Store<D> {
     /// Waits for the disk: names first, since a file without one holds nothing for sure.
     pub(crate) fn flush_round(&self, round: &Round<Flush<D>>) -> io::Result<()> {
         self.sync_names()?;
-        flush_together(&round.batches)
+        flush_together(&round.batches, round.is_wanted)
     }
 
     /// Ends a round; whether the disk has it all.
@@ -391,8 +391,8 @@ impl<D: Disk> Store<D> {
 }
 
 /// Flushes the batches of several stripes at once: the file system writes its journal once for
-/// those that come together.
-fn flush_together<F: Flusher>(batches: &[(usize, Batch<F>)]) -> io::Result<()> {
+/// those that come together. If nobody waits for them, they leave the processors to the shards.
+fn flush_together<F: Flusher>(batches: &[(usize, Batch<F>)], is_wanted: bool) -> io::Result<()> {
     const AT_ONCE: usize = 8;
     let flush = |part: &[(usize, Batch<F>)]| part.iter().try_for_each(|(_, batch)| batch.flush());
     if batches.len() <= 1 {
@@ -401,7 +401,15 @@ fn flush_together<F: Flusher>(batches: &[(usize, Batch<F>)]) -> io::Result<()> {
     let share = batches.len().div_ceil(AT_ONCE);
     thread::scope(|scope| {
         let parts = batches.chunks(share);
-        let threads: Vec<_> = parts.map(|part| scope.spawn(move || flush(part))).collect();
+        let flush_part = |part| {
+            if !is_wanted {
+                give_way();
+            }
+            flush(part)
+        };
+        let threads: Vec<_> = parts
+            .map(|part| scope.spawn(move || flush_part(part)))
+            .collect();
         let outcomes = threads.into_iter().map(|thread| {
             let panicked = |_| Err(io::Error::other("a flush panicked"));
             thread.join().unwrap_or_else(panicked)
