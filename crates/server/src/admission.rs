@@ -60,18 +60,22 @@ impl Admission {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Admits a connection or names the limit that it meets.
+    /// Admits a connection or names the limit that it meets. Where the server is full,
+    /// `make_room` may end another one.
     pub(crate) fn admit(
         self: &Arc<Self>,
         now: Tick,
         port: &Arc<Port>,
         peer: Peer,
+        make_room: impl FnOnce() -> bool,
     ) -> Result<Permit, Limit> {
         // First its own rate: whoever is beyond it uses up nothing that others share.
         self.pass_own_rate(now, peer)?;
         self.pass_rate(now)?;
         let max = self.connections_max.load(Ordering::Relaxed);
-        count_up(&self.connections, max).ok_or(Limit::Connections)?;
+        let count = || count_up(&self.connections, max);
+        let counted = count().or_else(|| make_room().then(count).flatten());
+        counted.ok_or(Limit::Connections)?;
         if count_up(&port.connections, port.rules.load().connections_max).is_none() {
             self.connections.fetch_sub(1, Ordering::Relaxed);
             return Err(Limit::ConnectionsOfListener);
@@ -177,16 +181,35 @@ mod tests {
         Peer::V4([192, 0, 2, last], 1)
     }
 
+    /// Nobody makes room.
+    const fn full() -> bool {
+        false
+    }
+
+    #[test]
+    fn a_full_server_asks_for_room() {
+        let admission = admission(1, 0, 0);
+        let port = Arc::new(Port::for_tests(0));
+        let mut first = Some(admission.admit(Tick::ZERO, &port, from(1), full).unwrap());
+        let leave = || first.take().is_some();
+        let second = admission.admit(Tick::ZERO, &port, from(2), leave);
+        assert!(second.is_ok());
+        // Another shard was faster.
+        let refused = admission.admit(Tick::ZERO, &port, from(3), || true);
+        assert!(matches!(refused, Err(Limit::Connections)));
+        assert_eq!(admission.connections(), 1);
+    }
+
     #[test]
     fn places_are_given_back() {
         let admission = admission(2, 0, 0);
         let port = Arc::new(Port::for_tests(0));
-        let first = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
-        let second = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
-        let refused = admission.admit(Tick::ZERO, &port, from(1));
+        let first = admission.admit(Tick::ZERO, &port, from(1), full).unwrap();
+        let second = admission.admit(Tick::ZERO, &port, from(1), full).unwrap();
+        let refused = admission.admit(Tick::ZERO, &port, from(1), full);
         assert!(matches!(refused, Err(Limit::Connections)));
         drop(first);
-        let third = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
+        let third = admission.admit(Tick::ZERO, &port, from(1), full).unwrap();
         drop((second, third));
         assert_eq!(admission.connections(), 0);
         assert_eq!(port.connections.load(Ordering::Relaxed), 0);
@@ -196,8 +219,8 @@ mod tests {
     fn a_listener_has_a_limit_of_its_own() {
         let admission = admission(0, 0, 0);
         let narrow = Arc::new(Port::for_tests(1));
-        let _held = admission.admit(Tick::ZERO, &narrow, from(1)).unwrap();
-        let refused = admission.admit(Tick::ZERO, &narrow, from(2));
+        let _held = admission.admit(Tick::ZERO, &narrow, from(1), full).unwrap();
+        let refused = admission.admit(Tick::ZERO, &narrow, from(2), full);
         assert!(matches!(refused, Err(Limit::ConnectionsOfListener)));
         assert_eq!(narrow.connections.load(Ordering::Relaxed), 1);
         assert_eq!(admission.connections(), 1);
@@ -207,19 +230,19 @@ mod tests {
     fn an_address_is_counted_while_it_is_limited() {
         let admission = admission(0, 1, 0);
         let port = Arc::new(Port::for_tests(0));
-        let held = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
-        let refused = admission.admit(Tick::ZERO, &port, from(1));
+        let held = admission.admit(Tick::ZERO, &port, from(1), full).unwrap();
+        let refused = admission.admit(Tick::ZERO, &port, from(1), full);
         assert!(matches!(refused, Err(Limit::ConnectionsPerAddress)));
-        let _other = admission.admit(Tick::ZERO, &port, from(2)).unwrap();
+        let _other = admission.admit(Tick::ZERO, &port, from(2), full).unwrap();
         let _local = admission
-            .admit(Tick::ZERO, &port, Peer::Unix { uid: 0, pid: 0 })
+            .admit(Tick::ZERO, &port, Peer::Unix { uid: 0, pid: 0 }, full)
             .unwrap();
         let _local = admission
-            .admit(Tick::ZERO, &port, Peer::Unix { uid: 0, pid: 0 })
+            .admit(Tick::ZERO, &port, Peer::Unix { uid: 0, pid: 0 }, full)
             .unwrap();
         drop(held);
         assert_eq!(lock(&admission.addresses).len(), 1);
-        let _again = admission.admit(Tick::ZERO, &port, from(1)).unwrap();
+        let _again = admission.admit(Tick::ZERO, &port, from(1), full).unwrap();
     }
 
     fn from_v6(network: u16, last: u8) -> Peer {
@@ -231,10 +254,14 @@ mod tests {
     fn a_64_of_version_6_is_one_address() {
         let admission = admission(0, 1, 0);
         let port = Arc::new(Port::for_tests(0));
-        let _held = admission.admit(Tick::ZERO, &port, from_v6(1, 1)).unwrap();
-        let refused = admission.admit(Tick::ZERO, &port, from_v6(1, 2));
+        let _held = admission
+            .admit(Tick::ZERO, &port, from_v6(1, 1), full)
+            .unwrap();
+        let refused = admission.admit(Tick::ZERO, &port, from_v6(1, 2), full);
         assert!(matches!(refused, Err(Limit::ConnectionsPerAddress)));
-        let _other = admission.admit(Tick::ZERO, &port, from_v6(2, 1)).unwrap();
+        let _other = admission
+            .admit(Tick::ZERO, &port, from_v6(2, 1), full)
+            .unwrap();
     }
 
     /// One address that comes as fast as it can, and somebody else.
@@ -243,7 +270,7 @@ mod tests {
         let admission = admission(0, 0, 10);
         admission.rate_per_address.store(4, Ordering::Relaxed);
         let port = Arc::new(Port::for_tests(0));
-        let admit = |peer| admission.admit(Tick::ZERO, &port, peer).err();
+        let admit = |peer| admission.admit(Tick::ZERO, &port, peer, full).err();
         let refused: Vec<_> = (1..=100)
             .filter_map(|last| admit(from_v6(1, last)))
             .collect();
@@ -265,7 +292,7 @@ mod tests {
         let mut admitted = 0;
         let mut try_at = |ms| {
             if admission
-                .admit(Tick::from_millis(ms), &port, from(1))
+                .admit(Tick::from_millis(ms), &port, from(1), full)
                 .is_ok()
             {
                 admitted += 1;

@@ -278,6 +278,47 @@ fn an_address_that_connects_too_fast_keeps_no_other_out() {
     server.wait_log(0, "limits.connection_rate_per_address");
 }
 
+/// Connections that never log in take all places: those of the address that has most go when
+/// somebody else comes, and clients that are in stay.
+#[test]
+fn strangers_give_way_to_newcomers_of_other_addresses() {
+    const PLACES: usize = 20;
+    let config = format!(
+        "{BASE}proxies = [\"127.0.0.1\"]\n[limits]\nconnections = {PLACES}\n\
+         login_timeout = \"5m\"\n"
+    );
+    let server = Plan::new().config(&config).arg("--shards=1").start();
+    let dial = |address: &str, rest: &[u8]| {
+        let mut client = server.dial();
+        let header = format!("PROXY TCP4 {address} 192.0.2.200 4711 1883\r\n");
+        client.send(&[header.as_bytes(), rest].concat());
+        client
+    };
+    // The code of the answer, and the connection.
+    let knock = |address: &str| {
+        let mut client = dial(address, &connect(Version::V5, "", true));
+        (client.expect(2).body[1], client)
+    };
+    let (code, mut first) = knock("192.0.2.1");
+    assert_eq!(code, 0);
+    let _strangers: Vec<Raw> = (0..2 * PLACES).map(|_| dial("192.0.2.1", &[])).collect();
+    // 0x97 "quota exceeded", for the address that has taken the places.
+    eventually("a full server", || knock("192.0.2.1").0 == 0x97);
+    let mut newcomers = Vec::new();
+    for last in 2..PLACES {
+        let (code, newcomer) = knock(&format!("192.0.2.{last}"));
+        assert_eq!(code, 0, "the newcomer {last}");
+        newcomers.push(newcomer);
+    }
+    // One stranger is left, and whoever is alone stays.
+    assert_eq!(knock("192.0.2.100").0, 0x97);
+    first.ping();
+    for newcomer in &mut newcomers {
+        newcomer.ping();
+    }
+    server.wait_log(0, "limits.connections");
+}
+
 /// The limit of one listener leaves the others alone.
 #[test]
 fn a_full_listener_refuses_and_the_others_do_not() {

@@ -188,7 +188,7 @@ impl Shard {
     /// Takes a connection in, to be served or to be refused.
     fn greet(&mut self, port: Arc<Port>, fd: OwnedFd, peer: Peer) {
         let capacity = self.backplane.capacity;
-        let is_full = self.links.len() >= capacity.connections;
+        let is_full = self.is_full() && !self.make_room(peer.network());
         let is_proxy = |address| {
             let rules = port.rules.load();
             rules.proxies.iter().any(|proxy| proxy.contains(address))
@@ -226,20 +226,31 @@ impl Shard {
         self.add(Link::new(fd, phase, transport, peer, port, permit), time);
     }
 
+    /// Whether the shard has no descriptor for another connection that is served.
+    fn is_full(&self) -> bool {
+        let capacity = self.backplane.capacity;
+        // Those that are over have theirs until the end of the turn.
+        let served = self.links.len() - self.gone.len();
+        served >= capacity.connections || self.links.len() >= capacity.total()
+    }
+
     /// The place of a connection, or how it is refused.
-    fn admitted(&self, port: &Arc<Port>, peer: Peer) -> Result<Permit, Entrance> {
+    fn admitted(&mut self, port: &Arc<Port>, peer: Peer) -> Result<Permit, Entrance> {
         // It uses up nothing that others share.
         if self.is_address_banned(peer) {
             return Err(Entrance::Banned);
         }
-        let admitted = self.backplane.admission.admit(self.now, port, peer);
+        let (backplane, now) = (Arc::clone(&self.backplane), self.now);
+        let make_room = || self.make_room(peer.network());
+        let admitted = backplane.admission.admit(now, port, peer, make_room);
         admitted.map_err(Entrance::Refused)
     }
 
     /// Admits a connection, or not, whose proxy has said who it is.
     pub(super) fn greet_again(&mut self, index: u32) {
         let link = &self.links[index as usize];
-        let admitted = self.admitted(&link.port, link.peer);
+        let (port, peer) = (Arc::clone(&link.port), link.peer);
+        let admitted = self.admitted(&port, peer);
         let link = &mut self.links[index as usize];
         let entrance = match admitted {
             Ok(permit) => {

@@ -131,6 +131,8 @@ impl Shard {
             self.exchanges.remove(&key);
             self.askers.remove(&key);
             link.tail.clear();
+            // Another may have its place at once.
+            link.permit = None;
             let phase = std::mem::replace(&mut link.phase, Phase::Gone);
             if let Phase::Draining(leaving) = phase
                 && let Some(farewell) = leaving.farewell

@@ -33,6 +33,7 @@ mod read;
 mod recording;
 mod scratch;
 mod selection;
+mod strangers;
 mod tail;
 mod take_over;
 mod tell;
@@ -76,10 +77,11 @@ use crate::transport::Transport;
 use accept::Listening;
 use backlog::Backlog;
 use doors::{Doors, inherit};
-use link::{Link, LinkKey, Phase, Reading, Stream};
+use link::{Link, LinkKey, Phase, Reading};
 use pace::{ADVANCE_TIME, ADVANCE_VISITS, Crowd, Longer, Part};
 use read::Rows;
 use scratch::Scratch;
+use strangers::Strangers;
 use take_over::TakeOvers;
 use unwritten::Unwritten;
 use watch::Watch;
@@ -148,9 +150,8 @@ pub(crate) struct Shard {
     askers: HashMap<LinkKey, Asker>,
     /// Links with bytes to read.
     readable: Rows,
-    /// Links with bytes to read that are steps of TLS handshakes, or parts of long CONNECTs: few of
-    /// them are taken in a turn.
-    shaking: VecDeque<u32>,
+    /// Links that have not sent their CONNECT.
+    strangers: Strangers,
     /// For each shard, the links that are not read until it has caught up.
     stalled: Vec<Vec<u32>>,
     /// Links whose next packet needs other shards, or a journal, which have to catch up first.
@@ -306,7 +307,7 @@ impl Shard {
             exchanges: HashMap::new(),
             askers: HashMap::new(),
             readable: Rows::default(),
-            shaking: VecDeque::new(),
+            strangers: Strangers::default(),
             stalled: vec![Vec::new(); backplane.shards.len()],
             awaiting_room: Vec::new(),
             resumed: Vec::new(),
@@ -575,10 +576,8 @@ impl Shard {
                     if event.is_writable() {
                         self.writable(index);
                     }
-                    if event.is_read_closed()
-                        && let Some(link) = self.links.get_mut(index as usize)
-                    {
-                        link.stream = Stream::Ended;
+                    if event.is_read_closed() && self.note_end(index) {
+                        continue;
                     }
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
                         self.list(index);

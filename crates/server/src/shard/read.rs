@@ -1,6 +1,5 @@
 //! Bytes from connections.
 
-use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -18,9 +17,6 @@ use crate::proxy::ProxyHeader;
 
 /// What one read takes of TLS or WebSocket. It may hold 300 changes of a TLS key, of 6 µs each.
 const WRAPPED_BYTES: usize = 8 * 1024;
-
-/// Places of waiting handshakes that are kept when nobody waits any more.
-const SHAKING_KEPT: usize = 1_024;
 
 /// Time of a turn that goes to TLS handshakes, at least and at most: one takes some 0.1 ms with an
 /// elliptic curve, and most of a millisecond with an RSA key of 2,048 bits.
@@ -101,7 +97,7 @@ impl Shard {
             } else if self.is_unwritten(index) {
                 self.unwritten.hold(index);
             } else if self.stands_in_line(index) {
-                self.shaking.push_back(index);
+                self.stand_in_line(index);
             } else {
                 if self.is_unmetered(index) {
                     part.look_next();
@@ -125,21 +121,20 @@ impl Shard {
         Part::begin(&self.hub, times, time)
     }
 
-    /// Reads from those links whose TLS handshakes or long CONNECTs have waited longest, for as
-    /// long as a turn has time for them. The bytes of the others wait in their sockets.
+    /// Reads from links whose TLS handshakes or long CONNECTs wait, for as long as a turn has time
+    /// for them. The bytes of the others wait in their sockets.
     fn shake_hands(&mut self) {
-        if self.shaking.is_empty() || self.is_overladen() {
+        if self.strangers.line.is_empty() || self.is_overladen() {
             return;
         }
         let until = self.backplane.clock.now().after(self.handshake_time());
-        while let Some(index) = self.shaking.pop_front() {
-            self.read(index);
+        while let Some(key) = self.strangers.line.pop() {
+            if self.link_named(key).is_some() {
+                self.read(key.index);
+            }
             if self.backplane.clock.now() >= until {
                 break;
             }
-        }
-        if self.shaking.is_empty() && self.shaking.capacity() > SHAKING_KEPT {
-            self.shaking = VecDeque::new();
         }
     }
 

@@ -44,8 +44,9 @@ impl Shard {
 
     /// How long the poll may wait; `None` for ever.
     fn timeout(&mut self) -> Option<Duration> {
-        let has_reads =
-            !self.readable.is_empty() || !self.shaking.is_empty() || !self.taking_over.is_empty();
+        let has_reads = !self.readable.is_empty()
+            || !self.strangers.line.is_empty()
+            || !self.taking_over.is_empty();
         let reads = has_reads && !self.is_overfull();
         let effects = self.hub.effects();
         let flushes = effects.has_output() || !self.backlog.is_empty();

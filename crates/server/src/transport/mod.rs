@@ -96,6 +96,15 @@ impl Transport {
         }
     }
 
+    /// Whether a TLS handshake has not come to the first answer of this side.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Plain | Self::WebSocket(_) => false,
+            Self::Tls(tls) => tls.is_unanswered(),
+            Self::SecureWebSocket(layers) => layers.0.is_unanswered(),
+        }
+    }
+
     /// Takes bytes from the socket and appends the MQTT bytes in them to `mqtt`; the input is
     /// unmasked in place. There may be
     /// [`Transport::pending`] bytes afterwards: handshakes, answers, alerts.

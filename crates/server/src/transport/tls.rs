@@ -114,6 +114,12 @@ impl Tls {
         self.connection.is_handshaking()
     }
 
+    /// Whether the client has not been told anything yet.
+    pub(super) fn is_unanswered(&self) -> bool {
+        // The first answer says which was chosen.
+        self.connection.negotiated_cipher_suite().is_none()
+    }
+
     /// What was wrong, if something was.
     pub(crate) fn fault(&self) -> Option<&Fault> {
         self.fault.as_deref()

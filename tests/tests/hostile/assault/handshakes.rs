@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use stentor_tests::DEADLINE;
+use stentor_tests::raw::eventually;
 
 use super::MIB;
 use crate::bystander::Scene;
@@ -63,5 +64,34 @@ fn handshakes_are_spread_over_turns() {
             // A handshake record with a ServerHello.
             assert_eq!((first[0], first[5]), (0x16, 2));
         }
+    });
+}
+
+/// Thousands of clients say hello and are gone: nobody is answered who cannot hear it, and the
+/// server has a place for the next one.
+#[test]
+fn who_hangs_up_during_a_handshake_holds_no_place() {
+    let mut scene = Scene::with_tls("[limits]\nconnections = 100\n");
+    scene.endures(64 * MIB, |server| {
+        let hello = client_hello();
+        let dial = || {
+            let mut client = TcpStream::connect(server.address("mqtts")).expect("a listener");
+            // The server may have refused it already.
+            let _ = client.write_all(&hello);
+            client
+        };
+        for _ in 0..10 * CLIENTS {
+            drop(dial());
+        }
+        let mut first = [0; 6];
+        let mut client = dial();
+        client
+            .set_read_timeout(Some(DEADLINE))
+            .expect("a socket takes time limits");
+        client.read_exact(&mut first).expect("the server answers");
+        assert_eq!((first[0], first[5]), (0x16, 2));
+        eventually("free places", || {
+            server.json(&["status", "--sample-ms", "0"])["connections"].as_u64() < Some(10)
+        });
     });
 }
