@@ -269,6 +269,32 @@ fn so_it_is_when_acknowledgements_wait_for_the_disk() {
     nothing_is_lost_under_load("always");
 }
 
+/// A client that sends much before it reads anything, and closes its half at once, gets every
+/// acknowledgement: a commit covers many of them.
+#[test]
+fn acknowledgements_that_wait_for_the_disk_reach_who_sends_many_at_once() {
+    const MESSAGES: u16 = 2_000;
+    let config = "[sessions]\nsync = \"always\"\n";
+    let server = Plan::new().tcp().anonymous().config(config).start();
+    let (mut subscriber, _) = come_back(&server, Version::V4, "subscriber");
+    subscriber.subscribe("much", 1);
+    let mut publisher = server.client(Version::V4, "publisher");
+    for number in 1..=MESSAGES {
+        let [high, low] = number.to_be_bytes();
+        let body = [&raw::string("much")[..], &[high, low], &[b'x'; 300]].concat();
+        publisher.send(&raw::packet(0x32, &body));
+        if number % 20 == 0 {
+            let (_, payload) = subscriber.message();
+            assert_eq!(payload.len(), 300);
+        }
+    }
+    publisher.half_close();
+    for number in 1..=MESSAGES {
+        assert_eq!(publisher.expect(4).body, number.to_be_bytes());
+    }
+    publisher.closed();
+}
+
 /// Kills under load. An absent client and the absent members of a shared subscription get all that
 /// was acknowledged.
 fn nothing_is_lost_under_load(sync: &str) {

@@ -83,11 +83,11 @@ impl Core {
         effects.log_is_promised |= log.take(&mut effects.log, &mut effects.log_cuts);
         // Called several times a turn, mostly for nothing.
         let outbox = &mut self.outbox;
-        if !outbox.dirty.is_empty() {
-            self.effects.dirty.append(&mut outbox.dirty);
+        if !outbox.listed.dirty.is_empty() {
+            self.effects.dirty.append(&mut outbox.listed.dirty);
         }
-        if !outbox.crowd.is_empty() {
-            self.effects.crowd.append(&mut outbox.crowd);
+        if !outbox.listed.crowd.is_empty() {
+            self.effects.crowd.append(&mut outbox.listed.crowd);
         }
         if !outbox.conflating.is_empty() {
             self.effects.conflating.append(&mut outbox.conflating);

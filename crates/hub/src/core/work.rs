@@ -626,8 +626,8 @@ impl Core {
         let handed = self.turn.handed - share.handed_before;
         handed >= OWN_HANDED_MAX
             || handed >= OWN_HANDED && {
-                let dirty = self.outbox.dirty.len() + self.effects.dirty.len();
-                let dirty = dirty + self.outbox.crowd.len() + self.effects.crowd.len();
+                let dirty = self.outbox.listed.dirty.len() + self.effects.dirty.len();
+                let dirty = dirty + self.outbox.listed.crowd.len() + self.effects.crowd.len();
                 handed as usize >= dirty * OWN_HANDED_EACH as usize
             }
     }

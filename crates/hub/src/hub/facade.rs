@@ -335,8 +335,55 @@ impl Hub {
 /// Whether packets other than PUBLISH wait to be written to a client. O(1).
 #[must_use]
 pub fn has_answers(hub: &Hub, key: SessionKey) -> bool {
+    answer_bytes(hub, key) > 0
+}
+
+/// How many bytes of packets other than PUBLISH wait to be written to a client. O(1).
+#[must_use]
+pub fn answer_bytes(hub: &Hub, key: SessionKey) -> usize {
     let live = hub.core.session(key).and_then(Session::live);
-    live.is_some_and(|live| live.control_bytes() > 0)
+    live.map_or(0, |live| live.control_bytes())
+}
+
+/// [`Hub::transmit`] for a client whose output may not leave as it comes: of what was released, if
+/// that is anything.
+#[must_use]
+pub fn transmit_released(hub: &mut Hub, now: Tick, key: SessionKey, batch: &mut Batch) -> bool {
+    transmit::transmit_released(&mut hub.core, now, key, batch)
+}
+
+/// From now on, [`take_touched`] says who gets output: for a shard that has to hold back what
+/// belongs to a change which is not on the disk. Whoever had output that is not written yet does
+/// not become dirty again.
+pub fn note_touched(hub: &mut Hub) {
+    transmit::note_touched(&mut hub.core);
+}
+
+/// The sessions that have got output since this was asked last, also those that had some already.
+/// A session may stand there more than once. Empty before [`note_touched`].
+#[must_use]
+pub fn take_touched(hub: &mut Hub) -> Vec<SessionKey> {
+    transmit::take_touched(&mut hub.core)
+}
+
+/// The same, where nobody wants to know.
+pub fn forget_touched(hub: &mut Hub) {
+    transmit::forget_touched(&mut hub.core);
+}
+
+/// Marks what waits for a client now: [`release_marked`] has to follow when it may leave. O(1).
+pub fn mark_output(hub: &mut Hub, key: SessionKey) {
+    transmit::change_output(&mut hub.core, key, Output::mark);
+}
+
+/// What was marked for a client may leave. O(1).
+pub fn release_marked(hub: &mut Hub, key: SessionKey) {
+    transmit::change_output(&mut hub.core, key, Output::release_marked);
+}
+
+/// All that waits for a client now may leave. O(1).
+pub fn release_output(hub: &mut Hub, key: SessionKey) {
+    transmit::change_output(&mut hub.core, key, Output::release);
 }
 
 /// With whose sessions that of a connection counts together: see [`crate::Tenants::owner`]. To be

@@ -17,7 +17,10 @@ mod survey;
 mod wills;
 
 pub use close::{ConnectedAs, close_banned, close_connection, connected_as};
-pub use facade::{has_answers, has_bulk, session_lasts, set_owner};
+pub use facade::{
+    answer_bytes, forget_touched, has_answers, has_bulk, mark_output, note_touched, release_marked,
+    release_output, session_lasts, set_owner, take_touched, transmit_released,
+};
 pub use inspect::{audience_of, clock_ms, filters_matching};
 pub use publish::publish_for;
 pub use restore::{

@@ -13,6 +13,8 @@
 //!
 //! With `sessions.sync = "always"`, the shard also holds answers back until the disk has what they
 //! belong to. One commit is under way at a time, and covers all that was appended before it began.
+//! A client that goes on in the meantime gets the answers that a commit covers when it ends, and
+//! the others after the next one: so its requests of one commit's time go to the disk together.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -308,6 +310,11 @@ impl Recorder {
         for at in self.fates.drain(..) {
             logged(hub, at);
         }
+    }
+
+    /// Whether answers wait for the disk.
+    pub(crate) const fn syncs_first(&self) -> bool {
+        matches!(self.syncing, Syncing::First { .. })
     }
 
     /// Whether something waits for room, or was dropped in this turn.

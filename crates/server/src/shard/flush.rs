@@ -8,11 +8,11 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use nix::sys::uio::writev;
 use socket2::SockRef;
-use stentor_hub::{SessionKey, has_bulk};
+use stentor_hub::{SessionKey, has_bulk, transmit_released};
 use stentor_session::{Batch, Flush, Tick};
 
 use super::backlog::{BULK_TIME_MIN, CROWD_TIME_MIN, Fill, WRITE_TIME, WRITE_TIME_MIN};
-use super::link::{Phase, Reading};
+use super::link::{Link, Phase, Reading};
 use super::{Shard, Stage};
 
 /// Pieces handed to one vectored write.
@@ -303,6 +303,20 @@ impl Shard {
         }
     }
 
+    /// Writes what may leave to a client that is going to be parted with.
+    pub(super) fn flush_last(&mut self, index: u32) {
+        /// Some 64 KiB each.
+        const WRITES: usize = 16;
+        let Some(key) = self.links.get(index as usize).and_then(Link::session) else {
+            return;
+        };
+        for _ in 0..WRITES {
+            if self.flush(key) != Flush::More {
+                return;
+            }
+        }
+    }
+
     pub(super) fn link_of(&self, key: SessionKey) -> u32 {
         let index = self.link_of.get(key.slot as usize);
         index.copied().unwrap_or(u32::MAX)
@@ -323,11 +337,13 @@ impl Shard {
             // Its connection was closed after it got output.
             _ => return Flush::Done,
         };
-        if self.unwritten.contains(key) {
-            // It is listed again when that is written down.
-            return Flush::Done;
-        }
-        if !self.hub.transmit(self.now, key, &mut self.batch) {
+        let gathers = if self.unwritten.contains(key) {
+            // It is listed again when more of it is written down.
+            transmit_released(&mut self.hub, self.now, key, &mut self.batch)
+        } else {
+            self.hub.transmit(self.now, key, &mut self.batch)
+        };
+        if !gathers {
             // It was laden, and has been flushed already.
             return Flush::Done;
         }

@@ -111,6 +111,8 @@ impl Shard {
         for index in held.by_ref() {
             if self.is_behind(index) {
                 waiting.push(index);
+            } else if self.is_held(index) {
+                self.unwritten.hold_paused(index);
             } else if self.waits(index) {
                 self.let_write(index);
                 waiting.push(index);

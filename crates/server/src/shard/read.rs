@@ -94,7 +94,7 @@ impl Shard {
             let waits = self.waits(index) || self.is_behind(index) || self.waits_to_log_in(index);
             if waits || self.is_overladen() {
                 self.push_readable(index);
-            } else if self.is_unwritten(index) {
+            } else if self.is_held(index) {
                 self.unwritten.hold(index);
             } else if self.stands_in_line(index) {
                 self.stand_in_line(index);
@@ -224,7 +224,7 @@ impl Shard {
         };
         let capacity = space.len();
         match recv(link.fd.as_raw_fd(), space, MsgFlags::empty()) {
-            Ok(0) => self.lost(index, Remote::Closed),
+            Ok(0) => self.has_ended(index),
             Ok(len) => {
                 self.figures.bytes_received += len as u64;
                 link.bytes.received += len as u64;

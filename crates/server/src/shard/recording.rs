@@ -1,12 +1,15 @@
 //! What a shard writes down of its sessions, and who waits until that is done.
 
 use stentor_hub::{
-    ControlItem, MeshRoom, NotKept, SessionKey, ShardId, begin_restoring, has_answers,
-    restore_room, session_lasts,
+    ControlItem, MeshRoom, NotKept, SessionKey, ShardId, answer_bytes, begin_restoring,
+    forget_touched, has_answers, mark_output, note_touched, release_marked, release_output,
+    restore_room, session_lasts, take_touched,
 };
+use stentor_session::Remote;
 
 use super::Shard;
-use super::link::Link;
+use super::link::{Link, Reading};
+use super::unwritten::Leaves;
 use crate::sessions::{Prior, Recorder};
 
 /// Items for other shards, and their bytes, that may wait for the journal of this one before
@@ -19,6 +22,9 @@ impl Shard {
         let Some(recorder) = &mut self.recorder else {
             return;
         };
+        if recorder.syncs_first() {
+            note_touched(&mut self.hub);
+        }
         begin_restoring(&mut self.hub);
         for room in prior.rooms {
             restore_room(&mut self.hub, self.now, room);
@@ -35,28 +41,38 @@ impl Shard {
     /// Writes down what the hub has said of sessions: after a call for one of them, which alone
     /// hears of it, beside sessions that last; or after any other call.
     pub(super) fn record(&mut self, client: Option<SessionKey>) {
-        if let Some(recorder) = &mut self.recorder
-            && recorder.record(&mut self.hub)
-        {
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        if recorder.record(&mut self.hub) {
             self.hold_hearers(client);
         }
+        forget_touched(&mut self.hub);
     }
 
     /// What was recorded waits for room, or for the disk. Those that would hear of it wait too: the
     /// client that has asked for it, and sessions that last. If nobody has asked for it, all that
     /// have output wait for room, but only those with answers wait for the disk: the others have
     /// been promised nothing.
+    ///
+    /// A session that waits for the disk may have earlier output that is not written yet. Then it
+    /// is not dirty because of what it hears now.
     fn hold_hearers(&mut self, client: Option<SessionKey>) {
         let lacks_room = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
+        let syncs_first = self.recorder.as_ref().is_some_and(Recorder::syncs_first);
         let (hub, unwritten) = (&mut self.hub, &mut self.unwritten);
         unwritten.extend(client);
+        let touched = take_touched(hub);
         let mut dirty = std::mem::take(&mut hub.effects().dirty);
         let may_ask = |key| client.is_none() && (lacks_room || has_answers(hub, key));
         let hears = |key: &SessionKey| may_ask(*key) || session_lasts(hub, *key);
-        unwritten.extend(dirty.iter().copied().filter(hears));
+        let heard = if syncs_first { &touched } else { &dirty };
+        unwritten.extend(heard.iter().copied().filter(hears));
         let crowd = std::mem::take(&mut hub.effects().crowd);
-        let lasting = crowd.iter().copied().filter(|key| session_lasts(hub, *key));
-        unwritten.extend(lasting);
+        if !syncs_first {
+            let lasting = crowd.iter().copied().filter(|key| session_lasts(hub, *key));
+            unwritten.extend(lasting);
+        }
         let effects = hub.effects();
         dirty.append(&mut effects.dirty);
         (effects.dirty, effects.crowd) = (dirty, crowd);
@@ -83,26 +99,31 @@ impl Shard {
         }
         let has_mesh = !effects.mesh.is_empty();
         let (mut outcomes, mut goes_on) = (Vec::new(), false);
+        let (hub, backlog) = (&mut self.hub, &mut self.backlog);
         // Not among those with new output, who might have to wait for the next commit.
-        let mut release = |key| {
+        let mut release = |(key, leaves)| {
             goes_on = true;
-            self.backlog.push(key);
+            match leaves {
+                Leaves::All => release_output(hub, key),
+                Leaves::Covered => release_marked(hub, key),
+            }
+            backlog.push(key);
         };
         if turn.ends {
             self.unwritten.commit_ends().for_each(&mut release);
             outcomes = self.unwritten.outcomes(false);
         }
-        if turn.begins {
-            self.unwritten.commit_begins();
-        }
         if !waits {
-            self.unwritten.all().for_each(&mut release);
+            let all = self.unwritten.all().map(|key| (key, Leaves::All));
+            all.for_each(&mut release);
             outcomes.append(&mut self.unwritten.outcomes(true));
         }
+        if turn.begins {
+            let covers = self.unwritten.commit_begins();
+            covers.for_each(|key| mark_output(&mut self.hub, key));
+        }
         if goes_on {
-            for index in self.unwritten.held() {
-                self.push_readable(index);
-            }
+            self.read_held();
         }
         for (to, item) in outcomes {
             self.backplane.post_item(to, item);
@@ -110,6 +131,15 @@ impl Shard {
         if goes_on || has_mesh {
             self.forward();
         }
+    }
+
+    /// Goes on with links that were held.
+    fn read_held(&mut self) {
+        for index in self.unwritten.held() {
+            self.push_readable(index);
+        }
+        let mut paused = self.unwritten.paused();
+        self.resumed.append(&mut paused);
     }
 
     /// What was to be written down was dropped. Clients that wait for answers are cut off rather
@@ -126,9 +156,7 @@ impl Shard {
                 self.hub.effects().dirty.push(key);
             }
         }
-        for index in self.unwritten.held() {
-            self.push_readable(index);
-        }
+        self.read_held();
         // Clients of other shards do not hear either that it is there.
         let mut outcomes = self.unwritten.outcomes(true);
         let is_outcome = |(_, item): &mut (ShardId, ControlItem)| item.is_outcome();
@@ -174,8 +202,37 @@ impl Shard {
         unsent.max(self.mesh.room())
     }
 
-    /// Whether answers to a client wait until what they belong to is written down. It is not read
-    /// in the meantime.
+    /// Whether a client is not read because of answers that wait until what they belong to is
+    /// written down: many of them, or such as wait for room.
+    pub(super) fn is_held(&self, index: u32) -> bool {
+        /// Some 4,000 acknowledgements: a client that sends faster than the disk takes it has them
+        /// in one commit.
+        const ANSWER_BYTES: usize = 16 << 10;
+        let session = self.links.get(index as usize).and_then(Link::session);
+        let lacks_room = || self.recorder.as_ref().is_some_and(Recorder::lacks_room);
+        session.is_some_and(|key| {
+            let has_many = || answer_bytes(&self.hub, key) >= ANSWER_BYTES;
+            self.unwritten.contains(key) && (has_many() || lacks_room())
+        })
+    }
+
+    /// A client has closed its side of its connection. It may still read answers that wait: then
+    /// the socket is read again after them, and says this again.
+    pub(super) fn has_ended(&mut self, index: u32) {
+        if !self.is_unwritten(index) {
+            if self.recorder.as_ref().is_some_and(Recorder::syncs_first) {
+                // What the last commit has covered is not written yet.
+                self.flush_last(index);
+            }
+            return self.lost(index, Remote::Closed);
+        }
+        if let Some(link) = self.links.get_mut(index as usize) {
+            link.reading = Reading::Listed;
+            self.unwritten.hold(index);
+        }
+    }
+
+    /// Whether output for a client waits until what it belongs to is written down.
     pub(super) fn is_unwritten(&self, index: u32) -> bool {
         let session = self.links.get(index as usize).and_then(Link::session);
         session.is_some_and(|key| self.unwritten.contains(key))

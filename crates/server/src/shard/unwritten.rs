@@ -8,6 +8,14 @@ use stentor_hub::{ControlItem, SessionKey, ShardId};
 /// An outcome, and the shard that hears of it.
 pub(super) type Outcome = (ShardId, ControlItem);
 
+/// What may leave of the output of a client when a commit has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaves {
+    All,
+    /// What waited when the commit began: the rest waits for the next one.
+    Covered,
+}
+
 /// In two groups, since one commit covers what was there when it began.
 #[derive(Debug, Default)]
 pub(super) struct Unwritten {
@@ -18,8 +26,10 @@ pub(super) struct Unwritten {
     /// What other shards hear when the commit under way has ended, and when the next one has.
     committing_outcomes: Vec<Outcome>,
     open_outcomes: Vec<Outcome>,
-    /// Links of theirs that are not read in the meantime.
+    /// Links of theirs that are not read in the meantime, and those of them that had paused or
+    /// given way.
     held: Vec<u32>,
+    paused: Vec<u32>,
 }
 
 impl Unwritten {
@@ -39,12 +49,22 @@ impl Unwritten {
         let outcomes = self.open_outcomes.capacity() + self.committing_outcomes.capacity();
         clients * size_of::<SessionKey>()
             + outcomes * size_of::<Outcome>()
-            + self.held.capacity() * size_of::<u32>()
+            + (self.held.capacity() + self.paused.capacity()) * size_of::<u32>()
     }
 
     /// A link is to be read when answers may leave.
     pub(super) fn hold(&mut self, link: u32) {
         self.held.push(link);
+    }
+
+    /// A link is to go on when answers may leave.
+    pub(super) fn hold_paused(&mut self, link: u32) {
+        self.paused.push(link);
+    }
+
+    /// Takes out the links that are to go on. Those whose answers still wait are held again.
+    pub(super) fn paused(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.paused)
     }
 
     /// Takes out the links that were held. Those whose answers still wait are held again.
@@ -66,19 +86,23 @@ impl Unwritten {
         outcomes
     }
 
-    /// A commit begins for all that wait.
-    pub(super) fn commit_begins(&mut self) {
+    /// A commit begins for all that wait, and covers what waits for them now.
+    pub(super) fn commit_begins(&mut self) -> impl Iterator<Item = SessionKey> {
         self.committing_outcomes.append(&mut self.open_outcomes);
         self.committing.extend(self.open.drain());
+        self.committing.iter().copied()
     }
 
-    /// It has ended. Takes out those whose answers may leave: not those that wait for the next one
-    /// too.
-    pub(super) fn commit_ends(&mut self) -> impl Iterator<Item = SessionKey> {
+    /// It has ended. Takes out those that it was for, with what may leave.
+    pub(super) fn commit_ends(&mut self) -> impl Iterator<Item = (SessionKey, Leaves)> {
         let Self {
             committing, open, ..
         } = self;
-        committing.drain().filter(|key| !open.contains(key))
+        let leaves = |key: &SessionKey| match open.contains(key) {
+            true => Leaves::Covered,
+            false => Leaves::All,
+        };
+        committing.drain().map(move |key| (key, leaves(&key)))
     }
 
     /// Nothing waits any more. Takes all of them out.
@@ -108,15 +132,17 @@ mod tests {
     fn a_commit_covers_those_that_waited_when_it_began() {
         let mut unwritten = Unwritten::default();
         unwritten.extend([key(1), key(2)]);
-        unwritten.commit_begins();
+        assert_eq!(unwritten.commit_begins().count(), 2);
         unwritten.extend([key(2), key(3)]);
         assert!([1, 2, 3].iter().all(|slot| unwritten.contains(key(*slot))));
-        assert_eq!(unwritten.commit_ends().collect::<Vec<_>>(), [key(1)]);
+        let mut covered: Vec<_> = unwritten.commit_ends().collect();
+        covered.sort_unstable_by_key(|(key, _)| key.slot);
+        assert_eq!(covered, [(key(1), Leaves::All), (key(2), Leaves::Covered)]);
         assert!(!unwritten.contains(key(1)) && unwritten.contains(key(2)));
-        unwritten.commit_begins();
-        let mut rest: Vec<u32> = unwritten.commit_ends().map(|key| key.slot).collect();
-        rest.sort_unstable();
-        assert_eq!(rest, [2, 3]);
+        assert_eq!(unwritten.commit_begins().count(), 2);
+        let mut rest: Vec<_> = unwritten.commit_ends().collect();
+        rest.sort_unstable_by_key(|(key, _)| key.slot);
+        assert_eq!(rest, [(key(2), Leaves::All), (key(3), Leaves::All)]);
         assert!(unwritten.is_empty());
     }
 
@@ -137,7 +163,7 @@ mod tests {
     fn all_may_leave_when_nothing_waits() {
         let mut unwritten = Unwritten::default();
         unwritten.extend([key(1)]);
-        unwritten.commit_begins();
+        assert_eq!(unwritten.commit_begins().count(), 1);
         unwritten.extend([key(2)]);
         assert_eq!(unwritten.all().count(), 2);
         assert!(unwritten.is_empty());

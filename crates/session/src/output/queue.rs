@@ -31,6 +31,10 @@ pub struct Output {
     remnant: Remnant,
     /// All entries together.
     load: Load,
+    /// How many entries are marked, and how many may leave, from the first on: see
+    /// [`Output::mark`].
+    marked: usize,
+    released: usize,
     /// Entries that were looked at to drop some.
     #[cfg(test)]
     steps: usize,
@@ -183,7 +187,47 @@ impl Output {
             return false;
         };
         self.load.subtract(entry.load());
+        self.is_gone(0);
         true
+    }
+
+    /// Marks all that waits now. Where what is added may not leave before something has happened,
+    /// its owner marks it when that begins, and calls [`Output::release_marked`] when it has
+    /// happened. Only [`Output::gather_released`] heeds that. O(1).
+    pub fn mark(&mut self) {
+        self.marked = self.len();
+    }
+
+    /// What was marked may leave. O(1).
+    pub fn release_marked(&mut self) {
+        self.released = self.released.max(self.marked);
+    }
+
+    /// All that waits now may leave. O(1).
+    pub fn release(&mut self) {
+        self.released = self.len();
+    }
+
+    /// Whether something may leave: also the rest of a packet that has begun to. O(1).
+    #[must_use]
+    pub fn has_released(&self) -> bool {
+        self.released > 0 || !self.remnant.is_empty()
+    }
+
+    /// An entry was taken out from this place.
+    const fn is_gone(&mut self, place: usize) {
+        if self.marked > place {
+            self.marked -= 1;
+        }
+        if self.released > place {
+            self.released -= 1;
+        }
+    }
+
+    /// Whether an entry at this place belongs to those before it: all of them may
+    /// leave together, or none.
+    const fn goes_on_at(&self, place: usize) -> bool {
+        self.marked != place && self.released != place || place == 0
     }
 
     /// How many pieces it holds that are dropped one by one. O(1).
@@ -241,8 +285,9 @@ impl Output {
         self.copied.extend(packet);
         // A packet is at most 256 MiB.
         let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        let goes_on = self.goes_on_at(self.len());
         let run = match self.entries.back_mut() {
-            Some(Entry::Copied(run)) if run.len < COPIED_BYTES_MAX => run,
+            Some(Entry::Copied(run)) if goes_on && run.len < COPIED_BYTES_MAX => run,
             _ => {
                 self.push(Entry::Copied(Copied::default()));
                 match self.entries.back_mut() {
@@ -302,6 +347,7 @@ impl Output {
     fn drop_first(&mut self) {
         if let Some(entry) = self.entries.pop_front() {
             self.load.subtract(entry.load());
+            self.is_gone(self.passed.len());
         }
     }
 
@@ -319,6 +365,7 @@ impl Output {
         }
         if is_gone {
             self.entries.pop_front();
+            self.is_gone(self.passed.len());
         } else {
             self.load.add(entry.load());
         }
@@ -329,13 +376,17 @@ impl Output {
         let Some(entry) = self.entries.pop_front() else {
             return;
         };
+        let place = self.passed.len();
+        let goes_on = self.goes_on_at(place);
         if let (Entry::Copied(more), Some(Entry::Copied(run))) = (&entry, self.passed.back_mut())
+            && goes_on
             && run.len.saturating_add(more.len) <= COPIED_BYTES_MAX
         {
             run.len += more.len;
             run.stored_len += more.stored_len;
             run.messages += more.messages;
             self.load.overhead -= Entry::COST;
+            self.is_gone(place);
             return;
         }
         self.passed.push_back(entry);
@@ -346,15 +397,38 @@ impl Output {
     pub fn gather(
         &self,
         now: Tick,
-        mut aliases: Option<&mut SentAliases>,
+        aliases: Option<&mut SentAliases>,
         budget: usize,
+        batch: &mut Batch,
+    ) {
+        self.gather_first(self.len(), now, (aliases, budget), batch);
+    }
+
+    /// The same of what may leave: the rest of a packet that has begun to, and what was released.
+    pub fn gather_released(
+        &self,
+        now: Tick,
+        aliases: Option<&mut SentAliases>,
+        budget: usize,
+        batch: &mut Batch,
+    ) {
+        self.gather_first(self.released, now, (aliases, budget), batch);
+    }
+
+    /// The same of this many entries.
+    #[inline]
+    fn gather_first(
+        &self,
+        entries: usize,
+        now: Tick,
+        (mut aliases, budget): (Option<&mut SentAliases>, usize),
         batch: &mut Batch,
     ) {
         batch.clear();
         batch.append_remnant(&self.remnant);
         let (first, second) = self.copied.as_slices();
         let mut copied_at = 0;
-        for entry in self.passed.iter().chain(self.entries.iter()) {
+        for entry in self.passed.iter().chain(self.entries.iter()).take(entries) {
             if batch.gathered >= budget {
                 break;
             }
@@ -479,6 +553,7 @@ impl Output {
         self.copied.clear();
         self.stored_bytes = 0;
         self.load = Load::default();
+        (self.marked, self.released) = (0, 0);
     }
 
     fn forget(&mut self, entries: usize) {
@@ -493,6 +568,7 @@ impl Output {
                 break;
             };
             self.load.subtract(entry.load());
+            self.is_gone(0);
             if let Entry::Copied(run) = entry {
                 copied += run.len as usize;
                 self.stored_bytes -= run.stored_len as usize;
@@ -514,6 +590,7 @@ impl Output {
         self.stored_bytes = 0;
         self.remnant = Remnant::default();
         self.load = Load::default();
+        (self.marked, self.released) = (0, 0);
     }
 }
 

@@ -15,12 +15,21 @@ use crate::core::delivery::spool::Spooling;
 use crate::core::ids::SessionKey;
 use crate::core::sessions::registry::{Flushing, Live};
 
+/// Sessions with output.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) dirty: Vec<SessionKey>,
+    /// Those that became dirty while the outbox served a crowd.
+    pub(crate) crowd: Vec<SessionKey>,
+    /// Those that have got output since this was taken, whether they were dirty or not; `None` if
+    /// nobody asks.
+    pub(crate) touched: Option<Vec<SessionKey>>,
+}
+
 /// What every output shares: the list of dirty sessions, spare queues, and a scratch buffer.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    pub(crate) dirty: Vec<SessionKey>,
-    /// Those that became dirty while `serves_crowd`.
-    pub(crate) crowd: Vec<SessionKey>,
+    pub(crate) listed: Listed,
     /// Whether messages are handed to a crowd: others are written to before.
     pub(crate) serves_crowd: bool,
     /// Output that may wait for more.
@@ -60,8 +69,7 @@ impl Outbox {
     /// Nothing is queued.
     pub(crate) fn new(hasher: TopicHasher) -> Self {
         Self {
-            dirty: Vec::new(),
-            crowd: Vec::new(),
+            listed: Listed::default(),
             serves_crowd: false,
             held: Held::default(),
             spare: Vec::new(),
@@ -142,9 +150,9 @@ impl Outbox {
             (Flushing::Idle | Flushing::Held, None) => {
                 live.flushing = Flushing::Listed;
                 if self.serves_crowd {
-                    self.crowd.push(key);
+                    self.listed.crowd.push(key);
                 } else {
-                    self.dirty.push(key);
+                    self.listed.dirty.push(key);
                 }
             }
             (Flushing::Listed | Flushing::Blocked | Flushing::Held, _) => {}
@@ -155,6 +163,11 @@ impl Outbox {
     #[inline]
     fn open<'a>(&mut self, key: SessionKey, live: &'a mut Live) -> &'a mut Output {
         self.revisit(key, live);
+        if let Some(touched) = &mut self.listed.touched
+            && touched.last() != Some(&key)
+        {
+            touched.push(key);
+        }
         live.output
             .get_or_insert_with(|| self.spare.pop().unwrap_or_default())
     }

@@ -1,10 +1,13 @@
 //! Handing queued output to the shard that writes it.
 
-use stentor_session::{Batch, Flush, Tick};
+use alloc::vec::Vec;
+use core::mem;
+
+use stentor_session::{Batch, Flush, Output, Tick};
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::sessions::registry::{Flushing, Link, Session};
+use crate::core::sessions::registry::{Flushing, Link, Live, Session};
 use crate::core::stats::LossCause;
 
 /// What one flush writes at most, so that no client holds up the others.
@@ -25,22 +28,75 @@ pub(crate) fn has_bulk(core: &Core, key: SessionKey) -> bool {
     output.is_some_and(|output| output.due_bytes() > BULK_BYTES)
 }
 
+/// The connection of a session that is to be flushed.
+#[inline]
+fn listed(core: &mut Core, key: SessionKey) -> Option<&mut Live> {
+    let session = core.sessions.flush_mut(key)?;
+    let Link::Live(live) = &mut session.link else {
+        return None;
+    };
+    (live.flushing == Flushing::Listed).then_some(live)
+}
+
+/// [`Core::transmit`] of what was released for a client, if that is anything.
+pub(crate) fn transmit_released(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    batch: &mut Batch,
+) -> bool {
+    batch.clear();
+    let Some(live) = listed(core, key) else {
+        return false;
+    };
+    let Some(output) = live.output.as_ref().filter(|it| it.has_released()) else {
+        return false;
+    };
+    let extras = live.extras.as_mut();
+    let aliases = extras.and_then(|extras| extras.sent_aliases.as_mut());
+    output.gather_released(now, aliases, FLUSH_BYTES, batch);
+    batch.cut(WRITE_BYTES);
+    batch.count_latency_since(live.since);
+    true
+}
+
+/// See [`crate::note_touched`].
+pub(crate) fn note_touched(core: &mut Core) {
+    core.outbox.listed.touched.get_or_insert_default();
+}
+
+/// See [`crate::take_touched`].
+pub(crate) fn take_touched(core: &mut Core) -> Vec<SessionKey> {
+    let touched = core.outbox.listed.touched.as_mut();
+    touched.map(mem::take).unwrap_or_default()
+}
+
+/// See [`crate::forget_touched`].
+pub(crate) fn forget_touched(core: &mut Core) {
+    if let Some(touched) = &mut core.outbox.listed.touched {
+        touched.clear();
+    }
+}
+
+/// Changes which part of what waits for a client may leave.
+pub(crate) fn change_output(core: &mut Core, key: SessionKey, change: fn(&mut Output)) {
+    let session = core.sessions.flush_mut(key);
+    if let Some(Link::Live(live)) = session.map(|session| &mut session.link)
+        && let Some(output) = &mut live.output
+    {
+        change(output);
+    }
+}
+
 impl Core {
     /// Gathers what waits for a client, up to a budget, for one write. Nothing else may be asked
     /// of the hub before [`Core::transmitted`], which does not follow if this is `false`: then the
     /// client is gone, or has been flushed since it was listed.
     pub(crate) fn transmit(&mut self, now: Tick, key: SessionKey, batch: &mut Batch) -> bool {
         batch.clear();
-        let Some(Link::Live(live)) = self
-            .sessions
-            .flush_mut(key)
-            .map(|session| &mut session.link)
-        else {
+        let Some(live) = listed(self, key) else {
             return false;
         };
-        if live.flushing != Flushing::Listed {
-            return false;
-        }
         let aliases = live
             .extras
             .as_mut()
@@ -155,12 +211,12 @@ impl Core {
             && live.flushing == Flushing::Blocked
         {
             live.flushing = Flushing::Listed;
-            self.outbox.dirty.push(key);
+            self.outbox.listed.dirty.push(key);
         }
     }
 
     /// Takes back the queue of a farewell that was written or given up.
-    pub(crate) fn recycle(&mut self, farewell: alloc::boxed::Box<stentor_session::Output>) {
+    pub(crate) fn recycle(&mut self, farewell: alloc::boxed::Box<Output>) {
         self.discard(farewell);
     }
 }

@@ -188,3 +188,97 @@ fn what_may_not_be_dropped_is_passed_once() {
     let entries = 2 * SMALL / COPIED_BYTES_MAX as usize + 1;
     assert!(output.passed.len() <= entries, "{}", output.passed.len());
 }
+
+/// A packet of [`only_what_was_released_leaves`]: its bytes, and whether it may be dropped, is
+/// marked, and may leave.
+#[derive(Debug)]
+struct Held {
+    bytes: Vec<u8>,
+    is_free: bool,
+    is_marked: bool,
+    is_released: bool,
+}
+
+/// Takes out what was written. The rest of a packet that was begun leaves, and is not dropped.
+fn take_written(packets: &mut Vec<Held>, mut written: usize) {
+    while written > 0 {
+        let first = packets.first_mut().unwrap();
+        let taken = written.min(first.bytes.len());
+        first.bytes.drain(..taken);
+        first.is_free = false;
+        if first.bytes.is_empty() {
+            packets.remove(0);
+        }
+        written -= taken;
+    }
+}
+
+#[test]
+fn only_what_was_released_leaves() {
+    let mut random = random(11);
+    for round in 0..2_000 {
+        let mut output = Output::default();
+        let mut packets: Vec<Held> = Vec::new();
+        for step in 0..random(80) {
+            let payload = vec![step as u8; 1 + random(300)];
+            let kind = random(10);
+            match kind {
+                0 => {
+                    output.mark();
+                    packets
+                        .iter_mut()
+                        .for_each(|packet| packet.is_marked = true);
+                }
+                1 => {
+                    output.release_marked();
+                    let marked = packets.iter_mut().filter(|packet| packet.is_marked);
+                    marked.for_each(|packet| packet.is_released = true);
+                }
+                2 if random(4) == 0 => {
+                    output.release();
+                    packets
+                        .iter_mut()
+                        .for_each(|packet| packet.is_released = true);
+                }
+                3 | 4 => {
+                    let mut batch = Batch::new();
+                    output.gather_released(Tick::ZERO, None, 1 + random(900), &mut batch);
+                    let written = random(batch.len() + 1);
+                    output.written(&mut batch, written);
+                    take_written(&mut packets, written);
+                }
+                5 => {
+                    output.make_room(random(1 + output.bytes()), usize::MAX, |_, messages| {
+                        for _ in 0..messages {
+                            let oldest = packets.iter().position(|packet| packet.is_free);
+                            packets.remove(oldest.unwrap());
+                        }
+                    });
+                }
+                _ => {
+                    let (bytes, is_free) = if kind < 8 {
+                        output.push_control(&payload);
+                        (payload, false)
+                    } else {
+                        let id = PacketId::new(7).filter(|_| kind == 8);
+                        output.push_publish(outgoing(&payload, id));
+                        (packet(&payload, id), id.is_none())
+                    };
+                    packets.push(Held {
+                        bytes,
+                        is_free,
+                        is_marked: false,
+                        is_released: false,
+                    });
+                }
+            }
+            let mut batch = Batch::new();
+            output.gather_released(Tick::ZERO, None, usize::MAX, &mut batch);
+            let bytes: Vec<u8> = batch.slices().flatten().copied().collect();
+            let released = packets.iter().filter(|packet| packet.is_released);
+            let expected: Vec<u8> = released.flat_map(|packet| packet.bytes.clone()).collect();
+            assert!(bytes == expected, "round {round}, step {step}, {kind}");
+            assert_eq!(output.has_released(), !expected.is_empty(), "round {round}");
+        }
+    }
+}
