@@ -410,6 +410,66 @@ fn queued_bytes_are_bounded_for_a_client_that_is_away() {
     assert_eq!(losses["by_cause"]["drop-newest"], lost, "{losses}");
 }
 
+/// The beginning of a packet of 1,000,000 bytes.
+fn long_packet(first: u8, len: usize) -> Vec<u8> {
+    let mut packet = [&[first, 0xC0, 0x84, 0x3D][..], &vec![0; len]].concat();
+    if first == 0x10 {
+        // A CONNECT of MQTT 5 with long properties.
+        packet[4..10].copy_from_slice(b"\0\x04MQTT");
+        packet[10..16].copy_from_slice(&[5, 2, 0, 0, 0, 0xFF]);
+    }
+    packet
+}
+
+/// Unfinished packets of one address take the room, in WebSocket frames too: its connections close,
+/// and a client at another address finishes a packet that it sends slowly.
+#[test]
+fn who_holds_most_unfinished_packets_loses_them_first() {
+    let config = format!(
+        "{BASE}proxies = [\"127.0.0.1\"]\n[[listener]]\nurl = \"ws://127.0.0.1:0\"\n\
+         proxies = [\"127.0.0.1\"]\n[limits]\nmemory = \"64MiB\"\n"
+    );
+    let server = Plan::new().config(&config).arg("--shards=1").start();
+    let dial = |scheme: &str, address: &str| {
+        let mut client = Raw::tcp(&server.address(scheme));
+        client.send(format!("PROXY TCP4 {address} 192.0.2.200 4711 1883\r\n").as_bytes());
+        client
+    };
+    let mut slow = dial("mqtt", "192.0.2.2");
+    slow.login(Version::V5, "slow", true);
+    // A PUBLISH of QoS 1 of 1,000,000 bytes to the topic "t", with packet id 1.
+    let mut whole = long_packet(0x32, 1_000_000);
+    whole[4..10].copy_from_slice(&[0, 1, b't', 0, 1, 0]);
+    let mut parts = whole.chunks(100_000);
+    let mut others = Vec::new();
+    for part in parts.by_ref().take(9) {
+        slow.send(part);
+        for _ in 0..3 {
+            let mut plain = dial("mqtt", "192.0.2.1");
+            let _ = plain.try_send(&long_packet(0x10, 900_000));
+            let mut web = dial("ws", "192.0.2.1");
+            web.send(
+                b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
+                  Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+                  Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n",
+            );
+            let _ = web.until(b"\r\n\r\n");
+            // The first frame of a message, and the beginning of another: masks change nothing.
+            let packet = long_packet(0x10, 900_000);
+            let first = [&[0x02, 0xFE, 0x80, 0, 0, 0, 0, 0][..], &packet[..0x8000]].concat();
+            let second = [&[0x00, 0xFF, 0, 0, 0, 0, 0, 0x0F, 0, 0][..], &[0; 4]].concat();
+            let _ = web.try_send(&[&first[..], &second, &packet[0x8000..]].concat());
+            others.extend([plain, web]);
+        }
+        let status = server.json(&["status", "--sample-ms", "0"]);
+        let held = status["memory"]["by_kind"]["connections"].as_u64();
+        assert!(held < Some(16 << 20), "{held:?}");
+    }
+    parts.for_each(|part| slow.send(part));
+    assert_eq!(slow.expect(4).body[..2], [0, 1]);
+    server.wait_log(0, "limits.memory");
+}
+
 /// Packets that never end take a part of the memory: strangers' connections close, a client's too,
 /// and sessions that wait for their clients stay.
 #[test]
@@ -427,11 +487,7 @@ fn packets_that_do_not_end_take_a_part_of_the_memory() {
         let status = server.json(&["status", "--sample-ms", "0"]);
         status["memory"]["by_kind"]["connections"].as_u64().unwrap()
     };
-    // The beginning of a CONNECT, and of a PUBLISH, of 1,000,000 bytes.
-    let long = |first: u8| [&[first, 0xC0, 0x84, 0x3D][..], &[0; 900_000]].concat();
-    let mut connect = long(0x10);
-    connect[4..10].copy_from_slice(b"\0\x04MQTT");
-    connect[10..16].copy_from_slice(&[5, 2, 0, 0, 0, 0xFF]);
+    let connect = long_packet(0x10, 900_000);
     let mut strangers = Vec::new();
     for number in 0..60 {
         let mut stranger = server.dial();
@@ -444,7 +500,7 @@ fn packets_that_do_not_end_take_a_part_of_the_memory() {
     }
     let clients = (0..20).map(|number| {
         let mut client = server.client(Version::V5, &format!("long-{number}"));
-        let _ = client.try_send(&long(0x30));
+        let _ = client.try_send(&long_packet(0x30, 900_000));
         client
     });
     let clients: Vec<Raw> = clients.collect();

@@ -354,6 +354,7 @@ impl Link {
             tail: Tail::default(),
             bytes: LinkBytes::default(),
             weighed: 0,
+            long: 0,
             peer,
             port,
             permit,

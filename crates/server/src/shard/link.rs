@@ -37,8 +37,10 @@ pub(super) struct Link {
     pub(super) tail: Tail,
     /// Bytes that have come from its socket, and that were written for it.
     pub(super) bytes: LinkBytes,
-    /// Bytes that it was counted with last: see [`super::Shard::weigh`].
+    /// Bytes that it was counted with last, and those of them beyond a short unfinished packet: see
+    /// [`super::Shard::weigh`].
     pub(super) weighed: u32,
+    pub(super) long: u32,
     pub(super) peer: Peer,
     /// The listener it came through.
     pub(super) port: Arc<Port>,

@@ -85,6 +85,7 @@ use strangers::Strangers;
 use take_over::TakeOvers;
 use unwritten::Unwritten;
 use watch::Watch;
+use weigh::Long;
 
 /// Tokens above the slots of connections, which are 32 bits wide.
 const BELL: Token = Token(usize::MAX - 1);
@@ -234,8 +235,8 @@ struct Figures {
     draining: u64,
     /// Bytes that connections hold beside their sessions.
     links: u64,
-    /// What of that connections hold beyond what is short: see [`Shard::bound_long`].
-    long_links: u64,
+    /// Connections with long unfinished packets: see [`Shard::bound_long`].
+    long: Long,
     latency: Histogram,
 }
 

@@ -238,7 +238,7 @@ impl Shard {
                     self.take_timed(index, len)
                 };
                 self.weigh(index);
-                self.bound_long(index);
+                self.bound_long();
                 let work = self.hub.turn_work().saturating_sub(before);
                 self.note_read(index, work < LIGHT_WORK && layers < LIGHT_TIME);
                 self.flush_laden(index);

@@ -200,6 +200,17 @@ impl Transport {
         }
     }
 
+    /// The part of these bytes that the peer has sent: a record, or the head of a request, that has
+    /// not come whole. WebSocket frames are not collected: their content lies in the layer above.
+    pub(crate) fn received_bytes(&self) -> usize {
+        match self {
+            Self::Plain => 0,
+            Self::Tls(tls) => tls.received_bytes(),
+            Self::WebSocket(web) => web.received_bytes(),
+            Self::SecureWebSocket(layers) => layers.0.received_bytes() + layers.1.received_bytes(),
+        }
+    }
+
     /// Forgets the first `written` pending bytes.
     pub(crate) fn forget(&mut self, written: usize) {
         match self {

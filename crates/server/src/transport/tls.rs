@@ -106,7 +106,12 @@ impl Tls {
 
     /// Bytes of memory that it holds beside itself, about: rustls does not tell what it keeps.
     pub(super) const fn heap_bytes(&self) -> usize {
-        STATE_BYTES + self.records.buffer_bytes() + self.pending.heap_bytes()
+        STATE_BYTES + self.received_bytes() + self.pending.heap_bytes()
+    }
+
+    /// The same of its buffer for records.
+    pub(super) const fn received_bytes(&self) -> usize {
+        self.records.buffer_bytes()
     }
 
     /// Whether keys are still to be agreed on.

@@ -209,11 +209,15 @@ impl WebSocket {
     /// Bytes of memory that it holds beside itself: the head of a request that has not come whole,
     /// and what waits for the socket.
     pub(super) const fn heap_bytes(&self) -> usize {
-        let head = match &self.state {
+        self.received_bytes() + self.pending.heap_bytes()
+    }
+
+    /// The same of the head of a request.
+    pub(super) const fn received_bytes(&self) -> usize {
+        match &self.state {
             State::ExpectRequest(head, _) => head.capacity(),
             State::Open(_) | State::Closed | State::Failed(_) => 0,
-        };
-        head + self.pending.heap_bytes()
+        }
     }
 }
 
