@@ -1,5 +1,6 @@
 //! A server that ends at any moment, and goes on with its sessions.
 
+mod dropped;
 mod full;
 mod messages;
 mod rooms;

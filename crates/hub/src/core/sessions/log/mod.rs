@@ -476,7 +476,11 @@ fn marks(log: &mut SessionLog) -> Vec<(u8, Name)> {
         return Vec::new();
     }
     match log.round.since() {
-        Some(name) => log.ways.mark_all(name),
+        Some(name) => {
+            // The round waits for these, too.
+            log.round.awaited = None;
+            log.ways.mark_all(name)
+        }
         None => {
             // There will be one when this is appended.
             log.write(&Record::Heard(List::default()));

@@ -1,0 +1,73 @@
+//! Records that a full disk has dropped: when the journal is complete again, nothing is lost by a
+//! kill that was dropped before.
+
+use stentor_hub::Settings;
+use stentor_mqtt::{QoS, Version};
+
+use super::{come_back, restart};
+use crate::world::{ConnectOptions, Disk, World, clean};
+
+const Q1: QoS = QoS::AtLeastOnce;
+
+/// A client id whose home is this shard.
+fn at_home(w: &World, shard: u8, what: &str) -> String {
+    let mut ids = (0..100).map(|number| format!("{what}{number}"));
+    ids.find(|id| w.home(id) == shard)
+        .expect("some client is at home there")
+}
+
+/// A client whose session lasts, which is away, and which has subscribed to `t`, twice.
+fn with_lasting(w: &mut World, shard: u8) -> String {
+    let id = at_home(w, shard, "lasting");
+    let lasting = w.connect(Version::V5, &id, &ConnectOptions::persistent());
+    for filter in ["t", "#"] {
+        assert_eq!(w.subscribe(lasting, filter, Q1), 1);
+    }
+    w.drop_link(lasting);
+    id
+}
+
+/// The disk of shard 0 is full while a client there publishes, and what it has published is on its
+/// way to the other shards.
+fn publish_on_a_full_disk(w: &mut World) {
+    let id = at_home(w, 0, "p");
+    let publisher = w.connect(Version::V5, &id, &clean());
+    w.paused = true;
+    w.set_disk(0, Disk::IsFull);
+    w.publish(publisher, "t", "x", Q1, false);
+    w.flush(0);
+    w.set_disk(0, Disk::CatchesUp);
+}
+
+/// These shards write all sessions again, and give up what they had written before.
+fn mend(w: &mut World, shards: &[u8]) {
+    w.paused = false;
+    for _ in 0..10 {
+        w.settle();
+        for shard in shards {
+            w.rewrite(*shard, usize::MAX);
+        }
+    }
+    assert!(w.is_sound(), "the journals are complete");
+}
+
+fn payloads_of(w: &mut World, id: &str) -> Vec<String> {
+    let (client, was_there) = come_back(w, id);
+    assert!(was_there, "{id}");
+    w.take_payloads(client)
+}
+
+/// Its shard has not taken it yet, so only the memory has it.
+#[test]
+fn a_journal_is_not_complete_before_others_have_what_it_has_dropped() {
+    let mut w = World::writing(2, Settings::default());
+    let lasting = with_lasting(&mut w, 1);
+    publish_on_a_full_disk(&mut w);
+    for _ in 0..5 {
+        w.rewrite(0, usize::MAX);
+        assert!(!w.is_sound(), "a kill would lose the message");
+    }
+    mend(&mut w, &[0, 1]);
+    restart(&mut w, 2);
+    assert_eq!(payloads_of(&mut w, &lasting), ["x"]);
+}
