@@ -4,6 +4,7 @@
 use stentor_hub::Settings;
 use stentor_mqtt::{QoS, Version};
 
+use super::messages::dear;
 use super::{come_back, restart};
 use crate::world::{ConnectOptions, Disk, World, clean};
 
@@ -70,4 +71,29 @@ fn a_journal_is_not_complete_before_others_have_what_it_has_dropped() {
     mend(&mut w, &[0, 1]);
     restart(&mut w, 2);
     assert_eq!(payloads_of(&mut w, &lasting), ["x"]);
+}
+
+/// Its own shard has written it down in the meantime, for a client that has it now, and gives that
+/// file up.
+#[test]
+fn a_shard_writes_a_message_that_had_no_name_when_it_was_sent() {
+    let settings = Settings {
+        // It is handed out over several turns, on both shards.
+        at_once: dear(),
+        ..Settings::default()
+    };
+    let mut w = World::writing(2, settings);
+    let [here, there] = [0, 1].map(|shard| with_lasting(&mut w, shard));
+    let (here, _) = come_back(&mut w, &here);
+    publish_on_a_full_disk(&mut w);
+    for _ in 0..100 {
+        w.go_on(0);
+        w.flush(0);
+    }
+    let message = w.take_messages(here).pop().expect("the message");
+    w.send_ack(here, 0x40, message.packet_id.expect("a packet id"));
+    w.rewrite(1, usize::MAX);
+    mend(&mut w, &[0]);
+    restart(&mut w, 2);
+    assert_eq!(payloads_of(&mut w, &there), ["x"]);
 }

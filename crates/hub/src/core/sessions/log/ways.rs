@@ -220,8 +220,9 @@ impl Way {
         }
     }
 
-    fn begin(&mut self, message: &Arc<Message>, name: Option<Name>) {
-        let has_body = name.is_none() || self.has_body(message);
+    /// A message is waited for. `is_here` says that the present batch of this shard has its body.
+    fn begin(&mut self, message: &Arc<Message>, name: Option<Name>, is_here: bool) {
+        let has_body = is_here || self.has_body(message);
         self.unfinished.push(Unfinished {
             matter: Matter::Message(Arc::clone(message)),
             name,
@@ -448,7 +449,7 @@ impl SessionLog {
         if let Some((_, name)) = name {
             let way = self.ways.way(from);
             way.last = way.last.max(Some(name));
-            way.begin(message, Some(name));
+            way.begin(message, Some(name), false);
         }
     }
 
@@ -476,6 +477,7 @@ impl SessionLog {
     /// that is.
     pub(crate) fn puts_off(&mut self, message: &Arc<Message>) -> u8 {
         let own = self.shard;
+        let is_here = name_of(message).is_none();
         let (from, name) = match (name_of(message), self.ways.taking) {
             (None, _) => {
                 self.sends(message, 1 << own, None);
@@ -486,7 +488,7 @@ impl SessionLog {
             (Some(_), Some((from, false))) => (from, None),
             (Some((shard, name)), None) => (shard, Some(name)),
         };
-        self.ways.way(from).begin(message, name);
+        self.ways.way(from).begin(message, name, is_here);
         from
     }
 
