@@ -97,3 +97,49 @@ fn a_shard_writes_a_message_that_had_no_name_when_it_was_sent() {
     restart(&mut w, 2);
     assert_eq!(payloads_of(&mut w, &there), ["x"]);
 }
+
+/// The other shard has not written its sessions again, so the older files are there.
+#[test]
+fn a_session_that_ends_on_a_full_disk_does_not_come_back() {
+    for was_restarted in [false, true] {
+        let mut w = World::writing(2, Settings::default());
+        if was_restarted {
+            let id = at_home(&w, 0, "early");
+            w.connect(Version::V5, &id, &ConnectOptions::persistent());
+            restart(&mut w, 2);
+        }
+        let id = with_lasting(&mut w, 0);
+        w.set_disk(0, Disk::IsFull);
+        let ended = w.connect(Version::V5, &id, &clean());
+        w.drop_link(ended);
+        w.set_disk(0, Disk::CatchesUp);
+        w.rewrite(0, usize::MAX);
+        assert!(w.is_sound());
+        restart(&mut w, 2);
+        assert!(!come_back(&mut w, &id).1, "it has ended");
+    }
+}
+
+/// Nor does one that has gone on with one of an earlier start, which is there as well otherwise. It
+/// ends while the disk is full, before it is written again, or after that.
+#[test]
+fn a_session_that_goes_on_from_a_full_disk_is_there_once() {
+    for ends_at in 0..3 {
+        let mut w = World::writing(1, Settings::default());
+        let id = with_lasting(&mut w, 0);
+        w.crash_onto(Disk::IsFull, 2, 3);
+        let shard = w.home(&id);
+        for step in 0..3 {
+            if step == ends_at {
+                let ended = w.connect(Version::V5, &id, &clean());
+                w.drop_link(ended);
+            }
+            match step {
+                0 => w.set_disk(shard, Disk::CatchesUp),
+                _ => _ = w.rewrite(shard, usize::MAX),
+            }
+        }
+        restart(&mut w, 2);
+        assert!(!come_back(&mut w, &id).1, "it has ended: {ends_at}");
+    }
+}

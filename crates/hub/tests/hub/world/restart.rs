@@ -127,9 +127,17 @@ impl World {
     /// have in their hands. A server with another number of shards and another hasher starts, and
     /// goes on with the sessions. Nothing else is left, no retained message either.
     pub fn crash(&mut self, shards: u8, hash: u64) {
+        self.crash_onto(Disk::Takes, shards, hash);
+    }
+
+    /// The same, and the disk of the next start is so.
+    pub fn crash_onto(&mut self, disk: Disk, shards: u8, hash: u64) {
         let settings = (*self.settings).clone();
         let generation = self.journals[0].id.generation + 1;
-        let after = Self::with_journals(shards, settings, (hash, generation));
+        let mut after = Self::with_journals(shards, settings, (hash, generation));
+        for journal in &mut after.journals {
+            journal.disk = disk;
+        }
         let mut before = std::mem::replace(self, after);
         for client in &mut before.clients {
             if client.link.take().is_some() {

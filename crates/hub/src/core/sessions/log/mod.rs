@@ -17,7 +17,7 @@
 //! round     what was written again                bequests  what sessions leave to others
 //! prior     what was read back                    restore   going on with it
 //! full      what is refused on a full disk        rooms     rooms that stay when they are empty
-//! together  how far many sessions have come
+//! singular  what no base stands for               together  how far many sessions have come
 //! ```
 
 mod base;
@@ -30,6 +30,7 @@ mod queue;
 mod restore;
 mod rooms;
 mod round;
+mod singular;
 mod together;
 mod ways;
 
@@ -73,6 +74,7 @@ use self::batches::Batches;
 use self::bequests::Bequests;
 use self::owed::{Nameless, Open};
 use self::round::Round;
+use self::singular::{Singular, Singulars, write_dropped};
 use self::ways::Ways;
 use crate::core::Core;
 use crate::core::inbound::subscribe::room_of;
@@ -98,6 +100,7 @@ pub(crate) struct SessionLog {
     unnamed: Nameless,
     ways: Ways,
     round: Round,
+    singulars: Singulars,
     /// Messages that are held back no longer, and have no name yet.
     let_go: Vec<(Number, Arc<Message>)>,
     pub(crate) bequests: Bequests,
@@ -143,6 +146,7 @@ impl SessionLog {
             unnamed: Nameless::default(),
             ways: Ways::new(shard, journals),
             round: Round::default(),
+            singulars: Singulars::default(),
             let_go: Vec::new(),
             bequests: Bequests::default(),
             freed: Vec::new(),
@@ -185,6 +189,7 @@ impl SessionLog {
         }
         bequests_logged(self, batch, at);
         self.round.logged(batch, at);
+        self.singulars.logged(batch, at, self.numbers);
         if at.is_none() {
             // Other shards do not keep what they have sent until there is room here again: the
             // round that makes this journal complete writes all that is owed.
@@ -278,12 +283,16 @@ impl Number {
     pub(crate) fn adopted(self, log: &mut SessionLog, origin: Origin) {
         let number = self.get();
         log.write(&Record::Adopted { number, origin });
+        let it = Singular::Adopted(number, origin);
+        log.singulars.push(log.batches.present(), it);
     }
 
     /// It has ended.
     pub(crate) fn end(self, log: &mut SessionLog) {
         let number = self.get();
         log.write_beside(&Record::End { number });
+        let it = Singular::End(number);
+        log.singulars.push(log.batches.present(), it);
     }
 
     /// Its client is there.
@@ -495,6 +504,7 @@ fn round_begins(log: &mut SessionLog) {
     // Files may go that have messages of jobs: who is owed one later has to find it.
     log.ways.begin_round();
     log.tell_taken();
+    write_dropped(log);
 }
 
 /// Whether everything has come, all bases of a round being written, that was under way then.

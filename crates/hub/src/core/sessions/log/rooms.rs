@@ -4,6 +4,7 @@
 
 use stentor_session_log::Record;
 
+use super::singular::Singular;
 use super::{SessionLog, round_begins, write_unpromised};
 use crate::core::Core;
 
@@ -15,8 +16,13 @@ pub(crate) fn writes_rooms(core: &Core) -> bool {
 /// Writes records of one room, in one batch.
 pub(crate) fn write_room(core: &mut Core, records: &[Record<'_>]) {
     SessionLog::whole(core, |core| {
+        let log = &mut core.pending.log;
         for record in records {
-            core.pending.log.write(record);
+            log.write(record);
+            if let Record::RoomGone(name) = record {
+                let it = Singular::RoomGone(name.zone, name.room.into());
+                log.singulars.push(log.batches.present(), it);
+            }
         }
     });
 }
