@@ -149,7 +149,7 @@ impl Hub {
                 if message.qos == QoS::AtMostOnce {
                     self.core.route_soon(now, message, (Source::Mesh, sender));
                 } else {
-                    log::takes(&mut self.core, (from, is_named), &message);
+                    let message = log::takes(&mut self.core, (from, is_named), message);
                     let copy = Arc::clone(&message);
                     self.core.route_soon(now, copy, (Source::Mesh, sender));
                     log::has_taken(&mut self.core, &message);
@@ -166,7 +166,7 @@ impl Hub {
                 is_named,
             } => {
                 self.core.settle(now);
-                log::takes(&mut self.core, (from, is_named), &message);
+                let message = log::takes(&mut self.core, (from, is_named), message);
                 self.core.deliver_shared_here(now, &name, &message, search);
                 log::has_taken(&mut self.core, &message);
             }

@@ -331,10 +331,10 @@ impl PrivateService {
         answer: Option<(ShardId, Ticket)>,
     ) {
         core.settle(now);
-        log::takes(core, (from, is_named), &private.message);
-        let message = (&private.message, private.sender);
-        let reach = self.deliver_private(core, now, message, &private.route);
-        log::has_taken(core, &private.message);
+        let message = log::takes(core, (from, is_named), Arc::clone(&private.message));
+        let from = (&message, private.sender);
+        let reach = self.deliver_private(core, now, from, &private.route);
+        log::has_taken(core, &message);
         if let Some((shard, ticket)) = answer {
             let item = PrivateItem::Reached { ticket, reach };
             core.send_to_shard(shard, Item::Private(item));

@@ -143,3 +143,26 @@ fn a_session_that_goes_on_from_a_full_disk_is_there_once() {
         assert!(!come_back(&mut w, &id).1, "it has ended: {ends_at}");
     }
 }
+
+/// The disk of one of the other shards is slow, so that the other one comes first.
+#[test]
+fn shards_that_get_a_message_without_a_name_name_it_each_for_itself() {
+    let settings = Settings {
+        // It is handed out over several turns.
+        at_once: dear(),
+        ..Settings::default()
+    };
+    let mut w = World::writing(3, settings);
+    let all = [1, 2].map(|shard| with_lasting(&mut w, shard));
+    publish_on_a_full_disk(&mut w);
+    w.set_disk(2, Disk::IsSlow);
+    for shard in [2, 1] {
+        assert!(w.deliver_one((shard, 0)), "it is under way");
+    }
+    w.set_disk(2, Disk::Takes);
+    mend(&mut w, &[0]);
+    restart(&mut w, 2);
+    for lasting in all {
+        assert_eq!(payloads_of(&mut w, &lasting), ["x"], "{lasting}");
+    }
+}

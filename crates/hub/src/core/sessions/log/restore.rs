@@ -178,9 +178,13 @@ pub(crate) fn end_restoring(core: &mut Core) {
 }
 
 /// A message has come from another shard, and is about to be handed out. That one may have written
-/// it down when it sent it.
-pub(crate) fn takes(core: &mut Core, (from, is_named): (ShardId, bool), message: &Arc<Message>) {
-    core.pending.log.takes((from.0, is_named), message);
+/// it down when it sent it. Returns the message to hand out.
+pub(crate) fn takes(
+    core: &mut Core,
+    (from, is_named): (ShardId, bool),
+    message: Arc<Message>,
+) -> Arc<Message> {
+    core.pending.log.takes((from.0, is_named), message)
 }
 
 /// That is done, as far as it does not go on in later turns.

@@ -440,17 +440,31 @@ impl Ways {
 impl SessionLog {
     /// A message has come from another shard, and is about to be handed out. Only what that one had
     /// written down when it sent it says how far this one is with it.
-    pub(crate) fn takes(&mut self, (from, is_named): (u8, bool), message: &Arc<Message>) {
+    ///
+    /// Returns the message to hand out. If the other shard could not write it down, that is a copy,
+    /// which this shard names itself: others have the same message, and name theirs.
+    pub(crate) fn takes(
+        &mut self,
+        (from, is_named): (u8, bool),
+        message: Arc<Message>,
+    ) -> Arc<Message> {
         if !self.is_on() || message.qos == QoS::AtMostOnce {
-            return;
+            return message;
         }
-        let name = name_of(message).filter(|(shard, _)| is_named && *shard == from);
+        let name = name_of(&message).filter(|(shard, _)| is_named && *shard == from);
         self.ways.taking = Some((from, name.is_some()));
-        if let Some((_, name)) = name {
-            let way = self.ways.way(from);
-            way.last = way.last.max(Some(name));
-            way.begin(message, Some(name), false);
-        }
+        let Some((_, name)) = name else {
+            let is_kept = self.lasting(1 << self.shard) != 0 && self.takes_body(&message);
+            return if is_kept {
+                Arc::new(message.copy())
+            } else {
+                message
+            };
+        };
+        let way = self.ways.way(from);
+        way.last = way.last.max(Some(name));
+        way.begin(&message, Some(name), false);
+        message
     }
 
     /// All has come from another shard that it has sent before it has written something there.
