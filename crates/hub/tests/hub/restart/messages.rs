@@ -444,10 +444,6 @@ impl Simulation {
 
     /// A session ends that shares a subscription, and perhaps another one begins.
     fn end(&mut self) {
-        if !self.w.is_sound() {
-            // It might come back.
-            return;
-        }
         let client = match self.subscribers[MORTAL].client {
             Some(client) if self.random.chance(50) => {
                 let mut properties = PropertyBuf::new();
@@ -562,6 +558,12 @@ impl Simulation {
     }
 
     fn crash(&mut self) {
+        let is_full = self.disks_change && self.random.chance(20);
+        self.crash_onto(if is_full { Disk::IsFull } else { Disk::Takes });
+    }
+
+    /// The disk of the next start is so.
+    fn crash_onto(&mut self, disk: Disk) {
         if !self.w.is_sound() && !self.w.is_dead {
             // Nothing was promised.
             return;
@@ -579,7 +581,7 @@ impl Simulation {
             // Nobody knows what of that is left; what is acknowledged from now on is.
             self.acknowledged.clear();
         } else {
-            self.w.crash(shards, self.crashes);
+            self.w.crash_onto(disk, shards, self.crashes);
         }
         if self.power.was_lost() && !self.forgets_arrivals {
             let sent = self.publishers.iter().flat_map(|it| &it.sent);
@@ -599,7 +601,7 @@ impl Simulation {
         self.mend_disks();
         self.w.set_spool(false);
         self.w.dies_between = false;
-        self.crash();
+        self.crash_onto(Disk::Takes);
         self.w.paused = false;
         for round in 0..600 {
             (0..PUBLISHERS)
