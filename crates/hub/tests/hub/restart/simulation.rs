@@ -12,7 +12,7 @@ use stentor_mqtt::{
 };
 use stentor_session::Tick;
 
-use crate::world::{ConnectOptions, GRACE_SECS, Random, World, clean, qos};
+use crate::world::{ConnectOptions, Disk, GRACE_SECS, Random, World, clean, qos};
 
 const CLIENTS: usize = 6;
 static FILTERS: [&str; 6] = ["a", "a/+", "#", "$share/g/a", "$share/h/#", "b/c"];
@@ -65,6 +65,8 @@ struct Simulation {
     models: Vec<Model>,
     watcher: Watcher,
     crashes: u64,
+    /// Whether disks are full from time to time.
+    disks_change: bool,
 }
 
 impl Simulation {
@@ -78,6 +80,7 @@ impl Simulation {
             models: (0..CLIENTS).map(|_| Model::default()).collect(),
             watcher: Watcher::default(),
             crashes: 0,
+            disks_change: false,
         };
         simulation.watch();
         simulation
@@ -112,7 +115,7 @@ impl Simulation {
 
     fn step(&mut self) {
         let who = self.random.below(CLIENTS);
-        match self.random.below(20) {
+        match self.random.below(if self.disks_change { 24 } else { 20 }) {
             0..12 => self.act(who),
             12..16 => {
                 let shard = self.random.below(self.w.hubs.len()) as u8;
@@ -136,8 +139,35 @@ impl Simulation {
                     self.w.deliver_one(pair);
                 }
             }
+            20..24 => self.change_disk(),
             _ => self.crash(),
         }
+    }
+
+    /// A disk is full, or has room again.
+    fn change_disk(&mut self) {
+        let shard = self.random.below(self.w.hubs.len()) as u8;
+        if self.random.chance(30) {
+            return self.w.set_disk(shard, Disk::IsFull);
+        }
+        self.w.set_disk(shard, Disk::CatchesUp);
+        if self.random.chance(60) {
+            self.w.rewrite(shard, usize::MAX);
+        }
+    }
+
+    /// All disks have room, and everything is written down.
+    fn mend_disks(&mut self) {
+        for _ in 0..100 {
+            for shard in 0..self.w.hubs.len() as u8 {
+                self.w.set_disk(shard, Disk::CatchesUp);
+                self.w.rewrite(shard, usize::MAX);
+            }
+            for pair in self.w.pairs_under_way() {
+                self.w.deliver_one(pair);
+            }
+        }
+        assert!(self.w.is_sound(), "the journals are complete");
     }
 
     fn pass_secs(&mut self, secs: u32) {
@@ -318,11 +348,17 @@ impl Simulation {
     /// The server is killed. What a client was told holds. What it has asked for without an answer
     /// was done, or not.
     fn crash(&mut self) {
+        if !self.w.is_sound() {
+            // Nothing was promised.
+            return;
+        }
         (0..CLIENTS).for_each(|who| self.read(who));
         self.read_wills();
         self.crashes += 1;
         let shards = 1 + self.random.below(4) as u8;
-        self.w.crash(shards, self.crashes);
+        let is_full = self.disks_change && self.random.chance(20);
+        let disk = if is_full { Disk::IsFull } else { Disk::Takes };
+        self.w.crash_onto(disk, shards, self.crashes);
         self.watch();
         for who in 0..CLIENTS {
             let found = self.found(who);
@@ -387,9 +423,11 @@ fn lasting(state: &State) -> State {
 
 fn run(seed: u64) {
     let mut simulation = Simulation::new(seed);
+    simulation.disks_change = seed.is_multiple_of(2);
     for _ in 0..600 {
         simulation.step();
     }
+    simulation.mend_disks();
     simulation.crash();
     simulation.pass_secs(2 * GRACE_SECS);
     simulation.w.paused = false;
@@ -402,5 +440,5 @@ fn run(seed: u64) {
 
 #[test]
 fn what_clients_were_told_holds_after_a_crash() {
-    crate::world::run_seeds(40, run);
+    crate::world::run_seeds(300, run);
 }
