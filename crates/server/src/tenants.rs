@@ -90,8 +90,8 @@ impl Tenants {
     }
 
     fn number(&self, key: &Key) -> u32 {
-        // 0 stands for nobody.
-        (self.numbers.hash_one(key) as u32).max(1)
+        // A session keeps three bytes of it. 0 stands for nobody.
+        (self.numbers.hash_one(key) as u32 >> 8).max(1)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::core::sessions::authenticate::Authenticated;
 use crate::core::sessions::connect::Admitted;
 use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
+use crate::core::sessions::state::set_owner_of;
 use crate::core::stats::{Losses, Stats};
 use crate::core::work::{Beside, HandedOver, TurnFigures};
 use crate::effects::Effects;
@@ -389,9 +390,8 @@ pub fn release_output(hub: &mut Hub, key: SessionKey) {
 /// With whose sessions that of a connection counts together: see [`crate::Tenants::owner`]. To be
 /// called when the client has connected; until then, it counts with nobody's.
 pub fn set_owner(hub: &mut Hub, key: SessionKey, owner: u32) {
-    let session = hub.core.session_mut(key);
-    if let Some(live) = session.and_then(Session::live_mut) {
-        live.owner = owner;
+    if let Some(session) = hub.core.session_mut(key) {
+        set_owner_of(&mut session.state, owner);
     }
 }
 

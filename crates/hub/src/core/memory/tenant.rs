@@ -97,7 +97,8 @@ pub struct Tenants {
     pub own: Arc<Tenant>,
     /// Its zone.
     pub zone: Arc<Tenant>,
-    /// A number that all clients of that user or address have, and hardly anybody else; not 0.
+    /// A number below 2^24 that all clients of that user or address have, and hardly anybody else;
+    /// not 0.
     pub owner: u32,
 }
 

@@ -343,7 +343,6 @@ impl Core {
                 .max(1),
             next_packet_id: 1,
             packet_bytes_max: request.packet_bytes_max,
-            owner: 0,
             announced: self.rules.announced(request.version),
             since: now,
             last_seen: now,

@@ -29,6 +29,7 @@ use crate::core::delivery::spool;
 use crate::core::ids::SessionKey;
 use crate::core::routing::batch::{EncodedBatch, Source};
 use crate::core::routing::options::{Options, as_share};
+use crate::core::sessions::state::owner_of;
 use crate::core::work::{DROP_VISITS, OWN_VISITS, SHARED_VISITS, Turn, urgent_visits};
 use crate::effects::{ControlItem, Sender};
 
@@ -406,7 +407,7 @@ pub(crate) fn reader(core: &Core) -> Option<Sender> {
 /// With whose sessions that of this connection counts together.
 pub(crate) fn reader_owner(core: &Core) -> Option<u32> {
     let session = core.sessions.get(core.routing.routes.reading?)?;
-    Some(session.live()?.owner)
+    Some(owner_of(&session.state))
 }
 
 /// Undoes one [`Core::hold_sender`]. The messages of the connection have cost this many visits that

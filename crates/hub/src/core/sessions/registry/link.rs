@@ -53,8 +53,6 @@ pub(crate) struct Live {
     /// Where packet ids go on, while nothing is owed.
     pub(crate) next_packet_id: u16,
     pub(crate) packet_bytes_max: u32,
-    /// With whose sessions its own count together: see [`crate::Tenants::owner`]. 0: with nobody's.
-    pub(crate) owner: u32,
     pub(crate) announced: Announced,
     pub(crate) since: Tick,
     pub(crate) last_seen: Tick,

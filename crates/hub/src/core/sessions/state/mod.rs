@@ -63,6 +63,8 @@ pub(crate) struct SessionState {
     /// Whether it has become a member of a queue. Then it is written down until it ends, also if it
     /// does not outlive its connection: see [`queue_member`].
     serves_queue: bool,
+    /// With whose sessions it counts together, in three bytes: see [`crate::Tenants::owner`].
+    owner: [u8; 3],
     will: Option<Box<WillRequest>>,
     pub(crate) subscriptions: Subscriptions,
     /// The messages above QoS 0 to the client.
@@ -99,6 +101,7 @@ impl SessionState {
             queue_bytes: u32::MAX,
             number: None,
             serves_queue: false,
+            owner: [0; 3],
             will: None,
             subscriptions: Subscriptions::default(),
             owed: Owed::default(),
@@ -518,6 +521,18 @@ fn is_written_alike(before: &Identity, after: &Identity) -> bool {
             && old.roles() == new.roles()
     };
     before.guest == after.guest && (Arc::ptr_eq(old, new) || are_equal())
+}
+
+/// With whose sessions one counts together; 0: with nobody's.
+pub(crate) const fn owner_of(state: &SessionState) -> u32 {
+    let [a, b, c] = state.owner;
+    u32::from_le_bytes([a, b, c, 0])
+}
+
+/// Says so.
+pub(crate) const fn set_owner_of(state: &mut SessionState, owner: u32) {
+    let [a, b, c, _] = owner.to_le_bytes();
+    state.owner = [a, b, c];
 }
 
 /// [`SessionState::write_progress`] of one of several sessions. What all of them have in common is
