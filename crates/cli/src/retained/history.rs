@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::Value;
 use stentor_control::retained as wire;
 use stentor_server::Access;
+use stentor_server::config::parse_duration;
 
 use super::payload_of;
 use super::store::Where;
@@ -17,6 +18,7 @@ use crate::time::Time;
 pub(crate) const HELP: &str = "\
 Examples:
   stentor history plant/line1 --last 10                       the last ten messages
+  stentor history plant/line1 --since 1h                      those of the last hour
   stentor history plant/line1 --since 2026-01-31T12:00:00Z    those since then
   stentor history plant/line1 --after 41 --json               those with a higher number
 
@@ -32,7 +34,7 @@ pub(crate) struct History {
     /// Only the messages with the last N numbers
     #[arg(long, value_name = "N", conflicts_with_all = ["since", "after"])]
     last: Option<String>,
-    /// Only messages received since a time: 2026-01-31T12:00:00Z, or seconds since 1970
+    /// Only messages received since a time: 1h (ago), 2026-01-31T12:00:00Z, or seconds since 1970
     #[arg(long, value_name = "TIME", conflicts_with = "after")]
     since: Option<String>,
     /// Only messages with a higher number
@@ -45,9 +47,13 @@ pub(crate) struct History {
 impl History {
     /// What is asked for, as the server reads it.
     fn ask(&self) -> Option<String> {
+        let since = self
+            .since
+            .as_ref()
+            .map(|since| since_then(since, Time::now()));
         let given = [
             ("last", &self.last),
-            ("since", &self.since),
+            ("since", &since),
             ("after", &self.after),
         ];
         let mut given = given.into_iter();
@@ -81,6 +87,18 @@ impl History {
     }
 }
 
+/// A point in time as the server reads it: a duration counts back from now.
+fn since_then(since: &str, now: Time) -> String {
+    match parse_duration(since) {
+        // A bare number is refused as a duration, but for 0: it says seconds since 1970.
+        Ok(ago) if since.trim() != "0" => {
+            let ms = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+            (now.unix_millis().saturating_sub(ms) / 1_000).to_string()
+        }
+        _ => since.to_owned(),
+    }
+}
+
 /// A message as programs read it: a line of an export, with the epoch of its number.
 fn with_epoch(message: &Value, epoch: &str) -> String {
     let mut message = message.clone();
@@ -102,6 +120,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_duration_counts_back_from_now() {
+        let now = Time::new(Duration::from_secs(1_000_000));
+        for (since, then) in [
+            ("1h", "996400"),
+            ("1h30m", "994600"),
+            ("20d", "0"),
+            ("0", "0"),
+            ("77", "77"),
+            ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z"),
+            ("yesterday", "yesterday"),
+        ] {
+            assert_eq!(since_then(since, now), then);
+        }
+    }
 
     #[test]
     fn a_message_has_a_line() {
