@@ -30,4 +30,4 @@ pub use api::openapi;
 pub use office::{
     Admitted, Caller, Denied, Exposition, NotAdmitted, Office, Reason, Refused, Report,
 };
-pub use serve::{Door, Face, Rules, TlsSource};
+pub use serve::{Door, DoorSocket, Face, Rules, TlsSource};

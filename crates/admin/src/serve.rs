@@ -1,7 +1,10 @@
 //! The thread, its sockets and its connections.
 
+use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener as StdListener};
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -15,7 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -34,10 +37,18 @@ use crate::slots::Slots;
 /// Where the TLS settings for the next connection come from: a reload may replace them.
 pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 
+/// A socket that listens.
+pub enum DoorSocket {
+    /// One of TCP.
+    Tcp(StdListener),
+    /// One of this machine. Its file, at this path, is removed when the face is dropped.
+    Unix(StdUnixListener, PathBuf),
+}
+
 /// An open socket.
 pub struct Door {
     /// The socket, which listens.
-    pub socket: StdListener,
+    pub socket: DoorSocket,
     /// For https.
     pub tls: Option<TlsSource>,
     /// Whether only this machine can reach it.
@@ -57,6 +68,8 @@ pub struct Rules {
 pub struct Face {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// The files of Unix sockets.
+    files: Vec<PathBuf>,
 }
 
 impl Face {
@@ -81,12 +94,11 @@ impl Face {
         let slots = Arc::new(Slots::default());
         let room = Arc::new(Room::default());
         let farewell = Arc::clone(&room);
-        let mut open = Vec::new();
+        let (mut open, mut files) = (Vec::new(), Vec::new());
         for door in doors {
-            door.socket.set_nonblocking(true)?;
             let socket = {
                 let _inside = runtime.enter();
-                TcpListener::from_std(door.socket)?
+                Listening::new(door.socket, &mut files)?
             };
             let desk = Desk {
                 office: Arc::clone(&office),
@@ -120,6 +132,7 @@ impl Face {
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread),
+            files,
         })
     }
 }
@@ -131,12 +144,65 @@ impl Drop for Face {
             // It waits for nothing, and a panic was told when it happened.
             let _ = thread.join();
         }
+        for file in &self.files {
+            // If it is gone already, that is what was wanted.
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// A socket that is listened to.
+enum Listening {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// A connection that was accepted.
+enum Accepted {
+    Tcp(TcpStream, IpAddr),
+    Unix(UnixStream),
+}
+
+impl Listening {
+    fn new(socket: DoorSocket, files: &mut Vec<PathBuf>) -> io::Result<Self> {
+        Ok(match socket {
+            DoorSocket::Tcp(socket) => {
+                socket.set_nonblocking(true)?;
+                Self::Tcp(TcpListener::from_std(socket)?)
+            }
+            DoorSocket::Unix(socket, path) => {
+                files.push(path);
+                socket.set_nonblocking(true)?;
+                Self::Unix(UnixListener::from_std(socket)?)
+            }
+        })
+    }
+
+    async fn accept(&self) -> io::Result<Accepted> {
+        Ok(match self {
+            Self::Tcp(socket) => {
+                let (stream, peer) = socket.accept().await?;
+                let _ = stream.set_nodelay(true);
+                Accepted::Tcp(stream, peer.ip())
+            }
+            Self::Unix(socket) => Accepted::Unix(socket.accept().await?.0),
+        })
+    }
+}
+
+impl Accepted {
+    /// A client of a Unix socket counts as one of this machine.
+    const fn address(&self) -> IpAddr {
+        match self {
+            Self::Tcp(_, address) => *address,
+            Self::Unix(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        }
     }
 }
 
 /// A door that is served.
 struct Open {
-    socket: TcpListener,
+    socket: Listening,
     tls: Option<TlsSource>,
     router: Router,
     room: Arc<Room>,
@@ -149,7 +215,7 @@ impl Open {
     /// Lets connections in for as long as the runtime lives.
     async fn serve(self) {
         loop {
-            let (stream, peer) = match self.socket.accept().await {
+            let accepted = match self.socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Only want of descriptors is a reason to wait, not a client that has gone.
@@ -160,18 +226,20 @@ impl Open {
                     continue;
                 }
             };
-            let _ = stream.set_nodelay(true);
-            let guest = self.room.enter(peer.ip()).await;
+            let address = accepted.address();
+            let guest = self.room.enter(address).await;
             let tls = self.tls.as_ref().map(|source| source());
             let router = self.router.clone();
             tokio::spawn(async move {
                 let visit = async {
-                    match tls {
-                        None => converse(stream, (peer, &guest), router).await,
-                        Some(config) => {
+                    let who = (address, &guest);
+                    match (accepted, tls) {
+                        (Accepted::Unix(stream), _) => converse(stream, who, router).await,
+                        (Accepted::Tcp(stream, _), None) => converse(stream, who, router).await,
+                        (Accepted::Tcp(stream, _), Some(config)) => {
                             let greeting = TlsAcceptor::from(config).accept(stream);
                             if let Ok(Ok(stream)) = timeout(HEADER_TIME, greeting).await {
-                                converse(stream, (peer, &guest), router).await;
+                                converse(stream, who, router).await;
                             }
                         }
                     }
@@ -188,10 +256,10 @@ impl Open {
 /// Serves one connection to its end.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    (peer, guest): (SocketAddr, &Guest),
+    (address, guest): (IpAddr, &Guest),
     router: Router,
 ) {
-    let client = Client(peer.ip().to_canonical());
+    let client = Client(address.to_canonical());
     let answers = Answers::default();
     let (asking, made) = (guest.clone(), answers.clone());
     let router = router.layer(from_fn(move |request: Request, next: Next| {

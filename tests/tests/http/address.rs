@@ -1,11 +1,13 @@
 //! Where HTTP is spoken, and what happens when it cannot be.
 
+use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use stentor_tests::{Plan, process};
+use stentor_tests::{Plan, Raw, process};
 
-use super::{ask, probe};
+use super::{ask, probe, read};
 
 /// An address that the configuration names has to be free.
 #[test]
@@ -35,6 +37,52 @@ fn a_usual_address_that_is_taken_is_left_out() {
     server.client(stentor_tests::Version::V5, "a").ping();
     assert!(server.stop().success());
     drop(taken);
+}
+
+/// A Unix socket answers as an address of this machine does. Its file goes with the server, and
+/// takes the place of one that a killed server has left.
+#[test]
+fn a_unix_socket_speaks_http() {
+    let plan = Plan::new().tcp().anonymous();
+    let path = plan.folder().join("http.sock");
+    let url = format!("http+unix:{}", path.display());
+    let mut server = plan.arg("--http").arg(&url).start();
+    for is_killed in [true, false] {
+        for (target, body) in [("/metrics", "stentor_clients"), ("/readyz", "\"ready\"")] {
+            let mut client = Raw::unix(&path);
+            let request =
+                format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+            client.send(request.as_bytes());
+            let answer = read(&mut client);
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            assert!(answer.body.contains(body), "{}", answer.body);
+        }
+        let mode = fs::metadata(&path)
+            .expect("it is there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o660);
+        if is_killed {
+            let plan = server.kill();
+            assert!(path.exists());
+            server = plan.start();
+        }
+    }
+    assert!(server.stop().success());
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_path_that_is_no_socket_refuses_the_start() {
+    let plan = Plan::new().tcp();
+    let path = plan.folder().join("file");
+    fs::write(&path, "precious").expect("it can be written");
+    let url = format!("http+unix:{}", path.display());
+    let plan = plan.arg("--http").arg(&url);
+    let refused = plan.refused();
+    assert_ne!(refused.status.code(), Some(0), "{refused}");
+    assert!(refused.stderr.contains("file"), "{refused}");
+    assert_eq!(fs::read(&path).expect("it is there"), b"precious");
 }
 
 /// Servers with listeners of the command line open no HTTP by themselves.
@@ -83,11 +131,11 @@ fn https_follows_a_new_certificate() {
         process::run(&mut curl)
     };
     assert!(fetch().success().contains("\"healthy\":true"));
-    let old = std::fs::read(certificates.certificate()).expect("it is there");
+    let old = fs::read(certificates.certificate()).expect("it is there");
     certificates.renew();
     assert_ne!(
         old,
-        std::fs::read(certificates.certificate()).expect("it is there")
+        fs::read(certificates.certificate()).expect("it is there")
     );
     let answer = server.json(&["reload"]);
     let renewed = answer["renewed"].to_string();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::check::is_flag;
@@ -20,32 +21,50 @@ const OFF: &str = "off";
 
 /// An address of HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpUrl {
-    /// Whether it is encrypted.
-    pub is_tls: bool,
-    /// An address, or a name to be resolved; IPv6 addresses without brackets.
-    pub host: String,
-    /// The port; 0 asks the system for a free one.
-    pub port: u16,
+pub enum HttpUrl {
+    /// `http://HOST:PORT` or `https://HOST:PORT`.
+    Tcp {
+        /// Whether it is encrypted.
+        is_tls: bool,
+        /// An address, or a name to be resolved; IPv6 addresses without brackets.
+        host: String,
+        /// The port; 0 asks the system for a free one.
+        port: u16,
+    },
+    /// `http+unix:PATH`.
+    Unix(PathBuf),
 }
 
 impl HttpUrl {
+    /// Whether it is encrypted.
+    #[must_use]
+    pub const fn is_tls(&self) -> bool {
+        matches!(self, Self::Tcp { is_tls: true, .. })
+    }
+
     /// Whether only this machine can reach it.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        match self.host.parse::<IpAddr>() {
+        let Self::Tcp { host, .. } = self else {
+            return true;
+        };
+        match host.parse::<IpAddr>() {
             Ok(address) => address.to_canonical().is_loopback(),
-            Err(_) => self.host.eq_ignore_ascii_case("localhost"),
+            Err(_) => host.eq_ignore_ascii_case("localhost"),
         }
     }
 }
 
 impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_tls { "https" } else { "http" };
-        match self.host.contains(':') {
-            true => write!(f, "{scheme}://[{}]:{}", self.host, self.port),
-            false => write!(f, "{scheme}://{}:{}", self.host, self.port),
+        let (is_tls, host, port) = match self {
+            Self::Tcp { is_tls, host, port } => (*is_tls, host, port),
+            Self::Unix(path) => return write!(f, "http+unix:{}", path.display()),
+        };
+        let scheme = if is_tls { "https" } else { "http" };
+        match host.contains(':') {
+            true => write!(f, "{scheme}://[{host}]:{port}"),
+            false => write!(f, "{scheme}://{host}:{port}"),
         }
     }
 }
@@ -55,10 +74,20 @@ impl FromStr for HttpUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("http+unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return match path.is_empty() {
+                true => Err("it names no path".to_owned()),
+                false => Ok(Self::Unix(path.into())),
+            };
+        }
         let (is_tls, rest) = match text.split_once("://") {
             Some(("http", rest)) => (false, rest),
             Some(("https", rest)) => (true, rest),
-            _ => return Err("it is neither http://HOST:PORT nor https://HOST:PORT".to_owned()),
+            _ => {
+                let known = "http://HOST:PORT, https://HOST:PORT or http+unix:PATH";
+                return Err(format!("it is none of {known}"));
+            }
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '@', '?', '#']) {
@@ -66,7 +95,7 @@ impl FromStr for HttpUrl {
         }
         let (host, port) = split_port(authority)?;
         let port = port.map_or(Ok(PORT), str::parse);
-        Ok(Self {
+        Ok(Self::Tcp {
             is_tls,
             host: host.to_owned(),
             port: port.map_err(|_| "its port is not a port".to_owned())?,
@@ -109,10 +138,10 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens) {
     for text in listen.iter() {
         let message = match text.parse::<HttpUrl>() {
             Err(reason) => format!("http.listen = {text:?}: {reason}"),
-            Ok(url) if url.is_tls && !has_certificate => format!(
+            Ok(url) if url.is_tls() && !has_certificate => format!(
                 "{url} needs a certificate; give `certificate` and `key` in [http] or [tls]"
             ),
-            Ok(url) if !(url.is_tls || url.is_local() || http.insecure) => format!(
+            Ok(url) if !(url.is_tls() || url.is_local() || http.insecure) => format!(
                 "{url} can be reached by other machines without encryption; make it https://, or \
                  set `insecure = true` in [http] (STENTOR_HTTP__INSECURE=true) if this is meant"
             ),
@@ -134,6 +163,9 @@ mod tests {
             ("http://[::1]:0/", "http://[::1]:0", true),
             ("https://0.0.0.0", "https://0.0.0.0:18083", false),
             ("https://[::]:443", "https://[::]:443", false),
+            ("http+unix:/run/s.sock", "http+unix:/run/s.sock", true),
+            ("http+unix:///run/s.sock", "http+unix:/run/s.sock", true),
+            ("http+unix:s.sock", "http+unix:s.sock", true),
         ] {
             let url: HttpUrl = text.parse().expect(text);
             assert_eq!(
@@ -150,6 +182,8 @@ mod tests {
             "http://a:99999",
             "http://a/metrics",
             "http://user@a",
+            "http+unix:",
+            "https+unix:/run/s.sock",
         ] {
             assert!(text.parse::<HttpUrl>().is_err(), "{text}");
         }

@@ -485,8 +485,9 @@ section! {
     /// them.
     Http = "http", repeated: false;
 
-    /// The addresses, `http://HOST:PORT` or `https://HOST:PORT`. An empty list opens none, and so
-    /// does the word `off` in a variable or a flag. Not given, the addresses are
+    /// The addresses, `http://HOST:PORT`, `https://HOST:PORT` or `http+unix:PATH`. An empty list
+    /// opens none, and so does the word `off` in a variable or a flag. Users of the server's group
+    /// may connect to a Unix socket. Not given, the addresses are
     /// `http://127.0.0.1:18083` and `http://[::1]:18083`. If another program has that port, the
     /// server logs a warning and runs without it. A server whose listeners are named by `--listen`
     /// opens no HTTP address by itself, so that servers for tests do not disturb each other. An

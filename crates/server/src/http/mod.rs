@@ -82,7 +82,7 @@ impl Doors {
         let tls = self.tls;
         let door = |(url, socket): (HttpUrl, _)| Door {
             socket,
-            tls: url.is_tls.then(|| source(&tls)).flatten(),
+            tls: url.is_tls().then(|| source(&tls)).flatten(),
             is_local: url.is_local(),
         };
         let sockets = self.sockets.into_iter().map(door).collect();

@@ -2,14 +2,17 @@
 
 use std::io::{self, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use stentor_admin::DoorSocket;
 use tracing::{info, warn};
 
 use crate::config::{Http, HttpUrl};
 use crate::error::ServerError;
-use crate::listener::{bind_tcp, is_unavailable};
+use crate::listener::{bind_tcp, bind_unix, is_unavailable};
 use crate::transport::Certificate;
 
 /// The certificate of all addresses that are encrypted.
@@ -18,7 +21,7 @@ pub(crate) type HttpTls = Arc<ArcSwapOption<Certificate>>;
 /// The open addresses.
 #[derive(Default)]
 pub(crate) struct Doors {
-    pub(super) sockets: Vec<(HttpUrl, TcpListener)>,
+    pub(super) sockets: Vec<(HttpUrl, DoorSocket)>,
     pub(super) tls: HttpTls,
     /// Whether the configuration names them.
     are_named: bool,
@@ -30,7 +33,7 @@ pub(crate) struct Doors {
 /// When it cannot be used.
 pub(crate) fn certificate(config: &Http) -> Result<Option<Certificate>, ServerError> {
     let (urls, _) = config.urls();
-    let Some(url) = urls.into_iter().find(|url| url.is_tls) else {
+    let Some(url) = urls.into_iter().find(HttpUrl::is_tls) else {
         return Ok(None);
     };
     let (Some(certificate), Some(key)) = (&config.certificate, &config.key) else {
@@ -60,16 +63,24 @@ impl Doors {
         };
         let mut missing = Vec::new();
         for url in urls {
-            match bind_tcp(&url.host, url.port) {
+            let (is_tls, host, port) = match &url {
+                HttpUrl::Tcp { is_tls, host, port } => (*is_tls, host, *port),
+                HttpUrl::Unix(path) => {
+                    let socket = at_path(path)?;
+                    doors.sockets.push((url, socket));
+                    continue;
+                }
+            };
+            match bind_tcp(host, port) {
                 Ok(places) => doors
                     .sockets
                     .extend(places.into_iter().map(|(place, socket)| {
-                        let url = HttpUrl {
-                            is_tls: url.is_tls,
+                        let url = HttpUrl::Tcp {
+                            is_tls,
                             host: place.ip().to_string(),
                             port: place.port(),
                         };
-                        (url, TcpListener::from(socket))
+                        (url, DoorSocket::Tcp(TcpListener::from(socket)))
                     })),
                 Err(error) if are_named => return Err(refusal(&url, error)),
                 // A machine without IPv6.
@@ -99,6 +110,12 @@ impl Doors {
         }
         let _ = out.flush();
     }
+}
+
+/// A Unix socket. Its file goes with the server.
+fn at_path(path: &Path) -> Result<DoorSocket, ServerError> {
+    let socket = UnixListener::from(bind_unix(path)?);
+    Ok(DoorSocket::Unix(socket, path.to_owned()))
 }
 
 /// Says that the server runs without the addresses that it would have by itself.

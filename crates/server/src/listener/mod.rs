@@ -11,7 +11,9 @@ mod unix;
 
 pub(crate) use bind::{Bound, bind, bind_tcp, is_shortage, is_unavailable};
 pub(crate) use port::{Opened, Port, Rules, WebRules};
-pub(crate) use unix::{Access, PATH_BYTES_MAX, check as check_unix, remove as remove_unix};
+pub(crate) use unix::{
+    Access, PATH_BYTES_MAX, bind_plain as bind_unix, check as check_unix, remove as remove_unix,
+};
 
 /// A listener entry with nothing but defaults.
 #[cfg(test)]

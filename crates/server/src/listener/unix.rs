@@ -19,16 +19,33 @@ use crate::error::ServerError;
 /// # Errors
 /// When the path is taken or cannot be used.
 pub(super) fn bind(listener: &Listener, path: &Path) -> Result<OwnedFd, ServerError> {
-    let url = listener.url.clone();
-    let fail = |error| refused(&url, path, &error);
-    check(&url, path)?;
-    clear(path, &url)?;
+    let access = || Access::of(listener, path);
+    open(&listener.url, path, access)
+}
+
+/// The same for one of the server's own group, whose members may connect.
+///
+/// # Errors
+/// When the path is taken or cannot be used.
+pub(crate) fn bind_plain(path: &Path) -> Result<OwnedFd, ServerError> {
+    let url = ListenUrl::Unix(path.to_owned());
+    open(&url, path, || Ok(Access::PLAIN))
+}
+
+fn open(
+    url: &ListenUrl,
+    path: &Path,
+    access: impl FnOnce() -> Result<Access, ServerError>,
+) -> Result<OwnedFd, ServerError> {
+    let fail = |error| refused(url, path, &error);
+    check(url, path)?;
+    clear(path, url)?;
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::UNIX, kind, None).map_err(fail)?;
     let address = SockAddr::unix(path).map_err(fail)?;
     socket.bind(&address).map_err(fail)?;
     // Nobody can connect before `listen`, so the permissions are in place in time.
-    if let Err(error) = Access::of(listener, path).and_then(|access| access.set(path)) {
+    if let Err(error) = access().and_then(|access| access.set(path)) {
         remove(path);
         return Err(error);
     }
@@ -112,6 +129,13 @@ pub(crate) struct Access {
 }
 
 impl Access {
+    /// The server's own user and group.
+    const PLAIN: Self = Self {
+        owner: None,
+        group: None,
+        mode: 0o660,
+    };
+
     /// What a listener is configured with.
     ///
     /// # Errors
