@@ -221,6 +221,10 @@ impl DeliveryContext<'_> {
         if spooling.share == 0 || state.owed.held_bytes() < spooling.share {
             return false;
         }
+        // Another member of a shared subscription may have to get it, so it stays in memory.
+        if delivery.share != 0 {
+            return false;
+        }
         let topic = delivery.message.topic();
         if self.settings.slow_policy(topic, delivery.qos) != SlowPolicy::Disconnect {
             return false;

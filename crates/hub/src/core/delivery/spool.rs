@@ -9,10 +9,10 @@
 //! journal need not have it any longer.
 //!
 //! **A publisher that is faster than the disk waits.** While much is on its way to the disk,
-//! nothing more is read from a connection whose message adds to that. Nobody else waits.
+//! nothing more is read for a while from a connection whose message adds to that. Nobody else waits.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -40,6 +40,10 @@ pub const SPOOL_UNIT: u64 = 64;
 const MUCH: usize = 8 << 20;
 const LITTLE: usize = 4 << 20;
 
+/// How long a connection waits at most before it may send another message: others may add to what
+/// is on its way without an end.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+
 /// How often some sessions are counted again whose owners have had their part of the disk: others
 /// may have given theirs back.
 const RECOUNT_TIME: Duration = Duration::from_millis(100);
@@ -63,8 +67,8 @@ pub(crate) struct Spooling {
     pub(crate) free: u64,
     /// When sessions of owners that were full are counted again.
     recount_at: Tick,
-    /// Connections that wait because their messages were among that, each once.
-    waiting: BTreeSet<Sender>,
+    /// Connections that wait because their messages were among that, and until when at most.
+    waiting: BTreeMap<Sender, Tick>,
     orders: Vec<SpoolOrder>,
 }
 
@@ -79,7 +83,7 @@ impl Default for Spooling {
             taken: 0,
             free: u64::MAX,
             recount_at: Tick::ZERO,
-            waiting: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             orders: Vec::new(),
         }
     }
@@ -132,20 +136,22 @@ pub(crate) const fn taken(core: &Core) -> u64 {
 /// Messages of a connection have been handed out. If some of them were for the disk, `before` being
 /// what [`taken`] said then, and much is on its way there, nothing more is read from it for now.
 #[inline]
-pub(crate) fn hold_back(core: &mut Core, sender: Option<Sender>, before: u64) {
+pub(crate) fn hold_back(core: &mut Core, now: Tick, sender: Option<Sender>, before: u64) {
     if core.outbox.spooling.taken != before
         && let Some(sender) = sender
     {
-        hold_back_one(core, sender);
+        hold_back_one(core, now, sender);
     }
 }
 
 #[cold]
-fn hold_back_one(core: &mut Core, sender: Sender) {
+fn hold_back_one(core: &mut Core, now: Tick, sender: Sender) {
     let spooling = &mut core.outbox.spooling;
-    if spooling.on_the_way() >= MUCH && spooling.waiting.insert(sender) {
-        core.hold_sender(sender);
+    if spooling.on_the_way() < MUCH || spooling.waiting.contains_key(&sender) {
+        return;
     }
+    spooling.waiting.insert(sender, now.after(WAIT_MAX));
+    core.hold_sender(sender);
 }
 
 /// The shard has given the disk so much that it does not have yet, and so much more has room there.
@@ -158,10 +164,13 @@ pub(crate) fn tell_room(core: &mut Core, now: Tick, (under_way, free): (usize, u
         look_at_full(&mut core.sessions);
     }
     let spooling = &mut core.outbox.spooling;
-    if spooling.waiting.is_empty() || spooling.on_the_way() > LITTLE {
+    if spooling.waiting.is_empty() {
         return;
     }
-    for sender in core::mem::take(&mut core.outbox.spooling.waiting) {
+    let is_little = spooling.on_the_way() <= LITTLE;
+    let may_go = |_: &Sender, until: &mut Tick| is_little || *until <= now;
+    let all: Vec<_> = spooling.waiting.extract_if(.., may_go).collect();
+    for (sender, _) in all {
         release_sender(core, now, sender, 0);
     }
 }

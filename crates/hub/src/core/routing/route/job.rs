@@ -522,7 +522,7 @@ impl Core {
         {
             let (before, taken) = (self.turn.spent(), spool::taken(self));
             let is_over = self.route_slice(now, &mut job, left.min(OWN_VISITS));
-            spool::hold_back(self, job.sender, taken);
+            spool::hold_back(self, now, job.sender, taken);
             if is_over {
                 self.turn.spend(JOB_VISITS);
                 job.delivered = job.delivered.saturating_add(JOB_VISITS);

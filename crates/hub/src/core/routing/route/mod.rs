@@ -297,7 +297,7 @@ impl Core {
         let (before, taken) = (self.turn.spent(), spool::taken(self));
         let shares = self.match_and_serve(now, messages, from);
         self.charge_sender(now, from.1, self.turn.spent() - before);
-        spool::hold_back(self, from.1, taken);
+        spool::hold_back(self, now, from.1, taken);
         shares
     }
 
@@ -413,7 +413,7 @@ impl Core {
         let served = fanout.fan_out(&mut batch, message, (&filters, u32::MAX));
         let found = (served.shares, fanout.reach);
         drop(filters);
-        spool::hold_back(self, reader(self), taken);
+        spool::hold_back(self, now, reader(self), taken);
         found
     }
 }

@@ -87,7 +87,7 @@ fn is_publisher_full(core: &Core) -> bool {
 /// would have to keep it. O(subscribers).
 ///
 /// What is expensive to find out counts as owed. So does what goes to other shards with such
-/// sessions, and to shared subscriptions.
+/// sessions, and to shared subscriptions, whose members may be on any shard.
 pub(crate) fn may_be_kept_by(
     core: &Core,
     shards: u64,
@@ -101,12 +101,10 @@ pub(crate) fn may_be_kept_by(
     if log.lasting(core.routing.interest.others(zone, route)) & shards != 0 {
         return true;
     }
-    if shards >> log.shard & 1 == 0 {
-        return false;
-    }
+    let is_here = shards >> log.shard & 1 == 1;
     let lasts = |slot| {
         let session = core.sessions.at(slot);
-        session.is_some_and(|session| session.state.is_persistent())
+        is_here && session.is_some_and(|session| session.state.is_persistent())
     };
     let hash = core.place.hasher.hash(zone, route);
     let mut is_owed = false;

@@ -110,7 +110,8 @@ impl Sessions {
                         let (before, now) = (before.bytes(), now.bytes());
                         self.absences.recharge(lease.tenant(), before, now);
                     }
-                    if (lease.disk() > 0 || now.has_queue())
+                    let has_some = now.has_queue() || session.state.owed.is_spooled();
+                    if (lease.disk() > 0 || has_some)
                         && count_disk(lease, &mut session.state.owed, room)
                     {
                         self.of_full.push_back(slot);
