@@ -104,10 +104,11 @@ pub fn set_journal_laden(hub: &Hub, is_laden: bool) {
     log::set_laden(&hub.core, is_laden);
 }
 
-/// Whether much waits for room in the journal of any shard.
+/// Whether much waits for room in the journal of any shard, or far too much is on its way to the
+/// store of backlogs.
 #[must_use]
 pub fn is_journal_laden(hub: &Hub) -> bool {
-    log::laden(&hub.core) != 0
+    log::laden(&hub.core) != 0 || spool::is_far_behind(&hub.core)
 }
 
 /// About how many bytes a round of [`rewrite_sessions`] writes. O(sessions + rooms that are written

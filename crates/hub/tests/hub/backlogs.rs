@@ -13,8 +13,9 @@ use crate::world::{ConnectOptions, World, clean, request};
 const Q0: QoS = QoS::AtMostOnce;
 const Q1: QoS = QoS::AtLeastOnce;
 
-/// Far more than may be on its way to the disk.
-const MUCH: usize = 1 << 30;
+/// More than may be on its way to the disk, and far more.
+const MUCH: usize = 16 << 20;
+const FAR_TOO_MUCH: usize = 1 << 30;
 
 /// What waits goes to the disk when it is more than a few messages.
 fn settings() -> Settings {
@@ -105,6 +106,29 @@ fn who_adds_to_what_the_disk_has_not_got_waits_and_nobody_else() {
         // The one of each that waited, and the last two.
         assert_eq!(w.take_payloads(back).len(), taken + 4);
     }
+}
+
+/// Many connections with one message each do not add without end.
+#[test]
+fn while_the_disk_is_far_behind_messages_for_it_are_not_taken() {
+    let mut w = World::writing(1, settings());
+    away(&mut w, 0, "flood");
+    let p = w.connect(Version::V5, "p", &clean());
+    let now = w.connect(Version::V5, "now", &ConnectOptions::persistent());
+    w.subscribe(now, "live", Q1);
+    tell(&mut w, FAR_TOO_MUCH, u64::MAX);
+    assert!(!is_taken(&mut w, p, "flood"), "not even the first one");
+    let q = w.connect(Version::V5, "q", &clean());
+    assert!(
+        (0..5).all(|_| is_taken(&mut w, q, "live")),
+        "its client is there"
+    );
+    assert!(!is_taken(&mut w, q, "flood"));
+    tell(&mut w, 0, u64::MAX);
+    let effects = w.hubs[0].effects();
+    effects.yielded.append(&mut effects.awaiting_room);
+    w.settle();
+    assert!(w.take_packet(p, 0x40).is_some() && w.take_packet(q, 0x40).is_some());
 }
 
 /// A connection that has gone is not waited for, and a newer one of the session begins anew.

@@ -9,7 +9,8 @@
 //! journal need not have it any longer.
 //!
 //! **A publisher that is faster than the disk waits.** While much is on its way to the disk,
-//! nothing more is read for a while from a connection whose message adds to that. Nobody else waits.
+//! nothing more is read for a while from a connection whose message adds to that. Nobody else
+//! waits.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -40,6 +41,11 @@ pub const SPOOL_UNIT: u64 = 64;
 const MUCH: usize = 8 << 20;
 const LITTLE: usize = 4 << 20;
 
+/// Bytes that may be on their way before a PUBLISH waits where it was read, if a session here would
+/// give it to the disk. It waits until 8 MiB are left: many connections may come with one message
+/// each.
+const FAR_TOO_MUCH: usize = 32 << 20;
+
 /// How long a connection waits at most before it may send another message: others may add to what
 /// is on its way without an end.
 const WAIT_MAX: Duration = Duration::from_millis(500);
@@ -67,6 +73,8 @@ pub(crate) struct Spooling {
     pub(crate) free: u64,
     /// When sessions of owners that were full are counted again.
     recount_at: Tick,
+    /// Whether far too much has been on its way, and much still is.
+    pub(crate) is_far_behind: bool,
     /// Connections that wait because their messages were among that, and until when at most.
     waiting: BTreeMap<Sender, Tick>,
     orders: Vec<SpoolOrder>,
@@ -83,6 +91,7 @@ impl Default for Spooling {
             taken: 0,
             free: u64::MAX,
             recount_at: Tick::ZERO,
+            is_far_behind: false,
             waiting: BTreeMap::new(),
             orders: Vec::new(),
         }
@@ -159,6 +168,9 @@ fn hold_back_one(core: &mut Core, now: Tick, sender: Sender) {
 pub(crate) fn tell_room(core: &mut Core, now: Tick, (under_way, free): (usize, u64)) {
     let spooling = &mut core.outbox.spooling;
     (spooling.under_way, spooling.free) = (under_way, free);
+    let on_the_way = spooling.on_the_way();
+    let is_far_behind = on_the_way >= FAR_TOO_MUCH || spooling.is_far_behind && on_the_way >= MUCH;
+    spooling.is_far_behind = is_far_behind;
     if now >= spooling.recount_at {
         spooling.recount_at = now.after(RECOUNT_TIME);
         look_at_full(&mut core.sessions);
@@ -173,6 +185,11 @@ pub(crate) fn tell_room(core: &mut Core, now: Tick, (under_way, free): (usize, u
     for (sender, _) in all {
         release_sender(core, now, sender, 0);
     }
+}
+
+/// Whether far too much is on its way to the disk.
+pub(crate) const fn is_far_behind(core: &Core) -> bool {
+    core.outbox.spooling.is_far_behind
 }
 
 /// Whether the disk is to do something.

@@ -10,7 +10,8 @@
 //! room itself, every PUBLISH waits.
 //!
 //! While much waits for room in a journal, a PUBLISH waits in the same way if that journal would
-//! have to keep it: it has a subscriber there whose session lasts.
+//! have to keep it: it has a subscriber there whose session lasts. While far too much is on its way
+//! to the disk, one waits that would add to it.
 
 use stentor_mqtt::{Frame, Publish, QoS, Sender, Version, decode_publish};
 use stentor_session::Tick;
@@ -19,7 +20,7 @@ use crate::core::Core;
 use crate::core::ids::{SessionKey, home_shard};
 use crate::core::inbound::publish::with_topic;
 use crate::core::inbound::receive::is_publish;
-use crate::core::sessions::log::may_be_kept_by;
+use crate::core::sessions::log::{may_be_kept_by, may_be_spooled};
 
 /// How much room is left for what other shards get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +44,9 @@ pub(crate) fn holds(
     (version, frame): (Version, Frame),
     packet: &[u8],
 ) -> bool {
-    let is_short = core.turn.mesh_room() != MeshRoom::Free || core.turn.laden_journals() != 0;
+    let is_short = core.turn.mesh_room() != MeshRoom::Free
+        || core.turn.laden_journals() != 0
+        || core.outbox.spooling.is_far_behind;
     let holds = is_short
         && is_publish(frame.first)
         && has_to_wait(core, now, key, (version, frame), packet);
@@ -84,6 +87,7 @@ fn needs_room(
     let needs = |core: &Core, topic: &str| {
         room != MeshRoom::Free && topic_needs_others(core, key, topic)
             || laden != 0 && topic_needs_journals(core, key, (qos, topic), laden)
+            || core.outbox.spooling.is_far_behind && topic_needs_disk(core, key, (qos, topic))
     };
     if !publish.topic.is_empty() {
         return needs(core, publish.topic);
@@ -105,6 +109,14 @@ fn topic_needs_journals(
         let what = (qos, session.state.zone());
         topic.starts_with('$') && qos != QoS::AtMostOnce
             || may_be_kept_by(core, shards, what, topic)
+    })
+}
+
+/// Whether a message may have to go to the disk here.
+fn topic_needs_disk(core: &Core, key: SessionKey, (qos, topic): (QoS, &str)) -> bool {
+    core.sessions.get(key).is_some_and(|session| {
+        let what = (qos, session.state.zone());
+        topic.starts_with('$') && qos != QoS::AtMostOnce || may_be_spooled(core, what, topic)
     })
 }
 

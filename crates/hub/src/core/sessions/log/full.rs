@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::core::retained::NotKept;
 use crate::core::routing::options::as_share;
 use crate::core::routing::route::reader_owner;
-use crate::core::sessions::registry::about_written;
+use crate::core::sessions::registry::{Session, about_written};
 
 /// The answer to a client whose session would last with a subscription more.
 pub(crate) const DISK_FULL: (ReasonCode, &str) = (
@@ -102,10 +102,25 @@ pub(crate) fn may_be_kept_by(
         return true;
     }
     let is_here = shards >> log.shard & 1 == 1;
-    let lasts = |slot| {
-        let session = core.sessions.at(slot);
-        is_here && session.is_some_and(|session| session.state.is_persistent())
-    };
+    matches(core, (zone, route), |session| {
+        is_here && session.state.is_persistent()
+    })
+}
+
+/// Whether a message may have to go to the disk here, with what waits for a client that is away.
+/// O(subscribers).
+pub(crate) fn may_be_spooled(core: &Core, (qos, zone): (QoS, Zone), route: &str) -> bool {
+    core.pending.log.writes(qos)
+        && matches(core, (zone, route), |session| {
+            let is_away = session.live().is_none();
+            session.state.is_persistent() && (is_away || session.state.owed.is_spooled())
+        })
+}
+
+/// Whether a subscriber of this shard is such a one, or belongs to a shared subscription; what is
+/// expensive to find out counts as well.
+fn matches(core: &Core, (zone, route): (Zone, &str), is_such: impl Fn(&Session) -> bool) -> bool {
+    let is_it = |slot| core.sessions.at(slot).is_some_and(&is_such);
     let hash = core.place.hasher.hash(zone, route);
     let mut is_owed = false;
     let matched = core
@@ -113,7 +128,7 @@ pub(crate) fn may_be_kept_by(
         .index
         .match_some(zone, route, hash, VISITS_MAX, |_, found| {
             let mut all = found.iter();
-            is_owed = is_owed || all.any(|it| as_share(*it).is_some() || lasts(it.session));
+            is_owed = is_owed || all.any(|it| as_share(*it).is_some() || is_it(it.session));
         });
     is_owed || matched.rest.is_some()
 }
