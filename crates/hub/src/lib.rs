@@ -52,11 +52,11 @@ pub use effects::{
     Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender, SpoolOrder,
 };
 pub use hub::{
-    ALL_WRITTEN, ConnectedAs, Hub, Shared, answer_bytes, audience_of, backlog_bytes,
-    begin_restoring, bytes_to_write, clients_from, clock_ms, close_banned, close_connection,
-    connected_as, end_restoring, fetched, filters_from, filters_matching, forget_touched,
-    give_up_rewriting, has_answers, has_backlogs, has_bulk, has_spool_orders, has_untold_shares,
-    holders_from, is_journal_laden, logged, mark_output, note_touched, publish_for, release_marked,
+    ALL_WRITTEN, ConnectedAs, Hub, Shared, answer_bytes, audience_of, begin_restoring,
+    bytes_to_write, clients_from, clock_ms, close_banned, close_connection, connected_as,
+    end_restoring, fetched, filters_from, filters_matching, forget_touched, give_up_rewriting,
+    has_answers, has_backlogs, has_bulk, has_spool_orders, has_untold_shares, holders_from,
+    is_journal_laden, logged, mark_output, note_touched, publish_for, release_marked,
     release_output, restore_room, rewrite_sessions, seal_backlogs, sealed, session_lasts,
     set_journal_full, set_journal_laden, set_owner, spool_goes_on, take_batches, take_spool_orders,
     take_touched, tell_backlog_room, transmit_released, zone_figures_from,

@@ -24,10 +24,10 @@ pub use facade::{
 pub use inspect::{audience_of, clock_ms, filters_matching};
 pub use publish::publish_for;
 pub use restore::{
-    ALL_WRITTEN, backlog_bytes, begin_restoring, bytes_to_write, end_restoring, fetched,
-    give_up_rewriting, has_backlogs, has_spool_orders, has_untold_shares, is_journal_laden, logged,
-    restore_room, rewrite_sessions, seal_backlogs, sealed, set_journal_full, set_journal_laden,
-    spool_goes_on, take_batches, take_spool_orders, tell_backlog_room,
+    ALL_WRITTEN, begin_restoring, bytes_to_write, end_restoring, fetched, give_up_rewriting,
+    has_backlogs, has_spool_orders, has_untold_shares, is_journal_laden, logged, restore_room,
+    rewrite_sessions, seal_backlogs, sealed, set_journal_full, set_journal_laden, spool_goes_on,
+    take_batches, take_spool_orders, tell_backlog_room,
 };
 pub use survey::{clients_from, filters_from, holders_from, zone_figures_from};
 

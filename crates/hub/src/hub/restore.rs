@@ -138,18 +138,12 @@ pub fn has_backlogs(hub: &Hub) -> bool {
     spool::is_due(&hub.core)
 }
 
-/// About what is in memory that is to go to the store of backlogs, in bytes, and has come since
-/// that was found.
-#[must_use]
-pub const fn backlog_bytes(hub: &Hub) -> usize {
-    spool::due_bytes(&hub.core)
-}
-
 /// The bytes that the shard has given the store of backlogs and that are not kept yet, and those
 /// that have room there beside them. To be called in each turn.
 ///
-/// While that and [`backlog_bytes`] are much, nothing more is read from connections whose messages
-/// add to it. The owner of sessions may have a part of the room: see [`crate::Tenants`].
+/// While these and what the hub still has for it are much, nothing more is read from connections
+/// whose messages add to it. The owner of sessions may have a part of the room: see
+/// [`crate::Tenants`].
 pub fn tell_backlog_room(hub: &mut Hub, now: Tick, (under_way, free): (usize, u64)) {
     spool::tell_room(&mut hub.core, now, (under_way, free));
 }

@@ -24,9 +24,7 @@ use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::memory::disk_room;
 use crate::core::routing::route::release_sender;
-use crate::core::sessions::log::{
-    body_of, has_freed, identifiers, journals, message_of, take_freed, terms,
-};
+use crate::core::sessions::log::{body_of, has_freed, identifiers, message_of, take_freed, terms};
 use crate::core::sessions::registry::{count_disk_of, lasting_len, look_at_full};
 use crate::core::sessions::state::{SessionState, own_queue_bytes, take_fetched, write_spooled};
 use crate::core::settings::Settings;
@@ -74,7 +72,7 @@ pub(crate) struct Spooling {
     /// When sessions of owners that were full are counted again.
     recount_at: Tick,
     /// Whether far too much has been on its way, and much still is.
-    pub(crate) is_far_behind: bool,
+    is_far_behind: bool,
     /// Connections that wait because their messages were among that, and until when at most.
     waiting: BTreeMap<Sender, Tick>,
     orders: Vec<SpoolOrder>,
@@ -131,11 +129,6 @@ pub(crate) fn share_memory(core: &mut Core) {
     core.outbox.spooling.share = Spooling::share(&core.rules.settings, lasting);
 }
 
-/// About what is in memory that is to go to the disk, in bytes.
-pub(crate) const fn due_bytes(core: &Core) -> usize {
-    core.outbox.spooling.due_bytes
-}
-
 /// What has come for the disk so far: for [`hold_back`].
 #[inline]
 pub(crate) const fn taken(core: &Core) -> u64 {
@@ -169,8 +162,8 @@ pub(crate) fn tell_room(core: &mut Core, now: Tick, (under_way, free): (usize, u
     let spooling = &mut core.outbox.spooling;
     (spooling.under_way, spooling.free) = (under_way, free);
     let on_the_way = spooling.on_the_way();
-    let is_far_behind = on_the_way >= FAR_TOO_MUCH || spooling.is_far_behind && on_the_way >= MUCH;
-    spooling.is_far_behind = is_far_behind;
+    spooling.is_far_behind =
+        on_the_way >= FAR_TOO_MUCH || spooling.is_far_behind && on_the_way >= MUCH;
     if now >= spooling.recount_at {
         spooling.recount_at = now.after(RECOUNT_TIME);
         look_at_full(&mut core.sessions);
@@ -179,7 +172,7 @@ pub(crate) fn tell_room(core: &mut Core, now: Tick, (under_way, free): (usize, u
     if spooling.waiting.is_empty() {
         return;
     }
-    let is_little = spooling.on_the_way() <= LITTLE;
+    let is_little = on_the_way <= LITTLE;
     let may_go = |_: &Sender, until: &mut Tick| is_little || *until <= now;
     let all: Vec<_> = spooling.waiting.extract_if(.., may_go).collect();
     for (sender, _) in all {
@@ -232,9 +225,8 @@ pub(crate) fn seal_some(core: &mut Core, bytes_max: usize) {
 
 /// Counts what a session has on the disk, or on its way there.
 fn count_on_disk(core: &mut Core, key: SessionKey) {
-    let journals = journals(core);
-    let room = disk_room(core, &journals);
-    count_disk_of(&mut core.sessions, key, &room);
+    let room = disk_room(core);
+    count_disk_of(&mut core.sessions, key, room);
 }
 
 /// Has the disk take some of what one session holds: see [`seal_some`]. Returns the bytes, and

@@ -17,6 +17,7 @@ use stentor_mqtt::{Frame, Publish, QoS, Sender, Version, decode_publish};
 use stentor_session::Tick;
 
 use crate::core::Core;
+use crate::core::delivery::spool::is_far_behind;
 use crate::core::ids::{SessionKey, home_shard};
 use crate::core::inbound::publish::with_topic;
 use crate::core::inbound::receive::is_publish;
@@ -46,7 +47,7 @@ pub(crate) fn holds(
 ) -> bool {
     let is_short = core.turn.mesh_room() != MeshRoom::Free
         || core.turn.laden_journals() != 0
-        || core.outbox.spooling.is_far_behind;
+        || is_far_behind(core);
     let holds = is_short
         && is_publish(frame.first)
         && has_to_wait(core, now, key, (version, frame), packet);
@@ -87,7 +88,7 @@ fn needs_room(
     let needs = |core: &Core, topic: &str| {
         room != MeshRoom::Free && topic_needs_others(core, key, topic)
             || laden != 0 && topic_needs_journals(core, key, (qos, topic), laden)
-            || core.outbox.spooling.is_far_behind && topic_needs_disk(core, key, (qos, topic))
+            || is_far_behind(core) && topic_needs_disk(core, key, (qos, topic))
     };
     if !publish.topic.is_empty() {
         return needs(core, publish.topic);

@@ -27,7 +27,6 @@ use alloc::sync::Arc;
 use stentor_topic::Zone;
 
 use crate::core::Core;
-use crate::core::sessions::log::{self, Journals};
 
 /// A session that makes the server hold much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,11 +45,10 @@ pub struct Holder {
 }
 
 /// How much room there is on the disk for what waits for sessions.
-pub(crate) fn disk_room<'j>(core: &Core, journals: &'j Journals) -> DiskRoom<'j> {
+pub(crate) fn disk_room(core: &Core) -> DiskRoom {
     DiskRoom {
         free: core.outbox.spooling.free,
         zone_max: core.rules.settings.spool.zone_bytes_max,
-        full: &journals.full_owners,
     }
 }
 
@@ -58,9 +56,8 @@ impl Core {
     /// Counts the sessions again that have changed, and writes the sums into the ledger.
     /// [`Core::advance`] does it; O(sessions that have changed).
     pub(crate) fn settle_accounts(&mut self) {
-        let journals = log::journals(self);
-        let room = disk_room(self, &journals);
-        let held = self.sessions.settle_charges(&mut self.pending.log, &room);
+        let room = disk_room(self);
+        let held = self.sessions.settle_charges(&mut self.pending.log, room);
         for (kind, bytes) in [Holding::Sessions, Holding::Queues].into_iter().zip(held) {
             self.memory.ledger.write(self.place.shard, kind, bytes);
         }

@@ -102,13 +102,13 @@ pub struct Tenants {
     pub owner: u32,
 }
 
-/// How much room there is on the disk, and who has used up its part.
-pub(crate) struct DiskRoom<'a> {
+/// How much room there is on the disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DiskRoom {
     /// Bytes that are free in all.
     pub(crate) free: u64,
     /// Bytes that one zone may have.
     pub(crate) zone_max: u64,
-    pub(crate) full: &'a FullOwners,
 }
 
 /// The places of one session.
@@ -142,13 +142,13 @@ impl Lease {
 
     /// The session has so much on the disk now. Returns whether it is barred: see
     /// [`OnDisk::note`].
-    pub(crate) fn note_disk(&mut self, bytes: u64, room: &DiskRoom<'_>) -> bool {
+    pub(crate) fn note_disk(&mut self, bytes: u64, room: DiskRoom, full: &FullOwners) -> bool {
         let before = core::mem::replace(&mut self.disk, bytes);
         let (own, zone) = (&self.own.0.disk, &self.zone.0.disk);
         own.change(before, bytes);
         zone.change(before, bytes);
         let free = room.free.min(room.zone_max.saturating_sub(zone.bytes()));
-        own.note(self.owner, free, room.full)
+        own.note(self.owner, free, full)
     }
 
     /// What [`Lease::note_disk`] was told last.
@@ -164,13 +164,11 @@ impl Lease {
     /// The session gives back what it has on the disk. Whether its owner is full shows when others
     /// of its sessions are counted.
     pub(crate) fn release_disk(&mut self, full: &FullOwners) {
-        let (free, zone_max) = (u64::MAX, u64::MAX);
         let room = DiskRoom {
-            free,
-            zone_max,
-            full,
+            free: u64::MAX,
+            zone_max: u64::MAX,
         };
-        self.note_disk(0, &room);
+        self.note_disk(0, room, full);
     }
 
     /// The session is to be counted again, or it was. Returns whether that is new.

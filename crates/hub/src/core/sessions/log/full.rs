@@ -6,13 +6,10 @@
 //!
 //! While a journal is only behind, the same messages wait where they were read.
 
-use alloc::sync::Arc;
-
 use stentor_mqtt::{QoS, ReasonCode};
 use stentor_session::{CloseReason, Limit, Message};
 use stentor_topic::Zone;
 
-use super::Journals;
 use crate::core::Core;
 use crate::core::retained::NotKept;
 use crate::core::routing::options::as_share;
@@ -53,11 +50,6 @@ pub(crate) fn laden(core: &Core) -> u64 {
         true => core.pending.log.ways.journals().laden(),
         false => 0,
     }
-}
-
-/// The journals of all shards.
-pub(crate) fn journals(core: &Core) -> Arc<Journals> {
-    Arc::clone(core.pending.log.ways.journals())
 }
 
 /// Why a message is refused, if it is: a session that lasts may be owed it, and nobody could write

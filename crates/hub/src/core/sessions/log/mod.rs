@@ -39,8 +39,8 @@ pub(crate) use base::{give_up_bases, write_base, write_bases};
 use bequests::bequests_logged;
 pub(crate) use bequests::{Bequest, has_given, leaves};
 pub(crate) use full::{
-    DISK_FULL, bytes_to_write, is_full, journals, laden, may_be_kept_by, may_be_spooled, may_begin,
-    refusal, set_full, set_laden,
+    DISK_FULL, bytes_to_write, is_full, laden, may_be_kept_by, may_be_spooled, may_begin, refusal,
+    set_full, set_laden,
 };
 pub use owed::WRITTEN_BYTES_MAX;
 pub(crate) use owed::{Standing, body as body_of};

@@ -309,7 +309,7 @@ impl Ways {
 
     /// The shards that have sessions that last.
     #[inline]
-    pub(super) fn journals(&self) -> &Arc<Journals> {
+    pub(super) fn journals(&self) -> &Journals {
         &self.journals
     }
 

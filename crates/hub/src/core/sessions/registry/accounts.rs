@@ -8,7 +8,7 @@ use stentor_session::Tick;
 
 use super::{Link, Sessions, is_written};
 use crate::core::ids::SessionKey;
-use crate::core::memory::{Absences, Account, DiskRoom, Lease, Tenant};
+use crate::core::memory::{Absences, Account, DiskRoom, FullOwners, Lease, Tenant};
 use crate::core::sessions::log::SessionLog;
 use crate::core::sessions::state::{Owed, write_progress_with};
 
@@ -94,7 +94,7 @@ impl Sessions {
 
     /// Counts the sessions again that have changed. Returns what all of them are charged with:
     /// themselves, and what waits for their clients.
-    pub(crate) fn settle_charges(&mut self, log: &mut SessionLog, room: &DiskRoom<'_>) -> [u64; 2] {
+    pub(crate) fn settle_charges(&mut self, log: &mut SessionLog, room: DiskRoom) -> [u64; 2] {
         let mut marked = core::mem::take(&mut self.marked);
         for slot in marked.drain(..) {
             let Some(session) = self.slots.get_mut(slot as usize) else {
@@ -110,6 +110,7 @@ impl Sessions {
                         let (before, now) = (before.bytes(), now.bytes());
                         self.absences.recharge(lease.tenant(), before, now);
                     }
+                    let room = (room, &self.lasting.journals.full_owners);
                     let has_some = now.has_queue() || session.state.owed.is_spooled();
                     if (lease.disk() > 0 || has_some)
                         && count_disk(lease, &mut session.state.owed, room)
@@ -154,15 +155,16 @@ pub(super) fn give_back(sessions: &mut Sessions, slot: u32) {
 
 /// Counts what a session has on the disk. Returns whether it has to be counted again although it
 /// does not change: its owner is full, and others may give room back.
-fn count_disk(lease: &mut Lease, owed: &mut Owed, room: &DiskRoom<'_>) -> bool {
-    let is_barred = lease.note_disk(owed.disk_bytes(), room);
+fn count_disk(lease: &mut Lease, owed: &mut Owed, (room, full): (DiskRoom, &FullOwners)) -> bool {
+    let is_barred = lease.note_disk(owed.disk_bytes(), room, full);
     owed.set_barred(is_barred);
     (is_barred || lease.is_full()) && lease.list(true)
 }
 
 /// Counts what a session has on the disk, or on its way there.
-pub(crate) fn count_disk_of(sessions: &mut Sessions, key: SessionKey, room: &DiskRoom<'_>) {
+pub(crate) fn count_disk_of(sessions: &mut Sessions, key: SessionKey, room: DiskRoom) {
     let slot = key.slot as usize;
+    let room = (room, &sessions.lasting.journals.full_owners);
     if let Some(session) = sessions.slots.get_mut(slot)
         && let Some(Some(lease)) = sessions.leases.get_mut(slot)
         && count_disk(lease, &mut session.state.owed, room)
