@@ -21,16 +21,27 @@ impl Link {
     /// Whether the client has hung up and has sent nothing that was not read, but for the
     /// closing alert of TLS. A look at the socket, which takes nothing from it.
     pub(super) fn is_absent(&self) -> bool {
+        self.is_absent_but_for(|link, unread| {
+            link.transport.is_encrypted()
+                && is_closing_alert(unread)
+                && link.stream == Stream::Ended
+        })
+    }
+
+    /// Whether the client has hung up and every byte it sent was read. A TLS alert counts as
+    /// unread too: during a handshake it tells why the client went.
+    pub(super) fn is_absent_and_read(&self) -> bool {
+        self.is_absent_but_for(|_, _| false)
+    }
+
+    fn is_absent_but_for(&self, is_goodbye: impl Fn(&Self, &[u8]) -> bool) -> bool {
         if !self.tail.is_empty() {
             return false;
         }
         let mut seen = [0; LOOK_BYTES];
         match recv(self.fd.as_raw_fd(), &mut seen, MsgFlags::MSG_PEEK) {
             Ok(0) => true,
-            Ok(len) => {
-                let is_goodbye = self.transport.is_encrypted() && is_closing_alert(&seen[..len]);
-                is_goodbye && self.stream == Stream::Ended
-            }
+            Ok(len) => is_goodbye(self, &seen[..len]),
             Err(error) => !matches!(error, Errno::EAGAIN | Errno::EINTR),
         }
     }

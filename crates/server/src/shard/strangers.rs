@@ -170,7 +170,7 @@ impl Shard {
         let is_stranger = matches!(link.phase, Phase::ExpectConnect(_));
         let is_over = is_stranger
             && link.transport.is_handshaking()
-            && (link.transport.is_unanswered() || link.is_absent());
+            && (link.transport.is_unanswered() || link.is_absent_and_read());
         if is_over {
             self.lost(index, Remote::Closed);
         }
