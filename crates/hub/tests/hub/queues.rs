@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::world::{ConnectOptions, World, clean};
 use stentor_hub::{
     Access, Identity, PriorDeliveries, PriorSession, PriorSubscription, QueueBounds, Rights,
-    Settings, SlowPolicy,
+    Settings, SlowPolicy, begin_restoring, end_restoring,
 };
 use stentor_mqtt::{QoS, RetainHandling, SubscribeOptions, Version};
 use stentor_session::Tick;
@@ -156,6 +156,41 @@ fn what_a_slow_member_has_no_room_for_goes_to_others_and_is_not_dropped() {
         assert_eq!(got, (0..100).collect::<Vec<_>>(), "{shards} shards");
         let dropped: u64 = w.hubs.iter().map(|hub| hub.stats().publishes_dropped).sum();
         assert_eq!(dropped, 0);
+    }
+}
+
+/// After a start, a shard that has not heard of all members answers no question.
+#[test]
+fn a_question_that_came_too_early_is_answered_later() {
+    for shards in 1..=3 {
+        let mut w = world(shards, 1_000, SlowPolicy::DropNewest);
+        publish(&mut w, 0..3);
+        for hub in &mut w.hubs {
+            begin_restoring(hub);
+            hub.set_share_room(u32::MAX);
+        }
+        let m = w.connect(Version::V5, "m", &clean());
+        assert_eq!(w.subscribe(m, "$queue/crew/jobs/#", QoS::AtLeastOnce), 1);
+        assert_eq!(take_all(&mut w, m), [0; 0]);
+        w.hubs.iter_mut().for_each(end_restoring);
+        w.pass_secs(2);
+        assert_eq!(take_all(&mut w, m), [0, 1, 2], "{shards} shards");
+    }
+}
+
+/// It may never acknowledge what it has: that is no reason to leave it without work.
+#[test]
+fn a_member_that_has_something_else_in_flight_is_given_what_waits() {
+    for shards in 1..=3 {
+        let mut w = world(shards, 1_000, SlowPolicy::DropNewest);
+        publish(&mut w, 0..1);
+        let m = w.connect(Version::V5, "m", &clean());
+        w.subscribe(m, "other", QoS::AtLeastOnce);
+        let p = w.connect(Version::V5, "p", &clean());
+        w.publish(p, "other", "9", QoS::AtLeastOnce, false);
+        assert_eq!(w.take_messages(m).len(), 1);
+        w.subscribe(m, "$queue/crew/jobs/#", QoS::AtLeastOnce);
+        assert_eq!(take_all(&mut w, m), [0], "{shards} shards");
     }
 }
 

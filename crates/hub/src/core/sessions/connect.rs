@@ -12,7 +12,7 @@ use crate::core::ids::{LinkId, SessionKey, ShardId, home_shard};
 use crate::core::inbound::publish::may_publish;
 use crate::core::inbound::subscribe::Element;
 use crate::core::memory::{Lease, Room, Tenants};
-use crate::core::routing::share::ask_queues;
+use crate::core::routing::share::ask_queues_first;
 use crate::core::sessions::authenticate::Method;
 use crate::core::sessions::ending::set_expiry;
 use crate::core::sessions::log::forget_will;
@@ -476,7 +476,7 @@ impl Core {
             self.member_changed(slot, key.slot, true);
         }
         self.continue_snapshots(now, key);
-        ask_queues(self, now, key);
+        ask_queues_first(self, now, key);
     }
 
     /// Starts watching the keep-alive of a connection, and the end of what its client has logged

@@ -37,7 +37,7 @@ use crate::core::history::{HISTORY, HistoryAsk, NoHistoryAsk};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::explanation;
 use crate::core::routing::options::Options;
-use crate::core::routing::share::{Telling, ask_queues, is_queue};
+use crate::core::routing::share::{Telling, ask_queues_first, is_queue};
 use crate::core::sessions::log::leave;
 use crate::core::sessions::queue_member::joins_queue;
 use crate::core::sessions::registry::{Link, Session};
@@ -482,7 +482,7 @@ impl Core {
         self.begin_snapshots(now, key);
         let filters = tally.wanted.iter().map(|wanted| wanted.filter);
         self.list_rooms_for(key, filters);
-        ask_queues(self, now, key);
+        ask_queues_first(self, now, key);
     }
 
     /// Tells what rooms there are, if that was subscribed to.

@@ -26,7 +26,8 @@ use crate::core::{Core, Routing};
 use crate::effects::MeshItem;
 use queue::Queue;
 pub(crate) use queue::{
-    ask_queues, is_queue, is_queue_member, open_queue, queue_asked, queue_offered, try_queue_again,
+    ask_queues, ask_queues_first, is_queue, is_queue_member, open_queue, queue_asked,
+    queue_offered, try_queue_again,
 };
 pub(crate) use registry::Shares;
 use stentor_mqtt::{QoS, ReasonCode};

@@ -153,19 +153,34 @@ pub(crate) fn is_queue_member(core: &Core, key: SessionKey) -> bool {
     all.any(|share| share.keeper().is_some())
 }
 
+/// A session has a connection, or has become a member: asks its queues, whatever it has in flight,
+/// which may be a long job or of other subscriptions. O(1) where there are no queues.
+pub(crate) fn ask_queues_first(core: &mut Core, now: Tick, key: SessionKey) {
+    if core.routing.shares.has_queues()
+        && let Some(session) = core.sessions.get(key)
+        && session.live().is_some()
+    {
+        let room = room_of(session, &core.rules.settings);
+        ask_each(core, now, key, room);
+    }
+}
+
 /// A member may have room for more. Asks its queues, if it has acknowledged enough messages to be
 /// worth a question. O(1) where there are no queues.
 #[inline]
 pub(crate) fn ask_queues(core: &mut Core, now: Tick, key: SessionKey) {
-    if core.routing.shares.has_queues() {
-        ask_each(core, now, key);
+    if core.routing.shares.has_queues()
+        && let Some(room) = room_to_ask_for(core, key)
+    {
+        ask_each(core, now, key, room);
     }
 }
 
-fn ask_each(core: &mut Core, now: Tick, key: SessionKey) {
-    let Some(room) = room_to_ask_for(core, key) else {
+fn ask_each(core: &mut Core, now: Tick, key: SessionKey, (messages, bytes): (usize, usize)) {
+    if messages == 0 || bytes == 0 {
         return;
-    };
+    }
+    let room = (messages.min(MESSAGES_AT_ONCE), bytes);
     for slot in core.routing.shares.of_member(key.slot) {
         core.turn.spend(1);
         ask(core, now, slot, room);
@@ -181,8 +196,7 @@ fn room_to_ask_for(core: &Core, key: SessionKey) -> Option<(usize, usize)> {
     if waiting > 0 || in_flight % MESSAGES_AT_ONCE != 0 {
         return None;
     }
-    let (messages, bytes) = room_of(session, &core.rules.settings);
-    (messages > 0 && bytes > 0).then_some((messages.min(MESSAGES_AT_ONCE), bytes))
+    Some(room_of(session, &core.rules.settings))
 }
 
 /// Asks for up to this many messages and bytes, if the shared subscription is a queue.
@@ -211,15 +225,17 @@ pub(crate) fn queue_asked(
     name: &ShareName,
     (messages, bytes): (usize, usize),
 ) {
-    // Other shards have not told of their members yet. They ask again.
-    if core.past.endings.are_held() {
-        return;
-    }
     let slot = core.routing.shares.find_name(name);
-    let share = slot.and_then(|slot| core.routing.shares.slots.get_mut(slot as usize));
-    let Some(queue) = share.and_then(|share| share.queue) else {
+    let Some(share) = slot.and_then(|slot| core.routing.shares.slots.get_mut(slot as usize)) else {
         return;
     };
+    let Some(queue) = share.queue else {
+        return;
+    };
+    // Other shards have not told of their members yet.
+    if core.past.endings.are_held() {
+        return share.set_timer(now, &mut core.clock);
+    }
     let room = (messages.min(MESSAGES_AT_ONCE), bytes.min(BYTES_AT_ONCE));
     let kept = take_some(core, now, queue.session, room);
     give_kept(core, now, &kept);
