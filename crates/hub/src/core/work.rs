@@ -500,24 +500,26 @@ impl Share {
         self.visits_max == OWN_VISITS_LATE
     }
 
-    /// How many packets are taken at most, if each costs a visit or, being a PUBLISH, none.
+    /// How many packets are taken at most: PUBLISH, or of those that count by their visits.
     pub(crate) fn packets_left(&self, is_publish: bool) -> usize {
-        let packets = self.packets_max.saturating_sub(self.packets);
-        let visits = self.visits_max.saturating_sub(self.visits);
         let left = if is_publish {
-            packets
+            self.packets_max.saturating_sub(self.packets)
         } else {
-            packets.min(visits)
+            self.visits_max.saturating_sub(self.visits)
         };
         left as usize
     }
 
     /// Counts a packet that cost this many visits, and what a service did for it.
+    ///
+    /// A packet with filters counts by its visits alone. So a client that comes back with a thousand
+    /// of them is answered by one write, also while many wait and each may send few packets.
     #[inline]
     pub(crate) const fn count(&mut self, turn: &Turn, is_publish: bool, visits: u32) {
         let extra = turn.extra - self.extra_before;
         self.extra_before = turn.extra;
-        self.packets = self.packets.saturating_add(1 + extra);
+        let own = (is_publish || visits < FILTER_VISITS) as u32;
+        self.packets = self.packets.saturating_add(own + extra);
         if is_publish {
             let beyond = visits.saturating_sub(PUBLISH_VISITS_FREE);
             // In a turn that is spent nothing is free.
@@ -750,6 +752,26 @@ mod tests {
             late,
             "it comes late"
         );
+    }
+
+    #[test]
+    fn packets_with_filters_are_taken_in_one_piece_also_in_a_crowd() {
+        let mut turn = Turn::default();
+        turn.set_packets_at_once(64);
+        let mut share = Share::of(&mut turn);
+        for _ in 1..OWN_VISITS {
+            share.count(&turn, false, FILTER_VISITS);
+            assert!(!share.is_used_up());
+        }
+        share.count(&turn, false, FILTER_VISITS);
+        assert!(share.is_used_up(), "by visits");
+        let mut share = Share::of(&mut turn);
+        for _ in 1..64 {
+            share.count(&turn, false, FILTER_VISITS - 1);
+            assert!(!share.is_used_up());
+        }
+        share.count(&turn, false, 0);
+        assert!(share.is_used_up(), "by packets");
     }
 
     #[test]
