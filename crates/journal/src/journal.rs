@@ -65,6 +65,8 @@ pub struct Usage {
     pub released: usize,
     /// Bytes of those that count.
     pub used_bytes: usize,
+    /// Bytes of those that were released.
+    pub released_bytes: usize,
 }
 
 /// Where the commits stand.
@@ -380,6 +382,7 @@ impl<R: Region> Journal<R> {
             ready: self.ready.len(),
             released: self.released.len(),
             used_bytes: self.used.iter().map(Segment::bytes).sum(),
+            released_bytes: self.released.iter().map(|it| it.segment.bytes()).sum(),
         }
     }
 

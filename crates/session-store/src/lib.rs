@@ -31,5 +31,5 @@ mod writer;
 pub use add::Adder;
 pub use keeper::{Keeper, Monitor, StoreEvent, Sync, Watcher};
 pub use open::{Earlier, Found, JournalFigures, Opened, Options, open, read};
-pub use stentor_journal::{OpenError, Position, Room, Trouble, TroubleKind};
+pub use stentor_journal::{OpenError, Position, Room, Trouble, TroubleKind, Usage};
 pub use writer::{Needs, Writer};

@@ -26,7 +26,7 @@ use stentor_hub::{
 };
 use stentor_session::Tick;
 use stentor_session_log::Name;
-use stentor_session_store::{Needs, Position, Room, Writer};
+use stentor_session_store::{Needs, Position, Room, Usage, Writer};
 use tracing::{info, warn};
 
 use super::spooling::Spooling;
@@ -47,6 +47,10 @@ const WAITING_MUCH: usize = 8 << 20;
 const WAITING_LITTLE: usize = 4 << 20;
 /// Bytes that may wait before no client is read: they are of requests that were read before.
 const WAITING_FAR_TOO_MUCH: usize = 24 << 20;
+/// Bytes of files that a round or a commit should have freed before the same happens, and when it
+/// ends: while the disk is busy, the journal would take as much as clients send.
+const UNFREED_MUCH: usize = 128 << 20;
+const UNFREED_LITTLE: usize = 64 << 20;
 /// Bytes of those that are appended in one turn.
 const WAITING_PER_TURN: usize = 1 << 20;
 /// How long a file may take.
@@ -61,6 +65,22 @@ const FILES_MIN: usize = 4;
 const FILES_LEFT: usize = 1;
 /// How often it is estimated how much a round writes.
 const ESTIMATE_TIME: Duration = Duration::from_millis(250);
+
+/// Whether so much waits for room, or to be freed, that more of it should wait with its clients.
+const fn is_much(was_much: bool, waiting: usize, unfreed: usize) -> bool {
+    match was_much {
+        true => waiting >= WAITING_LITTLE || unfreed >= UNFREED_LITTLE,
+        false => waiting >= WAITING_MUCH || unfreed >= UNFREED_MUCH,
+    }
+}
+
+/// Bytes of files beyond those after which a round begins, and of those that wait for a commit.
+const fn unfreed(usage: Usage, files_max: usize) -> usize {
+    if usage.used <= files_max {
+        return usage.released_bytes;
+    }
+    usage.released_bytes + usage.used_bytes / usage.used * (usage.used - files_max)
+}
 
 /// Whether the journal has everything that the hub has said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -375,10 +395,14 @@ impl Recorder {
         self.waiting.bytes >= WAITING_FAR_TOO_MUCH
     }
 
-    /// Tells all hubs whether much waits for room.
+    /// Tells all hubs whether much waits for room, or for the disk.
     fn tell_laden(&mut self, hub: &Hub) {
-        let bytes = self.waiting.bytes;
-        let is_laden = bytes >= WAITING_MUCH || self.is_laden && bytes > WAITING_LITTLE;
+        let unfreed = match self.is_full {
+            // Clients are refused and do not wait.
+            true => 0,
+            false => unfreed(self.writer.usage(), self.files_max),
+        };
+        let is_laden = is_much(self.is_laden, self.waiting.bytes, unfreed);
         if is_laden != self.is_laden {
             self.is_laden = is_laden;
             set_journal_laden(hub, is_laden);

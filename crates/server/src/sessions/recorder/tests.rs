@@ -219,6 +219,24 @@ fn a_burst_waits_for_room() {
     assert_eq!(found(&folder).len(), 250);
 }
 
+#[test]
+fn clients_wait_until_little_waits_for_room_or_to_be_freed() {
+    assert!(!is_much(false, WAITING_MUCH - 1, UNFREED_MUCH - 1));
+    assert!(is_much(false, WAITING_MUCH, 0) && is_much(false, 0, UNFREED_MUCH));
+    assert!(is_much(true, WAITING_LITTLE, 0) && is_much(true, 0, UNFREED_LITTLE));
+    assert!(!is_much(true, WAITING_LITTLE - 1, UNFREED_LITTLE - 1));
+    let usage = |used, released_bytes| Usage {
+        used,
+        ready: 2,
+        released: 1,
+        used_bytes: 10 * used,
+        released_bytes,
+    };
+    assert_eq!(unfreed(usage(0, 7), 4), 7);
+    assert_eq!(unfreed(usage(4, 7), 4), 7);
+    assert_eq!(unfreed(usage(6, 7), 4), 27);
+}
+
 /// What waits when the shard ends is written before it does.
 #[test]
 fn an_end_waits_for_room() {
