@@ -1,10 +1,11 @@
 //! The files of all journals: who makes, recycles and removes them may wait.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use stentor_disk::{Disk, Flusher, Region};
 
-use crate::head::{Head, Id, file_name};
+use crate::head::{Head, Id, file_name, parse_file_name};
 use crate::journal::{Bounds, Journal, Order};
 use crate::manifest::{Manifest, NEW_SUFFIX, State};
 use crate::old::OldJournal;
@@ -56,6 +57,8 @@ pub struct Folder<D: Disk> {
     pub(crate) spare_bytes: Option<usize>,
     /// Files that count no longer, and could not be removed or go with the old generations.
     pub(crate) leftovers: Vec<String>,
+    /// The last file that was made, by shard.
+    pub(crate) made: BTreeMap<u16, u32>,
 }
 
 impl<D: Disk> Folder<D> {
@@ -172,6 +175,7 @@ impl<D: Disk> Folder<D> {
                 shard,
             },
             bytes: bytes as u64,
+            before: self.made.get(&shard).copied().unwrap_or(0),
         };
         let name = file_name(number);
         let (temporary, segment) = match self.take_spare(bytes) {
@@ -200,6 +204,7 @@ impl<D: Disk> Folder<D> {
             self.remove(name);
             return Err(error);
         }
+        self.made.insert(shard, number);
         // It only saves waiting.
         let _ = segment.flusher().load(0..bytes.min(WARM_BYTES), true);
         Ok(segment)
@@ -291,6 +296,7 @@ impl<D: Disk> Folder<D> {
     pub fn close(mut self) -> io::Result<()> {
         self.save(Manifest {
             state: State::Closed,
+            files: self.disk.names().ok().map(|names| journal_files(&names)),
             ..self.manifest
         })
     }
@@ -300,6 +306,12 @@ impl<D: Disk> Folder<D> {
         self.manifest = manifest;
         Ok(())
     }
+}
+
+/// How many of these are files of journals.
+pub(crate) fn journal_files(names: &[String]) -> u32 {
+    // Each has a number.
+    names.iter().filter_map(|it| parse_file_name(it)).count() as u32
 }
 
 /// Writes a new file once, all of it: a sync of what was only allocated changes the file system

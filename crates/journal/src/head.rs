@@ -26,6 +26,9 @@ pub(crate) struct Head {
     pub(crate) id: Id,
     /// Bytes of the file.
     pub(crate) bytes: u64,
+    /// The number of the file that was made for this journal before this one. 0 if this is the
+    /// first one, or an earlier version has made it.
+    pub(crate) before: u32,
 }
 
 impl Head {
@@ -38,6 +41,7 @@ impl Head {
         bytes[28..32].copy_from_slice(&self.id.generation.to_le_bytes());
         bytes[32..34].copy_from_slice(&self.id.shard.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.before.to_le_bytes());
         let check = checksum(&bytes);
         bytes[12..16].copy_from_slice(&check.to_le_bytes());
         bytes
@@ -60,6 +64,7 @@ impl Head {
                     shard: word(bytes, 32) as u16,
                 },
                 bytes: double_word(bytes, 40),
+                before: word(bytes, 48),
             })),
             format => Err(format),
         }
@@ -149,6 +154,7 @@ mod tests {
                 shard: 31,
             },
             bytes: 1 << 33,
+            before: 69_998,
         };
         let bytes = head.encode();
         assert_eq!(Head::decode(&bytes), Ok(Some(head)));

@@ -41,6 +41,9 @@ pub(crate) struct Manifest {
     /// Numbers of files from this one on were never used.
     pub(crate) numbers_below: u32,
     pub(crate) state: State,
+    /// How many files journals had when the folder was closed. `None` while it is open, or if an
+    /// earlier version has closed it.
+    pub(crate) files: Option<u32>,
 }
 
 impl Manifest {
@@ -55,6 +58,8 @@ impl Manifest {
         bytes[40..44].copy_from_slice(&self.lost_power_below.to_le_bytes());
         bytes[44..48].copy_from_slice(&self.numbers_below.to_le_bytes());
         bytes[48] = u8::from(self.state == State::Closed);
+        bytes[49] = u8::from(self.files.is_some());
+        bytes[52..56].copy_from_slice(&self.files.unwrap_or(0).to_le_bytes());
         let check = checksum(&bytes);
         bytes[12..16].copy_from_slice(&check.to_le_bytes());
         bytes
@@ -82,6 +87,7 @@ impl Manifest {
                 1 => State::Closed,
                 _ => State::Open,
             },
+            files: (bytes[49] == 1).then(|| word(bytes, 52)),
         }))
     }
 
@@ -142,6 +148,7 @@ mod tests {
         lost_power_below: 4,
         numbers_below: 70_000,
         state: State::Closed,
+        files: Some(12),
     };
 
     #[test]
@@ -167,6 +174,7 @@ mod tests {
         let next = Manifest {
             generation: 10,
             state: State::Open,
+            files: None,
             ..MANIFEST
         };
         disk.break_down(Some((Operation::Write, ErrorKind::StorageFull)));

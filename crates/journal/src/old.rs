@@ -24,6 +24,8 @@ pub(crate) struct OldSegment<R> {
     pub(crate) region: R,
     /// Its first frame, if that is whole.
     pub(crate) link: Option<Link>,
+    /// As in [`Head::before`](crate::head::Head::before).
+    pub(crate) before: u32,
 }
 
 impl<R: Region> OldSegment<R> {
@@ -74,7 +76,7 @@ pub struct Gap {
     /// Where it begins.
     pub from: Position,
     /// Bytes that were skipped: of what was there, or, at the end of a journal, of what may have
-    /// been there.
+    /// been there. `u64::MAX` for a file that is missing and of which nobody knows the bytes.
     pub bytes: u64,
     /// What it means.
     pub kind: GapKind,
@@ -132,20 +134,30 @@ pub struct OldJournal<R> {
     power: Power,
     /// By number.
     segments: Vec<OldSegment<R>>,
+    /// Files that were made for it and are not there, though nothing was appended behind them:
+    /// nobody knows whether they held anything. By number.
+    missing: Vec<u32>,
 }
 
 impl<R: Region> OldJournal<R> {
-    /// With segments in the order of their numbers.
-    pub(crate) fn new(id: Id, power: Power, segments: Vec<OldSegment<R>>) -> Self {
+    /// With segments and missing ones in the order of their numbers.
+    pub(crate) fn new(
+        id: Id,
+        power: Power,
+        segments: Vec<OldSegment<R>>,
+        missing: Vec<u32>,
+    ) -> Self {
         Self {
             id,
             power,
             segments,
+            missing,
         }
     }
 
-    pub(crate) fn has_segments(&self) -> bool {
-        !self.segments.is_empty()
+    /// Whether it holds nothing, and lacks nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty() && self.missing.is_empty()
     }
 
     pub(crate) fn into_segments(self) -> impl Iterator<Item = OldSegment<R>> {
@@ -249,6 +261,14 @@ impl<R: Region> OldJournal<R> {
             self.walk(index, ends.get(&segment.number).copied(), &mut items);
             last_file = segment.number;
         }
+        let missing = self.missing.iter().filter(|number| **number > last_file);
+        items.extend(missing.map(|number| {
+            let from = Position {
+                file: *number,
+                offset: 0,
+            };
+            Item::NoFile(from, u64::MAX)
+        }));
         items
     }
 

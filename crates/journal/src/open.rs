@@ -6,7 +6,7 @@ use std::io;
 use stentor_disk::{Disk, Flusher, Region};
 use thiserror::Error;
 
-use crate::folder::{Folder, NUMBERS_AT_ONCE, SPARE_SUFFIX};
+use crate::folder::{Folder, NUMBERS_AT_ONCE, SPARE_SUFFIX, journal_files};
 use crate::frame::{FileKey, Found, look};
 use crate::head::{HEAD_BYTES, Head, Id, Link, parse_file_name};
 use crate::manifest::{COPY, FILE, Manifest, NEW_SUFFIX, State};
@@ -85,6 +85,9 @@ pub struct Opened<D: Disk> {
     pub journals: Vec<OldJournal<D::Region>>,
     /// Files that are not as they were left.
     pub troubles: Vec<Trouble>,
+    /// How many files fewer there are than when the folder was closed in order. The gaps of the
+    /// journals tell some of them.
+    pub missing: u32,
 }
 
 /// What lies in a folder that nobody uses: see [`peek`].
@@ -98,6 +101,9 @@ pub struct Peeked<R> {
     pub empty: usize,
     /// Files that are not as they were left.
     pub troubles: Vec<Trouble>,
+    /// How many files fewer there are than when the folder was closed in order. The gaps of the
+    /// journals tell some of them.
+    pub missing: u32,
 }
 
 /// Reads a folder as [`Folder::open`] does. It begins no generation and writes nothing.
@@ -120,6 +126,7 @@ pub fn peek<D: Disk>(disk: &D, boot: u64) -> Result<Peeked<D::Region>, OpenError
         journals,
         empty: files.spares.len() + files.unused.len(),
         troubles: files.troubles,
+        missing: files.missing,
     })
 }
 
@@ -151,6 +158,7 @@ impl<D: Disk> Folder<D> {
             spares_max: options.spares_max,
             spare_bytes: None,
             leftovers: files.leftovers,
+            made: BTreeMap::new(),
         };
         folder.save(manifest).map_err(OpenError::Write)?;
         for name in names.iter().filter(|name| name.ends_with(NEW_SUFFIX)) {
@@ -163,6 +171,7 @@ impl<D: Disk> Folder<D> {
             folder,
             journals,
             troubles: files.troubles,
+            missing: files.missing,
         })
     }
 }
@@ -176,6 +185,9 @@ struct Files<R> {
     unused: Vec<(String, usize)>,
     leftovers: Vec<String>,
     troubles: Vec<Trouble>,
+    /// All that have the name of a segment.
+    numbers: BTreeSet<u32>,
+    missing: u32,
 }
 
 impl<R: Region> Files<R> {
@@ -186,6 +198,8 @@ impl<R: Region> Files<R> {
             unused: Vec::new(),
             leftovers: Vec::new(),
             troubles: Vec::new(),
+            numbers: names.iter().filter_map(|it| parse_file_name(it)).collect(),
+            missing: 0,
         };
         for name in names {
             if let Some(number) = parse_file_name(name) {
@@ -267,6 +281,8 @@ impl<R: Region> Files<R> {
                 if copy.is_none() && names.iter().any(|name| name == COPY) {
                     self.tell(COPY, TroubleKind::Copy);
                 }
+                let files = manifest.files.unwrap_or(0);
+                self.missing = files.saturating_sub(journal_files(names));
                 manifest
             }
             (None, Some(copy)) => {
@@ -274,6 +290,7 @@ impl<R: Region> Files<R> {
                 // It may be older by one change.
                 Manifest {
                     state: State::Open,
+                    files: None,
                     generation: copy.generation.max(newest.unwrap_or(0)),
                     numbers_below: copy.numbers_below.saturating_add(NUMBERS_AT_ONCE),
                     ..copy
@@ -292,6 +309,7 @@ impl<R: Region> Files<R> {
                     lost_power_below: 0,
                     numbers_below: 1,
                     state: State::Open,
+                    files: None,
                 }
             }
         };
@@ -305,6 +323,7 @@ impl<R: Region> Files<R> {
                 false => old.lost_power_below,
             },
             state: State::Open,
+            files: None,
             ..old
         })
     }
@@ -336,6 +355,7 @@ impl<R: Region> Files<R> {
                     key,
                     region,
                     link,
+                    before: head.map_or(0, |head| head.before),
                 }),
             }
         }
@@ -345,16 +365,23 @@ impl<R: Region> Files<R> {
                 false => Power::Kept,
             };
             let (used, unused) = split_unused(segments, power);
+            // A later start may have put files aside that held nothing. So may the journal, whose
+            // next file a power loss may have emptied.
+            let is_last = id.generation.saturating_add(1) == manifest.generation;
+            let is_sure = is_last && power == Power::Kept;
+            let missing = unused.iter().map(|segment| segment.before);
+            let missing = missing.filter(|it| is_sure && *it != 0 && !self.numbers.contains(it));
+            let missing = missing.collect();
             for segment in unused {
                 let name = crate::head::file_name(segment.number);
                 self.unused.push((name, segment.bytes().len()));
             }
-            OldJournal::new(id, power, used)
+            OldJournal::new(id, power, used, missing)
         });
         let journals: Vec<_> = journals.collect();
         journals
             .into_iter()
-            .filter(OldJournal::has_segments)
+            .filter(|journal| !journal.is_empty())
             .collect()
     }
 }

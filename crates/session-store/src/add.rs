@@ -30,7 +30,7 @@ impl<D: Disk> Adder<D> {
         Ok(Self {
             journal: folder.journal(0, options.bounds),
             folder,
-            earlier: Earlier::new(opened.journals, &opened.troubles),
+            earlier: Earlier::new(opened.journals, &opened.troubles, opened.missing),
         })
     }
 

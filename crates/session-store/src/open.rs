@@ -56,6 +56,8 @@ pub struct Earlier<R> {
     surveys: Vec<Survey>,
     /// Files of which nobody knows whose they were.
     lost: Vec<u32>,
+    /// How many files are missing that no journal misses.
+    missing: u32,
 }
 
 /// Opens a folder, which only this process uses, and begins a generation.
@@ -70,7 +72,7 @@ pub fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, OpenError> 
     let writers = journals.map(|journal| Writer::new(journal, Arc::clone(&lanes)));
     let writers = writers.collect();
     Ok(Opened {
-        earlier: Earlier::new(opened.journals, &opened.troubles),
+        earlier: Earlier::new(opened.journals, &opened.troubles, opened.missing),
         writers,
         keeper: Keeper::new(folder, lanes),
         troubles: opened.troubles,
@@ -98,7 +100,7 @@ pub fn read<D: Disk>(disk: &D, boot: u64) -> Result<Found<D::Region>, OpenError>
     let peeked = peek(disk, boot)?;
     Ok(Found {
         generation: peeked.generation,
-        earlier: Earlier::new(peeked.journals, &peeked.troubles),
+        earlier: Earlier::new(peeked.journals, &peeked.troubles, peeked.missing),
         empty: peeked.empty,
         troubles: peeked.troubles,
     })
@@ -144,9 +146,13 @@ const fn name(position: Position) -> Name {
 }
 
 impl<R: Region> Earlier<R> {
-    pub(crate) fn new(journals: Vec<OldJournal<R>>, troubles: &[Trouble]) -> Self {
+    pub(crate) fn new(journals: Vec<OldJournal<R>>, troubles: &[Trouble], missing: u32) -> Self {
+        let surveys: Vec<_> = journals.iter().map(OldJournal::survey).collect();
+        let gaps = surveys.iter().flat_map(|survey| &survey.gaps);
+        let missed = gaps.filter(|gap| gap.from.offset == 0).count();
         Self {
-            surveys: journals.iter().map(OldJournal::survey).collect(),
+            missing: missing.saturating_sub(u32::try_from(missed).unwrap_or(u32::MAX)),
+            surveys,
             lost: troubles.iter().filter_map(lost_file).collect(),
             journals,
         }
@@ -163,6 +169,9 @@ impl<R: Region> Earlier<R> {
         let mut replay = Replay::new();
         for file in &self.lost {
             replay.lost_file(*file);
+        }
+        if self.missing > 0 {
+            replay.missing_files(self.missing);
         }
         for (journal, survey) in self.journals.iter().zip(&self.surveys) {
             replay.journal(JournalId {

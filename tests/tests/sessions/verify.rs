@@ -187,6 +187,81 @@ fn a_damaged_copy_costs_nothing() {
     assert_eq!((code, &told["sessions"]), (Some(0), &3.into()), "{told:#}");
 }
 
+/// Removes the files of journals with these numbers.
+fn remove(plan: &Plan, numbers: impl IntoIterator<Item = u32>) {
+    for number in numbers {
+        let file = plan.data_dir().join(format!("sessions/{number:08}.log"));
+        fs::remove_file(file).expect("the file is there");
+    }
+}
+
+/// The only file in which there was anything is gone: nobody knows which sessions there were.
+#[test]
+fn a_missing_file_is_told() {
+    let plan = killed();
+    remove(&plan, [1]);
+    let (told, code) = report(&plan);
+    let place = &told["reports"][0];
+    assert_eq!(
+        (code, &told["costly"], &place["file"]),
+        (Some(1), &1.into(), &"00000001.log".into()),
+        "{told:#}"
+    );
+    let server = plan.start();
+    assert_eq!(status(&server)["session_store"]["damaged_at_start"], 1);
+    assert!(!come_back(&server, Version::V5, "victim").1);
+    // The start has told it, and a new one does not.
+    let (told, code) = report(&server.stop_for_restart());
+    assert_eq!((code, &told["found"]), (Some(0), &0.into()), "{told:#}");
+}
+
+/// All files are gone: how many there were is known after an orderly end.
+#[test]
+fn missing_files_are_counted() {
+    let plan = killed().start().stop_for_restart();
+    let journals = || {
+        let all = fs::read_dir(plan.data_dir().join("sessions")).expect("the folder is there");
+        let names = all.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.filter_map(|name| name.strip_suffix(".log")?.parse().ok())
+    };
+    let (_, code) = report(&plan);
+    assert_eq!(code, Some(0));
+    let numbers: Vec<u32> = journals().collect();
+    remove(&plan, numbers.iter().copied());
+    let (told, code) = report(&plan);
+    let what = told["reports"][0]["what"].as_str().unwrap_or_default();
+    let expected = format!("{} more files are missing", numbers.len());
+    assert!(code == Some(1) && what.starts_with(&expected), "{told:#}");
+}
+
+/// What follows a missing file tells of sessions that nothing names.
+#[test]
+fn sessions_of_which_nothing_is_known_are_counted() {
+    let plan = Plan::new().tcp().anonymous();
+    let server = plan.variable("STENTOR_SHARDS", "1").start();
+    for id in ["one", "two", "quiet"] {
+        let (mut client, _) = come_back(&server, Version::V5, id);
+        client.subscribe(&format!("for/{id}"), 1);
+        client.send(&[0xE0, 0]);
+        client.closed();
+    }
+    let mut publisher = server.client(Version::V4, "publisher");
+    for id in ["one", "two"].repeat(4) {
+        publisher.publish_surely(&format!("for/{id}"), &[b'x'; 500_000]);
+    }
+    let plan = server.kill();
+    remove(&plan, [1]);
+    let (told, code) = report(&plan);
+    assert_eq!(
+        (code, &told["nameless"], &told["sessions"]),
+        (Some(1), &2.into(), &0.into()),
+        "{told:#}"
+    );
+    let text = verify(&plan, &[]);
+    let line = "2 sessions more, of which nothing is known";
+    assert!(text.stdout.contains(line), "{text}");
+}
+
 /// A part of a long backlog is damaged, and another one is missing.
 #[test]
 fn damage_of_a_backlog_is_told_with_its_session() {

@@ -4,6 +4,7 @@ use stentor_disk::Disk;
 use stentor_disk::simulated::SimulatedDisk;
 
 use super::support::{Batches, Random, batch, begin, commit, open, read, reread};
+use crate::head::{file_name, parse_file_name};
 use crate::{Gap, GapKind, Position, TroubleKind, peek};
 
 /// A journal of several segments, committed in the middle: its disk and what it holds.
@@ -24,6 +25,52 @@ fn filled() -> (SimulatedDisk, Batches, Position) {
     (disk, batches, committed)
 }
 
+/// Whichever file goes: if anything was appended to it, that is told.
+#[test]
+fn a_file_that_is_missing_is_told() {
+    let (disk, batches, _) = filled();
+    let names = disk.names().unwrap();
+    let all = names.iter().filter_map(|it| parse_file_name(it));
+    for number in all {
+        let disk = disk.after_kill();
+        disk.remove(&file_name(number)).unwrap();
+        let (found, gaps) = reread(&disk, 1);
+        let held = batches.iter().filter(|it| it.0.file == number).count();
+        assert_eq!(found.len() + held, batches.len(), "file {number}");
+        let is_it = |gap: &Gap| gap.from.file == number && gap.kind == GapKind::Damage;
+        assert!(
+            held == 0 || gaps.iter().all(is_it) && gaps.len() == 1,
+            "{gaps:?}"
+        );
+    }
+}
+
+/// How many files there were is known after an orderly end.
+#[test]
+fn files_that_no_journal_misses_are_counted() {
+    let disk = SimulatedDisk::new(8);
+    let (mut folder, mut journal) = begin(&disk);
+    journal.append(&batch(0, 40)).unwrap();
+    folder.serve(&mut journal).unwrap();
+    let round = journal.begin_last_commit().unwrap();
+    journal.end_last_commit(round.sync()).unwrap();
+    folder.close().unwrap();
+    let names = disk.names().unwrap();
+    let all: Vec<_> = names.iter().filter_map(|it| parse_file_name(it)).collect();
+    assert_eq!(peek(&disk, 1).unwrap().missing, 0);
+    for number in &all {
+        disk.remove(&file_name(*number)).unwrap();
+    }
+    let peeked = peek(&disk, 1).unwrap();
+    assert_eq!(
+        (peeked.missing as usize, peeked.journals.len()),
+        (all.len(), 0)
+    );
+    // The next start has told it.
+    drop(open(&disk, 1));
+    assert_eq!(peek(&disk, 1).unwrap().missing, 0);
+}
+
 /// Bytes of a file that hold frames.
 fn used_bytes(batches: &Batches, file: u32) -> usize {
     let last = batches.iter().filter(|(position, _)| position.file == file);
@@ -35,7 +82,7 @@ fn used_bytes(batches: &Batches, file: u32) -> usize {
 fn every_byte_that_rots_is_told() {
     let (disk, batches, _) = filled();
     let file = batches[5].0.file;
-    let name = crate::head::file_name(file);
+    let name = file_name(file);
     let mut is_read = 0;
     for at in 64..used_bytes(&batches, file) {
         let damaged = disk.after_kill();
@@ -66,7 +113,7 @@ fn every_byte_that_rots_is_told() {
 #[test]
 fn a_head_that_rots_costs_nothing() {
     let (disk, batches, _) = filled();
-    let name = crate::head::file_name(batches[5].0.file);
+    let name = file_name(batches[5].0.file);
     for at in 0..64 {
         let damaged = disk.after_kill();
         damaged.damage(&name, at, 0x10);
@@ -81,7 +128,7 @@ fn a_file_that_is_gone_is_told() {
     let (disk, batches, _) = filled();
     let file = batches[5].0.file;
     let damaged = disk.after_kill();
-    damaged.remove(&crate::head::file_name(file)).unwrap();
+    damaged.remove(&file_name(file)).unwrap();
     let (found, gaps) = reread(&damaged, 1);
     let rest: Batches = batches
         .into_iter()
@@ -97,7 +144,7 @@ fn lost_sectors_before_a_commit_are_damage_and_after_it_the_end() {
     let (disk, batches, committed) = filled();
     for (index, (position, records)) in batches.iter().enumerate() {
         let damaged = disk.after_kill();
-        let name = crate::head::file_name(position.file);
+        let name = file_name(position.file);
         damaged.damage(&name, position.offset as usize + 24, 0x10);
         let (found, gaps) = reread(&damaged, 2);
         let gap = Gap {
@@ -193,7 +240,7 @@ fn what_is_left_of_a_damaged_batch_can_be_looked_at() {
     let (disk, batches, _) = filled();
     let disk = disk.after_kill();
     let (at, records) = &batches[5];
-    let name = crate::head::file_name(at.file);
+    let name = file_name(at.file);
     let place = at.offset as usize + 24;
     disk.damage(&name, place, 0x10);
     let found = peek(&disk, 1).unwrap();

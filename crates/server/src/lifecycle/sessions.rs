@@ -180,7 +180,7 @@ fn tell_damage(
         let (file, offset) = match damage.kind {
             DamageKind::Gap { file, from, .. } => (Some(file), Some(from)),
             DamageKind::Batch(name, _) => (Some(name.file), Some(name.offset)),
-            DamageKind::Orphans(_) => (None, None),
+            DamageKind::Files(_) | DamageKind::Orphans { .. } => (None, None),
         };
         warn!(file, offset, what = ?damage.kind, "a damaged place among the sessions");
     }

@@ -173,6 +173,15 @@ impl<'a> Replay<'a> {
         });
     }
 
+    /// This many files are missing, and nobody knows of which journals they were.
+    pub fn missing_files(&mut self, files: u32) {
+        self.damage.push(Damage {
+            generation: None,
+            shard: None,
+            kind: DamageKind::Files(files),
+        });
+    }
+
     /// The next batch of this journal.
     ///
     /// # Errors
@@ -470,18 +479,19 @@ impl<'a> Replay<'a> {
 
     /// Reports the records whose sessions stayed unknown, by journal.
     fn tell_unknown(&mut self) {
-        let mut orphans = BTreeMap::<(u32, u16), u64>::new();
+        let mut orphans = BTreeMap::<(u32, u16), (u64, u64)>::new();
         for (origin, records) in &self.unknown {
-            *orphans
-                .entry((origin.generation, origin.shard))
-                .or_default() += records;
+            let here = orphans.entry((origin.generation, origin.shard));
+            let (all, sessions) = here.or_default();
+            *all += records;
+            *sessions += 1;
         }
         let told = orphans
             .into_iter()
-            .map(|((generation, shard), records)| Damage {
+            .map(|((generation, shard), (records, sessions))| Damage {
                 generation: Some(generation),
                 shard: Some(shard),
-                kind: DamageKind::Orphans(records),
+                kind: DamageKind::Orphans { records, sessions },
             });
         self.damage.extend(told);
     }
@@ -507,7 +517,7 @@ impl<'a> Replay<'a> {
     fn lost_files(&self) -> Option<Range<u32>> {
         let file_of = |damage: &Damage| match damage.kind {
             DamageKind::Gap { file, .. } => Some(file),
-            DamageKind::Batch(..) | DamageKind::Orphans(_) => None,
+            DamageKind::Files(_) | DamageKind::Batch(..) | DamageKind::Orphans { .. } => None,
         };
         let is_lost = |damage: &&Damage| damage.generation.is_none();
         let is_missed = |file| {
@@ -517,8 +527,7 @@ impl<'a> Replay<'a> {
         let lost = self.damage.iter().take_while(is_lost);
         let is_anybodys = lost
             .clone()
-            .filter_map(file_of)
-            .any(|file| !is_missed(file));
+            .any(|damage| file_of(damage).is_none_or(|file| !is_missed(file)));
         // As many as there are files.
         is_anybodys.then(|| 0..lost.count() as u32)
     }

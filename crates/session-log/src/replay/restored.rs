@@ -91,13 +91,20 @@ pub enum DamageKind {
         file: u32,
         /// Where it begins.
         from: u32,
-        /// Its bytes.
+        /// Its bytes. `u64::MAX` where nobody knows them: all of the file.
         bytes: u64,
     },
     /// The rest of a batch.
     Batch(Name, DecodeError),
-    /// This many records are about sessions that are never told, and that do not end.
-    Orphans(u64),
+    /// This many files are missing. Nobody knows what they held.
+    Files(u32),
+    /// Records about sessions that are never told, and that do not end.
+    Orphans {
+        /// How many there are.
+        records: u64,
+        /// How many sessions they are about.
+        sessions: u64,
+    },
 }
 
 /// A session as it was.

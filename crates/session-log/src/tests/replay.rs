@@ -183,6 +183,19 @@ fn a_lost_file_is_everybodys_unless_a_journal_misses_it() {
     }
 }
 
+/// So may files that are gone without a trace.
+#[test]
+fn missing_files_are_everybodys() {
+    let begin = batch(&[Record::Session(SESSION)]);
+    let mut replay = Replay::new();
+    replay.missing_files(3);
+    replay.journal(FIRST);
+    replay.batch(at(1, 64), &begin).unwrap();
+    let restored = finish(replay);
+    assert_eq!(restored.damage[0].kind, DamageKind::Files(3));
+    assert_eq!(restored.sessions[0].may_lack.first(), Some(&(0..1)));
+}
+
 #[test]
 fn the_rest_of_a_batch_that_cannot_be_read_is_damage() {
     let mut bytes = batch(&[Record::Session(SESSION)]);
@@ -217,7 +230,13 @@ fn records_of_unknown_sessions_are_counted() {
     let mut replay = Replay::new();
     journal(&mut replay, FIRST, &batches);
     let restored = finish(replay);
-    assert_eq!(restored.damage[0].kind, DamageKind::Orphans(2));
+    assert_eq!(
+        restored.damage[0].kind,
+        DamageKind::Orphans {
+            records: 2,
+            sessions: 1
+        }
+    );
     assert_eq!((restored.damage.len(), restored.sessions.len()), (1, 1));
 }
 

@@ -103,6 +103,13 @@ fn report_text(report: &SessionsReport) -> String {
         report.damaged,
         counted(report.found, "place"),
     );
+    if report.nameless > 0 {
+        let nameless = counted(report.nameless, "session");
+        let _ = writeln!(
+            text,
+            "{nameless} more, of which nothing is known: the records that name them are lost"
+        );
+    }
     let _ = writeln!(
         text,
         "{}, {} ({}), {}; journals of {} in {} ({}), {} of backlogs, {} empty",

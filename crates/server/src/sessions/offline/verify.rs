@@ -31,6 +31,8 @@ pub struct SessionsReport {
     pub whole: u64,
     /// Sessions that lack something or may lack it, and those that only damaged places name.
     pub damaged: u64,
+    /// Sessions of which records are there, and nothing says whose they are.
+    pub nameless: u64,
     /// Subscriptions of all sessions.
     pub subscriptions: u64,
     /// Messages that wait in them, or are in flight.
@@ -170,6 +172,9 @@ pub fn verify_sessions(config: &Config) -> Result<SessionsReport, SessionsError>
     check.journals(&figures);
     // First of all, so that their places are known by their numbers.
     for damage in &restored.damage {
+        if let DamageKind::Orphans { sessions, .. } = damage.kind {
+            check.report.nameless += sessions;
+        }
         check.costly(damage_place(damage));
     }
     for trouble in &found.troubles {
@@ -357,8 +362,15 @@ fn damage_place(damage: &Damage) -> DamagedPlace {
             bytes: u64::MAX,
             ..
         } => {
-            let what = "nobody can tell whose it was".to_owned();
-            (Some(file), 0, None, what)
+            let what = match damage.generation {
+                Some(_) => "it is missing, and nobody can tell what was in it",
+                None => "nobody can tell whose it was",
+            };
+            (Some(file), 0, None, what.to_owned())
+        }
+        DamageKind::Files(files) => {
+            let what = format!("{files} more files are missing, and nobody can tell which");
+            (None, 0, None, what)
         }
         DamageKind::Gap {
             file,
@@ -373,8 +385,9 @@ fn damage_place(damage: &Damage) -> DamagedPlace {
             let bytes = Some(error.at as u64);
             (Some(name.file), name.offset, bytes, error.to_string())
         }
-        DamageKind::Orphans(records) => {
-            let what = format!("{records} records of sessions that no other record names");
+        DamageKind::Orphans { records, sessions } => {
+            let what =
+                format!("{records} records of {sessions} sessions, of which nothing else is known");
             (None, 0, None, what)
         }
     };
