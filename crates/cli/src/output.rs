@@ -89,16 +89,34 @@ impl Pieces {
 }
 
 /// A text of somebody else's for people: in one line, and without what plays tricks on a terminal.
+/// What cannot be seen is written as an escape, so that two different names look different.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for char in text.chars() {
-        if char.is_control() {
+        if char.is_control() || is_format(char) {
             shown.extend(char.escape_default());
         } else {
             shown.push(char);
         }
     }
     shown
+}
+
+/// Whether a character only has an effect on others: it turns their direction, joins or separates
+/// them, or is not seen.
+const fn is_format(char: char) -> bool {
+    matches!(
+        char,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 #[cfg(test)]
@@ -118,5 +136,8 @@ mod tests {
     fn nobodys_words_look_like_anothers() {
         let told = shown("evil\u{1b}[31m\nalice: fake\u{9b}2J\u{7f} \u{e9}");
         assert_eq!(told, "evil\\u{1b}[31m\\nalice: fake\\u{9b}2J\\u{7f} \u{e9}");
+        let turned = shown("pump-\u{202e}71\u{2066}\u{200b}\u{feff}\u{2028}\u{e0041} e\u{301}");
+        let expected = "pump-\\u{202e}71\\u{2066}\\u{200b}\\u{feff}\\u{2028}\\u{e0041} e\u{301}";
+        assert_eq!(turned, expected);
     }
 }

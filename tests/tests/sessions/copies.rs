@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stentor_tests::raw::{packet, string};
+use stentor_tests::raw::{self, packet, string};
 use stentor_tests::{Finished, Packet, Plan, Raw, Server, Version, process, server};
 
 use crate::{come_back, with_will};
@@ -470,6 +470,123 @@ fn a_session_without_all_of_its_messages_is_refused() {
             .starts_with("0 new, 0 replaced, 0 left alone, 1 refused"),
         "{done}"
     );
+}
+
+/// Of many lines that are wrong, the first are told, and the others are counted.
+#[test]
+fn wrong_lines_without_end_are_counted() {
+    const LINES: usize = 1_000;
+    let plan = Plan::new().tcp().anonymous();
+    let path = file(&plan);
+    fs::write(&path, "nonsense\n".repeat(LINES)).unwrap();
+    let done = sessions(&plan, &["import", word(&path)]);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(done.stdout.contains("1000 refused"), "{done}");
+    let told: Vec<_> = done.stderr.lines().collect();
+    assert!(told.len() < 110, "{} lines", told.len());
+    assert!(told.contains(&"refused: 900 more"), "{done}");
+    // It would take gigabytes of memory.
+    let line = format!(r#"{{"kind":"session","x":[{}0]}}"#, "0,".repeat(10_000_001));
+    fs::write(&path, line).unwrap();
+    let done = sessions(&plan, &["import", word(&path)]);
+    assert!(
+        done.stderr
+            .contains("line 1: it has more than 10000000 commas"),
+        "{done}"
+    );
+}
+
+/// A wrong name of the data folder makes no sessions in a stranger's one. A new one is made.
+#[test]
+fn an_import_goes_into_no_strangers_folder() {
+    let plan = Plan::new().tcp().anonymous();
+    let path = file(&plan);
+    let line = r#"{"kind":"session","client_id":"c","expiry_secs":60}"#;
+    fs::write(&path, line).unwrap();
+    let strange = plan.folder();
+    let mut command = server::stentor();
+    command.args(["sessions", "import", word(&path), "--data-dir"]);
+    let refused = process::run(command.arg(strange)).refusal();
+    assert!(refused.contains("nothing of a server"), "{refused}");
+    assert!(!strange.join("sessions").exists() && !strange.join("lock").exists());
+    assert!(!plan.data_dir().exists());
+    assert!(import(&plan, &path, &[]).starts_with("1 new"));
+}
+
+/// A client id that turns the direction of what follows does not reach a terminal as it is.
+#[test]
+fn names_play_no_tricks_on_a_terminal() {
+    let plan = Plan::new().tcp().anonymous();
+    let path = file(&plan);
+    let id = "pump-\u{202e}71\u{200b}";
+    let line = json!({"kind": "session", "client_id": id, "expiry_secs": 60, "zone": "gone"});
+    fs::write(&path, format!("{line}\n{line}\n")).unwrap();
+    let done = sessions(&plan, &["import", word(&path), "--new-zones"]);
+    assert!(done.stderr.contains(r"pump-\u{202e}71\u{200b}"), "{done}");
+    // The file that names zones is lost, so the session will end.
+    for name in ["zones", "retained/zones"] {
+        let _ = fs::remove_file(plan.data_dir().join(name));
+    }
+    let done = sessions(&plan, &["verify"]);
+    assert!(done.stdout.contains(r"pump-\u{202e}71\u{200b}"), "{done}");
+    for text in [done.stdout, done.stderr] {
+        assert!(!text.contains(['\u{202e}', '\u{200b}']), "{text}");
+    }
+}
+
+/// Messages are on their way from one shard to another when the server is killed: only a start
+/// hands them out.
+#[test]
+fn what_was_on_its_way_is_handed_out_before_an_export() {
+    const ATTEMPTS: usize = 30;
+    let mut plan = Plan::new()
+        .tcp()
+        .anonymous()
+        .variable("STENTOR_SHARDS", "2");
+    for _ in 0..ATTEMPTS {
+        let server = plan.start();
+        for id in ["a", "b", "c", "d"] {
+            let (mut client, _) = come_back(&server, Version::V5, id);
+            client.subscribe("on/the/way", 1);
+            client.send(&[0xE0, 0]);
+            client.closed();
+        }
+        let message = raw::publish(Version::V4, "on/the/way", &[b'x'; 2_000], 1, false);
+        let mut publishers = ["p", "q", "r", "s"].map(|id| server.client(Version::V4, id));
+        for publisher in &mut publishers {
+            publisher.send(&message.repeat(20));
+        }
+        publishers[0].expect(4);
+        plan = server.kill();
+        let told = sessions(&plan, &["verify"]);
+        if !told
+            .stdout
+            .contains("messages were on their way between shards")
+        {
+            continue;
+        }
+        let path = file(&plan);
+        let refused = sessions(&plan, &["export", word(&path)]).refusal();
+        assert!(refused.contains("stop it with `stentor stop`"), "{refused}");
+        assert!(!path.exists(), "nothing is made for what is refused");
+        plan = plan.start().stop_for_restart();
+        let all = lines(&export(&plan));
+        let messages = |id: &str| {
+            let its = all
+                .iter()
+                .filter(|line| line["kind"] == "message" && line["client_id"] == id);
+            its.count()
+        };
+        // As many for each of them, and what was acknowledged for certain.
+        assert!(messages("a") > 0);
+        assert!(
+            ["b", "c", "d"]
+                .iter()
+                .all(|id| messages(id) == messages("a"))
+        );
+        return;
+    }
+    panic!("{ATTEMPTS} kills found nothing on its way");
 }
 
 /// What the disk does not take ends an import. A session of which a part was read is not there.

@@ -35,6 +35,8 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 const SHOWN_MAX: usize = 50;
 /// The command prints up to this many lines about what it only leaves alone.
 const TOLD_MAX: u64 = 20;
+/// The same about what it refuses.
+const REFUSED_MAX: u64 = 100;
 
 /// Does something with the files of a server that is not running. One that stops is waited for.
 fn with_files<T>(
@@ -201,14 +203,21 @@ pub(super) struct Export {
 impl Export {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = self.which.load()?;
-        // First of all, so that no file is made for nothing.
         with_files(&config, check_sessions)?;
-        let mut out = match &self.file {
-            Some(file) => Pieces::private_file(file)?,
-            None => Pieces::standard(),
+        let open = || match &self.file {
+            Some(file) => Pieces::private_file(file),
+            None => Ok(Pieces::standard()),
         };
-        let exported = export_sessions(&config, |line| out.put(&line))?;
-        out.end()?;
+        // Only when there is a line, so that no file is made for what is refused.
+        let mut out = None;
+        let exported = export_sessions(&config, |line| {
+            let out = match &mut out {
+                Some(out) => out,
+                None => out.insert(open()?),
+            };
+            out.put(&line)
+        })?;
+        out.map_or_else(open, Ok)?.end()?;
         let counts = format!(
             "{}, {}, {}",
             counted(exported.sessions, "session"),
@@ -263,6 +272,13 @@ pub(super) struct Import {
     which: Which,
 }
 
+/// How many were told, or counted only.
+#[derive(Default)]
+struct Told {
+    refused: u64,
+    left: u64,
+}
+
 impl Import {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = self.which.load()?;
@@ -273,8 +289,8 @@ impl Import {
             new_zones: self.new_zones,
         };
         let mut import = with_files(&config, |config| SessionsImport::open(config, options))?;
-        let mut left = 0;
-        let ended = self.read(lines, &mut import, &mut left);
+        let mut told = Told::default();
+        let ended = self.read(lines, &mut import, &mut told);
         if ended.is_err() {
             import.break_off();
         }
@@ -282,9 +298,14 @@ impl Import {
         let closed = import.end();
         ended?;
         let (tally, last) = closed.map_err(|error| Failure::new(error.to_string()))?;
-        self.tell(last, &mut left);
-        if left > TOLD_MAX {
-            eprintln!("left alone: {} more", left - TOLD_MAX);
+        self.tell(last, &mut told);
+        for (word, count, max) in [
+            ("refused", told.refused, REFUSED_MAX),
+            ("left alone", told.left, TOLD_MAX),
+        ] {
+            if count > max {
+                eprintln!("{word}: {} more", count - max);
+            }
         }
         print(match self.which.json {
             true => format!("{}\n", json!(tally)),
@@ -308,7 +329,7 @@ impl Import {
         &self,
         lines: Lines<'_>,
         import: &mut SessionsImport,
-        left: &mut u64,
+        told: &mut Told,
     ) -> Result<(), Failure> {
         lines.each(LINE_BYTES_MAX, |number, line| {
             let refused = match line {
@@ -321,20 +342,20 @@ impl Import {
                 }
             };
             let refused = refused.map_err(|error| Failure::new(error.to_string()))?;
-            self.tell(refused, left);
+            self.tell(refused, told);
             Ok(())
         })
     }
 
-    /// Tells what is not imported. Of what is only left alone, the first lines are printed.
-    fn tell(&self, all: Vec<Refused>, left: &mut u64) {
+    /// Tells the first that are not imported.
+    fn tell(&self, all: Vec<Refused>, told: &mut Told) {
         for refused in all {
-            let word = match refused.is_there {
-                true => "left alone",
-                false => "refused",
+            let (word, count, max) = match refused.is_there {
+                true => ("left alone", &mut told.left, TOLD_MAX),
+                false => ("refused", &mut told.refused, REFUSED_MAX),
             };
-            *left += u64::from(refused.is_there);
-            if !refused.is_there || *left <= TOLD_MAX {
+            *count += 1;
+            if *count <= max {
                 let (file, reason) = (self.file.display(), shown(&refused.reason));
                 eprintln!("{word}: {file}, line {}: {reason}", refused.line);
             }

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -23,7 +24,7 @@ use super::room::{RoomLine, room_batch};
 use super::write::{Pending, Target, Unwritten};
 use crate::accounts::AUDIT_LOG;
 use crate::config::Config;
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, is_free};
 use crate::lifecycle::{
     SESSION_BOUNDS, SPOOL_FOLDER, boot, keep_the_latest, random, sessions_dir, sync_of,
 };
@@ -32,6 +33,9 @@ use crate::retained::{Access, OfflineStore};
 
 /// Sessions and rooms that a folder may have.
 const COUNT_MAX: u32 = 50_000_000;
+
+/// Commas of a line: a session with a million subscriptions has fewer.
+const COMMAS_MAX: usize = 10_000_000;
 
 /// How to import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,7 +133,9 @@ impl SessionsImport {
         if !config.sessions.enabled {
             return Err(SessionsError::Disabled);
         }
-        let data_dir = DataDir::open_for_command(&config.general.data_dir)?;
+        let path = &config.general.data_dir;
+        check_place(path)?;
+        let data_dir = DataDir::open_for_command(path)?;
         let folder = sessions_dir(config, &config.general.data_dir);
         let fail = |error| SessionsError::of_disk(&folder, error);
         let disk = MappedDisk::new(&folder).map_err(fail)?;
@@ -194,6 +200,11 @@ impl SessionsImport {
     /// When the disk takes no more.
     pub fn line(&mut self, number: u64, line: &[u8]) -> Result<Vec<Refused>, Ended> {
         self.number = number;
+        // In memory, a value takes far more than its two bytes in a line.
+        if line.iter().filter(|byte| **byte == b',').count() > COMMAS_MAX {
+            self.refuse_line(format!("it has more than {COMMAS_MAX} commas"))?;
+            return Ok(std::mem::take(&mut self.told));
+        }
         match Unambiguous::from_line(line).and_then(|value| read(&value)) {
             Ok(Line::Session(session)) => self.session(*session)?,
             Ok(Line::Message(message)) => self.message(*message)?,
@@ -404,6 +415,16 @@ impl SessionsImport {
         ended.map_err(|error| Ended(error.to_string()))?;
         note(&self.config, &self.tally);
         Ok((self.tally, self.told))
+    }
+}
+
+/// No stranger's folder becomes a data folder for a wrong word of the command.
+fn check_place(path: &Path) -> Result<(), SessionsError> {
+    let path = path.to_owned();
+    match is_free(&path) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(SessionsError::Elsewhere { path }),
+        Err(error) => Err(SessionsError::Unusable { path, error }),
     }
 }
 

@@ -308,9 +308,12 @@ fn read_session(value: &Value) -> Result<SessionLine, String> {
         will: fields.get("will").map(read_will).transpose()?,
     };
     fields.end()?;
-    match line.next.is_some_and(|next| next < line.sent) {
-        true => Err("sent_before is above next_delivery".to_owned()),
-        false => Ok(line),
+    match line.next {
+        Some(next) if next < line.sent => Err("sent_before is above next_delivery".to_owned()),
+        None if line.sent > 0 => {
+            Err("sent_before needs next_delivery: nobody knows which number comes next".to_owned())
+        }
+        _ => Ok(line),
     }
 }
 

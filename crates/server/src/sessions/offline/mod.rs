@@ -61,6 +61,17 @@ pub enum SessionsError {
         /// The folder.
         path: PathBuf,
     },
+    /// There are none, and the data folder has something else in it.
+    #[error(
+        "{} has files in it and nothing of a server, so no sessions are made there: name the \
+         server's data folder or a new one with --data-dir; if this is meant, start a server on it \
+         first",
+        path.display()
+    )]
+    Elsewhere {
+        /// The data folder.
+        path: PathBuf,
+    },
     /// It cannot be read or written.
     #[error("{} cannot be used: {error}", path.display())]
     Unusable {

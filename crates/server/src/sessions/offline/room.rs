@@ -6,7 +6,7 @@ use stentor_session_log::{
     Record, RestoredProperty, RestoredRoom, Room, RoomMember, RoomName, RoomProperty,
     TEXT_BYTES_MAX,
 };
-use stentor_zone::check_name;
+use stentor_zone::{Unambiguous, check_name};
 
 use super::fields::{Fields, text_of, wrong};
 
@@ -16,6 +16,9 @@ const MEMBERS_MAX: usize = 1_000;
 const PROPERTIES_MAX: usize = 10_000;
 /// Bytes of the values of all properties of a room.
 const VALUES_BYTES_MAX: usize = 1 << 20;
+
+/// The lowest number that is above those of an `i64`.
+const I64_BOUND: f64 = 9_223_372_036_854_775_808.0;
 
 /// The line of a room. The number of the zone in the room is of no account.
 #[derive(Debug, PartialEq)]
@@ -57,10 +60,12 @@ pub(super) fn room_json(room: &RestoredRoom, zone: &str) -> Value {
 fn property_json(property: &RestoredProperty) -> Value {
     let mut object = Map::new();
     object.insert("name".into(), (*property.name).into());
-    if let Some(value) = &property.value {
-        // The server wrote it.
-        let value: Value = serde_json::from_slice(value).unwrap_or_default();
-        object.insert("value".into(), value);
+    if let Some(text) = property.value.as_deref().map(String::from_utf8_lossy) {
+        match serde_json::from_str::<Value>(&text) {
+            Ok(value) if value.to_string() == text => object.insert("value".into(), value),
+            // For example, a number with more digits than a JSON reader keeps.
+            _ => object.insert("value_json".into(), (*text).into()),
+        };
     }
     object.insert("version".into(), property.version.into());
     if let Some(by) = &property.by {
@@ -119,7 +124,7 @@ fn read_property(value: &Value) -> Result<RestoredProperty, String> {
     let lock = fields.get("lock");
     let property = RestoredProperty {
         name: fields.a_text("name", TEXT_BYTES_MAX)?.into(),
-        value: fields.get("value").map(|value| value.to_string().into()),
+        value: read_value(&mut fields)?,
         version: fields.number("version", (0, u64::MAX))?.unwrap_or(0),
         by: fields.text("by", TEXT_BYTES_MAX)?.map(Into::into),
         lock: lock
@@ -130,6 +135,42 @@ fn read_property(value: &Value) -> Result<RestoredProperty, String> {
     match property.value.is_none() && property.lock.is_none() {
         true => Err(wrong("properties", value, "each has a value or a lock")),
         false => Ok(property),
+    }
+}
+
+/// The value of a property, as JSON.
+fn read_value(fields: &mut Fields<'_>) -> Result<Option<Vec<u8>>, String> {
+    match (fields.get("value"), fields.get("value_json")) {
+        (Some(_), Some(_)) => {
+            Err("it has both value and value_json: only one can be meant".to_owned())
+        }
+        (Some(value), None) => match changed_number(value) {
+            Some(number) => Err(format!(
+                "a property cannot keep {number} as it is: numbers with more than 64 bits are \
+                 written as a text in value_json"
+            )),
+            None => Ok(Some(value.to_string().into())),
+        },
+        (None, Some(value)) => {
+            let text = text_of("value_json", value, VALUES_BYTES_MAX)?;
+            Unambiguous::from_line(text.as_bytes())
+                .map_err(|error| format!("value_json has no JSON value: {error}"))?;
+            Ok(Some(text.into()))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// A number that was read as another one than it was: a whole one that does not fit into 64 bits.
+fn changed_number(value: &Value) -> Option<f64> {
+    match value {
+        // Beyond this, all floating-point numbers are whole ones.
+        Value::Number(number) if number.is_f64() => {
+            number.as_f64().filter(|it| it.abs() >= I64_BOUND)
+        }
+        Value::Array(values) => values.iter().find_map(changed_number),
+        Value::Object(map) => map.values().find_map(changed_number),
+        _ => None,
     }
 }
 

@@ -6,6 +6,7 @@ use stentor_session_log::{
     Identifier, Origin, OwnedShare, OwnedTerms, Presence, Quotas, RestoredProperty, RestoredRoom,
     RestoredSession, RestoredSubscription, RestoredWill,
 };
+use stentor_zone::Unambiguous;
 
 use super::line::{
     Entry, Line, MessageLine, OwnedBody, SessionLine, State, Whose, message_json, read,
@@ -187,9 +188,8 @@ fn a_message_is_read_back_with_every_field() {
     }
 }
 
-#[test]
-fn a_room_is_read_back_with_every_field() {
-    let room = RestoredRoom {
+fn room() -> RestoredRoom {
+    RestoredRoom {
         zone: 0,
         room: "hall".into(),
         owner: Some("ann".into()),
@@ -216,9 +216,56 @@ fn a_room_is_read_back_with_every_field() {
             },
         ],
         members: vec!["ann".into(), "bob".into()],
-    };
+    }
+}
+
+#[test]
+fn a_room_is_read_back_with_every_field() {
+    let room = room();
     let line = read_room(&room_json(&room, "game")).unwrap();
     assert_eq!((&*line.zone, line.room), ("game", room));
+}
+
+/// Numbers that a JSON reader would change go through an export as they are, or are refused.
+#[test]
+fn a_property_keeps_its_digits() {
+    for (text, is_value) in [
+        ("9007199254740993", true),
+        ("18446744073709551615", true),
+        ("-9223372036854775808", true),
+        (r#"{"a":[1.5,null]}"#, true),
+        ("123456789012345678901234567890", false),
+        ("[-9223372036854775809]", false),
+        ("0.12345678901234567890123", false),
+        ("1e2", false),
+    ] {
+        let room = RestoredRoom {
+            properties: vec![RestoredProperty {
+                name: "n".into(),
+                value: Some(text.into()),
+                version: 1,
+                by: None,
+                lock: None,
+            }],
+            ..room()
+        };
+        let line = room_json(&room, "game").to_string();
+        assert_eq!(line.contains(r#""value":"#), is_value, "{line}");
+        let line = read_room(&Unambiguous::from_line(line.as_bytes()).unwrap()).unwrap();
+        assert_eq!(line.room.properties, room.properties);
+    }
+    for (field, reason) in [
+        (r#""value":18446744073709551616"#, "value_json"),
+        (r#""value":{"a":[-9223372036854775809]}"#, "value_json"),
+        (r#""value":1,"value_json":"1""#, "only one"),
+        (r#""value_json":"{""#, "no JSON value"),
+        (r#""value_json":7"#, "a text"),
+    ] {
+        let line = format!(r#"{{"room":"hall","properties":[{{"name":"n",{field}}}]}}"#);
+        let value = Unambiguous::from_line(line.as_bytes()).unwrap();
+        let error = read_room(&value).unwrap_err();
+        assert!(error.contains(reason), "{line}: {error}");
+    }
 }
 
 /// The value of each field has a bound.
@@ -278,6 +325,12 @@ fn what_is_beyond_a_bound_is_refused() {
         ),
         (&session, "arrived", too_many, "65536 entries"),
         (&session, "next_delivery", json!(1), "above next_delivery"),
+        (
+            &session,
+            "next_delivery",
+            Value::Null,
+            "needs next_delivery",
+        ),
         (
             &session,
             "next_delivery",
