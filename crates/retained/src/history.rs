@@ -18,6 +18,8 @@ const DIGITS: usize = 16;
 const BEHIND: &str = "\0~";
 /// Bytes that a name has beside the topic.
 const NAME_BYTES: usize = 1 + DIGITS;
+/// Numbers of which one latest time is known. A block has 16 bytes.
+const BLOCK: u64 = 64;
 /// Bytes before the properties of a record: the message expiry interval, in seconds.
 const EXPIRY_BYTES: usize = 4;
 /// What stands there for none.
@@ -115,6 +117,59 @@ struct Log {
     topic: Box<str>,
     hash: u64,
     extent: Extent,
+    /// In the order of their numbers.
+    blocks: Vec<Block>,
+}
+
+/// Up to [`BLOCK`] successive numbers, of which some have messages. Clocks are set back, so a block
+/// knows its latest time, and nothing relies on times that grow.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    number: u64,
+    /// No message of it came later, in seconds since 1970.
+    latest_secs: u32,
+    messages: u32,
+}
+
+/// Seconds since 1970, or the last one that four bytes can have.
+fn secs_of(ms: u64) -> u32 {
+    u32::try_from(ms / 1_000).unwrap_or(u32::MAX)
+}
+
+impl Log {
+    fn add(&mut self, number: u64, received_ms: u64) {
+        let (block, secs) = (number / BLOCK, secs_of(received_ms));
+        match self.blocks.binary_search_by_key(&block, |it| it.number) {
+            Ok(at) => {
+                let known = &mut self.blocks[at];
+                known.latest_secs = known.latest_secs.max(secs);
+                known.messages += 1;
+            }
+            Err(at) => {
+                if self.blocks.is_empty() {
+                    // Most topics have few messages.
+                    self.blocks.reserve_exact(1);
+                }
+                let new = Block {
+                    number: block,
+                    latest_secs: secs,
+                    messages: 1,
+                };
+                self.blocks.insert(at, new);
+            }
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        let block = number / BLOCK;
+        if let Ok(at) = self.blocks.binary_search_by_key(&block, |it| it.number) {
+            let known = &mut self.blocks[at];
+            known.messages = known.messages.saturating_sub(1);
+            if known.messages == 0 {
+                self.blocks.remove(at);
+            }
+        }
+    }
 }
 
 /// The topics of a stripe that have a history, by the hash of zone and topic.
@@ -123,6 +178,8 @@ pub(crate) struct Logs {
     table: HashTable<Log>,
     /// Bytes of their topics.
     names: usize,
+    /// Bytes of their blocks.
+    blocks: usize,
     messages: u64,
     bytes: u64,
 }
@@ -134,12 +191,34 @@ impl Logs {
         self.table.find(hash, is_it).map(|log| log.extent)
     }
 
-    /// A message has come into a history.
-    pub(crate) fn add(&mut self, (hash, zone, topic): (u64, Zone, &str), number: u64, bytes: u64) {
+    /// A number that no message of a topic has a lower one of, if it came at this time or later,
+    /// in milliseconds since 1970. O(messages of the topic / 64).
+    pub(crate) fn since(&self, (hash, zone, topic): (u64, Zone, &str), ms: u64) -> u64 {
+        let is_it = |log: &Log| log.zone == zone && *log.topic == *topic;
+        let Some(log) = self.table.find(hash, is_it) else {
+            return 0;
+        };
+        let may_have = |block: &&Block| block.latest_secs >= secs_of(ms);
+        match log.blocks.iter().find(may_have) {
+            Some(block) => block.number * BLOCK,
+            None => log.extent.last.saturating_add(1),
+        }
+    }
+
+    /// A message has come into a history: with this number and this many bytes, at a time in
+    /// milliseconds since 1970.
+    pub(crate) fn add(
+        &mut self,
+        (hash, zone, topic): (u64, Zone, &str),
+        (number, bytes, received_ms): (u64, u64, u64),
+    ) {
         self.messages += 1;
         self.bytes += bytes;
         let is_it = |log: &Log| log.zone == zone && *log.topic == *topic;
         if let Some(log) = self.table.find_mut(hash, is_it) {
+            let before = log.blocks.capacity();
+            log.add(number, received_ms);
+            self.blocks += (log.blocks.capacity() - before) * size_of::<Block>();
             let extent = &mut log.extent;
             extent.first = extent.first.min(number);
             extent.last = extent.last.max(number);
@@ -148,7 +227,7 @@ impl Logs {
             return;
         }
         self.names += topic.len();
-        let log = Log {
+        let mut log = Log {
             zone,
             topic: topic.into(),
             hash,
@@ -158,7 +237,10 @@ impl Logs {
                 messages: 1,
                 bytes,
             },
+            blocks: Vec::new(),
         };
+        log.add(number, received_ms);
+        self.blocks += log.blocks.capacity() * size_of::<Block>();
         self.table.insert_unique(hash, log, |log| log.hash);
     }
 
@@ -171,7 +253,9 @@ impl Logs {
         };
         self.messages = self.messages.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
-        let extent = &mut entry.get_mut().extent;
+        let log = entry.get_mut();
+        log.remove(number);
+        let extent = &mut log.extent;
         extent.messages = extent.messages.saturating_sub(1);
         extent.bytes = extent.bytes.saturating_sub(bytes);
         if extent.first == number {
@@ -179,6 +263,7 @@ impl Logs {
         }
         if extent.messages == 0 {
             self.names -= topic.len();
+            self.blocks -= log.blocks.capacity() * size_of::<Block>();
             entry.remove();
         }
     }
@@ -201,7 +286,7 @@ impl Logs {
 
     /// Bytes of memory. O(1).
     pub(crate) fn memory(&self) -> usize {
-        self.table.allocation_size() + self.names
+        self.table.allocation_size() + self.names + self.blocks
     }
 }
 
@@ -244,10 +329,10 @@ mod tests {
         let at = (7, Zone(1), "t");
         assert_eq!(logs.find(7, Zone(1), "t"), None);
         for number in 3..6 {
-            logs.add(at, number, 10);
+            logs.add(at, (number, 10, 0));
         }
         // Another topic of the same hash.
-        logs.add((7, Zone(2), "t"), 1, 5);
+        logs.add((7, Zone(2), "t"), (1, 5, 0));
         let extent = |first, last, messages, bytes| Extent {
             first,
             last,
@@ -263,5 +348,36 @@ mod tests {
         logs.remove(at, 4, 10);
         assert_eq!(logs.find(7, Zone(1), "t"), None);
         assert_eq!((logs.total(), logs.len()), ((1, 5), 1));
+    }
+
+    /// What is left out came before; and as little as possible is looked at for nothing.
+    #[test]
+    fn a_time_is_found_by_blocks() {
+        let (mut logs, at) = (Logs::default(), (7, Zone(1), "t"));
+        // A minute between two; the clock is set back by 500 minutes at 600.
+        let ms = |number: u64| (number - 500 * u64::from(number >= 600)) * 60_000;
+        // A start finds them in any order.
+        for number in (0..1_000).rev().chain(1_000..2_000) {
+            logs.add(at, (number, 10, ms(number)));
+        }
+        let exact = |since: u64| (0..2_000).find(|number| ms(*number) >= since);
+        for since in [0, 1, 60_000, 3_000_000, 35_000_000, 35_940_000, 80_000_000] {
+            let (from, exact) = (logs.since(at, since), exact(since).unwrap());
+            assert!(
+                from <= exact && exact - from < BLOCK,
+                "{since}: {from} {exact}"
+            );
+        }
+        assert_eq!(logs.since(at, ms(1_999) + 1_000), 2_000);
+        assert_eq!(logs.since((7, Zone(2), "t"), 1), 0);
+        for number in 0..1_990 {
+            logs.remove(at, number, 10);
+        }
+        assert_eq!(logs.since(at, 0), 1_990 / BLOCK * BLOCK);
+        let memory = logs.memory();
+        for number in 1_990..2_000 {
+            logs.remove(at, number, 10);
+        }
+        assert!(logs.memory() < memory && logs.blocks == 0);
     }
 }

@@ -310,7 +310,10 @@ impl<R: Region> Stripe<R> {
     fn first_number(&self, env: &Env, query: HistoryQuery<'_>, topic: &str) -> u64 {
         match query.ask {
             HistoryAsk::After(number) => number.saturating_add(1),
-            HistoryAsk::Since(_) => 0,
+            HistoryAsk::Since(ms) => {
+                let hash = env.hasher.hash(query.zone, topic);
+                self.logs.since((hash, query.zone, topic), ms)
+            }
             HistoryAsk::Last(messages) => {
                 let extent = self.extent(env, query.zone, topic);
                 let last = extent.map_or(0, |extent| extent.last);
@@ -327,16 +330,19 @@ impl<R: Region> Stripe<R> {
         let zone = base_of(zone);
         let at = (env.hasher.hash(zone, topic), zone, topic);
         match change {
-            Noted::Added(bytes) => self.logs.add(at, number, message_bytes(bytes)),
+            Noted::Added(bytes, received_ms) => {
+                let bytes = message_bytes(bytes);
+                self.logs.add(at, (number, bytes, received_ms));
+            }
             Noted::Gone(bytes) => self.logs.remove(at, number, message_bytes(bytes)),
         }
     }
 }
 
-/// What has become of a record, and how many bytes its content has.
+/// What has become of a record, and how many bytes its content has; when it was received.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Noted {
-    Added(u64),
+    Added(u64, u64),
     Gone(u64),
 }
 

@@ -325,7 +325,7 @@ impl<R: Region> Stripe<R> {
         if let Some(zone) = self.zones.get_mut(&message.zone) {
             zone.names.insert(message.topic);
         }
-        let added = Noted::Added(message.content_len());
+        let added = Noted::Added(message.content_len(), message.received_ms);
         self.note_history(env, (message.zone, message.topic), added);
         env.accounts.settle(&usage, change);
         if message.expiry_secs.is_some() {

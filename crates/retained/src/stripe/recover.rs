@@ -316,7 +316,8 @@ impl<R: Region> Stripe<R> {
             if let Some((topic, number)) = parse(topic).filter(|_| is_history(*zone)) {
                 let zone = base_of(*zone);
                 let at = (env.hasher.hash(zone, topic), zone, topic);
-                logs.add(at, number, message_bytes(head.content_len()));
+                let bytes = message_bytes(head.content_len());
+                logs.add(at, (number, bytes, head.received_ms));
             }
         }
         self.logs = logs;
@@ -443,7 +444,8 @@ impl<R: Region> Stripe<R> {
             part.names.insert(record.topic);
         }
         let len = record.topic.len() + record.properties.len() + record.payload.len();
-        self.note_history(env, (record.zone, record.topic), Noted::Added(len as u64));
+        let added = Noted::Added(len as u64, record.received_ms);
+        self.note_history(env, (record.zone, record.topic), added);
         env.accounts
             .apply(&usage, Change::between(None, Some(len as u64)));
         self.keep_deadline(env, hash, place, None);

@@ -280,6 +280,46 @@ fn messages_of_a_time_are_found_and_old_ones_go() {
     );
 }
 
+/// A time is found without looking at all that is older, also after the clock was set back and
+/// after a start.
+#[test]
+fn a_time_is_found_in_a_long_history() {
+    const MESSAGES: u64 = 3_000;
+    let (disk, mut store) = simulated(Sync::Never);
+    // It is set back by 1,000 seconds at 2,000.
+    let secs = |number: u64| number + 1 - 1_000 * u64::from(number >= 2_000);
+    for number in 0..MESSAGES {
+        let message = at("t", number.to_string().as_bytes(), secs(number), None);
+        store.keep(&message, bounds(5_000)).unwrap();
+    }
+    for is_new in [true, false] {
+        for since in [0, 500, 1_500, 1_995, 2_000, 2_001, 9_000] {
+            let query = HistoryQuery {
+                zone: ZONE,
+                filter: "t",
+                ask: HistoryAsk::Since((1_900_000_000 + since) * 1_000),
+            };
+            let scope = Scope::until(store.mark(), Tick::from_secs(9_999));
+            let (mut cursor, mut found) = (Cursor::default(), Vec::new());
+            while store.history(query, scope, &mut cursor, 100, &mut found) == Walk::More {}
+            let expected: Vec<String> = (0..MESSAGES)
+                .filter(|number| secs(*number) >= since)
+                .map(|number| number.to_string())
+                .collect();
+            assert_eq!(payloads(&found), expected, "{since}, {is_new}");
+            let first = (0..MESSAGES).find(|number| secs(*number) >= since);
+            let looked_at = MESSAGES - first.unwrap_or(MESSAGES);
+            // Beside what a message costs to copy.
+            let most = looked_at * 20 + 500;
+            assert!(cursor.visits <= most, "{since}: {} visits", cursor.visits);
+        }
+        if is_new {
+            drop(store);
+            store = Store::open(disk.after_kill(), &options(Sync::Never)).unwrap();
+        }
+    }
+}
+
 /// The interval that the publisher has given is told, and not that of the history.
 #[test]
 fn the_publisher_s_expiry_interval_stays_what_it_is() {
