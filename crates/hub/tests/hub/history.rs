@@ -229,6 +229,10 @@ fn what_cannot_be_read_is_refused_with_the_reason() {
         let text = String::from_utf8_lossy(&suback);
         assert!(text.contains("last:N with N from 1 to 1000000"), "{text}");
     }
+    let two = [("history", "last:1"), ("history", "last:2")];
+    let suback = w.subscribe_asking(s, "k/a", QoS::AtMostOnce, &two);
+    assert_eq!(*suback.last().unwrap(), 0x83);
+    assert!(String::from_utf8_lossy(&suback).contains("there twice"));
     assert_eq!(take(&mut w, s, usize::MAX), []);
 }
 

@@ -174,6 +174,9 @@ impl Wishes {
         let mut pairs = properties.user_properties();
         let history = pairs.find(|(name, _)| *name == HISTORY);
         let history = history.map(|(_, text)| HistoryAsk::parse(text)).transpose();
+        if pairs.any(|(name, _)| name == HISTORY) {
+            return Err(HISTORY_TWICE);
+        }
         Ok(Self {
             interval,
             marks_end,
@@ -181,6 +184,9 @@ impl Wishes {
         })
     }
 }
+
+/// The answer to a client that asks for two parts of a history at once.
+const HISTORY_TWICE: &str = "history is there twice, and only one can be meant";
 
 /// How the filters of private messages begin. Nothing is retained below it.
 const INBOXES: &str = "$private/";
