@@ -4,6 +4,7 @@
 //! [`MappedDisk`] is a folder whose files are mapped into memory. `SimulatedDisk` is in memory:
 //! it fails, tears writes and loses power.
 
+mod bus;
 mod mapped;
 #[cfg(any(test, feature = "simulated"))]
 pub mod simulated;
@@ -11,6 +12,7 @@ pub mod simulated;
 use std::io;
 use std::ops::Range;
 
+pub use bus::faults;
 pub use mapped::{MappedDisk, give_way};
 
 /// A folder of files, most of which are mapped into memory.
@@ -33,6 +35,14 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// When the disk is full, or the folder cannot be written.
     fn grow(&self, name: &str, len: usize) -> io::Result<Self::Region>;
+
+    /// Has the disk give a file of this many bytes what it lacks of blocks: a copy may have holes
+    /// where there were zeros. Its content stays.
+    ///
+    /// # Errors
+    /// When the disk is full, or there is no such file. A file system that cannot promise blocks
+    /// promises none.
+    fn fill(&self, name: &str, len: usize) -> io::Result<()>;
 
     /// Maps a file.
     ///
@@ -96,8 +106,8 @@ pub trait Region: Send + 'static {
     /// Brings it to the disk, from other threads too.
     type Flusher: Flusher;
 
-    /// All its bytes. Reading what the disk cannot give ends the process: see
-    /// [`Flusher::load`].
+    /// All its bytes. What the disk cannot give reads as zeros; from then on, the region cannot be
+    /// [flushed](Flusher::flush). [`Flusher::load`] says it before.
     fn bytes(&self) -> &[u8];
 
     /// Says that a part will be read soon, so that the processor fetches it in the meantime.
@@ -119,8 +129,8 @@ pub trait Flusher: Clone + Send + Sync + 'static {
     /// Waits until everything that was written before is on the disk.
     ///
     /// # Errors
-    /// When the disk fails: then what was written since the last success may never get there,
-    /// unless it is written again.
+    /// When the disk fails, or the file has lost a part that was read or written: then what was
+    /// written since the last success may never get there, unless it is written again.
     fn flush(&self) -> io::Result<()>;
 
     /// Waits until a part of the region is in memory, so that reading it waits for nothing; with

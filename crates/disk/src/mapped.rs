@@ -19,8 +19,12 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
 use nix::libc;
 
+use crate::bus::Watch;
 use crate::{Disk, Flusher, Region};
 
+/// Why what was written to a map is not in its file.
+const LOST: &str = "a part of the file is not there any more: somebody has cut it off, or the disk \
+                    cannot give it";
 /// Pages are advised about in multiples of this.
 const PAGE_BYTES: usize = 4096;
 
@@ -190,8 +194,7 @@ impl Disk for MappedDisk {
 
     fn grow(&self, name: &str, len: usize) -> io::Result<MappedRegion> {
         if self.mode == Mode::Private {
-            let map = Arc::new(MmapMut::map_anon(len)?.into());
-            return Ok(MappedRegion { map });
+            return Ok(MappedRegion::new(MmapMut::map_anon(len)?.into()));
         }
         let mut file = self.create(name)?;
         let region = allocate(&mut file, len).and_then(|()| MappedRegion::map(&file));
@@ -199,6 +202,19 @@ impl Disk for MappedDisk {
             // The first error is the one to tell.
             let _ = fs::remove_file(self.path(name));
         })
+    }
+
+    fn fill(&self, name: &str, len: usize) -> io::Result<()> {
+        let path = self.regular(name)?;
+        if self.mode == Mode::Private {
+            return Ok(());
+        }
+        let file = OpenOptions::new().write(true).open(path)?;
+        let end = i64::try_from(len).map_err(|_| ErrorKind::FileTooLarge)?;
+        match fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, end) {
+            Ok(()) | Err(Errno::EOPNOTSUPP) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     fn open(&self, name: &str) -> io::Result<MappedRegion> {
@@ -275,25 +291,44 @@ impl Disk for MappedDisk {
     }
 }
 
+/// Memory of a file. It is watched for as long as it is there.
+#[derive(Debug)]
+struct Map {
+    watch: Watch,
+    raw: MmapRaw,
+}
+
+impl std::ops::Deref for Map {
+    type Target = MmapRaw;
+
+    fn deref(&self) -> &MmapRaw {
+        &self.raw
+    }
+}
+
 /// A mapped file. Its owner alone reads and writes the memory; whoever holds a flusher only names
 /// it to the kernel.
 #[derive(Debug)]
 pub struct MappedRegion {
-    map: Arc<MmapRaw>,
+    map: Arc<Map>,
 }
 
 impl MappedRegion {
     fn map(file: &File) -> io::Result<Self> {
-        let map = Arc::new(MmapRaw::map_raw(file)?);
-        Ok(Self { map })
+        Ok(Self::new(MmapRaw::map_raw(file)?))
     }
 
     /// A map whose pages are copied when they are written.
     fn copy(file: &File) -> io::Result<Self> {
         // SAFETY: only this process uses the file, whose folder it has locked, see `bytes`.
         let map = unsafe { MmapOptions::new().map_copy(file)? };
-        let map = Arc::new(map.into());
-        Ok(Self { map })
+        Ok(Self::new(map.into()))
+    }
+
+    fn new(raw: MmapRaw) -> Self {
+        let watch = Watch::new(raw.as_ptr(), raw.len());
+        let map = Arc::new(Map { watch, raw });
+        Self { map }
     }
 }
 
@@ -353,12 +388,16 @@ impl Region for MappedRegion {
 /// Names a region's memory to the kernel.
 #[derive(Clone, Debug)]
 pub struct MappedFlusher {
-    map: Arc<MmapRaw>,
+    map: Arc<Map>,
 }
 
 impl Flusher for MappedFlusher {
     fn flush(&self) -> io::Result<()> {
-        self.map.flush()
+        let flushed = self.map.flush();
+        match self.map.watch.is_broken() {
+            true => Err(io::Error::other(LOST)),
+            false => flushed,
+        }
     }
 
     fn load(&self, part: Range<usize>, for_writing: bool) -> io::Result<()> {
@@ -491,6 +530,54 @@ mod tests {
         names.sort();
         assert_eq!(names, ["a", LOCK_FILE]);
         assert_eq!(fs::read(folder.path().join("a")).unwrap(), before);
+    }
+
+    #[test]
+    fn the_holes_of_a_copy_are_filled() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = MappedDisk::new(folder.path()).unwrap();
+        let len = 64 * PAGE_BYTES;
+        let file = disk.create("a").unwrap();
+        file.set_len(len as u64).unwrap();
+        file.write_all_at(b"hello", 7).unwrap();
+        assert!(disk.taken("a").unwrap() < len as u64);
+        disk.fill("a", len).unwrap();
+        assert!(disk.taken("a").unwrap() >= len as u64);
+        let region = disk.open("a").unwrap();
+        assert_eq!(
+            (&region.bytes()[7..12], region.bytes().len()),
+            (&b"hello"[..], len)
+        );
+        disk.fill("missing", len).unwrap_err();
+    }
+
+    /// The process goes on, and nobody takes what was written for kept.
+    #[test]
+    fn a_file_that_is_cut_off_reads_as_zeros_and_cannot_be_flushed() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = MappedDisk::new(folder.path()).unwrap();
+        let mut region = disk.grow("a", 4 * PAGE_BYTES).unwrap();
+        let whole = disk.grow("b", PAGE_BYTES).unwrap();
+        region.write(3 * PAGE_BYTES, b"hello");
+        region.flusher().flush().unwrap();
+        let file = File::options().write(true).open(folder.path().join("a"));
+        file.unwrap().set_len(PAGE_BYTES as u64).unwrap();
+        let before = crate::faults();
+        region
+            .flusher()
+            .load(2 * PAGE_BYTES..3 * PAGE_BYTES, false)
+            .unwrap_err();
+        assert_eq!(&region.bytes()[3 * PAGE_BYTES..][..5], [0; 5]);
+        region.write(2 * PAGE_BYTES, b"lost");
+        assert_eq!(&region.bytes()[2 * PAGE_BYTES..][..4], b"lost");
+        assert!(crate::faults() >= before + 2);
+        let error = region.flusher().flush().unwrap_err();
+        assert!(error.to_string().contains("cut it off"), "{error}");
+        whole.flusher().flush().unwrap();
+        // Nothing is left of that when another map comes to its place.
+        drop(region);
+        let region = disk.grow("c", 4 * PAGE_BYTES).unwrap();
+        region.flusher().flush().unwrap();
     }
 
     #[test]

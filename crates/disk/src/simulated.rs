@@ -359,6 +359,15 @@ impl Disk for SimulatedDisk {
         Ok(())
     }
 
+    fn fill(&self, name: &str, _: usize) -> io::Result<()> {
+        let world = self.lock();
+        let is_there = world.names.contains_key(name);
+        match is_there {
+            true => Ok(()),
+            false => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
     fn taken(&self, name: &str) -> io::Result<u64> {
         let world = self.lock();
         let file = world.names.get(name).ok_or(ErrorKind::NotFound)?;

@@ -229,7 +229,8 @@ impl<D: Disk> Folder<D> {
         loop {
             let index = self.spares.iter().position(|(_, len)| *len == bytes)?;
             let (name, _) = self.spares.swap_remove(index);
-            match self.disk.open(&name) {
+            let filled = self.disk.fill(&name, bytes);
+            match filled.and_then(|()| self.disk.open(&name)) {
                 Ok(region) if region.bytes().len() == bytes => return Some((name, region)),
                 _ => self.remove(name),
             }

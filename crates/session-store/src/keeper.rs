@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use stentor_disk::{Disk, Region};
+use stentor_disk::{Disk, Region, faults};
 use stentor_journal::{Answer, Folder, Journal, OldJournal, Order, Synced};
 
 use crate::lanes::{Lanes, Reply, Request};
@@ -16,8 +16,8 @@ use crate::open::Earlier;
 const RETRY: Duration = Duration::from_millis(500);
 /// How many times that grows to twice as much, while the disk fails to sync.
 const RETRY_DOUBLINGS: u32 = 6;
-/// How long it waits if there is nothing to do.
-const LONG: Duration = Duration::from_secs(3600);
+/// How long it waits if there is nothing to do. Then it looks whether files were cut off.
+const LONG: Duration = Duration::from_secs(5);
 
 /// What a power loss may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,7 @@ impl<D: Disk> Keeper<D> {
             finished: Vec::new(),
             is_ending: false,
             next: Instant::now(),
+            faults: faults(),
         };
         let thread = thread::Builder::new().name("session-keeper".into());
         let thread = thread.spawn(move || {
@@ -232,6 +233,8 @@ struct Work<D: Disk> {
     is_ending: bool,
     /// When something is to be done that nobody asks for.
     next: Instant,
+    /// How often a file of this process could not be read or written, as far as was looked at.
+    faults: u64,
 }
 
 impl<D: Disk> Work<D> {
@@ -245,6 +248,7 @@ impl<D: Disk> Work<D> {
             if matches!(self.sync, Sync::Interval(_)) {
                 self.commit_news();
             }
+            self.look_for_faults();
             self.next = Instant::now() + self.pause();
             let held_back = self.held_back.iter().map(|(at, ..)| *at);
             self.next = held_back.fold(self.next, Instant::min);
@@ -334,6 +338,19 @@ impl<D: Disk> Work<D> {
             if self.lanes.take_news(shard) {
                 self.reply(shard, Reply::Commit);
             }
+        }
+    }
+
+    /// A file that was cut off may be one of a journal. A commit of each journal shows which one it
+    /// is: that journal writes everything again that was in the file.
+    fn look_for_faults(&mut self) {
+        let now = faults();
+        if now == self.faults {
+            return;
+        }
+        self.faults = now;
+        for shard in 0..self.lanes.shards() {
+            self.reply(shard, Reply::Commit);
         }
     }
 

@@ -3,6 +3,7 @@
 mod backlog;
 mod command;
 mod copies;
+mod cut;
 mod damage;
 mod files;
 mod full;

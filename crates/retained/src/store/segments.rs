@@ -165,7 +165,11 @@ fn look_at_all<D: Disk>(disk: &D, env: &Env, names: &[String]) -> Result<Vec<Fil
 
 fn look_at<D: Disk>(disk: &D, env: &Env, name: &str, named: Id) -> Result<File<D>, OpenError> {
     let region = match disk.open(name) {
-        Ok(region) => readable(disk, env, name, region),
+        Ok(region) => {
+            // On a full disk, what is written there cannot be flushed.
+            let _ = disk.fill(name, region.bytes().len());
+            readable(disk, env, name, region)
+        }
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => None,
         // A system that lacks memory or permissions does not mean that the file is bad.
         Err(error) => {
