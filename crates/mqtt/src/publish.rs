@@ -63,8 +63,10 @@ pub struct PublishParts<'a> {
 /// head, which [`append_head_aliased`](Self::append_head_aliased) writes. Owns one heap block.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EncodedPublish {
-    /// The whole packet, with zeros where each copy is patched.
+    /// The whole packet, or what precedes its payload, with zeros where each copy is patched.
     bytes: Box<[u8]>,
+    /// Bytes of the payload, if it lies elsewhere; else 0.
+    elsewhere: u32,
     /// Where the packet identifier is patched in; 0 if there is none.
     packet_id_at: u32,
     /// Where the seconds of expiry are patched in; 0 if there are none.
@@ -89,9 +91,32 @@ impl EncodedPublish {
         parts: &PublishParts<'_>,
         with_packet_id: bool,
     ) -> Result<Self, EncodeError> {
+        Self::with_payload(version, parts, (with_packet_id, true))
+    }
+
+    /// [`EncodedPublish::new`] for a payload that stays where it is: what precedes it, in its whole
+    /// length. [`EncodedPublish::append_to`] copies that alone.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EncodedPublish::new`].
+    pub fn head(
+        version: Version,
+        parts: &PublishParts<'_>,
+        with_packet_id: bool,
+    ) -> Result<Self, EncodeError> {
+        Self::with_payload(version, parts, (with_packet_id, false))
+    }
+
+    fn with_payload(
+        version: Version,
+        parts: &PublishParts<'_>,
+        (with_packet_id, is_copied): (bool, bool),
+    ) -> Result<Self, EncodeError> {
         let (body_len, properties_len) = lengths(version, parts, with_packet_id)?;
         let topic_at = 1 + varint_len(body_len as u32);
-        let mut bytes = Vec::with_capacity(topic_at + body_len);
+        let elsewhere = if is_copied { 0 } else { parts.payload.len() };
+        let mut bytes = Vec::with_capacity(topic_at + body_len - elsewhere);
         bytes.u8(0);
         bytes.varint(body_len as u32);
         bytes.u16(parts.topic.len() as u16);
@@ -117,9 +142,14 @@ impl EncodedPublish {
             bytes.put(parts.properties);
         }
         let payload_at = bytes.len();
-        bytes.put(parts.payload);
-        debug_assert_eq!(bytes.len(), topic_at + body_len, "the length was foreseen");
+        if is_copied {
+            bytes.put(parts.payload);
+        }
+        let len = topic_at + body_len - elsewhere;
+        debug_assert_eq!(bytes.len(), len, "the length was foreseen");
         Ok(Self {
+            // A packet is at most 256 MiB.
+            elsewhere: elsewhere as u32,
             // The capacity is exact, so this keeps the block.
             bytes: bytes.into_boxed_slice(),
             packet_id_at: packet_id_at as u32,
@@ -134,7 +164,7 @@ impl EncodedPublish {
     #[inline]
     #[must_use]
     pub fn wire_len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.elsewhere as usize
     }
 
     /// Bytes before the payload, without topic alias.
@@ -144,7 +174,14 @@ impl EncodedPublish {
         self.payload_at as usize
     }
 
-    /// The application message.
+    /// Bytes of the application message.
+    #[inline]
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        self.wire_len() - self.head_len()
+    }
+
+    /// The application message; nothing if it lies elsewhere.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &[u8] {
@@ -250,7 +287,7 @@ impl EncodedPublish {
             + packet_id_len
             + varint_len(properties_len as u32)
             + properties_len
-            + self.payload().len()
+            + self.payload_len()
     }
 
     /// Appends what precedes the payload in a packet with a topic alias: 5.0 only, and with the
@@ -320,7 +357,7 @@ impl fmt::Debug for EncodedPublish {
         f.debug_struct("EncodedPublish")
             .field("topic", &self.topic())
             .field("wire_len", &self.wire_len())
-            .field("payload_len", &self.payload().len())
+            .field("payload_len", &self.payload_len())
             .field("has_packet_id", &self.has_packet_id())
             .field("has_expiry", &self.has_expiry())
             .finish()

@@ -11,6 +11,8 @@ use stentor_hub::{
 use stentor_session::{Message, Publisher, Tick};
 use stentor_topic::{TopicHasher, Zone, literal_prefix, matches};
 
+use crate::store::STEP_BYTES;
+
 /// Parts of the store with a lock each. Far more than shards, so that two rarely meet.
 const STRIPES: u64 = 64;
 
@@ -235,7 +237,7 @@ impl Retained for MemoryStore {
         out: &mut Vec<Arc<Message>>,
     ) -> Walk {
         let prefix = literal_prefix(filter);
-        let mut spent = 0;
+        let (mut spent, mut bytes) = (0, 0);
         while u64::from(cursor.stripe) < STRIPES {
             if spent >= visits {
                 return Walk::More;
@@ -253,9 +255,10 @@ impl Retained for MemoryStore {
                 for (topic, value) in range.take_while(|(topic, _)| topic.starts_with(prefix)) {
                     if matches(filter, topic) && is_visible(value, scope) {
                         out.push(Arc::clone(&value.message));
+                        bytes += value.message.body_bytes();
                     }
                     spent += topic_visits(topic);
-                    if spent >= visits {
+                    if spent >= visits || bytes >= STEP_BYTES {
                         last = Some(topic.clone());
                         break;
                     }
@@ -351,6 +354,29 @@ mod tests {
                 .get(Zone(0), "a", store.mark(), Tick::from_secs(5))
                 .is_none()
         );
+    }
+
+    #[test]
+    fn a_step_of_a_walk_finds_few_long_messages() {
+        let store = store();
+        for topic in ["a", "b", "c"] {
+            let long = vec![b'x'; STEP_BYTES];
+            store.put(&message(topic, &long, None)).unwrap();
+        }
+        let (mut cursor, mut out) = (Cursor::default(), Vec::new());
+        let scope = Scope::until(store.mark(), Tick::ZERO);
+        let mut step = || {
+            let walk = store.walk(Zone(0), "#", scope, &mut cursor, 1_000_000, &mut out);
+            (walk, out.len())
+        };
+        let steps = [step(), step(), step(), step()];
+        let expected = [
+            (Walk::More, 1),
+            (Walk::More, 2),
+            (Walk::More, 3),
+            (Walk::Done, 3),
+        ];
+        assert_eq!(steps, expected);
     }
 
     #[test]

@@ -92,7 +92,8 @@ fn look(backplane: &Backplane, before: &mut Before) {
         resident,
         held: ledger.total(),
     };
-    let unpins = before.pins.look(Instant::now(), state.is_overgrown, size);
+    let is_unexplained = state.is_overgrown && ledger.is_unexplained(resident);
+    let unpins = before.pins.look(Instant::now(), is_unexplained, size);
     if state != before.state {
         tell(backplane, state, resident);
         before.state = state;

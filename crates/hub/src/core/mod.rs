@@ -29,6 +29,7 @@ use alloc::vec::Vec;
 use stentor_session::{Message, Tick, Wheel};
 use stentor_topic::{Index, TopicHasher};
 
+use crate::core::delivery::copies::Copies;
 use crate::core::delivery::outbox::Outbox;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::acknowledge::Deferred;
@@ -122,6 +123,8 @@ pub(crate) struct Store {
     pub(in crate::core) retained: Arc<dyn Retained>,
     /// Used for every walk over retained messages.
     pub(in crate::core) found: Vec<Arc<Message>>,
+    /// Those that sessions hold.
+    pub(in crate::core) copies: Copies,
 }
 
 /// What is left to be done before a call ends, and written down by the shard after it.
@@ -218,6 +221,7 @@ impl Core {
             store: Store {
                 retained: shared.retained,
                 found: Vec::new(),
+                copies: Copies::default(),
             },
             pending: Pending::new(log),
             sessions: Sessions::new(

@@ -43,6 +43,7 @@ mod route_jobs;
 mod scenarios;
 mod serve;
 mod share_room;
+mod short_memory;
 mod simulation;
 mod snapshot_jobs;
 mod snapshots_turns;

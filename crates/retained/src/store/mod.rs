@@ -66,7 +66,7 @@ const HELD_BYTES_SOON: u64 = 16 << 20;
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes of messages that one step of a walk brings into memory, and the message that crosses it.
-const STEP_BYTES: usize = 64 << 10;
+pub(crate) const STEP_BYTES: usize = 64 << 10;
 
 /// What a power loss may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

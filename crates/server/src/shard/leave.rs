@@ -35,9 +35,9 @@ const LIGHT_BYTES: u64 = 16 * 1024;
 const LEAVE_TIME: Duration = Duration::from_millis(3);
 const LEAVE_TIME_MIN: Duration = Duration::from_micros(500);
 
-/// What waits to be written.
+/// What it keeps in memory.
 pub(super) fn bytes_of(farewell: &Output) -> u64 {
-    farewell.bytes() as u64
+    farewell.memory() as u64
 }
 
 /// Writes a piece. Returns whether the socket is full, and how many bytes of the farewell went.

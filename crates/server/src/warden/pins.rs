@@ -22,8 +22,8 @@ pub(super) enum Pins {
     /// The accounts explain what the process occupies.
     #[default]
     Explained,
-    /// They have not since then: it may go by itself.
-    Unexplained(Instant),
+    /// They have not since then, when the process occupied this many bytes: it may go by itself.
+    Unexplained(Instant, u64),
     /// A part of the sessions ended then, and this was the size before.
     Tried(Instant, Size),
     /// The last part freed hardly anything.
@@ -31,16 +31,21 @@ pub(super) enum Pins {
 }
 
 impl Pins {
-    /// Whether a part of the sessions without a connection is to end now.
-    pub(super) fn look(&mut self, now: Instant, is_overgrown: bool, size: Size) -> bool {
-        if !is_overgrown {
+    /// Whether a part of the sessions without a connection is to end now. The process may be far
+    /// larger than the budget and than what is held.
+    pub(super) fn look(&mut self, now: Instant, is_unexplained: bool, size: Size) -> bool {
+        if !is_unexplained {
             *self = Self::Explained;
             return false;
         }
         let is_over = |since: Instant| now.duration_since(since) >= STEP;
         match *self {
-            Self::Explained => *self = Self::Unexplained(now),
-            Self::Unexplained(since) if is_over(since) => *self = Self::Tried(now, size),
+            Self::Explained => *self = Self::Unexplained(now, size.resident),
+            // It goes back to the system already.
+            Self::Unexplained(_, before) if size.resident < before - before / 64 => {
+                *self = Self::Unexplained(now, size.resident);
+            }
+            Self::Unexplained(since, _) if is_over(since) => *self = Self::Tried(now, size),
             Self::Tried(since, before) if is_over(since) => {
                 let freed = before.resident.saturating_sub(size.resident);
                 let counted = before.held.saturating_sub(size.held);
@@ -50,7 +55,7 @@ impl Pins {
                     false => Self::Useless,
                 };
             }
-            Self::Unexplained(_) | Self::Tried(..) | Self::Useless => return false,
+            Self::Unexplained(..) | Self::Tried(..) | Self::Useless => return false,
         }
         matches!(self, Self::Tried(..))
     }
@@ -90,6 +95,19 @@ mod tests {
         assert_eq!(parts(leaked, |_| true), 1);
         // Nothing is wrong.
         assert_eq!(parts(pinned, |_| false), 0);
+    }
+
+    /// What clients have left goes back to the system over some seconds.
+    #[test]
+    fn a_process_that_shrinks_costs_nobody_a_session() {
+        let (mut pins, now) = (Pins::default(), Instant::now());
+        for second in 0..20 {
+            let size = Size {
+                resident: (1_000 - 20 * second) * MIB,
+                held: 10 * MIB,
+            };
+            assert!(!pins.look(now + Duration::from_secs(second), true, size));
+        }
     }
 
     #[test]

@@ -12,9 +12,8 @@ use super::wire::{Wire, is_retained};
 use crate::Tick;
 use crate::alias::TopicForm;
 
-/// Payloads and runs of at least this many bytes are written from where they are; below it a copy
-/// is cheaper than one more piece in a vectored write.
-const SHARE_BYTES_MIN: usize = 4096;
+/// Payloads and runs of at least this many bytes are written from where they are.
+const SHARE_BYTES_MIN: usize = Wire::SHARED_BYTES_MIN;
 
 /// The output gathered for one write, in a buffer that is used again for every flush of a shard.
 #[derive(Debug, Default)]
@@ -53,7 +52,7 @@ enum Shared {
 impl Shared {
     fn bytes(&self) -> &[u8] {
         match self {
-            Self::Payload(wire) => wire.encoded.payload(),
+            Self::Payload(wire) => wire.payload(),
             Self::Run(run) => run.bytes(),
         }
     }
@@ -64,6 +63,8 @@ impl Shared {
 pub(super) struct Remnant {
     pieces: VecDeque<RemnantPiece>,
     len: usize,
+    /// Bytes of memory that the pieces keep.
+    memory: usize,
 }
 
 #[derive(Debug)]
@@ -238,7 +239,7 @@ impl Batch {
         }
         let expiry = wire.expiry_secs(now);
         let start = self.copied.len();
-        let shared = encoded.payload().len() >= SHARE_BYTES_MIN;
+        let shared = encoded.payload_len() >= SHARE_BYTES_MIN;
         match form {
             TopicForm::Plain if !shared => {
                 encoded.append_to(&mut self.copied, first, packet_id, expiry);
@@ -265,7 +266,7 @@ impl Batch {
         }
         self.cover(start);
         if shared {
-            let payload = 0..encoded.payload().len();
+            let payload = 0..encoded.payload_len();
             self.share(Shared::Payload(Rc::clone(wire)), payload);
         }
     }
@@ -293,8 +294,7 @@ impl Batch {
             if from >= to {
                 continue;
             }
-            remnant.len += to - from;
-            remnant.pieces.push_back(match piece {
+            remnant.push(match piece {
                 Piece::Shared(shared, range) if to - from >= SHARE_BYTES_MIN => {
                     let start = range.start;
                     RemnantPiece::Shared(shared.clone(), start + from..start + to)
@@ -305,7 +305,31 @@ impl Batch {
     }
 }
 
+impl RemnantPiece {
+    /// Bytes that are still to be written.
+    fn len(&self) -> usize {
+        match self {
+            Self::Copied(bytes, from) => bytes.len() - from,
+            Self::Shared(_, range) => range.len(),
+        }
+    }
+
+    /// Bytes of memory that it keeps: all of what it is a part of.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Copied(bytes, _) => bytes.len(),
+            Self::Shared(shared, _) => shared.bytes().len(),
+        }
+    }
+}
+
 impl Remnant {
+    fn push(&mut self, piece: RemnantPiece) {
+        self.len += piece.len();
+        self.memory += piece.memory();
+        self.pieces.push_back(piece);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -315,6 +339,11 @@ impl Remnant {
         self.len
     }
 
+    /// Bytes of memory that it keeps. O(1).
+    pub(super) const fn memory(&self) -> usize {
+        self.memory
+    }
+
     /// Forgets the first `written` bytes.
     pub(super) fn consume(&mut self, mut written: usize) {
         self.len = self.len.saturating_sub(written);
@@ -322,15 +351,16 @@ impl Remnant {
             let Some(piece) = self.pieces.front_mut() else {
                 return;
             };
-            let (left, from) = match piece {
-                RemnantPiece::Copied(bytes, from) => (bytes.len() - *from, from),
-                RemnantPiece::Shared(_, range) => (range.len(), &mut range.start),
-            };
+            let left = piece.len();
             if written < left {
-                *from += written;
+                match piece {
+                    RemnantPiece::Copied(_, from) => *from += written,
+                    RemnantPiece::Shared(_, range) => range.start += written,
+                }
                 return;
             }
             written -= left;
+            self.memory -= piece.memory();
             self.pieces.pop_front();
         }
     }

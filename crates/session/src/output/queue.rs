@@ -155,6 +155,13 @@ impl Output {
         self.wire_bytes() + self.load.overhead
     }
 
+    /// Bytes of memory that it keeps: what waits costs, and what a write has begun takes. As with
+    /// [`Output::bytes`], what other queues share counts as if it were here alone. O(1).
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.bytes() + self.remnant.memory()
+    }
+
     /// Bytes that are to be written, with the rest of what a write has begun. O(1).
     #[must_use]
     pub fn due_bytes(&self) -> usize {

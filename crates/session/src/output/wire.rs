@@ -1,17 +1,20 @@
 //! One encoded PUBLISH, shared by everybody who gets it.
 
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 
 use stentor_mqtt::{EncodedPublish, PacketId, QoS, first_byte};
 
 use crate::Tick;
-use crate::message::expiry_secs;
+use crate::message::{Message, expiry_secs};
 
 /// A PUBLISH encoded for one wire variant, with what is needed to finish it per subscriber.
 #[derive(Debug)]
 pub struct Wire {
     /// The bytes; packet id, expiry and first byte are patched in while copying.
     pub encoded: EncodedPublish,
+    /// The message, where its payload is written from there: `encoded` has none then.
+    pub message: Option<Arc<Message>>,
     /// When the message expires.
     pub expires_at: Tick,
     /// When this server took the message: for the latency figures.
@@ -25,6 +28,17 @@ impl Wire {
     /// What it takes beside its packet: itself, the two counts of its [`Rc`], and two blocks of
     /// memory.
     pub(super) const OVERHEAD: usize = size_of::<Self>() + 2 * size_of::<usize>() + 2 * BLOCK;
+
+    /// Payloads of at least this many bytes are not copied: they are written from where they are.
+    /// Below it a copy is cheaper than one more piece in a vectored write.
+    pub const SHARED_BYTES_MIN: usize = 4096;
+
+    /// The payload.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        let message = self.message.as_deref();
+        message.map_or_else(|| self.encoded.payload(), Message::payload)
+    }
 
     /// The message expiry interval to write now; none in 3.x, which has no place for it.
     #[must_use]

@@ -2,22 +2,48 @@
 //! their order, each whole.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use stentor_mqtt::{EncodedPublish, PacketId, PublishParts, QoS, Version, first_byte};
-use stentor_session::{Batch, Flush, Outgoing, Output, Run, Tick, Wire};
+use stentor_session::{
+    Batch, Flush, Message, MessageParts, Outgoing, Output, Publisher, Run, Tick, Wire,
+};
+use stentor_topic::Zone;
 
-fn wire(payload: &[u8], with_id: bool) -> Wire {
-    let parts = PublishParts {
+const fn parts(payload: &[u8]) -> PublishParts<'_> {
+    PublishParts {
         topic: "a/topic",
         payload,
         properties: &[],
         subscription_ids: &[],
         has_expiry: false,
-    };
+    }
+}
+
+fn wire(payload: &[u8], with_id: bool) -> Wire {
     Wire {
-        encoded: EncodedPublish::new(Version::V311, &parts, with_id).unwrap(),
+        encoded: EncodedPublish::new(Version::V311, &parts(payload), with_id).unwrap(),
+        message: None,
         expires_at: Tick::NEVER,
         received_at: Tick::ZERO,
+    }
+}
+
+/// The same with the payload where it is.
+fn wire_of_message(payload: &[u8], with_id: bool) -> Wire {
+    let message = MessageParts {
+        topic: "a/topic",
+        properties: &[],
+        payload,
+        qos: QoS::AtLeastOnce,
+        retain: false,
+        expiry_secs: None,
+    };
+    let message = Message::new(Zone::DEFAULT, Publisher::SERVER, Tick::ZERO, &message);
+    Wire {
+        encoded: EncodedPublish::head(Version::V311, &parts(payload), with_id).unwrap(),
+        message: Some(Arc::new(message)),
+        ..wire(&[], with_id)
     }
 }
 
@@ -40,6 +66,10 @@ impl Pair {
         let first = first_byte(qos, false, false);
         wire.encoded
             .append_to(&mut self.expected, first, packet_id, None);
+        let wire = match payload.len() < Wire::SHARED_BYTES_MIN {
+            true => wire,
+            false => wire_of_message(payload, packet_id.is_some()),
+        };
         let outgoing = Outgoing::new(Rc::new(wire), qos, false, false, packet_id);
         self.output.push_publish(outgoing);
     }
@@ -131,7 +161,7 @@ fn packets_leave_whole_and_in_order_whatever_the_socket_takes() {
         }
         while pair.write_cut(1 + random(40_000), 1 + random(20_000)) != Flush::Done {}
         assert!(pair.written == pair.expected, "round {round}");
-        assert_eq!((pair.output.bytes(), pair.output.is_empty()), (0, true));
+        assert_eq!((pair.output.memory(), pair.output.is_empty()), (0, true));
     }
 }
 
@@ -154,6 +184,39 @@ fn a_long_packet_goes_in_pieces() {
     }
     assert_eq!(writes, 11);
     assert!(pair.written == pair.expected);
+}
+
+/// What a write has begun takes as much memory as before until its last byte has gone.
+#[test]
+fn the_rest_of_a_long_packet_keeps_all_of_it() {
+    let mut pair = Pair::default();
+    pair.publish(&vec![1; 1_000_000], PacketId::new(1));
+    let before = pair.output.memory();
+    assert!((1_000_000..1_000_500).contains(&before), "{before}");
+    for _ in 0..9 {
+        assert_eq!(pair.write(100_000), Flush::Blocked);
+        assert_eq!((pair.output.bytes(), pair.output.memory()), (0, 1_000_000));
+    }
+    assert_eq!(pair.write(200_000), Flush::Done);
+    assert_eq!(pair.output.memory(), 0);
+    assert!(pair.written == pair.expected);
+}
+
+/// A long payload is not copied for each kind of packet that it goes into.
+#[test]
+fn a_long_payload_is_written_from_its_message() {
+    let wire = wire_of_message(&[1; 5_000], true);
+    assert_eq!(
+        (wire.payload().len(), wire.encoded.payload().len()),
+        (5_000, 0)
+    );
+    let mut run = Run::new("a/topic", Tick::ZERO);
+    assert!(run.push(&wire_of_message(&[2; 5_000], false)));
+    assert!(run.push(&self::wire(&[3; 10], false)));
+    let mut expected = Run::new("a/topic", Tick::ZERO);
+    assert!(expected.push(&self::wire(&[2; 5_000], false)));
+    assert!(expected.push(&self::wire(&[3; 10], false)));
+    assert_eq!(run.bytes(), expected.bytes());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! From a message to one session, and from there to its socket.
 
 pub(crate) mod conflate;
+pub(crate) mod copies;
 pub(crate) mod deliver;
 pub(crate) mod direct;
 pub(crate) mod held;

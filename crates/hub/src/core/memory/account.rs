@@ -2,8 +2,9 @@
 
 use stentor_session::{Outbound, WillRequest, backlog};
 
+use super::laden::LADEN_BYTES;
 use crate::core::delivery::snapshot::Snapshots;
-use crate::core::sessions::registry::{Extras, Link, Session};
+use crate::core::sessions::registry::{Extras, Link, Live, Session};
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::tally::Tally;
 
@@ -41,7 +42,9 @@ impl Account {
                 .tallied()
                 .map_or(0, |_| size_of::<Tally>() + BOX_BYTES);
         let outbound = session.state.owed.get();
+        let begun = session.live().map_or(0, Live::begun_bytes);
         let queued = session.charge().bytes
+            + begun
             + outbound.map_or(0, |owed| {
                 let under_way = owed.bytes() - owed.held_bytes();
                 size_of::<Outbound>() + backlog::memory(owed) + under_way
@@ -70,6 +73,12 @@ impl Account {
     #[inline]
     pub(crate) const fn has_queue(self) -> bool {
         self.queued > 0
+    }
+
+    /// Whether much waited for its client then.
+    #[inline]
+    pub(crate) const fn is_laden(self) -> bool {
+        self.queued as usize > LADEN_BYTES
     }
 
     /// The session itself, and what waits for its client, in bytes.

@@ -124,6 +124,8 @@ struct Page {
     held: [AtomicU64; Holding::ALL.len()],
     /// Sessions of the tenant who has most of those that wait for their clients here.
     most_absent: AtomicU32,
+    /// What the owner holds here, in connected sessions that hold much each, who holds most so.
+    most_laden: AtomicU64,
 }
 
 /// What the server holds, by kind, in bytes. Each shard writes its own figures; readers get the
@@ -230,6 +232,14 @@ impl Ledger {
         used.saturating_sub(hundredths(budget, Pressure::RELIEVED_PERCENT))
     }
 
+    /// Whether a process that occupies so much by the system's account is far larger than what is
+    /// held: by a fifth and 64 MiB, beside what the server itself takes.
+    #[must_use]
+    pub fn is_unexplained(&self, resident: u64) -> bool {
+        let occupied = resident.saturating_sub(self.own());
+        occupied > hundredths(self.total(), OCCUPIED_PERCENT.0).saturating_add(SLACK_BYTES)
+    }
+
     /// A shard's own figure of one kind.
     pub fn write(&self, shard: ShardId, kind: Holding, bytes: u64) {
         if let Some(page) = self.pages.get(usize::from(shard.0)) {
@@ -257,6 +267,21 @@ impl Ledger {
     pub fn most_absent(&self, shard: ShardId) -> u32 {
         let page = self.pages.get(usize::from(shard.0));
         page.map_or(0, |page| page.most_absent.load(Ordering::Relaxed))
+    }
+
+    /// What the owner holds, in connected sessions of this shard that hold much each, who holds
+    /// most in that way.
+    pub fn write_most_laden(&self, shard: ShardId, bytes: u64) {
+        if let Some(page) = self.pages.get(usize::from(shard.0)) {
+            page.most_laden.store(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The most of what [`Ledger::write_most_laden`] wrote.
+    #[must_use]
+    pub fn most_laden(&self) -> u64 {
+        let figure = |page: &Page| page.most_laden.load(Ordering::Relaxed);
+        self.pages.iter().map(figure).max().unwrap_or(0)
     }
 
     /// What one shard holds of a kind.
@@ -343,6 +368,31 @@ mod tests {
         }
         assert_eq!(ledger.assess(None), 0);
         assert_eq!(ledger.pressure(), Pressure::None);
+    }
+
+    /// What connected clients hold is no reason to end sessions of others whose messages are small.
+    #[test]
+    fn what_is_held_explains_what_the_process_occupies() {
+        let ledger = Ledger::new(1);
+        ledger.set_own(5_000_000);
+        ledger.set_budget(1 << 30);
+        ledger.write(ShardId(0), Holding::Queues, 2 << 30);
+        let most = hundredths(2 << 30, 120) + SLACK_BYTES + 5_000_000;
+        assert!(!ledger.is_unexplained(most));
+        assert!(ledger.is_unexplained(most + 1));
+        ledger.write(ShardId(0), Holding::Queues, 0);
+        assert!(ledger.is_unexplained(SLACK_BYTES + 5_000_001));
+    }
+
+    /// Each shard says what its own owners hold.
+    #[test]
+    fn who_holds_most_on_any_shard_is_known_to_all() {
+        let ledger = Ledger::new(2);
+        assert_eq!(ledger.most_laden(), 0);
+        for (shard, bytes) in [(0, 7), (1, 9), (0, 8)] {
+            ledger.write_most_laden(ShardId(shard), bytes);
+        }
+        assert_eq!(ledger.most_laden(), 9);
     }
 
     #[test]

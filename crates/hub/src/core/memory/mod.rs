@@ -9,6 +9,7 @@
 mod account;
 mod disk;
 mod evict;
+mod laden;
 mod ledger;
 mod relief;
 mod tenant;
@@ -16,6 +17,7 @@ mod tenant;
 pub(crate) use account::Account;
 pub(crate) use disk::FullOwners;
 pub(crate) use evict::Room;
+pub(crate) use laden::Laden;
 pub use ledger::{Holding, Ledger, Pressure};
 pub(crate) use relief::Relief;
 pub(crate) use tenant::{Absences, DiskRoom, Lease};
@@ -26,7 +28,7 @@ use alloc::sync::Arc;
 
 use stentor_topic::Zone;
 
-use crate::core::Core;
+use crate::core::{Core, Memory};
 
 /// A session that makes the server hold much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,15 @@ pub(crate) fn disk_room(core: &Core) -> DiskRoom {
     DiskRoom {
         free: core.outbox.spooling.free,
         zone_max: core.rules.settings.spool.zone_bytes_max,
+    }
+}
+
+impl Memory {
+    /// Whether no more is held for clients that have not read what they got: memory is short, or it
+    /// will be when it is looked at next. O(shards).
+    pub(crate) fn is_short(&self) -> bool {
+        let ledger = &self.ledger;
+        ledger.pressure() > Pressure::None || ledger.total() >= ledger.budget()
     }
 }
 

@@ -1,12 +1,15 @@
 //! What a shard does when memory is short.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use stentor_session::{Limit, Message, Tick};
 
 use super::Pressure;
 use crate::core::Core;
+use crate::core::ids::SessionKey;
 use crate::core::retained::Mark;
+use crate::core::sessions::registry::{most_absent_bytes, part_of};
 use crate::core::settings::Settings;
 
 /// Bytes of QoS 0 that wait for one client, and of its subscriptions, while memory is short: as
@@ -14,7 +17,7 @@ use crate::core::settings::Settings;
 const BYTES_MAX: usize = 64 * 1024;
 
 /// What waits for one client or is in flight to it when the limit is reached, in bytes.
-const QUEUE_BYTES_FULL: usize = 256 * 1024;
+pub(super) const QUEUE_BYTES_FULL: usize = 256 * 1024;
 
 /// Sessions that end in one turn.
 const ENDED_AT_ONCE: usize = 8;
@@ -24,6 +27,8 @@ const ENDED_AT_ONCE: usize = 8;
 pub(crate) struct Relief {
     /// Bytes that are still to be freed.
     bytes: u64,
+    /// Connected sessions that give way, the first one last.
+    laden: Vec<SessionKey>,
     /// What the sessions keep that wait for their clients, as long as memory is short: otherwise
     /// they would give their part again and again, if nobody else can give anything.
     floor: Option<Floor>,
@@ -43,7 +48,7 @@ struct Floor {
 
 impl Relief {
     pub(crate) const fn is_pending(&self) -> bool {
-        self.bytes > 0
+        self.bytes > 0 || !self.laden.is_empty()
     }
 
     /// Other settings are in force than those that were replaced.
@@ -53,28 +58,53 @@ impl Relief {
     }
 }
 
+/// Sessions that wait for their clients give their part. First those of whoever holds most in
+/// that way, the one that is closest to its end before others.
+fn relieve_of_absent(core: &mut Core, bytes: u64) {
+    let part = core.sessions.absent_part(bytes, core.memory.ledger.total());
+    let absent = core.sessions.absent_bytes();
+    let budget = core.memory.ledger.budget();
+    let floor = core
+        .memory
+        .relief
+        .floor
+        .take_if(|floor| floor.budget == budget);
+    let bytes = absent.saturating_sub(part);
+    let floor = floor.unwrap_or(Floor { budget, bytes });
+    let part = part.min(absent.saturating_sub(floor.bytes));
+    core.memory.relief.floor = Some(floor);
+    // What sessions have left that have ended goes already.
+    core.memory.relief.bytes = part.saturating_sub(core.past.endings.bytes() as u64);
+}
+
 impl Core {
     /// Memory is short: the server has to free this many bytes. This shard gives its part of them
-    /// in this turn and the next ones, by sessions that wait for their clients. First those of
-    /// whoever holds most in that way, the one that is closest to its end before others. They
-    /// give what they hold of all that is held, of whatever kind, and no more: what clients hold
-    /// that are there does not make others lose their sessions.
+    /// in this turn and the next ones.
+    ///
+    /// Connections of clients end for which much has waited for some seconds, and sessions that
+    /// wait for their clients. Whoever holds most gives first: as long as an owner holds more by
+    /// clients that do not read, nobody loses a session. Each kind gives what it holds of all that
+    /// is held, and no more.
     pub(crate) fn relieve(&mut self, now: Tick, bytes: u64) {
-        let part = self.sessions.absent_part(bytes, self.memory.ledger.total());
-        let absent = self.sessions.absent_bytes();
-        let budget = self.memory.ledger.budget();
-        let floor = self
-            .memory
-            .relief
-            .floor
-            .take_if(|floor| floor.budget == budget);
-        let bytes = absent.saturating_sub(part);
-        let floor = floor.unwrap_or(Floor { budget, bytes });
-        let part = part.min(absent.saturating_sub(floor.bytes));
-        self.memory.relief.floor = Some(floor);
-        // What sessions have left that have ended goes already.
-        self.memory.relief.bytes = part.saturating_sub(self.past.endings.bytes() as u64);
         self.tighten();
+        let ledger = &self.memory.ledger;
+        let laden = &mut self.sessions.laden;
+        if ledger.pressure() == Pressure::None {
+            laden.rest();
+        } else {
+            laden.look(now);
+        }
+        ledger.write_most_laden(self.place.shard, laden.most());
+        let (held, most_laden) = (ledger.total(), ledger.most_laden());
+        let slow_bytes = self.sessions.laden.slow_bytes(now);
+        let part = part_of(&self.sessions, (bytes, slow_bytes), held);
+        self.memory.relief.laden = self.sessions.laden.first(now, part);
+        self.memory.relief.laden.reverse();
+        if most_absent_bytes(&self.sessions) > most_laden {
+            relieve_of_absent(self, bytes);
+        } else {
+            self.memory.relief.bytes = 0;
+        }
         self.continue_relief(now);
     }
 
@@ -87,6 +117,11 @@ impl Core {
     }
 
     pub(crate) fn continue_relief(&mut self, now: Tick) {
+        for _ in 0..ENDED_AT_ONCE {
+            if let Some(key) = self.memory.relief.laden.pop() {
+                self.give_up(key);
+            }
+        }
         // What a member of a shared subscription leaves would go to nobody until other shards have
         // told of theirs.
         if self.past.endings.are_held() {

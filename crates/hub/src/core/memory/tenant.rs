@@ -208,6 +208,13 @@ impl Absences {
         self.bytes
     }
 
+    /// What the sessions hold of the tenant who holds most.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.by_bytes
+            .first()
+            .map_or(0, |(Reverse(bytes), _)| *bytes)
+    }
+
     /// The session in a slot, which holds this many bytes, waits for its client, until a time.
     /// O(log sessions).
     pub(crate) fn add(&mut self, tenant: &Tenant, until: Tick, (slot, bytes): (u32, u64)) {

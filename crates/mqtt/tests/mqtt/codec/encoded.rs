@@ -58,6 +58,9 @@ fn deliveries() -> impl Strategy<Value = Delivery> {
     )
 }
 
+/// [`EncodedPublish::new`] or [`EncodedPublish::head`].
+type Encode = fn(Version, &PublishParts<'_>, bool) -> Result<EncodedPublish, EncodeError>;
+
 impl Delivery {
     fn has_packet_id(&self) -> bool {
         self.qos > QoS::AtMostOnce
@@ -68,6 +71,10 @@ impl Delivery {
     }
 
     fn encoded(&self) -> EncodedPublish {
+        self.encoded_by(EncodedPublish::new)
+    }
+
+    fn encoded_by(&self, encode: Encode) -> EncodedPublish {
         let mut forwarded = PropertyBuf::new();
         for (name, value) in &self.user {
             forwarded.push(Property::UserProperty((name, value)));
@@ -79,7 +86,7 @@ impl Delivery {
             subscription_ids: &self.ids,
             has_expiry: self.expiry.is_some(),
         };
-        EncodedPublish::new(self.version, &parts, self.has_packet_id()).expect("fits")
+        encode(self.version, &parts, self.has_packet_id()).expect("fits")
     }
 
     /// What goes into a copy: 3.x has no expiry.
@@ -145,6 +152,32 @@ proptest! {
         prop_assert_eq!(out.len() - 1, encoded.head_len());
         out.extend_from_slice(encoded.payload());
         prop_assert_eq!(hex(&out[1..]), hex(&delivery.expected(None, true)));
+    }
+
+    /// What stays where it is changes nothing but that it is not there.
+    #[test]
+    fn a_head_is_a_packet_without_its_payload(
+        delivery in deliveries(), with_topic in any::<bool>(),
+    ) {
+        let (whole, head) = (delivery.encoded(), delivery.encoded_by(EncodedPublish::head));
+        let (packet_id, expiry) = delivery.patches();
+        let lens = |it: &EncodedPublish| {
+            (it.wire_len(), it.head_len(), it.payload_len(), it.aliased_len(with_topic))
+        };
+        prop_assert_eq!(lens(&whole), lens(&head));
+        prop_assert_eq!(head.topic(), whole.topic());
+        prop_assert_eq!(head.payload(), b"");
+        let mut out = Vec::new();
+        head.append_head_to(&mut out, delivery.first(), packet_id, expiry);
+        out.extend_from_slice(whole.payload());
+        prop_assert_eq!(hex(&out), hex(&delivery.expected(None, true)));
+        if delivery.version.is_v5() {
+            let (first, alias) = (delivery.first(), delivery.alias);
+            let mut out = Vec::new();
+            head.append_head_aliased(&mut out, first, packet_id, expiry, alias, with_topic);
+            out.extend_from_slice(whole.payload());
+            prop_assert_eq!(hex(&out), hex(&delivery.expected(Some(alias), with_topic)));
+        }
     }
 
     /// [MQTT-3.3.2-7] With the topic name to teach the alias, without to use it.

@@ -19,6 +19,7 @@ fn wire(payload: &[u8], with_id: bool) -> Rc<Wire> {
     };
     Rc::new(Wire {
         encoded: EncodedPublish::new(Version::V311, &parts, with_id).unwrap(),
+        message: None,
         expires_at: Tick::NEVER,
         received_at: Tick::ZERO,
     })

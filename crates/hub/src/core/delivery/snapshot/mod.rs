@@ -29,7 +29,7 @@ use crate::core::routing::options::Options;
 use crate::core::routing::route::{EncodedVariants, is_own};
 use crate::core::sessions::registry::{Session, Sessions};
 use crate::core::settings::Settings;
-use crate::core::{Core, Store};
+use crate::core::{Core, Memory, Store};
 
 /// A snapshot goes on while less than this waits for the socket: bounded memory for any number
 /// of matches, and live messages are never far behind.
@@ -78,9 +78,17 @@ const fn ordinary(filter: &str) -> Filter<'_> {
 }
 
 /// Whether a session takes more of a snapshot now, of which part of its queue's bound may wait.
-fn is_ready(session: &Session, settings: &Settings) -> bool {
+/// Where memory is short, nothing may wait: whoever has read all that it got gets on.
+fn is_ready(session: &Session, settings: &Settings, memory: &Memory) -> bool {
     let most = session.state.queue_bytes_max(settings) / 4;
-    has_less(session, QUEUED_BYTES_LOW, most) && !session.is_out_of_window(settings)
+    has_less(session, QUEUED_BYTES_LOW, most)
+        && !session.is_out_of_window(settings)
+        && (has_nothing(session) || !memory.is_short())
+}
+
+/// Whether the client of a session has read and acknowledged all that it got.
+fn has_nothing(session: &Session) -> bool {
+    session.is_served() && session.live().is_some_and(|live| live.due_bytes() == 0)
 }
 
 /// What a walk costs for a message that it finds.
@@ -104,7 +112,7 @@ fn has_less(session: &Session, bytes: usize, most: usize) -> bool {
         && session
             .live()
             .filter(|live| !live.is_given_up())
-            .is_some_and(|live| live.queued_bytes() < bytes && live.queued().bytes < most)
+            .is_some_and(|live| live.due_bytes() < bytes && live.queued().bytes < most)
 }
 
 impl Store {
@@ -140,7 +148,7 @@ impl Core {
         let Some(session) = self
             .sessions
             .get_mut(key)
-            .filter(|session| is_ready(session, &self.rules.settings))
+            .filter(|session| is_ready(session, &self.rules.settings, &self.memory))
         else {
             return false;
         };
@@ -436,6 +444,8 @@ fn send_kept(
     terms.retain = true;
     terms.stored = true;
     let withheld = core.counters.stats.publishes_withheld;
+    let hash = core.place.hasher.hash(message.zone, message.topic());
+    let message = &core.store.copies.share(hash, message);
     let mut variants = core.variants(message);
     core.fanout(now)
         .give(&mut variants, key.slot, &terms, course);

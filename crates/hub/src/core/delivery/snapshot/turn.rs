@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 
 use stentor_session::Tick;
 
-use super::{Wanted, has_less, ordinary};
+use super::{Wanted, has_less, has_nothing, ordinary};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::SubscriptionRef;
@@ -171,6 +171,7 @@ fn is_single_and_next(core: &mut Core, key: SessionKey, wanted: &Wanted<'_>) -> 
     let retained = &core.store.retained;
     is_first
         && has_less(session, SINGLE_BYTES_LOW, most)
+        && (has_nothing(session) || !core.memory.is_short())
         && !retained.is_fetching(zone, wanted.filter, &start, 1)
 }
 

@@ -132,9 +132,9 @@ impl<'m> EncodedVariants<'m> {
 }
 
 /// Encodes a message for one variant, with more properties behind its own; `None` above the
-/// largest packet there is.
+/// largest packet there is. A long payload stays where it is.
 pub(crate) fn encode_wire(
-    message: &Message,
+    message: &Arc<Message>,
     version: Version,
     with_id: bool,
     ids: &[u32],
@@ -157,10 +157,16 @@ pub(crate) fn encode_wire(
         subscription_ids: if v5 { ids } else { &[] },
         has_expiry: v5 && message.expires_at != Tick::NEVER,
     };
-    let encoded = EncodedPublish::new(version, &parts, with_id).ok()?;
+    let is_shared = parts.payload.len() >= Wire::SHARED_BYTES_MIN;
+    let encoded = match is_shared {
+        true => EncodedPublish::head(version, &parts, with_id),
+        false => EncodedPublish::new(version, &parts, with_id),
+    };
+    let encoded = encoded.ok()?;
     let (expires_at, received_at) = (message.expires_at, message.received_at);
     Some(Wire {
         encoded,
+        message: is_shared.then(|| Arc::clone(message)),
         expires_at,
         received_at,
     })

@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 use stentor_mqtt::QoS;
 use stentor_session::Tick;
 
-use super::{Link, Sessions, is_written};
+use super::{Link, Session, Sessions, is_written};
 use crate::core::ids::SessionKey;
-use crate::core::memory::{Absences, Account, DiskRoom, FullOwners, Lease, Tenant};
+use crate::core::memory::{Absences, Account, DiskRoom, FullOwners, Laden, Lease, Tenant};
 use crate::core::sessions::log::SessionLog;
-use crate::core::sessions::state::{Owed, write_progress_with};
+use crate::core::sessions::state::{Owed, owner_of, write_progress_with};
 
 impl Sessions {
     /// A session takes places of those that outlive their connection.
@@ -83,13 +83,7 @@ impl Sessions {
     /// What part of this many bytes the sessions give that wait for their clients, if the whole
     /// server holds `held`. Where it is hardly any, none: to end them would free nothing.
     pub(crate) fn absent_part(&self, bytes: u64, held: u64) -> u64 {
-        /// What is less than such a part is hardly any.
-        const PARTS: u64 = 64;
-        let held = u128::from(held.max(self.charged[0] + self.charged[1]).max(1));
-        let part = u128::from(bytes) * u128::from(self.absences.bytes()) / held;
-        // No larger than `bytes`, unless counts are about to be settled.
-        let part = u64::try_from(part).unwrap_or(bytes);
-        if part < bytes / PARTS { 0 } else { part }
+        part_of(self, (bytes, self.absences.bytes()), held)
     }
 
     /// Counts the sessions again that have changed. Returns what all of them are charged with:
@@ -105,6 +99,9 @@ impl Sessions {
                 let now = Account::of(session);
                 let before = core::mem::replace(&mut session.account, now);
                 let is_away = session.live().is_none();
+                if before.is_laden() || now.is_laden() {
+                    note_laden(&mut self.laden, slot, session);
+                }
                 if let Some(Some(lease)) = self.leases.get_mut(slot as usize) {
                     if is_away {
                         let (before, now) = (before.bytes(), now.bytes());
@@ -142,6 +139,41 @@ impl Sessions {
         let (before, now) = (before.parts(), now.parts());
         self.charged[0] = self.charged[0] - before.0 + now.0;
         self.charged[1] = self.charged[1] - before.1 + now.1;
+    }
+}
+
+/// What the sessions hold here of the tenant whose sessions that wait for their clients hold most.
+pub(crate) fn most_absent_bytes(sessions: &Sessions) -> u64 {
+    sessions.absences.most_bytes()
+}
+
+/// What part of this many bytes sessions give that hold `theirs` of all that is `held`. Where it is
+/// hardly any, none.
+pub(crate) fn part_of(sessions: &Sessions, (bytes, theirs): (u64, u64), held: u64) -> u64 {
+    /// What is less than such a part is hardly any.
+    const PARTS: u64 = 64;
+    let [own, queued] = sessions.charged;
+    let held = u128::from(held.max(own + queued).max(1));
+    let part = u128::from(bytes) * u128::from(theirs) / held;
+    // No larger than `bytes`, unless counts are about to be settled.
+    let part = u64::try_from(part).unwrap_or(bytes);
+    if part < bytes / PARTS { 0 } else { part }
+}
+
+/// The session in a slot holds much, or has held much before.
+#[cold]
+fn note_laden(laden: &mut Laden, slot: u32, session: &Session) {
+    let is_there = session.live().is_some() && !session.is_given_up();
+    if is_there && session.account.is_laden() {
+        let generation = session.generation;
+        let (_, queued) = session.account.parts();
+        laden.note(
+            SessionKey { slot, generation },
+            owner_of(&session.state),
+            queued,
+        );
+    } else {
+        laden.forget(slot);
     }
 }
 

@@ -291,6 +291,17 @@ impl Live {
         output.map_or(0, |output| output.control_bytes())
     }
 
+    /// Bytes that are to be written, with the rest of what a write has begun.
+    pub(crate) fn due_bytes(&self) -> usize {
+        self.output.as_ref().map_or(0, |output| output.due_bytes())
+    }
+
+    /// Bytes of memory that the rest of what a write has begun takes: no bound counts it.
+    pub(crate) fn begun_bytes(&self) -> usize {
+        let output = self.output.as_ref();
+        output.map_or(0, |output| output.memory() - output.bytes())
+    }
+
     /// Bytes that wait for the socket.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.output.as_ref().map_or(0, |output| output.wire_bytes())

@@ -5,7 +5,7 @@ mod link;
 mod session;
 
 use accounts::give_back;
-pub(crate) use accounts::{about_written, count_disk_of, look_at_full};
+pub(crate) use accounts::{about_written, count_disk_of, look_at_full, most_absent_bytes, part_of};
 pub use link::Messages;
 pub(crate) use link::{Announced, Away, Backlog, Extras, Flushing, Left, Link, Live};
 use session::RETIRED;
@@ -24,7 +24,7 @@ use stentor_topic::{TagTable, TopicHasher, Zone};
 
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
-use crate::core::memory::{Absences, Account, Lease};
+use crate::core::memory::{Absences, Account, Laden, Lease};
 use crate::core::sessions::log::{Journals, SessionLog, Together};
 use crate::core::sessions::state::{self, Legacy, is_written};
 
@@ -52,6 +52,7 @@ pub(crate) struct Sessions {
     /// The slots of sessions whose owners were full: to be counted again.
     of_full: VecDeque<u32>,
     absences: Absences,
+    pub(crate) laden: Laden,
     /// Sessions that have ended and keep their slot still.
     retired: usize,
 }
@@ -145,6 +146,7 @@ impl Sessions {
             together: Together::default(),
             of_full: VecDeque::new(),
             absences: Absences::default(),
+            laden: Laden::default(),
             retired: 0,
         }
     }
@@ -212,6 +214,7 @@ impl Sessions {
         if let Some(session) = self.slots.try_remove(retired.slot as usize) {
             self.retired -= 1;
             self.recharge(session.account, Account::default());
+            self.laden.forget(retired.slot);
         }
     }
 

@@ -1,0 +1,171 @@
+//! The connected sessions for which much waits or is in flight, by owner. Where memory is short,
+//! they give way before others lose a session for what they hold.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use hashbrown::HashMap;
+use stentor_session::Tick;
+
+use super::relief::QUEUE_BYTES_FULL;
+use crate::core::ids::SessionKey;
+
+/// More than this is much, in bytes.
+pub(super) const LADEN_BYTES: usize = QUEUE_BYTES_FULL;
+
+/// A client for which so much has waited all that time does not read fast enough.
+const SLOW_TIME: Duration = Duration::from_secs(2);
+
+/// What one of them holds.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    key: SessionKey,
+    owner: u32,
+    bytes: u64,
+    /// When it was seen first while memory was short.
+    since: Option<Tick>,
+}
+
+/// The connected sessions of one shard for which more than [`LADEN_BYTES`] wait.
+#[derive(Debug, Default)]
+pub(crate) struct Laden {
+    loads: HashMap<u32, Load, foldhash::fast::FixedState>,
+}
+
+impl Laden {
+    /// This many bytes wait for the session of an owner, or are in flight.
+    #[cold]
+    pub(crate) fn note(&mut self, key: SessionKey, owner: u32, bytes: u64) {
+        let known = self.loads.get(&key.slot);
+        let since = known.filter(|it| it.key == key).and_then(|it| it.since);
+        let load = Load {
+            key,
+            owner,
+            bytes,
+            since,
+        };
+        self.loads.insert(key.slot, load);
+    }
+
+    /// No longer so much waits for the session in a slot, or its client has gone.
+    #[cold]
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.loads.remove(&slot);
+        if self.loads.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    /// Memory is short now: it counts how long that holds for each of them.
+    pub(super) fn look(&mut self, now: Tick) {
+        for load in self.loads.values_mut() {
+            load.since.get_or_insert(now);
+        }
+    }
+
+    /// Memory is no longer short.
+    pub(super) fn rest(&mut self) {
+        self.loads.values_mut().for_each(|load| load.since = None);
+    }
+
+    /// What the owner holds in all of them who holds most.
+    pub(super) fn most(&self) -> u64 {
+        let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+        for load in self.loads.values() {
+            *sums.entry(load.owner).or_default() += load.bytes;
+        }
+        sums.into_values().max().unwrap_or(0)
+    }
+
+    /// What those hold whose clients have been too slow.
+    pub(super) fn slow_bytes(&self, now: Tick) -> u64 {
+        self.slow(now).map(|load| load.bytes).sum()
+    }
+
+    fn slow(&self, now: Tick) -> impl Iterator<Item = &Load> {
+        let is_slow = move |since: Tick| since.after(SLOW_TIME) <= now;
+        let loads = self.loads.values();
+        loads.filter(move |load| load.since.is_some_and(is_slow))
+    }
+
+    /// Those that give this many bytes: each time the largest of the owner who holds most.
+    pub(super) fn first(&self, now: Tick, mut bytes: u64) -> Vec<SessionKey> {
+        let mut owners: BTreeMap<u32, (u64, Vec<(u64, SessionKey)>)> = BTreeMap::new();
+        for load in self.slow(now) {
+            let (sum, theirs) = owners.entry(load.owner).or_default();
+            *sum += load.bytes;
+            theirs.push((load.bytes, load.key));
+        }
+        let mut by_sum = BTreeMap::new();
+        for (owner, (sum, mut theirs)) in owners {
+            theirs.sort_unstable();
+            by_sum.insert((sum, Reverse(owner)), theirs);
+        }
+        let mut first = Vec::new();
+        while bytes > 0
+            && let Some(((sum, owner), mut theirs)) = by_sum.pop_last()
+        {
+            if let Some((largest, key)) = theirs.pop() {
+                bytes = bytes.saturating_sub(largest);
+                first.push(key);
+                by_sum.insert((sum - largest, owner), theirs);
+            }
+        }
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn key(slot: u32) -> SessionKey {
+        SessionKey {
+            slot,
+            generation: 1,
+        }
+    }
+
+    fn slots(keys: &[SessionKey]) -> Vec<u32> {
+        keys.iter().map(|key| key.slot).collect()
+    }
+
+    #[test]
+    fn of_the_owner_who_holds_most_the_largest_goes_first() {
+        let mut laden = Laden::default();
+        for (slot, owner, bytes) in [(1, 7, 500), (2, 7, 600), (3, 8, 800), (4, 7, 100)] {
+            laden.note(key(slot), owner, bytes);
+        }
+        let (start, later) = (Tick::from_secs(5), Tick::from_secs(7));
+        laden.look(start);
+        laden.note(key(5), 9, 9_000);
+        assert_eq!((laden.most(), laden.slow_bytes(start)), (9_000, 0));
+        assert!(laden.first(start, 1).is_empty());
+        assert_eq!(laden.slow_bytes(later), 2_000);
+        assert_eq!(slots(&laden.first(later, 600)), [2]);
+        // Then the other one holds more.
+        assert_eq!(slots(&laden.first(later, 601)), [2, 3]);
+        assert_eq!(slots(&laden.first(later, u64::MAX)), [2, 3, 1, 4]);
+    }
+
+    #[test]
+    fn who_has_read_in_the_meantime_begins_anew() {
+        let mut laden = Laden::default();
+        let (start, later) = (Tick::from_secs(5), Tick::from_secs(7));
+        laden.note(key(1), 7, 500);
+        laden.note(key(2), 7, 500);
+        laden.look(start);
+        // It holds more than before.
+        laden.note(key(1), 7, 600);
+        laden.forget(2);
+        laden.note(key(2), 7, 500);
+        assert_eq!(slots(&laden.first(later, u64::MAX)), [1]);
+        laden.rest();
+        assert_eq!(laden.slow_bytes(later), 0);
+        laden.forget(1);
+        laden.forget(2);
+        assert_eq!((laden.most(), laden.loads.len()), (0, 0));
+    }
+}

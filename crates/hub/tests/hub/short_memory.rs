@@ -1,0 +1,137 @@
+//! Clients that do not read what they have asked for, where memory is short.
+
+use std::sync::Arc;
+
+use crate::accounts::{assess, come, evicted, hold_much, leave_behind, tenants};
+use crate::world::{World, clean};
+use stentor_hub::{Holding, Pressure, Tenant, TenantKind};
+use stentor_mqtt::Version;
+use stentor_session::{CloseReason, Limit};
+
+/// A shard with ten retained messages of this many bytes.
+fn stored(bytes: usize) -> World {
+    let mut w = World::new(1);
+    for number in 0..10 {
+        w.restore(&format!("r/{number}"), &"x".repeat(bytes));
+    }
+    w
+}
+
+/// A client that has asked for all of them, and whose socket takes this many bytes.
+fn subscriber(w: &mut World, id: &str, room: usize) -> usize {
+    let client = w.connect(Version::V5, id, &clean());
+    w.clients[client].socket_room = room;
+    w.subscribe_all_only(client, &["r/#".to_owned()]);
+    w.settle();
+    client
+}
+
+/// The rest of a long packet is all that waits: the next one is not taken before it is through, and
+/// all of the first one counts until then.
+#[test]
+fn what_a_write_has_begun_counts_and_holds_up_the_next_retained_message() {
+    let mut w = stored(200_000);
+    let client = subscriber(&mut w, "c", 100_000);
+    w.check_accounts();
+    let held = w.ledger.of(Holding::Queues);
+    assert!((200_000..210_000).contains(&held), "{held}");
+    assert_eq!(w.hubs[0].stats().publishes_sent, 1);
+    w.open_socket(client, 110_000);
+    w.check_accounts();
+    assert_eq!(
+        w.hubs[0].stats().publishes_sent,
+        2,
+        "the first one is through"
+    );
+    w.open_socket(client, usize::MAX);
+    assert_eq!(w.take_messages(client).len(), 10);
+    w.check_accounts();
+    assert_eq!(w.ledger.of(Holding::Queues), 0);
+}
+
+/// While memory is short, a client gets another retained message when it has read what it got.
+#[test]
+fn who_does_not_read_gets_no_second_retained_message_while_memory_is_short() {
+    for is_short in [false, true] {
+        let mut w = stored(70_000);
+        let subscribers = ["reads", "sleeps"].map(|id| w.connect(Version::V5, id, &clean()));
+        if is_short {
+            assert_eq!(assess(&mut w, 1), Pressure::Full);
+        }
+        let [reads, sleeps] = subscribers;
+        w.clients[sleeps].socket_room = 65_000;
+        for client in subscribers {
+            w.subscribe_all_only(client, &["r/#".to_owned()]);
+        }
+        w.settle();
+        assert_eq!(w.take_messages(reads).len(), 10);
+        w.check_accounts();
+        let held = w.ledger.of(Holding::Queues);
+        let expected = if is_short {
+            70_000..71_000
+        } else {
+            140_000..142_000
+        };
+        assert!(expected.contains(&held), "{held}");
+        w.open_socket(sleeps, usize::MAX);
+        assert_eq!(w.take_messages(sleeps).len(), 10);
+    }
+}
+
+/// The account of what is held may be beyond the budget before anybody has looked at it.
+#[test]
+fn nobody_waits_for_the_next_look_at_memory() {
+    let mut w = stored(33_000);
+    let client = w.connect(Version::V5, "c", &clean());
+    w.clients[client].socket_room = 10;
+    w.ledger.set_budget(10_000_000);
+    w.ledger.write_common(Holding::Connections, 10_000_000);
+    w.subscribe_all_only(client, &["r/#".to_owned()]);
+    w.settle();
+    assert_eq!(w.ledger.pressure(), Pressure::None);
+    // One step, of 64 KiB.
+    assert_eq!(w.hubs[0].stats().publishes_sent, 2);
+}
+
+/// A session without a connection holds messages that were acknowledged. None ends while somebody
+/// else holds more by not reading.
+#[test]
+fn clients_that_do_not_read_give_way_before_absent_sessions() {
+    let mut w = World::new(1);
+    let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+    let (ann, hog) = (tenants(1, &zone), tenants(2, &zone));
+    let publisher = w.connect(Version::V5, "p", &clean());
+    leave_behind(&mut w, publisher, ("ann", &ann), (10, 10_000));
+    let (live, _) = hold_much(&mut w, publisher, &hog, 20);
+    let held = w.ledger.total();
+    assert_eq!(assess(&mut w, held * 100 / 95), Pressure::Pressed);
+    assert!(w.clients[live].link.is_some(), "it may read yet");
+    assert_eq!(evicted(&mut w), [""; 0]);
+    w.pass_secs(2);
+    assert_eq!(assess(&mut w, held * 100 / 95), Pressure::Pressed);
+    let reason = CloseReason::Limit(Limit::QueueBytes);
+    assert_eq!(w.clients[live].closed, Some(reason));
+    // Its session holds most now.
+    assert_eq!(evicted(&mut w), ["hog"]);
+    assert_eq!(ann.own.sessions(), 10);
+    assert_eq!(assess(&mut w, held), Pressure::None);
+}
+
+/// A client for which little waits is not closed for what others hold.
+#[test]
+fn who_holds_little_stays_connected() {
+    let mut w = World::new(1);
+    let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+    let (little, much) = (tenants(1, &zone), tenants(2, &zone));
+    let publisher = w.connect(Version::V5, "p", &clean());
+    let (live, _) = hold_much(&mut w, publisher, &little, 5);
+    let other = come(&mut w, "other", 1_000, &much).unwrap();
+    w.check_accounts();
+    let held = w.ledger.total();
+    w.ledger.write_common(Holding::Connections, 100 * held);
+    for _ in 0..3 {
+        assert_eq!(assess(&mut w, held), Pressure::Full);
+        w.pass_secs(2);
+    }
+    assert!(w.clients[live].link.is_some() && w.clients[other].link.is_some());
+}
