@@ -43,7 +43,7 @@ impl Peer {
 }
 
 /// See [`Peer::network`]. It is no longer than a pointer, since every connection may hold one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Network(NonZeroU64);
 
 impl Network {

@@ -4,7 +4,7 @@
 //! before changes the sum: so nothing is counted twice or missed, and a plain connection that
 //! sends whole packets costs one comparison for each read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use stentor_hub::{Beside, close_connection};
 use stentor_session::{CloseReason, Limit};
@@ -13,54 +13,71 @@ use super::Shard;
 use super::link::{Link, Phase};
 use crate::peer::Network;
 
-/// An unfinished packet that takes less is short: it is never too much.
-const SHORT_BYTES: u32 = 64 * 1024;
+/// What an unfinished packet takes in any case: a part that is shorter is never too much.
+const SHORT_BYTES: u32 = 4 * 1024;
 /// What unfinished packets take beyond that is this part of `limits.memory` at most.
-const LONG_PART: u64 = 8;
+const LONG_PART: u64 = 4;
 /// Connections that one read may end. It brings no more than one of them holds.
 const ENDED_MAX: usize = 16;
 
-/// The links whose unfinished packets are long.
+/// The address that a connection counts for; `None` for the Unix sockets of this machine.
+type Place = Option<Network>;
+
+/// The unfinished packets that are not short, by address.
 #[derive(Debug, Default)]
 pub(super) struct Long {
-    links: HashSet<u32>,
+    places: HashMap<Place, Parts>,
+    /// The address that holds most is the last one.
+    by_bytes: BTreeSet<(u64, Place)>,
     /// What they hold beyond what is short.
     bytes: u64,
+    links: usize,
+}
+
+/// Those of one address.
+#[derive(Debug, Default)]
+struct Parts {
+    bytes: u64,
+    /// The bytes and the link of each: the longest is the last one.
+    links: BTreeSet<(u32, u32)>,
 }
 
 impl Long {
-    /// A link holds this much beyond what is short, and before it was that much.
+    /// A link of an address holds this much beyond what is short, and before it was that much.
+    /// O(log links).
     #[cold]
-    fn change(&mut self, index: u32, (before, now): (u32, u32)) {
-        self.bytes += u64::from(now);
+    fn change(&mut self, (place, index): (Place, u32), (before, now): (u32, u32)) {
+        let parts = self.places.entry(place).or_default();
+        self.by_bytes.remove(&(parts.bytes, place));
         self.bytes -= u64::from(before);
+        parts.bytes -= u64::from(before);
+        self.links -= usize::from(parts.links.remove(&(before, index)));
         if now > 0 {
-            self.links.insert(index);
+            self.bytes += u64::from(now);
+            parts.bytes += u64::from(now);
+            self.links += usize::from(parts.links.insert((now, index)));
+        }
+        if parts.links.is_empty() {
+            self.places.remove(&place);
         } else {
-            self.links.remove(&index);
-            if self.links.is_empty() {
-                self.links = HashSet::new();
-            }
+            self.by_bytes.insert((parts.bytes, place));
+        }
+        if self.places.is_empty() {
+            *self = Self::default();
         }
     }
 
     /// Whether they are too much. One may be there in any case, however long it is.
-    fn is_beyond(&self, most: u64) -> bool {
-        self.bytes > most && self.links.len() > 1
+    const fn is_beyond(&self, most: u64) -> bool {
+        self.bytes > most && self.links > 1
     }
-}
 
-/// Of connections with their addresses and bytes, the one with the most bytes of the address that
-/// has the most.
-fn largest(of: impl Iterator<Item = (Option<Network>, u32, u32)>) -> Option<u32> {
-    let mut sums: HashMap<Option<Network>, (u64, (u32, u32))> = HashMap::new();
-    for (place, index, bytes) in of {
-        let (sum, longest) = sums.entry(place).or_default();
-        *sum += u64::from(bytes);
-        *longest = (bytes, index).max(*longest);
+    /// The link with the longest part of the address that holds most.
+    fn largest(&self) -> Option<u32> {
+        let (_, place) = self.by_bytes.last()?;
+        let (_, index) = self.places.get(place)?.links.last()?;
+        Some(*index)
     }
-    let most = sums.into_values().max_by_key(|(sum, _)| *sum);
-    most.map(|(_, (_, index))| index)
 }
 
 impl Link {
@@ -108,7 +125,10 @@ impl Shard {
             if now.max(before) > SHORT_BYTES {
                 let excess = link.excess();
                 let before = std::mem::replace(&mut link.long, excess);
-                self.figures.long.change(index, (before, excess));
+                if before != excess {
+                    let place = link.peer.network();
+                    self.figures.long.change((place, index), (before, excess));
+                }
             }
             let growth = now.saturating_sub(before);
             self.hub.count_beside(Beside::Growth(growth));
@@ -121,7 +141,8 @@ impl Shard {
         self.figures.links -= u64::from(std::mem::take(&mut link.weighed));
         let long = std::mem::take(&mut link.long);
         if long > 0 {
-            self.figures.long.change(index, (long, 0));
+            let place = link.peer.network();
+            self.figures.long.change((place, index), (long, 0));
         }
         Some(link)
     }
@@ -129,8 +150,8 @@ impl Shard {
     /// Ends connections if unfinished packets take too much together, after another part of one was
     /// read: nobody else should lose anything for them.
     ///
-    /// The longest one of the address that holds most of them goes first: who sends one long
-    /// packet while others take the room can finish it.
+    /// The longest one of the address that holds most of them goes first, however short each of its
+    /// parts is: who sends one long packet while others take the room can finish it.
     #[inline]
     pub(super) fn bound_long(&mut self) {
         // Mostly there is none.
@@ -146,11 +167,7 @@ impl Shard {
             if !self.figures.long.is_beyond(most) {
                 return;
             }
-            let long = self.figures.long.links.iter().filter_map(|&index| {
-                let link = self.links.get(index as usize)?;
-                Some((link.peer.network(), index, link.long))
-            });
-            match largest(long) {
+            match self.figures.long.largest() {
                 Some(index) => self.end_long(index),
                 None => return,
             }
@@ -179,7 +196,10 @@ impl Shard {
         self.weigh(index);
         if let Some(link) = self.links.get_mut(index as usize) {
             let rest = std::mem::take(&mut link.long);
-            self.figures.long.change(index, (rest, 0));
+            if rest > 0 {
+                let place = link.peer.network();
+                self.figures.long.change((place, index), (rest, 0));
+            }
         }
     }
 }
@@ -189,30 +209,51 @@ mod tests {
     use super::*;
     use crate::peer::Peer;
 
-    fn place(last: u8) -> Option<Network> {
+    fn place(last: u8) -> Place {
         Peer::V4([192, 0, 2, last], 1).network()
     }
 
     #[test]
     fn the_longest_of_the_address_that_holds_most_is_the_largest() {
-        let one = [(place(1), 7, 90)];
-        assert_eq!(largest(one.into_iter()), Some(7));
-        let three = [(place(2), 3, 40), (None, 4, 20), (place(2), 5, 60)];
-        assert_eq!(largest(one.into_iter().chain(three)), Some(5));
-        assert_eq!(largest(std::iter::empty()), None);
+        let mut long = Long::default();
+        assert_eq!(long.largest(), None);
+        long.change((place(1), 7), (0, 90));
+        assert_eq!(long.largest(), Some(7));
+        for (of, index, bytes) in [(place(2), 3, 40), (None, 4, 20), (place(2), 5, 60)] {
+            long.change((of, index), (0, bytes));
+        }
+        assert_eq!((long.largest(), long.bytes, long.links), (Some(5), 210, 4));
+        long.change((place(2), 5), (60, 30));
+        assert_eq!(long.largest(), Some(7), "70 of the other address");
+        long.change((None, 4), (20, 91));
+        assert_eq!(long.largest(), Some(4));
+    }
+
+    /// Each part is short: an address with many of them holds most all the same.
+    #[test]
+    fn many_parts_of_one_address_are_more_than_a_long_one() {
+        let mut long = Long::default();
+        long.change((place(1), 0), (0, 1_000_000));
+        (1..=100).for_each(|index| long.change((place(2), index), (0, 60_000)));
+        for ended in (1..=100).rev().take(84) {
+            assert_eq!(long.largest(), Some(ended));
+            long.change((place(2), ended), (60_000, 0));
+        }
+        assert_eq!(long.largest(), Some(0));
     }
 
     #[test]
     fn one_long_packet_is_never_too_much() {
         let mut long = Long::default();
-        long.change(1, (0, 500));
+        long.change((place(1), 1), (0, 500));
         assert!(!long.is_beyond(100));
-        long.change(2, (0, 1));
+        long.change((place(1), 2), (0, 1));
         assert!(long.is_beyond(500) && !long.is_beyond(501));
-        long.change(2, (1, 0));
-        long.change(1, (500, 80));
+        long.change((place(1), 2), (1, 0));
+        long.change((place(1), 1), (500, 80));
         assert!(!long.is_beyond(0));
-        long.change(1, (80, 0));
-        assert_eq!((long.bytes, long.links.len()), (0, 0));
+        long.change((place(1), 1), (80, 0));
+        assert_eq!((long.bytes, long.links), (0, 0));
+        assert!(long.places.is_empty() && long.by_bytes.is_empty());
     }
 }
