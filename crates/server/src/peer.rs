@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU64;
+use std::str::FromStr;
 
 /// The other end of a connection, in few bytes: every connection holds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +41,19 @@ impl Peer {
         };
         Some(Network(NonZeroU64::new(bits).unwrap_or(Network::LOOPBACK)))
     }
+
+    /// What counts as one address where a client has no name: its network, or the user of this
+    /// machine whose process it is.
+    pub(crate) fn origin(self) -> Network {
+        match (self, self.network()) {
+            (Self::Unix { uid, .. }, _) => Network::local(uid),
+            (_, network) => network.unwrap_or(Network(Network::LOOPBACK)),
+        }
+    }
 }
 
-/// See [`Peer::network`]. It is no longer than a pointer, since every connection may hold one.
+/// See [`Peer::network`] and [`Peer::origin`]. It is no longer than a pointer, since every
+/// connection may hold one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Network(NonZeroU64);
 
@@ -51,6 +62,54 @@ impl Network {
     const V4: u64 = 0xFFFF_FFFF << 32;
     /// The /64 of `::1`, whose first half is 0; the one that this is the first half of is reserved.
     const LOOPBACK: NonZeroU64 = NonZeroU64::MIN;
+    /// Stands before the number of a user of this machine, as [`Network::V4`] before an address.
+    const LOCAL: u64 = 0xFFFF_FFFE << 32;
+
+    fn local(uid: u32) -> Self {
+        let bits = Self::LOCAL | u64::from(uid);
+        Self(NonZeroU64::new(bits).unwrap_or(Self::LOOPBACK))
+    }
+
+    /// It as a number that stays the same for ever, as journals of sessions have it.
+    pub(crate) const fn mark(self) -> NonZeroU64 {
+        self.0
+    }
+
+    /// What [`Network::mark`] was made of.
+    pub(crate) const fn of_mark(mark: NonZeroU64) -> Self {
+        Self(mark)
+    }
+}
+
+/// As people write it: an IPv4 address, an IPv6 /64, or `uid N`.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = self.0.get();
+        match bits & (u64::MAX << 32) {
+            Self::V4 => fmt::Display::fmt(&Ipv4Addr::from_bits(bits as u32), f),
+            Self::LOCAL => write!(f, "uid {}", bits as u32),
+            _ => {
+                let bits = if self.0 == Self::LOOPBACK { 0 } else { bits };
+                let first = Ipv6Addr::from_bits(u128::from(bits) << 64);
+                write!(f, "{first}/64")
+            }
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if let Some(uid) = text.strip_prefix("uid ") {
+            return uid.parse().map(Self::local).map_err(|_| ());
+        }
+        let address: IpAddr = match text.strip_suffix("/64") {
+            Some(first) => first.parse::<Ipv6Addr>().map_err(|_| ())?.into(),
+            None => text.parse::<Ipv4Addr>().map_err(|_| ())?.into(),
+        };
+        Ok(Peer::from(SocketAddr::new(address, 0)).origin())
+    }
 }
 
 impl From<SocketAddr> for Peer {
@@ -112,5 +171,24 @@ mod tests {
         assert_ne!(network("[::1]:1"), network("127.0.0.1:1"));
         assert_eq!(Peer::Unix { uid: 0, pid: 0 }.network(), None);
         assert_eq!(size_of::<Option<Network>>(), 8);
+    }
+
+    #[test]
+    fn an_origin_is_written_and_read() {
+        let of = |text: &str| Peer::from(text.parse::<SocketAddr>().unwrap()).origin();
+        let local = Peer::Unix { uid: 0, pid: 1 }.origin();
+        for (origin, text) in [
+            (of("192.0.2.1:1"), "192.0.2.1"),
+            (of("[2001:db8:1:2:f::2]:3"), "2001:db8:1:2::/64"),
+            (of("[::1]:3"), "::/64"),
+            (local, "uid 0"),
+        ] {
+            assert_eq!(origin.to_string(), text);
+            assert_eq!(text.parse(), Ok(origin));
+            assert_eq!(Network::of_mark(origin.mark()), origin);
+        }
+        for wrong in ["", "uid ", "uid -1", "::1", "192.0.2.1/64", "host"] {
+            assert_eq!(wrong.parse::<Network>(), Err(()), "{wrong}");
+        }
     }
 }

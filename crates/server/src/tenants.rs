@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use stentor_hub::{Identity, Tenant, TenantKind, Tenants as Both};
@@ -14,8 +15,6 @@ use crate::peer::{Network, Peer};
 enum Key {
     User(Zone, Arc<str>),
     Address(Network),
-    /// Processes of this machine, by their user if it is known.
-    Local(Option<u32>),
     Zone(Zone),
 }
 
@@ -27,11 +26,7 @@ impl Key {
                 let key = Self::User(identity.zone, Arc::clone(user));
                 (key, TenantKind::User)
             }
-            (_, Peer::Unix { uid, .. }) => (Self::Local(Some(uid)), TenantKind::Address),
-            (_, peer) => {
-                let key = peer.network().map_or(Self::Local(None), Self::Address);
-                (key, TenantKind::Address)
-            }
+            (_, peer) => (Self::Address(peer.origin()), TenantKind::Address),
         }
     }
 }
@@ -63,7 +58,10 @@ impl Registry {
             self.sweep_at = 2 * self.known.len();
         }
         self.made += 1;
-        let tenant = Arc::new(Tenant::new(self.made, kind));
+        let tenant = Arc::new(match &key {
+            Key::Address(network) => Tenant::of_address(self.made, network.mark()),
+            Key::User(..) | Key::Zone(_) => Tenant::new(self.made, kind),
+        });
         self.known.insert(key, Arc::downgrade(&tenant));
         tenant
     }
@@ -72,7 +70,21 @@ impl Registry {
 impl Tenants {
     /// The tenants that the sessions of a client count for.
     pub(crate) fn of(&self, identity: &Identity, peer: Peer) -> Both {
-        let (key, kind) = Key::of(identity, peer);
+        self.get(identity, Key::of(identity, peer))
+    }
+
+    /// The same of a session that was written down: a client with a name counts by that, and of
+    /// others the record says where they came from. `None` if it does not.
+    pub(crate) fn returning(&self, identity: &Identity, mark: Option<NonZeroU64>) -> Option<Both> {
+        let named = identity.user.as_ref().filter(|_| identity.guest.is_none());
+        let key = match named {
+            Some(user) => (Key::User(identity.zone, Arc::clone(user)), TenantKind::User),
+            None => (Key::Address(Network::of_mark(mark?)), TenantKind::Address),
+        };
+        Some(self.get(identity, key))
+    }
+
+    fn get(&self, identity: &Identity, (key, kind): (Key, TenantKind)) -> Both {
         let owner = self.number(&key);
         // A map is whole after any panic.
         let registry = self.registry.lock();
@@ -135,6 +147,20 @@ mod tests {
         );
         assert!(!same(&host, &of(&nobody, "2001:db8:0:1::1")));
         assert!(!same(&of(&nobody, "192.0.2.1"), &of(&nobody, "192.0.2.2")));
+    }
+
+    #[test]
+    fn sessions_of_earlier_starts_count_for_those_who_come_back() {
+        let (ann, nobody) = (somebody(Some("ann"), None), somebody(None, None));
+        let peer = from("2001:db8::1");
+        let mark = Some(peer.origin().mark());
+        for (identity, mark) in [(&ann, None), (&nobody, mark)] {
+            let tenants = Tenants::default();
+            let before = tenants.returning(identity, mark).unwrap();
+            let now = tenants.of(identity, from("2001:db8::2"));
+            assert!(Arc::ptr_eq(&before.own, &now.own) && before.owner == now.owner);
+        }
+        assert!(Tenants::default().returning(&nobody, None).is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::num::NonZeroU64;
 
 use stentor_mqtt::PacketId;
 use thiserror::Error;
@@ -12,7 +13,7 @@ use crate::name::Name;
 use crate::room::{Room, RoomMember, RoomName, RoomProperty};
 use crate::session::{Away, Filter, Origin, Session, Subscription, Will};
 use crate::spooled::Spooled;
-use crate::wire::{Fault, Reader, put_varint};
+use crate::wire::{Fault, Reader, Why, put_varint};
 
 /// One change of what is kept. A session is named by its number in the journal of its shard.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +33,14 @@ pub enum Record<'a> {
     End {
         /// Its number.
         number: u32,
+    },
+    /// A client without a name has brought it, and this says from where: its address, by a number
+    /// that only the server knows the meaning of.
+    Owner {
+        /// The session.
+        number: u32,
+        /// The address.
+        mark: NonZeroU64,
     },
     /// Its client is connected.
     Here {
@@ -139,6 +148,7 @@ pub(crate) const WILL: u8 = 23;
 pub(crate) const WILL_GONE: u8 = 24;
 pub(crate) const QUEUE: u8 = 25;
 pub(crate) const SPOOLED: u8 = 26;
+pub(crate) const OWNER: u8 = 27;
 // A distance from those of sessions, which may become more.
 pub(crate) const ROOM: u8 = 64;
 pub(crate) const ROOM_PROPERTY: u8 = 65;
@@ -159,6 +169,10 @@ impl<'a> Record<'a> {
             Self::End { number: it }
             | Self::Here { number: it }
             | Self::WillGone { number: it } => number(*it, out),
+            Self::Owner { number: it, mark } => {
+                number(*it, out);
+                out.extend_from_slice(&mark.get().to_le_bytes());
+            }
             Self::Away(away) => away.put(out),
             Self::Sub(subscription) => subscription.put(out),
             Self::Unsub { number: it, filter } | Self::Done { number: it, filter } => {
@@ -201,6 +215,7 @@ impl<'a> Record<'a> {
             Self::Base(_) => BASE,
             Self::Adopted { .. } => ADOPTED,
             Self::End { .. } => END,
+            Self::Owner { .. } => OWNER,
             Self::Here { .. } => HERE,
             Self::Away(_) => AWAY,
             Self::Sub(_) => SUB,
@@ -246,6 +261,13 @@ impl<'a> Record<'a> {
                     _ => Self::WillGone { number },
                 }
             }
+            OWNER => Self::Owner {
+                number: reader.u32("number")?,
+                mark: NonZeroU64::new(reader.word("mark")?).ok_or(Fault {
+                    field: "mark",
+                    why: Why::Value,
+                })?,
+            },
             AWAY => Self::Away(Away::take(reader)?),
             SUB => Self::Sub(Subscription::take(reader)?),
             UNSUB | DONE => {

@@ -5,6 +5,7 @@ mod random;
 mod replay;
 
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use hex_literal::hex;
 use proptest::prelude::*;
@@ -120,6 +121,12 @@ fn sessions_are_written_and_read() {
             "0A 8080808020 00 FFFFFFFFFFFFFFFFFF01"
         ),
     );
+    let mark = NonZeroU64::new(0x0102_0304_0506_0708).unwrap();
+    check(
+        Record::Owner { number: 5, mark },
+        &hex!("1B 05 0807060504030201"),
+    );
+    assert!(decoded(&hex!("1B 05 0000000000000000")).is_err());
     let origin = Origin {
         generation: 3,
         shard: 1,

@@ -1,5 +1,6 @@
 //! A publisher that is faster than the disk waits, and an owner of sessions has a part of the disk.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use stentor_hub::{
@@ -306,4 +307,52 @@ fn a_zone_has_its_bound() {
     // A session that ends gives back what it had.
     w.pass_secs(1_001);
     assert_eq!((zone.disk_bytes(), ann.own.disk_bytes()), (0, 0));
+}
+
+/// Whoever has no name would otherwise have another part of the disk after each start.
+#[test]
+fn what_an_address_has_left_counts_for_it_after_a_restart() {
+    let mut w = World::writing(2, settings());
+    let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+    let mark = NonZeroU64::new(77).unwrap();
+    let address = |id| Tenants {
+        own: Arc::new(Tenant::of_address(id, mark)),
+        zone: Arc::clone(&zone),
+        owner: 7,
+    };
+    let before = address(1);
+    let ids = ["a", "b", "c"];
+    for id in ids {
+        let client = come(&mut w, id, &before, 1_000);
+        w.subscribe(client, "all", Q1);
+        w.drop_link(client);
+    }
+    let p = come(&mut w, "p", &before, 0);
+    // As many as this stay in memory.
+    for _ in 0..8 {
+        assert_eq!(fill(&mut w, p, "all"), 20);
+        w.advance();
+    }
+    let has = before.own.disk_bytes();
+    assert!(has > 0);
+    for (id, is_rewritten) in [(2, false), (3, true), (4, false)] {
+        let after = address(id);
+        w.owners.insert(mark, after.clone());
+        w.crash(2, id);
+        w.advance();
+        assert_eq!((after.own.sessions(), after.own.disk_bytes()), (3, has));
+        assert!(!is_rewritten || w.rewrite_all());
+        w.check_accounts();
+    }
+    // Another address takes one over, and a client with a name would have had its own.
+    let other = Tenants {
+        own: Arc::new(Tenant::of_address(5, NonZeroU64::MAX)),
+        ..address(5)
+    };
+    come(&mut w, "a", &other, 1_000);
+    let after = address(6);
+    w.owners.insert(mark, after.clone());
+    w.owners.insert(NonZeroU64::MAX, other.clone());
+    w.crash(2, 6);
+    assert_eq!((after.own.sessions(), other.own.sessions()), (2, 1));
 }

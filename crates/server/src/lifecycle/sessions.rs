@@ -30,7 +30,6 @@ use crate::backplane::Backplane;
 use crate::clock::Clock;
 use crate::config::{Config, SessionSync};
 use crate::error::ServerError;
-use crate::peer::Peer;
 use crate::queues::Queues;
 use crate::sessions::{
     self, Found, Gate, Heritage, Journals, Owners, SpoolMessenger, Spooling, wake,
@@ -404,12 +403,7 @@ fn identify(session: &WrittenSession, center: &Center, backplane: &Backplane) ->
         has_no_account: session.has_no_account,
         roles_are_of_credential: session.roles_are_of_credential,
     })?;
-    // Whoever has no name is counted where it came from, which nobody knows any more.
-    let peer = Peer::Unix {
-        uid: u32::MAX,
-        pid: 0,
-    };
-    let tenants = user.map(|_| backplane.tenants.of(&identity, peer));
+    let tenants = backplane.tenants.returning(&identity, session.owner);
     Some((identity, tenants))
 }
 

@@ -273,6 +273,7 @@ impl<'a> Replay<'a> {
                 self.sessions.remove(&origin);
                 self.unknown.remove(&origin);
             }
+            Record::Owner { number, mark } => self.with(*number, |it| it.owner = Some(*mark)),
             Record::Here { number } => self.with(*number, |it| it.presence = Presence::Here),
             Record::Away(away) => self.with(away.number, |it| it.presence = (*away).into()),
             Record::Sub(sub) => self.with(sub.number, |it| {
@@ -597,6 +598,7 @@ fn restore<M>(
         client_id: session.client_id.into(),
         user: session.user.map(Into::into),
         guest: session.guest,
+        owner: it.owner,
         expiry_secs: session.expiry_secs,
         has_no_account: session.has_no_account,
         roles_are_of_credential: session.roles_are_of_credential,

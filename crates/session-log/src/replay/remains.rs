@@ -89,6 +89,7 @@ impl Remains {
 fn number_of(record: &Record<'_>) -> Option<u32> {
     Some(match record {
         Record::End { number }
+        | Record::Owner { number, .. }
         | Record::Here { number }
         | Record::WillGone { number }
         | Record::Unsub { number, .. }

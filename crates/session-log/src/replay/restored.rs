@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 use core::ops::Range;
 
 use stentor_mqtt::{PacketId, QoS};
@@ -120,6 +121,10 @@ pub struct RestoredSession<M> {
     pub user: Option<Box<str>>,
     /// By what a guest is known again.
     pub guest: Option<u64>,
+    /// Where its client came from, of one without a name: see [`Record::Owner`].
+    ///
+    /// [`Record::Owner`]: crate::Record::Owner
+    pub owner: Option<NonZeroU64>,
     /// Seconds that it outlives its connection; 0 if only its will is left.
     pub expiry_secs: u32,
     /// Whether its user is known to nobody but the credential that it came with.

@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 use core::ops::Range;
 
 use stentor_mqtt::PacketId;
@@ -55,6 +56,8 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Progress<'a> {
     pub(super) session: Session<'a>,
+    /// Where its client came from, of one without a name.
+    pub(super) owner: Option<NonZeroU64>,
     pub(super) presence: Presence,
     pub(super) subscriptions: BTreeMap<Filter<'a>, Subscription<'a>>,
     pub(super) arrived: BTreeSet<PacketId>,
@@ -78,6 +81,7 @@ impl<'a> Progress<'a> {
     pub(super) fn new(session: Session<'a>, places_before: u32) -> Self {
         Self {
             session,
+            owner: None,
             presence: Presence::Here,
             subscriptions: BTreeMap::new(),
             arrived: BTreeSet::new(),

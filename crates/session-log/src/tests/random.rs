@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use stentor_mqtt::{PacketId, QoS};
 
@@ -277,7 +278,7 @@ impl Random {
 
     pub(super) fn record(&mut self) -> Record<'static> {
         let number = self.u32();
-        match self.below(30) {
+        match self.below(31) {
             0 => Record::Session(self.session()),
             1 => Record::Base(self.session()),
             2 => Record::Adopted {
@@ -381,6 +382,10 @@ impl Random {
                     len: self.u32() as u16,
                 },
             }),
+            29 => Record::Owner {
+                number,
+                mark: NonZeroU64::new(self.next()).unwrap_or(NonZeroU64::MIN),
+            },
             _ => Record::Queue(self.queue()),
         }
     }

@@ -1,6 +1,7 @@
 //! Single cases of what records tell.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use stentor_mqtt::PacketId;
 
@@ -238,6 +239,42 @@ fn records_of_unknown_sessions_are_counted() {
         }
     );
     assert_eq!((restored.damage.len(), restored.sessions.len()), (1, 1));
+}
+
+/// Another expiry leaves it, and so does another start; a base begins anew.
+#[test]
+fn a_session_keeps_the_address_that_it_came_from() {
+    let mark = NonZeroU64::new(7).unwrap();
+    let (number, longer) = (SESSION.number, Record::Session(OTHER));
+    let origin = Origin {
+        generation: FIRST.generation,
+        shard: FIRST.shard,
+        number,
+    };
+    let first = [
+        Record::Session(SESSION),
+        Record::Owner { number, mark },
+        Record::Session(Session {
+            expiry_secs: 9,
+            ..SESSION
+        }),
+    ];
+    let batches = [batch(&first), batch(&[Record::Adopted { number, origin }])];
+    let base = batch(&[Record::Base(SESSION), longer]);
+    for (is_rewritten, expected) in [(false, Some(mark)), (true, None)] {
+        let mut replay = Replay::new();
+        replay.journal(FIRST);
+        replay.batch(at(1, 64), &batches[0]).unwrap();
+        replay.journal(JournalId {
+            generation: 2,
+            ..FIRST
+        });
+        replay.batch(at(2, 64), &batches[1]).unwrap();
+        if is_rewritten {
+            replay.batch(at(2, 640), &base).unwrap();
+        }
+        assert_eq!(finish(replay).sessions[0].owner, expected);
+    }
 }
 
 /// [MQTT-4.4.0-1]

@@ -7,6 +7,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::cmp::Reverse;
+use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use stentor_session::{Limit, Tick};
@@ -30,6 +31,8 @@ pub enum TenantKind {
 pub struct Tenant {
     id: u64,
     kind: TenantKind,
+    /// The address that it stands for, as it is written down; `None` for others.
+    mark: Option<NonZeroU64>,
     sessions: AtomicU32,
     disk: OnDisk,
 }
@@ -41,8 +44,19 @@ impl Tenant {
         Self {
             id,
             kind,
+            mark: None,
             sessions: AtomicU32::new(0),
             disk: OnDisk::default(),
+        }
+    }
+
+    /// All who come from one address. Its sessions are written down with this mark, so that they
+    /// count for the same address after a restart.
+    #[must_use]
+    pub fn of_address(id: u64, mark: NonZeroU64) -> Self {
+        Self {
+            mark: Some(mark),
+            ..Self::new(id, TenantKind::Address)
         }
     }
 
@@ -174,6 +188,11 @@ impl Lease {
     /// The session is to be counted again, or it was. Returns whether that is new.
     pub(crate) const fn list(&mut self, is_listed: bool) -> bool {
         core::mem::replace(&mut self.is_listed, is_listed) != is_listed
+    }
+
+    /// What is written down of whose the session is: see [`Tenant::of_address`].
+    pub(crate) fn mark(&self) -> Option<NonZeroU64> {
+        self.own.0.mark
     }
 
     pub(crate) fn tenant(&self) -> &Tenant {

@@ -19,7 +19,7 @@ use crate::core::sessions::log::forget_will;
 use crate::core::sessions::queue_member::stays_for_queue;
 use crate::core::sessions::quota::Seat;
 use crate::core::sessions::registry::{
-    Announced, Flushing, Link, Live, Messages, Session, Sessions,
+    Announced, Flushing, Link, Live, Messages, Session, Sessions, mark_of,
 };
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::state::SessionState;
@@ -242,6 +242,11 @@ impl Core {
         }
         let log = &mut self.pending.log;
         self.sessions.set_expiry(key, expiry_secs, log);
+        if let Some(mark) = mark_of(&self.sessions, key)
+            && let Some(number) = self.sessions.get(key).and_then(|it| it.state.number())
+        {
+            number.counts_for(&mut self.pending.log, mark);
+        }
         self.watch(now, key);
         let (assigned, present) = (opening.assigned, opening.session_present);
         let is_told = self.acknowledge_connect(key, &opening.request, assigned, present);

@@ -23,13 +23,14 @@ pub use self::{
 };
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stentor_hub::{
     Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, Ledger,
     LinkId, MeshItem, NotKept, Retained, Rights, Scope, SessionKey, Settings, ShardId, Shared,
-    Walk, home_shard, logged, take_batches,
+    Tenants, Walk, home_shard, logged, take_batches,
 };
 use stentor_mqtt::{QoS, Version};
 use stentor_retained::{Bounds, MemoryStore};
@@ -81,6 +82,8 @@ pub struct World {
     older: Vec<Journal>,
     /// The disk for backlogs.
     pub spool: SpoolDisk,
+    /// The owners of sessions after the next start, by what is written down of them.
+    pub owners: BTreeMap<NonZeroU64, Tenants>,
 }
 
 impl World {
@@ -170,6 +173,7 @@ impl World {
             journals: Vec::new(),
             older: Vec::new(),
             spool: SpoolDisk::default(),
+            owners: BTreeMap::new(),
         }
     }
 

@@ -152,6 +152,7 @@ impl World {
         self.paused = before.paused;
         self.dies_between = before.dies_between;
         self.older = before.older;
+        self.owners = before.owners;
         self.spool = before.spool.survive();
         self.older.append(&mut before.journals);
         self.go_on_with_sessions();
@@ -205,7 +206,10 @@ impl World {
         assert_eq!(restored.damage, []);
         let rooms = std::mem::take(&mut restored.rooms);
         let start = self.start();
-        let sessions = prior_sessions(restored, &start, |session| Some((whose(session), None)));
+        let sessions = prior_sessions(restored, &start, |session| {
+            let owner = session.owner.and_then(|mark| self.owners.get(&mark));
+            Some((whose(session), owner.cloned()))
+        });
         self.hubs.iter_mut().for_each(begin_restoring);
         for room in rooms {
             let shards = u8::try_from(self.hubs.len()).unwrap();

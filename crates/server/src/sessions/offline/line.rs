@@ -17,11 +17,14 @@ use stentor_topic::{Subscription, validate_name};
 
 use super::fields::{Fields, text_of, wrong};
 use super::room::{RoomLine, read_room};
+use crate::peer::Network;
 use crate::queues;
 use crate::retained::{base64, properties_json, read_properties, stored_properties};
 
 /// Subscriptions of a session.
 const SUBSCRIPTIONS_MAX: usize = 1_000_000;
+/// The longest is that of IPv6.
+const ADDRESS_BYTES_MAX: usize = 64;
 /// Roles of a session.
 const ROLES_MAX: usize = 1_000;
 /// Subscription identifiers of a message.
@@ -42,6 +45,8 @@ pub(super) struct Whose {
 #[derive(Debug, PartialEq)]
 pub(super) struct SessionLine {
     pub(super) whose: Whose,
+    /// Where its client came from, of one without a name.
+    pub(super) address: Option<Network>,
     pub(super) expiry_secs: u32,
     pub(super) has_no_account: bool,
     pub(super) roles_are_of_credential: bool,
@@ -204,6 +209,8 @@ pub(super) fn session_json<M>(it: &RestoredSession<M>, whose: &Whose, messages: 
     let mut object = Map::new();
     object.insert("kind".into(), "session".into());
     whose.put(&mut object);
+    let address = it.owner.map(|mark| Network::of_mark(mark).to_string());
+    put_some(&mut object, "address", address);
     object.insert("expiry_secs".into(), it.expiry_secs.into());
     if let Presence::Away {
         since_ms,
@@ -288,6 +295,10 @@ fn read_session(value: &Value) -> Result<SessionLine, String> {
         .map(|it| text_of("roles", it, TEXT_BYTES_MAX).map(Into::into));
     let line = SessionLine {
         whose,
+        address: fields
+            .text("address", ADDRESS_BYTES_MAX)?
+            .map(read_address)
+            .transpose()?,
         expiry_secs,
         has_no_account: fields.flag("has_no_account")?,
         roles_are_of_credential: fields.flag("roles_are_of_credential")?,
@@ -315,6 +326,12 @@ fn read_session(value: &Value) -> Result<SessionLine, String> {
         }
         _ => Ok(line),
     }
+}
+
+fn read_address(text: &str) -> Result<Network, String> {
+    let expected = "it is an IPv4 address, an IPv6 network that ends in /64, or uid and a number";
+    text.parse()
+        .map_err(|()| wrong("address", &text.into(), expected))
 }
 
 fn read_quotas(value: &Value) -> Result<Quotas, String> {

@@ -13,6 +13,7 @@ use super::line::{
     session_json,
 };
 use super::room::{read_room, room_json};
+use crate::peer::Network;
 
 fn id(number: u16) -> PacketId {
     PacketId::new(number).unwrap()
@@ -63,6 +64,7 @@ fn session() -> RestoredSession<()> {
         client_id: whose().client_id,
         user: whose().user,
         guest: None,
+        owner: Some("192.0.2.9".parse::<Network>().unwrap().mark()),
         expiry_secs: u32::MAX,
         has_no_account: true,
         roles_are_of_credential: true,
@@ -137,6 +139,7 @@ fn a_session_is_read_back_with_every_field() {
     };
     let expected = SessionLine {
         whose: whose(),
+        address: Some("192.0.2.9".parse().unwrap()),
         expiry_secs: session.expiry_secs,
         has_no_account: true,
         roles_are_of_credential: true,

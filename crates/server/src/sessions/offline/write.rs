@@ -19,6 +19,7 @@ use stentor_session_store::Adder;
 use stentor_spool::{Folder, NotKept};
 
 use super::line::{MessageLine, OwnedBody, SessionLine, State};
+use crate::peer::Network;
 
 /// Messages and bytes of a session that wait here for the place where they go.
 const WINDOW_LEN: usize = 128;
@@ -316,6 +317,9 @@ impl Pending {
             quotas: line.quotas,
         };
         Record::Base(base).encode(out);
+        if let Some(mark) = line.address.map(Network::mark) {
+            Record::Owner { number, mark }.encode(out);
+        }
         for packet_id in &line.arrived {
             let packet_id = *packet_id;
             Record::Arrived(Arrival { number, packet_id }).encode(out);

@@ -19,7 +19,7 @@ use crate::effects::MeshItem;
 
 use crate::core::routing::options::Options;
 use crate::core::sessions::log::Number;
-use crate::core::sessions::registry::{Link, Session};
+use crate::core::sessions::registry::{Link, Session, mark_of};
 
 /// Writes down all that a session has, if its changes are written down.
 /// O(its subscriptions).
@@ -38,6 +38,9 @@ fn write_base_of(core: &mut Core, key: SessionKey) {
     if session.state.number().is_none() {
         // Only its will outlives its connection.
         return;
+    }
+    if let Some(mark) = mark_of(&core.sessions, key) {
+        number.counts_for(log, mark);
     }
     write_owed(session, number, &core.routing, log);
     write_subscriptions((session, key.slot), number, &core.routing, log);

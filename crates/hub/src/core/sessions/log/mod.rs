@@ -60,7 +60,7 @@ pub(crate) use ways::Journals;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::num::NonZeroU32;
+use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 
 use stentor_mqtt::PacketId;
@@ -277,6 +277,12 @@ impl Number {
             false => Record::Session,
         };
         log.write(&record(session));
+    }
+
+    /// It counts for this address.
+    pub(crate) fn counts_for(self, log: &mut SessionLog, mark: NonZeroU64) {
+        let number = self.get();
+        log.write(&Record::Owner { number, mark });
     }
 
     /// It goes on with all that was written of it in an earlier start.

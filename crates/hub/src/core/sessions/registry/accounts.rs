@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use stentor_mqtt::QoS;
 use stentor_session::Tick;
@@ -217,6 +218,12 @@ pub(crate) fn look_at_full(sessions: &mut Sessions) {
         // It is marked, as all that may have changed.
         sessions.at_mut(slot, QoS::AtLeastOnce);
     }
+}
+
+/// The address for which a session is counted, as it is written down.
+pub(crate) fn mark_of(sessions: &Sessions, key: SessionKey) -> Option<NonZeroU64> {
+    let lease = sessions.leases.get(key.slot as usize)?;
+    lease.as_ref()?.mark()
 }
 
 /// About what is written down of all sessions that last, in bytes. O(sessions).

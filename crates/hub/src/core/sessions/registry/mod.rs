@@ -5,7 +5,9 @@ mod link;
 mod session;
 
 use accounts::give_back;
-pub(crate) use accounts::{about_written, count_disk_of, look_at_full, most_absent_bytes, part_of};
+pub(crate) use accounts::{
+    about_written, count_disk_of, look_at_full, mark_of, most_absent_bytes, part_of,
+};
 pub use link::Messages;
 pub(crate) use link::{Announced, Away, Backlog, Extras, Flushing, Left, Link, Live};
 use session::RETIRED;
