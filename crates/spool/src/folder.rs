@@ -21,6 +21,8 @@ pub struct Folder<D: Disk> {
     bytes: u64,
     /// What they take, as far as is known.
     taken: u64,
+    /// Whether the disk does not take holes back, as far as is known.
+    keeps_holes: bool,
     current: Option<Current<D::Region>>,
     /// Whether something in that was not flushed.
     is_dirty: bool,
@@ -72,6 +74,7 @@ impl<D: Disk> Folder<D> {
             files: files.map(|(it, all)| (it, Extents::of(all))).collect(),
             bytes: 0,
             taken: 0,
+            keeps_holes: false,
             current: None,
             is_dirty: false,
             has_failed: false,
@@ -106,12 +109,24 @@ impl<D: Disk> Folder<D> {
         self.bytes + current.map_or(0, |current| (current.end() * UNIT) as u64)
     }
 
-    /// Bytes that there may be more, without a reserve for what is under way: a sixteenth of all,
-    /// and 64 MiB at most.
+    /// Bytes that there may be more: what is left of the present file, and the files that may be
+    /// begun when all holes are given back that the disk takes. Of all, a reserve is not free, for
+    /// what is under way: a sixteenth, and 64 MiB at most.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
+        const WHOLE: u64 = FILE_BYTES as u64;
+        let current = self.current.as_ref();
+        let left = current.map_or(0, |it| WHOLE - (it.end() * UNIT) as u64);
+        let closed = match (self.keeps_holes, current) {
+            (true, Some(_)) => self.taken.saturating_sub(WHOLE),
+            (true, None) => self.taken,
+            (false, _) => self.bytes,
+        };
+        let used = closed + current.map_or(0, |_| WHOLE);
+        let room = self.bytes_max.saturating_sub(used);
+        let files = room / WHOLE * WHOLE;
         let reserve = (self.bytes_max / 16).min(64 << 20);
-        self.bytes_max.saturating_sub(self.bytes() + reserve)
+        (files + left).min((room + left).saturating_sub(reserve))
     }
 
     /// Writes a chunk. It counts when [`flush`](Self::flush) has returned.
@@ -176,6 +191,7 @@ impl<D: Disk> Folder<D> {
     /// anything. O(holes).
     fn give_back(&mut self) -> bool {
         let mut has_given = false;
+        self.keeps_holes = false;
         for (number, extents) in &mut self.files {
             let name = file_name(*number);
             for hole in extents.holes() {
@@ -183,6 +199,8 @@ impl<D: Disk> Folder<D> {
                 if self.disk.punch(&name, hole.clone()).is_ok() {
                     extents.was_given(&hole);
                     has_given = true;
+                } else {
+                    self.keeps_holes = true;
                 }
             }
         }
