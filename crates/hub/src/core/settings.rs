@@ -220,6 +220,8 @@ pub struct Settings {
 pub struct SpoolSettings {
     /// Bytes on the disk for one client; 0 if nothing goes there.
     pub client_bytes_max: u64,
+    /// Bytes on the disk for all sessions: a part of it is kept for owners that have little there.
+    pub bytes_max: u64,
     /// Bytes on the disk for all sessions of one zone.
     pub zone_bytes_max: u64,
     /// Bytes that the sessions of one shard may hold in memory, together, before their messages go
@@ -233,6 +235,7 @@ impl Default for SpoolSettings {
     fn default() -> Self {
         Self {
             client_bytes_max: 0,
+            bytes_max: 0,
             zone_bytes_max: u64::MAX,
             memory: 256 << 20,
             share: (64 << 10, 1 << 20),

@@ -88,6 +88,7 @@ fn spool_settings(config: &Config, shards: u8) -> SpoolSettings {
     let memory = sessions.memory / u64::from(shards.max(1));
     SpoolSettings {
         client_bytes_max: sessions.client_bytes,
+        bytes_max: sessions.bytes,
         zone_bytes_max: sessions.zone_bytes,
         memory: usize::try_from(memory).unwrap_or(usize::MAX),
         ..SpoolSettings::default()

@@ -1,14 +1,18 @@
 //! How the owners of sessions share the disk for what waits for their clients.
 //!
 //! What one owner has there may be [`TIMES`] as much as what is free. So an owner who is alone gets
-//! nearly all of it, two get nearly half each, and something is always left for an owner who has
-//! nothing there yet. Nobody has to count the owners for that.
+//! most of it, two get nearly half each, and something is always left for an owner who has nothing
+//! there yet. Nobody has to count the owners for that.
 //!
-//! An owner who has reached that is **full**: what it publishes itself is refused, if sessions that
-//! last would be owed it. So an owner that sends to its own sessions hears of it before anything is
-//! lost. Nobody else is refused for its sake. What others publish, and what was under way, may fill
-//! the disk to [`TIMES_AT_MOST`]. Then the owner's sessions are **barred**: their messages wait in
-//! memory, as far as they may.
+//! The last part of all, one in [`RESERVE`], is not free in this sense. Of that, each owner may
+//! have one part in [`FLOOR`], and less when little of it is left. So owners with much leave
+//! something for owners with little.
+//!
+//! An owner who has reached its part is **full**: what it publishes itself is refused, if a session
+//! would be owed it whose owner is full, and whose client is away or far behind. So an owner that
+//! sends to its own sessions hears of it before anything is lost. Nobody else is refused for its
+//! sake. What others publish, and what was under way, may fill the disk to [`TIMES_AT_MOST`]. Then
+//! the owner's sessions are **barred**: their messages wait in memory, as far as they may.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -16,10 +20,48 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// sessions are barred.
 const TIMES: u64 = 8;
 const TIMES_AT_MOST: u64 = 12;
+/// Such a part of all is the reserve, and such a part of the reserve is one owner's at most.
+const RESERVE: u64 = 8;
+const FLOOR: u64 = 64;
 
 /// Owners that are full, and are refused. More than these are not refused, and lose messages when
 /// their memory is full too.
 const OWNERS_MAX: usize = 64;
+
+/// What one owner may have on the disk, in bytes: before it is full, and before its sessions are
+/// barred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    full_at: u64,
+    barred_at: u64,
+}
+
+impl Part {
+    /// Whoever is not bound.
+    pub(crate) const ALL: Self = Self {
+        full_at: u64::MAX,
+        barred_at: u64::MAX,
+    };
+
+    /// While so much is free, of so much in all.
+    pub(crate) fn of(free: u64, all: u64) -> Self {
+        let reserve = all / RESERVE;
+        let beyond = free.saturating_sub(reserve);
+        let floor = (reserve / FLOOR).min(free / TIMES);
+        Self {
+            full_at: beyond.saturating_mul(TIMES).max(floor),
+            barred_at: beyond.saturating_mul(TIMES_AT_MOST).max(floor + floor / 2),
+        }
+    }
+
+    /// What two things allow that have to have room.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            full_at: self.full_at.min(other.full_at),
+            barred_at: self.barred_at.min(other.barred_at),
+        }
+    }
+}
 
 /// The owners that are full, for all shards.
 #[derive(Debug)]
@@ -103,12 +145,12 @@ impl OnDisk {
         self.place.load(Ordering::Relaxed) != 0
     }
 
-    /// Notes whether the owner of this number is full while so much is free. Returns whether its
-    /// sessions are barred.
-    pub(crate) fn note(&self, owner: u32, free: u64, all: &FullOwners) -> bool {
+    /// Notes whether the owner of this number is full while it may have so much. Returns whether
+    /// its sessions are barred.
+    pub(crate) fn note(&self, owner: u32, part: Part, all: &FullOwners) -> bool {
         let bytes = self.bytes();
-        let exceeds = |times| bytes > 0 && bytes >= free.saturating_mul(times);
-        let is_full = exceeds(TIMES);
+        let exceeds = |most| bytes > 0 && bytes >= most;
+        let is_full = exceeds(part.full_at);
         let place = self.place.load(Ordering::Relaxed);
         if is_full && place == 0 && owner != 0 {
             let new = all.add(owner);
@@ -122,47 +164,76 @@ impl OnDisk {
         } else if !is_full && place != 0 {
             all.remove(self.place.swap(0, Ordering::Relaxed));
         }
-        exceeds(TIMES_AT_MOST)
+        exceeds(part.barred_at)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     #[test]
     fn an_owner_may_have_several_times_what_is_free() {
         let all = FullOwners::default();
+        let of = |free| Part::of(free, 0);
         let (ann, bob) = (OnDisk::default(), OnDisk::default());
-        assert!(!ann.note(1, 0, &all), "who has nothing there is not full");
-        ann.change(0, 960);
-        assert!(!ann.note(1, 121, &all) && !all.are_some());
         assert!(
-            !ann.note(1, 120, &all) && all.have(1),
+            !ann.note(1, of(0), &all),
+            "who has nothing there is not full"
+        );
+        ann.change(0, 960);
+        assert!(!ann.note(1, of(121), &all) && !all.are_some());
+        assert!(
+            !ann.note(1, of(120), &all) && all.have(1),
             "it is refused first"
         );
-        assert!(ann.note(1, 80, &all) && ann.note(1, 80, &all));
+        assert!(ann.note(1, of(80), &all) && ann.note(1, of(80), &all));
         assert!(all.are_some() && all.have(1) && !all.have(2) && !all.have(0));
         bob.change(0, 10);
-        assert!(!bob.note(2, 100, &all) && bob.note(2, 0, &all));
+        assert!(!bob.note(2, of(100), &all) && bob.note(2, of(0), &all));
         assert!(all.have(1) && all.have(2));
         ann.change(960, 100);
-        assert!(!ann.note(1, 100, &all));
+        assert!(!ann.note(1, of(100), &all));
         assert!(!all.have(1) && all.have(2));
-        assert!(!bob.note(2, 100, &all) && !all.are_some());
+        assert!(!bob.note(2, of(100), &all) && !all.are_some());
     }
 
     #[test]
     fn those_without_a_place_are_barred_all_the_same() {
         let all = FullOwners::default();
+        let of = |free| Part::of(free, 0);
         let owners: [OnDisk; OWNERS_MAX + 1] = core::array::from_fn(|_| OnDisk::default());
         for (number, owner) in (1..).zip(&owners) {
             owner.change(0, 1);
-            assert!(owner.note(number, 0, &all));
+            assert!(owner.note(number, of(0), &all));
         }
         let last = OWNERS_MAX as u32 + 1;
         assert!(all.have(last - 1) && !all.have(last));
-        assert!(!owners[0].note(1, 1, &all));
-        assert!(owners[OWNERS_MAX].note(last, 0, &all) && all.have(last));
+        assert!(!owners[0].note(1, of(1), &all));
+        assert!(owners[OWNERS_MAX].note(last, of(0), &all) && all.have(last));
+    }
+
+    /// Owners come one after the other, and each takes what it may.
+    #[test]
+    fn whoever_comes_last_has_a_part_too() {
+        const ALL: u64 = 1 << 30;
+        let mut used = 0;
+        let mut parts = Vec::new();
+        for _ in 0..100 {
+            let mut own = 0;
+            while own < Part::of(ALL - used - own, ALL).full_at {
+                own += 64;
+            }
+            used += own;
+            parts.push(own);
+        }
+        assert!(parts[0] > ALL * 3 / 4 && parts[0] < ALL * 7 / 8);
+        assert!(used < ALL && parts.is_sorted_by(|a, b| a >= b));
+        let floor = ALL / RESERVE / FLOOR;
+        let have_it = parts.iter().take_while(|part| **part >= floor).count();
+        assert!((50..64).contains(&have_it), "{have_it}");
+        assert!(parts.iter().all(|part| *part > 0));
     }
 }

@@ -50,6 +50,7 @@ pub struct Holder {
 pub(crate) fn disk_room(core: &Core) -> DiskRoom {
     DiskRoom {
         free: core.outbox.spooling.free,
+        bytes_max: core.rules.settings.spool.bytes_max,
         zone_max: core.rules.settings.spool.zone_bytes_max,
     }
 }

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use stentor_session::{Limit, Tick};
 
-use super::disk::{FullOwners, OnDisk};
+use super::disk::{FullOwners, OnDisk, Part};
 use crate::core::settings::Settings;
 
 /// The owner that a tenant stands for.
@@ -121,6 +121,8 @@ pub struct Tenants {
 pub(crate) struct DiskRoom {
     /// Bytes that are free in all.
     pub(crate) free: u64,
+    /// Bytes that all sessions may have.
+    pub(crate) bytes_max: u64,
     /// Bytes that one zone may have.
     pub(crate) zone_max: u64,
 }
@@ -161,8 +163,9 @@ impl Lease {
         let (own, zone) = (&self.own.0.disk, &self.zone.0.disk);
         own.change(before, bytes);
         zone.change(before, bytes);
-        let free = room.free.min(room.zone_max.saturating_sub(zone.bytes()));
-        own.note(self.owner, free, full)
+        let of_zone = room.zone_max.saturating_sub(zone.bytes());
+        let part = Part::of(room.free, room.bytes_max).and(Part::of(of_zone, room.zone_max));
+        own.note(self.owner, part, full)
     }
 
     /// What [`Lease::note_disk`] was told last.
@@ -178,11 +181,11 @@ impl Lease {
     /// The session gives back what it has on the disk. Whether its owner is full shows when others
     /// of its sessions are counted.
     pub(crate) fn release_disk(&mut self, full: &FullOwners) {
-        let room = DiskRoom {
-            free: u64::MAX,
-            zone_max: u64::MAX,
-        };
-        self.note_disk(0, room, full);
+        let before = core::mem::take(&mut self.disk);
+        let (own, zone) = (&self.own.0.disk, &self.zone.0.disk);
+        own.change(before, 0);
+        zone.change(before, 0);
+        own.note(self.owner, Part::ALL, full);
     }
 
     /// The session is to be counted again, or it was. Returns whether that is new.
