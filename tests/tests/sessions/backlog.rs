@@ -217,6 +217,42 @@ fn one_owner_leaves_room_for_others() {
     assert!(all.is_sorted(), "nothing of what was taken is lost");
 }
 
+/// New sessions, subscriptions, and messages to clients that keep up need the journal only.
+#[test]
+fn a_disk_that_takes_no_backlogs_refuses_only_what_needs_it() {
+    let plan = plan("bytes = \"64MiB\"\n").variable("STENTOR_SHARDS", "2");
+    let path = plan.folder().join("mqtt.sock");
+    let plan = plan.listen(&format!("mqtt+unix:{}", path.display()));
+    let server = plan.start();
+    with_absent(&server);
+    let mut publisher = server.client(Version::V5, "publisher");
+    assert!(publish_all(&mut publisher, 0..3 * MESSAGES).is_empty());
+    eventually("it is on the disk", || {
+        status(&server)["session_store"]["backlog_bytes"].as_u64() >= Some(8 << 20)
+    });
+    let plan = server.kill().variable("STENTOR_SESSIONS__BYTES", "4MiB");
+    let server = plan.start();
+    stranger(&path, "other", false).subscribe("log", 2);
+    let mut publisher = stranger(&path, "publisher of others", true);
+    let refused = publish_all(&mut publisher, 0..2 * MESSAGES);
+    assert!(!refused.is_empty(), "memory has no room for all");
+    server.wait_log(0, "backlogs of sessions do not go to the disk");
+    let heres = ["here 1", "here 2", "here 3"];
+    let mut heres = heres.map(|name| stranger(&path, name, false));
+    for (number, here) in heres.iter_mut().enumerate() {
+        let topic = format!("live/{number}");
+        here.subscribe(&topic, 2);
+        publisher.send(&publish(&topic, (1, 9), &payload(number)));
+        let ack = publisher.expect(4);
+        let reason = ack.body.get(2).copied().unwrap_or(0);
+        assert!(reason < 0x80, "{ack:?}");
+        assert_eq!(take(here, 1), [number]);
+    }
+    let taken = 2 * MESSAGES - refused.len();
+    let mut other = stranger(&path, "other", false);
+    assert_eq!(take(&mut other, taken).len(), taken, "nothing is lost");
+}
+
 /// Above what one client may have on the disk, the policy of the topic holds.
 #[test]
 fn beyond_the_bound_of_a_client_the_newest_messages_are_dropped() {

@@ -161,7 +161,7 @@ pub fn sealed(hub: &mut Hub, session: SessionKey, messages: (u64, u8), place: Op
 }
 
 /// The store of backlogs takes messages again.
-pub const fn spool_goes_on(hub: &mut Hub) {
+pub fn spool_goes_on(hub: &mut Hub) {
     spool::goes_on(&mut hub.core);
 }
 

@@ -251,14 +251,21 @@ fn an_owner_has_a_part_of_the_disk() {
             0,
             "a stranger's message waits in memory"
         );
+        // Others hear of that.
+        tell(&mut w, 0, ann_has / 8);
         let (reason, text) = publish(&mut w, p, "a");
         assert_eq!(reason, 0x97);
         assert!(text.contains("sessions of yours"), "{text}");
-        assert_eq!(
-            publish(&mut w, p, "b").0,
-            0x97,
-            "others lose no room to it either"
-        );
+        assert_eq!(publish(&mut w, p, "b").0, 0, "its owner is not full");
+        let elsewhere = (w.home("p") + 1) % shards;
+        let own = named(&w, "own", elsewhere);
+        let own = come(&mut w, &own, &ann, 1_000);
+        w.subscribe(own, "own", Q1);
+        for _ in 0..3 {
+            assert_eq!(publish(&mut w, p, "own").0, 0, "its client keeps up");
+            // It has not acknowledged them.
+            tell(&mut w, 0, ann_has / 8);
+        }
         let nobody = publish(&mut w, p, "nobody").0;
         assert_eq!(nobody & 0x80, 0, "nobody is owed it");
         // What was under way, and what others publish, may have a little more.
@@ -268,7 +275,7 @@ fn an_owner_has_a_part_of_the_disk() {
         }
         assert!(bob.own.disk_bytes() > 0, "others have their part");
         let b = come(&mut w, "b", &bob, 1_000);
-        assert_eq!(receive_all(&mut w, b), 20);
+        assert_eq!(receive_all(&mut w, b), 21);
         let a = come(&mut w, "a", &ann, 1_000);
         let got = receive_all(&mut w, a);
         assert!((61..81).contains(&got), "{got}: its memory is full, too");
@@ -355,4 +362,120 @@ fn what_an_address_has_left_counts_for_it_after_a_restart() {
     w.owners.insert(NonZeroU64::MAX, other.clone());
     w.crash(2, 6);
     assert_eq!((after.own.sessions(), other.own.sessions()), (2, 1));
+}
+
+/// Also if another shard has the sessions.
+#[test]
+fn a_disk_that_takes_no_backlogs_refuses_only_what_needs_it() {
+    for shard in [0, 1] {
+        let mut w = World::writing(2, settings());
+        let name = away(&mut w, shard, "long");
+        away(&mut w, 1 - shard, "short");
+        let p = named(&w, "p", 0);
+        let p = w.connect(Version::V5, &p, &clean());
+        let here = named(&w, "here", shard);
+        let here = w.connect(Version::V5, &here, &ConnectOptions::persistent());
+        w.subscribe(here, "live", Q1);
+        w.set_spool(true);
+        let publish = |w: &mut World, topic: &str, len: usize| {
+            w.publish(p, topic, &"x".repeat(len), Q1, false);
+            w.advance();
+            tell(w, 0, 0);
+            w.take_ack(p, 0x40)
+        };
+        let mut taken = 0;
+        let text = loop {
+            let (reason, text) = publish(&mut w, "long", 500);
+            if reason == 0x97 {
+                break text;
+            }
+            taken += 1;
+        };
+        assert!((4..10).contains(&taken), "{taken}: its share of the memory");
+        assert!(text.contains("the disk of the sessions is full"), "{text}");
+        for _ in 0..20 {
+            assert_eq!(publish(&mut w, "live", 500).0, 0, "its client keeps up");
+        }
+        assert_eq!(w.take_payloads(here).len(), 20);
+        assert_eq!(publish(&mut w, "short", 500).0, 0, "memory has room for it");
+        assert_eq!(publish(&mut w, "long", 500).0, 0x97);
+        let new = w.connect(Version::V5, "new", &ConnectOptions::persistent());
+        assert_eq!(w.subscribe(new, "more", Q1), 1);
+        w.publish(p, "long", "0", Q0, false);
+        w.set_spool(false);
+        w.settle();
+        assert_eq!(publish(&mut w, "long", 500).0, 0);
+        let options = ConnectOptions {
+            clean_start: false,
+            ..ConnectOptions::persistent()
+        };
+        let back = w.connect(Version::V5, &name, &options);
+        assert_eq!(receive_all(&mut w, back), taken + 1, "all that was taken");
+        w.check_accounts();
+    }
+}
+
+/// A barred owner loses its own messages, and stops nobody.
+#[test]
+fn a_session_of_an_owner_that_has_its_part_stops_no_publisher() {
+    let mut w = World::writing(1, settings());
+    let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+    let (ann, bob) = (owner(1, &zone), owner(2, &zone));
+    let a = come(&mut w, "a", &ann, 1_000);
+    w.subscribe(a, "all", Q1);
+    w.drop_link(a);
+    w.advance();
+    let q = come(&mut w, "q", &bob, 0);
+    for _ in 0..8 {
+        assert_eq!(fill(&mut w, q, "all"), 20);
+        w.advance();
+    }
+    assert!(ann.own.disk_bytes() > 0);
+    w.set_spool(true);
+    tell(&mut w, 0, 0);
+    for _ in 0..20 {
+        w.publish(q, "all", &"x".repeat(500), Q1, false);
+        assert_eq!(w.take_ack(q, 0x40).0, 0, "it is barred");
+    }
+}
+
+/// Those who have much leave something for those who have little.
+#[test]
+fn an_owner_with_little_has_a_floor() {
+    let mut settings = settings();
+    settings.spool.bytes_max = 64 << 20;
+    let mut w = World::writing(1, settings);
+    let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+    let ann = owner(1, &zone);
+    let a = come(&mut w, "a", &ann, 1_000);
+    w.subscribe(a, "a", Q1);
+    w.drop_link(a);
+    let p = come(&mut w, "p", &ann, 0);
+    // Others have all but a part of the reserve.
+    tell(&mut w, 0, 4 << 20);
+    let refused = (0..1_000).position(|_| {
+        tell(&mut w, 0, 4 << 20);
+        w.publish(p, "a", &"x".repeat(500), Q1, false);
+        w.take_ack(p, 0x40).0 == 0x97
+    });
+    let has = ann.own.disk_bytes();
+    assert!(
+        (100_000..200_000).contains(&has),
+        "{has}, after {refused:?}"
+    );
+}
+
+/// What waits for a shared subscription stays in memory.
+#[test]
+fn shared_subscriptions_do_not_wait_for_the_disk() {
+    let mut w = World::writing(1, settings());
+    away(&mut w, 0, "$share/g/flood");
+    let p = w.connect(Version::V5, "p", &clean());
+    tell(&mut w, FAR_TOO_MUCH, u64::MAX);
+    assert!(is_taken(&mut w, p, "flood"));
+    w.set_spool(true);
+    for _ in 0..20 {
+        w.publish(p, "flood", &"x".repeat(500), Q1, false);
+        assert_eq!(w.take_ack(p, 0x40).0, 0);
+    }
 }

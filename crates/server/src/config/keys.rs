@@ -425,9 +425,9 @@ section! {
     /// The same of all sessions of one zone.
     zone_bytes: u64 = bytes(4 * MIB, 16 * TIB), Default("16TiB"), Live;
     /// The same of all sessions, in files of 4 MiB. One user may have eight times as much as is
-    /// free, and so may all clients of one address that have not proved a name. What such an owner
-    /// publishes to sessions that last is refused when its sessions have that. While there is no
-    /// room at all, the server refuses what sessions that last would take on, as on a full disk.
+    /// free beyond an eighth of all, and so may all clients of one address without a proved name.
+    /// When they have that, what they publish to absent sessions of theirs is refused. While there
+    /// is no room at all, so is what an absent session has no memory for.
     bytes: u64 = bytes(4 * MIB, 16 * TIB), Default("10GiB"), Restart;
     /// Whether the wills of sessions that end with their connection are written down too: then a
     /// crash of the server only defers them. Each connection with a will costs some writing.

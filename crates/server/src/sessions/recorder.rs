@@ -532,7 +532,7 @@ impl Recorder {
         let is_idle =
             !self.has_news && self.round.is_none() && !self.waits() && !self.writer.is_waited_for();
         let is_complete = !self.is_full && !self.is_laden && self.standing == Standing::Complete;
-        if is_idle && is_complete && !self.is_spool_full() {
+        if is_idle && is_complete {
             return Turn::default();
         }
         self.has_news = false;
@@ -555,15 +555,10 @@ impl Recorder {
         }
     }
 
-    fn is_spool_full(&self) -> bool {
-        let spooling = self.spooling.as_ref();
-        spooling.is_some_and(Spooling::is_refused)
-    }
-
     /// Has the hub refuse what sessions that last would take on, while the disk has no room for it.
     fn look_for_room(&mut self, hub: &Hub) {
         let is_low = self.writer.usage().ready <= FILES_LEFT && self.writer.is_refused();
-        let is_full = is_low || self.standing != Standing::Complete || self.is_spool_full();
+        let is_full = is_low || self.standing != Standing::Complete;
         if is_full != self.is_full {
             self.is_full = is_full;
             set_journal_full(hub, is_full);

@@ -128,11 +128,6 @@ impl Spooling {
         !self.read.is_empty() || !self.written.is_empty() || self.lane.has_replies()
     }
 
-    /// Whether the disk refuses more.
-    pub(super) fn is_refused(&self) -> bool {
-        self.lane.is_refused()
-    }
-
     /// Bytes that are on their way to the disk. What the hub still has for it counts for its
     /// sessions. O(1).
     pub(super) fn bytes(&self) -> usize {
@@ -190,8 +185,9 @@ impl Watcher for SpoolMessenger {
         match event {
             SpoolEvent::Refused(why) => warn!(
                 "backlogs of sessions do not go to the disk: {why}; until they do, the server \
-                 refuses what sessions that last would take on. Make room, or end sessions \
-                 that nobody needs (`stentor sessions ls --by bytes`)"
+                 refuses messages for absent clients whose sessions have used their share of the \
+                 memory. Make room, or end sessions that nobody needs (`stentor sessions ls --by \
+                 bytes`)"
             ),
             SpoolEvent::Recovered => info!("backlogs of sessions go to the disk again"),
             SpoolEvent::Unreadable { file, error } => {

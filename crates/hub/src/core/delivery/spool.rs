@@ -24,8 +24,13 @@ use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::memory::disk_room;
 use crate::core::routing::route::release_sender;
-use crate::core::sessions::log::{body_of, has_freed, identifiers, message_of, take_freed, terms};
-use crate::core::sessions::registry::{count_disk_of, lasting_len, look_at_full};
+use crate::core::sessions::log::{
+    body_of, forget_needy, has_freed, identifiers, message_of, take_freed, tell_full, tell_needy,
+    terms, turn_over_full,
+};
+use crate::core::sessions::registry::{
+    RECOUNTED_AT_ONCE, count_disk_of, lasting_len, look_at_full, take_new_of_full,
+};
 use crate::core::sessions::state::{SessionState, own_queue_bytes, take_fetched, write_spooled};
 use crate::core::settings::Settings;
 use crate::core::stats::LossCause;
@@ -71,6 +76,10 @@ pub(crate) struct Spooling {
     pub(crate) free: u64,
     /// When sessions of owners that were full are counted again.
     recount_at: Tick,
+    /// How many of these are to be counted again before all were since others were told of them.
+    recounts_left: usize,
+    /// How many of the sessions that are due others were told of, because the disk refuses them.
+    told: usize,
     /// Whether far too much has been on its way, and much still is.
     is_far_behind: bool,
     /// Connections that wait because their messages were among that, and until when at most.
@@ -89,6 +98,8 @@ impl Default for Spooling {
             taken: 0,
             free: u64::MAX,
             recount_at: Tick::ZERO,
+            recounts_left: 0,
+            told: 0,
             is_far_behind: false,
             waiting: BTreeMap::new(),
             orders: Vec::new(),
@@ -164,10 +175,7 @@ pub(crate) fn tell_room(core: &mut Core, now: Tick, (under_way, free): (usize, u
     let on_the_way = spooling.on_the_way();
     spooling.is_far_behind =
         on_the_way >= FAR_TOO_MUCH || spooling.is_far_behind && on_the_way >= MUCH;
-    if now >= spooling.recount_at {
-        spooling.recount_at = now.after(RECOUNT_TIME);
-        look_at_full(&mut core.sessions);
-    }
+    tell_others(core, now);
     let spooling = &mut core.outbox.spooling;
     if spooling.waiting.is_empty() {
         return;
@@ -178,6 +186,45 @@ pub(crate) fn tell_room(core: &mut Core, now: Tick, (under_way, free): (usize, u
     for (sender, _) in all {
         release_sender(core, now, sender, 0);
     }
+}
+
+/// Tells other shards of sessions that the disk has no more room for.
+fn tell_others(core: &mut Core, now: Tick) {
+    /// Sessions that need the disk, as many as a turn tells others of.
+    const AT_ONCE: usize = 256;
+    let new = take_new_of_full(&mut core.sessions);
+    tell_full(core, &new);
+    let spooling = &core.outbox.spooling;
+    if spooling.is_refused {
+        let (from, due) = (spooling.told, &spooling.due);
+        let to = due.len().min(from + AT_ONCE);
+        tell_needy(core, due.range(from.min(to)..to).copied());
+        core.outbox.spooling.told = to;
+    }
+    if now < core.outbox.spooling.recount_at {
+        return;
+    }
+    if core.outbox.spooling.recounts_left == 0 {
+        turn_over_full(core);
+    }
+    let all = look_at_full(&mut core.sessions);
+    let spooling = &mut core.outbox.spooling;
+    spooling.recount_at = now.after(RECOUNT_TIME);
+    spooling.recounts_left = match spooling.recounts_left {
+        0 => all.saturating_sub(RECOUNTED_AT_ONCE),
+        left => left.saturating_sub(RECOUNTED_AT_ONCE),
+    };
+}
+
+/// Whether the disk has refused something of this shard, and not told since that it takes more.
+pub(crate) const fn is_refused(core: &Core) -> bool {
+    core.outbox.spooling.is_refused
+}
+
+/// Whether a session that holds so much has its share of the memory, so that more is for the disk.
+pub(crate) const fn has_its_share(core: &Core, held_bytes: usize) -> bool {
+    let share = core.outbox.spooling.share;
+    share > 0 && held_bytes >= share
 }
 
 /// Whether far too much is on its way to the disk.
@@ -318,8 +365,10 @@ pub(crate) fn sealed(
 }
 
 /// The disk takes chunks again.
-pub(crate) const fn goes_on(core: &mut Core) {
+pub(crate) fn goes_on(core: &mut Core) {
     core.outbox.spooling.is_refused = false;
+    core.outbox.spooling.told = 0;
+    forget_needy(core);
 }
 
 /// Asks for the next chunk of a session whose client is there, if little is left in memory.

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use stentor_hub::{AtOnce, Keep, Settings, SlowPolicy, SpoolSettings, TopicPolicy};
+use stentor_hub::{
+    AtOnce, Keep, Settings, SlowPolicy, SpoolSettings, TopicPolicy, tell_backlog_room,
+};
 use stentor_mqtt::{
     Ack, Disconnect, Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, ReasonCode,
     Sender, Version, decode, frame,
@@ -263,6 +265,10 @@ impl Simulation {
         for _ in 0..self.random.below(3) {
             self.w.spool_one();
         }
+        let now = self.w.now;
+        for hub in &mut self.w.hubs {
+            tell_backlog_room(hub, now, (0, u64::MAX));
+        }
     }
 
     /// A disk is slow, or full, or is so no longer.
@@ -406,10 +412,14 @@ impl Simulation {
             let header = frame(&bytes, u32::MAX).unwrap().unwrap().header_len;
             let packet = decode(Version::V5, Sender::Server, bytes[0], &bytes[header..]);
             let (packet_id, step) = match packet.unwrap() {
-                Packet::PubAck(ack) | Packet::PubRec(ack) => {
-                    assert!(!ack.reason.is_error(), "{ack:?}");
-                    (ack.packet_id, Step::Taken)
+                Packet::PubAck(ack) | Packet::PubRec(ack) if ack.reason.is_error() => {
+                    // The disk has refused backlogs.
+                    assert_eq!(ack.reason, ReasonCode::QuotaExceeded, "{ack:?}");
+                    let all = &mut self.publishers[who].sent;
+                    all.retain(|sent| sent.packet_id != ack.packet_id);
+                    continue;
                 }
+                Packet::PubAck(ack) | Packet::PubRec(ack) => (ack.packet_id, Step::Taken),
                 Packet::PubComp(ack) => (ack.packet_id, Step::Completion),
                 _ => continue,
             };

@@ -4,17 +4,27 @@
 //! would be owed, no subscription, and no new session. So whatever was acknowledged is there after
 //! a restart. What makes room goes on from a reserve.
 //!
+//! While the disk refuses backlogs, or has as many as it may, only a message is refused that a
+//! session needs the disk for: its client is away or far behind, and it holds its share of the
+//! memory already. While an owner has used up its part of the disk, its own messages are refused to
+//! sessions of owners of whom that is so.
+//!
 //! While a journal is only behind, the same messages wait where they were read.
 
 use stentor_mqtt::{QoS, ReasonCode};
 use stentor_session::{CloseReason, Limit, Message};
-use stentor_topic::Zone;
+use stentor_topic::{Subscriber, Zone};
 
+use super::short::Topics;
 use crate::core::Core;
+use crate::core::delivery::spool::{has_its_share, is_refused};
+use crate::core::ids::SessionKey;
+use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::retained::NotKept;
 use crate::core::routing::options::as_share;
 use crate::core::routing::route::reader_owner;
-use crate::core::sessions::registry::{Session, about_written};
+use crate::core::sessions::registry::{Session, about_written, owner_is_full};
+use crate::core::settings::SlowPolicy;
 
 /// The answer to a client whose session would last with a subscription more.
 pub(crate) const DISK_FULL: (ReasonCode, &str) = (
@@ -52,27 +62,121 @@ pub(crate) fn laden(core: &Core) -> u64 {
     }
 }
 
-/// Why a message is refused, if it is: a session that lasts may be owed it, and nobody could write
-/// that down, or its publisher has used up its part of the disk for backlogs. O(subscribers) while
-/// the disk is full or the publisher has, and O(1) otherwise.
+/// Why a message is refused, if it is: nobody could write down what a session that lasts would be
+/// owed; or a session needs the disk for it, which refuses backlogs; or publisher and session have
+/// owners that have used up their parts. O(subscribers) while one of these is so, and O(1)
+/// otherwise.
 pub(crate) fn refusal(core: &Core, message: &Message, route: &str) -> Option<NotKept> {
-    let why = if is_full(core) {
-        NotKept::Sessions
-    } else if is_publisher_full(core) {
-        NotKept::Backlogs
-    } else {
+    let what = (message.qos, message.zone);
+    if is_full(core) {
+        return may_be_kept_by(core, u64::MAX, what, route).then_some(NotKept::Sessions);
+    }
+    if !core.pending.log.writes(message.qos) {
         return None;
+    }
+    let journals = core.pending.log.ways.journals();
+    let is_of_full =
+        |slot, session: &Session| is_behind(session) && owner_is_full(&core.sessions, slot);
+    let needs_disk = |_, session: &Session| {
+        let owed = &session.state.owed;
+        is_behind(session) && !owed.is_barred() && has_its_share(core, owed.held_bytes())
     };
-    may_be_kept_by(core, u64::MAX, (message.qos, message.zone), route).then_some(why)
+    let found = (message.zone, route);
+    if is_publisher_full(core) && may_meet(core, &journals.topics_of_full, found, is_of_full) {
+        return Some(NotKept::Backlogs);
+    }
+    let is_refused = journals.topics_of_needy.are_some() || is_refused(core);
+    let is_met = is_refused
+        && goes_to_disk(core, message)
+        && may_meet(core, &journals.topics_of_needy, found, needs_disk);
+    is_met.then_some(NotKept::Sessions)
+}
+
+/// Whether the policy of its topic does not drop some messages.
+fn goes_to_disk(core: &Core, message: &Message) -> bool {
+    let policy = core
+        .rules
+        .settings
+        .slow_policy(message.topic(), message.qos);
+    policy == SlowPolicy::Disconnect
+}
+
+/// Whether a message for a session that lasts goes behind what waits for its client.
+fn is_behind(session: &Session) -> bool {
+    let is_away = session.live().is_none();
+    session.state.is_persistent() && (is_away || session.state.owed.is_spooled())
+}
+
+/// Whether a message may come to such a session, here or on a shard that has told of one.
+/// O(subscribers). What is expensive to find out counts if this shard has told of one.
+fn may_meet(
+    core: &Core,
+    told: &Topics,
+    (zone, route): (Zone, &str),
+    is_such: impl Fn(u32, &Session) -> bool,
+) -> bool {
+    let shards = told.shards(&core.place.hasher, zone, route);
+    let own = 1 << core.pending.log.shard;
+    if shards & !own != 0 && shards & core.routing.interest.others(zone, route) != 0 {
+        return true;
+    }
+    let (is_met, is_known) = matches(core, (zone, route), is_such);
+    is_met || !is_known && shards & own != 0
+}
+
+/// A session needs the disk which refuses backlogs, or has an owner that is full: other shards hear
+/// for which topics. O(1): a session with more than a few filters stands for all topics.
+fn tell_topics(core: &Core, told: &Topics, session: &Session) {
+    const FILTERS_MAX: usize = 64;
+    let shard = core.pending.log.shard;
+    let filters = session.state.subscriptions.as_slice();
+    if filters.len() > FILTERS_MAX {
+        return told.tell(shard, None);
+    }
+    for filter in filters {
+        // What is of shared ones never goes to the disk.
+        if let SubscriptionRef::Filter(id) = filter {
+            let (zone, text) = core.routing.index.filter(*id);
+            told.tell(shard, Some(core.place.hasher.interest(zone, text)));
+        }
+    }
+}
+
+/// These need the disk while it refuses backlogs.
+pub(crate) fn tell_needy(core: &Core, keys: impl Iterator<Item = SessionKey>) {
+    let told = &core.pending.log.ways.journals().topics_of_needy;
+    let needy = keys.filter_map(|key| core.sessions.get(key));
+    needy
+        .filter(|session| !session.state.owed.is_barred())
+        .for_each(|session| tell_topics(core, told, session));
+}
+
+/// The disk takes backlogs again.
+pub(crate) fn forget_needy(core: &Core) {
+    let log = &core.pending.log;
+    log.ways.journals().topics_of_needy.forget(log.shard);
+}
+
+/// The owners of these sessions are full.
+pub(crate) fn tell_full(core: &Core, slots: &[u32]) {
+    let told = &core.pending.log.ways.journals().topics_of_full;
+    let all = slots.iter().filter_map(|slot| core.sessions.at(*slot));
+    all.filter(|session| is_behind(session))
+        .for_each(|session| tell_topics(core, told, session));
+}
+
+/// All of which that is so have been told since the last call, or the one before it.
+pub(crate) fn turn_over_full(core: &Core) {
+    let log = &core.pending.log;
+    log.ways.journals().topics_of_full.turn_over(log.shard);
 }
 
 /// Whether the owner of the connection whose bytes are being applied has used up its part of the
 /// disk.
 #[inline]
 fn is_publisher_full(core: &Core) -> bool {
-    let log = &core.pending.log;
-    let full = &log.ways.journals().full_owners;
-    log.is_on() && full.are_some() && reader_owner(core).is_some_and(|it| full.have(it))
+    let full = &core.pending.log.ways.journals().full_owners;
+    full.are_some() && reader_owner(core).is_some_and(|it| full.have(it))
 }
 
 /// Whether sessions that last may be owed a message, so that the journals of some of these shards
@@ -94,35 +198,53 @@ pub(crate) fn may_be_kept_by(
         return true;
     }
     let is_here = shards >> log.shard & 1 == 1;
-    matches(core, (zone, route), |session| {
-        is_here && session.state.is_persistent()
-    })
+    let lasts = |session: &Session| is_here && session.state.is_persistent();
+    let is_it = |slot| core.sessions.at(slot).is_some_and(lasts);
+    let (is_owed, is_known) = search(core, (zone, route), |it| {
+        as_share(it).is_some() || is_it(it.session)
+    });
+    is_owed || !is_known
 }
 
 /// Whether a message may have to go to the disk here, with what waits for a client that is away.
-/// O(subscribers).
+/// O(subscribers). What is expensive to find out counts.
 pub(crate) fn may_be_spooled(core: &Core, (qos, zone): (QoS, Zone), route: &str) -> bool {
-    core.pending.log.writes(qos)
-        && matches(core, (zone, route), |session| {
-            let is_away = session.live().is_none();
-            session.state.is_persistent() && (is_away || session.state.owed.is_spooled())
-        })
+    if !core.pending.log.writes(qos) {
+        return false;
+    }
+    let (is_met, is_known) = matches(core, (zone, route), |_, session| is_behind(session));
+    is_met || !is_known
 }
 
-/// Whether a subscriber of this shard is such a one, or belongs to a shared subscription; what is
-/// expensive to find out counts as well.
-fn matches(core: &Core, (zone, route): (Zone, &str), is_such: impl Fn(&Session) -> bool) -> bool {
-    let is_it = |slot| core.sessions.at(slot).is_some_and(&is_such);
+/// Whether a subscriber of this shard is such a one, otherwise than by a shared subscription: what
+/// is of these never goes to the disk. Also returns whether that is known.
+fn matches(
+    core: &Core,
+    what: (Zone, &str),
+    is_such: impl Fn(u32, &Session) -> bool,
+) -> (bool, bool) {
+    search(core, what, |it| {
+        let session = core.sessions.at(it.session);
+        as_share(it).is_none() && session.is_some_and(|session| is_such(it.session, session))
+    })
+}
+
+/// Whether a subscriber of this shard is such a one, and whether that is known: it may be expensive
+/// to find out.
+fn search(
+    core: &Core,
+    (zone, route): (Zone, &str),
+    is_such: impl Fn(Subscriber) -> bool,
+) -> (bool, bool) {
     let hash = core.place.hasher.hash(zone, route);
-    let mut is_owed = false;
+    let mut is_met = false;
     let matched = core
         .routing
         .index
         .match_some(zone, route, hash, VISITS_MAX, |_, found| {
-            let mut all = found.iter();
-            is_owed = is_owed || all.any(|it| as_share(*it).is_some() || is_it(it.session));
+            is_met = is_met || found.iter().any(|it| is_such(*it));
         });
-    is_owed || matched.rest.is_some()
+    (is_met, matched.rest.is_none())
 }
 
 /// About how many bytes a round writes: of all sessions of this shard that last, and of what waits

@@ -30,6 +30,7 @@ mod queue;
 mod restore;
 mod rooms;
 mod round;
+mod short;
 mod singular;
 mod together;
 mod ways;
@@ -39,8 +40,8 @@ pub(crate) use base::{give_up_bases, write_base, write_bases};
 use bequests::bequests_logged;
 pub(crate) use bequests::{Bequest, has_given, leaves};
 pub(crate) use full::{
-    DISK_FULL, bytes_to_write, is_full, laden, may_be_kept_by, may_be_spooled, may_begin, refusal,
-    set_full, set_laden,
+    DISK_FULL, bytes_to_write, forget_needy, is_full, laden, may_be_kept_by, may_be_spooled,
+    may_begin, refusal, set_full, set_laden, tell_full, tell_needy, turn_over_full,
 };
 pub use owed::WRITTEN_BYTES_MAX;
 pub(crate) use owed::{Standing, body as body_of};

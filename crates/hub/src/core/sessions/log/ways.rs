@@ -15,6 +15,7 @@ use stentor_session::Message;
 use stentor_session_log::{List, Mark, Name, Record};
 
 use super::SessionLog;
+use super::short::Topics;
 use crate::core::ids::SHARDS_MAX;
 use crate::core::memory::FullOwners;
 
@@ -29,6 +30,11 @@ pub(crate) struct Journals {
     laden: AtomicU64,
     /// The owners that have used up their part of the disk for backlogs.
     pub(crate) full_owners: FullOwners,
+    /// What sessions of these owners have subscribed to that have something on the disk, or in
+    /// memory.
+    pub(crate) topics_of_full: Topics,
+    /// What sessions have subscribed to that need the disk while it refuses backlogs.
+    pub(crate) topics_of_needy: Topics,
     /// For each shard, what its journal has from each other one: see [`Name::to_bits`].
     taken: Box<[AtomicU64]>,
 }
@@ -41,6 +47,8 @@ impl Default for Journals {
             full: AtomicU64::new(0),
             laden: AtomicU64::new(0),
             full_owners: FullOwners::default(),
+            topics_of_full: Topics::default(),
+            topics_of_needy: Topics::default(),
             taken: (0..places).map(|_| AtomicU64::new(0)).collect(),
         }
     }

@@ -13,6 +13,9 @@ use crate::core::memory::{Absences, Account, DiskRoom, FullOwners, Laden, Lease,
 use crate::core::sessions::log::SessionLog;
 use crate::core::sessions::state::{Owed, owner_of, write_progress_with};
 
+/// Sessions that [`look_at_full`] has counted again at a time.
+pub(crate) const RECOUNTED_AT_ONCE: usize = 256;
+
 impl Sessions {
     /// A session takes places of those that outlive their connection.
     pub(crate) fn let_to(&mut self, key: SessionKey, lease: Lease) {
@@ -114,6 +117,7 @@ impl Sessions {
                         && count_disk(lease, &mut session.state.owed, room)
                     {
                         self.of_full.push_back(slot);
+                        self.new_of_full += 1;
                     }
                 }
                 self.recharge(before, now);
@@ -203,13 +207,28 @@ pub(crate) fn count_disk_of(sessions: &mut Sessions, key: SessionKey, room: Disk
         && count_disk(lease, &mut session.state.owed, room)
     {
         sessions.of_full.push_back(key.slot);
+        sessions.new_of_full += 1;
     }
 }
 
+/// Whether the owner of the session in a slot was full when one of its sessions was counted last.
+pub(crate) fn owner_is_full(sessions: &Sessions, slot: u32) -> bool {
+    let lease = sessions.leases.get(slot as usize);
+    lease.is_some_and(|lease| lease.as_ref().is_some_and(|lease| lease.is_full()))
+}
+
+/// The slots of sessions that were counted since the last time while their owner was full.
+pub(crate) fn take_new_of_full(sessions: &mut Sessions) -> Vec<u32> {
+    let all = &sessions.of_full;
+    let new = core::mem::take(&mut sessions.new_of_full).min(all.len());
+    all.range(all.len() - new..).copied().collect()
+}
+
 /// Sessions whose owner was full are to be counted again: some of them, for there may be many.
-pub(crate) fn look_at_full(sessions: &mut Sessions) {
-    const AT_ONCE: usize = 256;
-    let some = sessions.of_full.len().min(AT_ONCE);
+/// Returns how many there are.
+pub(crate) fn look_at_full(sessions: &mut Sessions) -> usize {
+    let len = sessions.of_full.len();
+    let some = len.min(RECOUNTED_AT_ONCE);
     let slots: Vec<u32> = sessions.of_full.drain(..some).collect();
     for slot in slots {
         if let Some(Some(lease)) = sessions.leases.get_mut(slot as usize) {
@@ -218,6 +237,7 @@ pub(crate) fn look_at_full(sessions: &mut Sessions) {
         // It is marked, as all that may have changed.
         sessions.at_mut(slot, QoS::AtLeastOnce);
     }
+    len
 }
 
 /// The address for which a session is counted, as it is written down.

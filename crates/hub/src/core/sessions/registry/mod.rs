@@ -6,7 +6,8 @@ mod session;
 
 use accounts::give_back;
 pub(crate) use accounts::{
-    about_written, count_disk_of, look_at_full, mark_of, most_absent_bytes, part_of,
+    RECOUNTED_AT_ONCE, about_written, count_disk_of, look_at_full, mark_of, most_absent_bytes,
+    owner_is_full, part_of, take_new_of_full,
 };
 pub use link::Messages;
 pub(crate) use link::{Announced, Away, Backlog, Extras, Flushing, Left, Link, Live};
@@ -53,6 +54,8 @@ pub(crate) struct Sessions {
     together: Together,
     /// The slots of sessions whose owners were full: to be counted again.
     of_full: VecDeque<u32>,
+    /// How many of them, the last ones, have come to it since [`take_new_of_full`].
+    new_of_full: usize,
     absences: Absences,
     pub(crate) laden: Laden,
     /// Sessions that have ended and keep their slot still.
@@ -147,6 +150,7 @@ impl Sessions {
             leases: Vec::new(),
             together: Together::default(),
             of_full: VecDeque::new(),
+            new_of_full: 0,
             absences: Absences::default(),
             laden: Laden::default(),
             retired: 0,
