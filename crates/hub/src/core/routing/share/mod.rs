@@ -424,9 +424,11 @@ impl Core {
             return self.pass_on(now, name, message, search);
         };
         let is_kept = message.qos > QoS::AtMostOnce && share.keeper().is_some();
+        // What was kept before the start goes to members first, and none of it has yet.
+        let waits = share.queue.is_some() && self.past.endings.are_held();
         let found = if !is_kept {
             share.members.next(&self.sessions, message.topic())
-        } else if !search.has_refused(self.place.shard) {
+        } else if !waits && !search.has_refused(self.place.shard) {
             let settings = &self.rules.settings;
             share
                 .members
