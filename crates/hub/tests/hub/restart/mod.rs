@@ -6,6 +6,7 @@ mod messages;
 mod rooms;
 mod shares;
 mod simulation;
+mod stored;
 
 use std::collections::BTreeSet;
 
