@@ -199,7 +199,7 @@ fn owner(number: u32, zone: &Arc<Tenant>) -> Tenants {
 }
 
 /// How many messages come when each is acknowledged.
-fn receive_all(w: &mut World, client: usize) -> usize {
+pub(crate) fn receive_all(w: &mut World, client: usize) -> usize {
     let mut count = 0;
     loop {
         let messages = w.take_messages(client);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::accounts::{assess, come, evicted, hold_much, leave_behind, tenants};
-use crate::world::{World, clean};
-use stentor_hub::{Holding, Pressure, Tenant, TenantKind};
-use stentor_mqtt::Version;
+use crate::backlogs::receive_all;
+use crate::world::{ConnectOptions, World, clean};
+use stentor_hub::{ControlItem, Holding, Pressure, Settings, SpoolSettings, Tenant, TenantKind};
+use stentor_mqtt::{QoS, Version};
 use stentor_session::{CloseReason, Limit};
 
 /// A shard with ten retained messages of this many bytes.
@@ -115,6 +116,43 @@ fn clients_that_do_not_read_give_way_before_absent_sessions() {
     assert_eq!(evicted(&mut w), ["hog"]);
     assert_eq!(ann.own.sessions(), 10);
     assert_eq!(assess(&mut w, held), Pressure::None);
+}
+
+/// The bound of what waits in memory falls at once when the limit is reached. What waits goes to
+/// the disk, then as before.
+#[test]
+fn no_message_for_an_absent_client_is_dropped_when_the_limit_is_reached() {
+    let settings = Settings {
+        spool: SpoolSettings {
+            client_bytes_max: 1 << 30,
+            ..SpoolSettings::default()
+        },
+        ..Settings::default()
+    };
+    let mut w = World::writing(1, settings);
+    let away = w.connect(Version::V5, "away", &ConnectOptions::persistent());
+    w.subscribe(away, "t", QoS::AtLeastOnce);
+    w.drop_link(away);
+    w.advance();
+    let publisher = w.connect(Version::V5, "p", &clean());
+    let publish = |w: &mut World, bytes: usize| {
+        w.publish(publisher, "t", &"x".repeat(bytes), QoS::AtLeastOnce, false);
+        assert_eq!(w.take_ack(publisher, 0x40).0, 0);
+    };
+    (0..20).for_each(|_| publish(&mut w, 30_000));
+    w.check_accounts();
+    w.ledger.set_budget(1);
+    w.ledger.assess(None);
+    w.control_all(&ControlItem::Relieve { bytes: 0 });
+    publish(&mut w, 30_000);
+    // The next turn.
+    w.advance();
+    // Longer than all that may wait.
+    publish(&mut w, 400_000);
+    assert_eq!(w.hubs[0].stats().publishes_dropped, 0);
+    w.advance();
+    let back = w.connect(Version::V5, "away", &ConnectOptions::persistent());
+    assert_eq!(receive_all(&mut w, back), 22);
 }
 
 /// A client for which little waits is not closed for what others hold.

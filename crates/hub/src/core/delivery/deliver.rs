@@ -218,7 +218,10 @@ impl DeliveryContext<'_> {
     /// whether the disk takes it: then its publisher may have to wait, and nothing is dropped.
     fn spools(&mut self, state: &mut SessionState, delivery: &Delivery, key: SessionKey) -> bool {
         let spooling = &mut self.outbox.spooling;
-        if spooling.share == 0 || state.owed.held_bytes() < spooling.share {
+        // The bound may have fallen since the share was found, and one message may exceed it.
+        let (held, most) = (state.owed.held_bytes(), self.queue_bytes_max);
+        let fits = held < spooling.share && held + delivery.cost() <= most;
+        if spooling.share == 0 || fits {
             return false;
         }
         // Another member of a shared subscription may have to get it, so it stays in memory.
