@@ -118,6 +118,33 @@ fn clients_that_do_not_read_give_way_before_absent_sessions() {
     assert_eq!(assess(&mut w, held), Pressure::None);
 }
 
+/// Who held most has come back before its sessions ended: others give nothing in its place.
+#[test]
+fn nobody_gives_what_clients_have_come_back_for() {
+    let mut w = World::new(1);
+    let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+    let (ann, hog) = (tenants(1, &zone), tenants(2, &zone));
+    let publisher = w.connect(Version::V5, "p", &clean());
+    leave_behind(&mut w, publisher, ("ann", &ann), (1, 30_000));
+    leave_behind(&mut w, publisher, ("hog", &hog), (20, 30_000));
+    w.check_accounts();
+    w.ledger.set_budget(1);
+    w.ledger.assess(None);
+    w.paused = true;
+    let bytes = w.ledger.total() * 3 / 4;
+    w.control(0, ControlItem::Relieve { bytes });
+    for number in 0..20 {
+        // Those that have ended find no room.
+        let _ = come(&mut w, &format!("hog{number}"), 1_000, &hog);
+    }
+    w.paused = false;
+    for _ in 0..20 {
+        w.advance();
+    }
+    assert_eq!(evicted(&mut w).len(), 8, "those of one turn");
+    assert_eq!(ann.own.sessions(), 1);
+}
+
 /// The bound of what waits in memory falls at once when the limit is reached. What waits goes to
 /// the disk, then as before.
 #[test]

@@ -9,7 +9,7 @@ use super::Pressure;
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::retained::Mark;
-use crate::core::sessions::registry::{most_absent_bytes, part_of};
+use crate::core::sessions::registry::{absent_level, most_absent_bytes, part_of};
 use crate::core::settings::Settings;
 
 /// Bytes of QoS 0 that wait for one client, and of its subscriptions, while memory is short: as
@@ -27,6 +27,8 @@ const ENDED_AT_ONCE: usize = 8;
 pub(crate) struct Relief {
     /// Bytes that are still to be freed.
     bytes: u64,
+    /// What the sessions of an owner may keep that wait for their clients.
+    level: u64,
     /// Connected sessions that give way, the first one last.
     laden: Vec<SessionKey>,
     /// What the sessions keep that wait for their clients, as long as memory is short: otherwise
@@ -75,6 +77,7 @@ fn relieve_of_absent(core: &mut Core, bytes: u64) {
     core.memory.relief.floor = Some(floor);
     // What sessions have left that have ended goes already.
     core.memory.relief.bytes = part.saturating_sub(core.past.endings.bytes() as u64);
+    core.memory.relief.level = absent_level(&core.sessions, core.memory.relief.bytes);
 }
 
 impl Core {
@@ -113,6 +116,7 @@ impl Core {
     pub(crate) fn unpin(&mut self, now: Tick) {
         let part = self.sessions.absent_bytes().div_ceil(8);
         self.memory.relief.bytes = self.memory.relief.bytes.max(part);
+        self.memory.relief.level = absent_level(&self.sessions, self.memory.relief.bytes);
         self.continue_relief(now);
     }
 
@@ -131,7 +135,10 @@ impl Core {
             if !self.memory.relief.is_pending() {
                 return;
             }
-            let Some((key, bytes)) = self.sessions.first_to_free() else {
+            // Whoever held most may have come back: nobody else gives that.
+            let is_above = most_absent_bytes(&self.sessions) > self.memory.relief.level;
+            let first = self.sessions.first_to_free().filter(|_| is_above);
+            let Some((key, bytes)) = first else {
                 self.memory.relief.bytes = 0;
                 return;
             };

@@ -237,6 +237,23 @@ impl Absences {
             .map_or(0, |(Reverse(bytes), _)| *bytes)
     }
 
+    /// What tenants may keep if those who hold most give this many bytes, each down to that.
+    /// O(tenants that give).
+    pub(crate) fn level(&self, bytes: u64) -> u64 {
+        /// With more of them than these, all give that hold as much as the last of these.
+        const TENANTS_MAX: u64 = 1_024;
+        let (mut sum, mut count, mut level) = (0, 0, 0);
+        for (Reverse(most), _) in &self.by_bytes {
+            if count > 0 && (*most <= level || count == TENANTS_MAX) {
+                return level.max(*most);
+            }
+            sum += most;
+            count += 1;
+            level = sum.saturating_sub(bytes) / count;
+        }
+        level
+    }
+
     /// The session in a slot, which holds this many bytes, waits for its client, until a time.
     /// O(log sessions).
     pub(crate) fn add(&mut self, tenant: &Tenant, until: Tick, (slot, bytes): (u32, u64)) {
@@ -307,6 +324,19 @@ impl Absences {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_who_hold_most_give_down_to_one_level() {
+        let mut absences = Absences::default();
+        assert_eq!(absences.level(100), 0);
+        for (id, bytes) in [(1, 1_000), (2, 700), (3, 100)] {
+            let tenant = Tenant::new(id, TenantKind::User);
+            absences.add(&tenant, Tick::NEVER, (id as u32, bytes));
+        }
+        let levels = [0, 200, 300, 301, 700, 1_500, 1_501, 1_800, 9_000];
+        let levels = levels.map(|bytes| absences.level(bytes));
+        assert_eq!(levels, [1_000, 800, 700, 699, 500, 100, 99, 0, 0]);
+    }
 
     #[test]
     fn of_who_has_most_the_session_closest_to_its_end_goes_first() {

@@ -152,6 +152,11 @@ pub(crate) fn most_absent_bytes(sessions: &Sessions) -> u64 {
     sessions.absences.most_bytes()
 }
 
+/// See [`Absences::level`].
+pub(crate) fn absent_level(sessions: &Sessions, bytes: u64) -> u64 {
+    sessions.absences.level(bytes)
+}
+
 /// What part of this many bytes sessions give that hold `theirs` of all that is `held`. Where it is
 /// hardly any, none.
 pub(crate) fn part_of(sessions: &Sessions, (bytes, theirs): (u64, u64), held: u64) -> u64 {
