@@ -439,6 +439,45 @@ fn a_session_of_an_owner_that_has_its_part_stops_no_publisher() {
     }
 }
 
+/// Each hears of its own sessions only.
+#[test]
+fn owners_that_are_full_do_not_stop_one_another() {
+    for shards in [1, 2] {
+        let mut w = World::writing(shards, settings());
+        let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+        let [ann, bob, eve] = [1, 2, 3].map(|number| owner(number, &zone));
+        for (begin, whose, filter) in [("a", &ann, "a"), ("b", &bob, "#")] {
+            for shard in 0..shards {
+                let name = named(&w, begin, shard);
+                let client = come(&mut w, &name, whose, 1_000);
+                w.subscribe(client, filter, Q1);
+                w.drop_link(client);
+            }
+        }
+        w.advance();
+        let [p, q] = [("p", &ann), ("q", &eve)].map(|(id, whose)| come(&mut w, id, whose, 0));
+        for _ in 0..8 {
+            assert_eq!(fill(&mut w, q, "a"), 20);
+            w.advance();
+        }
+        let elsewhere = (w.home("p") + 1) % shards;
+        let own = named(&w, "own", elsewhere);
+        let own = come(&mut w, &own, &ann, 1_000);
+        w.subscribe(own, "own", Q1);
+        for _ in 0..3 {
+            // Whoever gets something is counted again.
+            tell(&mut w, 0, 0);
+            assert!(is_taken(&mut w, q, "a"));
+        }
+        tell(&mut w, 0, 0);
+        for (topic, expected) in [("a", 0x97), ("own", 0), ("a", 0x97), ("own", 0)] {
+            w.publish(p, topic, &"x".repeat(500), Q1, false);
+            assert_eq!(w.take_ack(p, 0x40).0, expected, "{topic}");
+            tell(&mut w, 0, 0);
+        }
+    }
+}
+
 /// Those who have much leave something for those who have little.
 #[test]
 fn an_owner_with_little_has_a_floor() {

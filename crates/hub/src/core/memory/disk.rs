@@ -8,12 +8,13 @@
 //! have one part in [`FLOOR`], and less when little of it is left. So owners with much leave
 //! something for owners with little.
 //!
-//! An owner who has reached its part is **full**: what it publishes itself is refused, if a session
-//! would be owed it whose owner is full, and whose client is away or far behind. So an owner that
-//! sends to its own sessions hears of it before anything is lost. Nobody else is refused for its
-//! sake. What others publish, and what was under way, may fill the disk to [`TIMES_AT_MOST`]. Then
-//! the owner's sessions are **barred**: their messages wait in memory, as far as they may.
+//! An owner who has reached its part is **full**: what it publishes itself to its own sessions is
+//! refused, if their clients are away or far behind. So an owner that sends to its own sessions
+//! hears of it before anything is lost. Nobody else is refused for its sake. What others publish,
+//! and what was under way, may fill the disk to [`TIMES_AT_MOST`]. Then the owner's sessions are
+//! **barred**: their messages wait in memory, as far as they may.
 
+use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// An owner may have this many times as much as is free before it is refused, and before its
@@ -24,9 +25,10 @@ const TIMES_AT_MOST: u64 = 12;
 const RESERVE: u64 = 8;
 const FLOOR: u64 = 64;
 
-/// Owners that are full, and are refused. More than these are not refused, and lose messages when
-/// their memory is full too.
-const OWNERS_MAX: usize = 64;
+/// Places of owners that are full, and are refused. Each owner may have one of a few that follow
+/// its number. One that finds none is not refused, and loses messages when its memory is full too.
+const PLACES: usize = 4_096;
+const PLACES_OF_ONE: usize = 8;
 
 /// What one owner may have on the disk, in bytes: before it is full, and before its sessions are
 /// barred.
@@ -68,14 +70,14 @@ impl Part {
 pub(crate) struct FullOwners {
     count: AtomicU32,
     /// Each is an owner's number, or 0.
-    places: [AtomicU32; OWNERS_MAX],
+    places: Box<[AtomicU32]>,
 }
 
 impl Default for FullOwners {
     fn default() -> Self {
         Self {
             count: AtomicU32::new(0),
-            places: [const { AtomicU32::new(0) }; OWNERS_MAX],
+            places: (0..PLACES).map(|_| AtomicU32::new(0)).collect(),
         }
     }
 }
@@ -87,20 +89,27 @@ impl FullOwners {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether this owner is one of them. O([`OWNERS_MAX`]).
+    /// The places that an owner may have, with their indices.
+    fn of(&self, owner: u32) -> impl Iterator<Item = (usize, &AtomicU32)> {
+        let first = owner as usize;
+        let indices = (first..first + PLACES_OF_ONE).map(|index| index % PLACES);
+        indices.filter_map(|index| Some((index, self.places.get(index)?)))
+    }
+
+    /// Whether this owner is one of them. O(1).
     pub(crate) fn have(&self, owner: u32) -> bool {
-        let is_it = |place: &AtomicU32| place.load(Ordering::Relaxed) == owner;
-        owner != 0 && self.places.iter().any(is_it)
+        let is_it = |(_, place): (usize, &AtomicU32)| place.load(Ordering::Relaxed) == owner;
+        owner != 0 && self.of(owner).any(is_it)
     }
 
     /// Takes a place for an owner. Returns its number, from 1 on, or 0 if there is none.
     fn add(&self, owner: u32) -> u32 {
-        let is_free = |place: &AtomicU32| {
+        let is_free = |(_, place): &(usize, &AtomicU32)| {
             let taken = place.compare_exchange(0, owner, Ordering::Relaxed, Ordering::Relaxed);
             taken.is_ok()
         };
-        match self.places.iter().position(is_free) {
-            Some(index) => {
+        match self.of(owner).find(is_free) {
+            Some((index, _)) => {
                 self.count.fetch_add(1, Ordering::Relaxed);
                 index as u32 + 1
             }
@@ -204,15 +213,17 @@ mod tests {
     fn those_without_a_place_are_barred_all_the_same() {
         let all = FullOwners::default();
         let of = |free| Part::of(free, 0);
-        let owners: [OnDisk; OWNERS_MAX + 1] = core::array::from_fn(|_| OnDisk::default());
-        for (number, owner) in (1..).zip(&owners) {
+        let owners: [OnDisk; PLACES_OF_ONE + 1] = core::array::from_fn(|_| OnDisk::default());
+        // All of them may have the same places.
+        let numbers = || (1..).map(|number| number * PLACES as u32).zip(&owners);
+        for (number, owner) in numbers() {
             owner.change(0, 1);
             assert!(owner.note(number, of(0), &all));
         }
-        let last = OWNERS_MAX as u32 + 1;
-        assert!(all.have(last - 1) && !all.have(last));
-        assert!(!owners[0].note(1, of(1), &all));
-        assert!(owners[OWNERS_MAX].note(last, of(0), &all) && all.have(last));
+        let (first, last) = (PLACES as u32, owners.len() as u32 * PLACES as u32);
+        assert!(all.have(first) && all.have(last - first) && !all.have(last));
+        assert!(!owners[0].note(first, of(1), &all) && !all.have(first));
+        assert!(owners[PLACES_OF_ONE].note(last, of(0), &all) && all.have(last));
     }
 
     /// Owners come one after the other, and each takes what it may.

@@ -173,6 +173,11 @@ impl Lease {
         self.disk
     }
 
+    /// The number of its owner.
+    pub(crate) const fn owner(&self) -> u32 {
+        self.owner
+    }
+
     /// Whether its owner was full when one of its sessions was counted last.
     pub(crate) fn is_full(&self) -> bool {
         self.own.0.disk.is_full()

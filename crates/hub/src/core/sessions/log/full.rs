@@ -6,8 +6,8 @@
 //!
 //! While the disk refuses backlogs, or has as many as it may, only a message is refused that a
 //! session needs the disk for: its client is away or far behind, and it holds its share of the
-//! memory already. While an owner has used up its part of the disk, its own messages are refused to
-//! sessions of owners of whom that is so.
+//! memory already. While an owner has used up its part of the disk, its own messages to its own
+//! sessions are refused, if their clients are away or far behind.
 //!
 //! While a journal is only behind, the same messages wait where they were read.
 
@@ -23,7 +23,7 @@ use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::retained::NotKept;
 use crate::core::routing::options::as_share;
 use crate::core::routing::route::reader_owner;
-use crate::core::sessions::registry::{Session, about_written, owner_is_full};
+use crate::core::sessions::registry::{Session, about_written, owner_in};
 use crate::core::settings::SlowPolicy;
 
 /// The answer to a client whose session would last with a subscription more.
@@ -63,9 +63,9 @@ pub(crate) fn laden(core: &Core) -> u64 {
 }
 
 /// Why a message is refused, if it is: nobody could write down what a session that lasts would be
-/// owed; or a session needs the disk for it, which refuses backlogs; or publisher and session have
-/// owners that have used up their parts. O(subscribers) while one of these is so, and O(1)
-/// otherwise.
+/// owed; or a session needs the disk for it, which refuses backlogs; or it would go behind what
+/// waits for sessions of its publisher's owner, and that has used up its part. O(subscribers) while
+/// one of these is so, and O(1) otherwise.
 pub(crate) fn refusal(core: &Core, message: &Message, route: &str) -> Option<NotKept> {
     let what = (message.qos, message.zone);
     if is_full(core) {
@@ -75,20 +75,25 @@ pub(crate) fn refusal(core: &Core, message: &Message, route: &str) -> Option<Not
         return None;
     }
     let journals = core.pending.log.ways.journals();
-    let is_of_full =
-        |slot, session: &Session| is_behind(session) && owner_is_full(&core.sessions, slot);
     let needs_disk = |_, session: &Session| {
         let owed = &session.state.owed;
         is_behind(session) && !owed.is_barred() && has_its_share(core, owed.held_bytes())
     };
     let found = (message.zone, route);
-    if is_publisher_full(core) && may_meet(core, &journals.topics_of_full, found, is_of_full) {
+    if let Some(owner) = full_publisher(core)
+        && may_meet_own(core, owner, found)
+    {
         return Some(NotKept::Backlogs);
     }
     let is_refused = journals.topics_of_needy.are_some() || is_refused(core);
     let is_met = is_refused
         && goes_to_disk(core, message)
-        && may_meet(core, &journals.topics_of_needy, found, needs_disk);
+        && may_meet(
+            core,
+            told_for(core, &journals.topics_of_needy, found, 0),
+            found,
+            needs_disk,
+        );
     is_met.then_some(NotKept::Sessions)
 }
 
@@ -107,15 +112,39 @@ fn is_behind(session: &Session) -> bool {
     session.state.is_persistent() && (is_away || session.state.owed.is_spooled())
 }
 
+/// Whether a message of an owner that is full may come to a session of the same owner that is
+/// behind.
+fn may_meet_own(core: &Core, owner: u32, found: (Zone, &str)) -> bool {
+    let journals = core.pending.log.ways.journals();
+    let salt = salt_of(owner);
+    let told = told_for(core, &journals.topics_of_full, found, salt);
+    let told = told & journals.full_with_backlogs.having(salt);
+    let is_own = |slot, session: &Session| {
+        is_behind(session) && owner_in(&core.sessions, slot) == Some(owner)
+    };
+    may_meet(core, told, found, is_own)
+}
+
+/// Tells the filters of one owner's sessions from those of others.
+const fn salt_of(owner: u32) -> u64 {
+    (owner as u64)
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        .rotate_left(32)
+}
+
+/// The shards that have told of such a session for a topic.
+fn told_for(core: &Core, told: &Topics, (zone, route): (Zone, &str), salt: u64) -> u64 {
+    told.shards(&core.place.hasher, (zone, route), salt)
+}
+
 /// Whether a message may come to such a session, here or on a shard that has told of one.
 /// O(subscribers). What is expensive to find out counts if this shard has told of one.
 fn may_meet(
     core: &Core,
-    told: &Topics,
+    shards: u64,
     (zone, route): (Zone, &str),
     is_such: impl Fn(u32, &Session) -> bool,
 ) -> bool {
-    let shards = told.shards(&core.place.hasher, zone, route);
     let own = 1 << core.pending.log.shard;
     if shards & !own != 0 && shards & core.routing.interest.others(zone, route) != 0 {
         return true;
@@ -126,7 +155,7 @@ fn may_meet(
 
 /// A session needs the disk which refuses backlogs, or has an owner that is full: other shards hear
 /// for which topics. O(1): a session with more than a few filters stands for all topics.
-fn tell_topics(core: &Core, told: &Topics, session: &Session) {
+fn tell_topics(core: &Core, (told, salt): (&Topics, u64), session: &Session) {
     const FILTERS_MAX: usize = 64;
     let shard = core.pending.log.shard;
     let filters = session.state.subscriptions.as_slice();
@@ -137,7 +166,7 @@ fn tell_topics(core: &Core, told: &Topics, session: &Session) {
         // What is of shared ones never goes to the disk.
         if let SubscriptionRef::Filter(id) = filter {
             let (zone, text) = core.routing.index.filter(*id);
-            told.tell(shard, Some(core.place.hasher.interest(zone, text)));
+            told.tell(shard, Some(core.place.hasher.interest(zone, text) ^ salt));
         }
     }
 }
@@ -148,7 +177,7 @@ pub(crate) fn tell_needy(core: &Core, keys: impl Iterator<Item = SessionKey>) {
     let needy = keys.filter_map(|key| core.sessions.get(key));
     needy
         .filter(|session| !session.state.owed.is_barred())
-        .for_each(|session| tell_topics(core, told, session));
+        .for_each(|session| tell_topics(core, (told, 0), session));
 }
 
 /// The disk takes backlogs again.
@@ -159,24 +188,35 @@ pub(crate) fn forget_needy(core: &Core) {
 
 /// The owners of these sessions are full.
 pub(crate) fn tell_full(core: &Core, slots: &[u32]) {
-    let told = &core.pending.log.ways.journals().topics_of_full;
-    let all = slots.iter().filter_map(|slot| core.sessions.at(*slot));
-    all.filter(|session| is_behind(session))
-        .for_each(|session| tell_topics(core, told, session));
+    let log = &core.pending.log;
+    let journals = log.ways.journals();
+    for slot in slots {
+        let session = core.sessions.at(*slot).filter(|session| is_behind(session));
+        if let (Some(session), Some(owner)) = (session, owner_in(&core.sessions, *slot)) {
+            let salt = salt_of(owner);
+            journals.full_with_backlogs.tell(log.shard, Some(salt));
+            tell_topics(core, (&journals.topics_of_full, salt), session);
+        }
+    }
 }
 
 /// All of which that is so have been told since the last call, or the one before it.
 pub(crate) fn turn_over_full(core: &Core) {
     let log = &core.pending.log;
-    log.ways.journals().topics_of_full.turn_over(log.shard);
+    let journals = log.ways.journals();
+    journals.topics_of_full.turn_over(log.shard);
+    journals.full_with_backlogs.turn_over(log.shard);
 }
 
-/// Whether the owner of the connection whose bytes are being applied has used up its part of the
+/// The owner of the connection whose bytes are being applied, if it has used up its part of the
 /// disk.
 #[inline]
-fn is_publisher_full(core: &Core) -> bool {
+fn full_publisher(core: &Core) -> Option<u32> {
     let full = &core.pending.log.ways.journals().full_owners;
-    full.are_some() && reader_owner(core).is_some_and(|it| full.have(it))
+    match full.are_some() {
+        true => reader_owner(core).filter(|owner| full.have(*owner)),
+        false => None,
+    }
 }
 
 /// Whether sessions that last may be owed a message, so that the journals of some of these shards

@@ -86,26 +86,33 @@ impl Topics {
         self.turn_over(shard);
     }
 
-    /// The shards that may have such a session for a topic, as a bit mask.
-    /// O(shards that have any × levels of the topic).
-    pub(crate) fn shards(&self, hasher: &TopicHasher, zone: Zone, topic: &str) -> u64 {
-        let some = self.some.load(Ordering::SeqCst);
+    /// The shards that may have such a session for a topic, as a bit mask. What was told has this
+    /// salt, by exclusive or. O(shards that have any × levels of the topic).
+    pub(crate) fn shards(
+        &self,
+        hasher: &TopicHasher,
+        (zone, topic): (Zone, &str),
+        salt: u64,
+    ) -> u64 {
         let mut found = 0;
-        let mut look = |hash| {
-            let (word, bit) = place(hash);
-            let mut left = some & !found;
-            while left != 0 {
-                let shard = left.trailing_zeros() as u8;
-                left &= left - 1;
-                let (lately, before) = self.of(shard);
-                let told =
-                    lately[word].load(Ordering::SeqCst) | before[word].load(Ordering::SeqCst);
-                found |= u64::from(told & bit != 0) << shard;
-            }
-        };
-        if some != 0 {
+        if self.are_some() {
+            let mut look = |hash: u64| found |= self.having(hash ^ salt);
             let whole = hasher.for_each_prefix_hash(zone, topic, &mut look);
             look(whole);
+        }
+        found
+    }
+
+    /// The shards that may have told this.
+    pub(crate) fn having(&self, hash: u64) -> u64 {
+        let (word, bit) = place(hash);
+        let (mut left, mut found) = (self.some.load(Ordering::SeqCst), 0);
+        while left != 0 {
+            let shard = left.trailing_zeros() as u8;
+            left &= left - 1;
+            let (lately, before) = self.of(shard);
+            let told = lately[word].load(Ordering::SeqCst) | before[word].load(Ordering::SeqCst);
+            found |= u64::from(told & bit != 0) << shard;
         }
         found
     }
@@ -125,12 +132,12 @@ mod tests {
     fn a_topic_is_found_until_it_was_not_told_for_a_while() {
         let (topics, hasher) = (Topics::default(), TopicHasher::new(3));
         let zone = Zone(1);
-        let shards = |topic| topics.shards(&hasher, zone, topic);
+        let shards = |topic| topics.shards(&hasher, (zone, topic), 0);
         assert!(!topics.are_some() && shards("a/b") == 0);
         topics.tell(2, Some(hasher.interest(zone, "a/+")));
         topics.tell(5, Some(hasher.interest(zone, "a/b")));
         assert_eq!((shards("a/b"), shards("a/c"), shards("b")), (36, 4, 0));
-        assert_eq!(topics.shards(&hasher, Zone(2), "a/b"), 0);
+        assert_eq!(topics.shards(&hasher, (Zone(2), "a/b"), 0), 0);
         topics.turn_over(2);
         topics.tell(2, Some(hasher.interest(zone, "b")));
         assert_eq!((shards("a/b"), shards("b")), (36, 4));

@@ -30,9 +30,11 @@ pub(crate) struct Journals {
     laden: AtomicU64,
     /// The owners that have used up their part of the disk for backlogs.
     pub(crate) full_owners: FullOwners,
-    /// What sessions of these owners have subscribed to that have something on the disk, or in
-    /// memory.
+    /// What sessions of these owners have subscribed to that are away or behind, each owner's with
+    /// a salt.
     pub(crate) topics_of_full: Topics,
+    /// The owners that have such sessions, by that salt. Many filters of others do not fill it.
+    pub(crate) full_with_backlogs: Topics,
     /// What sessions have subscribed to that need the disk while it refuses backlogs.
     pub(crate) topics_of_needy: Topics,
     /// For each shard, what its journal has from each other one: see [`Name::to_bits`].
@@ -48,6 +50,7 @@ impl Default for Journals {
             laden: AtomicU64::new(0),
             full_owners: FullOwners::default(),
             topics_of_full: Topics::default(),
+            full_with_backlogs: Topics::default(),
             topics_of_needy: Topics::default(),
             taken: (0..places).map(|_| AtomicU64::new(0)).collect(),
         }

@@ -216,10 +216,10 @@ pub(crate) fn count_disk_of(sessions: &mut Sessions, key: SessionKey, room: Disk
     }
 }
 
-/// Whether the owner of the session in a slot was full when one of its sessions was counted last.
-pub(crate) fn owner_is_full(sessions: &Sessions, slot: u32) -> bool {
-    let lease = sessions.leases.get(slot as usize);
-    lease.is_some_and(|lease| lease.as_ref().is_some_and(|lease| lease.is_full()))
+/// The number of the owner that the session in a slot counts for: see [`crate::Tenants::owner`].
+pub(crate) fn owner_in(sessions: &Sessions, slot: u32) -> Option<u32> {
+    let lease = sessions.leases.get(slot as usize)?;
+    Some(lease.as_ref()?.owner())
 }
 
 /// The slots of sessions that were counted since the last time while their owner was full.

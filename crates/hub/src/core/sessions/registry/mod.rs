@@ -7,7 +7,7 @@ mod session;
 use accounts::give_back;
 pub(crate) use accounts::{
     RECOUNTED_AT_ONCE, about_written, absent_level, count_disk_of, look_at_full, mark_of,
-    most_absent_bytes, owner_is_full, part_of, take_new_of_full,
+    most_absent_bytes, owner_in, part_of, take_new_of_full,
 };
 pub use link::Messages;
 pub(crate) use link::{Announced, Away, Backlog, Extras, Flushing, Left, Link, Live};
