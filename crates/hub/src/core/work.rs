@@ -512,8 +512,9 @@ impl Share {
 
     /// Counts a packet that cost this many visits, and what a service did for it.
     ///
-    /// A packet with filters counts by its visits alone. So a client that comes back with a thousand
-    /// of them is answered by one write, also while many wait and each may send few packets.
+    /// A packet with filters counts by its visits alone. So a client that comes back with a
+    /// thousand of them is answered by one write, also while many wait and each may send few
+    /// packets.
     #[inline]
     pub(crate) const fn count(&mut self, turn: &Turn, is_publish: bool, visits: u32) {
         let extra = turn.extra - self.extra_before;

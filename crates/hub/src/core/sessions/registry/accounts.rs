@@ -1,6 +1,7 @@
 //! What the sessions of a shard are charged with, and for whom they are counted.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
@@ -116,8 +117,7 @@ impl Sessions {
                     if (lease.disk() > 0 || has_some)
                         && count_disk(lease, &mut session.state.owed, room)
                     {
-                        self.of_full.push_back(slot);
-                        self.new_of_full += 1;
+                        self.of_full.push(slot);
                     }
                 }
                 self.recharge(before, now);
@@ -211,8 +211,7 @@ pub(crate) fn count_disk_of(sessions: &mut Sessions, key: SessionKey, room: Disk
         && let Some(Some(lease)) = sessions.leases.get_mut(slot)
         && count_disk(lease, &mut session.state.owed, room)
     {
-        sessions.of_full.push_back(key.slot);
-        sessions.new_of_full += 1;
+        sessions.of_full.push(key.slot);
     }
 }
 
@@ -222,19 +221,35 @@ pub(crate) fn owner_in(sessions: &Sessions, slot: u32) -> Option<u32> {
     Some(lease.as_ref()?.owner())
 }
 
+/// The slots of sessions whose owners were full: to be counted again.
+#[derive(Debug, Default)]
+pub(super) struct OfFull {
+    slots: VecDeque<u32>,
+    /// How many of them, the last ones, have come to it since [`take_new_of_full`].
+    new: usize,
+}
+
+impl OfFull {
+    fn push(&mut self, slot: u32) {
+        self.slots.push_back(slot);
+        self.new += 1;
+    }
+}
+
 /// The slots of sessions that were counted since the last time while their owner was full.
 pub(crate) fn take_new_of_full(sessions: &mut Sessions) -> Vec<u32> {
-    let all = &sessions.of_full;
-    let new = core::mem::take(&mut sessions.new_of_full).min(all.len());
-    all.range(all.len() - new..).copied().collect()
+    let OfFull { slots, new } = &mut sessions.of_full;
+    let new = core::mem::take(new).min(slots.len());
+    slots.range(slots.len() - new..).copied().collect()
 }
 
 /// Sessions whose owner was full are to be counted again: some of them, for there may be many.
 /// Returns how many there are.
 pub(crate) fn look_at_full(sessions: &mut Sessions) -> usize {
-    let len = sessions.of_full.len();
+    let of_full = &mut sessions.of_full.slots;
+    let len = of_full.len();
     let some = len.min(RECOUNTED_AT_ONCE);
-    let slots: Vec<u32> = sessions.of_full.drain(..some).collect();
+    let slots: Vec<u32> = of_full.drain(..some).collect();
     for slot in slots {
         if let Some(Some(lease)) = sessions.leases.get_mut(slot as usize) {
             lease.list(false);

@@ -4,7 +4,7 @@ mod accounts;
 mod link;
 mod session;
 
-use accounts::give_back;
+use accounts::{OfFull, give_back};
 pub(crate) use accounts::{
     RECOUNTED_AT_ONCE, about_written, absent_level, count_disk_of, look_at_full, mark_of,
     most_absent_bytes, owner_in, part_of, take_new_of_full,
@@ -15,7 +15,6 @@ use session::RETIRED;
 pub(crate) use session::Session;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -52,10 +51,7 @@ pub(crate) struct Sessions {
     leases: Vec<Option<Box<Lease>>>,
     /// How far sessions have come; empty between the calls of a shard.
     together: Together,
-    /// The slots of sessions whose owners were full: to be counted again.
-    of_full: VecDeque<u32>,
-    /// How many of them, the last ones, have come to it since [`take_new_of_full`].
-    new_of_full: usize,
+    of_full: OfFull,
     absences: Absences,
     pub(crate) laden: Laden,
     /// Sessions that have ended and keep their slot still.
@@ -149,8 +145,7 @@ impl Sessions {
             charged: [0; 2],
             leases: Vec::new(),
             together: Together::default(),
-            of_full: VecDeque::new(),
-            new_of_full: 0,
+            of_full: OfFull::default(),
             absences: Absences::default(),
             laden: Laden::default(),
             retired: 0,
