@@ -148,6 +148,18 @@ impl AckQueue {
         waiting.or_else(orphan)
     }
 
+    /// Whether the QoS 2 message with this packet id was refused, and its client is yet to be told.
+    /// O(entries).
+    #[must_use]
+    pub fn is_refused(&self, packet_id: PacketId) -> bool {
+        self.entries.iter().any(|entry| match entry {
+            Entry::Ready(Receipt::PubRec(id), outcome) => {
+                *id == packet_id && outcome.reason.is_error()
+            }
+            Entry::Ready(..) | Entry::Waiting(..) | Entry::WaitingAgain(..) => false,
+        })
+    }
+
     /// What an entry waited for has happened; does nothing if nobody is left to tell. The ticket
     /// tells it from one of the same name in an earlier queue. Returns the packet id of a QoS 2
     /// message that was refused after its connection went: when it comes again, it is new.

@@ -48,10 +48,11 @@ impl Inbound {
         }
     }
 
-    /// The packet ids of messages that were taken and not released.
-    #[must_use]
-    pub fn received(&self) -> &[PacketId] {
-        &self.received
+    /// The packet ids of messages that were taken and not released. One that was refused is not
+    /// among them, though its PUBREC may wait for others. O(their number × waiting PUBRECs).
+    pub fn received(&self) -> impl Iterator<Item = PacketId> {
+        let all = self.received.iter().copied();
+        all.filter(|packet_id| !self.acks.is_refused(*packet_id))
     }
 
     /// What the acknowledgement of a message that was taken waits for.

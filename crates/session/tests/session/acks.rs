@@ -194,3 +194,18 @@ fn any_history_acknowledges_in_order_and_nothing_before_its_ticket() {
         }
     }
 }
+
+/// It would be taken for one that has arrived after a restart, and never be taken.
+#[test]
+fn a_message_that_is_refused_behind_others_was_not_received() {
+    let mut inbound = Inbound::default();
+    let one = inbound.defer(puback(1), Ticket(7));
+    for packet_id in [2, 3] {
+        assert_eq!(inbound.on_publish((id(packet_id), false), 9), Arrival::New);
+    }
+    assert!(!inbound.may_acknowledge(pubrec(2), &QUOTA));
+    assert!(!inbound.may_acknowledge(pubrec(3), &SUCCESS));
+    assert_eq!(inbound.received().collect::<Vec<_>>(), [id(3)]);
+    inbound.settle(one, Ticket(7), SUCCESS);
+    assert_eq!(drain(&mut inbound).len(), 3);
+}

@@ -48,8 +48,8 @@ impl Arrivals {
     pub(crate) fn received(&self) -> impl Iterator<Item = (PacketId, Option<Ticket>)> {
         let all = self.0.as_deref().into_iter();
         all.flat_map(|inbound| {
-            let ids = inbound.received().iter();
-            ids.map(|id| (*id, inbound.ticket_of(*id)))
+            let ids = inbound.received();
+            ids.map(|id| (id, inbound.ticket_of(id)))
         })
     }
 
