@@ -128,6 +128,8 @@ struct Simulation {
     subscribers: Vec<Subscriber>,
     /// What was acknowledged, with its topic and QoS.
     acknowledged: BTreeMap<u32, (&'static str, QoS)>,
+    /// What was refused, with its topic. At QoS 1 it may have been taken before that.
+    refused: BTreeMap<u32, &'static str>,
     /// What was sent more than once at QoS 1: each time is a message of its own.
     repeated: BTreeSet<u32>,
     serials: u32,
@@ -202,6 +204,7 @@ impl Simulation {
                 })
                 .collect(),
             acknowledged: BTreeMap::new(),
+            refused: BTreeMap::new(),
             repeated: BTreeSet::new(),
             serials: 0,
             crashes: 0,
@@ -415,8 +418,10 @@ impl Simulation {
                 Packet::PubAck(ack) | Packet::PubRec(ack) if ack.reason.is_error() => {
                     // The disk has refused backlogs.
                     assert_eq!(ack.reason, ReasonCode::QuotaExceeded, "{ack:?}");
-                    let all = &mut self.publishers[who].sent;
-                    all.retain(|sent| sent.packet_id != ack.packet_id);
+                    let is_it = |sent: &mut Sent| sent.packet_id == ack.packet_id;
+                    let all = self.publishers[who].sent.extract_if(.., is_it);
+                    self.refused
+                        .extend(all.map(|sent| (sent.serial, sent.topic)));
                     continue;
                 }
                 Packet::PubAck(ack) | Packet::PubRec(ack) => (ack.packet_id, Step::Taken),
@@ -695,7 +700,9 @@ impl Simulation {
                 let of = self.acknowledged.get(older);
                 of.is_some_and(|(its, _)| *its == topic)
             });
-            let is_replaced = again.any(|older| received.contains_key(older));
+            let mut newer = self.refused.range(serial..);
+            let is_replaced = again.any(|older| received.contains_key(older))
+                || newer.any(|(newer, its)| *its == topic && received.contains_key(newer));
             assert!(
                 received.contains_key(&serial) || is_replaced,
                 "{serial}, the last of {topic}"
