@@ -191,8 +191,9 @@ fn stranger(path: &Path, client_id: &str, clean: bool) -> Raw {
 #[test]
 fn one_owner_leaves_room_for_others() {
     const FEW: usize = 100;
+    const MANY: usize = 16 * MESSAGES;
     let sessions =
-        "bytes = \"16MiB\"\n[limits]\nqueue_bytes = \"256KiB\"\npacket_bytes = \"64KiB\"\n";
+        "bytes = \"48MiB\"\n[limits]\nqueue_bytes = \"256KiB\"\npacket_bytes = \"64KiB\"\n";
     let plan = plan(sessions).variable("STENTOR_SHARDS", "2");
     let path = plan.folder().join("mqtt.sock");
     let server = plan
@@ -200,9 +201,9 @@ fn one_owner_leaves_room_for_others() {
         .start();
     with_absent(&server);
     let mut publisher = server.client(Version::V5, "publisher");
-    let refused = publish_all(&mut publisher, 0..6 * MESSAGES);
-    assert!(!refused.is_empty(), "more than 16 MiB were taken");
-    let taken = 6 * MESSAGES - refused.len();
+    let refused = publish_all(&mut publisher, 0..MANY);
+    assert!(!refused.is_empty(), "more than 48 MiB were taken");
+    let taken = MANY - refused.len();
     stranger(&path, "other", false).subscribe("log", 2);
     let mut here = stranger(&path, "here", false);
     here.subscribe("log", 2);

@@ -539,12 +539,9 @@ fn names_play_no_tricks_on_a_terminal() {
 #[test]
 fn what_was_on_its_way_is_handed_out_before_an_export() {
     const ATTEMPTS: usize = 30;
-    let mut plan = Plan::new()
-        .tcp()
-        .anonymous()
-        .variable("STENTOR_SHARDS", "2");
     for _ in 0..ATTEMPTS {
-        let server = plan.start();
+        let plan = Plan::new().tcp().anonymous();
+        let server = plan.variable("STENTOR_SHARDS", "2").start();
         for id in ["a", "b", "c", "d"] {
             let (mut client, _) = come_back(&server, Version::V5, id);
             client.subscribe("on/the/way", 1);
@@ -557,7 +554,7 @@ fn what_was_on_its_way_is_handed_out_before_an_export() {
             publisher.send(&message.repeat(20));
         }
         publishers[0].expect(4);
-        plan = server.kill();
+        let plan = server.kill();
         let told = sessions(&plan, &["verify"]);
         if !told
             .stdout
@@ -569,7 +566,7 @@ fn what_was_on_its_way_is_handed_out_before_an_export() {
         let refused = sessions(&plan, &["export", word(&path)]).refusal();
         assert!(refused.contains("stop it with `stentor stop`"), "{refused}");
         assert!(!path.exists(), "nothing is made for what is refused");
-        plan = plan.start().stop_for_restart();
+        let plan = plan.start().stop_for_restart();
         let all = lines(&export(&plan));
         let messages = |id: &str| {
             let its = all

@@ -11,8 +11,8 @@
 //! An owner who has reached its part is **full**: what it publishes itself to its own sessions is
 //! refused, if their clients are away or far behind. So an owner that sends to its own sessions
 //! hears of it before anything is lost. Nobody else is refused for its sake. What others publish,
-//! and what was under way, may fill the disk to [`TIMES_AT_MOST`]. Then the owner's sessions are
-//! **barred**: their messages wait in memory, as far as they may.
+//! and what was under way, may fill the disk to [`TIMES_AT_MOST`], and take half of the reserve.
+//! Then the owner's sessions are **barred**: their messages wait in memory, as far as they may.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -48,11 +48,13 @@ impl Part {
     /// While so much is free, of so much in all.
     pub(crate) fn of(free: u64, all: u64) -> Self {
         let reserve = all / RESERVE;
-        let beyond = free.saturating_sub(reserve);
+        let beyond = |reserve| free.saturating_sub(reserve);
         let floor = (reserve / FLOOR).min(free / TIMES);
+        // What was under way when the owner became full needs room: it was acknowledged.
+        let at_most = beyond(reserve / 2).saturating_mul(TIMES_AT_MOST);
         Self {
-            full_at: beyond.saturating_mul(TIMES).max(floor),
-            barred_at: beyond.saturating_mul(TIMES_AT_MOST).max(floor + floor / 2),
+            full_at: beyond(reserve).saturating_mul(TIMES).max(floor),
+            barred_at: at_most.max(floor + floor / 2),
         }
     }
 
