@@ -118,6 +118,35 @@ fn clients_that_do_not_read_give_way_before_absent_sessions() {
     assert_eq!(assess(&mut w, held), Pressure::None);
 }
 
+/// A turn ends some of them, and the next one goes on with these: not with sessions of others.
+#[test]
+fn absent_sessions_do_not_end_while_clients_that_do_not_read_are_left() {
+    let mut w = World::new(1);
+    let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+    let (ann, hog) = (tenants(1, &zone), tenants(2, &zone));
+    let publisher = w.connect(Version::V5, "p", &clean());
+    leave_behind(&mut w, publisher, ("ann", &ann), (10, 1_000));
+    for number in 0..20 {
+        let live = come(&mut w, &format!("hog{number}"), 0, &hog).unwrap();
+        w.subscribe(live, "h", QoS::AtLeastOnce);
+    }
+    for _ in 0..10 {
+        w.publish(publisher, "h", &"x".repeat(50_000), QoS::AtLeastOnce, false);
+    }
+    w.check_accounts();
+    w.ledger.set_budget(w.ledger.total() / 4);
+    w.ledger.assess(None);
+    w.control(0, ControlItem::Relieve { bytes: 0 });
+    w.pass_secs(2);
+    w.paused = true;
+    let bytes = w.ledger.assess(None);
+    w.control(0, ControlItem::Relieve { bytes });
+    w.paused = false;
+    w.advance();
+    assert_eq!(evicted(&mut w), [""; 0]);
+    assert_eq!(ann.own.sessions(), 10);
+}
+
 /// Who held most has come back before its sessions ended: others give nothing in its place.
 #[test]
 fn nobody_gives_what_clients_have_come_back_for() {
