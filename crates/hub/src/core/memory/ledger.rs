@@ -214,12 +214,11 @@ impl Ledger {
     pub fn assess(&self, resident: Option<u64>) -> u64 {
         let used = self.total().min(resident.unwrap_or(u64::MAX));
         let budget = self.budget();
-        let occupied = resident.unwrap_or(0).saturating_sub(self.own());
         let percent = match self.is_overgrown() {
             false => OCCUPIED_PERCENT.0,
             true => OCCUPIED_PERCENT.1,
         };
-        let is_overgrown = occupied > hundredths(budget, percent).saturating_add(SLACK_BYTES);
+        let is_overgrown = self.exceeds(resident.unwrap_or(0), budget, percent);
         self.is_overgrown.store(is_overgrown, Ordering::Relaxed);
         let pressure = match is_overgrown {
             false => Pressure::of(used, budget, self.pressure()),
@@ -236,8 +235,14 @@ impl Ledger {
     /// held: by a fifth and 64 MiB, beside what the server itself takes.
     #[must_use]
     pub fn is_unexplained(&self, resident: u64) -> bool {
+        self.exceeds(resident, self.total(), OCCUPIED_PERCENT.0)
+    }
+
+    /// Whether the process occupies more than this part of `bytes`, and some, beside what the
+    /// server itself takes.
+    fn exceeds(&self, resident: u64, bytes: u64, percent: u64) -> bool {
         let occupied = resident.saturating_sub(self.own());
-        occupied > hundredths(self.total(), OCCUPIED_PERCENT.0).saturating_add(SLACK_BYTES)
+        occupied > hundredths(bytes, percent).saturating_add(SLACK_BYTES)
     }
 
     /// A shard's own figure of one kind.
