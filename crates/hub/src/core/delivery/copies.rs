@@ -9,7 +9,7 @@ use alloc::sync::{Arc, Weak};
 use hashbrown::HashMap;
 use stentor_session::{Message, Wire};
 
-/// What is shorter is cheaper to copy than to look for.
+/// A shorter message is cheaper to copy than to look for.
 const BYTES_MIN: usize = 4 * Wire::SHARED_BYTES_MIN;
 
 /// This many are known before it looks for those that nobody holds any more.

@@ -50,7 +50,7 @@ impl Part {
         let reserve = all / RESERVE;
         let beyond = |reserve| free.saturating_sub(reserve);
         let floor = (reserve / FLOOR).min(free / TIMES);
-        // What was under way when the owner became full needs room: it was acknowledged.
+        // Messages under way when the owner became full were acknowledged: they need room.
         let at_most = beyond(reserve / 2).saturating_mul(TIMES_AT_MOST);
         Self {
             full_at: beyond(reserve).saturating_mul(TIMES).max(floor),
@@ -192,7 +192,7 @@ mod tests {
         let (ann, bob) = (OnDisk::default(), OnDisk::default());
         assert!(
             !ann.note(1, of(0), &all),
-            "who has nothing there is not full"
+            "an owner that has nothing there is not full"
         );
         ann.change(0, 960);
         assert!(!ann.note(1, of(121), &all) && !all.are_some());
