@@ -25,6 +25,7 @@ use crate::shard::{Incoming, Letter};
 use crate::telemetry::Journal;
 use crate::tenants::Tenants;
 use crate::trace::Traces;
+use crate::warden::Alarm;
 
 /// Made once at the start, before the shards leave the main thread's descriptor table.
 pub(crate) struct Backplane {
@@ -46,6 +47,8 @@ pub(crate) struct Backplane {
     pub(crate) tenants: Tenants,
     /// What clients make the server hold.
     pub(crate) ledger: Arc<Ledger>,
+    /// Calls the thread that looks at that.
+    pub(crate) alarm: Alarm,
     /// The retained messages.
     pub(crate) retained: Arc<Store<MappedDisk>>,
     /// What is written down of sessions, if anything is.

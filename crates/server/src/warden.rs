@@ -1,7 +1,7 @@
 //! The thread that looks at what clients make the server hold, and has the shards free some of it
 //! when that comes near the budget. Memory that is free goes back to the system from here too.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use stentor_hub::{ControlItem, Pressure};
@@ -13,18 +13,23 @@ use crate::give_back;
 use crate::memory;
 use crate::shard::Letter;
 
+pub(crate) use self::alarm::Alarm;
 use self::pins::{Pins, Size};
 
+mod alarm;
 mod pins;
 
-/// How often it looks while there is much room.
+/// How often it looks while there is much room, unless a shard calls it.
 const CALM: Duration = Duration::from_secs(1);
 
-/// How often it looks otherwise.
-const ALERT: Duration = Duration::from_millis(100);
+/// How often it looks otherwise. A client on a fast network brings 10 MB in that time.
+const ALERT: Duration = Duration::from_millis(20);
 
-/// Looks after the start in which memory goes back that the start has left behind.
-const SETTLING_LOOKS: u32 = 10;
+/// How often memory goes back to the system, at most.
+const GIVE_BACK: Duration = Duration::from_millis(100);
+
+/// Times after the start that memory goes back in which memory goes back that the start has left behind.
+const SETTLING: u32 = 10;
 
 /// The bytes that a limit stands for on this machine; `u64::MAX` for no bound.
 fn budget(limit: MemoryLimit) -> u64 {
@@ -45,21 +50,27 @@ pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<M
     give_back::take_over();
     memory::take_stock(backplane);
     ledger.set_own(memory::anonymous_bytes().unwrap_or(0));
-    let mut before = Before::default();
-    let mut settling = SETTLING_LOOKS;
+    let (mut before, mut settling) = (Before::default(), SETTLING);
+    let mut gave_back = Instant::now();
     loop {
         let is_calm = ledger.total() < ledger.budget() / 2;
-        match limits.recv_timeout(if is_calm { CALM } else { ALERT }) {
+        backplane
+            .alarm
+            .wait(if is_calm { CALM } else { ALERT }, is_calm);
+        match limits.try_recv() {
             Ok(limit) => ledger.set_budget(budget(limit)),
-            Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(TryRecvError::Disconnected) => return,
+            Err(TryRecvError::Empty) => {}
         }
-        give_back::give_back();
+        if gave_back.elapsed() >= GIVE_BACK {
+            give_back::give_back();
+            gave_back = Instant::now();
+            if settling > 0 {
+                settling -= 1;
+                ledger.lower_own(memory::anonymous_bytes().unwrap_or(u64::MAX));
+            }
+        }
         look(backplane, &mut before);
-        if settling > 0 {
-            settling -= 1;
-            ledger.lower_own(memory::anonymous_bytes().unwrap_or(u64::MAX));
-        }
     }
 }
 

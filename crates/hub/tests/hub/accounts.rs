@@ -388,9 +388,9 @@ fn absent_sessions_give_their_part_once_and_nothing_for_others() {
     leave_behind(&mut w, publisher, ("ann", &ann), (10, 10_000));
     // Packets of others that have not come whole, say.
     w.check_accounts();
-    let others = 9 * w.ledger.total();
+    let others = w.ledger.total() / 4;
     w.ledger.write_common(Holding::Connections, others);
-    // A fifth of what is held has to go, and they hold a tenth.
+    // A fifth of what is held has to go, and they hold most of it.
     let held = w.ledger.total();
     assert_eq!(assess(&mut w, held * 100 / 95), Pressure::Pressed);
     assert_eq!(evicted(&mut w).len(), 3, "a fifth of their ten, rounded up");
@@ -401,6 +401,34 @@ fn absent_sessions_give_their_part_once_and_nothing_for_others() {
     assert_eq!(assess(&mut w, held), Pressure::Full);
     assert_eq!(evicted(&mut w), [""; 0]);
     assert_eq!(ann.own.sessions(), 7);
+}
+
+/// However much others hold by what cannot be freed, and whatever their messages keep.
+#[test]
+fn an_owner_who_holds_less_than_an_equal_part_loses_no_absent_session() {
+    let mut w = World::new(2);
+    let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+    let (ann, bob) = (tenants(1, &zone), tenants(2, &zone));
+    let publisher = w.connect(Version::V5, "p", &clean());
+    leave_behind(&mut w, publisher, ("ann", &ann), (4, 1_000));
+    leave_behind(&mut w, publisher, ("bob", &bob), (20, 100_000));
+    w.check_accounts();
+    let budget = w.ledger.total();
+    w.ledger.write_common(Holding::Connections, budget);
+    assert_eq!(assess(&mut w, budget), Pressure::Full);
+    assert!(!evicted(&mut w).is_empty());
+    let left = bob.own.sessions();
+    assert!(
+        left >= 4 && left < 16,
+        "down to a part of the budget: {left}"
+    );
+    for _ in 0..200 {
+        w.control_all(&ControlItem::Unpin);
+        w.advance();
+    }
+    w.check_accounts();
+    assert_eq!(ann.own.sessions(), 4);
+    assert!(bob.own.sessions() <= 2, "{}", bob.own.sessions());
 }
 
 #[test]

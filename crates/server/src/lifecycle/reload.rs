@@ -327,6 +327,7 @@ impl Reloader {
         // The thread lives as long as this sender.
         let _ = self.intervals.send(new.sys.interval);
         let _ = self.memory_limits.send(new.limits.memory);
+        backplane.alarm.ring();
     }
 
     fn close(&mut self, mut indexes: Vec<usize>, backplane: &Backplane) {

@@ -47,6 +47,7 @@ use crate::shard::{Equipment, Policy, Shard};
 use crate::telemetry::Journal;
 use crate::tenants::Tenants;
 use crate::trace::Traces;
+use crate::warden::Alarm;
 use crate::zones;
 
 /// What waits for disks.
@@ -267,6 +268,7 @@ fn connect(
         admission,
         tenants: Tenants::default(),
         ledger: Arc::new(Ledger::new(shard_count)),
+        alarm: Alarm::default(),
         retained: Arc::clone(&retained.store),
         journals,
         topic_bounds: TopicBounds::new(&config.limits),

@@ -432,6 +432,9 @@ impl Shard {
         let untold = self.hub.untold_bytes();
         ledger.write(shard, Holding::Mesh, self.mesh.overflowed_bytes() + untold);
         ledger.write(shard, Holding::Journal, unwritten);
+        if ledger.has_grown(shard) {
+            self.backplane.alarm.ring();
+        }
     }
 
     fn open_letters(&mut self) {

@@ -126,6 +126,16 @@ struct Page {
     most_absent: AtomicU32,
     /// What the owner holds here, in connected sessions that hold much each, who holds most so.
     most_laden: AtomicU64,
+    /// What the shard held when [`Ledger::has_grown`] last looked at all shards, or less than that
+    /// since.
+    looked_at: AtomicU64,
+}
+
+impl Page {
+    fn total(&self) -> u64 {
+        let figure = |held: &AtomicU64| held.load(Ordering::Relaxed);
+        self.held.iter().map(figure).sum()
+    }
 }
 
 /// What the server holds, by kind, in bytes. Each shard writes its own figures; readers get the
@@ -296,6 +306,27 @@ impl Ledger {
         page.map_or(0, |page| page.held[kind as usize].load(Ordering::Relaxed))
     }
 
+    /// Whether a shard holds so much more than before that somebody should look, for all shards
+    /// hold half of the budget. O(1), and O(shards) once in a while. The shard itself calls it.
+    pub fn has_grown(&self, shard: ShardId) -> bool {
+        /// Shards look at all of them when they hold this part of the budget more, together.
+        const PARTS: u64 = 32;
+        let Some(page) = self.pages.get(usize::from(shard.0)) else {
+            return false;
+        };
+        let (held, budget) = (page.total(), self.budget());
+        // Nobody else writes it.
+        let before = page.looked_at.load(Ordering::Relaxed);
+        if held < before {
+            page.looked_at.store(held, Ordering::Relaxed);
+        }
+        if held.saturating_sub(before) < budget / PARTS / self.pages.len() as u64 {
+            return false;
+        }
+        page.looked_at.store(held, Ordering::Relaxed);
+        self.total() >= budget / 2
+    }
+
     /// What is held of a kind.
     #[must_use]
     pub fn of(&self, kind: Holding) -> u64 {
@@ -387,6 +418,33 @@ mod tests {
         assert!(ledger.is_unexplained(most + 1));
         ledger.write(ShardId(0), Holding::Queues, 0);
         assert!(ledger.is_unexplained(SLACK_BYTES + 5_000_001));
+    }
+
+    #[test]
+    fn a_shard_calls_when_it_has_grown_and_all_hold_half_of_the_budget() {
+        let ledger = Ledger::new(1);
+        let hold = |bytes| ledger.write(ShardId(0), Holding::Queues, bytes);
+        hold(1 << 40);
+        assert!(!ledger.has_grown(ShardId(0)), "any number may be held");
+        hold(0);
+        assert!(!ledger.has_grown(ShardId(0)));
+        ledger.set_budget(6_400);
+        ledger.write_common(Holding::Retained, 1_000);
+        for (bytes, has_grown) in [
+            (2_199, false),
+            (2_200, false),
+            (2_298, false),
+            (2_299, true),
+            (2_300, false),
+            (2_399, true),
+            (2_100, false),
+            (2_199, false),
+            (2_200, true),
+        ] {
+            hold(bytes);
+            assert_eq!(ledger.has_grown(ShardId(0)), has_grown, "{bytes}");
+        }
+        assert!(!ledger.has_grown(ShardId(7)), "there is no such shard");
     }
 
     /// Each shard says what its own owners hold.

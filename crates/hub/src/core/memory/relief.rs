@@ -19,6 +19,14 @@ const BYTES_MAX: usize = 64 * 1024;
 /// What waits for one client or is in flight to it when the limit is reached, in bytes.
 pub(super) const QUEUE_BYTES_FULL: usize = 256 * 1024;
 
+/// The part of the budget that the sessions of one shard share which wait for their clients: an
+/// owner who holds no more than an equal part of it loses none. Where they hold more than that in
+/// all, somebody is above it.
+const SHARED_PARTS: u64 = 2;
+
+/// The part of it that is shared where messages may keep far more memory than they count.
+const SHARED_PARTS_PINNED: u64 = 64;
+
 /// Sessions that end in one turn.
 const ENDED_AT_ONCE: usize = 8;
 
@@ -77,7 +85,8 @@ fn relieve_of_absent(core: &mut Core, bytes: u64) {
     core.memory.relief.floor = Some(floor);
     // What sessions have left that have ended goes already.
     core.memory.relief.bytes = part.saturating_sub(core.past.endings.bytes() as u64);
-    core.memory.relief.level = absent_level(&core.sessions, core.memory.relief.bytes);
+    let shared = budget / (SHARED_PARTS * u64::from(core.place.shards.max(1)));
+    core.memory.relief.level = absent_level(&core.sessions, core.memory.relief.bytes, shared);
 }
 
 impl Core {
@@ -116,7 +125,9 @@ impl Core {
     pub(crate) fn unpin(&mut self, now: Tick) {
         let part = self.sessions.absent_bytes().div_ceil(8);
         self.memory.relief.bytes = self.memory.relief.bytes.max(part);
-        self.memory.relief.level = absent_level(&self.sessions, self.memory.relief.bytes);
+        let parts = SHARED_PARTS_PINNED * u64::from(self.place.shards.max(1));
+        let shared = self.memory.ledger.budget() / parts;
+        self.memory.relief.level = absent_level(&self.sessions, self.memory.relief.bytes, shared);
         self.continue_relief(now);
     }
 
