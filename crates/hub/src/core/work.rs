@@ -651,6 +651,9 @@ impl Core {
 
     /// A client owes for this many visits more, be it connected still or not.
     pub(crate) fn charge_visits(&mut self, now: Tick, key: SessionKey, visits: u32) {
+        if visits == 0 {
+            return;
+        }
         let session = self.sessions.get_mut(key);
         match session.and_then(|session| session.live_mut()) {
             Some(live) => live.extras().debt.add(now, visits),

@@ -364,6 +364,32 @@ fn a_message_to_very_many_leaves_turns_to_others() {
     }
 }
 
+/// Whoever publishes to many pays for filters that are dear to find, not for being put off.
+#[test]
+fn messages_to_the_subscribers_of_one_filter_are_free() {
+    const SESSIONS: usize = 3_000;
+    let mut w = World::with_settings(1, open());
+    let (bystander, p) = (
+        w.connect(Version::V5, "b", &clean()),
+        w.connect(Version::V5, "p", &clean()),
+    );
+    for n in 0..SESSIONS {
+        let s = w.connect(Version::V5, &format!("s{n}"), &clean());
+        assert_eq!(w.subscribe(s, "t", Q1), 1);
+    }
+    w.paused = true;
+    let before = w.now;
+    for n in 0..60 {
+        w.hubs[0].begin_turn();
+        w.send_without_settling(p, &publish("t", &n.to_string(), Q1));
+        assert!(turns(&mut w, bystander) >= 3, "it is put off");
+    }
+    let key = w.clients[p].key.unwrap();
+    w.hubs[0].begin_turn();
+    // By that time no debt would have been paid.
+    assert_eq!(w.hubs[0].receive(before, key, &PING), PING.len());
+}
+
 /// A turn that has output to write hands messages to few. What others publish to many goes on in
 /// later turns, so a message to one client is delivered at once.
 #[test]

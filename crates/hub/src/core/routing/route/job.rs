@@ -114,8 +114,9 @@ pub(super) struct Job {
     last_share: u64,
     /// What is still to be charged to its publisher.
     owed: u32,
-    /// What deliveries have cost since the last slice: they are free, as those of all messages.
-    delivered: u32,
+    /// What is free of what it has cost and will cost: deliveries, and to look through the longest
+    /// list of subscribers. Both are free for messages that are routed at once.
+    free: u32,
     /// What it held when it was last counted.
     bytes: usize,
     found: Found,
@@ -134,6 +135,8 @@ pub(super) struct Found {
     walk: Option<Walk>,
     /// Filters whose subscribers have not been collected.
     filters: Vec<FilterId>,
+    /// The subscribers of one filter that were collected, at most.
+    longest: usize,
     /// Subscriptions as they were found, and in pieces that are sorted from the end.
     pile: Vec<Entry>,
     pieces: Vec<vec::IntoIter<Entry>>,
@@ -231,10 +234,18 @@ impl Job {
         let left = self.messages.len().saturating_sub(at_most);
         for message in self.messages.drain(left..) {
             self.message_bytes -= message.shared_bytes();
-            self.delivered = self.delivered.saturating_add(DROP_VISITS);
+            self.free = self.free.saturating_add(DROP_VISITS);
             turn.spend(DROP_VISITS);
         }
     }
+}
+
+/// What it costs to look through a list of subscribers that is served: to copy it, to sort it, and
+/// to take each from it.
+fn free_visits(subscribers: usize) -> u32 {
+    let copied = subscribers / COPIED_PER_VISIT + 1;
+    let sorted = subscribers / SORTED_PER_VISIT + subscribers.div_ceil(SORTED_AT_ONCE);
+    u32::try_from(copied + sorted + subscribers).unwrap_or(u32::MAX)
 }
 
 /// A line with one job: its entry, and the least that its queue takes.
@@ -456,6 +467,8 @@ impl Core {
         }
         let log = &mut self.pending.log;
         let written = log.writes(first.qos).then(|| log.puts_off(first));
+        // What was found already is charged, or it was free.
+        let free = free_visits(found.pile.len());
         self.routing.routes.push(Job {
             messages: messages.to_vec(),
             message_bytes: bytes_of(messages),
@@ -466,6 +479,7 @@ impl Core {
             last_share: self.routing.shares.last_serial(),
             written: written.map(|way| (way, Arc::clone(first))),
             found,
+            free,
             ..Job::default()
         });
     }
@@ -525,11 +539,12 @@ impl Core {
             spool::hold_back(self, now, job.sender, taken);
             if is_over {
                 self.turn.spend(JOB_VISITS);
-                job.delivered = job.delivered.saturating_add(JOB_VISITS);
+                job.free = job.free.saturating_add(JOB_VISITS);
             }
             let used = self.turn.spent() - before;
             left = left.saturating_sub(used.max(1));
-            let owed = used.saturating_sub(mem::take(&mut job.delivered));
+            let owed = used.saturating_sub(job.free);
+            job.free = job.free.saturating_sub(used);
             let own = job.sender.filter(|sender| sender.shard == self.place.shard);
             if let Some(sender) = own {
                 self.turn.attribute(sender.session, used);
@@ -638,6 +653,9 @@ impl Core {
         }
         self.turn
             .spend((subscribers.len() / COPIED_PER_VISIT) as u32 + 1);
+        let more = subscribers.len().saturating_sub(found.longest);
+        found.longest += more;
+        job.free = job.free.saturating_add(free_visits(more));
     }
 
     fn serve_some(&mut self, now: Tick, job: &mut Job, visits: u32) {
@@ -655,7 +673,7 @@ impl Core {
             && let Some(slot) = job.found.next_session(&mut filters)
         {
             self.turn.spend(per_session + filters.len() as u32);
-            job.delivered = job.delivered.saturating_add(per_session);
+            job.free = job.free.saturating_add(per_session);
             let all: SmallVec<[Matching; 4]> = filters
                 .drain(..)
                 .filter(|filter| !self.routing.routes.is_late((slot, *filter), job.number))
@@ -669,7 +687,7 @@ impl Core {
             self.fanout(now).serve(&mut batch, message, slot, &all);
             let extra = self.turn.handed() - handed;
             self.turn.spend(extra);
-            job.delivered = job.delivered.saturating_add(extra);
+            job.free = job.free.saturating_add(extra);
         }
         self.outbox.serves_crowd = false;
         self.outbox.held.now_until = None;
@@ -687,7 +705,7 @@ impl Core {
             self.deliver_shared(now, slot, message);
             self.turn.spend(SHARED_VISITS);
             // Others have subscribed: the publisher does not pay for them.
-            job.delivered = job.delivered.saturating_add(SHARED_VISITS);
+            job.free = job.free.saturating_add(SHARED_VISITS);
         } else {
             found.shared = 0;
             found.shares.pop();
