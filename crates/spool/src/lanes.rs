@@ -63,8 +63,21 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn push(&self, request: T) {
-        lock(&self.waiting).push_back(request);
-        self.bell.notify_one();
+        self.push_all(VecDeque::from([request]));
+    }
+
+    /// Wakes the thread once, if it may be waiting.
+    fn push_all(&self, mut requests: VecDeque<T>) {
+        if requests.is_empty() {
+            return;
+        }
+        let mut waiting = lock(&self.waiting);
+        let was_empty = waiting.is_empty();
+        waiting.append(&mut requests);
+        drop(waiting);
+        if was_empty {
+            self.bell.notify_one();
+        }
     }
 
     /// All that was asked, as soon as there is something, or nothing after this long.
@@ -167,24 +180,14 @@ impl Lane {
         Self { lanes, shard }
     }
 
-    /// Has a chunk kept: at most 1 MiB. [`Reply::Sealed`] follows.
-    pub fn seal(&self, owner: Owner, chunk: Vec<u8>) {
-        if let Some(inbox) = self.lanes.inboxes.get(usize::from(self.shard)) {
-            inbox.under_way.fetch_add(chunk.len(), Ordering::Relaxed);
+    /// Begins requests that are handed over together.
+    #[must_use]
+    pub fn batch(&self) -> Batch<'_> {
+        Batch {
+            lane: self,
+            writes: VecDeque::new(),
+            reads: VecDeque::new(),
         }
-        self.lanes
-            .writes
-            .push(Write::Seal(self.shard, owner, chunk));
-    }
-
-    /// Has a chunk read. [`Reply::Fetched`] follows.
-    pub fn fetch(&self, owner: Owner, place: Place) {
-        self.lanes.reads.push(Read::Fetch(self.shard, owner, place));
-    }
-
-    /// Nobody needs a chunk any more.
-    pub fn free(&self, place: Place) {
-        self.lanes.writes.push(Write::Free(place));
     }
 
     /// Whether there is something for the shard.
@@ -226,6 +229,43 @@ impl Lane {
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.lanes.is_refused()
+    }
+}
+
+/// Requests of a shard, which are handed over when this is dropped: each thread is woken once.
+pub struct Batch<'l> {
+    lane: &'l Lane,
+    writes: VecDeque<Write>,
+    reads: VecDeque<Read>,
+}
+
+impl Batch<'_> {
+    /// Has a chunk kept: at most 1 MiB. [`Reply::Sealed`] follows.
+    pub fn seal(&mut self, owner: Owner, chunk: Vec<u8>) {
+        let shard = self.lane.shard;
+        if let Some(inbox) = self.lane.lanes.inboxes.get(usize::from(shard)) {
+            inbox.under_way.fetch_add(chunk.len(), Ordering::Relaxed);
+        }
+        self.writes.push_back(Write::Seal(shard, owner, chunk));
+    }
+
+    /// Has a chunk read. [`Reply::Fetched`] follows.
+    pub fn fetch(&mut self, owner: Owner, place: Place) {
+        self.reads
+            .push_back(Read::Fetch(self.lane.shard, owner, place));
+    }
+
+    /// Nobody needs a chunk any more.
+    pub fn free(&mut self, place: Place) {
+        self.writes.push_back(Write::Free(place));
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        let lanes = &self.lane.lanes;
+        lanes.writes.push_all(std::mem::take(&mut self.writes));
+        lanes.reads.push_all(std::mem::take(&mut self.reads));
     }
 }
 

@@ -28,6 +28,6 @@ mod threads;
 
 pub use file::{Place, UNIT};
 pub use folder::{Folder, NotKept};
-pub use lanes::{Lane, Monitor, Owner, Reply};
+pub use lanes::{Batch, Lane, Monitor, Owner, Reply};
 pub use reader::{NotRead, Reader};
 pub use threads::{Spool, SpoolEvent, Watcher};

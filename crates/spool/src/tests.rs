@@ -208,26 +208,26 @@ fn shards_write_and_read_and_hear_of_a_full_disk() {
         first,
         count: 1,
     };
-    lane.seal(owner(1), vec![1; 100]);
+    lane.batch().seal(owner(1), vec![1; 100]);
     let sealed = replies(&lane);
     let [Reply::Sealed(whose, Some(place))] = sealed[..] else {
         panic!("{sealed:?}");
     };
     assert_eq!(whose, owner(1));
-    lane.fetch(owner(1), place);
+    lane.batch().fetch(owner(1), place);
     let fetched = Reply::Fetched(owner(1), Some(vec![1; 100]));
     assert_eq!(replies(&lane), [fetched]);
     assert_eq!((lane.under_way(), lane.is_refused()), (0, false));
     disk.break_down(Some((Operation::Flush, ErrorKind::StorageFull)));
-    lane.seal(owner(2), vec![2; 100]);
+    lane.batch().seal(owner(2), vec![2; 100]);
     assert_eq!(replies(&lane), [Reply::Sealed(owner(2), None)]);
     assert!(matches!(events.recv().unwrap(), SpoolEvent::Refused(_)));
     assert!(lane.is_refused() && spool.monitor().trouble().is_some());
     disk.break_down(None);
     assert_eq!(events.recv().unwrap(), SpoolEvent::Recovered);
     assert_eq!(replies(&lane), [Reply::GoesOn]);
-    lane.free(place);
-    lane.fetch(owner(9), place);
+    lane.batch().free(place);
+    lane.batch().fetch(owner(9), place);
     drop(spool);
     use stentor_disk::Disk;
     assert_eq!(disk.names().unwrap().len(), 1, "the first file is gone");

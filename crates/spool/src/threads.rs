@@ -1,6 +1,6 @@
 //! The two threads that wait for the disk: one writes, one reads.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -74,6 +74,7 @@ impl Spool {
             lanes: Arc::clone(&lanes),
             watcher,
             written: Vec::new(),
+            answered: BTreeSet::new(),
         };
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let mut spool = Self {
@@ -117,6 +118,8 @@ struct Writer<D: Disk> {
     watcher: Arc<dyn Watcher>,
     /// Chunks that were not flushed: whose, and how many bytes.
     written: Vec<(u16, Owner, Place, usize)>,
+    /// Shards that were answered and not woken yet.
+    answered: BTreeSet<u16>,
 }
 
 impl<D: Disk> Writer<D> {
@@ -140,6 +143,9 @@ impl<D: Disk> Writer<D> {
         self.flush();
         let bytes = (self.folder.bytes(), self.folder.free_bytes());
         self.lanes.set_bytes(bytes);
+        for shard in std::mem::take(&mut self.answered) {
+            self.watcher.wake(shard);
+        }
         goes_on
     }
 
@@ -161,10 +167,10 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    fn answer(&self, shard: u16, reply: Reply, bytes: usize) {
+    fn answer(&mut self, shard: u16, reply: Reply, bytes: usize) {
         self.lanes.arrived(shard, bytes);
         self.lanes.reply(shard, reply);
-        self.watcher.wake(shard);
+        self.answered.insert(shard);
     }
 
     fn flush(&mut self) {

@@ -74,6 +74,7 @@ impl Spooling {
     }
 
     fn order_some(&self, hub: &mut Hub) {
+        let mut batch = self.lane.batch();
         for order in take_spool_orders(hub) {
             match order {
                 SpoolOrder::Seal {
@@ -81,13 +82,13 @@ impl Spooling {
                     first,
                     count,
                     bytes,
-                } => self.lane.seal(owner(session, (first, count)), bytes),
+                } => batch.seal(owner(session, (first, count)), bytes),
                 SpoolOrder::Fetch {
                     session,
                     first,
                     place: chunk,
-                } => self.lane.fetch(owner(session, (first, 0)), place(chunk)),
-                SpoolOrder::Free(chunk) => self.lane.free(place(chunk)),
+                } => batch.fetch(owner(session, (first, 0)), place(chunk)),
+                SpoolOrder::Free(chunk) => batch.free(place(chunk)),
             }
         }
     }
