@@ -20,7 +20,7 @@ pub(crate) use evict::Room;
 pub(crate) use laden::Laden;
 pub use ledger::{Holding, Ledger, Pressure};
 pub(crate) use relief::Relief;
-pub(crate) use tenant::{Absences, DiskRoom, Lease};
+pub(crate) use tenant::{Absences, DiskRoom, Lease, Recharges};
 pub use tenant::{Tenant, TenantKind, Tenants};
 
 use alloc::boxed::Box;

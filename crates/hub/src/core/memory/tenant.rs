@@ -268,7 +268,7 @@ impl Absences {
     /// O(log sessions).
     pub(crate) fn add(&mut self, tenant: &Tenant, until: Tick, (slot, bytes): (u32, u64)) {
         if self.all.insert((tenant.id, until, slot)) {
-            self.change(tenant, |holds| {
+            self.change(tenant.id, |holds| {
                 holds.sessions += 1;
                 holds.bytes += bytes;
             });
@@ -278,24 +278,23 @@ impl Absences {
     /// It does no longer, and held as much as was said last. O(log sessions).
     pub(crate) fn remove(&mut self, tenant: &Tenant, until: Tick, (slot, bytes): (u32, u64)) {
         if self.all.remove(&(tenant.id, until, slot)) {
-            self.change(tenant, |holds| {
+            self.change(tenant.id, |holds| {
                 holds.sessions = holds.sessions.saturating_sub(1);
                 holds.bytes = holds.bytes.saturating_sub(bytes);
             });
         }
     }
 
-    /// A session that waits holds another number of bytes than before. O(log sessions).
-    pub(crate) fn recharge(&mut self, tenant: &Tenant, before: u64, now: u64) {
-        if self.holds.contains_key(&tenant.id) {
-            self.change(tenant, |holds| {
-                holds.bytes = holds.bytes.saturating_sub(before) + now;
+    /// Sessions that wait hold another number of bytes than before. O(log tenants).
+    fn recharge(&mut self, id: u64, (before, now): (u64, u64)) {
+        if self.holds.contains_key(&id) {
+            self.change(id, |holds| {
+                holds.bytes = (holds.bytes + now).saturating_sub(before);
             });
         }
     }
 
-    fn change(&mut self, tenant: &Tenant, change: impl FnOnce(&mut Holds)) {
-        let id = tenant.id;
+    fn change(&mut self, id: u64, change: impl FnOnce(&mut Holds)) {
         let mut holds = self.holds.get(&id).copied().unwrap_or_default();
         self.by_sessions.remove(&(Reverse(holds.sessions), id));
         self.by_bytes.remove(&(Reverse(holds.bytes), id));
@@ -331,6 +330,40 @@ impl Absences {
     }
 }
 
+/// What many sessions hold that wait for their clients, and held before. Those of one tenant that
+/// follow each other are written in one go.
+#[derive(Debug, Default)]
+pub(crate) struct Recharges {
+    tenant: u64,
+    before: u64,
+    now: u64,
+}
+
+impl Recharges {
+    /// A session that waits holds another number of bytes than before.
+    #[inline]
+    pub(crate) fn add(&mut self, absences: &mut Absences, tenant: &Tenant, change: (u64, u64)) {
+        if self.tenant != tenant.id {
+            self.write(absences);
+            self.tenant = tenant.id;
+        }
+        self.before += change.0;
+        self.now += change.1;
+    }
+
+    /// Writes what is left.
+    pub(crate) fn write(&mut self, absences: &mut Absences) {
+        let Self {
+            tenant,
+            before,
+            now,
+        } = core::mem::take(self);
+        if before != now {
+            absences.recharge(tenant, (before, now));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,7 +396,12 @@ mod tests {
         absences.add(&bob, soon, (2, 100));
         assert_eq!(absences.first_by_sessions(), Some(2));
         assert_eq!(absences.first_by_bytes(), Some(0));
-        absences.recharge(&bob, 100, 600);
+        let mut recharges = Recharges::default();
+        recharges.add(&mut absences, &bob, (100, 600));
+        recharges.add(&mut absences, &ann, (500, 550));
+        recharges.add(&mut absences, &ann, (550, 500));
+        assert_eq!(absences.first_by_bytes(), Some(2));
+        recharges.write(&mut absences);
         assert_eq!(absences.first_by_bytes(), Some(2));
         assert_eq!(absences.bytes(), 500 + 100 + 600);
         absences.remove(&bob, soon, (2, 600));

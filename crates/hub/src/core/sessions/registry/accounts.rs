@@ -10,7 +10,9 @@ use stentor_session::Tick;
 
 use super::{Link, Session, Sessions, is_written};
 use crate::core::ids::SessionKey;
-use crate::core::memory::{Absences, Account, DiskRoom, FullOwners, Laden, Lease, Tenant};
+use crate::core::memory::{
+    Absences, Account, DiskRoom, FullOwners, Laden, Lease, Recharges, Tenant,
+};
 use crate::core::sessions::log::SessionLog;
 use crate::core::sessions::state::{Owed, owner_of, write_progress_with};
 
@@ -95,6 +97,7 @@ impl Sessions {
     /// themselves, and what waits for their clients.
     pub(crate) fn settle_charges(&mut self, log: &mut SessionLog, room: DiskRoom) -> [u64; 2] {
         let mut marked = core::mem::take(&mut self.marked);
+        let mut recharges = Recharges::default();
         for slot in marked.drain(..) {
             let Some(session) = self.slots.get_mut(slot as usize) else {
                 continue;
@@ -109,8 +112,8 @@ impl Sessions {
                 }
                 if let Some(Some(lease)) = self.leases.get_mut(slot as usize) {
                     if is_away {
-                        let (before, now) = (before.bytes(), now.bytes());
-                        self.absences.recharge(lease.tenant(), before, now);
+                        let change = (before.bytes(), now.bytes());
+                        recharges.add(&mut self.absences, lease.tenant(), change);
                     }
                     let room = (room, &self.lasting.journals.full_owners);
                     let has_some = now.has_queue() || session.state.owed.is_spooled();
@@ -123,6 +126,7 @@ impl Sessions {
                 self.recharge(before, now);
             }
         }
+        recharges.write(&mut self.absences);
         self.together.write(log);
         self.marked = marked;
         self.charged
