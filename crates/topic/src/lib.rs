@@ -34,6 +34,7 @@ pub use hash::TopicHasher;
 pub use index::{Filter, FilterId, Index, Inserted, Removed};
 pub use matching::{has_wildcard, levels, literal_prefix, matches, matches_levels, split_levels};
 pub use name::{FilterError, NameError, TOPIC_BYTES_MAX, validate_filter, validate_name};
+pub use slots::Slots;
 pub use subscribers::Subscriber;
 pub use subscription::{Subscription, asks_for_queue, is_shared};
 pub use table::TagTable;

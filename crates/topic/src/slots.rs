@@ -1,12 +1,14 @@
 //! A slab whose ids are four bytes.
 
 use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
 
 /// Places that are allocated together, a power of two. Growing moves no value: a shard with a
 /// million filters does not stand still to copy them.
 const CHUNK: usize = 1024;
 
 /// One place of a [`Slots`].
+#[derive(Debug)]
 enum Slot<T> {
     /// Unused; the number is that of the next unused place, or [`END`].
     Free(u32),
@@ -17,8 +19,9 @@ enum Slot<T> {
 /// Ends the list of unused places.
 const END: u32 = u32::MAX;
 
-/// Values under small reusable numbers.
-pub(crate) struct Slots<T> {
+/// Values under small reusable numbers. Adding one moves no other.
+#[derive(Debug)]
+pub struct Slots<T> {
     /// Each of [`CHUNK`] places at most, and all but the last full.
     chunks: Vec<Vec<Slot<T>>>,
     /// Head of the list of unused places, or [`END`].
@@ -27,8 +30,16 @@ pub(crate) struct Slots<T> {
     used: usize,
 }
 
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Slots<T> {
-    pub(crate) const fn new() -> Self {
+    /// No value.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
             chunks: Vec::new(),
             free: END,
@@ -36,13 +47,21 @@ impl<T> Slots<T> {
         }
     }
 
+    /// Whether there is no value.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
     /// Number of values held.
-    pub(crate) const fn len(&self) -> usize {
+    #[must_use]
+    pub const fn len(&self) -> usize {
         self.used
     }
 
     /// Number of places, used or not.
-    pub(crate) fn places(&self) -> usize {
+    #[must_use]
+    pub fn places(&self) -> usize {
         let Some((last, full)) = self.chunks.split_last() else {
             return 0;
         };
@@ -78,7 +97,7 @@ impl<T> Slots<T> {
     ///
     /// # Panics
     /// With 2^32 - 1 values, which no memory holds.
-    pub(crate) fn insert(&mut self, value: T) -> u32 {
+    pub fn insert(&mut self, value: T) -> u32 {
         self.used += 1;
         let slot = Slot::Used(value);
         if self.free == END {
@@ -97,7 +116,7 @@ impl<T> Slots<T> {
     }
 
     /// Takes a value out; its number may be given out again at once.
-    pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
+    pub fn remove(&mut self, at: u32) -> Option<T> {
         let free = self.free;
         let slot = self.slot_mut(at)?;
         if matches!(slot, Slot::Free(_)) {
@@ -115,16 +134,19 @@ impl<T> Slots<T> {
         Some(value)
     }
 
+    /// The value with a number, if there is one. O(1).
     #[inline]
-    pub(crate) fn get(&self, at: u32) -> Option<&T> {
+    #[must_use]
+    pub fn get(&self, at: u32) -> Option<&T> {
         match self.slot(at) {
             Some(Slot::Used(value)) => Some(value),
             _ => None,
         }
     }
 
+    /// The same, to be changed. O(1).
     #[inline]
-    pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+    pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
         match self.slot_mut(at) {
             Some(Slot::Used(value)) => Some(value),
             _ => None,
@@ -132,7 +154,7 @@ impl<T> Slots<T> {
     }
 
     /// All values with their numbers, in order of numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.chunks
             .iter()
             .flatten()
@@ -143,9 +165,44 @@ impl<T> Slots<T> {
             })
     }
 
-    /// Bytes of heap that the places occupy.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        self.chunks
+            .iter_mut()
+            .flatten()
+            .zip(0u32..)
+            .filter_map(|(slot, at)| match slot {
+                Slot::Used(value) => Some((at, value)),
+                Slot::Free(_) => None,
+            })
+    }
+
+    /// Bytes of heap that the places occupy. O(places / 1024).
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
         let places: usize = self.chunks.iter().map(Vec::capacity).sum();
         places * size_of::<Slot<T>>() + self.chunks.capacity() * size_of::<Vec<Slot<T>>>()
+    }
+}
+
+/// # Panics
+/// If no value has that number.
+impl<T> Index<u32> for Slots<T> {
+    type Output = T;
+
+    fn index(&self, at: u32) -> &T {
+        match self.get(at) {
+            Some(value) => value,
+            None => panic!("nothing has the number {at}"),
+        }
+    }
+}
+
+impl<T> IndexMut<u32> for Slots<T> {
+    fn index_mut(&mut self, at: u32) -> &mut T {
+        match self.get_mut(at) {
+            Some(value) => value,
+            None => panic!("nothing has the number {at}"),
+        }
     }
 }

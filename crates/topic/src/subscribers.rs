@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::slice;
 
-use hashbrown::HashTable;
+use crate::table::TagTable;
 
 /// A subscriber of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,7 +94,9 @@ impl Subscribers {
         match self {
             Self::One(_) => 0,
             Self::Many(set) => {
-                let positions = set.positions.as_ref().map_or(0, HashTable::allocation_size);
+                let positions = set.positions.as_ref().map_or(0, |positions| {
+                    size_of::<TagTable>() + positions.heap_bytes()
+                });
                 size_of::<Set>() + set.list.capacity() * size_of::<Subscriber>() + positions
             }
         }
@@ -107,17 +109,17 @@ pub(crate) struct Set {
     list: Vec<Subscriber>,
     /// The position in `list` of each session; present while the list is long, so that 100,000
     /// sessions can leave one by one.
-    positions: Option<HashTable<u32>>,
+    positions: Option<Box<TagTable>>,
 }
 
 impl Set {
     fn position(&self, session: u32) -> Option<usize> {
         match &self.positions {
             Some(positions) => positions
-                .find(hash(session), |&at| {
+                .find(hash(session), |at| {
                     self.list[at as usize].session == session
                 })
-                .map(|&at| at as usize),
+                .map(|at| at as usize),
             None => self.list.iter().position(|other| other.session == session),
         }
     }
@@ -131,13 +133,12 @@ impl Set {
         self.list.push(subscriber);
         let list = &self.list;
         match &mut self.positions {
-            Some(positions) => {
-                positions.insert_unique(hash(subscriber.session), at, |&at| hash_at(list, at));
-            }
+            Some(positions) => positions.insert_unique(hash(subscriber.session), at),
             None if list.len() > MAP_ABOVE => {
-                let mut positions = HashTable::with_capacity(2 * list.len());
+                let mut positions = Box::new(TagTable::new());
+                positions.reserve(2 * list.len());
                 for (other, at) in list.iter().zip(0u32..) {
-                    positions.insert_unique(hash(other.session), at, |&at| hash_at(list, at));
+                    positions.insert_unique(hash(other.session), at);
                 }
                 self.positions = Some(positions);
             }
@@ -150,13 +151,9 @@ impl Set {
         let at = self.position(session)?;
         let last = self.list.len() - 1;
         if let Some(positions) = &mut self.positions {
-            if let Ok(found) = positions.find_entry(hash(session), |&other| other as usize == at) {
-                found.remove();
-            }
-            let moved = hash(self.list[last].session);
-            if let Some(position) = positions.find_mut(moved, |&other| other as usize == last) {
-                *position = at as u32;
-            }
+            // Fewer than 2^32 sessions subscribe.
+            positions.remove(hash(session), at as u32);
+            positions.renumber(hash(self.list[last].session), last as u32, at as u32);
         }
         let removed = self.list.swap_remove(at);
         self.shrink();
@@ -173,15 +170,7 @@ impl Set {
             return;
         }
         self.list.shrink_to(2 * len);
-        let list = &self.list;
-        if let Some(positions) = &mut self.positions {
-            positions.shrink_to(2 * len, |&at| hash_at(list, at));
-        }
     }
-}
-
-fn hash_at(list: &[Subscriber], at: u32) -> u64 {
-    hash(list[at as usize].session)
 }
 
 /// Session numbers are small integers of the server's own choosing, so that spreading them over

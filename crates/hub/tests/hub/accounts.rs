@@ -419,7 +419,7 @@ fn an_owner_who_holds_less_than_an_equal_part_loses_no_absent_session() {
     assert!(!evicted(&mut w).is_empty());
     let left = bob.own.sessions();
     assert!(
-        left >= 4 && left < 16,
+        (4..16).contains(&left),
         "down to a part of the budget: {left}"
     );
     for _ in 0..200 {

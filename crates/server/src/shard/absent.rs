@@ -50,7 +50,7 @@ impl Link {
 impl Shard {
     /// Parts with a connection whose login waits, if its client has hung up.
     pub(super) fn part_if_absent(&mut self, index: u32) {
-        let Some(link) = self.links.get(index as usize) else {
+        let Some(link) = self.links.get(index) else {
             return;
         };
         let is_over = link.stream == Stream::Ended;

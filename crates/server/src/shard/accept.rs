@@ -248,10 +248,10 @@ impl Shard {
 
     /// Admits a connection, or not, whose proxy has said who it is.
     pub(super) fn greet_again(&mut self, index: u32) {
-        let link = &self.links[index as usize];
+        let link = &self.links[index];
         let (port, peer) = (Arc::clone(&link.port), link.peer);
         let admitted = self.admitted(&port, peer);
-        let link = &mut self.links[index as usize];
+        let link = &mut self.links[index];
         let entrance = match admitted {
             Ok(permit) => {
                 link.permit = Some(permit);
@@ -265,7 +265,7 @@ impl Shard {
     /// Adds a connection that has a time to get on.
     pub(super) fn add(&mut self, link: Link, time: Duration) -> Option<u32> {
         let index = self.insert(link)?;
-        let serial = self.links[index as usize].serial;
+        let serial = self.links[index].serial;
         self.timers
             .insert(self.now.after(time), LinkKey { index, serial });
         Some(index)
@@ -296,10 +296,9 @@ impl Shard {
     pub(super) fn turn_away_unfinished(&mut self) {
         let mut waiting = Vec::new();
         let mut leaving = Vec::new();
-        for (index, link) in &mut self.links {
-            // Slots are 32 bits wide.
+        for (index, link) in self.links.iter_mut() {
             let key = LinkKey {
-                index: index as u32,
+                index,
                 serial: link.serial,
             };
             match &mut link.phase {

@@ -39,14 +39,14 @@ impl Shard {
             client_id: &request.client_id,
             user: identity.user.as_deref(),
         };
-        let (bans, link) = (&self.backplane.bans, self.links.get(index as usize)?);
+        let (bans, link) = (&self.backplane.bans, self.links.get(index)?);
         let by_name = bans.of_party(self.now, party);
         by_name.or_else(|| bans.of_address(self.now, link.peer.address()))
     }
 
     /// Refuses somebody whose address is banned.
     pub(super) fn refuse_address(&mut self, index: u32, request: &ConnectRequest) {
-        let address = self.links[index as usize].peer.address();
+        let address = self.links[index].peer.address();
         match self.backplane.bans.of_address(self.now, address) {
             Some(ban) => self.refuse_banned(index, request, &ban),
             // The ban has ended since.
@@ -65,13 +65,16 @@ impl Shard {
     /// Closes the connections of those who are banned, from this one on: how many, and where to go
     /// on.
     pub(super) fn close_banned(&mut self, from: usize) -> (u64, Option<usize>) {
-        let all = self.links.capacity();
+        let all = self.links.places();
         let end = from.saturating_add(LOOKED_AT).min(all);
         let (mut closed, mut next) = (0, from);
         while next < end && closed < CLOSED_MAX {
             let index = next;
             next += 1;
-            let Some(link) = self.links.get(index) else {
+            let Some(link) = u32::try_from(index)
+                .ok()
+                .and_then(|index| self.links.get(index))
+            else {
                 continue;
             };
             let Phase::Live(session) = link.phase else {

@@ -103,17 +103,13 @@ impl Shard {
 
     /// The link of that name, if it is there still.
     pub(super) fn link_named(&mut self, key: LinkKey) -> Option<&mut Link> {
-        let link = self.links.get_mut(key.index as usize)?;
+        let link = self.links.get_mut(key.index)?;
         (link.serial == key.serial && !matches!(link.phase, Phase::Gone)).then_some(link)
     }
 
     /// The peer is gone.
     pub(super) fn lost(&mut self, index: u32, how: Remote) {
-        if let Some(key) = self
-            .links
-            .get(index as usize)
-            .and_then(|link| link.session())
-        {
+        if let Some(key) = self.links.get(index).and_then(|link| link.session()) {
             self.hub
                 .disconnected(self.now, key, LinkId(index), CloseReason::Remote(how));
             self.forward();
@@ -123,7 +119,7 @@ impl Shard {
 
     /// Gives a slot free at the end of this turn.
     pub(super) fn bury(&mut self, index: u32) {
-        if let Some(link) = self.links.get_mut(index as usize)
+        if let Some(link) = self.links.get_mut(index)
             && !matches!(link.phase, Phase::Gone)
         {
             let serial = link.serial;

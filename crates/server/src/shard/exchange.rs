@@ -38,7 +38,7 @@ impl Shard {
         let deadline = self.now.after(self.policy.login_timeout);
         let key = self.link_key(index);
         self.timers.insert(deadline, key);
-        let link = &mut self.links[index as usize];
+        let link = &mut self.links[index];
         link.phase = Phase::ExpectAuth(Box::new(Exchanging {
             request,
             exchange,
@@ -56,7 +56,7 @@ impl Shard {
     fn write_first(&mut self, index: u32, bytes: &[u8]) -> bool {
         let mut output = farewell(bytes);
         output.gather(self.now, None, AUTH_BYTES_MAX, &mut self.batch);
-        let link = &mut self.links[index as usize];
+        let link = &mut self.links[index];
         let len = self.batch.len();
         let is_written = if link.transport.is_plain() {
             matches!(write_batch(link.fd.as_fd(), &self.batch), Ok(written) if written == len)
@@ -75,7 +75,7 @@ impl Shard {
     /// Looks for the client's answer in what it has sent.
     pub(super) fn expect_auth(&mut self, index: u32) {
         let max = self.policy.connect_bytes_max;
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         let Phase::ExpectAuth(waiting) = &link.phase else {
@@ -118,7 +118,7 @@ impl Shard {
             data,
         } = authentication;
         let index = link.0;
-        let Some(connection) = self.links.get(index as usize) else {
+        let Some(connection) = self.links.get(index) else {
             return;
         };
         let address = connection.peer.address();

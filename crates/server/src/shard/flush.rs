@@ -269,7 +269,7 @@ impl Shard {
     fn bound_buffers(&mut self) {
         while let Some(key) = self.hub.effects().conflating.pop() {
             let index = self.link_of.get(key.slot as usize).copied();
-            let link = index.and_then(|index| self.links.get(index as usize));
+            let link = index.and_then(|index| self.links.get(index));
             if let Some(link) = link.filter(|link| link.session() == Some(key)) {
                 // Unix sockets do not know it; then what is read is a little older.
                 let _ = SockRef::from(&link.fd).set_tcp_notsent_lowat(CONFLATING_BYTES);
@@ -282,7 +282,7 @@ impl Shard {
     pub(super) fn flush_laden(&mut self, index: u32) {
         /// Writes for one client before others are read.
         const WRITES: usize = 4;
-        let link = self.links.get(index as usize);
+        let link = self.links.get(index);
         let Some(key) = link.and_then(|link| link.session()) else {
             return;
         };
@@ -296,7 +296,7 @@ impl Shard {
     /// Flushes the session of a link now, unless a few answers wait for its next share. It stays in
     /// the list of those that are flushed at the end of the turn.
     pub(super) fn flush_link(&mut self, index: u32) {
-        let link = self.links.get(index as usize);
+        let link = self.links.get(index);
         let key = link.and_then(|link| link.session());
         if let Some(key) = key.filter(|key| !self.waits_for_share(*key)) {
             self.flush(key);
@@ -307,7 +307,7 @@ impl Shard {
     pub(super) fn flush_last(&mut self, index: u32) {
         /// Some 64 KiB each.
         const WRITES: usize = 16;
-        let Some(key) = self.links.get(index as usize).and_then(Link::session) else {
+        let Some(key) = self.links.get(index).and_then(Link::session) else {
             return;
         };
         for _ in 0..WRITES {
@@ -324,7 +324,7 @@ impl Shard {
 
     /// Whether nothing but a few answers waits for a connection that has given way.
     fn waits_for_share(&self, key: SessionKey) -> bool {
-        let link = self.links.get(self.link_of(key) as usize);
+        let link = self.links.get(self.link_of(key));
         let gave_way = link
             .is_some_and(|link| link.reading == Reading::GaveWay && link.session() == Some(key));
         gave_way && self.hub.has_few_answers_only(key)
@@ -332,7 +332,7 @@ impl Shard {
 
     fn flush(&mut self, key: SessionKey) -> Flush {
         let index = self.link_of(key);
-        let link = match self.links.get_mut(index as usize) {
+        let link = match self.links.get_mut(index) {
             Some(link) if link.session() == Some(key) => link,
             // Its connection was closed after it got output.
             _ => return Flush::Done,
@@ -395,7 +395,7 @@ impl Shard {
 
     /// Writes what a transport has pending; goes on with its session when all is gone.
     pub(super) fn write_pending(&mut self, index: u32) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         let pending = link.transport.pending();
@@ -418,7 +418,7 @@ impl Shard {
 
     /// The poll says that a socket takes bytes again.
     pub(super) fn writable(&mut self, index: u32) {
-        let Some(link) = self.links.get(index as usize) else {
+        let Some(link) = self.links.get(index) else {
             return;
         };
         if !link.transport.pending().is_empty() {
@@ -426,7 +426,7 @@ impl Shard {
         } else if let Some(key) = link.session() {
             self.hub.writable(key);
         }
-        if let Some(link) = self.links.get(index as usize)
+        if let Some(link) = self.links.get(index)
             && matches!(&link.phase, Phase::Draining(leaving) if leaving.farewell.is_some())
         {
             self.leave_on(index);

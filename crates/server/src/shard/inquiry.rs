@@ -214,7 +214,7 @@ impl Shard {
 
     fn link_of_client(&self, info: &ClientInfo) -> Option<&Link> {
         let connection = info.connection.as_ref()?;
-        self.links.get(connection.link.0 as usize)
+        self.links.get(connection.link.0)
     }
 
     fn entry(&self, info: ClientInfo) -> ClientEntry {

@@ -74,7 +74,7 @@ impl Shard {
     /// Parts with a connection: its farewell is written as far as this and later turns have time,
     /// then this side is closed, and the peer has a moment to read it all and close its own.
     pub(super) fn part(&mut self, index: u32, farewell: Option<Box<Output>>) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         if matches!(link.phase, Phase::Draining(_) | Phase::Gone) {
@@ -137,7 +137,7 @@ impl Shard {
     /// Writes a piece of a farewell; when all of it is written, closes this side. Returns whether
     /// the socket may take more of it at once.
     fn drain(&mut self, index: u32) -> bool {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return false;
         };
         let Phase::Draining(leaving) = &mut link.phase else {
@@ -172,7 +172,7 @@ impl Shard {
 
     /// Closes this side of a connection whose farewell is written.
     fn finish_writing(&mut self, index: u32) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         link.permit = None;
@@ -193,7 +193,7 @@ impl Shard {
     /// Gives a connection that leaves no more time than one has whose server stops.
     pub(super) fn hurry(&mut self, index: u32) {
         let soon = self.now.after(STOP_TIME);
-        if let Some(link) = self.links.get_mut(index as usize)
+        if let Some(link) = self.links.get_mut(index)
             && let Phase::Draining(leaving) = &mut link.phase
         {
             leaving.until = soon.min(leaving.until);
@@ -204,7 +204,7 @@ impl Shard {
 
     /// Throws away what a leaving peer still sends, within bounds.
     pub(super) fn discard(&mut self, index: u32) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         if let Phase::Draining(leaving) = &mut link.phase {

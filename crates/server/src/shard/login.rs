@@ -56,7 +56,7 @@ impl Shard {
     /// Looks for a whole CONNECT in what a link has sent.
     pub(super) fn expect_connect(&mut self, index: u32) {
         let max = self.policy.connect_bytes_max;
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         let Phase::ExpectConnect(entrance) = link.phase else {
@@ -98,7 +98,7 @@ impl Shard {
             }
             Entrance::Administrator(zone) => {
                 let user = Some("admin".into());
-                let uid = match self.links[index as usize].peer {
+                let uid = match self.links[index].peer {
                     Peer::Unix { uid, .. } => Some(uid),
                     Peer::V4(..) | Peer::V6(..) => None,
                 };
@@ -121,7 +121,7 @@ impl Shard {
     }
 
     fn authenticate(&mut self, index: u32, mut request: Box<ConnectRequest>) {
-        let link = &self.links[index as usize];
+        let link = &self.links[index];
         let method = request.authentication_method.as_deref().map(|name| Method {
             name: name.into(),
             data: Secret::new(request.authentication_data.take().unwrap_or_default()),
@@ -173,7 +173,7 @@ impl Shard {
 
     /// The name of a link that exists.
     pub(super) fn link_key(&self, index: u32) -> LinkKey {
-        let serial = self.links[index as usize].serial;
+        let serial = self.links[index].serial;
         LinkKey { index, serial }
     }
 
@@ -181,7 +181,7 @@ impl Shard {
     pub(super) fn go_on(&mut self, index: u32, request: Box<ConnectRequest>, begun: Begun) {
         match begun {
             Begun::Pending => {
-                self.links[index as usize].phase = Phase::Authenticating(request);
+                self.links[index].phase = Phase::Authenticating(request);
             }
             Begun::Decided(decision) => self.settle(index, request, decision),
         }
@@ -238,7 +238,7 @@ impl Shard {
             return;
         }
         self.askers.remove(&key);
-        if self.links[key.index as usize].is_absent() {
+        if self.links[key.index].is_absent() {
             // Nobody is left to be let in, and no earlier connection has to make room.
             return self.lost(key.index, Remote::Closed);
         }
@@ -251,7 +251,7 @@ impl Shard {
 
     /// Refuses a connection that waits for the authenticator.
     pub(super) fn refuse_waiting(&mut self, index: u32, reason: CloseReason) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         let expect = Phase::ExpectConnect(Entrance::Stopping);
@@ -310,7 +310,7 @@ impl Shard {
             return self.refuse_banned(index, &request, &ban);
         }
         let lasts = request.session_expiry_secs > 0;
-        let peer = self.links[index as usize].peer;
+        let peer = self.links[index].peer;
         let tenants = lasts.then(|| self.backplane.tenants.of(&identity, peer));
         let owner = self.backplane.tenants.owner(&identity, peer);
         let who = Arc::clone(&identity);
@@ -331,14 +331,14 @@ impl Shard {
             self.link_of.resize(slot + 1, u32::MAX);
         }
         self.link_of[slot] = index;
-        self.links[index as usize].phase = Phase::Live(key);
+        self.links[index].phase = Phase::Live(key);
         // Many connections may come at once, and each with much behind its CONNECT.
-        if self.links[index as usize].tail.unread().len() > TAIL_AT_ONCE {
-            self.links[index as usize].reading = Reading::Paused;
+        if self.links[index].tail.unread().len() > TAIL_AT_ONCE {
+            self.links[index].reading = Reading::Paused;
             self.resumed.push(index);
             return;
         }
-        if !self.links[index as usize].tail.is_empty() {
+        if !self.links[index].tail.is_empty() {
             self.apply_tail(index);
         }
         self.list_missed(index);
@@ -379,7 +379,7 @@ impl Shard {
         let CloseReason::Limit(limit) = reason else {
             return None;
         };
-        let link = self.links.get(index as usize)?;
+        let link = self.links.get(index)?;
         let (backplane, hub) = (&self.backplane, &self.policy.hub);
         let max = match limit {
             Limit::ConnectionsPerUser
@@ -427,7 +427,7 @@ impl Shard {
         if !version.is_v5() || !is_want_of_room {
             return None;
         }
-        let link = self.links.get(index as usize)?;
+        let link = self.links.get(index)?;
         let reference = self.policy.server_reference(&link.port)?;
         let mut properties = PropertyBuf::new();
         properties.push(Property::ServerReference(&reference));

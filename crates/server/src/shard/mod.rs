@@ -65,6 +65,7 @@ use stentor_hub::{
     Shared, end_restoring,
 };
 use stentor_session::{Batch, Tick, Wheel};
+use stentor_topic::Slots;
 
 use crate::backplane::Backplane;
 use crate::inbox::{Arrivals, Outbox, Tickets};
@@ -131,7 +132,7 @@ pub(crate) struct Shard {
     unsent: (usize, usize),
     doors: Doors,
     mesh: Mesh<MeshItem>,
-    links: Slab<Link>,
+    links: Slots<Link>,
     serials: u32,
     /// The link of each session that has one, by the session's slot.
     link_of: Vec<u32>,
@@ -294,7 +295,7 @@ impl Shard {
             unsent: Default::default(),
             doors,
             mesh,
-            links: Slab::new(),
+            links: Slots::new(),
             serials: 0,
             link_of: Vec::new(),
             listeners: Slab::new(),
@@ -593,7 +594,7 @@ impl Shard {
 
     /// Lists a link for the next round of reads.
     fn list(&mut self, index: u32) {
-        if let Some(link) = self.links.get_mut(index as usize)
+        if let Some(link) = self.links.get_mut(index)
             && matches!(link.reading, Reading::Waiting | Reading::Missed)
         {
             link.reading = Reading::Listed;
@@ -604,7 +605,7 @@ impl Shard {
     /// Lists a link from which nothing was read for a while, if the poll has announced something
     /// in the meantime: it does so only once.
     fn list_missed(&mut self, index: u32) {
-        if let Some(link) = self.links.get(index as usize)
+        if let Some(link) = self.links.get(index)
             && link.reading == Reading::Missed
         {
             self.list(index);
@@ -681,15 +682,15 @@ impl Shard {
     fn insert(&mut self, mut link: Link) -> Option<u32> {
         self.serials = self.serials.wrapping_add(1);
         link.serial = self.serials;
-        let entry = self.links.vacant_entry();
-        let index = u32::try_from(entry.key()).ok()?;
-        let (token, interest) = (Token(entry.key()), Interest::READABLE | Interest::WRITABLE);
         let fd = link.fd.as_raw_fd();
-        self.poll
-            .registry()
-            .register(&mut SourceFd(&fd), token, interest)
-            .ok()?;
-        entry.insert(link);
+        let index = self.links.insert(link);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let (registry, token) = (self.poll.registry(), Token(index as usize));
+        let registered = registry.register(&mut SourceFd(&fd), token, interest);
+        if registered.is_err() {
+            self.links.remove(index);
+            return None;
+        }
         self.weigh(index);
         self.backplane.shards[self.id]
             .load
@@ -713,7 +714,7 @@ impl Shard {
         }
         let (links, policy) = (&self.links, &self.policy);
         self.hub.shut_down(self.now, |link| {
-            let link = links.get(link.0 as usize)?;
+            let link = links.get(link.0)?;
             policy.server_reference(&link.port)
         });
         self.forward();

@@ -32,7 +32,7 @@ impl Shard {
 
     /// Reads nothing from a link until other shards have caught up.
     fn await_room(&mut self, index: u32) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         if link.reading != Reading::Stalled {
@@ -53,7 +53,7 @@ impl Shard {
             ready.append(&mut self.awaiting_room);
         }
         for index in ready {
-            let Some(link) = self.links.get_mut(index as usize) else {
+            let Some(link) = self.links.get_mut(index) else {
                 continue;
             };
             if link.reading != Reading::Stalled {
@@ -72,7 +72,7 @@ impl Shard {
 
     /// Goes on with a link after those that have sent less.
     fn give_way(&mut self, index: u32) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         // A stalled one goes on when its shard has caught up.
@@ -84,7 +84,7 @@ impl Shard {
 
     /// Reads nothing from a link before a time.
     fn pause(&mut self, index: u32, until: Tick) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         if link.reading != Reading::Stalled {
@@ -136,14 +136,14 @@ impl Shard {
     /// Whether a link has to wait until more of what its and other messages have caused is written:
     /// it has used its share of a turn, or its last messages went to a crowd.
     pub(super) fn is_behind(&self, index: u32) -> bool {
-        let link = self.links.get(index as usize);
+        let link = self.links.get(index);
         let causes = |link: &Link| link.serves_crowd || link.reading == Reading::GaveWay;
         self.backlog.is_behind() && link.is_some_and(causes)
     }
 
     /// Goes on with a link that may have been paused: first with what it has sent already.
     pub(super) fn resume(&mut self, index: u32) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         let before = link.reading;
@@ -168,7 +168,7 @@ impl Shard {
 
     /// The next share of a link that gave way is not soon: the answers to it do not wait for that.
     fn let_write(&mut self, index: u32) {
-        if let Some(link) = self.links.get_mut(index as usize)
+        if let Some(link) = self.links.get_mut(index)
             && link.reading == Reading::GaveWay
         {
             link.reading = Reading::Paused;

@@ -48,7 +48,7 @@ impl Rows {
 impl Shard {
     /// Adds a link to those of its kind.
     pub(super) fn push_readable(&mut self, index: u32) {
-        let link = self.links.get(index as usize);
+        let link = self.links.get(index);
         if link.is_some_and(|link| link.light_reads < LIGHT_READS) {
             self.readable.last.push(index);
         } else {
@@ -148,21 +148,21 @@ impl Shard {
     /// Whether what is read of a link is not counted as work by the hub: layers below MQTT, or a
     /// CONNECT.
     pub(super) fn is_unmetered(&self, index: u32) -> bool {
-        let link = self.links.get(index as usize);
+        let link = self.links.get(index);
         link.is_some_and(|link| !link.transport.is_plain() || link.session().is_none())
     }
 
     /// Whether a link is read only when it is its turn among the new ones: its next step may take
     /// most of a millisecond.
     fn stands_in_line(&self, index: u32) -> bool {
-        let link = self.links.get(index as usize);
+        let link = self.links.get(index);
         link.is_some_and(|link| link.transport.is_handshaking() || link.has_long_connect())
     }
 
     /// Whether a link has no session yet, and far too much waits for other shards, or for the
     /// journal: what a client that comes has them told would be more.
     fn waits_to_log_in(&self, index: u32) -> bool {
-        let link = self.links.get(index as usize);
+        let link = self.links.get(index);
         self.is_overfull() && link.is_some_and(|link| link.session().is_none())
     }
 
@@ -172,13 +172,13 @@ impl Shard {
         if !self.hub.turn_is_spent() {
             return false;
         }
-        let key = self.links.get(index as usize).and_then(Link::session);
+        let key = self.links.get(index).and_then(Link::session);
         key.is_some_and(|key| self.hub.waits(self.now, key))
     }
 
     /// Reads from a link whether it is listed or not, unless it has to wait.
     pub(super) fn read_now(&mut self, index: u32) {
-        if let Some(link) = self.links.get_mut(index as usize)
+        if let Some(link) = self.links.get_mut(index)
             && matches!(
                 link.reading,
                 Reading::Waiting | Reading::Missed | Reading::Listed
@@ -193,7 +193,7 @@ impl Shard {
     /// little.
     fn note_read(&mut self, index: u32, is_light: bool) {
         let serves_crowd = self.hub.has_served_crowd();
-        if let Some(link) = self.links.get_mut(index as usize) {
+        if let Some(link) = self.links.get_mut(index) {
             link.serves_crowd = serves_crowd;
             link.light_reads = if is_light {
                 link.light_reads.saturating_add(1).min(LIGHT_READS)
@@ -204,7 +204,7 @@ impl Shard {
     }
 
     fn read(&mut self, index: u32) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         if link.reading != Reading::Listed {
@@ -265,10 +265,10 @@ impl Shard {
     /// The same for a connection with layers below MQTT, which the hub does not count as work: the
     /// clock says what they take, and that is returned.
     fn take_timed(&mut self, index: u32, len: usize) -> Duration {
-        let serial = self.links.get(index as usize).map(|link| link.serial);
+        let serial = self.links.get(index).map(|link| link.serial);
         let began = self.backplane.clock.now();
         self.take_in_order(index, len);
-        let link = self.links.get(index as usize);
+        let link = self.links.get(index);
         let link = link.filter(|link| Some(link.serial) == serial);
         let key = link.and_then(Link::session);
         let took = self.backplane.clock.now().since(began);
@@ -293,7 +293,7 @@ impl Shard {
 
     /// Takes the bytes that are in the scratch buffer.
     fn take(&mut self, index: u32, len: usize) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         if let Phase::Draining(_) = link.phase {
@@ -321,7 +321,7 @@ impl Shard {
 
     /// Takes bytes in the scratch buffer through the layers below MQTT.
     fn unwrap(&mut self, index: u32, len: usize) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         let (input, unwrapped) = self.scratch.read_mut(len);
@@ -339,7 +339,7 @@ impl Shard {
         if let Err(reason) = received
             && self
                 .links
-                .get(index as usize)
+                .get(index)
                 .is_some_and(|link| link.serial == serial)
         {
             self.broken(index, reason);
@@ -348,7 +348,7 @@ impl Shard {
 
     /// Collects the header of a proxy, then goes on with what is behind it as the client's own.
     fn expect_proxy_header(&mut self, index: u32, len: usize) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         link.tail.extend(self.scratch.read(len));
@@ -371,7 +371,7 @@ impl Shard {
         if rest.is_empty() {
             return;
         }
-        let link = &mut self.links[index as usize];
+        let link = &mut self.links[index];
         if link.transport.is_plain() {
             link.tail = rest;
             return self.apply_tail(index);
@@ -388,7 +388,7 @@ impl Shard {
         if !self.holds(index, key) {
             return;
         }
-        let link = &mut self.links[index as usize];
+        let link = &mut self.links[index];
         if link.tail.unread().len() > HEADROOM {
             link.tail.extend(self.scratch.read(len));
             return self.apply_tail(index);
@@ -405,14 +405,14 @@ impl Shard {
         }
         if let Some(rest) = input.get(consumed..).filter(|rest| !rest.is_empty()) {
             tail.replace(rest);
-            self.links[index as usize].tail = tail;
+            self.links[index].tail = tail;
         }
         self.after_receive(index);
     }
 
     /// Applies what has been collected of a connection.
     pub(super) fn apply_tail(&mut self, index: u32) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         match &link.phase {
@@ -450,9 +450,9 @@ impl Shard {
 
     /// Sends on what the bytes of a link caused; if a shard cannot keep up, the link waits for it.
     fn after_receive(&mut self, index: u32) {
-        let key = self.links.get(index as usize).and_then(Link::session);
+        let key = self.links.get(index).and_then(Link::session);
         if let Some(behind) = self.forward_for(key) {
-            self.links[index as usize].reading = Reading::Stalled;
+            self.links[index].reading = Reading::Stalled;
             self.stalled[behind].push(index);
         }
         self.note_pauses();
@@ -460,7 +460,7 @@ impl Shard {
 
     /// The layers below MQTT failed.
     fn broken(&mut self, index: u32, reason: CloseReason) {
-        match self.links.get(index as usize).map(|link| link.session()) {
+        match self.links.get(index).map(|link| link.session()) {
             Some(Some(key)) => {
                 let link = LinkId(index);
                 self.hub.disconnected(self.now, key, link, reason);

@@ -148,7 +148,7 @@ impl Shard {
         let all: Vec<SessionKey> = self.unwritten.all().collect();
         for key in all {
             let link = self.link_of(key);
-            let its = self.links.get(link as usize);
+            let its = self.links.get(link);
             let is_its = its.is_some_and(|link| link.session() == Some(key));
             if is_its && has_answers(&self.hub, key) {
                 self.end_later(link);
@@ -208,7 +208,7 @@ impl Shard {
         /// Some 4,000 acknowledgements: a client that sends faster than the disk takes it has them
         /// in one commit.
         const ANSWER_BYTES: usize = 16 << 10;
-        let session = self.links.get(index as usize).and_then(Link::session);
+        let session = self.links.get(index).and_then(Link::session);
         let lacks_room = || self.recorder.as_ref().is_some_and(Recorder::lacks_room);
         session.is_some_and(|key| {
             let has_many = || answer_bytes(&self.hub, key) >= ANSWER_BYTES;
@@ -226,7 +226,7 @@ impl Shard {
             }
             return self.lost(index, Remote::Closed);
         }
-        if let Some(link) = self.links.get_mut(index as usize) {
+        if let Some(link) = self.links.get_mut(index) {
             link.reading = Reading::Listed;
             self.unwritten.hold(index);
         }
@@ -234,7 +234,7 @@ impl Shard {
 
     /// Whether output for a client waits until what it belongs to is written down.
     pub(super) fn is_unwritten(&self, index: u32) -> bool {
-        let session = self.links.get(index as usize).and_then(Link::session);
+        let session = self.links.get(index).and_then(Link::session);
         session.is_some_and(|key| self.unwritten.contains(key))
     }
 }

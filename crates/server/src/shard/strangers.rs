@@ -151,7 +151,7 @@ fn level(counts: impl Iterator<Item = u32> + Clone) -> u32 {
 impl Shard {
     /// A link waits for its turn among those of its kind.
     pub(super) fn stand_in_line(&mut self, index: u32) {
-        if let Some(link) = self.links.get(index as usize) {
+        if let Some(link) = self.links.get(index) {
             let serial = link.serial;
             let key = LinkKey { index, serial };
             self.strangers.line.push(link.peer.network(), key);
@@ -163,7 +163,7 @@ impl Shard {
     ///
     /// So it does not wait for its turn, in its place.
     pub(super) fn note_end(&mut self, index: u32) -> bool {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return true;
         };
         link.stream = Stream::Ended;
@@ -211,10 +211,7 @@ impl Shard {
         let strangers = strangers.map(|(index, link)| {
             let serial = link.serial;
             // Slots are 32 bits wide.
-            let key = LinkKey {
-                index: index as u32,
-                serial,
-            };
+            let key = LinkKey { index, serial };
             (self.serials.wrapping_sub(serial), link.peer.network(), key)
         });
         Surplus::of(strangers.collect(), self.now)

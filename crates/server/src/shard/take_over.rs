@@ -92,7 +92,7 @@ impl Shard {
     ) {
         let hasher = &self.backplane.hasher;
         let client = hasher.hash(identity.zone, &request.client_id);
-        self.links[index as usize].phase = Phase::Authenticating(request);
+        self.links[index].phase = Phase::Authenticating(request);
         self.taking_over.push(TakeOver {
             link: self.link_key(index),
             identity,
@@ -136,7 +136,7 @@ impl Shard {
             self.weigh(index);
             return true;
         }
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return true;
         };
         link.phase = Phase::Authenticating(request);
@@ -171,7 +171,7 @@ impl Shard {
         let Some(LinkId(index)) = self.hub.link(zone, client_id) else {
             return ReadOut::Done;
         };
-        let Some(link) = self.links.get(index as usize) else {
+        let Some(link) = self.links.get(index) else {
             return ReadOut::Done;
         };
         match link.reading {
@@ -181,7 +181,7 @@ impl Shard {
             Reading::Paused | Reading::GaveWay => self.resume(index),
             Reading::Waiting | Reading::Missed | Reading::Listed => self.read_now(index),
         }
-        match self.links.get(index as usize).map(|link| link.reading) {
+        match self.links.get(index).map(|link| link.reading) {
             // A short read means that the socket is empty; one that has more is listed again, or
             // has used its share of this turn.
             Some(Reading::Listed | Reading::GaveWay | Reading::Stalled) => ReadOut::More,

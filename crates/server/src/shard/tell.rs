@@ -37,7 +37,7 @@ impl Shard {
                         let zone = self.backplane.zone_name(*zone);
                         *user = login_name(&zone, user).into();
                     }
-                    let link = self.links.get(link.0 as usize);
+                    let link = self.links.get(link.0);
                     link.map(|link| (link.peer, Arc::clone(&link.port)))
                 }
                 _ => None,
@@ -54,7 +54,7 @@ impl Shard {
         who: (Option<&str>, &str),
         reason: CloseReason,
     ) {
-        let link = self.links.get(index as usize);
+        let link = self.links.get(index);
         let fault = link.and_then(|link| link.transport.fault().cloned());
         self.note_refusal_for(index, who, reason, fault);
     }
@@ -79,7 +79,7 @@ impl Shard {
         reason: CloseReason,
         fault: Option<Fault>,
     ) {
-        if let Some(link) = self.links.get(index as usize) {
+        if let Some(link) = self.links.get(index) {
             self.backplane.journal.note(Entry::Refused {
                 peer: link.peer,
                 port: Arc::clone(&link.port),

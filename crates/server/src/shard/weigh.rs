@@ -117,7 +117,7 @@ impl Shard {
     /// Counts again what a connection holds.
     #[inline]
     pub(super) fn weigh(&mut self, index: u32) {
-        if let Some(link) = self.links.get_mut(index as usize) {
+        if let Some(link) = self.links.get_mut(index) {
             let now = link.weight();
             let before = std::mem::replace(&mut link.weighed, now);
             self.figures.links += u64::from(now);
@@ -137,7 +137,7 @@ impl Shard {
 
     /// Takes a connection out of its place: it counts no longer.
     pub(super) fn take_out(&mut self, index: u32) -> Option<Link> {
-        let mut link = self.links.try_remove(index as usize)?;
+        let mut link = self.links.remove(index)?;
         self.figures.links -= u64::from(std::mem::take(&mut link.weighed));
         let long = std::mem::take(&mut link.long);
         if long > 0 {
@@ -175,7 +175,7 @@ impl Shard {
     }
 
     fn end_long(&mut self, index: u32) {
-        let Some(link) = self.links.get_mut(index as usize) else {
+        let Some(link) = self.links.get_mut(index) else {
             return;
         };
         let reason = CloseReason::Limit(Limit::Memory);
@@ -194,7 +194,7 @@ impl Shard {
             Phase::Draining(_) | Phase::Gone => {}
         }
         self.weigh(index);
-        if let Some(link) = self.links.get_mut(index as usize) {
+        if let Some(link) = self.links.get_mut(index) {
             let rest = std::mem::take(&mut link.long);
             if rest > 0 {
                 let place = link.peer.network();

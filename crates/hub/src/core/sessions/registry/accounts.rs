@@ -50,7 +50,7 @@ impl Sessions {
         let Some(Some(lease)) = self.leases.get(slot) else {
             return;
         };
-        let Some(session) = self.slots.get(slot) else {
+        let Some(session) = self.slots.get(key.slot) else {
             return;
         };
         if let Link::Away(away) = &session.link {
@@ -99,7 +99,7 @@ impl Sessions {
         let mut marked = core::mem::take(&mut self.marked);
         let mut recharges = Recharges::default();
         for slot in marked.drain(..) {
-            let Some(session) = self.slots.get_mut(slot as usize) else {
+            let Some(session) = self.slots.get_mut(slot) else {
                 continue;
             };
             if session.account.is_marked() {
@@ -213,7 +213,7 @@ fn count_disk(lease: &mut Lease, owed: &mut Owed, (room, full): (DiskRoom, &Full
 pub(crate) fn count_disk_of(sessions: &mut Sessions, key: SessionKey, room: DiskRoom) {
     let slot = key.slot as usize;
     let room = (room, &sessions.lasting.journals.full_owners);
-    if let Some(session) = sessions.slots.get_mut(slot)
+    if let Some(session) = sessions.slots.get_mut(key.slot)
         && let Some(Some(lease)) = sessions.leases.get_mut(slot)
         && count_disk(lease, &mut session.state.owed, room)
     {

@@ -19,10 +19,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use slab::Slab;
 use stentor_mqtt::QoS;
 use stentor_session::Remains;
-use stentor_topic::{TagTable, TopicHasher, Zone};
+use stentor_topic::{Slots, TagTable, TopicHasher, Zone};
 
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
@@ -34,7 +33,7 @@ use crate::core::sessions::state::{self, Legacy, is_written};
 #[derive(Debug)]
 pub(crate) struct Sessions {
     hasher: TopicHasher,
-    slots: Slab<Session>,
+    slots: Slots<Session>,
     slots_end: usize,
     by_client: TagTable,
     generations: u32,
@@ -137,7 +136,7 @@ impl Sessions {
                 shard,
             },
             hasher,
-            slots: Slab::new(),
+            slots: Slots::new(),
             slots_end: 0,
             by_client: TagTable::new(),
             generations: 0,
@@ -175,7 +174,7 @@ impl Sessions {
             .hasher
             .hash(session.state.zone(), session.state.client_id());
         // A slab of more than 2^32 sessions does not fit into memory.
-        let slot = u32::try_from(self.slots.insert(session)).unwrap_or(u32::MAX);
+        let slot = self.slots.insert(session);
         self.marked.push(slot);
         self.slots_end = self.slots_end.max(slot as usize + 1);
         self.by_client.insert_unique(hash, slot);
@@ -212,7 +211,7 @@ impl Sessions {
     /// Gives the slot of a retired session free, which has no subscription left.
     pub(crate) fn free(&mut self, retired: SessionKey) {
         debug_assert!(retired.generation == RETIRED, "it has ended");
-        if let Some(session) = self.slots.try_remove(retired.slot as usize) {
+        if let Some(session) = self.slots.remove(retired.slot) {
             self.retired -= 1;
             self.recharge(session.account, Account::default());
             self.laden.forget(retired.slot);
@@ -264,7 +263,7 @@ impl Sessions {
             session.state.zone() == zone && session.state.client_id() == client_id
         };
         slots.filter_map(move |slot| {
-            let session = self.slots.get(slot as usize).filter(is_it)?;
+            let session = self.slots.get(slot).filter(is_it)?;
             let key = SessionKey {
                 slot,
                 generation: session.generation,
@@ -284,7 +283,7 @@ impl Sessions {
     pub(crate) fn live_by_hash(&mut self, hash: u64) -> Option<&mut Live> {
         let (slots, hasher) = (&self.slots, &self.hasher);
         let is_it = |slot: &u32| {
-            let session = slots.get(*slot as usize);
+            let session = slots.get(*slot);
             session.is_some_and(|session| {
                 session.live().is_some()
                     && hasher.hash(session.state.zone(), session.state.client_id()) == hash
@@ -311,13 +310,13 @@ impl Sessions {
 
     pub(crate) fn get(&self, key: SessionKey) -> Option<&Session> {
         self.slots
-            .get(key.slot as usize)
+            .get(key.slot)
             .filter(|s| s.generation == key.generation)
     }
 
     /// Marks it: what it holds is counted at the end of the turn.
     pub(crate) fn get_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
-        let session = self.slots.get_mut(key.slot as usize)?;
+        let session = self.slots.get_mut(key.slot)?;
         if session.generation != key.generation {
             return None;
         }
@@ -331,7 +330,7 @@ impl Sessions {
     #[inline]
     pub(crate) fn flush_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
         self.slots
-            .get_mut(key.slot as usize)
+            .get_mut(key.slot)
             .filter(|s| s.generation == key.generation)
     }
 
@@ -345,7 +344,7 @@ impl Sessions {
     /// changes by that.
     #[inline]
     pub(crate) fn at_mut(&mut self, slot: u32, qos: QoS) -> Option<&mut Session> {
-        let session = self.slots.get_mut(slot as usize)?;
+        let session = self.slots.get_mut(slot)?;
         let by_flush = qos == QoS::AtMostOnce && session.is_counted_by_flush();
         if !by_flush && !session.account.mark() {
             self.marked.push(slot);
@@ -354,12 +353,12 @@ impl Sessions {
     }
 
     pub(crate) fn at(&self, slot: u32) -> Option<&Session> {
-        let session = self.slots.get(slot as usize)?;
+        let session = self.slots.get(slot)?;
         (!session.is_retired()).then_some(session)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionKey, &Session)> {
         let slots = self.slots.iter();
-        slots.filter_map(|(slot, _)| in_slot(self, u32::try_from(slot).ok()?))
+        slots.filter_map(|(slot, _)| in_slot(self, slot))
     }
 }
