@@ -23,7 +23,7 @@ const MARK: u32 = 1 << 31;
 pub(crate) struct Account {
     /// The session itself, its subscriptions, aliases and will; and [`MARK`].
     own: u32,
-    /// What waits for its client or is in flight to it.
+    /// What waits for its client or is in flight to it, and a long will, which waits for its end.
     queued: u32,
 }
 
@@ -31,12 +31,17 @@ impl Account {
     /// Counts a session. O(1).
     pub(crate) fn of(session: &Session) -> Self {
         let (in_link, snapshots) = link_bytes(&session.link);
+        let will = session.state.will().map_or(0, WillRequest::bytes);
+        let (short_will, long_will) = match will > LADEN_BYTES {
+            false => (will, 0),
+            true => (0, will),
+        };
         let own = size_of::<Session>()
             + PLACE_BYTES
             + session.state.client_id().len()
             + size_of::<Identity>()
             + session.state.subscriptions.bytes()
-            + session.state.will().map_or(0, WillRequest::bytes)
+            + short_will
             + in_link
             + session
                 .tallied()
@@ -45,6 +50,7 @@ impl Account {
         let begun = session.live().map_or(0, Live::begun_bytes);
         let queued = session.charge().bytes
             + begun
+            + long_will
             + outbound.map_or(0, |owed| {
                 let under_way = owed.bytes() - owed.held_bytes();
                 size_of::<Outbound>() + backlog::memory(owed) + under_way

@@ -126,6 +126,8 @@ struct Page {
     most_absent: AtomicU32,
     /// What the owner holds here, in connected sessions that hold much each, who holds most so.
     most_laden: AtomicU64,
+    /// What sessions hold here that wait for their clients.
+    absent: AtomicU64,
     /// What the shard held when [`Ledger::has_grown`] last looked at all shards, or less than that
     /// since.
     looked_at: AtomicU64,
@@ -282,6 +284,21 @@ impl Ledger {
     pub fn most_absent(&self, shard: ShardId) -> u32 {
         let page = self.pages.get(usize::from(shard.0));
         page.map_or(0, |page| page.most_absent.load(Ordering::Relaxed))
+    }
+
+    /// What sessions of this shard hold that wait for their clients.
+    pub fn write_absent(&self, shard: ShardId, bytes: u64) {
+        if let Some(page) = self.pages.get(usize::from(shard.0)) {
+            page.absent.store(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// What such sessions of all shards hold beyond one in `parts` of the budget.
+    #[must_use]
+    pub fn absent_beyond(&self, parts: u64) -> u64 {
+        let figure = |page: &Page| page.absent.load(Ordering::Relaxed);
+        let all: u64 = self.pages.iter().map(figure).sum();
+        all.saturating_sub(self.budget() / parts)
     }
 
     /// What the owner holds, in connected sessions of this shard that hold much each, who holds
@@ -445,6 +462,21 @@ mod tests {
             assert_eq!(ledger.has_grown(ShardId(0)), has_grown, "{bytes}");
         }
         assert!(!ledger.has_grown(ShardId(7)), "there is no such shard");
+    }
+
+    #[test]
+    fn half_of_the_budget_is_for_sessions_that_wait_for_their_clients() {
+        let ledger = Ledger::new(2);
+        ledger.write_absent(ShardId(0), 300);
+        ledger.write_absent(ShardId(1), 400);
+        assert_eq!(ledger.absent_beyond(2), 0, "any number may be held");
+        ledger.set_budget(1_000);
+        assert_eq!(
+            (ledger.absent_beyond(2), ledger.absent_beyond(10)),
+            (200, 600)
+        );
+        ledger.write_absent(ShardId(1), 200);
+        assert_eq!(ledger.absent_beyond(2), 0);
     }
 
     /// Each shard says what its own owners hold.

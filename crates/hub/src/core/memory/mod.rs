@@ -77,6 +77,8 @@ impl Core {
         self.memory
             .ledger
             .write(self.place.shard, Holding::Work, work);
+        let absent = self.sessions.absent_bytes();
+        self.memory.ledger.write_absent(self.place.shard, absent);
         let most = self.sessions.most_absent();
         self.memory.ledger.write_most_absent(self.place.shard, most);
     }

@@ -19,13 +19,12 @@ const BYTES_MAX: usize = 64 * 1024;
 /// What waits for one client or is in flight to it when the limit is reached, in bytes.
 pub(super) const QUEUE_BYTES_FULL: usize = 256 * 1024;
 
-/// The part of the budget that the sessions of one shard share which wait for their clients: an
-/// owner who holds no more than an equal part of it loses none. Where they hold more than that in
-/// all, somebody is above it.
-const SHARED_PARTS: u64 = 2;
+/// This part of the budget is for sessions that wait for their clients: they give what they hold
+/// beyond it. So what others hold in whatever way costs them nothing.
+const SAFE_PARTS: u64 = 2;
 
-/// The part of it that is shared where messages may keep far more memory than they count.
-const SHARED_PARTS_PINNED: u64 = 64;
+/// The same where their messages may keep far more memory than they count.
+const SAFE_PARTS_PINNED: u64 = 64;
 
 /// Sessions that end in one turn.
 const ENDED_AT_ONCE: usize = 8;
@@ -82,11 +81,21 @@ fn relieve_of_absent(core: &mut Core, bytes: u64) {
     let bytes = absent.saturating_sub(part);
     let floor = floor.unwrap_or(Floor { budget, bytes });
     let part = part.min(absent.saturating_sub(floor.bytes));
+    let part = part.min(beyond(core, absent, SAFE_PARTS));
     core.memory.relief.floor = Some(floor);
     // What sessions have left that have ended goes already.
     core.memory.relief.bytes = part.saturating_sub(core.past.endings.bytes() as u64);
-    let shared = budget / (SHARED_PARTS * u64::from(core.place.shards.max(1)));
-    core.memory.relief.level = absent_level(&core.sessions, core.memory.relief.bytes, shared);
+    core.memory.relief.level = absent_level(&core.sessions, core.memory.relief.bytes);
+}
+
+/// What the sessions of this shard hold that wait for their clients, as their part of what such
+/// sessions hold on all shards beyond one in `parts` of the budget. O(shards).
+fn beyond(core: &Core, absent: u64, parts: u64) -> u64 {
+    let ledger = &core.memory.ledger;
+    let over = ledger.absent_beyond(parts);
+    let all = over + ledger.budget() / parts;
+    let part = u128::from(over) * u128::from(absent) / u128::from(all.max(1));
+    u64::try_from(part).unwrap_or(over).min(over)
 }
 
 impl Core {
@@ -123,11 +132,11 @@ impl Core {
     /// An eighth of what the sessions hold that wait for their clients goes with them, in the same
     /// order: their messages may keep far more memory than they count.
     pub(crate) fn unpin(&mut self, now: Tick) {
-        let part = self.sessions.absent_bytes().div_ceil(8);
+        let absent = self.sessions.absent_bytes();
+        let part = absent.div_ceil(8);
+        let part = part.min(beyond(self, absent, SAFE_PARTS_PINNED));
         self.memory.relief.bytes = self.memory.relief.bytes.max(part);
-        let parts = SHARED_PARTS_PINNED * u64::from(self.place.shards.max(1));
-        let shared = self.memory.ledger.budget() / parts;
-        self.memory.relief.level = absent_level(&self.sessions, self.memory.relief.bytes, shared);
+        self.memory.relief.level = absent_level(&self.sessions, self.memory.relief.bytes);
         self.continue_relief(now);
     }
 

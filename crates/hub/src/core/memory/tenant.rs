@@ -242,11 +242,6 @@ impl Absences {
             .map_or(0, |(Reverse(bytes), _)| *bytes)
     }
 
-    /// How many tenants have sessions here that wait for their clients.
-    pub(crate) fn tenants(&self) -> usize {
-        self.holds.len()
-    }
-
     /// What tenants may keep if those who hold most give this many bytes, each down to that.
     /// O(tenants that give).
     pub(crate) fn level(&self, bytes: u64) -> u64 {

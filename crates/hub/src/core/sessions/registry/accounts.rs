@@ -156,11 +156,9 @@ pub(crate) fn most_absent_bytes(sessions: &Sessions) -> u64 {
     sessions.absences.most_bytes()
 }
 
-/// What tenants may keep if those who hold most give this many bytes, each down to that, but to no
-/// less than an equal part of `shared` bytes. See [`Absences::level`].
-pub(crate) fn absent_level(sessions: &Sessions, bytes: u64, shared: u64) -> u64 {
-    let tenants = sessions.absences.tenants().max(1);
-    sessions.absences.level(bytes).max(shared / tenants as u64)
+/// See [`Absences::level`].
+pub(crate) fn absent_level(sessions: &Sessions, bytes: u64) -> u64 {
+    sessions.absences.level(bytes)
 }
 
 /// What part of this many bytes sessions give that hold `theirs` of all that is `held`. Where it is
