@@ -49,6 +49,8 @@ pub struct PublishParts<'a> {
     pub payload: &'a [u8],
     /// As [`forwardable`] writes them: no expiry, alias or subscription identifier. Ignored in 3.x.
     pub properties: &'a [u8],
+    /// More of such properties, which precede those. Ignored in 3.x.
+    pub added_properties: &'a [u8],
     /// The identifiers of the subscriptions that matched, 1 to 268,435,455 each. Ignored in 3.x.
     pub subscription_ids: &'a [u32],
     /// Whether room for a message expiry interval is needed. Ignored in 3.x.
@@ -63,9 +65,9 @@ pub struct PublishParts<'a> {
 /// head, which [`append_head_aliased`](Self::append_head_aliased) writes. Owns one heap block.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EncodedPublish {
-    /// The whole packet, or what precedes its payload, with zeros where each copy is patched.
+    /// The whole packet, or its head, with zeros where each copy is patched.
     bytes: Box<[u8]>,
-    /// Bytes of the payload, if it lies elsewhere; else 0.
+    /// Bytes of the tail, if it lies elsewhere; else 0.
     elsewhere: u32,
     /// Where the packet identifier is patched in; 0 if there is none.
     packet_id_at: u32,
@@ -73,7 +75,7 @@ pub struct EncodedPublish {
     expiry_at: u32,
     /// Where the properties begin, behind their length; 0 in 3.x.
     properties_at: u32,
-    /// Where the payload begins.
+    /// Where the payload begins in the whole packet.
     payload_at: u32,
     /// Where the topic's length stands: the end of the fixed header.
     topic_at: u32,
@@ -94,8 +96,9 @@ impl EncodedPublish {
         Self::with_payload(version, parts, (with_packet_id, true))
     }
 
-    /// [`EncodedPublish::new`] for a payload that stays where it is: what precedes it, in its whole
-    /// length. [`EncodedPublish::append_to`] copies that alone.
+    /// [`EncodedPublish::new`] for a message that stays where it is: the head alone. The **tail**,
+    /// which is [`PublishParts::properties`] (not in 3.x) and the payload behind them, follows it in
+    /// a packet. [`EncodedPublish::append_to`] copies the head alone.
     ///
     /// # Errors
     ///
@@ -115,7 +118,9 @@ impl EncodedPublish {
     ) -> Result<Self, EncodeError> {
         let (body_len, properties_len) = lengths(version, parts, with_packet_id)?;
         let topic_at = 1 + varint_len(body_len as u32);
-        let elsewhere = if is_copied { 0 } else { parts.payload.len() };
+        let properties = properties_len.map_or(&[][..], |_| parts.properties);
+        let tail = properties.len() + parts.payload.len();
+        let elsewhere = if is_copied { 0 } else { tail };
         let mut bytes = Vec::with_capacity(topic_at + body_len - elsewhere);
         bytes.u8(0);
         bytes.varint(body_len as u32);
@@ -139,10 +144,11 @@ impl EncodedPublish {
                 bytes.u8(SUBSCRIPTION_ID);
                 bytes.varint(id);
             }
-            bytes.put(parts.properties);
+            bytes.put(parts.added_properties);
         }
-        let payload_at = bytes.len();
+        let payload_at = bytes.len() + properties.len();
         if is_copied {
+            bytes.put(properties);
             bytes.put(parts.payload);
         }
         let len = topic_at + body_len - elsewhere;
@@ -167,17 +173,31 @@ impl EncodedPublish {
         self.bytes.len() + self.elsewhere as usize
     }
 
-    /// Bytes before the payload, without topic alias.
+    /// Bytes of the block that it owns: of the packet, but for what lies elsewhere.
+    #[inline]
+    #[must_use]
+    pub const fn owned_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes before the tail, without topic alias.
     #[inline]
     #[must_use]
     pub fn head_len(&self) -> usize {
-        self.payload_at as usize
+        self.bytes.len().min(self.payload_at as usize)
     }
 
     /// Bytes of the application message.
     #[inline]
     #[must_use]
     pub fn payload_len(&self) -> usize {
+        self.wire_len() - self.payload_at as usize
+    }
+
+    /// Bytes of the tail: of the payload, and of properties that lie elsewhere with it.
+    #[inline]
+    #[must_use]
+    pub fn tail_len(&self) -> usize {
         self.wire_len() - self.head_len()
     }
 
@@ -185,7 +205,14 @@ impl EncodedPublish {
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        &self.bytes[self.payload_at as usize..]
+        let payload = self.bytes.get(self.payload_at as usize..);
+        payload.unwrap_or_default()
+    }
+
+    /// Bytes of properties that lie elsewhere.
+    #[inline]
+    fn properties_elsewhere(&self) -> usize {
+        self.payload_at as usize - self.head_len()
     }
 
     /// The topic name.
@@ -224,7 +251,7 @@ impl EncodedPublish {
         self.append_prefix(&self.bytes, out, first, packet_id, expiry_secs);
     }
 
-    /// Appends a copy of what precedes the payload, for payloads that are sent by reference.
+    /// Appends a copy of the head, for tails that are sent by reference.
     #[inline]
     pub fn append_head_to(
         &self,
@@ -233,7 +260,7 @@ impl EncodedPublish {
         packet_id: Option<PacketId>,
         expiry_secs: Option<u32>,
     ) {
-        let head = &self.bytes[..self.payload_at as usize];
+        let head = &self.bytes[..self.head_len()];
         self.append_prefix(head, out, first, packet_id, expiry_secs);
     }
 
@@ -281,7 +308,7 @@ impl EncodedPublish {
             2
         };
         let packet_id_len = if self.has_packet_id() { 2 } else { 0 };
-        let properties_len = self.properties().len() + ALIAS_BYTES;
+        let properties_len = self.aliased_properties_len();
         debug_assert!(fixed_and_topic <= self.bytes.len());
         topic_len
             + packet_id_len
@@ -290,9 +317,12 @@ impl EncodedPublish {
             + self.payload_len()
     }
 
-    /// Appends what precedes the payload in a packet with a topic alias: 5.0 only, and with the
-    /// topic name (which teaches the receiver the alias) or without [MQTT-3.3.2-7]. The payload
-    /// follows as it is.
+    fn aliased_properties_len(&self) -> usize {
+        self.properties().len() + self.properties_elsewhere() + ALIAS_BYTES
+    }
+
+    /// Appends the head of a packet with a topic alias: 5.0 only, and with the topic name (which
+    /// teaches the receiver the alias) or without [MQTT-3.3.2-7]. The tail follows as it is.
     ///
     /// A packet that the alias makes longer than MQTT can frame does not occur below a limit of
     /// 268,435,451 bytes on what is published.
@@ -319,7 +349,7 @@ impl EncodedPublish {
         if let Some(packet_id) = packet_id {
             out.u16(packet_id.get());
         }
-        out.varint((self.properties().len() + ALIAS_BYTES) as u32);
+        out.varint(self.aliased_properties_len() as u32);
         out.u8(TOPIC_ALIAS);
         out.u16(alias);
         let start = out.len();
@@ -342,12 +372,12 @@ impl EncodedPublish {
         &self.bytes[at..at + 2 + len]
     }
 
-    /// The properties without their length; empty in 3.x.
+    /// The properties in the head, without their length; empty in 3.x.
     #[inline]
     fn properties(&self) -> &[u8] {
         match self.properties_at {
             0 => &[],
-            at => &self.bytes[at as usize..self.payload_at as usize],
+            at => &self.bytes[at as usize..self.head_len()],
         }
     }
 }
@@ -389,6 +419,7 @@ pub fn append_publish(
             out.u8(SUBSCRIPTION_ID);
             out.varint(id);
         }
+        out.put(parts.added_properties);
         out.put(parts.properties);
     }
     out.put(parts.payload);
@@ -435,7 +466,8 @@ fn properties_len(
     if !version.is_v5() {
         return Ok(None);
     }
-    let mut len = parts.properties.len() + if parts.has_expiry { EXPIRY_BYTES } else { 0 };
+    let mut len = parts.added_properties.len();
+    len += parts.properties.len() + if parts.has_expiry { EXPIRY_BYTES } else { 0 };
     for &id in parts.subscription_ids {
         if id > REMAINING_LEN_MAX {
             return Err(EncodeError::IntegerTooLarge { value: id });

@@ -190,6 +190,14 @@ impl Message {
             .unwrap_or_default()
     }
 
+    /// The last bytes of the properties and the payload behind them; all of both, if it is asked
+    /// for more.
+    #[must_use]
+    pub fn tail(&self, len: usize) -> &[u8] {
+        let from = self.body.len().saturating_sub(len);
+        self.body.get(from..).unwrap_or_default()
+    }
+
     /// The payload.
     #[must_use]
     pub fn payload(&self) -> &[u8] {

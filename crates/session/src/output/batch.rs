@@ -12,7 +12,7 @@ use super::wire::{Wire, is_retained};
 use crate::Tick;
 use crate::alias::TopicForm;
 
-/// Payloads and runs of at least this many bytes are written from where they are.
+/// Tails of packets and runs of at least this many bytes are written from where they are.
 const SHARE_BYTES_MIN: usize = Wire::SHARED_BYTES_MIN;
 
 /// The output gathered for one write, in a buffer that is used again for every flush of a shard.
@@ -45,14 +45,14 @@ enum Piece {
 /// Bytes that are written from where they are.
 #[derive(Clone, Debug)]
 enum Shared {
-    Payload(Rc<Wire>),
+    Tail(Rc<Wire>),
     Run(Rc<Run>),
 }
 
 impl Shared {
     fn bytes(&self) -> &[u8] {
         match self {
-            Self::Payload(wire) => wire.payload(),
+            Self::Tail(wire) => wire.tail(),
             Self::Run(run) => run.bytes(),
         }
     }
@@ -239,7 +239,7 @@ impl Batch {
         }
         let expiry = wire.expiry_secs(now);
         let start = self.copied.len();
-        let shared = encoded.payload_len() >= SHARE_BYTES_MIN;
+        let shared = encoded.tail_len() >= SHARE_BYTES_MIN;
         match form {
             TopicForm::Plain if !shared => {
                 encoded.append_to(&mut self.copied, first, packet_id, expiry);
@@ -266,8 +266,8 @@ impl Batch {
         }
         self.cover(start);
         if shared {
-            let payload = 0..encoded.payload_len();
-            self.share(Shared::Payload(Rc::clone(wire)), payload);
+            let tail = 0..encoded.tail_len();
+            self.share(Shared::Tail(Rc::clone(wire)), tail);
         }
     }
 

@@ -53,7 +53,7 @@ impl Run {
         let first = stentor_mqtt::first_byte(QoS::AtMostOnce, false, false);
         encoded.append_to(&mut self.bytes, first, None, None);
         if wire.message.is_some() {
-            self.bytes.extend_from_slice(wire.payload());
+            self.bytes.extend_from_slice(wire.tail());
         }
         self.ends.push(end);
         self.packet_bytes = self.packet_bytes.max(encoded.wire_len());

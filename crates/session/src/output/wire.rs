@@ -13,7 +13,7 @@ use crate::message::{Message, expiry_secs};
 pub struct Wire {
     /// The bytes; packet id, expiry and first byte are patched in while copying.
     pub encoded: EncodedPublish,
-    /// The message, where its payload is written from there: `encoded` has none then.
+    /// The message, where it is written from there: `encoded` has the head alone then.
     pub message: Option<Arc<Message>>,
     /// When the message expires.
     pub expires_at: Tick,
@@ -29,15 +29,17 @@ impl Wire {
     /// memory.
     pub(super) const OVERHEAD: usize = size_of::<Self>() + 2 * size_of::<usize>() + 2 * BLOCK;
 
-    /// Payloads of at least this many bytes are not copied: they are written from where they are.
-    /// Below it a copy is cheaper than one more piece in a vectored write.
+    /// Messages of at least this many bytes, properties and payload, are not copied: they are
+    /// written from where they are. Below it a copy is cheaper than one more piece in a vectored write.
     pub const SHARED_BYTES_MIN: usize = 4096;
 
-    /// The payload.
+    /// What follows the head: see [`EncodedPublish::head`].
     #[must_use]
-    pub fn payload(&self) -> &[u8] {
-        let message = self.message.as_deref();
-        message.map_or_else(|| self.encoded.payload(), Message::payload)
+    pub fn tail(&self) -> &[u8] {
+        match &self.message {
+            Some(message) => message.tail(self.encoded.tail_len()),
+            None => self.encoded.payload(),
+        }
     }
 
     /// The message expiry interval to write now; none in 3.x, which has no place for it.

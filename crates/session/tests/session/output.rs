@@ -15,6 +15,7 @@ const fn parts(payload: &[u8]) -> PublishParts<'_> {
         topic: "a/topic",
         payload,
         properties: &[],
+        added_properties: &[],
         subscription_ids: &[],
         has_expiry: false,
     }
@@ -207,7 +208,7 @@ fn the_rest_of_a_long_packet_keeps_all_of_it() {
 fn a_long_payload_is_written_from_its_message() {
     let wire = wire_of_message(&[1; 5_000], true);
     assert_eq!(
-        (wire.payload().len(), wire.encoded.payload().len()),
+        (wire.tail().len(), wire.encoded.payload().len()),
         (5_000, 0)
     );
     let mut run = Run::new("a/topic", Tick::ZERO);
@@ -217,6 +218,52 @@ fn a_long_payload_is_written_from_its_message() {
     assert!(expected.push(&self::wire(&[2; 5_000], false)));
     assert!(expected.push(&self::wire(&[3; 10], false)));
     assert_eq!(run.bytes(), expected.bytes());
+}
+
+/// Neither are its properties.
+#[test]
+fn long_properties_are_written_from_their_message() {
+    let property = [&[38, 0, 1, b'n', 0x13, 0x88][..], &[b'v'; 5_000]].concat();
+    let parts = MessageParts {
+        topic: "a/topic",
+        properties: &property,
+        payload: b"short",
+        qos: QoS::AtLeastOnce,
+        retain: false,
+        expiry_secs: None,
+    };
+    let message = Message::new(Zone::DEFAULT, Publisher::SERVER, Tick::ZERO, &parts);
+    let encode = |how: fn(Version, &PublishParts<'_>, bool) -> _, version, ids| {
+        let properties = message.properties();
+        let parts = PublishParts {
+            properties,
+            subscription_ids: ids,
+            ..self::parts(message.payload())
+        };
+        let encoded: Result<EncodedPublish, _> = how(version, &parts, false);
+        encoded.unwrap()
+    };
+    for (version, ids, tail) in [(Version::V5, &[7, 9][..], 5_011), (Version::V311, &[], 5)] {
+        let whole = encode(EncodedPublish::new, version, ids);
+        let head = Wire {
+            encoded: encode(EncodedPublish::head, version, ids),
+            message: Some(Arc::new(Message::new(
+                Zone::DEFAULT,
+                Publisher::SERVER,
+                Tick::ZERO,
+                &parts,
+            ))),
+            ..wire(&[], false)
+        };
+        assert_eq!(head.tail().len(), tail);
+        let mut expected = Vec::new();
+        whole.append_to(&mut expected, 0x30, None, None);
+        let mut written = Vec::new();
+        head.encoded.append_to(&mut written, 0x30, None, None);
+        assert!(written.len() < 50);
+        written.extend_from_slice(head.tail());
+        assert_eq!(written, expected);
+    }
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Copies {
     /// A message that was read from the store, or the same one that somebody holds already. `hash`
     /// is that of its zone and topic.
     pub(crate) fn share(&mut self, hash: u64, message: &Arc<Message>) -> Arc<Message> {
-        if message.payload().len() < BYTES_MIN || message.sequence() == 0 {
+        if message.body_bytes() < BYTES_MIN || message.sequence() == 0 {
             return Arc::clone(message);
         }
         // An odd number: messages of one topic have different names.

@@ -131,6 +131,11 @@ impl Course {
 /// A message above QoS 0 takes as long as this many others more: it is owed and remembered.
 const OWED_HANDED: usize = 16;
 
+/// With a subscription identifier it is encoded for its subscriber alone, most likely: that takes as
+/// long as these, and as one more for so many bytes.
+const IDENTIFIED_HANDED: usize = 2;
+const BYTES_PER_HANDED: usize = 128;
+
 /// Messages of one topic that were lost one after the other.
 pub(crate) struct Lost {
     cause: LossCause,
@@ -243,6 +248,16 @@ impl DeliveryContext<'_> {
             spooling.taken += delivery.cost() as u64;
         }
         is_taken
+    }
+
+    /// A message was encoded for a subscription with an identifier.
+    #[inline]
+    fn count_encoded(&mut self, wire: &Wire, terms: &DeliveryOptions<'_>) {
+        if !terms.ids.is_empty() {
+            let bytes = wire.encoded.owned_len();
+            self.turn
+                .hand_over(IDENTIFIED_HANDED + bytes / BYTES_PER_HANDED);
+        }
     }
 
     /// A message is queued for its client.
@@ -440,6 +455,7 @@ fn give_now(
     else {
         return DeliveryResult::Lost(LossCause::PacketTooLarge);
     };
+    context.count_encoded(&wire, terms);
     let len = wire.encoded.wire_len();
     let mut verdict = DeliveryResult::Taken;
     let (bytes, messages) = (len, 1);
@@ -517,6 +533,7 @@ fn owe(
         let Some(wire) = wire.filter(|wire| fits(live, wire)) else {
             return DeliveryResult::Lost(LossCause::PacketTooLarge);
         };
+        context.count_encoded(&wire, terms);
         let packet_id = owed.send((window, next_id), &delivery);
         context.write(number, &delivery, terms.group);
         if number.is_some() {

@@ -20,7 +20,7 @@ use crate::core::settings::{Settings, Uses};
 use crate::core::work::VISIT_BYTES;
 use crate::core::{Core, Rules};
 
-/// A longer payload is shared with the write instead of being copied once more.
+/// A longer message is shared with the write instead of being copied once more.
 const COPIED_BYTES_MAX: usize = 4096;
 /// Packets of one read that the store learns of at once: enough that there are several for each
 /// of its parts, and few enough that what is fetched stays in the cache.
@@ -46,7 +46,7 @@ impl Direct<'_> {
         let policy = || self.settings.policy(stored.topic);
         stored.qos.min(options.qos()) == QoS::AtMostOnce
             && stored.expires_at == Tick::NEVER
-            && stored.payload.len() <= COPIED_BYTES_MAX
+            && stored.properties.len() + stored.payload.len() <= COPIED_BYTES_MAX
             && !options.no_local()
             && (options.id() == 0 || !self.live.version.is_v5())
             && !(has_policy && policy().is_some_and(|p| p.has_numbers() || p.shape().is_some()))
@@ -61,6 +61,7 @@ impl Direct<'_> {
             topic: stored.topic,
             payload: stored.payload,
             properties: stored.properties,
+            added_properties: &[],
             subscription_ids: &[],
             has_expiry: false,
         };

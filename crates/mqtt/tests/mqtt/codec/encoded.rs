@@ -1,5 +1,7 @@
 //! One publish for many subscribers: every copy is what `encode` would have written.
 
+use std::slice::SliceIndex;
+
 use crate::codec::support::{Server, hex, id, parse, props};
 use proptest::prelude::*;
 use stentor_mqtt::{
@@ -74,15 +76,35 @@ impl Delivery {
         self.encoded_by(EncodedPublish::new)
     }
 
-    fn encoded_by(&self, encode: Encode) -> EncodedPublish {
-        let mut forwarded = PropertyBuf::new();
-        for (name, value) in &self.user {
-            forwarded.push(Property::UserProperty((name, value)));
+    /// The user properties from one on.
+    fn properties(
+        &self,
+        range: impl SliceIndex<[(String, String)], Output = [(String, String)]>,
+    ) -> PropertyBuf {
+        let mut properties = PropertyBuf::new();
+        for (name, value) in self.user.get(range).unwrap_or_default() {
+            properties.push(Property::UserProperty((name, value)));
         }
+        properties
+    }
+
+    /// What follows the head of a message that stays where it is.
+    fn tail(&self) -> Vec<u8> {
+        let properties = self.properties(1..);
+        let properties = match self.version.is_v5() {
+            true => properties.as_properties().raw(),
+            false => &[],
+        };
+        [properties, &self.payload].concat()
+    }
+
+    fn encoded_by(&self, encode: Encode) -> EncodedPublish {
+        let (added, forwarded) = (self.properties(..1), self.properties(1..));
         let parts = PublishParts {
             topic: &self.topic,
             payload: &self.payload,
             properties: forwarded.as_properties().raw(),
+            added_properties: added.as_properties().raw(),
             subscription_ids: &self.ids,
             has_expiry: self.expiry.is_some(),
         };
@@ -156,26 +178,29 @@ proptest! {
 
     /// What stays where it is changes nothing but that it is not there.
     #[test]
-    fn a_head_is_a_packet_without_its_payload(
+    fn a_head_is_a_packet_without_its_tail(
         delivery in deliveries(), with_topic in any::<bool>(),
     ) {
         let (whole, head) = (delivery.encoded(), delivery.encoded_by(EncodedPublish::head));
         let (packet_id, expiry) = delivery.patches();
         let lens = |it: &EncodedPublish| {
-            (it.wire_len(), it.head_len(), it.payload_len(), it.aliased_len(with_topic))
+            (it.wire_len(), it.payload_len(), it.aliased_len(with_topic))
         };
         prop_assert_eq!(lens(&whole), lens(&head));
+        let tail = delivery.tail();
+        prop_assert_eq!((head.tail_len(), head.owned_len()), (tail.len(), head.head_len()));
+        prop_assert_eq!(whole.tail_len(), whole.payload_len());
         prop_assert_eq!(head.topic(), whole.topic());
         prop_assert_eq!(head.payload(), b"");
         let mut out = Vec::new();
         head.append_head_to(&mut out, delivery.first(), packet_id, expiry);
-        out.extend_from_slice(whole.payload());
+        out.extend_from_slice(&tail);
         prop_assert_eq!(hex(&out), hex(&delivery.expected(None, true)));
         if delivery.version.is_v5() {
             let (first, alias) = (delivery.first(), delivery.alias);
             let mut out = Vec::new();
             head.append_head_aliased(&mut out, first, packet_id, expiry, alias, with_topic);
-            out.extend_from_slice(whole.payload());
+            out.extend_from_slice(&tail);
             prop_assert_eq!(hex(&out), hex(&delivery.expected(Some(alias), with_topic)));
         }
     }
@@ -214,6 +239,7 @@ fn properties_do_not_reach_3_1_1() {
         topic: "t",
         payload: b"x",
         properties: props(&[Property::UserProperty(("a", "b"))]).raw(),
+        added_properties: &[],
         subscription_ids: &[1],
         has_expiry: true,
     };
@@ -232,6 +258,7 @@ fn what_does_not_fit_is_refused() {
         topic: &long,
         payload: b"",
         properties: &[],
+        added_properties: &[],
         subscription_ids: &[],
         has_expiry: false,
     };

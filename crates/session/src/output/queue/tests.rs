@@ -14,6 +14,7 @@ fn wire(payload: &[u8], with_id: bool) -> Rc<Wire> {
         topic: "t",
         payload,
         properties: &[],
+        added_properties: &[],
         subscription_ids: &[],
         has_expiry: false,
     };

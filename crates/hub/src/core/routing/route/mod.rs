@@ -132,7 +132,9 @@ impl<'m> EncodedVariants<'m> {
 }
 
 /// Encodes a message for one variant, with more properties behind its own; `None` above the
-/// largest packet there is. A long payload stays where it is.
+/// largest packet there is. A long message stays where it is: the packet has the head alone. With
+/// more properties that is so for the payload alone, since those come last: a publisher cannot
+/// replace them.
 pub(crate) fn encode_wire(
     message: &Arc<Message>,
     version: Version,
@@ -141,23 +143,25 @@ pub(crate) fn encode_wire(
     extra: &[u8],
 ) -> Option<Wire> {
     let v5 = version.is_v5();
+    let own = if v5 { message.properties() } else { &[] };
     let with_extra: Vec<u8>;
-    let properties = match (v5, extra) {
-        (false, _) => &[],
-        (true, []) => message.properties(),
+    let (added, properties): (&[u8], &[u8]) = match (v5, extra) {
+        (false, _) | (true, []) => (&[], own),
         (true, extra) => {
-            with_extra = [message.properties(), extra].concat();
-            &with_extra
+            with_extra = [own, extra].concat();
+            (&with_extra, &[])
         }
     };
     let parts = PublishParts {
         topic: message.topic(),
         payload: message.payload(),
         properties,
+        added_properties: added,
         subscription_ids: if v5 { ids } else { &[] },
         has_expiry: v5 && message.expires_at != Tick::NEVER,
     };
-    let is_shared = parts.payload.len() >= Wire::SHARED_BYTES_MIN;
+    let tail = parts.properties.len() + parts.payload.len();
+    let is_shared = tail >= Wire::SHARED_BYTES_MIN;
     let encoded = match is_shared {
         true => EncodedPublish::head(version, &parts, with_id),
         false => EncodedPublish::new(version, &parts, with_id),
