@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Connections at a time. For another one, one that asks for nothing ends: see [`crate::room`].
-pub(crate) const CONNECTIONS_MAX: usize = 64;
+pub(crate) const CONNECTIONS_MAX: usize = 192;
 
 /// The time for a TLS handshake, for the headers of a request, and between two requests.
 pub(crate) const HEADER_TIME: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ pub(crate) const FAREWELL_TIME: Duration = Duration::from_millis(500);
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// Threads that wait for the office.
-pub(crate) const THREADS: usize = 16;
+pub(crate) const THREADS: usize = 19;
 
 /// Answers that are made at the same time, by kind, so that no kind keeps another one waiting.
 pub(crate) const HEALTH_AT_ONCE: usize = 1;
@@ -64,11 +64,58 @@ pub(crate) const WAITS_AT_ONCE: usize = 8;
 /// Bodies that are on their way at the same time: each holds a connection.
 pub(crate) const BODIES_AT_ONCE: usize = 12;
 
+/// Event streams at a time. Each holds a connection, and no thread.
+pub(crate) const STREAMS_MAX: usize = 64;
+
+/// Event streams of one user at a time.
+pub(crate) const STREAMS_PER_USER_MAX: usize = 8;
+
+/// Looks of event streams that are made at the same time: each answers at once.
+pub(crate) const LOOKS_AT_ONCE: usize = 2;
+
+/// Looks at the figures. All streams share one that is new enough.
+pub(crate) const FIGURES_AT_ONCE: usize = 1;
+
+/// How long figures are new enough for another stream.
+pub(crate) const FIGURES_AGE_MAX: Duration = Duration::from_millis(500);
+
+/// How often an event stream looks for news.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// After so much silence an event stream sends a comment, so that everybody on the way sees that
+/// it lives.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Events that an event stream sends in one piece.
+pub(crate) const EVENTS_AT_ONCE: u64 = 200;
+
+/// Earlier events that an event stream begins with.
+pub(crate) const EARLIER_MAX: u64 = 1_000;
+
+/// How often figures are sent, in milliseconds: at most, at least, and if nothing is said.
+pub(crate) const INTERVAL_MIN_MS: u64 = 1_000;
+/// See [`INTERVAL_MIN_MS`].
+pub(crate) const INTERVAL_MAX_MS: u64 = 60_000;
+/// See [`INTERVAL_MIN_MS`].
+pub(crate) const INTERVAL_MS: u64 = 2_000;
+
+/// For how long bytes may go unacknowledged by the machine of a client before its connection ends:
+/// one that is gone without a word keeps no place.
+pub(crate) const UNACKNOWLEDGED_TIME: Duration = Duration::from_secs(30);
+
 /// Each kind has a thread, whatever the others do.
-const _: () = assert!(HEALTH_AT_ONCE + METRICS_AT_ONCE + VERBS_AT_ONCE + WAITS_AT_ONCE <= THREADS);
+const _: () = assert!(
+    HEALTH_AT_ONCE
+        + METRICS_AT_ONCE
+        + VERBS_AT_ONCE
+        + WAITS_AT_ONCE
+        + LOOKS_AT_ONCE
+        + FIGURES_AT_ONCE
+        <= THREADS
+);
 
 /// Even if all of these are taken, there are connections left for probes.
 const _: () = assert!(
-    TOKENS_MAX + VERBS_AT_ONCE + VERBS_WAITING_MAX + WAITS_AT_ONCE + BODIES_AT_ONCE
+    TOKENS_MAX + VERBS_AT_ONCE + VERBS_WAITING_MAX + WAITS_AT_ONCE + BODIES_AT_ONCE + STREAMS_MAX
         < CONNECTIONS_MAX
 );

@@ -10,6 +10,7 @@
 //! | `/readyz` | whether new clients can be let in | everybody; details on this machine |
 //! | `/metrics` | figures for Prometheus | this machine; elsewhere the bearer of a token |
 //! | `/api/v1/…` | verbs of the control socket, as JSON | the bearer of a token with the right |
+//! | `/api/v1/…/stream` | what some verbs tell, again and again, as server-sent events | the same |
 //! | `/api/v1/openapi.json`, `/api/v1/problems` | what can be asked, and how it fails | everybody |
 
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ mod problem;
 mod room;
 mod serve;
 mod slots;
+mod stream;
 
 pub use api::openapi;
 pub use office::{

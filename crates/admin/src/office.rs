@@ -33,6 +33,9 @@ pub type Admitted = Result<Arc<dyn Caller>, NotAdmitted>;
 
 /// Somebody whose token was accepted.
 pub trait Caller: Send + Sync {
+    /// The user, as at a login: `zone/name` outside the default zone.
+    fn name(&self) -> &str;
+
     /// Whether the caller may read the metrics.
     ///
     /// # Errors

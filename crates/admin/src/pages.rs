@@ -17,6 +17,7 @@ use crate::guard::{self, Refusal};
 use crate::office::{Exposition, Office, Report};
 use crate::problem::{JSON, Problem, answer, busy, problem};
 use crate::slots::Slots;
+use crate::stream::Streams;
 
 /// What all requests of a door share.
 pub(crate) struct Desk {
@@ -28,6 +29,8 @@ pub(crate) struct Desk {
     pub(crate) names: Vec<String>,
     /// Whether the metrics need no token.
     pub(crate) are_metrics_open: bool,
+    /// The event streams of all doors.
+    pub(crate) streams: Arc<Streams>,
 }
 
 /// The address of the client of a request.

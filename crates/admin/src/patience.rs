@@ -25,17 +25,33 @@ pub(crate) struct Patient<S> {
 
 /// The answers of a connection that are made, and were not flushed yet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answers(Arc<AtomicBool>);
+pub(crate) struct Answers(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_made: AtomicBool,
+    is_stream: AtomicBool,
+}
 
 impl Answers {
     /// One is made, and is written next.
     pub(crate) fn is_made(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_made.store(true, Ordering::Relaxed);
+    }
+
+    /// One is being made for as long as it lasts, and the connection ends with it.
+    pub(crate) fn streams(&self) {
+        self.0.is_stream.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the last one is being made for as long as it lasts.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.0.is_stream.load(Ordering::Relaxed)
     }
 
     /// What was made has been written.
     fn have_gone(&self) -> bool {
-        self.0.swap(false, Ordering::Relaxed)
+        self.0.is_made.swap(false, Ordering::Relaxed)
     }
 }
 

@@ -201,6 +201,23 @@ pub(crate) fn busy() -> Problem {
 }
 
 impl Problem {
+    /// What is said of it.
+    pub(crate) fn value(&self) -> Value {
+        let kind = of(self.code);
+        let mut value = json!({
+            "type": format!("{PROBLEMS}#{}", kind.code),
+            "title": kind.status.canonical_reason(),
+            "status": kind.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code,
+            "remedy": kind.remedy,
+        });
+        if let Some((key, text)) = &self.more {
+            value[*key] = Value::from(text.as_str());
+        }
+        value
+    }
+
     /// The same with one more key, if it has a value.
     pub(crate) fn with(mut self, key: &'static str, value: Option<String>) -> Self {
         self.more = value.map(|value| (key, value));
@@ -211,18 +228,8 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let kind = of(self.code);
-        let mut value = json!({
-            "type": format!("{PROBLEMS}#{}", kind.code),
-            "title": kind.status.canonical_reason(),
-            "status": kind.status.as_u16(),
-            "detail": self.detail,
-            "code": self.code,
-            "remedy": kind.remedy,
-        });
-        if let Some((key, text)) = self.more {
-            value[key] = Value::from(text);
-        }
-        let mut response = answer(kind.status, PROBLEM_JSON, format!("{value}\n"));
+        let text = format!("{}\n", self.value());
+        let mut response = answer(kind.status, PROBLEM_JSON, text);
         let headers = response.headers_mut();
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));

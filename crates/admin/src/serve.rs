@@ -17,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Builder;
@@ -27,12 +28,14 @@ use tracing::warn;
 
 use crate::bounds::{
     CONNECTION_TIME, END_TIME, FAREWELL_TIME, HEAD_BYTES_MAX, HEADER_TIME, HEADERS_MAX, THREADS,
+    UNACKNOWLEDGED_TIME,
 };
 use crate::office::Office;
 use crate::pages::{self, Client, Desk};
 use crate::patience::{Answers, Patient};
 use crate::room::{Guest, Room};
 use crate::slots::Slots;
+use crate::stream::{self, Streams};
 
 /// Where the TLS settings for the next connection come from: a reload may replace them.
 pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
@@ -94,6 +97,7 @@ impl Face {
         let slots = Arc::new(Slots::default());
         let room = Arc::new(Room::default());
         let farewell = Arc::clone(&room);
+        let (stopping, streams) = Streams::new();
         let (mut open, mut files) = (Vec::new(), Vec::new());
         for door in doors {
             let socket = {
@@ -106,6 +110,7 @@ impl Face {
                 is_local: door.is_local,
                 names: rules.names.clone(),
                 are_metrics_open: rules.are_metrics_open,
+                streams: Arc::clone(&streams),
             };
             open.push(Open {
                 socket,
@@ -122,6 +127,7 @@ impl Face {
                 }
                 // The sender is dropped.
                 let _ = stopped.await;
+                drop(stopping);
                 // Whoever has the server stopped hears that it stops.
                 let _ = timeout(FAREWELL_TIME, farewell.is_at_rest()).await;
             });
@@ -183,6 +189,8 @@ impl Listening {
             Self::Tcp(socket) => {
                 let (stream, peer) = socket.accept().await?;
                 let _ = stream.set_nodelay(true);
+                let option = SockRef::from(&stream);
+                let _ = option.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIME));
                 Accepted::Tcp(stream, peer.ip())
             }
             Self::Unix(socket) => Accepted::Unix(socket.accept().await?.0),
@@ -267,7 +275,10 @@ async fn converse(
         let made = made.clone();
         async move {
             let response = next.run(request).await;
-            made.is_made();
+            match stream::is_stream(&response) {
+                true => made.streams(),
+                false => made.is_made(),
+            }
             response
         }
     }));
@@ -278,13 +289,17 @@ async fn converse(
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(
-            TokioIo::new(Patient::new(stream, guest.clone(), answers)),
+            TokioIo::new(Patient::new(stream, guest.clone(), answers.clone())),
             service,
         );
     let mut connection = pin!(connection);
     // What a client does wrong is its own affair.
     if timeout(CONNECTION_TIME, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
-        let _ = timeout(END_TIME, connection).await;
+        let _ = match answers.is_stream() {
+            // It has bounds of its own.
+            true => Ok(connection.await),
+            false => timeout(END_TIME, connection).await,
+        };
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::bounds::{
-    BODIES_AT_ONCE, HEALTH_AT_ONCE, METRICS_AT_ONCE, VERBS_AT_ONCE, VERBS_WAITING_MAX,
-    WAITS_AT_ONCE,
+    BODIES_AT_ONCE, FIGURES_AT_ONCE, HEALTH_AT_ONCE, LOOKS_AT_ONCE, METRICS_AT_ONCE, VERBS_AT_ONCE,
+    VERBS_WAITING_MAX, WAITS_AT_ONCE,
 };
 use crate::checks::Checks;
 
@@ -22,6 +22,10 @@ pub(crate) struct Slots {
     pub(crate) waits: Slot,
     /// Bodies that are on their way.
     pub(crate) bodies: Semaphore,
+    /// Looks of event streams.
+    pub(crate) looks: Slot,
+    /// Looks of event streams at the figures.
+    pub(crate) figures: Slot,
 }
 
 impl Default for Slots {
@@ -33,6 +37,8 @@ impl Default for Slots {
             verbs: Slot::new(VERBS_AT_ONCE, VERBS_WAITING_MAX),
             waits: Slot::new(WAITS_AT_ONCE, 0),
             bodies: Semaphore::new(BODIES_AT_ONCE),
+            looks: Slot::endless(LOOKS_AT_ONCE),
+            figures: Slot::endless(FIGURES_AT_ONCE),
         }
     }
 }

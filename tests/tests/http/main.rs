@@ -7,6 +7,7 @@ mod metrics;
 mod probes;
 mod prometheus;
 mod strangers;
+mod streams;
 
 use stentor_tests::{Plan, Raw, Server};
 

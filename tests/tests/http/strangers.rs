@@ -109,7 +109,7 @@ fn slow_headers_are_not_waited_for() {
 /// At the limit, the oldest connection that asks for nothing makes room for a new one.
 #[test]
 fn half_sent_requests_keep_nobody_out() {
-    const CONNECTIONS: usize = 64;
+    const CONNECTIONS: usize = 192;
     let server = server();
     let address = server.address("http");
     let mut half: Vec<Raw> = (0..CONNECTIONS)

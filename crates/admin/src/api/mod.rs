@@ -11,7 +11,7 @@
 mod body;
 mod openapi;
 mod query;
-mod request;
+pub(crate) mod request;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,10 +29,12 @@ use crate::guard;
 use crate::office::{Caller, Denied, NotAdmitted, Refused};
 use crate::pages::{Client, Desk};
 use crate::problem::{JSON, PROBLEMS, Problem, answer, busy, list, other_method, problem};
+use crate::stream;
 use body::NoBody;
 use request::{Line, Source, Wrong};
 
 pub use openapi::document as openapi;
+pub(crate) use openapi::{parameters, who_may};
 
 /// Where the paths of verbs begin.
 pub(crate) const ROOT: &str = "/api/v1/";
@@ -57,7 +59,7 @@ pub(crate) fn router() -> Router<Arc<Desk>> {
         };
         router.route(&path, any(carry_out))
     });
-    router
+    stream::router(router)
         .route(PROBLEMS, get(problems))
         .route(&format!("{ROOT}openapi.json"), get(described))
 }
@@ -107,11 +109,7 @@ async fn carry_out(desk: &Desk, line: Arc<Line>, request: Request) -> Result<Res
     // Large requests are read, and large answers are written, where that holds up nobody.
     let work = move || -> Result<String, Problem> {
         let request = line.read(source).map_err(bad)?;
-        let answer = caller.ask(verb, request);
-        let answer = answer.map_err(|refused| match refused {
-            Refused::Denied(denied) => told(denied),
-            Refused::Failed(failure) => problem(failure.code, failure.message),
-        })?;
+        let answer = caller.ask(verb, request).map_err(not_done)?;
         Ok(format!("{answer}\n"))
     };
     let text = slot.run(work).await.ok_or_else(busy)??;
@@ -132,14 +130,26 @@ pub(crate) async fn identify(
         let detail = format!("{what} needs the token of a user: Authorization: Bearer TOKEN");
         return Err(problem("no-token", detail));
     };
-    if let Some(caller) = desk.office.known(&token, address) {
+    admitted(desk, &token, address).await
+}
+
+/// The bearer of a token.
+///
+/// # Errors
+/// The answer, if nobody is known by it.
+pub(crate) async fn admitted(
+    desk: &Desk,
+    token: &str,
+    address: Option<IpAddr>,
+) -> Result<Arc<dyn Caller>, Problem> {
+    if let Some(caller) = desk.office.known(token, address) {
         return caller.map_err(not_admitted);
     }
     let (then, admitted) = oneshot::channel();
     let answer = async {
         // Whoever asked may be gone.
         let then = Box::new(|admitted| drop(then.send(admitted)));
-        desk.office.admit(&token, address, then);
+        desk.office.admit(token, address, then);
         admitted.await.unwrap_or(Err(NotAdmitted::Unavailable))
     };
     let admitted = desk.slots.tokens.wait(address, answer);
@@ -167,6 +177,14 @@ pub(crate) fn told(denied: Denied) -> Problem {
     problem(denied.code, denied.detail).with("rule", denied.rule)
 }
 
+/// The answer to somebody whose verb was not done.
+pub(crate) fn not_done(refused: Refused) -> Problem {
+    match refused {
+        Refused::Denied(denied) => told(denied),
+        Refused::Failed(failure) => problem(failure.code, failure.message),
+    }
+}
+
 fn no_body(why: NoBody) -> Problem {
     match why {
         NoBody::TooLarge => problem("too-large", "the body has more than 1 MiB"),
@@ -175,6 +193,6 @@ fn no_body(why: NoBody) -> Problem {
     }
 }
 
-fn bad(wrong: Wrong) -> Problem {
+pub(crate) fn bad(wrong: Wrong) -> Problem {
     problem("bad-request", wrong.detail).with("field", wrong.field)
 }

@@ -9,6 +9,7 @@ use stentor_control::{Http, Need, Scope, Verb};
 use super::ROOT;
 use crate::bounds::LIMIT_MAX;
 use crate::problem::{JSON, PROBLEMS};
+use crate::stream;
 
 /// The version of the API. Paths and keys may be added to it; what is there keeps its meaning.
 const VERSION: &str = "1";
@@ -26,6 +27,7 @@ pub fn document() -> String {
         schemas.insert(named(verb, "Request"), Value::Object(request));
         schemas.insert(named(verb, "Answer"), Value::Object(answer));
     }
+    paths.extend(stream::describe::paths());
     paths.insert(PROBLEMS.to_owned(), problems());
     schemas.insert("Problem".to_owned(), problem());
     let document = json!({
@@ -137,7 +139,8 @@ fn summary(verb: Verb, request: &Map<String, Value>) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-fn who_may(verb: Verb) -> String {
+/// Which right a verb needs.
+pub(crate) fn who_may(verb: Verb) -> String {
     let right = match verb.need() {
         Need::Read => format!("Needs the right to subscribe to `{}`.", verb.right()),
         Need::Change => format!("Needs the right to publish to `{}`.", verb.right()),
@@ -150,7 +153,7 @@ fn who_may(verb: Verb) -> String {
 }
 
 /// The keys of a request as parameters of the URL.
-fn parameters(request: &Map<String, Value>) -> Vec<Value> {
+pub(crate) fn parameters(request: &Map<String, Value>) -> Vec<Value> {
     let required = request.get("required").and_then(Value::as_array);
     let is_required = |name: &str| {
         let names = required.into_iter().flatten();

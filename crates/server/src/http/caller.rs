@@ -193,6 +193,10 @@ impl Bearer {
 }
 
 impl Caller for Bearer {
+    fn name(&self) -> &str {
+        &self.login
+    }
+
     /// For users of the default zone: the metrics are those of the whole server.
     fn may_read_metrics(&self) -> Result<(), Denied> {
         if !self.is_of_default_zone() {

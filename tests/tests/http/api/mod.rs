@@ -22,7 +22,7 @@ fn server() -> Server {
 
 /// Adds a user with roles, and makes a token for it.
 #[track_caller]
-fn token(server: &Server, user: &str, roles: &[&str]) -> String {
+pub(super) fn token(server: &Server, user: &str, roles: &[&str]) -> String {
     let mut add = vec!["user", "add", user, "--no-password"];
     for role in roles {
         add.extend(["--role", role]);
@@ -34,7 +34,7 @@ fn token(server: &Server, user: &str, roles: &[&str]) -> String {
 
 /// Adds a role with these rules.
 #[track_caller]
-fn role(server: &Server, name: &str, rules: &[&str]) {
+pub(super) fn role(server: &Server, name: &str, rules: &[&str]) {
     let mut add = vec!["role", "add", name];
     for rule in rules {
         add.extend(["--rule", rule]);
@@ -44,7 +44,12 @@ fn role(server: &Server, name: &str, rules: &[&str]) {
 
 /// Sends a request with more header lines and a body.
 #[track_caller]
-fn send(server: &Server, (method, path): (&str, &str), headers: &str, body: &str) -> Answer {
+pub(super) fn send(
+    server: &Server,
+    (method, path): (&str, &str),
+    headers: &str,
+    body: &str,
+) -> Answer {
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
@@ -55,20 +60,20 @@ fn send(server: &Server, (method, path): (&str, &str), headers: &str, body: &str
     read(&mut client)
 }
 
-fn bearer(token: &str) -> String {
+pub(super) fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
 /// What a path answers to GET.
 #[track_caller]
-fn get(server: &Server, path: &str, token: &str) -> (u16, Value) {
+pub(super) fn get(server: &Server, path: &str, token: &str) -> (u16, Value) {
     let path = format!("/api/v1/{path}");
     json_of(send(server, ("GET", &path), &bearer(token), ""))
 }
 
 /// What a path answers to POST.
 #[track_caller]
-fn post(server: &Server, path: &str, token: &str, body: &Value) -> (u16, Value) {
+pub(super) fn post(server: &Server, path: &str, token: &str, body: &Value) -> (u16, Value) {
     let path = format!("/api/v1/{path}");
     let headers = format!("{}Content-Type: application/json\r\n", bearer(token));
     json_of(send(server, ("POST", &path), &headers, &body.to_string()))
@@ -76,7 +81,7 @@ fn post(server: &Server, path: &str, token: &str, body: &Value) -> (u16, Value) 
 
 /// The status and the JSON of an answer, which is a whole problem if it is one.
 #[track_caller]
-fn json_of(answer: Answer) -> (u16, Value) {
+pub(super) fn json_of(answer: Answer) -> (u16, Value) {
     let Answer { status, head, body } = answer;
     assert!(!head.contains("access-control"), "{head}");
     assert!(!head.contains("set-cookie"), "{head}");

@@ -1,0 +1,102 @@
+//! Somebody who watches: the token and the rights are looked at again each time.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hyper::HeaderMap;
+use serde_json::{Map, Value};
+use stentor_control::Verb;
+
+use crate::api::{admitted, identify, not_done, told};
+use crate::guard;
+use crate::office::Caller;
+use crate::pages::Desk;
+use crate::problem::{Problem, busy};
+use crate::slots::Slot;
+
+/// The reader of a stream.
+pub(crate) struct Watcher {
+    desk: Arc<Desk>,
+    token: String,
+    address: Option<IpAddr>,
+    caller: Arc<dyn Caller>,
+}
+
+impl Watcher {
+    /// By the token of a request.
+    ///
+    /// # Errors
+    /// The answer, if nobody is known by it.
+    pub(crate) async fn admit(
+        desk: &Arc<Desk>,
+        headers: &HeaderMap,
+        address: Option<IpAddr>,
+    ) -> Result<Self, Problem> {
+        let caller = identify(desk, headers, address, "this path").await?;
+        Ok(Self {
+            desk: Arc::clone(desk),
+            token: guard::bearer(headers).unwrap_or_default().to_owned(),
+            address,
+            caller,
+        })
+    }
+
+    /// The user, as at a login.
+    pub(crate) fn name(&self) -> &str {
+        self.caller.name()
+    }
+
+    pub(crate) fn desk(&self) -> &Arc<Desk> {
+        &self.desk
+    }
+
+    pub(crate) fn caller(&self) -> &Arc<dyn Caller> {
+        &self.caller
+    }
+
+    /// Whether the reader may have all these verbs done.
+    ///
+    /// # Errors
+    /// When not.
+    pub(crate) fn may(&self, verbs: &[Verb]) -> Result<(), Problem> {
+        verbs
+            .iter()
+            .try_for_each(|verb| self.caller.may(*verb).map_err(told))
+    }
+
+    /// Looks whether the token still holds, and with which rights.
+    ///
+    /// # Errors
+    /// When it does not, or the right to one of these verbs is gone.
+    pub(crate) async fn renew(&mut self, verbs: &[Verb]) -> Result<(), Problem> {
+        self.caller = admitted(&self.desk, &self.token, self.address).await?;
+        self.may(verbs)
+    }
+
+    /// Has a verb done.
+    ///
+    /// # Errors
+    /// When it is not done.
+    pub(crate) async fn ask(
+        &self,
+        slot: &Slot,
+        verb: Verb,
+        request: Map<String, Value>,
+    ) -> Result<Value, Problem> {
+        let caller = Arc::clone(&self.caller);
+        let done = slot.run(move || caller.ask(verb, request)).await;
+        done.ok_or_else(busy)?.map_err(not_done)
+    }
+
+    /// The same at once: for what answers at once.
+    ///
+    /// # Errors
+    /// When it is not done.
+    pub(crate) async fn look(
+        &self,
+        verb: Verb,
+        request: Map<String, Value>,
+    ) -> Result<Value, Problem> {
+        self.ask(&self.desk.slots.looks, verb, request).await
+    }
+}
