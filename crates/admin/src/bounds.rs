@@ -99,6 +99,18 @@ pub(crate) const INTERVAL_MAX_MS: u64 = 60_000;
 /// See [`INTERVAL_MIN_MS`].
 pub(crate) const INTERVAL_MS: u64 = 2_000;
 
+/// Topic filters of a stream of messages.
+pub(crate) const FILTERS_MAX: usize = 16;
+
+/// Messages are sent in pieces of about this many bytes; one that is longer goes alone.
+pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+
+/// How long a session behind a stream may take to begin.
+pub(crate) const SESSION_TIME: Duration = Duration::from_secs(10);
+
+/// How often a stream of messages looks whether some were lost.
+pub(crate) const LOSS_LOOK: Duration = Duration::from_secs(1);
+
 /// For how long bytes may go unacknowledged by the machine of a client before its connection ends:
 /// one that is gone without a word keeps no place.
 pub(crate) const UNACKNOWLEDGED_TIME: Duration = Duration::from_secs(30);

@@ -1,6 +1,7 @@
 //! What the face asks the server.
 
 use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -47,6 +48,23 @@ pub trait Caller: Send + Sync {
     /// # Errors
     /// When the right is missing.
     fn may(&self, verb: Verb) -> Result<(), Denied>;
+
+    /// Whether the caller may subscribe to all that a filter matches. It asks nobody.
+    ///
+    /// # Errors
+    /// When the right is missing.
+    fn may_subscribe(&self, filter: &str) -> Result<(), Denied>;
+
+    /// Opens an MQTT 5 session with the caller's rights, which ends with the connection. The first
+    /// packet that comes is its CONNACK; no CONNECT is sent. It may block.
+    ///
+    /// # Errors
+    /// When the server has no room.
+    fn session(&self) -> Result<UnixStream, Failure>;
+
+    /// How many messages a session of the caller has lost; `None` if there is none of this client
+    /// id. It may block.
+    fn lost(&self, client_id: &str) -> Option<u64>;
 
     /// Has a verb done. It may block. The request was checked: it is one of this verb.
     ///

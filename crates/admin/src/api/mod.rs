@@ -10,7 +10,7 @@
 
 mod body;
 mod openapi;
-mod query;
+pub(crate) mod query;
 pub(crate) mod request;
 
 use std::net::IpAddr;

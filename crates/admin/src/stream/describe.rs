@@ -3,16 +3,62 @@
 use serde_json::{Map, Value, json};
 use stentor_control::schema::Schemas;
 
-use super::{EVENT_STREAM, Kind};
+use super::{EVENT_STREAM, Kind, subscribe_path};
 use crate::api::{ROOT, parameters, who_may};
-use crate::bounds::{EARLIER_MAX, INTERVAL_MAX_MS, INTERVAL_MIN_MS, INTERVAL_MS};
+use crate::bounds::{EARLIER_MAX, FILTERS_MAX, INTERVAL_MAX_MS, INTERVAL_MIN_MS, INTERVAL_MS};
 
 /// The paths of all streams.
 pub(crate) fn paths() -> Map<String, Value> {
-    Kind::ALL
+    let mut paths: Map<String, Value> = Kind::ALL
         .into_iter()
         .map(|kind| (kind.path(), path(kind)))
-        .collect()
+        .collect();
+    paths.insert(subscribe_path(), subscribe());
+    paths
+}
+
+/// The path of messages.
+fn subscribe() -> Value {
+    let description = "Needs the right to subscribe to each filter, and no right to a verb. The \
+        first event is called `subscribed`. Stored messages come next, with `retain`, and then \
+        those that are published. An event `missed` says how many messages the client has lost \
+        because it reads too slowly, and an event `end` why the stream has ended.";
+    let data = "Each event without a name is a message, in the keys that `publish` takes: `topic`, \
+        `qos`, `retain`, `payload` or `payload_base64`, `expiry_secs` and `properties`.";
+    json!({ "get": {
+        "operationId": "subscribe",
+        "tags": ["subscribe"],
+        "summary": "The messages of some topics, as server-sent events.",
+        "description": description,
+        "parameters": [
+            {
+                "name": "topic",
+                "in": "query",
+                "required": true,
+                "description": "A topic filter; it may be repeated.",
+                "schema": {
+                    "type": "array",
+                    "items": { "type": "string" },
+                    "minItems": 1,
+                    "maxItems": FILTERS_MAX,
+                },
+            },
+            {
+                "name": "qos",
+                "in": "query",
+                "required": false,
+                "description": "The highest QoS with which messages are delivered.",
+                "schema": { "type": "integer", "minimum": 0, "maximum": 1, "default": 0 },
+            },
+        ],
+        "responses": {
+            "200": {
+                "description": data,
+                "content": { EVENT_STREAM: { "schema": { "type": "string" } } },
+            },
+            "default": { "$ref": "#/components/responses/Problem" },
+        },
+    } })
 }
 
 fn path(kind: Kind) -> Value {

@@ -9,13 +9,17 @@
 //! |---|---|---|
 //! | `events/stream` | what happens to connections | `events` |
 //! | `status/stream` | the figures, at an interval | `status` |
+//! | `subscribe` | messages, by a session of the user's own | none: the topics decide |
 //! | `trace/stream` | the packets of some clients | `trace.start`, `trace.read`, `trace.stop` |
 
 mod body;
 pub(crate) mod describe;
 mod events;
+mod feed;
 mod figures;
+mod message;
 mod places;
+mod subscribe;
 mod trace;
 mod watcher;
 
@@ -133,8 +137,14 @@ impl Kind {
     }
 }
 
+/// Where messages are.
+pub(crate) fn subscribe_path() -> String {
+    format!("{ROOT}subscribe")
+}
+
 /// Adds the paths of all streams.
 pub(crate) fn router(router: Router<Arc<Desk>>) -> Router<Arc<Desk>> {
+    let router = router.route(&subscribe_path(), any(subscribe::open));
     Kind::ALL.into_iter().fold(router, |router, kind| {
         let (verb, fields) = (kind.verb(), kind.fields());
         let line = Arc::new(Line { verb, fields });

@@ -1,16 +1,19 @@
 //! Verbs for callers that come by HTTP. Their rights are checked before.
 
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use stentor_auth::store::Who;
-use stentor_control::{VERSION, Verb};
+use stentor_control::clients::Show;
+use stentor_control::{VERSION, Verb, ZoneWord};
 use stentor_hub::Identity;
 
-use super::Desk;
 use super::protocol::{Answer, Failure, write};
 use super::publish::publish;
 use super::serve::Next;
+use super::{Desk, clients};
 use crate::backplane::Backplane;
 
 /// Carries out verbs, as the control socket does.
@@ -34,6 +37,25 @@ impl Clerk {
         let desk = &*self.0;
         let by = (&*desk.directory, who);
         write(publish(&desk.backplane, by, identity, &request)?)
+    }
+
+    /// Opens a session of somebody, which ends with its connection.
+    pub(crate) fn open_session(
+        &self,
+        identity: &Arc<Identity>,
+        address: Option<IpAddr>,
+    ) -> Result<UnixStream, Failure> {
+        self.0.open_session(identity, address)
+    }
+
+    /// How many messages a client of a zone has lost; `None` without a session.
+    pub(crate) fn lost(&self, zone: &str, client_id: &str) -> Option<u64> {
+        let request = Show {
+            client_id: client_id.to_owned(),
+            zone: Some(ZoneWord::Name(zone.to_owned())),
+        };
+        let shown = clients::show(&self.0.backplane, &request).ok()?;
+        Some(shown.client.lost.total)
     }
 
     /// Carries a verb out, and notes what it has changed.

@@ -65,6 +65,7 @@ mod protocol;
 mod publish;
 mod retained;
 mod serve;
+mod session;
 mod status;
 mod subscriptions;
 #[cfg(test)]
@@ -193,6 +194,8 @@ struct Desk {
     notes: Arc<Mutex<Notes>>,
     /// What connections of the verb `mqtt` come through.
     port: Arc<Port>,
+    /// What sessions of callers by HTTP come through.
+    http_port: Arc<Port>,
     condition: Arc<Condition>,
 }
 
@@ -226,6 +229,7 @@ impl Control {
             commands: Mutex::new(commands.clone()),
             notes: Arc::clone(&notes),
             port: Arc::new(Port::control()),
+            http_port: Arc::new(Port::http()),
             condition: Arc::clone(condition),
         };
         let desk = Arc::new(desk);

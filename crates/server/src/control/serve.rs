@@ -395,16 +395,7 @@ impl Desk {
             purpose: Purpose::Administrate(zone),
         };
         let incoming = Incoming::Connection(Box::new(traveller));
-        // The shard with the least to do.
-        let loads = self
-            .backplane
-            .shards
-            .iter()
-            .map(|way| way.load.load(Ordering::Relaxed));
-        let shard = loads
-            .enumerate()
-            .min_by_key(|(_, load)| *load)
-            .map_or(0, |(shard, _)| shard);
+        let shard = self.idlest_shard();
         if let Err(errno) = self.backplane.send(shard, incoming, OwnedFd::from(stream)) {
             warn!(%errno, "an administrator's connection found no room");
         }

@@ -1,6 +1,7 @@
 //! Somebody who has shown the token of a user, and what he may ask.
 
 use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -217,6 +218,18 @@ impl Caller for Bearer {
             Scope::Server if !self.is_of_default_zone() => Err(self.other_zone(verb.name())),
             Scope::Server | Scope::Zone => Ok(()),
         }
+    }
+
+    fn may_subscribe(&self, filter: &str) -> Result<(), Denied> {
+        self.check(Wish::Subscribe(filter))
+    }
+
+    fn session(&self) -> Result<UnixStream, Failure> {
+        self.clerk.open_session(&self.identity, self.address)
+    }
+
+    fn lost(&self, client_id: &str) -> Option<u64> {
+        self.clerk.lost(&self.zone, client_id)
     }
 
     fn ask(&self, verb: Verb, mut request: Map<String, Value>) -> Result<Value, Refused> {

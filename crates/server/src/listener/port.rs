@@ -134,6 +134,12 @@ impl Port {
         Self::new(url, Rules::plain(false, 0))
     }
 
+    /// The entrance for sessions of callers that come by HTTP.
+    pub(crate) fn http() -> Self {
+        let url = ListenUrl::Unix("http".into());
+        Self::new(url, Rules::plain(false, 0))
+    }
+
     /// What is spoken; `None` for plain MQTT on a Unix socket.
     pub(crate) const fn scheme(&self) -> Option<Scheme> {
         match self.url {

@@ -4,6 +4,7 @@ mod bounds;
 mod events;
 mod figures;
 mod rights;
+mod subscribe;
 mod trace;
 
 use std::io::{BufRead, BufReader};

@@ -1,0 +1,221 @@
+//! The connection of a session inside the server: MQTT 5, from behind its CONNECT.
+
+use std::io;
+use std::os::unix::net::UnixStream as StdUnixStream;
+
+use stentor_mqtt::{
+    Ack, ConnAck, DecodeError, Packet, PacketId, Properties, Publish, QoS, ReasonCode, Sender,
+    SubAck, Subscribe, SubscribeFilterBuf, SubscribeOptions, Version, decode, encode, frame,
+};
+use tokio::net::UnixStream;
+
+use super::message;
+
+/// Bytes that one read takes at most.
+const READ_BYTES: usize = 64 * 1024;
+
+/// The largest packet that comes: the session has said so.
+const PACKET_BYTES_MAX: u32 = 1 << 20;
+
+/// Number of the one SUBSCRIBE.
+const SUBSCRIBE_ID: u16 = 1;
+
+/// A session that is read.
+pub(crate) struct Feed {
+    stream: UnixStream,
+    /// Bytes that came; those before `parsed` are dealt with.
+    input: Vec<u8>,
+    parsed: usize,
+    /// Acknowledgements that wait to be sent.
+    output: Vec<u8>,
+}
+
+/// What has come.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// The session has begun, under this client id, or not.
+    Begun(Result<String, Said>),
+    /// For each filter, the QoS, or why it is refused.
+    Subscribed(Vec<Result<u8, Said>>),
+    /// A message, as data of an event.
+    Message(String),
+    /// The server ends the session.
+    Ended(Said),
+}
+
+/// A reason, and what the server says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) reason: ReasonCode,
+    pub(crate) text: String,
+}
+
+impl Said {
+    fn new(reason: ReasonCode, properties: Properties<'_>) -> Self {
+        let text = properties.reason_string().unwrap_or_else(|| reason.name());
+        Self {
+            reason,
+            text: text.to_owned(),
+        }
+    }
+}
+
+impl Feed {
+    /// Of a connection whose first packet is the CONNACK.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn new(stream: StdUnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream: UnixStream::from_std(stream)?,
+            input: Vec::new(),
+            parsed: 0,
+            output: Vec::new(),
+        })
+    }
+
+    /// Waits until more has come. It may be given up at any time.
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    pub(crate) async fn fill(&mut self) -> io::Result<()> {
+        loop {
+            self.stream.readable().await?;
+            let before = self.input.len();
+            self.input.resize(before + READ_BYTES, 0);
+            let read = self.stream.try_read(&mut self.input[before..]);
+            let count = read.as_ref().copied().unwrap_or(0);
+            self.input.truncate(before + count);
+            match read {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The next thing that has come already.
+    ///
+    /// # Errors
+    /// When it is not MQTT.
+    pub(crate) fn next(&mut self) -> Result<Option<Heard>, DecodeError> {
+        loop {
+            let rest = &self.input[self.parsed..];
+            let Some(frame) = frame(rest, PACKET_BYTES_MAX)? else {
+                self.input.drain(..self.parsed);
+                self.parsed = 0;
+                return Ok(None);
+            };
+            let body = &rest[frame.header_len..frame.total_len];
+            let packet = decode(Version::V5, Sender::Server, frame.first, body)?;
+            let heard = heard(&packet);
+            if let Packet::Publish(publish) = &packet {
+                acknowledge(publish, &mut self.output);
+            }
+            self.parsed += frame.total_len;
+            if heard.is_some() {
+                return Ok(heard);
+            }
+        }
+    }
+
+    /// Subscribes.
+    ///
+    /// # Errors
+    /// When a filter is too long, or the connection has ended.
+    pub(crate) async fn subscribe(&mut self, filters: &[String], qos: QoS) -> io::Result<()> {
+        let wrong = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let options = SubscribeOptions {
+            qos,
+            ..SubscribeOptions::default()
+        };
+        let mut buffer = SubscribeFilterBuf::new(Version::V5);
+        for filter in filters {
+            buffer.push(filter, options).map_err(wrong)?;
+        }
+        let Some(packet_id) = PacketId::new(SUBSCRIBE_ID) else {
+            return Ok(());
+        };
+        let packet = Packet::Subscribe(Subscribe {
+            packet_id,
+            properties: Properties::EMPTY,
+            filters: buffer.as_filters(),
+        });
+        encode(Version::V5, &packet, &mut self.output).map_err(wrong)?;
+        self.flush().await
+    }
+
+    /// Acknowledges the messages that have come.
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < self.output.len() {
+            self.stream.writable().await?;
+            match self.stream.try_write(&self.output[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.output.clear();
+        Ok(())
+    }
+
+    /// Says that the session ends because nobody wants it any more.
+    pub(crate) fn leave(self) {
+        const DISCONNECT: [u8; 2] = [0xE0, 0];
+        // It ends either way.
+        let _ = self.stream.try_write(&DISCONNECT);
+    }
+}
+
+/// What a packet says, if that is anything.
+fn heard(packet: &Packet<'_>) -> Option<Heard> {
+    match packet {
+        Packet::ConnAck(ConnAck {
+            reason, properties, ..
+        }) => Some(Heard::Begun(match reason.is_error() {
+            true => Err(Said::new(*reason, *properties)),
+            false => Ok(properties
+                .assigned_client_id()
+                .unwrap_or_default()
+                .to_owned()),
+        })),
+        Packet::SubAck(answer) => Some(Heard::Subscribed(granted(answer))),
+        Packet::Publish(publish) => Some(Heard::Message(message::of(publish).to_string())),
+        Packet::Disconnect(disconnect) => Some(Heard::Ended(Said::new(
+            disconnect.reason,
+            disconnect.properties,
+        ))),
+        _ => None,
+    }
+}
+
+fn granted(answer: &SubAck<'_>) -> Vec<Result<u8, Said>> {
+    let one = |byte: &u8| match ReasonCode::from_u8(*byte) {
+        Some(reason) if !reason.is_error() => Ok(*byte),
+        reason => Err(Said::new(
+            reason.unwrap_or(ReasonCode::UnspecifiedError),
+            answer.properties,
+        )),
+    };
+    answer.reasons.iter().map(one).collect()
+}
+
+/// The acknowledgement of a message of QoS 1; no others are subscribed to.
+fn acknowledge(publish: &Publish<'_>, out: &mut Vec<u8>) {
+    let (QoS::AtLeastOnce, Some(packet_id)) = (publish.qos, publish.packet_id) else {
+        return;
+    };
+    let packet = Packet::PubAck(Ack {
+        packet_id,
+        reason: ReasonCode::Success,
+        properties: Properties::EMPTY,
+    });
+    let encoded = encode(Version::V5, &packet, out);
+    debug_assert!(encoded.is_ok(), "it has no text");
+}

@@ -1,0 +1,302 @@
+//! `subscribe`: messages, for programs without an MQTT client.
+//!
+//! Behind each stream stands an ordinary MQTT session of the user. It is read only when the client
+//! has taken what came before, so a slow client is to the server what any slow subscriber is: its
+//! messages wait in the queue of the session, and the oldest or newest are lost when that is full.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use hyper::Method;
+use serde_json::json;
+use stentor_mqtt::{QoS, ReasonCode};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::body::{End, Outlet};
+use super::feed::{Feed, Heard, Said};
+use super::watcher::Watcher;
+use super::{Told, event, follow};
+use crate::api::{query, told};
+use crate::bounds::{FILTERS_MAX, LOSS_LOOK, PIECE_BYTES, SESSION_TIME};
+use crate::pages::{Client, Desk};
+use crate::problem::{Problem, busy, other_method, problem};
+
+/// What is subscribed to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wish {
+    filters: Vec<String>,
+    qos: QoS,
+}
+
+/// Opens a stream of messages.
+pub(super) async fn open(
+    State(desk): State<Arc<Desk>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, _) = request.into_parts();
+    if parts.method != Method::GET {
+        return Err(other_method("GET"));
+    }
+    let address = parts.extensions.get::<Client>().map(|client| client.0);
+    let watcher = Watcher::admit(&desk, &parts.headers, address).await?;
+    let wish = Wish::read(parts.uri.query().unwrap_or_default())?;
+    follow(&desk, watcher, move |watcher, outlet, told| {
+        run(watcher, outlet, wish, told)
+    })
+    .await
+}
+
+impl Wish {
+    fn read(text: &str) -> Result<Self, Problem> {
+        let wrong = |key: &str, detail: String| {
+            problem("bad-request", detail).with("field", Some(key.to_owned()))
+        };
+        let pairs = query::read(text).map_err(|error| problem("bad-request", error.to_string()))?;
+        let mut wish = Self {
+            filters: Vec::new(),
+            qos: QoS::AtMostOnce,
+        };
+        for (key, value) in pairs {
+            match (&*key, &*value) {
+                ("topic", _) => wish.filters.push(value),
+                ("qos", "0") => wish.qos = QoS::AtMostOnce,
+                ("qos", "1") => wish.qos = QoS::AtLeastOnce,
+                ("qos", _) => return Err(wrong("qos", "qos is 0 or 1 here".to_owned())),
+                _ => {
+                    let shown: String = key.chars().take(40).collect();
+                    let detail = format!("subscribe takes topic and qos, and no {shown:?}");
+                    return Err(wrong(&shown, detail));
+                }
+            }
+        }
+        if !(1..=FILTERS_MAX).contains(&wish.filters.len()) {
+            let detail = format!("name 1 to {FILTERS_MAX} topic filters: ?topic=FILTER&topic=…");
+            return Err(wrong("topic", detail));
+        }
+        Ok(wish)
+    }
+}
+
+async fn run(watcher: Watcher, mut outlet: Outlet, wish: Wish, told: Told) {
+    let begun = timeout(SESSION_TIME, begin(&watcher, &wish)).await;
+    let (mut feed, client_id, granted) = match begun.unwrap_or_else(|_| Err(busy())) {
+        Ok(begun) => begun,
+        Err(problem) => return drop(told.send(Err(problem))),
+    };
+    if told.send(Ok(())).is_err() {
+        return;
+    }
+    let filters = wish.filters.iter().zip(&granted);
+    let filters = filters.map(|(filter, qos)| json!({ "topic": filter, "qos": qos }));
+    let data = json!({ "client_id": client_id, "filters": filters.collect::<Vec<_>>() });
+    let first = event(Some("subscribed"), None, &data);
+    let end = go_on(&watcher, &mut outlet, (&mut feed, &client_id), first).await;
+    if let Err(end) = end {
+        outlet.close(&end);
+    }
+    feed.leave();
+}
+
+/// Opens the session, and subscribes: the session, its client id, and the QoS of each filter.
+async fn begin(watcher: &Watcher, wish: &Wish) -> Result<(Feed, String, Vec<u8>), Problem> {
+    let caller = Arc::clone(watcher.caller());
+    let slot = &watcher.desk().slots.looks;
+    let opened = slot.run(move || caller.session()).await.ok_or_else(busy)?;
+    let stream = opened.map_err(|failure| problem(failure.code, failure.message))?;
+    let mut feed = Feed::new(stream).map_err(|_| busy())?;
+    let client_id = match next(&mut feed).await? {
+        Heard::Begun(begun) => begun.map_err(|said| refused(&said))?,
+        _ => return Err(busy()),
+    };
+    feed.subscribe(&wish.filters, wish.qos)
+        .await
+        .map_err(|_| busy())?;
+    let answers = loop {
+        match next(&mut feed).await? {
+            Heard::Subscribed(answers) => break answers,
+            Heard::Ended(said) => return Err(not_subscribed(&said)),
+            Heard::Begun(_) | Heard::Message(_) => {}
+        }
+    };
+    let answers = wish.filters.iter().zip(answers);
+    let granted =
+        answers.map(|(filter, answer)| answer.map_err(|said| not_granted(watcher, filter, &said)));
+    let granted = granted.collect::<Result<_, _>>()?;
+    Ok((feed, client_id, granted))
+}
+
+/// The next thing that the session hears.
+async fn next(feed: &mut Feed) -> Result<Heard, Problem> {
+    loop {
+        if let Some(heard) = feed.next().map_err(|_| busy())? {
+            return Ok(heard);
+        }
+        feed.fill().await.map_err(|_| busy())?;
+    }
+}
+
+/// The answer to somebody whose session does not begin.
+fn refused(said: &Said) -> Problem {
+    let code = match said.reason {
+        ReasonCode::QuotaExceeded | ReasonCode::ConnectionRateExceeded => "too-many",
+        ReasonCode::Banned => "banned",
+        ReasonCode::NotAuthorized | ReasonCode::BadUserNameOrPassword => "denied",
+        _ => "busy",
+    };
+    problem(code, format!("the server opens no session: {}", said.text))
+}
+
+/// The answer to somebody whose session ends before it has subscribed.
+fn not_subscribed(said: &Said) -> Problem {
+    match said.reason {
+        ReasonCode::MalformedPacket | ReasonCode::ProtocolError => {
+            let detail = "a topic filter has no characters, or one that no topic has";
+            problem("bad-request", detail).with("field", Some("topic".to_owned()))
+        }
+        _ => refused(said),
+    }
+}
+
+/// The answer to somebody who may not have a filter.
+fn not_granted(watcher: &Watcher, filter: &str, said: &Said) -> Problem {
+    let shown: String = filter.chars().take(200).collect();
+    let detail = format!("the topic filter {shown:?} is refused: {}", said.text);
+    match said.reason {
+        ReasonCode::NotAuthorized => match watcher.caller().may_subscribe(filter) {
+            Err(denied) => told(denied),
+            Ok(()) => problem("denied", detail),
+        },
+        ReasonCode::QuotaExceeded => problem("too-many", detail),
+        _ => problem("bad-request", detail).with("field", Some("topic".to_owned())),
+    }
+}
+
+async fn go_on(
+    watcher: &Watcher,
+    outlet: &mut Outlet,
+    (feed, client_id): (&mut Feed, &str),
+    first: String,
+) -> Result<(), End> {
+    let mut losses = Losses::default();
+    let mut text = first;
+    loop {
+        let ended = gather(feed, &mut text)?;
+        let is_news = !text.is_empty();
+        outlet.put(std::mem::take(&mut text)).await?;
+        if let Some(said) = ended {
+            return Err(end(&said));
+        }
+        feed.flush().await.map_err(|error| gone(&error))?;
+        losses.may_have_grown |= is_news;
+        text = losses.look(watcher, client_id).await;
+        if !is_news && text.is_empty() {
+            tokio::select! {
+                filled = feed.fill() => filled.map_err(|error| gone(&error))?,
+                end = outlet.has_ended() => return Err(end),
+                () = sleep(LOSS_LOOK) => {}
+            }
+        }
+    }
+}
+
+/// Writes what has come, up to a bound; why the session has ended, if it has.
+fn gather(feed: &mut Feed, text: &mut String) -> Result<Option<Said>, End> {
+    let broken = |_| {
+        End::Over(
+            "closed",
+            "the session inside the server is broken".to_owned(),
+        )
+    };
+    while text.len() < PIECE_BYTES {
+        match feed.next().map_err(broken)? {
+            None => break,
+            Some(Heard::Message(data)) => {
+                text.push_str("data: ");
+                text.push_str(&data);
+                text.push_str("\n\n");
+            }
+            Some(Heard::Ended(said)) => return Ok(Some(said)),
+            Some(Heard::Begun(_) | Heard::Subscribed(_)) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Why the server has ended the session.
+fn end(said: &Said) -> End {
+    match said.reason {
+        ReasonCode::ServerShuttingDown => End::Stop,
+        _ => End::Over(
+            "closed",
+            format!("the server has ended the session: {}", said.text),
+        ),
+    }
+}
+
+fn gone(error: &io::Error) -> End {
+    End::Over(
+        "closed",
+        format!("the server has ended the session: {error}"),
+    )
+}
+
+/// Messages that the session has lost, because the client reads too slowly.
+#[derive(Debug, Default)]
+struct Losses {
+    told: u64,
+    looked_at: Option<Instant>,
+    /// Messages have come since the last look.
+    may_have_grown: bool,
+}
+
+impl Losses {
+    /// Looks now and then; an event if there are new ones.
+    async fn look(&mut self, watcher: &Watcher, client_id: &str) -> String {
+        let is_early = |at: Instant| at.elapsed() < LOSS_LOOK;
+        if !self.may_have_grown || self.looked_at.is_some_and(is_early) {
+            return String::new();
+        }
+        (self.may_have_grown, self.looked_at) = (false, Some(Instant::now()));
+        let (caller, client_id) = (Arc::clone(watcher.caller()), client_id.to_owned());
+        let looked = watcher
+            .desk()
+            .slots
+            .looks
+            .run(move || caller.lost(&client_id));
+        let lost = looked.await.flatten().unwrap_or(self.told);
+        let new = lost.saturating_sub(self.told);
+        self.told = lost;
+        match new {
+            0 => String::new(),
+            _ => event(
+                Some("missed"),
+                None,
+                &json!({
+                    "messages": new,
+                    "detail": "messages were left out lately: the client reads too slowly",
+                }),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_filters_and_a_qos() {
+        let read = |text: &str| Wish::read(text);
+        let wish = read("topic=a/%2B&topic=%23&qos=1").expect("it is one");
+        assert_eq!(wish.filters, ["a/+", "#"]);
+        assert_eq!(wish.qos, QoS::AtLeastOnce);
+        let many = "topic=a&".repeat(FILTERS_MAX);
+        assert!(read(&many).is_ok());
+        for wrong in ["", "qos=1", "topic=a&qos=2", "topic=a&fly=1", "topic=%"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        assert!(read(&(many + "topic=a")).is_err());
+    }
+}
