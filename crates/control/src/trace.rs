@@ -91,6 +91,54 @@ impl Request for Stop {
     type Answer = crate::Done;
 }
 
+/// `trace.ls`: the traces that run, and who began them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Ls {}
+
+impl Request for Ls {
+    const VERB: Verb = Verb::TraceLs;
+    type Answer = List;
+}
+
+/// What `trace.ls` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct List {
+    /// The traces, the oldest first.
+    pub traces: Vec<Running>,
+}
+
+/// A trace that runs. What it does not say of a packet is not asked of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Running {
+    /// The number of the trace.
+    pub id: u64,
+    /// The person or program that began it, as the audit log has it.
+    pub by: String,
+    /// When, in milliseconds since 1970.
+    pub begun_at_ms: u64,
+    /// In how many seconds it ends. If nobody reads it, it ends earlier.
+    pub ends_in_secs: u64,
+    /// Packets that it was about so far, with a line or without.
+    pub packets: u64,
+    /// Lines that may still come.
+    pub lines_left: u64,
+    /// The client id.
+    pub client_id: Option<String>,
+    /// The user, by the name in the zone.
+    pub user: Option<String>,
+    /// The address or network of the other end.
+    pub address: Option<String>,
+    /// The topic filter.
+    pub topic: Option<String>,
+    /// The name of the zone.
+    pub zone: Option<String>,
+    /// How many bytes of each payload are noted.
+    pub payload_bytes: usize,
+}
+
 /// Which way a packet goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -30,6 +30,7 @@ impl Verb {
             Self::BanLs => visit.visit::<bans::Ls>(),
             Self::BanRm => visit.visit::<bans::Rm>(),
             Self::TraceStart => visit.visit::<trace::Start>(),
+            Self::TraceLs => visit.visit::<trace::Ls>(),
             Self::TraceRead => visit.visit::<trace::Read>(),
             Self::TraceStop => visit.visit::<trace::Stop>(),
             Self::Subscriptions => visit.visit::<subscriptions::Subscriptions>(),

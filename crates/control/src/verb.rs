@@ -75,6 +75,8 @@ pub enum Verb {
     BanRm,
     /// See [`crate::trace::Start`].
     TraceStart,
+    /// See [`crate::trace::Ls`].
+    TraceLs,
     /// See [`crate::trace::Read`].
     TraceRead,
     /// See [`crate::trace::Stop`].
@@ -135,7 +137,7 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs, as they are listed.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::Health,
         Self::Status,
         Self::ClientsLs,
@@ -147,6 +149,7 @@ impl Verb {
         Self::BanLs,
         Self::BanRm,
         Self::TraceStart,
+        Self::TraceLs,
         Self::TraceRead,
         Self::TraceStop,
         Self::Subscriptions,
@@ -197,6 +200,7 @@ impl Verb {
             Self::BanLs => ("ban.ls", Read, QUIET, Prompt, Server),
             Self::BanRm => ("ban.rm", Change, Outcome, Prompt, Server),
             Self::TraceStart => ("trace.start", Change, Outcome, Prompt, Server),
+            Self::TraceLs => ("trace.ls", Read, QUIET, Prompt, Server),
             Self::TraceRead => ("trace.read", Read, QUIET, Waits, Server),
             Self::TraceStop => ("trace.stop", Change, Outcome, Prompt, Server),
             Self::Subscriptions => ("subscriptions", Read, QUIET, Prompt, Zone),

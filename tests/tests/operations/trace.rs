@@ -123,3 +123,52 @@ fn a_topic_is_followed_from_its_publisher_to_its_readers_until_the_last_line() {
         assert!(refused.contains(says), "{options:?}: {refused}");
     }
 }
+
+/// Traces are listed with who began them, and can be ended by others.
+#[test]
+fn traces_are_listed_and_ended() {
+    let server = Server::open();
+    let list = || server.json(&["trace", "ls"])["traces"].clone();
+    assert_eq!(list(), serde_json::json!([]));
+    let mut pump = server.client(Version::V5, "pump");
+    let mut trace = trace(
+        &server,
+        &["--client", "pump", "--zone", "default", "--for", "1m"],
+    );
+    eventually("a packet is noted", || {
+        pump.ping();
+        list()[0]["packets"].as_u64() > Some(1)
+    });
+    let running = list()[0].clone();
+    let uid = nix::unistd::getuid();
+    assert_eq!(
+        running["by"],
+        format!("uid {uid} by the control socket"),
+        "{running}"
+    );
+    assert_eq!(
+        (&running["client_id"], &running["zone"]),
+        (&"pump".into(), &"default".into())
+    );
+    assert_eq!(
+        (&running["user"], &running["topic"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert!(running["ends_in_secs"].as_u64() <= Some(60), "{running}");
+    let text = server.control(&["trace", "ls"]).success();
+    assert!(text.contains("--client pump --zone default"), "{text}");
+    let id = running["id"].to_string();
+    server.control(&["trace", "stop", &id]).success();
+    while trace.next().is_some() {}
+    assert_eq!(list(), serde_json::json!([]));
+    let refused = server.control(&["trace", "stop", "99"]).refusal();
+    assert!(refused.contains("ended"), "{refused}");
+    // Options of a trace are none of its list.
+    assert_eq!(
+        server
+            .control(&["trace", "--client", "a", "ls"])
+            .status
+            .code(),
+        Some(2)
+    );
+}

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use stentor_auth::calendar::Utc;
-use stentor_control::trace::{Line, Read, Start, Way};
+use stentor_control::trace::{self, Line, List, Read, Running, Start, Way};
 use stentor_server::config::parse_duration;
 
+use super::now_secs;
+use super::table::{Table, duration};
 use crate::failure::Failure;
 use crate::output::{json_lines, print_next, shown};
 use crate::which::Which;
@@ -18,6 +20,8 @@ Examples:
   stentor trace --topic 'plant/+/temp'        who publishes that, and who receives it?
   stentor trace --address 192.0.2.0/24 --for 1m
   stentor trace --user ann --payload 64       with the first 64 bytes of each payload
+  stentor trace ls                            who traces what, by commands and by HTTP
+  stentor trace stop 7                        end the trace 7 of that list
 
 A trace runs for 5 minutes, or until Ctrl-C. It has up to 10,000 lines, and up to 1,000 in a second.
 With --json each packet is an object on a line of its own.";
@@ -27,7 +31,34 @@ const WAIT: Duration = Duration::from_secs(10);
 
 /// Shows the packets of clients: by client id, user, address, topic filter and zone.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Trace {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    follow: Follow,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the traces that run, with who began them
+    #[command(visible_alias = "list")]
+    Ls {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// End a trace
+    Stop {
+        /// The number of the trace, of `stentor trace ls`
+        id: u64,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+/// A trace of the command itself, as long as it runs.
+#[derive(Debug, Args)]
+struct Follow {
     /// Only of this client id
     #[arg(long, visible_alias = "id", value_name = "CLIENT_ID")]
     client: Option<String>,
@@ -58,6 +89,57 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            None => self.follow.run(),
+            Some(Command::Ls { which }) => {
+                let table = |list: &List| table(list, now_secs());
+                which.tell(&trace::Ls {})?.print(table)
+            }
+            Some(Command::Stop { id, which }) => which
+                .tell(&trace::Stop { id })?
+                .print(|_| format!("the trace {id} has ended\n")),
+        }
+    }
+}
+
+/// The traces that run.
+fn table(list: &List, now_secs: u64) -> String {
+    if list.traces.is_empty() {
+        return "no trace runs\n".to_owned();
+    }
+    let mut table = Table::new(&["TRACE", "BY", "SINCE", "ENDS", "PACKETS", "ABOUT"]);
+    for trace in &list.traces {
+        let since = now_secs.saturating_sub(trace.begun_at_ms / 1_000);
+        table.row([
+            trace.id.to_string(),
+            shown(&trace.by),
+            format!("{} ago", duration(since)),
+            format!("in {}", duration(trace.ends_in_secs)),
+            trace.packets.to_string(),
+            about(trace),
+        ]);
+    }
+    table.render()
+}
+
+/// What a trace is about, in the words of the options that begin one.
+fn about(trace: &Running) -> String {
+    let options = [
+        ("--client", &trace.client_id),
+        ("--user", &trace.user),
+        ("--address", &trace.address),
+        ("--topic", &trace.topic),
+        ("--zone", &trace.zone),
+    ];
+    let said = options.into_iter().filter_map(|(option, value)| {
+        let value = value.as_deref()?;
+        Some(format!("{option} {}", shown(value)))
+    });
+    said.collect::<Vec<_>>().join(" ")
+}
+
+impl Follow {
+    fn run(self) -> Result<(), Failure> {
         let started = self.which.tell(&Start {
             client_id: self.client,
             user: self.user,
@@ -125,6 +207,32 @@ fn line(line: &Line) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trace_is_a_row_that_says_who_began_it() {
+        let trace = Running {
+            id: 7,
+            by: "olga by HTTP from 127.0.0.1".into(),
+            begun_at_ms: 940_000,
+            ends_in_secs: 61,
+            packets: 12,
+            client_id: Some("pump\n".into()),
+            zone: Some("game".into()),
+            ..Running::default()
+        };
+        let text = table(
+            &List {
+                traces: vec![trace],
+            },
+            1_000,
+        );
+        let row = text.lines().nth(1).unwrap_or_default();
+        for part in ["7 ", "olga by HTTP from 127.0.0.1", "60 s ago", " 12 "] {
+            assert!(row.contains(part), "{part}: {text}");
+        }
+        assert!(row.ends_with("--client pump\\n --zone game"), "{text}");
+        assert_eq!(table(&List::default(), 0), "no trace runs\n");
+    }
 
     #[test]
     fn a_packet_is_one_line() {

@@ -19,6 +19,7 @@
 //! | `ban.ls` | | the `bans` that hold |
 //! | `ban.rm` | the target | the `ban` that held |
 //! | `trace.start` | client, user, address, topic, zone, bounds | the `id` of the trace |
+//! | `trace.ls` | | the `traces` that run, with who began each |
 //! | `trace.read` | `id`, `after`, `wait_ms` | `lines`, `suppressed`, `cursor`, whether `ended` |
 //! | `trace.stop` | `id` | nothing |
 //! | `subscriptions` | `topic`, `zone`, `limit`, `cursor` | the `subscriptions` that match it |

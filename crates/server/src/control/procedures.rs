@@ -1,6 +1,6 @@
 //! The verbs `procedure.…`.
 
-use stentor_control::procedures::{Became, Counts, List, Procedure, Reloaded};
+use stentor_control::procedures::{Became, Counts, List, Ls, Procedure, Reloaded};
 use stentor_procedure::Figures;
 
 use super::protocol::Failure;
@@ -10,7 +10,7 @@ use crate::backplane::Backplane;
 const BUILT_IN: &str = "builtin";
 
 /// All procedures, with their figures.
-pub(super) fn list(backplane: &Backplane) -> List {
+pub(super) fn list(backplane: &Backplane, Ls {}: Ls) -> List {
     let all = backplane.desk.procedures().into_iter();
     List {
         procedures: all.map(shown).collect(),

@@ -208,7 +208,8 @@ impl Desk {
                 Ok(bans::list(backplane))
             }),
             Verb::BanRm => answer(line, |request| bans::remove(backplane, who, &request)),
-            Verb::TraceStart => answer(line, |request| traces::start(backplane, &request)),
+            Verb::TraceStart => answer(line, |request| traces::start(backplane, who, &request)),
+            Verb::TraceLs => answer(line, |request| Ok(traces::list(backplane, request))),
             Verb::TraceRead => answer(line, |request| traces::read(backplane, &request)),
             Verb::TraceStop => answer(line, |request| traces::stop(backplane, &request)),
             Verb::Subscriptions => answer(line, |request| {
@@ -227,9 +228,7 @@ impl Desk {
             Verb::Stop => answer(line, |_: Stop| self.stop(who)),
             Verb::AdaptorLs => answer(line, |request| self.adaptors(&request)),
             Verb::AdaptorReload => answer(line, |request| self.reload_adaptors(&request)),
-            Verb::ProcedureLs => answer(line, |_: stentor_control::procedures::Ls| {
-                Ok(procedures::list(backplane))
-            }),
+            Verb::ProcedureLs => answer(line, |request| Ok(procedures::list(backplane, request))),
             Verb::ProcedureReload => answer(line, |_: stentor_control::procedures::Reload| {
                 procedures::reload(backplane)
             }),

@@ -1,17 +1,19 @@
 //! The verbs `trace.…`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use stentor_auth::model::DEFAULT_ZONE;
+use stentor_auth::store::Who;
 use stentor_control::Done;
-use stentor_control::trace::{Lines, Read, Start, Started, Stop};
+use stentor_control::trace::{Lines, List, Ls, Read, Running, Start, Started, Stop};
 use stentor_topic::validate_filter;
 
 use super::protocol::{Failure, network, wait};
 use super::zones;
 use crate::backplane::Backplane;
 use crate::shard::Letter;
-use crate::trace::{LINES_MAX, Rule, TRACES_MAX};
+use crate::trace::{LINES_MAX, Origin, Rule, TRACES_MAX, Trace};
 
 /// How long a trace runs if nothing is said, and at most.
 const SECS: u64 = 300;
@@ -20,19 +22,20 @@ const SECS_MAX: u64 = 900;
 /// Bytes of each payload at most.
 const PAYLOAD_BYTES_MAX: usize = 1_024;
 
-/// Begins a trace.
-pub(super) fn start(backplane: &Backplane, request: &Start) -> Result<Started, Failure> {
+/// Begins a trace for somebody.
+pub(super) fn start(backplane: &Backplane, who: &Who, request: &Start) -> Result<Started, Failure> {
     let rule = rule(backplane, request)?;
     let for_secs = request.for_secs.unwrap_or(SECS).clamp(1, SECS_MAX);
     let lines = request.lines.unwrap_or(LINES_MAX).clamp(1, LINES_MAX);
     let time = Duration::from_secs(for_secs);
+    let what = (Origin::new(who.to_string()), rule);
     let begun = backplane
         .traces
-        .begin(rule, (lines, time), backplane.clock.now());
+        .begin(what, (lines, time), backplane.clock.now());
     let Some(trace) = begun else {
         let message = format!(
-            "{TRACES_MAX} traces run, and there can be no more; one that nobody reads ends within \
-             half a minute: end another one, and try again"
+            "{TRACES_MAX} traces run, and there can be no more; `stentor trace ls` lists them, and \
+             `stentor trace stop ID` ends one"
         );
         return Err(Failure::new("too-many", message));
     };
@@ -94,6 +97,33 @@ fn rule(backplane: &Backplane, request: &Start) -> Result<Rule, Failure> {
         topic: topic.clone(),
         payload_bytes: request.payload_bytes.min(PAYLOAD_BYTES_MAX),
     })
+}
+
+/// The traces that run, the oldest first.
+pub(super) fn list(backplane: &Backplane, Ls {}: Ls) -> List {
+    let now = backplane.clock.now();
+    let running = backplane.traces.running(now);
+    let one = |trace: &Arc<Trace>| {
+        let (left, packets, lines_left) = trace.progress(now);
+        let rule = &trace.rule;
+        Running {
+            id: trace.id,
+            by: trace.origin.by.clone(),
+            begun_at_ms: trace.origin.at_ms,
+            ends_in_secs: left.as_secs(),
+            packets,
+            lines_left,
+            client_id: rule.client_id.clone(),
+            user: rule.user.clone(),
+            address: rule.network.map(|network| network.to_string()),
+            topic: rule.topic.clone(),
+            zone: rule.zone.map(|zone| backplane.zone_name(zone)),
+            payload_bytes: rule.payload_bytes,
+        }
+    };
+    List {
+        traces: running.iter().map(one).collect(),
+    }
 }
 
 /// The lines of a trace behind a cursor.

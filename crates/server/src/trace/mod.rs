@@ -73,7 +73,8 @@ impl Rule {
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) id: u64,
-    rule: Rule,
+    pub(crate) origin: Origin,
+    pub(crate) rule: Rule,
     /// When it ends at the latest.
     until: Tick,
     /// When it ends if nobody reads it.
@@ -96,6 +97,31 @@ struct Told {
     in_second: u32,
 }
 
+/// Where a trace comes from.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    /// The person or program that began it, as the audit log has it.
+    pub(crate) by: String,
+    /// When, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+}
+
+impl Origin {
+    /// Begun now, by somebody.
+    pub(crate) fn new(by: String) -> Self {
+        Self {
+            by,
+            at_ms: now_ms(),
+        }
+    }
+}
+
+/// The time of the system, in milliseconds since 1970.
+fn now_ms() -> u64 {
+    let since = SystemTime::UNIX_EPOCH.elapsed();
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
 /// What was read of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
@@ -108,9 +134,15 @@ pub(crate) struct Read {
 }
 
 impl Trace {
-    pub(crate) fn new(id: u64, rule: Rule, lines: u64, now: Tick, time: Duration) -> Self {
+    pub(crate) fn new(
+        (id, origin): (u64, Origin),
+        rule: Rule,
+        (lines, time): (u64, Duration),
+        now: Tick,
+    ) -> Self {
         let trace = Self {
             id,
+            origin,
             rule,
             until: now.after(time),
             unread_until: AtomicU64::new(0),
@@ -139,6 +171,13 @@ impl Trace {
         now >= self.until || now.as_micros() >= unread_until
     }
 
+    /// For how long it still runs if somebody reads it, the packets that were wanted so far, and
+    /// the lines that may still come.
+    pub(crate) fn progress(&self, now: Tick) -> (Duration, u64, u64) {
+        let told = self.lock();
+        (self.until.since(now), told.packets, told.left)
+    }
+
     /// Ends it: what has come can still be read.
     pub(crate) fn end(&self) {
         self.unread_until.store(0, Ordering::Relaxed);
@@ -150,10 +189,8 @@ impl Trace {
         if !self.rule.wants(topic) || self.is_over(now) || !self.admits(now) {
             return;
         }
-        let at_ms = SystemTime::UNIX_EPOCH.elapsed();
-        let at_ms = at_ms.map_or(0, |since| since.as_millis() as u64);
         let line = Line {
-            at_ms,
+            at_ms: now_ms(),
             ..make(self.rule.payload_bytes)
         };
         let mut told = self.lock();
@@ -247,8 +284,8 @@ impl Traces {
     /// Begins a trace; `None` if too many run. The shards have to be told of all that run then.
     pub(crate) fn begin(
         &self,
-        rule: Rule,
-        (lines, time): (u64, Duration),
+        (origin, rule): (Origin, Rule),
+        bounds: (u64, Duration),
         now: Tick,
     ) -> Option<Arc<Trace>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -257,7 +294,7 @@ impl Traces {
             return None;
         }
         *last += 1;
-        let trace = Arc::new(Trace::new(*last, rule, lines, now, time));
+        let trace = Arc::new(Trace::new((*last, origin), rule, bounds, now));
         running.push(Arc::clone(&trace));
         self.running.store(Arc::new(running));
         Some(trace)
@@ -286,7 +323,8 @@ mod tests {
     const NOW: Tick = Tick::from_secs(100);
 
     fn trace(rule: Rule, lines: u64) -> Trace {
-        Trace::new(1, rule, lines, NOW, Duration::from_secs(60))
+        let bounds = (lines, Duration::from_secs(60));
+        Trace::new((1, Origin::new("me".into())), rule, bounds, NOW)
     }
 
     fn note(trace: &Trace, now: Tick, topic: Option<&str>) {
@@ -412,7 +450,10 @@ mod tests {
     #[test]
     fn so_many_traces_run_at_a_time() {
         let traces = Traces::default();
-        let begin = |now| traces.begin(Rule::default(), (9, Duration::from_secs(60)), now);
+        let begin = |now| {
+            let what = (Origin::new("me".into()), Rule::default());
+            traces.begin(what, (9, Duration::from_secs(60)), now)
+        };
         let first = begin(NOW).unwrap();
         assert!((1..TRACES_MAX).all(|_| begin(NOW).is_some()) && begin(NOW).is_none());
         first.end();
