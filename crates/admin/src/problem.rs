@@ -201,6 +201,11 @@ pub(crate) fn busy() -> Problem {
 }
 
 impl Problem {
+    /// Whether nobody is known by the token.
+    pub(crate) fn is_of_token(&self) -> bool {
+        self.code == "no-token"
+    }
+
     /// What is said of it.
     pub(crate) fn value(&self) -> Value {
         let kind = of(self.code);

@@ -156,7 +156,8 @@ pub(crate) async fn admitted(
     admitted.await.ok_or_else(busy)?.map_err(not_admitted)
 }
 
-fn not_admitted(why: NotAdmitted) -> Problem {
+/// The answer to somebody who is not let in.
+pub(crate) fn not_admitted(why: NotAdmitted) -> Problem {
     match why {
         NotAdmitted::Unknown => problem("no-token", "this is not the token of a user"),
         NotAdmitted::Slowed => {

@@ -45,7 +45,7 @@ use crate::problem::{Problem, busy, other_method, problem};
 use body::{Outlet, Pieces};
 use figures::Newest;
 use places::Places;
-use watcher::Watcher;
+use watcher::{Refused, Watcher};
 
 /// The content type of a stream.
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
@@ -58,6 +58,7 @@ pub(crate) struct Streams {
     /// Tells cursors of this run of the server from those of others.
     run: u64,
     figures: Newest,
+    refused: Refused,
 }
 
 impl Streams {
@@ -70,6 +71,7 @@ impl Streams {
             stopping,
             run: since.map_or(0, |since| since.as_millis() as u64),
             figures: Newest::default(),
+            refused: Refused::default(),
         };
         (stop, Arc::new(streams))
     }

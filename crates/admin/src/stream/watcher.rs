@@ -2,17 +2,27 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::HeaderMap;
 use serde_json::{Map, Value};
 use stentor_control::Verb;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use crate::api::{admitted, identify, not_done, told};
+use crate::api::{admitted, identify, not_admitted, not_done, told};
 use crate::guard;
-use crate::office::Caller;
+use crate::office::{Caller, NotAdmitted};
 use crate::pages::Desk;
 use crate::problem::{Problem, busy};
 use crate::slots::Slot;
+
+/// For how long a token counts as wrong that a stream has asked about.
+const REFUSED_TIME: Duration = Duration::from_secs(10);
+
+/// Tokens of streams that do not hold any more: each stream adds one at most.
+#[derive(Debug, Default)]
+pub(crate) struct Refused(Mutex<Vec<(String, Instant)>>);
 
 /// The reader of a stream.
 pub(crate) struct Watcher {
@@ -69,8 +79,28 @@ impl Watcher {
     /// # Errors
     /// When it does not, or the right to one of these verbs is gone.
     pub(crate) async fn renew(&mut self, verbs: &[Verb]) -> Result<(), Problem> {
-        self.caller = admitted(&self.desk, &self.token, self.address).await?;
+        self.caller = self.caller_now().await?;
         self.may(verbs)
+    }
+
+    /// The bearer of the token as of now. The streams of one token ask together, so that a token
+    /// which was revoked counts as one wrong token, however many streams it has.
+    async fn caller_now(&self) -> Result<Arc<dyn Caller>, Problem> {
+        let (office, token) = (&self.desk.office, &self.token);
+        if let Some(known) = office.known(token, self.address) {
+            return known.map_err(not_admitted);
+        }
+        let mut refused = self.desk.streams.refused.0.lock().await;
+        refused.retain(|(_, at)| at.elapsed() < REFUSED_TIME);
+        if refused.iter().any(|(one, _)| one == token) {
+            return Err(not_admitted(NotAdmitted::Unknown));
+        }
+        // Another stream may have asked in the meantime: then it is known.
+        let caller = admitted(&self.desk, token, self.address).await;
+        if caller.as_ref().is_err_and(Problem::is_of_token) {
+            refused.push((token.clone(), Instant::now()));
+        }
+        caller
     }
 
     /// Has a verb done.

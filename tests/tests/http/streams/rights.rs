@@ -1,5 +1,7 @@
 //! Who may read which stream, and what becomes of it when that changes.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use stentor_tests::{Plan, Version};
 
@@ -107,4 +109,32 @@ fn a_stream_ends_with_its_right() {
             assert_eq!(end["code"], code, "{end}");
         }
     }
+}
+
+/// A token that was revoked counts as one wrong token, however many streams it had: a new token of
+/// the same user is let in at once.
+#[test]
+fn a_revoked_token_with_many_streams_slows_nobody_down() {
+    let server = server();
+    let old = token(&server, "ann", &["viewer"]);
+    let mut streams: Vec<_> = (0..8)
+        .map(|_| open(&server, "events/stream", &old))
+        .collect();
+    let listed = server.control(&["token", "list", "ann"]).success();
+    let line = listed.lines().nth(1).expect("there is a token");
+    let id = line.split_whitespace().next().expect("it has an id");
+    let new = server.control(&["token", "create", "ann"]).success();
+    let begun = Instant::now();
+    server.control(&["token", "revoke", "ann", id]).success();
+    for stream in &mut streams {
+        assert_eq!(stream.end()["code"], "no-token");
+    }
+    let (status, answer) = get(&server, "health", new.trim());
+    assert_eq!(status, 200, "{answer}");
+    // The delays of eight wrong tokens add up to more than that.
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        begun.elapsed()
+    );
 }
