@@ -130,3 +130,18 @@ fn a_stop_of_the_server_ends_all_streams() {
         assert_eq!(stream.end()["code"], "stopping");
     }
 }
+
+/// Everybody on the way sees that a quiet stream lives.
+#[test]
+fn a_quiet_stream_sends_comments() {
+    let server = server();
+    let root = token(&server, "root", &["admin"]);
+    let paths = ["events/stream?client_id=none", "subscribe?topic=none"];
+    let mut quiet: Vec<Raw> = paths
+        .into_iter()
+        .map(|path| unread(&server, path, &root))
+        .collect();
+    for stream in &mut quiet {
+        let _ = stream.until(b"\n: the stream goes on\n\n");
+    }
+}
