@@ -28,7 +28,7 @@ const ALERT: Duration = Duration::from_millis(20);
 /// How often memory goes back to the system, at most.
 const GIVE_BACK: Duration = Duration::from_millis(100);
 
-/// Times after the start that memory goes back in which memory goes back that the start has left behind.
+/// How often memory goes back after the start until all has gone that the start has left behind.
 const SETTLING: u32 = 10;
 
 /// The bytes that a limit stands for on this machine; `u64::MAX` for no bound.
