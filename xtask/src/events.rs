@@ -15,10 +15,11 @@ pub(crate) const PAGE: &str = "docs/reference/log-events.md";
 const TABLE: &str = "xtask/log-events.toml";
 
 /// The crates whose lines the log of the server has.
-const CRATES: [&str; 4] = [
+const CRATES: [&str; 5] = [
     "crates/admin/",
     "crates/auth/",
     "crates/procedure/",
+    "crates/series/",
     "crates/server/",
 ];
 

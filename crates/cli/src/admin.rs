@@ -1,10 +1,11 @@
-//! Commands for the running server: `health`, `status`, `top`, `clients`, `sessions`, `events`,
-//! `trace`, `ban`, `subscriptions`, `topics`, `log`, `config effective`, `config diff`, `reload`
-//! and `stop`.
+//! Commands for the running server: `health`, `status`, `top`, `figures`, `clients`, `sessions`,
+//! `events`, `trace`, `ban`, `subscriptions`, `topics`, `log`, `config effective`, `config diff`,
+//! `reload` and `stop`.
 
 pub(crate) mod ban;
 pub(crate) mod config;
 pub(crate) mod events;
+pub(crate) mod figures;
 pub(crate) mod health;
 pub(crate) mod log;
 pub(crate) mod sessions;
@@ -26,6 +27,7 @@ use crate::output::shown;
 use crate::which::Which;
 pub(crate) use ban::Bans;
 pub(crate) use events::Events;
+pub(crate) use figures::Figures;
 pub(crate) use health::Health;
 pub(crate) use log::Log;
 pub(crate) use sessions::Sessions;

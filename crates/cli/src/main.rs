@@ -128,6 +128,9 @@ enum Command {
     /// Show the state of the running server again and again, until Ctrl-C
     #[command(after_help = admin::top::HELP)]
     Top(admin::Top),
+    /// Show what the figures of the server were, from an hour to two years ago
+    #[command(after_help = admin::figures::HELP)]
+    Figures(admin::Figures),
     /// List, show or disconnect the clients of the running server
     Clients(admin::Clients),
     /// List, show or end sessions that outlive their connections
@@ -193,10 +196,11 @@ enum Command {
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
 /// goes wrong. Others have it as a word of a message, or as a form of messages.
-const FAIL_AS_JSON: [&str; 25] = [
+const FAIL_AS_JSON: [&str; 26] = [
     "health",
     "status",
     "top",
+    "figures",
     "clients",
     "events",
     "trace",
@@ -265,6 +269,7 @@ fn main() -> ExitCode {
         Command::Health(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Top(command) => command.run(),
+        Command::Figures(command) => command.run(),
         Command::Clients(command) => command.run(),
         Command::Sessions(command) => command.run(),
         Command::Events(command) => command.run(),

@@ -17,6 +17,7 @@ pub mod bans;
 pub mod clients;
 pub mod config;
 pub mod events;
+pub mod figures;
 pub mod health;
 pub mod log;
 pub mod metrics;

@@ -2,8 +2,8 @@
 
 use crate::{Mqtt, Request, Stop, Verb};
 use crate::{
-    adaptors, bans, clients, config, events, health, log, metrics, procedures, publish, reload,
-    retained, status, subscriptions, topics, trace, zones,
+    adaptors, bans, clients, config, events, figures, health, log, metrics, procedures, publish,
+    reload, retained, status, subscriptions, topics, trace, zones,
 };
 
 /// Something to be done with the types of a verb.
@@ -26,6 +26,8 @@ impl Verb {
             Self::ClientsKick => visit.visit::<clients::Kick>(),
             Self::Why => visit.visit::<clients::Why>(),
             Self::Events => visit.visit::<events::Events>(),
+            Self::FiguresHistory => visit.visit::<figures::History>(),
+            Self::FiguresPeaks => visit.visit::<figures::Peaks>(),
             Self::BanAdd => visit.visit::<bans::Add>(),
             Self::BanLs => visit.visit::<bans::Ls>(),
             Self::BanRm => visit.visit::<bans::Rm>(),

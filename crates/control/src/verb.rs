@@ -67,6 +67,10 @@ pub enum Verb {
     Why,
     /// See [`crate::events`].
     Events,
+    /// See [`crate::figures::History`].
+    FiguresHistory,
+    /// See [`crate::figures::Peaks`].
+    FiguresPeaks,
     /// See [`crate::bans::Add`].
     BanAdd,
     /// See [`crate::bans::Ls`].
@@ -137,7 +141,7 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs, as they are listed.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 42] = [
         Self::Health,
         Self::Status,
         Self::ClientsLs,
@@ -145,6 +149,8 @@ impl Verb {
         Self::ClientsKick,
         Self::Why,
         Self::Events,
+        Self::FiguresHistory,
+        Self::FiguresPeaks,
         Self::BanAdd,
         Self::BanLs,
         Self::BanRm,
@@ -196,6 +202,8 @@ impl Verb {
             Self::ClientsKick => ("clients.kick", Change, Outcome, Prompt, Zone),
             Self::Why => ("why", Read, QUIET, Prompt, Server),
             Self::Events => ("events", Read, QUIET, Waits, Zone),
+            Self::FiguresHistory => ("figures.history", Read, QUIET, Prompt, Server),
+            Self::FiguresPeaks => ("figures.peaks", Read, QUIET, Prompt, Server),
             Self::BanAdd => ("ban.add", Change, Outcome, Prompt, Server),
             Self::BanLs => ("ban.ls", Read, QUIET, Prompt, Server),
             Self::BanRm => ("ban.rm", Change, Outcome, Prompt, Server),

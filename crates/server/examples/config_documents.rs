@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use stentor_server::config::{reference, sample};
-use stentor_server::{metrics_reference, openapi, reasons, sys_topics};
+use stentor_server::{figures_reference, metrics_reference, openapi, reasons, sys_topics};
 
 fn main() -> std::io::Result<()> {
     let folder = std::env::args_os()
@@ -18,5 +18,6 @@ fn main() -> std::io::Result<()> {
     std::fs::create_dir_all(folder.join("reference"))?;
     std::fs::write(folder.join("reference/sys-topics.md"), sys_topics())?;
     std::fs::write(folder.join("reference/metrics.md"), metrics_reference())?;
+    std::fs::write(folder.join("reference/figures.md"), figures_reference())?;
     std::fs::write(folder.join("reference/reasons.md"), reasons())
 }

@@ -65,4 +65,4 @@ pub use sessions::{
     verify_sessions,
 };
 pub use stentor_admin::openapi;
-pub use telemetry::{metrics_reference, sys_topics};
+pub use telemetry::{figures_reference, metrics_reference, sys_topics};

@@ -8,6 +8,7 @@ mod commands;
 mod configuration;
 mod delay;
 mod events;
+mod figures;
 mod folder;
 mod log;
 mod login;

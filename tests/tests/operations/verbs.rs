@@ -221,6 +221,13 @@ fn running(talk: &mut Talk) {
     talk.ask(json!({ "verb": "log.level" }));
     talk.ask(json!({ "verb": "log.tail", "lines": 0 }));
     talk.ask(json!({ "verb": "metrics" }));
+    let (from, to) = (0, 1_000);
+    talk.ask(
+        json!({ "verb": "figures.history", "figure": "bugs", "from_secs": from, "to_secs": to }),
+    );
+    talk.ask(json!({ "verb": "figures.history", "figure": "bugs,speed" }));
+    talk.ask(json!({ "verb": "figures.history", "from_secs": 10, "to_secs": 10 }));
+    talk.ask(json!({ "verb": "figures.peaks", "figure": "speed" }));
 }
 
 fn retained(talk: &mut Talk) {

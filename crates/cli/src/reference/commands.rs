@@ -25,6 +25,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "health",
             "status",
             "top",
+            "figures",
             "clients",
             "sessions",
             "events",

@@ -112,6 +112,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     old.sessions.changes(&new.sessions, "", changes);
     old.procedures.changes(&new.procedures, "", changes);
     old.sys.changes(&new.sys, "", changes);
+    old.figures.changes(&new.figures, "", changes);
     old.http.changes(&new.http, "", changes);
     diff.listeners_added = listeners.added;
     diff.listeners_removed = listeners.removed;

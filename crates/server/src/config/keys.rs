@@ -480,6 +480,18 @@ section! {
 }
 
 section! {
+    /// The history of the server's figures: connections, messages, memory and more, for two years.
+    /// `stentor figures` shows it, and docs/figures.md says what there is. The server
+    /// keeps it in `figures.redb` in the data folder. That file never has more than 32 MiB, and may
+    /// be deleted at any time.
+    Figures = "figures", repeated: false;
+
+    /// How often the server writes the history to the file; a killed server loses what came after
+    /// the last time. With `0s`, it writes no file, and the history ends with the server.
+    commit: Duration = seconds(0, 3_600), Default("1m"), Restart;
+}
+
+section! {
     /// HTTP for operators: `/metrics` for Prometheus, `/healthz` and `/readyz` for probes, and
     /// `/api/v1` for programs with a token. docs/monitoring.md and docs/http.md say how to use
     /// them.
@@ -781,6 +793,7 @@ pub const SECTIONS: &[Section] = &[
     Sessions::SECTION,
     Procedures::SECTION,
     Sys::SECTION,
+    Figures::SECTION,
     Http::SECTION,
 ];
 

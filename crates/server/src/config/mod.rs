@@ -41,10 +41,10 @@ pub use diff::{Change, Diff, diff};
 pub use generate::{reference, sample};
 pub use http::HttpUrl;
 pub use keys::{
-    Auth, CertificateUser, ClientCertificates, ClientIds, Format, General, Http, Jwt, Keeping,
-    Level, Limits, Listener, Log, Overflow, PasswordFunction, Policy, Procedures, Queue, QueueFull,
-    Retained, SECTIONS, SessionSync, Sessions, Subscribing, SyncLevel, Sys, Tls, User, find_key,
-    keys,
+    Auth, CertificateUser, ClientCertificates, ClientIds, Figures, Format, General, Http, Jwt,
+    Keeping, Level, Limits, Listener, Log, Overflow, PasswordFunction, Policy, Procedures, Queue,
+    QueueFull, Retained, SECTIONS, SessionSync, Sessions, Subscribing, SyncLevel, Sys, Tls, User,
+    find_key, keys,
 };
 pub use kind::Kind;
 pub use listing::{Listed, Listing};
@@ -99,6 +99,8 @@ pub struct Config {
     pub procedures: Procedures,
     /// The section `sys`.
     pub sys: Sys,
+    /// The section `figures`.
+    pub figures: Figures,
     /// The section `http`.
     pub http: Http,
     /// The configuration file, if there is one.
@@ -169,6 +171,7 @@ impl Config {
             sessions: givens.read_one(&Sessions::SECTION, Sessions::read),
             procedures: givens.read_one(&Procedures::SECTION, Procedures::read),
             sys: givens.read_one(&Sys::SECTION, Sys::read),
+            figures: givens.read_one(&Figures::SECTION, Figures::read),
             http: givens.read_one(&Http::SECTION, Http::read),
             file: sources.file.clone(),
             listing: Listing::default(),

@@ -15,6 +15,8 @@
 //! | `clients.kick` | `client_id`, `zone`, `end_session` | nothing; the session may stay |
 //! | `why` | `client_id`, `topic`, `to`, `zone` | what keeps a message from a client |
 //! | `events` | `after`, filters, `limit`, `wait_ms` | `events`, and the `cursor` to go on |
+//! | `figures.history` | `figure`, `from_secs`, `to_secs`, `points` | `figures` over `times` |
+//! | `figures.peaks` | `figure`, `days` | the peaks of `all` times and of each day |
 //! | `ban.add` | the target, `for_secs`, `reason`, `force` | the `ban`, how many were `closed` |
 //! | `ban.ls` | | the `bans` that hold |
 //! | `ban.rm` | the target | the `ban` that held |
@@ -59,6 +61,7 @@ mod clerk;
 mod clients;
 mod config;
 mod events;
+mod figures;
 mod log;
 mod noted;
 mod procedures;
@@ -102,6 +105,7 @@ use crate::fdtable::Table;
 use crate::lifecycle::{Command, ReloadResult};
 use crate::listener::Port;
 use crate::log::Logger;
+use crate::telemetry::FigureHistory;
 
 /// The control socket of a running server.
 pub(crate) struct Control {
@@ -161,6 +165,8 @@ struct Notes {
     loaded: Option<Loaded>,
     /// The log, once the server runs.
     logger: Option<Logger>,
+    /// The history of the figures, once the server runs.
+    figures: Option<Arc<FigureHistory>>,
 }
 
 impl Notes {
@@ -222,6 +228,7 @@ impl Control {
             read_at: SystemTime::now(),
             loaded: None,
             logger: None,
+            figures: None,
         }));
         let desk = Desk {
             backplane: Arc::clone(backplane),
@@ -251,6 +258,11 @@ impl Control {
     /// Remembers the log, whose level can be changed for a while.
     pub(crate) fn note_log(&self, logger: &Logger) {
         lock(&self.notes).logger = Some(logger.clone());
+    }
+
+    /// Remembers where the history of the figures is.
+    pub(crate) fn note_figures(&self, figures: &Arc<FigureHistory>) {
+        lock(&self.notes).figures = Some(Arc::clone(figures));
     }
 
     /// Remembers what the server runs with.

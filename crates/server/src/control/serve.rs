@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use stentor_admin::Exposition;
 use stentor_auth::store::{Order, OrderError, Who};
 use stentor_control::adaptors::{self, Became};
+use stentor_control::bans::Ls as ListBans;
 use stentor_control::config::Diff;
 use stentor_control::reload::{Reload, Reloaded};
 use stentor_control::{Done, Mqtt, Stop, Verb, health, metrics, told as line};
@@ -24,8 +25,8 @@ use super::audit::Subject;
 use super::protocol::{Answer, Failure, answer, head};
 use super::{Desk, NotesReader, lock};
 use super::{
-    bans, clients, config, events, log, procedures, publish, retained, status, subscriptions,
-    topics, traces, why, zones,
+    bans, clients, config, events, figures, log, procedures, publish, retained, status,
+    subscriptions, topics, traces, why, zones,
 };
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
@@ -203,10 +204,10 @@ impl Desk {
             Verb::ClientsKick => answer(line, |request| clients::kick(backplane, &request)),
             Verb::Why => answer(line, |request| why::why(backplane, &request)),
             Verb::Events => answer(line, |request| events::events(backplane, &request)),
+            Verb::FiguresHistory => answer(line, |request| figures::history(self, &request)),
+            Verb::FiguresPeaks => answer(line, |request| figures::peaks(self, &request)),
             Verb::BanAdd => answer(line, |request| bans::add(backplane, who, &request)),
-            Verb::BanLs => answer(line, |_: stentor_control::bans::Ls| {
-                Ok(bans::list(backplane))
-            }),
+            Verb::BanLs => answer(line, |_: ListBans| Ok(bans::list(backplane))),
             Verb::BanRm => answer(line, |request| bans::remove(backplane, who, &request)),
             Verb::TraceStart => answer(line, |request| traces::start(backplane, who, &request)),
             Verb::TraceLs => answer(line, |request| Ok(traces::list(backplane, request))),

@@ -18,7 +18,7 @@ use crate::lifecycle::Reloaded;
 use crate::listener::Port;
 use crate::shard::Survey;
 use crate::telemetry::collect::{reports, survey, total};
-use crate::telemetry::{LongTurn, ShardReport, TurnReport};
+use crate::telemetry::{LongTurn, ShardReport, TurnReport, latency};
 
 /// Rates are measured over this long at most.
 const SAMPLE_MAX: Duration = Duration::from_secs(10);
@@ -277,7 +277,7 @@ fn figures(report: &ShardReport) -> Figures {
         bugs: stats.bugs,
         bytes_in: report.bytes_received,
         bytes_out: report.bytes_sent,
-        latency: report.latency.snapshot(),
+        latency: latency(&report.latency),
     }
 }
 

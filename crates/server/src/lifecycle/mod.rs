@@ -39,7 +39,7 @@ use crate::exit::ServerExit;
 use crate::http;
 use crate::log::Logger;
 use crate::shard::Letter;
-use crate::telemetry::{Metrics, sys};
+use crate::telemetry::{FigureKeeper, Metrics, sys};
 use crate::warden;
 pub use check::{check, hints};
 use reload::Reloader;
@@ -170,15 +170,14 @@ fn begin(
     let condition = Arc::new(Condition::new(&backplane, &directory));
     let around = (shards.table, &condition);
     let control = Control::start(entrance, &backplane, &directory, around, &commands)?;
-    watch_connections(&config, &backplane, &directory)?;
     control.note_ports(doors.ports());
     note_config(&control, (&config, &config), (&sources, &logger));
     let (intervals, memory_limits) = start_keepers(&config, &backplane)?;
+    let figures = watch_all(&config, data_dir, (&backplane, &directory, &control))?;
     signals.start(commands.clone())?;
     // Before the announcement: a script may change the file as soon as it reads that.
     let watch = watch::of(&config, &commands);
-    let around = (&backplane, &center);
-    let calls = CallServer::start(calls, &config.procedures, data_dir, around)?;
+    let calls = CallServer::start(calls, &config.procedures, data_dir, (&backplane, &center))?;
     announce::started(&config, data_dir, &doors, (&shards, &directory));
     announce::calls(&calls);
     let http_tls = http.tls();
@@ -204,6 +203,7 @@ fn begin(
         systemd: Systemd::from_environment(),
         control,
         keepers,
+        figures,
         calls,
         commands,
         watch,
@@ -250,6 +250,19 @@ fn start_keepers(
     Ok((intervals, memory_limits))
 }
 
+/// Bans clients that connect too often, and keeps the history of the figures, from now on.
+fn watch_all(
+    config: &Config,
+    data_dir: &DataDir,
+    (backplane, directory, control): (&Arc<Backplane>, &Arc<Directory>, &Control),
+) -> Result<FigureKeeper, ServerError> {
+    watch_connections(config, backplane, directory)?;
+    let commit = config.figures.commit;
+    let figures = FigureKeeper::start(backplane, directory, (data_dir.path(), commit))?;
+    control.note_figures(figures.history());
+    Ok(figures)
+}
+
 /// Bans clients that connect too often, from now on.
 fn watch_connections(
     config: &Config,
@@ -283,6 +296,7 @@ struct Supervisor {
     systemd: Systemd,
     control: Control,
     keepers: Keepers,
+    figures: FigureKeeper,
     calls: CallServer,
     /// To this thread, for a watch that begins.
     commands: Sender<Command>,
@@ -390,6 +404,8 @@ impl Supervisor {
         let time = time
             .saturating_sub(begin.elapsed())
             .max(time.min(CLIENTS_TIME));
+        // Before the shards, which it asks.
+        self.figures.end();
         let deadline: Tick = self.backplane.clock.now().after(time);
         for shard in 0..self.backplane.shards.len() {
             self.backplane.post(shard, Letter::Stop(deadline));

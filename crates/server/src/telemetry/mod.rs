@@ -6,8 +6,8 @@ pub(crate) mod collect;
 mod day;
 mod denied;
 mod events;
+mod figure_history;
 mod figures;
-mod histogram;
 mod journal;
 mod load;
 mod metrics;
@@ -19,10 +19,26 @@ mod tallies;
 
 pub(crate) use bound::Bound;
 pub(crate) use events::{Noted, Wanted, ZoneOf};
+pub use figure_history::figures_reference;
+pub(crate) use figure_history::{FigureHistory, Keeper as FigureKeeper};
 pub use figures::sys_topics;
-pub(crate) use histogram::Histogram;
 pub(crate) use journal::{Claim, Entry, Journal, shown};
 pub(crate) use metrics::Metrics;
 pub use metrics::metrics_reference;
 pub(crate) use report::{LongTurn, LossReport, ShardReport, TurnReport};
 pub(crate) use rounds::Rounds;
+pub(crate) use stentor_series::Histogram;
+
+use stentor_control::status::Latency;
+
+/// The percentiles of a histogram, each at most 1/16 too high.
+pub(crate) fn latency(histogram: &Histogram) -> Latency {
+    Latency {
+        samples: histogram.count_and_secs().0,
+        p50_micros: histogram.quantile(500),
+        p90_micros: histogram.quantile(900),
+        p99_micros: histogram.quantile(990),
+        p999_micros: histogram.quantile(999),
+        max_micros: histogram.quantile(1000),
+    }
+}

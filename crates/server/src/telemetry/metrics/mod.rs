@@ -3,7 +3,7 @@
 //! The number of series does not depend on clients, users or topics.
 
 mod exposition;
-mod process;
+pub(super) mod process;
 mod table;
 
 use std::fmt::Write as _;

@@ -6,24 +6,24 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 
 /// What the system says of this process; `None` where it does not tell.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Process {
+pub(in crate::telemetry) struct Process {
     /// Processor time, of the program and of the system on its behalf.
-    pub(super) cpu_secs: Option<f64>,
+    pub(in crate::telemetry) cpu_secs: Option<f64>,
     /// Memory in use, with files that are mapped.
-    pub(super) resident_bytes: Option<u64>,
+    pub(in crate::telemetry) resident_bytes: Option<u64>,
     /// Addresses in use.
-    pub(super) virtual_bytes: Option<u64>,
+    pub(in crate::telemetry) virtual_bytes: Option<u64>,
     /// Open descriptors, those of the shards excepted where they have tables of their own.
-    pub(super) descriptors: Option<u64>,
+    pub(in crate::telemetry) descriptors: Option<u64>,
     /// How many descriptors a table may have.
-    pub(super) descriptors_max: Option<u64>,
+    pub(in crate::telemetry) descriptors_max: Option<u64>,
     /// Threads.
-    pub(super) threads: Option<u64>,
+    pub(in crate::telemetry) threads: Option<u64>,
 }
 
 impl Process {
     /// Asks the system. `with_descriptors` says whether they are few enough to be counted.
-    pub(super) fn read(with_descriptors: bool) -> Self {
+    pub(in crate::telemetry) fn read(with_descriptors: bool) -> Self {
         let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
         let mut pages = statm
             .split(' ')

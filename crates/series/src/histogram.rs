@@ -1,7 +1,5 @@
 //! Latency histograms that cost a few instructions per value.
 
-use stentor_control::status::Latency;
-
 /// Each power of two is divided into this many buckets, so a value is off by at most 1/16.
 const SUB_BITS: u32 = 4;
 const SUBS: usize = 1 << SUB_BITS;
@@ -36,9 +34,12 @@ const BOUNDS: [&str; 20] = [
 /// The first bound is this power of two, in microseconds.
 const FIRST_BOUND_BITS: u32 = 5;
 
-/// A log-linear histogram of microseconds. Belongs to one thread; others see a [`Latency`].
-#[derive(Debug, Clone)]
-pub(crate) struct Histogram {
+/// How many buckets a histogram has.
+pub(crate) const BUCKETS: usize = POWERS * SUBS;
+
+/// A log-linear histogram of microseconds. A value in it is at most 1/16 too high.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Histogram {
     /// Of all values.
     sum: u64,
     buckets: Box<[u64; POWERS * SUBS]>,
@@ -78,21 +79,46 @@ const fn upper_of(bucket: usize) -> u64 {
 impl Histogram {
     /// Counts a value.
     #[inline]
-    pub(crate) fn record(&mut self, micros: u64) {
+    pub fn record(&mut self, micros: u64) {
         self.buckets[bucket_of(micros)] += 1;
         self.sum = self.sum.wrapping_add(micros);
     }
 
+    /// Counts `count` values in a bucket, or in the last one if its number is too high.
+    pub(crate) fn count_in(&mut self, bucket: usize, count: u64) {
+        let at = &mut self.buckets[bucket.min(BUCKETS - 1)];
+        *at = at.saturating_add(count);
+        let micros = count.wrapping_mul(upper_of(bucket.min(BUCKETS - 1)));
+        self.sum = self.sum.wrapping_add(micros);
+    }
+
+    /// The buckets that have values, with their counts, the lowest first.
+    pub(crate) fn occupied(&self) -> impl Iterator<Item = (usize, u64)> {
+        let buckets = self.buckets.iter().copied().enumerate();
+        buckets.filter(|(_, count)| *count > 0)
+    }
+
+    /// What was counted since an earlier state. A count that has become smaller counts as 0.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut rest = self.clone();
+        for (count, less) in rest.buckets.iter_mut().zip(earlier.buckets.iter()) {
+            *count = count.saturating_sub(*less);
+        }
+        rest.sum = rest.sum.wrapping_sub(earlier.sum);
+        rest
+    }
+
     /// Adds the counts of another.
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         for (count, more) in self.buckets.iter_mut().zip(other.buckets.iter()) {
-            *count += more;
+            *count = count.saturating_add(*more);
         }
         self.sum = self.sum.wrapping_add(other.sum);
     }
 
     /// How many values are below each of [`BOUNDS`], which are given in seconds.
-    pub(crate) fn powers(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub fn powers(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let mut below = 0;
         let mut buckets = self.buckets.iter().enumerate().peekable();
         BOUNDS
@@ -108,14 +134,20 @@ impl Histogram {
     }
 
     /// How many values there are, and their sum in seconds.
-    pub(crate) fn count_and_secs(&self) -> (u64, f64) {
-        (self.buckets.iter().sum(), self.sum as f64 / 1e6)
+    #[must_use]
+    pub fn count_and_secs(&self) -> (u64, f64) {
+        let count = self
+            .buckets
+            .iter()
+            .fold(0, |sum: u64, it| sum.saturating_add(*it));
+        (count, self.sum as f64 / 1e6)
     }
 
     /// The values below which that many per mille lie; 0 without values.
-    pub(crate) fn quantile(&self, per_mille: u64) -> u64 {
-        let total: u64 = self.buckets.iter().sum();
-        let rank = (total * per_mille).div_ceil(1000).max(1);
+    #[must_use]
+    pub fn quantile(&self, per_mille: u64) -> u64 {
+        let total = self.count_and_secs().0;
+        let rank = total.saturating_mul(per_mille).div_ceil(1000).max(1);
         let mut seen = 0;
         for (bucket, count) in self.buckets.iter().enumerate() {
             seen += count;
@@ -124,18 +156,6 @@ impl Histogram {
             }
         }
         0
-    }
-
-    /// The quantiles, each at most 1/16 too high.
-    pub(crate) fn snapshot(&self) -> Latency {
-        Latency {
-            samples: self.buckets.iter().sum(),
-            p50_micros: self.quantile(500),
-            p90_micros: self.quantile(900),
-            p99_micros: self.quantile(990),
-            p999_micros: self.quantile(999),
-            max_micros: self.quantile(1000),
-        }
     }
 }
 
@@ -184,7 +204,7 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_the_values() {
         let mut histogram = Histogram::default();
-        assert_eq!(histogram.snapshot().max_micros, 0);
+        assert_eq!(histogram.quantile(1000), 0);
         for micros in 1..=10 {
             histogram.record(micros);
         }
@@ -193,8 +213,9 @@ mod tests {
         let mut other = Histogram::default();
         other.record(1_000_000);
         histogram.add(&other);
-        let snapshot = histogram.snapshot();
-        assert_eq!(snapshot.samples, 11);
-        assert!((1_000_000..1_070_000).contains(&snapshot.max_micros));
+        assert_eq!(histogram.count_and_secs().0, 11);
+        assert!((1_000_000..1_070_000).contains(&histogram.quantile(1000)));
+        let since = histogram.since(&other);
+        assert_eq!((since.count_and_secs().0, since.quantile(1000)), (10, 10));
     }
 }
