@@ -96,9 +96,9 @@ impl EncodedPublish {
         Self::with_payload(version, parts, (with_packet_id, true))
     }
 
-    /// [`EncodedPublish::new`] for a message that stays where it is: the head alone. The **tail**,
-    /// which is [`PublishParts::properties`] (not in 3.x) and the payload behind them, follows it in
-    /// a packet. [`EncodedPublish::append_to`] copies the head alone.
+    /// [`EncodedPublish::new`] for a message that stays where it is: the head alone. In a packet,
+    /// the **tail** follows it: [`PublishParts::properties`] (not in 3.x) and the payload behind
+    /// them. [`EncodedPublish::append_to`] copies the head alone.
     ///
     /// # Errors
     ///

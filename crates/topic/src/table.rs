@@ -210,8 +210,8 @@ impl TagTable {
         }
     }
 
-    /// Makes room for so many more: all of it if nothing is there yet, and otherwise as far as that
-    /// takes little time.
+    /// Makes room for more elements: for all of them if nothing is there yet, and otherwise as far
+    /// as that takes little time.
     pub(crate) fn reserve(&mut self, additional: usize) {
         if !self.is_empty() || additional <= PART_MAX {
             if self.parts.is_empty() && additional > 0 {

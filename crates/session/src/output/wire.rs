@@ -30,7 +30,8 @@ impl Wire {
     pub(super) const OVERHEAD: usize = size_of::<Self>() + 2 * size_of::<usize>() + 2 * BLOCK;
 
     /// Messages of at least this many bytes, properties and payload, are not copied: they are
-    /// written from where they are. Below it a copy is cheaper than one more piece in a vectored write.
+    /// written from where they are. Below it a copy is cheaper than one more piece in a vectored
+    /// write.
     pub const SHARED_BYTES_MIN: usize = 4096;
 
     /// What follows the head: see [`EncodedPublish::head`].

@@ -131,8 +131,8 @@ impl Course {
 /// A message above QoS 0 takes as long as this many others more: it is owed and remembered.
 const OWED_HANDED: usize = 16;
 
-/// With a subscription identifier it is encoded for its subscriber alone, most likely: that takes as
-/// long as these, and as one more for so many bytes.
+/// A message for a subscription with an identifier is encoded for this subscriber alone, most
+/// likely. That takes as long as these, and as one more for each [`BYTES_PER_HANDED`] bytes.
 const IDENTIFIED_HANDED: usize = 2;
 const BYTES_PER_HANDED: usize = 128;
 
