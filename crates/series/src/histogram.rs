@@ -117,7 +117,7 @@ impl Histogram {
         self.sum = self.sum.wrapping_add(other.sum);
     }
 
-    /// How many values are below each of [`BOUNDS`], which are given in seconds.
+    /// How many values are below each of `BOUNDS`, which are given in seconds.
     pub fn powers(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let mut below = 0;
         let mut buckets = self.buckets.iter().enumerate().peekable();
