@@ -77,22 +77,25 @@ impl Core {
     }
 
     /// What the calls since have asked for.
+    #[inline]
     pub(crate) fn effects(&mut self) -> &mut Effects {
-        let effects = &mut self.effects;
-        let log = &mut self.pending.log;
-        effects.log_is_promised |= log.take(&mut effects.log, &mut effects.log_cuts);
-        // Called several times a turn, mostly for nothing.
-        let outbox = &mut self.outbox;
-        if !outbox.listed.dirty.is_empty() {
-            self.effects.dirty.append(&mut outbox.listed.dirty);
-        }
-        if !outbox.listed.crowd.is_empty() {
-            self.effects.crowd.append(&mut outbox.listed.crowd);
-        }
-        if !outbox.conflating.is_empty() {
-            self.effects.conflating.append(&mut outbox.conflating);
+        // Asked some twenty times a turn, mostly for nothing.
+        let listed = &self.outbox.listed;
+        let has_listed = !listed.dirty.is_empty() || !listed.crowd.is_empty();
+        if has_listed || !self.outbox.conflating.is_empty() || self.pending.log.has_records() {
+            self.gather_effects();
         }
         &mut self.effects
+    }
+
+    #[inline(never)]
+    fn gather_effects(&mut self) {
+        let (effects, outbox) = (&mut self.effects, &mut self.outbox);
+        let log = &mut self.pending.log;
+        effects.log_is_promised |= log.take(&mut effects.log, &mut effects.log_cuts);
+        effects.dirty.append(&mut outbox.listed.dirty);
+        effects.crowd.append(&mut outbox.listed.crowd);
+        effects.conflating.append(&mut outbox.conflating);
     }
 
     /// The shard is about to take what other shards have left in their rings until now, all of it.

@@ -293,6 +293,7 @@ impl Hub {
     }
 
     /// What the calls since have asked for.
+    #[inline]
     pub fn effects(&mut self) -> &mut Effects {
         self.core.effects()
     }

@@ -37,6 +37,12 @@ impl Batches {
         &mut self.records
     }
 
+    /// Whether there are records that were not moved.
+    #[inline]
+    pub(super) const fn has_records(&self) -> bool {
+        !self.records.is_empty()
+    }
+
     /// Moves the records to the end of `log`, and where they may be cut to the end of `cuts`.
     /// Returns whether an answer promises some of them.
     #[inline]

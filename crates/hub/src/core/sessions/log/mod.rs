@@ -158,11 +158,16 @@ impl SessionLog {
     /// Returns whether an answer promises some of them.
     #[inline]
     pub(crate) fn take(&mut self, log: &mut Vec<u8>, cuts: &mut Vec<usize>) -> bool {
-        // Asked many times a turn, mostly for nothing.
         if self.open.is_some() {
             self.close();
         }
         self.batches.take(log, cuts)
+    }
+
+    /// Whether there is something to take.
+    #[inline]
+    pub(crate) const fn has_records(&self) -> bool {
+        self.open.is_some() || self.batches.has_records()
     }
 
     /// The shard has taken all of that. It reports on each batch when that is appended or dropped.
