@@ -53,10 +53,9 @@ pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<M
     let (mut before, mut settling) = (Before::default(), SETTLING);
     let mut gave_back = Instant::now();
     loop {
-        let is_calm = ledger.total() < ledger.budget() / 2;
-        backplane
-            .alarm
-            .wait(if is_calm { CALM } else { ALERT }, is_calm);
+        let is_calm = || ledger.total() < ledger.budget() / 2;
+        let time = || if is_calm() { CALM } else { ALERT };
+        backplane.alarm.wait(CALM, time);
         match limits.try_recv() {
             Ok(limit) => ledger.set_budget(budget(limit)),
             Err(TryRecvError::Disconnected) => return,

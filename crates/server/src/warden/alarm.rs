@@ -14,12 +14,18 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Waits for so long, or until somebody calls if `is_long`. One thread does that.
-    pub(super) fn wait(&self, time: Duration, is_long: bool) {
+    /// Waits for as long as `time` says. If that is long, somebody may call from then on when it
+    /// is asked. One thread does that.
+    pub(super) fn wait(&self, long: Duration, time: impl FnOnce() -> Duration) {
         self.thread.get_or_init(thread::current);
-        self.waits_long.store(is_long, Ordering::Release);
+        // Before the question: whoever comes to hold much afterwards calls.
+        self.waits_long.store(true, Ordering::SeqCst);
+        let time = time();
+        if time < long {
+            self.waits_long.store(false, Ordering::Relaxed);
+        }
         thread::park_timeout(time);
-        self.waits_long.store(false, Ordering::Release);
+        self.waits_long.store(false, Ordering::Relaxed);
     }
 
     /// Ends a long wait. Costs one comparison where there is none.
@@ -45,12 +51,15 @@ mod tests {
         alarm.ring();
         let (waiter, (done, is_done)) = (Arc::clone(&alarm), std::sync::mpsc::channel());
         thread::spawn(move || {
-            waiter.wait(Duration::from_secs(3_600), true);
+            let hour = Duration::from_secs(3_600);
+            waiter.wait(hour, || hour);
             done.send(())
         });
         while is_done.recv_timeout(Duration::from_millis(1)).is_err() {
             alarm.ring();
         }
-        alarm.wait(Duration::from_millis(1), true);
+        let short = Duration::from_millis(1);
+        alarm.wait(Duration::from_secs(1), || short);
+        alarm.ring();
     }
 }

@@ -9,11 +9,10 @@ use core::time::Duration;
 use hashbrown::HashMap;
 use stentor_session::Tick;
 
-use super::relief::QUEUE_BYTES_FULL;
 use crate::core::ids::SessionKey;
 
 /// More than this is much, in bytes.
-pub(super) const LADEN_BYTES: usize = QUEUE_BYTES_FULL;
+pub(super) const LADEN_BYTES: usize = 64 * 1024;
 
 /// A client for which so much has waited all that time does not read fast enough.
 const SLOW_TIME: Duration = Duration::from_secs(2);
@@ -70,18 +69,24 @@ impl Laden {
         self.loads.values_mut().for_each(|load| load.since = None);
     }
 
-    /// What the owner holds in all of them who holds most.
-    pub(super) fn most(&self) -> u64 {
-        let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
-        for load in self.loads.values() {
+    /// What each owner holds in those that have been too slow.
+    fn slow_sums(&self, now: Tick) -> BTreeMap<u32, u64> {
+        let mut sums = BTreeMap::new();
+        for load in self.slow(now) {
             *sums.entry(load.owner).or_default() += load.bytes;
         }
-        sums.into_values().max().unwrap_or(0)
+        sums
     }
 
-    /// What those hold whose clients have been too slow.
-    pub(super) fn slow_bytes(&self, now: Tick) -> u64 {
-        self.slow(now).map(|load| load.bytes).sum()
+    /// What the owner holds in those that have been too slow who holds most so.
+    pub(super) fn most(&self, now: Tick) -> u64 {
+        self.slow_sums(now).into_values().max().unwrap_or(0)
+    }
+
+    /// What those hold whose clients have been too slow, of owners who hold at least so much here.
+    pub(super) fn slow_bytes(&self, now: Tick, least: u64) -> u64 {
+        let sums = self.slow_sums(now).into_values();
+        sums.filter(|sum| *sum >= least).sum()
     }
 
     fn slow(&self, now: Tick) -> impl Iterator<Item = &Load> {
@@ -90,8 +95,9 @@ impl Laden {
         loads.filter(move |load| load.since.is_some_and(is_slow))
     }
 
-    /// Those that give this many bytes: each time the largest of the owner who holds most.
-    pub(super) fn first(&self, now: Tick, mut bytes: u64) -> Vec<SessionKey> {
+    /// Those that give this many bytes: each time the largest of the owner who holds most, as long
+    /// as that one holds at least so much.
+    pub(super) fn first(&self, now: Tick, mut bytes: u64, least: u64) -> Vec<SessionKey> {
         let mut owners: BTreeMap<u32, (u64, Vec<(u64, SessionKey)>)> = BTreeMap::new();
         for load in self.slow(now) {
             let (sum, theirs) = owners.entry(load.owner).or_default();
@@ -106,6 +112,7 @@ impl Laden {
         let mut first = Vec::new();
         while bytes > 0
             && let Some(((sum, owner), mut theirs)) = by_sum.pop_last()
+            && sum >= least
         {
             if let Some((largest, key)) = theirs.pop() {
                 bytes = bytes.saturating_sub(largest);
@@ -141,13 +148,19 @@ mod tests {
         let (start, later) = (Tick::from_secs(5), Tick::from_secs(7));
         laden.look(start);
         laden.note(key(5), 9, 9_000);
-        assert_eq!((laden.most(), laden.slow_bytes(start)), (9_000, 0));
-        assert!(laden.first(start, 1).is_empty());
-        assert_eq!(laden.slow_bytes(later), 2_000);
-        assert_eq!(slots(&laden.first(later, 600)), [2]);
+        assert_eq!((laden.most(start), laden.slow_bytes(start, 0)), (0, 0));
+        assert!(laden.first(start, 1, 0).is_empty());
+        assert_eq!(
+            (laden.most(later), laden.slow_bytes(later, 0)),
+            (1_200, 2_000)
+        );
+        assert_eq!(slots(&laden.first(later, 600, 0)), [2]);
         // Then the other one holds more.
-        assert_eq!(slots(&laden.first(later, 601)), [2, 3]);
-        assert_eq!(slots(&laden.first(later, u64::MAX)), [2, 3, 1, 4]);
+        assert_eq!(slots(&laden.first(later, 601, 0)), [2, 3]);
+        assert_eq!(slots(&laden.first(later, u64::MAX, 0)), [2, 3, 1, 4]);
+        // An owner who holds little gives nothing.
+        assert_eq!(laden.slow_bytes(later, 801), 1_200);
+        assert_eq!(slots(&laden.first(later, u64::MAX, 801)), [2]);
     }
 
     #[test]
@@ -161,11 +174,11 @@ mod tests {
         laden.note(key(1), 7, 600);
         laden.forget(2);
         laden.note(key(2), 7, 500);
-        assert_eq!(slots(&laden.first(later, u64::MAX)), [1]);
+        assert_eq!(slots(&laden.first(later, u64::MAX, 0)), [1]);
         laden.rest();
-        assert_eq!(laden.slow_bytes(later), 0);
+        assert_eq!(laden.slow_bytes(later, 0), 0);
         laden.forget(1);
         laden.forget(2);
-        assert_eq!((laden.most(), laden.loads.len()), (0, 0));
+        assert_eq!((laden.most(later), laden.loads.len()), (0, 0));
     }
 }

@@ -26,6 +26,10 @@ const SAFE_PARTS: u64 = 2;
 /// The same where their messages may keep far more memory than they count.
 const SAFE_PARTS_PINNED: u64 = 64;
 
+/// An owner gives nothing by clients that do not read while these hold less than this part of the
+/// budget, on all shards together.
+const SLOW_PARTS: u64 = 16;
+
 /// Sessions that end in one turn.
 const ENDED_AT_ONCE: usize = 8;
 
@@ -34,6 +38,8 @@ const ENDED_AT_ONCE: usize = 8;
 pub(crate) struct Relief {
     /// Bytes that are still to be freed.
     bytes: u64,
+    /// How many of them for memory that no account explains.
+    pinned: u64,
     /// What the sessions of an owner may keep that wait for their clients.
     level: u64,
     /// Connected sessions that give way, the first one last.
@@ -115,16 +121,23 @@ impl Core {
         } else {
             laden.look(now);
         }
-        ledger.write_most_laden(self.place.shard, laden.most());
+        ledger.write_most_laden(self.place.shard, laden.most(now));
         let (held, most_laden) = (ledger.total(), ledger.most_laden());
-        let slow_bytes = self.sessions.laden.slow_bytes(now);
+        let least = ledger.budget() / (SLOW_PARTS * u64::from(self.place.shards.max(1)));
+        let slow_bytes = self.sessions.laden.slow_bytes(now, least);
         let part = part_of(&self.sessions, (bytes, slow_bytes), held);
-        self.memory.relief.laden = self.sessions.laden.first(now, part);
+        self.memory.relief.laden = self.sessions.laden.first(now, part, least);
         self.memory.relief.laden.reverse();
         if most_absent_bytes(&self.sessions) > most_laden {
             relieve_of_absent(self, bytes);
         } else {
             self.memory.relief.bytes = 0;
+        }
+        // What was begun before goes on.
+        let pinned = self.memory.relief.pinned;
+        if pinned > self.memory.relief.bytes {
+            self.memory.relief.bytes = pinned;
+            self.memory.relief.level = absent_level(&self.sessions, pinned);
         }
         self.continue_relief(now);
     }
@@ -135,6 +148,7 @@ impl Core {
         let absent = self.sessions.absent_bytes();
         let part = absent.div_ceil(8);
         let part = part.min(beyond(self, absent, SAFE_PARTS_PINNED));
+        self.memory.relief.pinned = part;
         self.memory.relief.bytes = self.memory.relief.bytes.max(part);
         self.memory.relief.level = absent_level(&self.sessions, self.memory.relief.bytes);
         self.continue_relief(now);
@@ -161,9 +175,12 @@ impl Core {
             let first = self.sessions.first_to_free().filter(|_| is_above);
             let Some((key, bytes)) = first else {
                 self.memory.relief.bytes = 0;
+                self.memory.relief.pinned = 0;
                 return;
             };
-            self.memory.relief.bytes = self.memory.relief.bytes.saturating_sub(bytes.max(1));
+            let relief = &mut self.memory.relief;
+            relief.bytes = relief.bytes.saturating_sub(bytes.max(1));
+            relief.pinned = relief.pinned.saturating_sub(bytes.max(1));
             self.evict(now, key, Limit::Memory);
         }
     }
