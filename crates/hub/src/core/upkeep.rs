@@ -10,9 +10,20 @@ use crate::core::Core;
 use crate::core::retained::{Kept, NotKept};
 use crate::core::routing::options::as_share;
 use crate::core::routing::share::ShareName;
+use crate::core::sessions::log::has_records;
 use crate::core::settings::Settings;
 use crate::core::stats::{Losses, Stats};
 use crate::effects::Effects;
+
+#[inline(never)]
+fn gather_effects(core: &mut Core) {
+    let (effects, outbox) = (&mut core.effects, &mut core.outbox);
+    let log = &mut core.pending.log;
+    effects.log_is_promised |= log.take(&mut effects.log, &mut effects.log_cuts);
+    effects.dirty.append(&mut outbox.listed.dirty);
+    effects.crowd.append(&mut outbox.listed.crowd);
+    effects.conflating.append(&mut outbox.conflating);
+}
 
 impl Core {
     /// New limits and policies; what is connected keeps what its CONNACK said.
@@ -82,20 +93,10 @@ impl Core {
         // Asked some twenty times a turn, mostly for nothing.
         let listed = &self.outbox.listed;
         let has_listed = !listed.dirty.is_empty() || !listed.crowd.is_empty();
-        if has_listed || !self.outbox.conflating.is_empty() || self.pending.log.has_records() {
-            self.gather_effects();
+        if has_listed || !self.outbox.conflating.is_empty() || has_records(&self.pending.log) {
+            gather_effects(self);
         }
         &mut self.effects
-    }
-
-    #[inline(never)]
-    fn gather_effects(&mut self) {
-        let (effects, outbox) = (&mut self.effects, &mut self.outbox);
-        let log = &mut self.pending.log;
-        effects.log_is_promised |= log.take(&mut effects.log, &mut effects.log_cuts);
-        effects.dirty.append(&mut outbox.listed.dirty);
-        effects.crowd.append(&mut outbox.listed.crowd);
-        effects.conflating.append(&mut outbox.conflating);
     }
 
     /// The shard is about to take what other shards have left in their rings until now, all of it.

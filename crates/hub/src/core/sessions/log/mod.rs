@@ -164,12 +164,6 @@ impl SessionLog {
         self.batches.take(log, cuts)
     }
 
-    /// Whether there is something to take.
-    #[inline]
-    pub(crate) const fn has_records(&self) -> bool {
-        self.open.is_some() || self.batches.has_records()
-    }
-
     /// The shard has taken all of that. It reports on each batch when that is appended or dropped.
     pub(crate) fn were_taken(&mut self) {
         self.batches.were_taken();
@@ -443,6 +437,12 @@ pub(crate) fn free(log: &mut SessionLog, chunks: &[Chunk]) {
 /// Whether places on the disk are free again, and the disk has not heard of it.
 pub(crate) const fn has_freed(log: &SessionLog) -> bool {
     !log.freed.is_empty()
+}
+
+/// Whether there is something to take: see [`SessionLog::take`].
+#[inline]
+pub(crate) const fn has_records(log: &SessionLog) -> bool {
+    log.open.is_some() || log.batches.has_records()
 }
 
 /// Moves them to the end of `orders`.
