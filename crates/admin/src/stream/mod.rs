@@ -32,6 +32,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::any;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use serde_json::{Map, Value};
 use stentor_control::Verb;
@@ -172,11 +173,7 @@ async fn open(
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
-    if parts.method != Method::GET {
-        return Err(other_method("GET"));
-    }
-    let address = parts.extensions.get::<Client>().map(|client| client.0);
-    let watcher = Watcher::admit(&desk, &parts.headers, address).await?;
+    let watcher = admit(&desk, &parts).await?;
     watcher.may(kind.verbs())?;
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let wanted = line.read(Source::Query(query)).map_err(bad)?;
@@ -189,6 +186,15 @@ async fn open(
         }
     })
     .await
+}
+
+/// The client that asks for a stream, known by its token.
+async fn admit(desk: &Arc<Desk>, parts: &Parts) -> Result<Watcher, Problem> {
+    if parts.method != Method::GET {
+        return Err(other_method("GET"));
+    }
+    let address = parts.extensions.get::<Client>().map(|client| client.0);
+    Watcher::admit(desk, &parts.headers, address).await
 }
 
 /// Where the client has read up to, if this is not the first time.

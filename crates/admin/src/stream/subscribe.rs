@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use hyper::Method;
 use serde_json::json;
 use stentor_mqtt::{QoS, ReasonCode};
 use tokio::time::{Instant, sleep, timeout};
@@ -17,11 +16,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::body::{End, Outlet};
 use super::feed::{Feed, Heard, Said};
 use super::watcher::Watcher;
-use super::{Told, event, follow};
+use super::{Told, admit, event, follow};
 use crate::api::{query, told};
 use crate::bounds::{FILTERS_MAX, LOSS_LOOK, PIECE_BYTES, SESSION_TIME};
-use crate::pages::{Client, Desk};
-use crate::problem::{Problem, busy, other_method, problem};
+use crate::pages::Desk;
+use crate::problem::{Problem, busy, problem};
 
 /// What is subscribed to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,11 +35,7 @@ pub(super) async fn open(
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
-    if parts.method != Method::GET {
-        return Err(other_method("GET"));
-    }
-    let address = parts.extensions.get::<Client>().map(|client| client.0);
-    let watcher = Watcher::admit(&desk, &parts.headers, address).await?;
+    let watcher = admit(&desk, &parts).await?;
     let wish = Wish::read(parts.uri.query().unwrap_or_default())?;
     follow(&desk, watcher, move |watcher, outlet, told| {
         run(watcher, outlet, wish, told)

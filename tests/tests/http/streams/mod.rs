@@ -9,6 +9,7 @@ mod trace;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use stentor_tests::Server;
@@ -74,6 +75,19 @@ impl Stream {
         let end = self.named("end");
         assert_eq!(self.try_next(), None, "this was the last one");
         end.data
+    }
+
+    /// A server that stops ends its streams, and does not wait for clients that take nothing.
+    #[track_caller]
+    fn ends_with(&mut self, server: &mut Server) {
+        let begun = Instant::now();
+        assert!(server.stop().success());
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            begun.elapsed()
+        );
+        assert_eq!(self.end()["code"], "stopping");
     }
 }
 
