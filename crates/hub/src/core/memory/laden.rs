@@ -69,43 +69,47 @@ impl Laden {
         self.loads.values_mut().for_each(|load| load.since = None);
     }
 
-    /// What each owner holds in those that have been too slow.
-    fn slow_sums(&self, now: Tick) -> BTreeMap<u32, u64> {
-        let mut sums = BTreeMap::new();
-        for load in self.slow(now) {
-            *sums.entry(load.owner).or_default() += load.bytes;
+    /// Those whose clients have been too slow.
+    pub(super) fn slow(&self, now: Tick) -> Slow {
+        let is_slow = |since: Tick| since.after(SLOW_TIME) <= now;
+        let mut slow = Slow::default();
+        for load in self.loads.values() {
+            if load.since.is_some_and(is_slow) {
+                let (sum, theirs) = slow.owners.entry(load.owner).or_default();
+                *sum += load.bytes;
+                theirs.push((load.bytes, load.key));
+            }
         }
-        sums
+        slow
+    }
+}
+
+/// Sessions whose clients have been too slow: by owner, what they hold, and each of them.
+#[derive(Debug, Default)]
+pub(super) struct Slow {
+    owners: BTreeMap<u32, (u64, Vec<(u64, SessionKey)>)>,
+}
+
+impl Slow {
+    /// What the owner holds who holds most.
+    pub(super) fn most(&self) -> u64 {
+        self.sums().max().unwrap_or(0)
     }
 
-    /// What the owner holds in those that have been too slow who holds most so.
-    pub(super) fn most(&self, now: Tick) -> u64 {
-        self.slow_sums(now).into_values().max().unwrap_or(0)
+    /// What owners hold who hold at least so much.
+    pub(super) fn bytes(&self, least: u64) -> u64 {
+        self.sums().filter(|sum| *sum >= least).sum()
     }
 
-    /// What those hold whose clients have been too slow, of owners who hold at least so much here.
-    pub(super) fn slow_bytes(&self, now: Tick, least: u64) -> u64 {
-        let sums = self.slow_sums(now).into_values();
-        sums.filter(|sum| *sum >= least).sum()
-    }
-
-    fn slow(&self, now: Tick) -> impl Iterator<Item = &Load> {
-        let is_slow = move |since: Tick| since.after(SLOW_TIME) <= now;
-        let loads = self.loads.values();
-        loads.filter(move |load| load.since.is_some_and(is_slow))
+    fn sums(&self) -> impl Iterator<Item = u64> {
+        self.owners.values().map(|(sum, _)| *sum)
     }
 
     /// Those that give this many bytes: each time the largest of the owner who holds most, as long
     /// as that one holds at least so much.
-    pub(super) fn first(&self, now: Tick, mut bytes: u64, least: u64) -> Vec<SessionKey> {
-        let mut owners: BTreeMap<u32, (u64, Vec<(u64, SessionKey)>)> = BTreeMap::new();
-        for load in self.slow(now) {
-            let (sum, theirs) = owners.entry(load.owner).or_default();
-            *sum += load.bytes;
-            theirs.push((load.bytes, load.key));
-        }
+    pub(super) fn first(self, mut bytes: u64, least: u64) -> Vec<SessionKey> {
         let mut by_sum = BTreeMap::new();
-        for (owner, (sum, mut theirs)) in owners {
+        for (owner, (sum, mut theirs)) in self.owners {
             theirs.sort_unstable();
             by_sum.insert((sum, Reverse(owner)), theirs);
         }
@@ -148,19 +152,22 @@ mod tests {
         let (start, later) = (Tick::from_secs(5), Tick::from_secs(7));
         laden.look(start);
         laden.note(key(5), 9, 9_000);
-        assert_eq!((laden.most(start), laden.slow_bytes(start, 0)), (0, 0));
-        assert!(laden.first(start, 1, 0).is_empty());
         assert_eq!(
-            (laden.most(later), laden.slow_bytes(later, 0)),
+            (laden.slow(start).most(), laden.slow(start).bytes(0)),
+            (0, 0)
+        );
+        assert!(laden.slow(start).first(1, 0).is_empty());
+        assert_eq!(
+            (laden.slow(later).most(), laden.slow(later).bytes(0)),
             (1_200, 2_000)
         );
-        assert_eq!(slots(&laden.first(later, 600, 0)), [2]);
+        assert_eq!(slots(&laden.slow(later).first(600, 0)), [2]);
         // Then the other one holds more.
-        assert_eq!(slots(&laden.first(later, 601, 0)), [2, 3]);
-        assert_eq!(slots(&laden.first(later, u64::MAX, 0)), [2, 3, 1, 4]);
+        assert_eq!(slots(&laden.slow(later).first(601, 0)), [2, 3]);
+        assert_eq!(slots(&laden.slow(later).first(u64::MAX, 0)), [2, 3, 1, 4]);
         // An owner who holds little gives nothing.
-        assert_eq!(laden.slow_bytes(later, 801), 1_200);
-        assert_eq!(slots(&laden.first(later, u64::MAX, 801)), [2]);
+        assert_eq!(laden.slow(later).bytes(801), 1_200);
+        assert_eq!(slots(&laden.slow(later).first(u64::MAX, 801)), [2]);
     }
 
     #[test]
@@ -174,11 +181,11 @@ mod tests {
         laden.note(key(1), 7, 600);
         laden.forget(2);
         laden.note(key(2), 7, 500);
-        assert_eq!(slots(&laden.first(later, u64::MAX, 0)), [1]);
+        assert_eq!(slots(&laden.slow(later).first(u64::MAX, 0)), [1]);
         laden.rest();
-        assert_eq!(laden.slow_bytes(later, 0), 0);
+        assert_eq!(laden.slow(later).bytes(0), 0);
         laden.forget(1);
         laden.forget(2);
-        assert_eq!((laden.most(later), laden.loads.len()), (0, 0));
+        assert_eq!((laden.slow(later).most(), laden.loads.len()), (0, 0));
     }
 }

@@ -354,7 +354,7 @@ impl Ledger {
     /// What is held of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
-        Holding::ALL.into_iter().map(|kind| self.of(kind)).sum()
+        self.pages.iter().map(Page::total).sum()
     }
 }
 

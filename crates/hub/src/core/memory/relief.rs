@@ -121,12 +121,12 @@ impl Core {
         } else {
             laden.look(now);
         }
-        ledger.write_most_laden(self.place.shard, laden.most(now));
+        let slow = laden.slow(now);
+        ledger.write_most_laden(self.place.shard, slow.most());
         let (held, most_laden) = (ledger.total(), ledger.most_laden());
         let least = ledger.budget() / (SLOW_PARTS * u64::from(self.place.shards.max(1)));
-        let slow_bytes = self.sessions.laden.slow_bytes(now, least);
-        let part = part_of(&self.sessions, (bytes, slow_bytes), held);
-        self.memory.relief.laden = self.sessions.laden.first(now, part, least);
+        let part = part_of(&self.sessions, (bytes, slow.bytes(least)), held);
+        self.memory.relief.laden = slow.first(part, least);
         self.memory.relief.laden.reverse();
         if most_absent_bytes(&self.sessions) > most_laden {
             relieve_of_absent(self, bytes);
