@@ -40,7 +40,7 @@ pub use curve::{Curve, Point, Range};
 pub use histogram::Histogram;
 pub use peaks::{Peak, Peaks};
 pub use recorder::{Batch, Recorder, Sample};
-pub use ring::Ring;
+pub use ring::{DAY_SECS, Ring};
 pub use row::Row;
 pub use span::Span;
 pub use store::{FILE_BYTES_MAX, Snapshot, Store, StoreError};

@@ -10,7 +10,7 @@ pub(crate) const BLOCK_ROWS: u64 = 4;
 pub(crate) const DAYS: u64 = 732;
 
 /// Seconds of a day.
-pub(crate) const DAY_SECS: u64 = 86_400;
+pub const DAY_SECS: u64 = 86_400;
 
 /// Periods of one length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

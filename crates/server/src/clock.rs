@@ -40,8 +40,12 @@ impl Clock {
 
     /// Seconds since 1970 at the start.
     pub(crate) fn started_at_secs(&self) -> u64 {
-        self.started_at
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs())
+        unix_secs(self.started_at)
     }
+}
+
+/// Seconds since 1970; 0 before that.
+pub(crate) fn unix_secs(at: SystemTime) -> u64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }

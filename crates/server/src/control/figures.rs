@@ -6,10 +6,11 @@ use std::time::SystemTime;
 use stentor_control::figures::{
     Curve, Curves, Day, Extent, Highest, History, Kind, POINTS_MAX, Peak, Peaks, Unit,
 };
-use stentor_series::{Peaks as Found, Range, Row, Span};
+use stentor_series::{DAY_SECS, Peaks as Found, Range, Row, Span};
 
 use super::protocol::Failure;
 use super::{Desk, lock};
+use crate::clock::unix_secs;
 use crate::telemetry::{FigureHistory, latency};
 
 /// Points of a curve, if nobody says how many.
@@ -22,9 +23,6 @@ const SECS: u64 = 3_600;
 const DAYS: u64 = 7;
 const DAYS_MAX: u64 = 732;
 
-/// Seconds of a day.
-const DAY_SECS: u64 = 86_400;
-
 /// A figure that is wanted: its number, and what an answer says about it.
 type Wanted = (usize, (&'static str, Kind, Unit));
 
@@ -32,7 +30,7 @@ type Wanted = (usize, (&'static str, Kind, Unit));
 pub(super) fn history(desk: &Desk, request: &History) -> Result<Curves, Failure> {
     let figures = wanted(request.figure.as_deref())?;
     let history = of(desk)?;
-    let now = now();
+    let now = unix_secs(SystemTime::now());
     // The second that goes on is in it.
     let to = request.to_secs.unwrap_or(now + 1);
     let from = request.from_secs.unwrap_or_else(|| to.saturating_sub(SECS));
@@ -76,7 +74,7 @@ pub(super) fn peaks(desk: &Desk, request: &Peaks) -> Result<Highest, Failure> {
     let figures = wanted(request.figure.as_deref())?;
     let history = of(desk)?;
     let days = request.days.unwrap_or(DAYS).min(DAYS_MAX);
-    let today = now() / DAY_SECS;
+    let today = unix_secs(SystemTime::now()) / DAY_SECS;
     let since = (today + 1).saturating_sub(days) * DAY_SECS;
     let found = if days == 0 {
         Vec::new()
@@ -97,12 +95,6 @@ pub(super) fn peaks(desk: &Desk, request: &Peaks) -> Result<Highest, Failure> {
 fn of(desk: &Desk) -> Result<Arc<FigureHistory>, Failure> {
     let figures = lock(&desk.notes).figures.clone();
     figures.ok_or_else(|| Failure::new("unavailable", "the server is starting; try again"))
-}
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }
 
 /// The figures with these names, in the order of the table.

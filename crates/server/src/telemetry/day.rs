@@ -13,6 +13,7 @@ use super::collect::{reports, total};
 use super::report::ShardReport;
 use super::sys::publish_at;
 use crate::backplane::Backplane;
+use crate::clock::unix_secs;
 
 const DAY_SECS: u64 = 86_400;
 
@@ -99,16 +100,11 @@ struct Named {
     others: usize,
 }
 
-fn secs(at: SystemTime) -> u64 {
-    let since = at.duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
-}
-
 impl Day {
     /// The day on which the server was started.
     pub(super) fn begin(at: SystemTime) -> Self {
         Self {
-            from: secs(at),
+            from: unix_secs(at),
             server: Totals::default(),
             procedures: BTreeMap::new(),
             clients_max: 0,
@@ -122,7 +118,7 @@ impl Day {
 
     /// How long the day goes on, or less.
     pub(super) fn rest(&self, now: SystemTime) -> Duration {
-        let now = secs(now);
+        let now = unix_secs(now);
         let end = (self.from / DAY_SECS + 1) * DAY_SECS;
         // Not nothing: a clock before the day's beginning must not keep the thread busy.
         Duration::from_secs(end.saturating_sub(now).max(1)).min(LOOK_MAX)
@@ -131,7 +127,7 @@ impl Day {
     /// Publishes the report if the day is over, and begins the next one. A clock that was set back
     /// makes the day longer.
     pub(super) fn look(&mut self, backplane: &Backplane, now: SystemTime) {
-        let to = secs(now);
+        let to = unix_secs(now);
         if to / DAY_SECS <= self.from / DAY_SECS {
             return;
         }

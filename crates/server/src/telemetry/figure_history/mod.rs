@@ -21,6 +21,7 @@ use super::collect::total;
 use super::metrics::process::Process;
 use super::rounds::Rounds;
 use crate::backplane::Backplane;
+use crate::clock::unix_secs;
 use crate::error::ServerError;
 use crate::shard::Inquiry;
 use table::{FIGURES, Sources};
@@ -254,9 +255,8 @@ impl Sampler {
         }
         let latency = sum.latency.since(&self.latency);
         self.latency = sum.latency;
-        let since = at.duration_since(SystemTime::UNIX_EPOCH);
         Sample {
-            at: since.map_or(0, |since| since.as_secs()),
+            at: unix_secs(at),
             secs: elapsed,
             values,
             latency,
