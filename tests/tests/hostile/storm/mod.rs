@@ -49,8 +49,9 @@ const ACCOUNTS_MAX: u64 = {
 };
 
 /// The process may have a fifth more than its accounts, since pieces of memory are not as large as
-/// what lies in them, and as much again as the allocator and the threads keep for themselves.
-const SLACK_BYTES: u64 = 64 * MIB;
+/// what lies in them, and as much again as the allocator and the threads keep for themselves: a
+/// shard keeps what it has freed for up to 30 seconds, longer than a short storm takes.
+const SLACK_BYTES: u64 = 128 * MIB;
 
 /// What the process has at most at any time, with what is retained in files that are mapped.
 const MEMORY_MAX: u64 = ACCOUNTS_MAX * 6 / 5 + SLACK_BYTES + RETAINED_BYTES;
