@@ -38,6 +38,7 @@ pub mod log;
 mod logins;
 mod memory;
 mod mesh;
+mod own_status;
 mod peer;
 mod priority;
 pub mod proxy;

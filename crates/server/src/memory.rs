@@ -3,6 +3,7 @@
 use stentor_hub::{Holding, Ledger};
 
 use crate::backplane::Backplane;
+use crate::own_status::OwnStatus;
 
 /// Asks the system not to back memory with huge pages, where it does so unasked.
 ///
@@ -30,12 +31,7 @@ fn gives_huge_pages_unasked() -> bool {
 /// while, so this is what the heap takes, not what is in use. `None` where the system does not
 /// tell.
 pub(crate) fn anonymous_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let kibibytes = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))?;
-    let kibibytes: u64 = kibibytes.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024)
+    OwnStatus::read().anonymous_bytes
 }
 
 /// Keeps what is in memory, passwords on their way among it, out of core dumps: there are none, and

@@ -28,6 +28,10 @@ const ALERT: Duration = Duration::from_millis(20);
 /// How often memory goes back to the system, at most.
 const GIVE_BACK: Duration = Duration::from_millis(100);
 
+/// The same while there is much room, and the start is over: the allocator hands out again what it
+/// has not given back, and need not ask the system for it.
+const GIVE_BACK_CALM: Duration = Duration::from_secs(3);
+
 /// How often memory goes back after the start until all has gone that the start has left behind.
 const SETTLING: u32 = 10;
 
@@ -61,7 +65,9 @@ pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<M
             Err(TryRecvError::Disconnected) => return,
             Err(TryRecvError::Empty) => {}
         }
-        if gave_back.elapsed() >= GIVE_BACK {
+        let is_often = settling > 0 || !is_calm();
+        let pause = if is_often { GIVE_BACK } else { GIVE_BACK_CALM };
+        if gave_back.elapsed() >= pause {
             give_back::give_back();
             gave_back = Instant::now();
             if settling > 0 {

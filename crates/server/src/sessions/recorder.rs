@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use stentor_disk::MappedDisk;
 use stentor_hub::{
-    ALL_WRITTEN, Hub, bytes_to_write, give_up_rewriting, logged, rewrite_sessions,
-    set_journal_full, set_journal_laden, take_batches,
+    ALL_WRITTEN, Hub, bytes_to_write, give_up_rewriting, has_spool_orders, logged,
+    rewrite_sessions, set_journal_full, set_journal_laden, take_batches,
 };
 use stentor_session::Tick;
 use stentor_session_log::Name;
@@ -279,6 +279,12 @@ impl Recorder {
             has_dropped: false,
             estimate: None,
         }
+    }
+
+    /// Whether [`Self::record`] has something to do.
+    #[inline]
+    pub(crate) fn is_asked(hub: &mut Hub) -> bool {
+        !hub.effects().log.is_empty() || has_spool_orders(hub)
     }
 
     /// Appends what the hub has said since the last time. Returns whether some of it waits for

@@ -40,11 +40,13 @@ impl Shard {
 
     /// Writes down what the hub has said of sessions: after a call for one of them, which alone
     /// hears of it, beside sessions that last; or after any other call.
+    #[inline]
     pub(super) fn record(&mut self, client: Option<SessionKey>) {
         let Some(recorder) = &mut self.recorder else {
             return;
         };
-        if recorder.record(&mut self.hub) {
+        // Asked some six times a turn, mostly for nothing.
+        if Recorder::is_asked(&mut self.hub) && recorder.record(&mut self.hub) {
             self.hold_hearers(client);
         }
         forget_touched(&mut self.hub);

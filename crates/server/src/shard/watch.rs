@@ -22,11 +22,12 @@ const TELL_TIME: Duration = Duration::from_secs(1);
 const PARTS: usize = 6;
 const PART_SECS: u64 = 10;
 
-/// How old the last figures of the thread's times are at most when a turn begins: so much of them
-/// may belong to turns before. After a turn of some length they are always new. To read them takes
-/// about a microsecond.
-const TIMES_AGE: Duration = Duration::from_millis(5);
-const TIMES_AFTER: Duration = Duration::from_millis(1);
+/// How long turns have taken together at most since the figures of the thread's times were read:
+/// so much of the time on a processor may belong to turns before. And how old the figures are at
+/// most: so much of the time that it waited may belong to what was before. To read them takes some
+/// two microseconds, with which a shard that has little to do should not begin each turn.
+const TIMES_TAKEN: Duration = Duration::from_millis(1);
+const TIMES_AGE: Duration = Duration::from_millis(100);
 
 /// What is known of the turns of a shard.
 pub(super) struct Watch {
@@ -51,6 +52,8 @@ struct Times {
     /// `None` where the system does not tell.
     file: Option<File>,
     read_at: Tick,
+    /// How long turns have taken since, together.
+    taken: Duration,
     waited: Duration,
     ran: Duration,
 }
@@ -61,6 +64,7 @@ impl Times {
         Self {
             file: File::open("/proc/thread-self/schedstat").ok(),
             read_at: Tick::ZERO,
+            taken: Duration::ZERO,
             waited: Duration::ZERO,
             ran: Duration::ZERO,
         }
@@ -68,7 +72,7 @@ impl Times {
 
     /// Reads them. Returns how much was added to each: waited, ran.
     fn read(&mut self, now: Tick) -> (Option<Duration>, Option<Duration>) {
-        self.read_at = now;
+        (self.read_at, self.taken) = (now, Duration::ZERO);
         let (waited, ran) = (self.read_waited(), ran());
         let waited = waited.map(|new| new.saturating_sub(mem::replace(&mut self.waited, new)));
         let ran = ran.map(|new| new.saturating_sub(mem::replace(&mut self.ran, new)));
@@ -171,9 +175,9 @@ impl Shard {
         self.hub.begin_turn();
         self.watch.flushes_before = self.figures.flushes;
         self.watch.accepted_before = self.figures.accepted;
-        let is_old = self.now.since(self.watch.times.read_at) >= TIMES_AGE;
-        if is_old || self.watch.last_took >= TIMES_AFTER {
-            self.watch.times.read(self.now);
+        let times = &mut self.watch.times;
+        if times.taken >= TIMES_TAKEN || self.now.since(times.read_at) >= TIMES_AGE {
+            times.read(self.now);
         }
     }
 
@@ -182,6 +186,7 @@ impl Shard {
         let now = self.backplane.clock.now();
         let took = now.since(self.now).saturating_sub(self.napped_for());
         self.watch.last_took = took;
+        self.watch.times.taken += took;
         self.watch.visits_max = self.watch.visits_max.max(self.hub.turn_visits());
         let bound = self.policy.slow_turn;
         let is_long = !bound.is_zero() && took >= bound;
@@ -198,10 +203,14 @@ impl Shard {
             ..LongTurn::default()
         };
         if is_long {
+            let before = self.watch.times.taken.saturating_sub(took);
             let (waited, ran) = self.watch.times.read(now);
+            // What was on a processor in this turn did not wait.
+            let ran_least = ran.unwrap_or_default().saturating_sub(before);
+            let waited_most = took.saturating_sub(ran_least);
             let done = self.hub.turn_figures();
             turn = LongTurn {
-                waited: waited.map(|waited| waited.min(took)),
+                waited: waited.map(|waited| waited.min(waited_most)),
                 ran: ran.map(|ran| ran.min(took)),
                 visits: done.visits,
                 packets: done.packets,

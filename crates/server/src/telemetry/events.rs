@@ -2,6 +2,8 @@
 //!
 //! The thread that writes the log fills it, from the entries that the shards leave there anyway.
 
+mod kept;
+
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,6 +20,7 @@ use super::journal::{Entry, Pace, at_limit, losing, shown};
 use super::remedy::{Scene, remedy};
 use crate::listener::Port;
 use crate::peer::Peer;
+use kept::Kept;
 
 /// Events that are kept.
 const EVENTS_MAX: usize = 10_000;
@@ -210,15 +213,6 @@ impl Noted {
             ..Self::new(Kind::Denied)
         })
     }
-
-    /// What it takes of the memory.
-    fn bytes(&self) -> usize {
-        let zone = match &self.zone {
-            Some(ZoneOf::Name(name)) => name.len(),
-            Some(ZoneOf::Number(_)) | None => 0,
-        };
-        size_of::<Self>() + zone + self.client_id.len() + self.user.len() + self.text.len()
-    }
 }
 
 /// How long a connection lasted, and what to do where a limit ended it.
@@ -243,22 +237,18 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    fn is(&self, noted: &Noted) -> bool {
+    fn is(&self, kept: &Kept) -> bool {
         let is_text = |wanted: &Option<String>, text: &str| {
             let wanted = wanted.as_deref();
             wanted.is_none_or(|wanted| *shown(wanted) == *text)
         };
-        let address = || noted.peer.and_then(Peer::address);
+        let address = || kept.peer().and_then(Peer::address);
         let is_near = |network: Network| address().is_some_and(|it: IpAddr| network.contains(it));
-        let is_of_zone = |(name, number): &(String, Option<Zone>)| match &noted.zone {
-            Some(ZoneOf::Number(zone)) => *number == Some(*zone),
-            Some(ZoneOf::Name(zone)) => **zone == **name,
-            None => false,
-        };
-        noted.at_ms >= self.since_ms
-            && self.kind.is_none_or(|kind| kind == noted.kind)
-            && is_text(&self.client_id, &noted.client_id)
-            && is_text(&self.user, &noted.user)
+        let is_of_zone = |(name, number): &(String, Option<Zone>)| kept.is_of_zone(name, *number);
+        kept.at_ms() >= self.since_ms
+            && self.kind.is_none_or(|kind| kind == kept.kind())
+            && is_text(&self.client_id, kept.client_id())
+            && is_text(&self.user, kept.user())
             && self.network.is_none_or(is_near)
             && self.zone.as_ref().is_none_or(is_of_zone)
     }
@@ -285,9 +275,9 @@ pub(crate) struct Events {
 
 #[derive(Debug, Default)]
 struct Ring {
-    events: VecDeque<Noted>,
+    events: VecDeque<Kept>,
     bytes: usize,
-    /// The place of the newest.
+    /// The number of the newest. Those before it are numbered one after the other.
     last: u64,
     /// How many threads wait for the next one. Waking nobody is a system call as well.
     waiting: usize,
@@ -304,16 +294,16 @@ impl Events {
         if let Some(noted) = Noted::of(entry, data_dir, pace) {
             let at_ms = std::time::SystemTime::UNIX_EPOCH.elapsed();
             let at_ms = at_ms.map_or(0, |since| since.as_millis() as u64);
-            self.keep(Noted { at_ms, ..noted });
+            self.keep(&Noted { at_ms, ..noted });
         }
     }
 
-    fn keep(&self, mut noted: Noted) {
+    fn keep(&self, noted: &Noted) {
+        let kept = Kept::new(noted);
         let mut ring = self.lock();
         ring.last += 1;
-        noted.seq = ring.last;
-        ring.bytes += noted.bytes();
-        ring.events.push_back(noted);
+        ring.bytes += kept.bytes();
+        ring.events.push_back(kept);
         while ring.events.len() > EVENTS_MAX || ring.bytes > BYTES_MAX {
             let Some(oldest) = ring.events.pop_front() else {
                 break;
@@ -356,11 +346,14 @@ impl Ring {
     fn find(&self, wanted: &Wanted, after: Option<u64>) -> Found {
         // A cursor of an earlier run of the server says nothing.
         let after = after.filter(|after| *after <= self.last);
-        let oldest = self.events.front().map_or(self.last + 1, |noted| noted.seq);
-        let fits = |noted: &&Noted| wanted.is(noted);
+        let oldest = self.last + 1 - self.events.len() as u64;
+        let events = self.events.iter().enumerate();
+        let numbered = events.map(|(place, kept)| (kept, oldest + place as u64));
+        let fits = |(kept, _): &(&Kept, u64)| wanted.is(kept);
+        let noted = |(kept, seq): (&Kept, u64)| kept.noted(seq);
         let Some(after) = after else {
-            let newest = self.events.iter().rev().filter(fits).take(wanted.limit);
-            let mut events: Vec<Noted> = newest.cloned().collect();
+            let newest = numbered.rev().filter(fits).take(wanted.limit);
+            let mut events: Vec<Noted> = newest.map(noted).collect();
             events.reverse();
             return Found {
                 events,
@@ -368,10 +361,9 @@ impl Ring {
                 missed: false,
             };
         };
-        // They are numbered one after the other.
         let passed = (after + 1).saturating_sub(oldest) as usize;
-        let next = self.events.iter().skip(passed).filter(fits);
-        let events: Vec<Noted> = next.take(wanted.limit).cloned().collect();
+        let next = numbered.skip(passed).filter(fits);
+        let events: Vec<Noted> = next.take(wanted.limit).map(noted).collect();
         let newest = events.last().filter(|_| events.len() == wanted.limit);
         Found {
             cursor: newest.map_or(self.last, |noted| noted.seq),
@@ -410,7 +402,7 @@ mod tests {
     fn a_cursor_goes_through_all_of_them_once() {
         let events = Events::default();
         for id in ["a", "b", "c"] {
-            events.keep(connected(id));
+            events.keep(&connected(id));
         }
         let told = |ids: &[&str], cursor, missed| {
             let ids = ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
@@ -440,7 +432,7 @@ mod tests {
     fn the_ring_is_bounded_in_number_and_in_bytes() {
         let events = Events::default();
         for _ in 0..EVENTS_MAX + 5 {
-            events.keep(connected("a"));
+            events.keep(&connected("a"));
         }
         assert_eq!(events.lock().events.len(), EVENTS_MAX);
         let (_, cursor, missed) = find(&events, &wanted(Some(2), 1));
@@ -449,11 +441,11 @@ mod tests {
         for _ in 0..EVENTS_MAX {
             let mut long = connected("a");
             long.text = "x".repeat(1_000).into();
-            events.keep(long);
+            events.keep(&long);
         }
         let ring = events.lock();
         assert!(ring.events.len() < EVENTS_MAX && ring.bytes <= BYTES_MAX);
-        let sum: usize = ring.events.iter().map(Noted::bytes).sum();
+        let sum: usize = ring.events.iter().map(Kept::bytes).sum();
         assert_eq!(sum, ring.bytes);
     }
 
@@ -469,7 +461,7 @@ mod tests {
         let is = |change: fn(&mut Wanted)| {
             let mut wanted = wanted(None, 1);
             change(&mut wanted);
-            wanted.is(&noted)
+            wanted.is(&Kept::new(&noted))
         };
         assert!(is(|it| it.zone = Some(("game".into(), Some(Zone(7))))));
         assert!(!is(|it| it.zone = Some(("shop".into(), None))));
@@ -486,6 +478,6 @@ mod tests {
         };
         let mut of_zone = wanted(None, 1);
         of_zone.zone = Some(("game".into(), None));
-        assert!(of_zone.is(&claimed));
+        assert!(of_zone.is(&Kept::new(&claimed)));
     }
 }

@@ -188,7 +188,7 @@ pub(super) const FIGURES: &[Figure] = &[
     figure("resident_memory_bytes", Level, Bytes, "resident memory of the process",
         |from| from.process.resident_bytes.and_then(some)),
     figure("heap_bytes", Level, Bytes, "the anonymous part of the resident memory",
-        |_| crate::memory::anonymous_bytes().and_then(some)),
+        |from| from.process.anonymous_bytes.and_then(some)),
     figure("threads", Level, Count, "threads of the process",
         |from| from.process.threads.and_then(some)),
     figure("log_events_dropped", PerSecond, Count, "events that are missing from the log",

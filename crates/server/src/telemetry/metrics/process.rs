@@ -4,6 +4,8 @@ use std::fs;
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 
+use crate::own_status::OwnStatus;
+
 /// What the system says of this process; `None` where it does not tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::telemetry) struct Process {
@@ -11,6 +13,8 @@ pub(in crate::telemetry) struct Process {
     pub(in crate::telemetry) cpu_secs: Option<f64>,
     /// Memory in use, with files that are mapped.
     pub(in crate::telemetry) resident_bytes: Option<u64>,
+    /// The part of it that is in no file: heap and stacks.
+    pub(in crate::telemetry) anonymous_bytes: Option<u64>,
     /// Addresses in use.
     pub(in crate::telemetry) virtual_bytes: Option<u64>,
     /// Open descriptors, those of the shards excepted where they have tables of their own.
@@ -24,26 +28,16 @@ pub(in crate::telemetry) struct Process {
 impl Process {
     /// Asks the system. `with_descriptors` says whether they are few enough to be counted.
     pub(in crate::telemetry) fn read(with_descriptors: bool) -> Self {
-        let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-        let mut pages = statm
-            .split(' ')
-            .map_while(|field| field.parse::<u64>().ok());
-        let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
-        let page_bytes = page_bytes
-            .ok()
-            .flatten()
-            .and_then(|it| u64::try_from(it).ok());
-        let bytes = |pages: Option<u64>| Some(pages?.saturating_mul(page_bytes?));
-        let virtual_bytes = bytes(pages.next());
-        let resident_bytes = bytes(pages.next());
+        let status = OwnStatus::read();
         let limit = getrlimit(Resource::RLIMIT_NOFILE).ok();
         Self {
             cpu_secs: cpu_secs(),
-            resident_bytes,
-            virtual_bytes,
+            resident_bytes: status.resident_bytes,
+            anonymous_bytes: status.anonymous_bytes,
+            virtual_bytes: status.virtual_bytes,
             descriptors: with_descriptors.then(descriptors).flatten(),
             descriptors_max: limit.map(|(soft, _)| soft),
-            threads: threads(),
+            threads: status.threads,
         }
     }
 }
@@ -58,12 +52,6 @@ fn descriptors() -> Option<u64> {
     // The one that reads the folder is gone afterwards.
     let count = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
     Some(count.saturating_sub(1))
-}
-
-fn threads() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|it| it.strip_prefix("Threads:"))?;
-    line.trim().parse().ok()
 }
 
 #[cfg(test)]
