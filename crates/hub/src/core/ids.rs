@@ -19,7 +19,7 @@ pub struct SessionKey {
     pub generation: u32,
 }
 
-/// The most shards that one server can have: a bit each in an interest mask.
+/// The most shards that one server can have: a bit each in a set of them.
 pub const SHARDS_MAX: u8 = 64;
 
 /// The shard where the session of a client id lives. Connections go to their session, sessions

@@ -11,6 +11,7 @@ use crate::core::routing::options::as_share;
 use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::core::settings::Settings;
+use crate::core::shard_set::ShardSet;
 use crate::core::stats::ZoneTraffic;
 use crate::core::work::Turn;
 use crate::core::{Core, Rules};
@@ -142,8 +143,8 @@ impl Core {
         self.routing.interest.lower(zone, filter);
     }
 
-    /// The shards that may have a subscriber of a topic, a bit each, without this one.
-    pub(crate) fn other_shards(&mut self, zone: Zone, topic: &str) -> u64 {
+    /// The shards that may have a subscriber of a topic, without this one.
+    pub(crate) fn other_shards(&mut self, zone: Zone, topic: &str) -> ShardSet {
         self.routing.interest.others(zone, topic)
     }
 
@@ -165,7 +166,7 @@ impl Core {
 
 /// A message is about to be handed out here to who subscribes to a route, and to be sent to
 /// these other shards.
-pub(crate) fn sends_by(core: &mut Core, message: &Arc<Message>, shards: u64, route: &str) {
+pub(crate) fn sends_by(core: &mut Core, message: &Arc<Message>, shards: ShardSet, route: &str) {
     let log = &mut core.pending.log;
     if log.writes(message.qos) {
         let lasting = log.lasting(shards);

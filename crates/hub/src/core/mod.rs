@@ -16,6 +16,7 @@ pub(crate) mod retained;
 pub(crate) mod routing;
 pub(crate) mod sessions;
 pub(crate) mod settings;
+pub(crate) mod shard_set;
 pub(crate) mod stats;
 pub(crate) mod survey;
 pub(crate) mod transitions;

@@ -18,6 +18,7 @@ use crate::core::ids::SessionKey;
 use crate::core::inbound::flood::MeshRoom;
 use crate::core::sessions::log::laden;
 use crate::core::sessions::registry::Sessions;
+use crate::core::shard_set::ShardSet;
 
 /// Visits of one turn. About 0.15 ms: no longer than what a turn does anyway.
 pub(crate) const TURN_VISITS: u32 = 4_096;
@@ -182,8 +183,8 @@ struct Terms {
     /// What work that goes on from an earlier turn does at a time, at most.
     slice_max: u32,
     mesh_room: MeshRoom,
-    /// A bit for each shard whose journal has much that waits for room.
-    laden_journals: u64,
+    /// The shards whose journal has much that waits for room.
+    laden_journals: ShardSet,
 }
 
 /// What a shard does in a turn beside its hub.
@@ -250,7 +251,7 @@ impl Default for Turn {
                 packets_at_once: OWN_PACKETS,
                 slice_max: u32::MAX,
                 mesh_room: MeshRoom::Free,
-                laden_journals: 0,
+                laden_journals: ShardSet::EMPTY,
             },
             heaviest: None,
             nameless: 0,
@@ -418,9 +419,9 @@ impl Turn {
         self.left().max(SLICE_VISITS_MIN).min(self.terms.slice_max)
     }
 
-    /// A bit for each shard in whose journal much waits for room, since the turn began.
+    /// The shards in whose journal much waits for room, since the turn began.
     #[inline]
-    pub(crate) const fn laden_journals(&self) -> u64 {
+    pub(crate) const fn laden_journals(&self) -> ShardSet {
         self.terms.laden_journals
     }
 

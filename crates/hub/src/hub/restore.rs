@@ -108,7 +108,7 @@ pub fn set_journal_laden(hub: &Hub, is_laden: bool) {
 /// store of backlogs.
 #[must_use]
 pub fn is_journal_laden(hub: &Hub) -> bool {
-    log::laden(&hub.core) != 0 || spool::is_far_behind(&hub.core)
+    !log::laden(&hub.core).is_empty() || spool::is_far_behind(&hub.core)
 }
 
 /// About how many bytes a round of [`rewrite_sessions`] writes. O(sessions + rooms that are written

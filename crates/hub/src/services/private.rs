@@ -252,13 +252,13 @@ impl PrivateService {
         // What its sender has published before comes before.
         core.settle(now);
         let sender = core.sender_of(&message);
-        let mut others = core.other_shards(message.zone, route);
+        let others = core.other_shards(message.zone, route);
         sends_by(core, &message, others, route);
         let reach = self.deliver_private(core, now, (&message, sender), route);
-        if others == 0 {
+        if others.is_empty() {
             return Sent::Known(Response::Reached(reach));
         }
-        let shards = others.count_ones();
+        let shards = others.len();
         let asks = is_awaited && reach < Reach::Delivered;
         let ticket = asks.then(|| issue_ticket_after_routing(core));
         let route = route.into();
@@ -267,9 +267,7 @@ impl PrivateService {
             route,
             sender,
         });
-        while others != 0 {
-            let shard = ShardId(others.trailing_zeros() as u8);
-            others &= others - 1;
+        for shard in others {
             let item = PrivateItem::Message {
                 private: Arc::clone(&private),
                 answer: ticket.map(|ticket| (core.shard(), ticket)),

@@ -22,6 +22,7 @@ use crate::core::ids::{SessionKey, home_shard};
 use crate::core::inbound::publish::with_topic;
 use crate::core::inbound::receive::is_publish;
 use crate::core::sessions::log::{may_be_kept_by, may_be_spooled};
+use crate::core::shard_set::ShardSet;
 
 /// How much room is left for what other shards get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +47,7 @@ pub(crate) fn holds(
     packet: &[u8],
 ) -> bool {
     let is_short = core.turn.mesh_room() != MeshRoom::Free
-        || core.turn.laden_journals() != 0
+        || !core.turn.laden_journals().is_empty()
         || is_far_behind(core);
     let holds = is_short
         && is_publish(frame.first)
@@ -82,12 +83,12 @@ fn needs_room(
     core: &mut Core,
     key: SessionKey,
     publish: &Publish<'_>,
-    (room, laden): (MeshRoom, u64),
+    (room, laden): (MeshRoom, ShardSet),
 ) -> bool {
     let qos = publish.qos;
     let needs = |core: &Core, topic: &str| {
         room != MeshRoom::Free && topic_needs_others(core, key, topic)
-            || laden != 0 && topic_needs_journals(core, key, (qos, topic), laden)
+            || !laden.is_empty() && topic_needs_journals(core, key, (qos, topic), laden)
             || is_far_behind(core) && topic_needs_disk(core, key, (qos, topic))
     };
     if !publish.topic.is_empty() {
@@ -104,7 +105,7 @@ fn topic_needs_journals(
     core: &Core,
     key: SessionKey,
     (qos, topic): (QoS, &str),
-    shards: u64,
+    shards: ShardSet,
 ) -> bool {
     core.sessions.get(key).is_some_and(|session| {
         let what = (qos, session.state.zone());
@@ -129,7 +130,7 @@ fn topic_needs_others(core: &Core, key: SessionKey, topic: &str) -> bool {
     };
     let (zone, place) = (session.state.zone(), &core.place);
     topic.starts_with('$')
-        || core.routing.interest.others(zone, topic) != 0
+        || !core.routing.interest.others(zone, topic).is_empty()
         || core.rules.keeps_last(topic)
             && home_shard(&place.hasher, zone, topic, place.shards) != place.shard
 }

@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use stentor_topic::{TopicHasher, Zone};
 
-use crate::core::ids::SHARDS_MAX;
+use crate::core::ids::{SHARDS_MAX, ShardId};
 use crate::core::routing::fence::Forwarding;
 use crate::core::sessions::log::Journals;
+use crate::core::shard_set::ShardSet;
 
 /// Buckets of the table. More buckets mean fewer shards woken for nothing.
 const BUCKETS: usize = 1 << 16;
@@ -60,18 +61,20 @@ impl InterestTable {
         &self.words[from..from + WORDS]
     }
 
-    /// The shards, of this many, that may have a subscriber for a topic, as a bit mask. The order
-    /// matters: a publisher's shard takes the message first and asks then, a subscriber's shard
+    /// The shards, of this many, that may have a subscriber for a topic. The order matters:
+    /// a publisher's shard takes the message first and asks then, a subscriber's shard
     /// raises first and acknowledges then; so every publish after a SUBACK is seen.
     ///
     /// O(shards × levels of the topic).
-    fn shards(&self, count: u8, hasher: &TopicHasher, zone: Zone, topic: &str) -> u64 {
-        let mut shards = 0;
+    fn shards(&self, count: u8, hasher: &TopicHasher, zone: Zone, topic: &str) -> ShardSet {
+        let mut shards = ShardSet::EMPTY;
         let mut look = |hash| {
             let (word, bit) = place(hash);
             for shard in 0..count {
                 let seen = self.words[usize::from(shard) * WORDS + word].load(Ordering::SeqCst);
-                shards |= u64::from(seen & bit != 0) << shard;
+                if seen & bit != 0 {
+                    shards = shards.with(ShardId(shard));
+                }
             }
         };
         let whole = hasher.for_each_prefix_hash(zone, topic, &mut look);
@@ -165,14 +168,14 @@ impl Interest {
     }
 
     /// The other shards that may have a subscriber.
-    pub(crate) fn others(&self, zone: Zone, topic: &str) -> u64 {
+    pub(crate) fn others(&self, zone: Zone, topic: &str) -> ShardSet {
         match self {
-            Self::Alone => 0,
+            Self::Alone => ShardSet::EMPTY,
             Self::Shared(counts) => {
                 let all = counts
                     .table
                     .shards(counts.shards, &counts.hasher, zone, topic);
-                all & !(1 << counts.shard)
+                all.without(ShardId(counts.shard))
             }
         }
     }

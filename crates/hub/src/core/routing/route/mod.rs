@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 
 use crate::core::delivery::deliver::{DeliveryOptions, Matching};
 use crate::core::delivery::spool;
-use crate::core::ids::ShardId;
 use crate::core::routing::batch::{EncodedBatch, Source};
 use crate::core::routing::keep::{epoch, numbers};
 use crate::core::routing::options::{Options, as_share};
@@ -258,16 +257,14 @@ impl Core {
             return;
         };
         let sender = sender.or_else(|| self.sender_of(first));
-        let mut others = self.routing.interest.others(first.zone, first.topic());
+        let others = self.routing.interest.others(first.zone, first.topic());
         if self.pending.log.writes(first.qos) {
             // What is written of the message names them.
             let lasting = self.pending.log.lasting(others);
             self.pending.log.sends(first, lasting, None);
         }
         let shares = self.route_locally(now, messages, (Source::Client, sender));
-        while others != 0 {
-            let shard = ShardId(others.trailing_zeros() as u8);
-            others &= others - 1;
+        for shard in others {
             let items = messages.iter().map(Arc::clone);
             let items = items.map(|message| MeshItem::Publish {
                 message,

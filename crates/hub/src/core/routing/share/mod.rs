@@ -22,6 +22,7 @@ use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::routing::options::share_subscriber;
 use crate::core::sessions::state::{Grant, Subscribed};
+use crate::core::shard_set::ShardSet;
 use crate::core::{Core, Routing};
 use crate::effects::MeshItem;
 use queue::Queue;
@@ -57,25 +58,25 @@ const TOO_MANY_GROUPS: &str = "this filter is shared by as many groups as may sh
 pub struct Search {
     /// How many shards may still pass the message on when its member has left.
     hops: u8,
-    /// A bit for each shard where no member may receive the message.
-    refused: u64,
+    /// The shards where no member may receive the message.
+    refused: ShardSet,
 }
 
 impl Search {
     const NEW: Self = Self {
         hops: HOPS_MAX,
-        refused: 0,
+        refused: ShardSet::EMPTY,
     };
 
     /// Whether no member of this shard may receive the message.
     const fn has_refused(self, shard: ShardId) -> bool {
-        self.refused >> shard.0 & 1 == 1
+        self.refused.has(shard)
     }
 
     /// No member of this shard may receive the message. Shards are counted once each, so the search
     /// ends as well.
     const fn refuse(&mut self, shard: ShardId) {
-        self.refused |= 1 << shard.0;
+        self.refused = self.refused.with(shard);
         self.hops = self.hops.saturating_add(1);
     }
 }
@@ -123,12 +124,12 @@ pub(crate) struct Count {
 
 impl Share {
     /// The shard whose turn it is, weighted by its members: those with a connection first, and
-    /// those without only for messages that can wait. `refused` has a bit for each shard where no
-    /// member may receive the message. O(shards).
-    fn next_shard(&mut self, qos: QoS, refused: u64) -> Option<ShardId> {
+    /// those without only for messages that can wait. No member of a shard in `refused`
+    /// may receive the message. O(shards).
+    fn next_shard(&mut self, qos: QoS, refused: ShardSet) -> Option<ShardId> {
         let counts = || {
-            let is_left = move |(shard, _): &(usize, &Count)| refused >> *shard & 1 == 0;
-            self.counts.iter().enumerate().filter(is_left)
+            let is_left = move |(shard, _): &(u8, &Count)| !refused.has(ShardId(*shard));
+            (0..).zip(&self.counts).filter(is_left)
         };
         let live: u32 = counts().map(|(_, count)| count.live).sum();
         let away: u32 = counts().map(|(_, count)| count.away).sum();
@@ -145,7 +146,7 @@ impl Share {
         let mut chosen = None;
         for (shard, count) in counts() {
             if place < of(count) {
-                chosen = u8::try_from(shard).ok().map(ShardId);
+                chosen = Some(ShardId(shard));
                 break;
             }
             place -= of(count);
@@ -379,13 +380,13 @@ impl Core {
         let (shard, hops) = match (search.hops.checked_sub(1), keeper) {
             // Members have left again and again: the queue keeps it.
             (None, Some(keeper)) if message.qos > QoS::AtMostOnce => {
-                search.refused = u64::MAX;
+                search.refused = ShardSet::ALL;
                 (Some(keeper), Some(0))
             }
             (hops, _) => (share.next_shard(message.qos, search.refused), hops),
         };
         let (Some(shard), Some(hops)) = (shard, hops) else {
-            if search.refused != 0 {
+            if !search.refused.is_empty() {
                 self.counters.stats.publishes_withheld += 1;
             }
             return;

@@ -18,13 +18,14 @@ use stentor_topic::{Subscriber, Zone};
 use super::short::Topics;
 use crate::core::Core;
 use crate::core::delivery::spool::{has_its_share, is_refused};
-use crate::core::ids::SessionKey;
+use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::retained::NotKept;
 use crate::core::routing::options::as_share;
 use crate::core::routing::route::reader_owner;
 use crate::core::sessions::registry::{Session, about_written, owner_in};
 use crate::core::settings::SlowPolicy;
+use crate::core::shard_set::ShardSet;
 
 /// The answer to a client whose session would last with a subscription more.
 pub(crate) const DISK_FULL: (ReasonCode, &str) = (
@@ -53,12 +54,12 @@ pub(crate) fn set_laden(core: &Core, is_laden: bool) {
     log.ways.journals().set_laden(log.shard, is_laden);
 }
 
-/// A bit for each shard of whose journal that is so.
+/// The shards of whose journal that is so.
 #[inline]
-pub(crate) fn laden(core: &Core) -> u64 {
+pub(crate) fn laden(core: &Core) -> ShardSet {
     match core.pending.log.is_on() {
         true => core.pending.log.ways.journals().laden(),
-        false => 0,
+        false => ShardSet::EMPTY,
     }
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn laden(core: &Core) -> u64 {
 pub(crate) fn refusal(core: &Core, message: &Message, route: &str) -> Option<NotKept> {
     let what = (message.qos, message.zone);
     if is_full(core) {
-        return may_be_kept_by(core, u64::MAX, what, route).then_some(NotKept::Sessions);
+        return may_be_kept_by(core, ShardSet::ALL, what, route).then_some(NotKept::Sessions);
     }
     if !core.pending.log.writes(message.qos) {
         return None;
@@ -133,7 +134,7 @@ const fn salt_of(owner: u32) -> u64 {
 }
 
 /// The shards that have told of such a session for a topic.
-fn told_for(core: &Core, told: &Topics, (zone, route): (Zone, &str), salt: u64) -> u64 {
+fn told_for(core: &Core, told: &Topics, (zone, route): (Zone, &str), salt: u64) -> ShardSet {
     told.shards(&core.place.hasher, (zone, route), salt)
 }
 
@@ -141,16 +142,17 @@ fn told_for(core: &Core, told: &Topics, (zone, route): (Zone, &str), salt: u64) 
 /// O(subscribers). What is expensive to find out counts if this shard has told of one.
 fn may_meet(
     core: &Core,
-    shards: u64,
+    shards: ShardSet,
     (zone, route): (Zone, &str),
     is_such: impl Fn(u32, &Session) -> bool,
 ) -> bool {
-    let own = 1 << core.pending.log.shard;
-    if shards & !own != 0 && shards & core.routing.interest.others(zone, route) != 0 {
+    let own = ShardId(core.pending.log.shard);
+    let others = shards.without(own);
+    if !others.is_empty() && others.meets(core.routing.interest.others(zone, route)) {
         return true;
     }
     let (is_met, is_known) = matches(core, (zone, route), is_such);
-    is_met || !is_known && shards & own != 0
+    is_met || !is_known && shards.has(own)
 }
 
 /// A session needs the disk which refuses backlogs, or has an owner that is full: other shards hear
@@ -226,7 +228,7 @@ fn full_publisher(core: &Core) -> Option<u32> {
 /// sessions, and to shared subscriptions, whose members may be on any shard.
 pub(crate) fn may_be_kept_by(
     core: &Core,
-    shards: u64,
+    shards: ShardSet,
     (qos, zone): (QoS, Zone),
     route: &str,
 ) -> bool {
@@ -234,10 +236,11 @@ pub(crate) fn may_be_kept_by(
     if !log.writes(qos) {
         return false;
     }
-    if log.lasting(core.routing.interest.others(zone, route)) & shards != 0 {
+    let others = core.routing.interest.others(zone, route);
+    if log.lasting(others).meets(shards) {
         return true;
     }
-    let is_here = shards >> log.shard & 1 == 1;
+    let is_here = shards.has(ShardId(log.shard));
     let lasts = |session: &Session| is_here && session.state.is_persistent();
     let is_it = |slot| core.sessions.at(slot).is_some_and(lasts);
     let (is_owed, is_known) = search(core, (zone, route), |it| {

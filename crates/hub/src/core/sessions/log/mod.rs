@@ -493,7 +493,7 @@ fn gives_up_round(log: &mut SessionLog) {
 /// What has to follow messages that other shards were sent without names, so that they can say
 /// that they have them: a name for each.
 fn marks(log: &mut SessionLog) -> Vec<(u8, Name)> {
-    if log.ways.unnamed == 0 {
+    if log.ways.unnamed.is_empty() {
         return Vec::new();
     }
     match log.round.since() {

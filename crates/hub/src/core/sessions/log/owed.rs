@@ -26,7 +26,9 @@ use stentor_session_log::{
 
 use super::ways::name_of;
 use super::{Number, SessionLog};
+use crate::core::ids::ShardId;
 use crate::core::routing::share::ShareName;
+use crate::core::shard_set::ShardSet;
 
 /// A name before all others.
 const FIRST: Name = Name { file: 1, offset: 0 };
@@ -39,8 +41,8 @@ pub const WRITTEN_BYTES_MAX: usize = 700 << 10;
 #[derive(Debug)]
 pub(super) struct Open {
     message: Arc<Message>,
-    /// A bit for each shard that may owe it to more sessions.
-    shards: u64,
+    /// The shards that may owe it to more sessions.
+    shards: ShardSet,
     /// Their topic, if it is not that of the message.
     route: Option<Box<str>>,
     /// Shared subscriptions that another shard chooses a member of.
@@ -110,7 +112,7 @@ impl Open {
     pub(super) fn new(message: &Arc<Message>) -> Self {
         Self {
             message: Arc::clone(message),
-            shards: 0,
+            shards: ShardSet::EMPTY,
             route: None,
             standing: Standing::Usual,
             members: Vec::new(),
@@ -131,11 +133,11 @@ impl SessionLog {
     /// Whether messages of this QoS are written down: somebody may be owed one after a restart.
     #[inline]
     pub(crate) fn writes(&self, qos: QoS) -> bool {
-        qos != QoS::AtMostOnce && self.is_on() && self.ways.lasting() != 0
+        qos != QoS::AtMostOnce && self.is_on() && !self.ways.lasting().is_empty()
     }
 
     /// Of these shards, those where somebody may be owed a message after a restart.
-    pub(crate) fn lasting(&self, shards: u64) -> u64 {
+    pub(crate) fn lasting(&self, shards: ShardSet) -> ShardSet {
         shards & self.ways.lasting()
     }
 
@@ -218,8 +220,8 @@ impl SessionLog {
 
     /// A message is about to be handed out here, and these other shards may owe it too: to who
     /// subscribes to its topic, or to this one.
-    pub(crate) fn sends(&mut self, message: &Arc<Message>, shards: u64, route: Option<&str>) {
-        if shards != 0 && self.takes_body(message) {
+    pub(crate) fn sends(&mut self, message: &Arc<Message>, shards: ShardSet, route: Option<&str>) {
+        if !shards.is_empty() && self.takes_body(message) {
             let open = self.open(message);
             open.shards |= shards;
             open.route = route.map(Into::into);
@@ -241,7 +243,7 @@ impl SessionLog {
         let open = open.filter(|open| Arc::ptr_eq(&open.message, message));
         let is_named = open.is_some_and(|open| {
             let mut members = open.members.iter();
-            open.shards & 1 << shard != 0 || members.any(|(other, _)| *other == shard)
+            open.shards.has(ShardId(shard)) || members.any(|(other, _)| *other == shard)
         });
         let message = match self.place_of(message) {
             None if !is_named => Arc::clone(message),
@@ -298,7 +300,7 @@ impl SessionLog {
             return;
         };
         let Some((from, name)) = self.place_of(&open.message) else {
-            if open.shards != 0 || !open.members.is_empty() || !open.numbers.is_empty() {
+            if !open.shards.is_empty() || !open.members.is_empty() || !open.numbers.is_empty() {
                 self.write_message(&open);
             }
             return;
@@ -345,7 +347,7 @@ impl SessionLog {
             body: body(self, &open.message),
             arrival: None,
             elsewhere: Elsewhere {
-                shards: open.shards,
+                shards: open.shards.bits(),
                 route: open.route.as_deref(),
                 members: List::new(&members),
             },
@@ -353,11 +355,15 @@ impl SessionLog {
         };
         let offset = self.batches.offset();
         record.encode_to(open.groups(), self.batches.records());
-        let to = open.members.iter().map(|(shard, _)| 1 << shard);
+        let members: ShardSet = open
+            .members
+            .iter()
+            .map(|(shard, _)| ShardId(*shard))
+            .collect();
         self.unnamed.push(Unnamed {
             message: Arc::clone(&open.message),
             offset,
-            to: to.fold(open.shards, |to, bit: u64| to | bit),
+            to: open.shards | members,
             batch: self.batches.present(),
         });
         Name::in_this_batch(offset)
@@ -370,8 +376,8 @@ pub(super) struct Unnamed {
     pub(super) message: Arc<Message>,
     /// Where its record is in the batch.
     pub(super) offset: u32,
-    /// A bit for each shard that it is sent to.
-    pub(super) to: u64,
+    /// The shards that it is sent to.
+    pub(super) to: ShardSet,
     /// Which batch.
     pub(super) batch: u32,
 }
@@ -456,7 +462,7 @@ fn names_again(
     log.unnamed.push(Unnamed {
         message: Arc::clone(copy),
         offset,
-        to: 1 << shard,
+        to: ShardSet::one(ShardId(shard)),
         batch,
     });
     true

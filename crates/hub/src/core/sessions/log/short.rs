@@ -10,7 +10,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use stentor_topic::{TopicHasher, Zone};
 
-use crate::core::ids::SHARDS_MAX;
+use crate::core::ids::{SHARDS_MAX, ShardId};
+use crate::core::shard_set::{AtomicShardSet, ShardSet};
 
 /// Words of 64 buckets that one shard has for what it has told lately, and as many for what it told
 /// before that.
@@ -20,8 +21,8 @@ const BUCKETS: usize = 64 * WORDS;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Topics {
-    /// A bit for each shard that has told of any.
-    some: AtomicU64,
+    /// The shards that have told of any.
+    some: AtomicShardSet,
     /// Each shard writes its own.
     words: Box<[AtomicU64]>,
 }
@@ -30,7 +31,7 @@ impl Default for Topics {
     fn default() -> Self {
         let words = usize::from(SHARDS_MAX) * 2 * WORDS;
         Self {
-            some: AtomicU64::new(0),
+            some: AtomicShardSet::default(),
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -45,7 +46,7 @@ impl Topics {
     /// Whether a shard has told of any.
     #[inline]
     pub(crate) fn are_some(&self) -> bool {
-        self.some.load(Ordering::Relaxed) != 0
+        !self.some.was_empty()
     }
 
     /// A session of this shard has subscribed by a filter with this [`TopicHasher::interest`];
@@ -61,7 +62,7 @@ impl Topics {
                 .iter()
                 .for_each(|word| word.store(u64::MAX, Ordering::SeqCst)),
         }
-        self.some.fetch_or(1 << shard, Ordering::SeqCst);
+        self.some.set(ShardId(shard), true);
     }
 
     /// What this shard has told before the last call, and not since, is so no longer.
@@ -76,7 +77,7 @@ impl Topics {
             lately.store(0, Ordering::SeqCst);
         }
         if all == 0 {
-            self.some.fetch_and(!(1 << shard), Ordering::SeqCst);
+            self.some.set(ShardId(shard), false);
         }
     }
 
@@ -86,15 +87,15 @@ impl Topics {
         self.turn_over(shard);
     }
 
-    /// The shards that may have such a session for a topic, as a bit mask. What was told has this
+    /// The shards that may have such a session for a topic. What was told has this
     /// salt, by exclusive or. O(shards that have any × levels of the topic).
     pub(crate) fn shards(
         &self,
         hasher: &TopicHasher,
         (zone, topic): (Zone, &str),
         salt: u64,
-    ) -> u64 {
-        let mut found = 0;
+    ) -> ShardSet {
+        let mut found = ShardSet::EMPTY;
         if self.are_some() {
             let mut look = |hash: u64| found |= self.having(hash ^ salt);
             let whole = hasher.for_each_prefix_hash(zone, topic, &mut look);
@@ -104,17 +105,14 @@ impl Topics {
     }
 
     /// The shards that may have told this.
-    pub(crate) fn having(&self, hash: u64) -> u64 {
+    pub(crate) fn having(&self, hash: u64) -> ShardSet {
         let (word, bit) = place(hash);
-        let (mut left, mut found) = (self.some.load(Ordering::SeqCst), 0);
-        while left != 0 {
-            let shard = left.trailing_zeros() as u8;
-            left &= left - 1;
-            let (lately, before) = self.of(shard);
+        let has_told = |shard: &ShardId| {
+            let (lately, before) = self.of(shard.0);
             let told = lately[word].load(Ordering::SeqCst) | before[word].load(Ordering::SeqCst);
-            found |= u64::from(told & bit != 0) << shard;
-        }
-        found
+            told & bit != 0
+        };
+        self.some.get().iter().filter(has_told).collect()
     }
 }
 
@@ -132,12 +130,12 @@ mod tests {
     fn a_topic_is_found_until_it_was_not_told_for_a_while() {
         let (topics, hasher) = (Topics::default(), TopicHasher::new(3));
         let zone = Zone(1);
-        let shards = |topic| topics.shards(&hasher, (zone, topic), 0);
+        let shards = |topic| topics.shards(&hasher, (zone, topic), 0).bits();
         assert!(!topics.are_some() && shards("a/b") == 0);
         topics.tell(2, Some(hasher.interest(zone, "a/+")));
         topics.tell(5, Some(hasher.interest(zone, "a/b")));
         assert_eq!((shards("a/b"), shards("a/c"), shards("b")), (36, 4, 0));
-        assert_eq!(topics.shards(&hasher, (Zone(2), "a/b"), 0), 0);
+        assert_eq!(topics.shards(&hasher, (Zone(2), "a/b"), 0).bits(), 0);
         topics.turn_over(2);
         topics.tell(2, Some(hasher.interest(zone, "b")));
         assert_eq!((shards("a/b"), shards("b")), (36, 4));

@@ -16,18 +16,19 @@ use stentor_session_log::{List, Mark, Name, Record};
 
 use super::SessionLog;
 use super::short::Topics;
-use crate::core::ids::SHARDS_MAX;
+use crate::core::ids::{SHARDS_MAX, ShardId};
 use crate::core::memory::FullOwners;
+use crate::core::shard_set::{AtomicShardSet, ShardSet};
 
 /// What all shards may ask of one another's journals.
 #[derive(Debug)]
 pub(crate) struct Journals {
-    /// A bit for each shard that has a session that outlives its connection.
-    lasting: AtomicU64,
-    /// A bit for each shard whose journal has no room for more that sessions are owed.
-    full: AtomicU64,
-    /// A bit for each shard whose journal has much that waits for room.
-    laden: AtomicU64,
+    /// The shards that have a session that outlives its connection.
+    lasting: AtomicShardSet,
+    /// The shards whose journal has no room for more that sessions are owed.
+    full: AtomicShardSet,
+    /// The shards whose journal has much that waits for room.
+    laden: AtomicShardSet,
     /// The owners that have used up their part of the disk for backlogs.
     pub(crate) full_owners: FullOwners,
     /// What sessions of these owners have subscribed to that are away or behind, each owner's with
@@ -45,9 +46,9 @@ impl Default for Journals {
     fn default() -> Self {
         let places = usize::from(SHARDS_MAX) * usize::from(SHARDS_MAX);
         Self {
-            lasting: AtomicU64::new(0),
-            full: AtomicU64::new(0),
-            laden: AtomicU64::new(0),
+            lasting: AtomicShardSet::default(),
+            full: AtomicShardSet::default(),
+            laden: AtomicShardSet::default(),
             full_owners: FullOwners::default(),
             topics_of_full: Topics::default(),
             full_with_backlogs: Topics::default(),
@@ -65,44 +66,36 @@ impl Journals {
     /// A shard has sessions that outlive their connection, or has none any more. It says so before
     /// it acknowledges what they subscribe to.
     pub(crate) fn set_lasting(&self, shard: u8, has_some: bool) {
-        set_bit(&self.lasting, shard, has_some);
+        self.lasting.set(ShardId(shard), has_some);
     }
 
     /// The journal of a shard has no room for more that sessions are owed, or has room again.
     pub(super) fn set_full(&self, shard: u8, is_full: bool) {
-        set_bit(&self.full, shard, is_full);
+        self.full.set(ShardId(shard), is_full);
     }
 
     /// Much waits for room in the journal of a shard, or little does again.
     pub(super) fn set_laden(&self, shard: u8, is_laden: bool) {
-        set_bit(&self.laden, shard, is_laden);
+        self.laden.set(ShardId(shard), is_laden);
     }
 
     /// The shards of which that is so.
     #[inline]
-    pub(super) fn laden(&self) -> u64 {
-        self.laden.load(Ordering::Relaxed)
+    pub(super) fn laden(&self) -> ShardSet {
+        self.laden.get()
     }
 
     /// Whether the journal of any shard is full: they have one disk.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.full.load(Ordering::Relaxed) != 0
+        !self.full.was_empty()
     }
 
     /// The shards that have some.
     #[inline]
-    pub(crate) fn lasting(&self) -> u64 {
-        self.lasting.load(Ordering::SeqCst)
+    pub(crate) fn lasting(&self) -> ShardSet {
+        self.lasting.get()
     }
-}
-
-fn set_bit(bits: &AtomicU64, shard: u8, is_set: bool) {
-    let bit = 1 << shard;
-    match is_set {
-        true => bits.fetch_or(bit, Ordering::SeqCst),
-        false => bits.fetch_and(!bit, Ordering::SeqCst),
-    };
 }
 
 /// The bits of an offset in what [`pack`] returns, and of a file.
@@ -296,8 +289,8 @@ pub(super) struct Ways {
     from: Vec<Way>,
     /// The last that each shard was sent.
     sent: Vec<Option<Name>>,
-    /// A bit for each shard that was sent messages without names: their records were dropped.
-    pub(super) unnamed: u64,
+    /// The shards that were sent messages without names: their records were dropped.
+    pub(super) unnamed: ShardSet,
     /// From which shard a message has come that is being handed out, and whether that one had
     /// written it down when it sent it.
     taking: Option<(u8, bool)>,
@@ -312,7 +305,7 @@ impl Ways {
             journals,
             from: Vec::new(),
             sent: Vec::new(),
-            unnamed: 0,
+            unnamed: ShardSet::EMPTY,
             taking: None,
             is_split: false,
         }
@@ -324,7 +317,7 @@ impl Ways {
         &self.journals
     }
 
-    pub(super) fn lasting(&self) -> u64 {
+    pub(super) fn lasting(&self) -> ShardSet {
         self.journals.lasting()
     }
 
@@ -350,16 +343,14 @@ impl Ways {
     /// already.
     pub(super) fn may_end_round(&self) -> bool {
         let mut all = self.from.iter();
-        self.unnamed == 0 && !all.any(|way| way.has_old() || way.has_dropped_bequests())
+        self.unnamed.is_empty() && !all.any(|way| way.has_old() || way.has_dropped_bequests())
     }
 
     /// A name is sent after what had none, to all that were sent such messages.
     pub(super) fn mark_all(&mut self, name: Name) -> Vec<(u8, Name)> {
         let to = core::mem::take(&mut self.unnamed);
-        let marked: Vec<(u8, Name)> = (0..SHARDS_MAX)
-            .filter(|shard| to >> shard & 1 == 1 && *shard != self.own)
-            .map(|shard| (shard, name))
-            .collect();
+        let others = to.without(ShardId(self.own)).iter();
+        let marked: Vec<(u8, Name)> = others.map(|shard| (shard.0, name)).collect();
         for (shard, name) in &marked {
             self.was_sent(*shard, *name);
         }
@@ -386,23 +377,20 @@ impl Ways {
     }
 
     /// A message of this shard was appended there, and is sent to these shards.
-    pub(super) fn has_name(&mut self, message: &Arc<Message>, to: u64, name: Name) {
+    pub(super) fn has_name(&mut self, message: &Arc<Message>, to: ShardSet, name: Name) {
         if let Some(bits) = pack(self.own, name) {
             message.written(bits);
         }
-        if to != 0 && name_of(message) != Some((self.own, name)) {
+        if !to.is_empty() && name_of(message) != Some((self.own, name)) {
             // It is a stored one that another shard has written first. They do not know that this
             // is meant.
             return;
         }
-        let mut left = to;
-        while left != 0 {
-            let at = left.trailing_zeros() as usize;
-            left &= left - 1;
-            self.was_sent(at as u8, name);
+        for shard in to {
+            self.was_sent(shard.0, name);
         }
         let own = self.own;
-        if to >> own & 1 == 1 {
+        if to.has(ShardId(own)) {
             let way = self.way(own);
             let all = way.unfinished.iter_mut();
             let is_it = |it: &&mut Unfinished| it.name.is_none() && it.matter.is(message);
@@ -465,7 +453,8 @@ impl SessionLog {
         let name = name_of(&message).filter(|(shard, _)| is_named && *shard == from);
         self.ways.taking = Some((from, name.is_some()));
         let Some((_, name)) = name else {
-            let is_kept = self.lasting(1 << self.shard) != 0 && self.takes_body(&message);
+            let lasts = self.ways.lasting().has(ShardId(self.shard));
+            let is_kept = lasts && self.takes_body(&message);
             return if is_kept {
                 Arc::new(message.copy())
             } else {
@@ -505,7 +494,7 @@ impl SessionLog {
         let is_here = name_of(message).is_none();
         let (from, name) = match (name_of(message), self.ways.taking) {
             (None, _) => {
-                self.sends(message, 1 << own, None);
+                self.sends(message, ShardSet::one(ShardId(own)), None);
                 (own, None)
             }
             (Some((_, name)), Some((from, true))) => (from, Some(name)),
