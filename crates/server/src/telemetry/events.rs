@@ -3,8 +3,9 @@
 //! The thread that writes the log fills it, from the entries that the shards leave there anyway.
 
 mod kept;
+mod ring;
+mod shelf;
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,12 +22,7 @@ use super::remedy::{Scene, remedy};
 use crate::listener::Port;
 use crate::peer::Peer;
 use kept::Kept;
-
-/// Events that are kept.
-const EVENTS_MAX: usize = 10_000;
-
-/// Bytes that they may take.
-const BYTES_MAX: usize = 4 << 20;
+use ring::Ring;
 
 /// Refusals, denials and losses that are kept in a period, for each reason: one client that tries
 /// for ever does not push out all the others. What is above is counted.
@@ -222,7 +218,7 @@ fn ended(secs: u64, reason: CloseReason, limit: Option<&str>) -> String {
 }
 
 /// Which events somebody wants.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
     /// Only those behind this one, the oldest first; without it, the newest.
     pub(crate) after: Option<u64>,
@@ -237,18 +233,18 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    fn is(&self, kept: &Kept) -> bool {
+    fn is(&self, kept: &Kept<'_>) -> bool {
         let is_text = |wanted: &Option<String>, text: &str| {
             let wanted = wanted.as_deref();
             wanted.is_none_or(|wanted| *shown(wanted) == *text)
         };
-        let address = || kept.peer().and_then(Peer::address);
+        let address = || kept.peer.and_then(Peer::address);
         let is_near = |network: Network| address().is_some_and(|it: IpAddr| network.contains(it));
         let is_of_zone = |(name, number): &(String, Option<Zone>)| kept.is_of_zone(name, *number);
-        kept.at_ms() >= self.since_ms
-            && self.kind.is_none_or(|kind| kind == kept.kind())
-            && is_text(&self.client_id, kept.client_id())
-            && is_text(&self.user, kept.user())
+        kept.at_ms >= self.since_ms
+            && self.kind.is_none_or(|kind| kind == kept.kind)
+            && is_text(&self.client_id, kept.client_id)
+            && is_text(&self.user, kept.user)
             && self.network.is_none_or(is_near)
             && self.zone.as_ref().is_none_or(is_of_zone)
     }
@@ -273,16 +269,6 @@ pub(crate) struct Events {
     news: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct Ring {
-    events: VecDeque<Kept>,
-    bytes: usize,
-    /// The number of the newest. Those before it are numbered one after the other.
-    last: u64,
-    /// How many threads wait for the next one. Waking nobody is a system call as well.
-    waiting: usize,
-}
-
 impl Events {
     /// Limits what one reason may push out.
     pub(super) fn pace() -> Pace {
@@ -299,17 +285,8 @@ impl Events {
     }
 
     fn keep(&self, noted: &Noted) {
-        let kept = Kept::new(noted);
         let mut ring = self.lock();
-        ring.last += 1;
-        ring.bytes += kept.bytes();
-        ring.events.push_back(kept);
-        while ring.events.len() > EVENTS_MAX || ring.bytes > BYTES_MAX {
-            let Some(oldest) = ring.events.pop_front() else {
-                break;
-            };
-            ring.bytes -= oldest.bytes();
-        }
+        ring.push(noted);
         let is_awaited = ring.waiting > 0;
         drop(ring);
         if is_awaited {
@@ -341,38 +318,6 @@ impl Events {
     }
 }
 
-impl Ring {
-    /// Events behind a cursor, or the newest.
-    fn find(&self, wanted: &Wanted, after: Option<u64>) -> Found {
-        // A cursor of an earlier run of the server says nothing.
-        let after = after.filter(|after| *after <= self.last);
-        let oldest = self.last + 1 - self.events.len() as u64;
-        let events = self.events.iter().enumerate();
-        let numbered = events.map(|(place, kept)| (kept, oldest + place as u64));
-        let fits = |(kept, _): &(&Kept, u64)| wanted.is(kept);
-        let noted = |(kept, seq): (&Kept, u64)| kept.noted(seq);
-        let Some(after) = after else {
-            let newest = numbered.rev().filter(fits).take(wanted.limit);
-            let mut events: Vec<Noted> = newest.map(noted).collect();
-            events.reverse();
-            return Found {
-                events,
-                cursor: self.last,
-                missed: false,
-            };
-        };
-        let passed = (after + 1).saturating_sub(oldest) as usize;
-        let next = numbered.skip(passed).filter(fits);
-        let events: Vec<Noted> = next.take(wanted.limit).map(noted).collect();
-        let newest = events.last().filter(|_| events.len() == wanted.limit);
-        Found {
-            cursor: newest.map_or(self.last, |noted| noted.seq),
-            events,
-            missed: after + 1 < oldest,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,6 +335,21 @@ mod tests {
             limit,
             ..Wanted::default()
         }
+    }
+
+    fn is_wanted(wanted: &Wanted, noted: &Noted) -> bool {
+        let events = Events::default();
+        events.keep(noted);
+        !events
+            .find(
+                &Wanted {
+                    limit: 1,
+                    ..wanted.clone()
+                },
+                Duration::ZERO,
+            )
+            .events
+            .is_empty()
     }
 
     fn find(events: &Events, wanted: &Wanted) -> (Vec<String>, u64, bool) {
@@ -429,24 +389,14 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_is_bounded_in_number_and_in_bytes() {
+    fn what_is_gone_was_missed() {
         let events = Events::default();
-        for _ in 0..EVENTS_MAX + 5 {
+        for _ in 0..ring::EVENTS_MAX + 5 {
             events.keep(&connected("a"));
         }
-        assert_eq!(events.lock().events.len(), EVENTS_MAX);
         let (_, cursor, missed) = find(&events, &wanted(Some(2), 1));
         assert!(missed, "the first five are gone");
         assert_eq!(cursor, 6);
-        for _ in 0..EVENTS_MAX {
-            let mut long = connected("a");
-            long.text = "x".repeat(1_000).into();
-            events.keep(&long);
-        }
-        let ring = events.lock();
-        assert!(ring.events.len() < EVENTS_MAX && ring.bytes <= BYTES_MAX);
-        let sum: usize = ring.events.iter().map(Kept::bytes).sum();
-        assert_eq!(sum, ring.bytes);
     }
 
     #[test]
@@ -461,7 +411,7 @@ mod tests {
         let is = |change: fn(&mut Wanted)| {
             let mut wanted = wanted(None, 1);
             change(&mut wanted);
-            wanted.is(&Kept::new(&noted))
+            is_wanted(&wanted, &noted)
         };
         assert!(is(|it| it.zone = Some(("game".into(), Some(Zone(7))))));
         assert!(!is(|it| it.zone = Some(("shop".into(), None))));
@@ -478,6 +428,6 @@ mod tests {
         };
         let mut of_zone = wanted(None, 1);
         of_zone.zone = Some(("game".into(), None));
-        assert!(of_zone.is(&Kept::new(&claimed)));
+        assert!(is_wanted(&of_zone, &claimed));
     }
 }

@@ -1,106 +1,129 @@
-//! An event as the ring keeps it: ten thousand of them should not take much of the memory of a
-//! server that has as many connections.
-
-use std::sync::Arc;
+//! An event as the ring keeps it, in some forty bytes: ten thousand of them should not take much of
+//! the memory of a server that has as many connections.
 
 use stentor_control::events::Kind;
 use stentor_topic::Zone;
 
-use super::{Noted, ZoneOf};
-use crate::listener::Port;
+use super::ZoneOf;
 use crate::peer::Peer;
 
-/// What of an event differs from its neighbours. Its place in the ring is its number.
-#[derive(Debug)]
-pub(super) struct Kept {
-    at_ms: u64,
-    port: Option<Arc<Port>>,
-    reason: &'static str,
-    /// Client id, user, text and the name of a zone, one behind the other.
-    texts: Box<str>,
-    /// Where the first three of them end.
-    ends: [u32; 3],
-    held_back: u32,
-    zone: KeptZone,
-    peer: Option<Peer>,
-    kind: Kind,
+/// An event in the ring. What many events have in common is a number of a [`super::shelf::Shelf`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kept<'a> {
+    pub(super) at_ms: u64,
+    pub(super) kind: Kind,
+    pub(super) zone: KeptZone<'a>,
+    pub(super) peer: Option<Peer>,
+    pub(super) port: Option<usize>,
+    pub(super) reason: usize,
+    pub(super) held_back: u64,
+    pub(super) client_id: &'a str,
+    pub(super) user: &'a str,
+    pub(super) text: &'a str,
 }
 
 /// The zone, if it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeptZone {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeptZone<'a> {
     Unknown,
     Number(Zone),
-    /// The last of the texts.
-    Name,
+    Name(&'a str),
 }
 
-impl Kept {
-    pub(super) fn new(noted: &Noted) -> Self {
-        let (zone, name) = match &noted.zone {
-            None => (KeptZone::Unknown, ""),
-            Some(ZoneOf::Number(zone)) => (KeptZone::Number(*zone), ""),
-            Some(ZoneOf::Name(name)) => (KeptZone::Name, &**name),
+impl KeptZone<'_> {
+    pub(super) fn to_owned(self) -> Option<ZoneOf> {
+        match self {
+            Self::Unknown => None,
+            Self::Number(zone) => Some(ZoneOf::Number(zone)),
+            Self::Name(name) => Some(ZoneOf::Name(name.into())),
+        }
+    }
+}
+
+impl<'a> From<Option<&'a ZoneOf>> for KeptZone<'a> {
+    fn from(zone: Option<&'a ZoneOf>) -> Self {
+        match zone {
+            None => Self::Unknown,
+            Some(ZoneOf::Number(zone)) => Self::Number(*zone),
+            Some(ZoneOf::Name(name)) => Self::Name(name),
+        }
+    }
+}
+
+impl<'a> Kept<'a> {
+    /// Appends it to bytes. [`Self::decode`] reads it again.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let kind = Kind::ALL.iter().position(|kind| *kind == self.kind);
+        put(out, kind.unwrap_or_default() as u64);
+        put(out, self.at_ms);
+        match self.zone {
+            KeptZone::Unknown => put(out, 0),
+            KeptZone::Number(zone) => {
+                put(out, 1);
+                put(out, zone.get().into());
+            }
+            KeptZone::Name(name) => {
+                put(out, 2);
+                put_text(out, name);
+            }
+        }
+        match self.peer {
+            None => put(out, 0),
+            Some(Peer::V4(octets, port)) => {
+                put(out, 1);
+                out.extend(octets);
+                put(out, port.into());
+            }
+            Some(Peer::V6(octets, port)) => {
+                put(out, 2);
+                out.extend(octets);
+                put(out, port.into());
+            }
+            Some(Peer::Unix { uid, pid }) => {
+                put(out, 3);
+                put(out, uid.into());
+                put(out, pid.into());
+            }
+        }
+        put(out, self.port.map_or(0, |port| port as u64 + 1));
+        put(out, self.reason as u64);
+        put(out, self.held_back);
+        for text in [self.client_id, self.user, self.text] {
+            put_text(out, text);
+        }
+    }
+
+    /// Reads what [`Self::encode`] has written, from the front of some bytes; `None` if they are
+    /// something else.
+    pub(super) fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
+        let kind = *Kind::ALL.get(number::<usize>(bytes)?)?;
+        let at_ms = take(bytes)?;
+        let zone = match take(bytes)? {
+            0 => KeptZone::Unknown,
+            1 => KeptZone::Number(Zone(number(bytes)?)),
+            _ => KeptZone::Name(text(bytes)?),
         };
-        let parts = [&*noted.client_id, &*noted.user, &*noted.text];
-        let mut end = 0;
-        let ends = parts.map(|part| {
-            end += part.len();
-            // Each of them is shorter than a packet.
-            u32::try_from(end).unwrap_or(u32::MAX)
-        });
-        Self {
-            at_ms: noted.at_ms,
-            port: noted.port.clone(),
-            reason: noted.reason,
-            texts: [&parts.concat(), name].concat().into(),
-            ends,
-            held_back: u32::try_from(noted.held_back).unwrap_or(u32::MAX),
+        let peer = match take(bytes)? {
+            0 => None,
+            1 => Some(Peer::V4(array(bytes)?, number(bytes)?)),
+            2 => Some(Peer::V6(array(bytes)?, number(bytes)?)),
+            _ => Some(Peer::Unix {
+                uid: number(bytes)?,
+                pid: number(bytes)?,
+            }),
+        };
+        Some(Self {
+            at_ms,
+            kind,
             zone,
-            peer: noted.peer,
-            kind: noted.kind,
-        }
-    }
-
-    /// The event, whose number is `seq`.
-    pub(super) fn noted(&self, seq: u64) -> Noted {
-        Noted {
-            seq,
-            at_ms: self.at_ms,
-            kind: self.kind,
-            zone: match self.zone {
-                KeptZone::Unknown => None,
-                KeptZone::Number(zone) => Some(ZoneOf::Number(zone)),
-                KeptZone::Name => Some(ZoneOf::Name(self.part(3).into())),
-            },
-            client_id: self.client_id().into(),
-            user: self.user().into(),
-            peer: self.peer,
-            port: self.port.clone(),
-            reason: self.reason,
-            text: self.part(2).into(),
-            held_back: u64::from(self.held_back),
-        }
-    }
-
-    pub(super) fn client_id(&self) -> &str {
-        self.part(0)
-    }
-
-    pub(super) fn user(&self) -> &str {
-        self.part(1)
-    }
-
-    pub(super) const fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    pub(super) const fn at_ms(&self) -> u64 {
-        self.at_ms
-    }
-
-    pub(super) const fn peer(&self) -> Option<Peer> {
-        self.peer
+            peer,
+            port: number::<usize>(bytes)?.checked_sub(1),
+            reason: number(bytes)?,
+            held_back: take(bytes)?,
+            client_id: text(bytes)?,
+            user: text(bytes)?,
+            text: text(bytes)?,
+        })
     }
 
     /// Whether it is of a zone with this name, and this number if it has one.
@@ -108,55 +131,113 @@ impl Kept {
         match self.zone {
             KeptZone::Unknown => false,
             KeptZone::Number(zone) => number == Some(zone),
-            KeptZone::Name => self.part(3) == name,
+            KeptZone::Name(zone) => zone == name,
         }
     }
+}
 
-    /// What it takes of the memory.
-    pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.texts.len()
+/// A number in groups of seven bits, the lowest first.
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
     }
+    out.push(value as u8);
+}
 
-    fn part(&self, index: usize) -> &str {
-        let end = |index: usize| self.ends.get(index).map(|end| *end as usize);
-        let start = index.checked_sub(1).and_then(end).unwrap_or(0);
-        let end = end(index).unwrap_or(self.texts.len());
-        self.texts.get(start..end).unwrap_or_default()
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put(out, text.len() as u64);
+    out.extend(text.as_bytes());
+}
+
+fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7F) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
     }
+    None
+}
+
+fn number<T: TryFrom<u64>>(bytes: &mut &[u8]) -> Option<T> {
+    T::try_from(take(bytes)?).ok()
+}
+
+fn array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (array, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*array)
+}
+
+fn text<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
+    let length = number(bytes)?;
+    let (text, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    str::from_utf8(text).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn it_is_small() {
-        assert!(size_of::<Kept>() <= 104, "{}", size_of::<Kept>());
+    fn full() -> Kept<'static> {
+        Kept {
+            at_ms: 1_800_000_000_000,
+            kind: Kind::Banned,
+            zone: KeptZone::Name("größe"),
+            peer: Some(Peer::V6([7; 16], 65_535)),
+            port: Some(300),
+            reason: 129,
+            held_back: u64::MAX,
+            client_id: "ä\u{202e}",
+            user: "game/ann",
+            text: "for a day",
+        }
     }
 
     #[test]
     fn an_event_comes_out_as_it_went_in() {
-        let bare = Noted::new(Kind::Connected);
-        let full = Noted {
-            seq: 9,
-            at_ms: 50,
-            zone: Some(ZoneOf::Name("größe".into())),
-            client_id: "ä\u{202e}".into(),
-            user: "game/ann".into(),
-            peer: Some(Peer::V6([7; 16], 5)),
-            reason: "banned",
-            text: "for a day".into(),
-            held_back: 3,
-            ..Noted::new(Kind::Refused)
+        let bare = Kept {
+            zone: KeptZone::Unknown,
+            peer: None,
+            port: None,
+            client_id: "",
+            user: "",
+            text: "",
+            ..full()
         };
-        let numbered = Noted {
-            zone: Some(ZoneOf::Number(Zone(7))),
-            user: Box::default(),
-            ..full.clone()
+        let of = |zone, peer, kind| Kept {
+            zone,
+            peer: Some(peer),
+            kind,
+            ..full()
         };
-        for noted in [bare, full, numbered] {
-            let kept = Kept::new(&noted);
-            assert_eq!(format!("{:?}", kept.noted(noted.seq)), format!("{noted:?}"));
+        let number = KeptZone::Number(Zone(70_000));
+        let all = [
+            bare,
+            full(),
+            of(number, Peer::V4([192, 0, 2, 1], 0), Kind::Connected),
+            of(number, Peer::Unix { uid: 1, pid: 0 }, Kind::Losing),
+        ];
+        let mut bytes = Vec::new();
+        all.iter().for_each(|kept| kept.encode(&mut bytes));
+        let mut left = &bytes[..];
+        for kept in all {
+            assert_eq!(Kept::decode(&mut left), Some(kept));
+        }
+        assert!(left.is_empty());
+    }
+
+    #[test]
+    fn a_part_of_an_event_is_none() {
+        let mut bytes = Vec::new();
+        full().encode(&mut bytes);
+        for end in 0..bytes.len() {
+            assert_eq!(Kept::decode(&mut &bytes[..end]), None, "{end}");
         }
     }
 }

@@ -1,0 +1,242 @@
+//! The ring of events.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::kept::{Kept, KeptZone};
+use super::shelf::Shelf;
+use super::{Found, Noted, Wanted};
+use crate::listener::Port;
+
+/// Events that are kept.
+pub(super) const EVENTS_MAX: usize = 10_000;
+
+/// Bytes that they may take.
+pub(super) const BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of one piece of memory. A longer event has one of its own.
+const CHUNK_BYTES: usize = 16 << 10;
+
+/// Events, the oldest first, one behind the other in pieces of memory.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    chunks: VecDeque<Vec<u8>>,
+    /// Where the oldest begins, in the first of them.
+    start: usize,
+    len: usize,
+    bytes: usize,
+    /// The number of the newest. Those before it are numbered one after the other.
+    last: u64,
+    ports: Shelf<ByAddress>,
+    reasons: Shelf<&'static str>,
+    /// How many threads wait for the next one. Waking nobody is a system call as well.
+    pub(super) waiting: usize,
+}
+
+/// A listener, which is the same as another one if it is that one.
+#[derive(Debug, Clone)]
+struct ByAddress(Arc<Port>);
+
+impl PartialEq for ByAddress {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Ring {
+    /// Puts in an event. The oldest make room for it.
+    pub(super) fn push(&mut self, noted: &Noted) {
+        let port = noted.port.as_ref();
+        let port = port.map(|port| self.ports.put(&ByAddress(Arc::clone(port))));
+        let kept = Kept {
+            at_ms: noted.at_ms,
+            kind: noted.kind,
+            zone: KeptZone::from(noted.zone.as_ref()),
+            peer: noted.peer,
+            port,
+            reason: self.reasons.put(&noted.reason),
+            held_back: noted.held_back,
+            client_id: &noted.client_id,
+            user: &noted.user,
+            text: &noted.text,
+        };
+        let mut record = Vec::with_capacity(128);
+        kept.encode(&mut record);
+        match self.chunks.back_mut() {
+            Some(chunk) if chunk.len() + record.len() <= chunk.capacity() => {
+                chunk.extend_from_slice(&record);
+            }
+            _ => {
+                let mut chunk = Vec::with_capacity(CHUNK_BYTES.max(record.len()));
+                chunk.extend_from_slice(&record);
+                self.chunks.push_back(chunk);
+            }
+        }
+        self.bytes += record.len();
+        self.len += 1;
+        self.last += 1;
+        while self.len > EVENTS_MAX || self.bytes > BYTES_MAX {
+            self.pop();
+        }
+    }
+
+    /// Takes out the oldest.
+    fn pop(&mut self) {
+        let Some(chunk) = self.chunks.front() else {
+            return;
+        };
+        let before = chunk.get(self.start..).unwrap_or_default();
+        let mut left = before;
+        let kept = Kept::decode(&mut left);
+        debug_assert!(kept.is_some(), "an event is read as it was written");
+        let Some(Kept { port, reason, .. }) = kept else {
+            return self.clear();
+        };
+        let length = before.len() - left.len();
+        self.start += length;
+        self.bytes -= length;
+        self.len -= 1;
+        if left.is_empty() {
+            self.start = 0;
+            self.chunks.pop_front();
+        }
+        self.reasons.release(reason);
+        if let Some(port) = port {
+            self.ports.release(port);
+        }
+    }
+
+    /// Forgets everything but how many events there were.
+    fn clear(&mut self) {
+        *self = Self {
+            last: self.last,
+            waiting: self.waiting,
+            ..Self::default()
+        };
+    }
+
+    /// The events with their numbers, the oldest first.
+    fn iter(&self) -> impl Iterator<Item = (u64, Kept<'_>)> {
+        let start = |place: usize| if place == 0 { self.start } else { 0 };
+        let chunks = self.chunks.iter().enumerate();
+        let kept = chunks.flat_map(move |(place, chunk)| {
+            let mut left = chunk.get(start(place)..).unwrap_or_default();
+            std::iter::from_fn(move || Kept::decode(&mut left))
+        });
+        (self.oldest()..).zip(kept)
+    }
+
+    /// The number of the oldest.
+    const fn oldest(&self) -> u64 {
+        self.last + 1 - self.len as u64
+    }
+
+    fn noted(&self, (seq, kept): (u64, Kept<'_>)) -> Noted {
+        let port = kept.port.and_then(|port| self.ports.get(port));
+        Noted {
+            seq,
+            at_ms: kept.at_ms,
+            kind: kept.kind,
+            zone: kept.zone.to_owned(),
+            client_id: kept.client_id.into(),
+            user: kept.user.into(),
+            peer: kept.peer,
+            port: port.map(|port| Arc::clone(&port.0)),
+            reason: self.reasons.get(kept.reason).copied().unwrap_or_default(),
+            text: kept.text.into(),
+            held_back: kept.held_back,
+        }
+    }
+
+    /// Events behind a cursor, or the newest. O(events).
+    pub(super) fn find(&self, wanted: &Wanted, after: Option<u64>) -> Found {
+        // A cursor of an earlier run of the server says nothing.
+        let after = after.filter(|after| *after <= self.last);
+        let fits = |(_, kept): &(u64, Kept<'_>)| wanted.is(kept);
+        let Some(after) = after else {
+            let mut newest = VecDeque::new();
+            for event in self.iter().filter(fits) {
+                if newest.len() == wanted.limit {
+                    newest.pop_front();
+                }
+                newest.push_back(event);
+            }
+            newest.truncate(wanted.limit);
+            return Found {
+                events: newest.into_iter().map(|it| self.noted(it)).collect(),
+                cursor: self.last,
+                missed: false,
+            };
+        };
+        let next = self.iter().skip_while(|(seq, _)| *seq <= after);
+        let next = next.filter(fits).take(wanted.limit);
+        let events: Vec<Noted> = next.map(|it| self.noted(it)).collect();
+        let newest = events.last().filter(|_| events.len() == wanted.limit);
+        Found {
+            cursor: newest.map_or(self.last, |noted| noted.seq),
+            events,
+            missed: after + 1 < self.oldest(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_control::events::Kind;
+
+    use super::*;
+
+    fn noted(text: &str) -> Noted {
+        Noted {
+            client_id: "a".into(),
+            reason: "banned",
+            text: text.into(),
+            ..Noted::new(Kind::Connected)
+        }
+    }
+
+    fn len(ring: &Ring) -> (usize, usize) {
+        let bytes: usize = ring.chunks.iter().map(Vec::len).sum();
+        (ring.iter().count(), bytes - ring.start)
+    }
+
+    #[test]
+    fn the_ring_is_bounded_in_number_and_in_bytes() {
+        let mut ring = Ring::default();
+        for _ in 0..EVENTS_MAX + 5 {
+            ring.push(&noted(""));
+        }
+        assert_eq!(len(&ring), (EVENTS_MAX, ring.bytes));
+        assert_eq!(ring.oldest(), 6);
+        for _ in 0..EVENTS_MAX {
+            ring.push(&noted(&"x".repeat(1_000)));
+        }
+        assert!(ring.len < EVENTS_MAX && ring.bytes <= BYTES_MAX);
+        assert_eq!(len(&ring), (ring.len, ring.bytes));
+        // One that is longer than a piece.
+        ring.push(&noted(&"y".repeat(100_000)));
+        let newest = ring.find(
+            &Wanted {
+                limit: 1,
+                ..Wanted::default()
+            },
+            None,
+        );
+        assert_eq!(newest.events[0].text.len(), 100_000);
+        assert_eq!(len(&ring), (ring.len, ring.bytes));
+    }
+
+    #[test]
+    fn an_event_of_a_usual_connection_takes_some_forty_bytes() {
+        let mut ring = Ring::default();
+        let usual = Noted {
+            client_id: "sensor-attic-000017".into(),
+            peer: Some(crate::peer::Peer::V4([10, 0, 3, 17], 51_514)),
+            zone: Some(super::super::ZoneOf::Number(stentor_topic::Zone::DEFAULT)),
+            at_ms: 1_800_000_000_000,
+            ..Noted::new(Kind::Connected)
+        };
+        ring.push(&usual);
+        assert!(ring.bytes <= 48, "{}", ring.bytes);
+    }
+}
