@@ -28,6 +28,7 @@ mod renewal;
 mod roles;
 mod scram;
 mod standing;
+mod successors;
 mod throttle;
 mod visitor;
 mod zones;
@@ -164,6 +165,11 @@ pub trait Grants: Send + Sync {
     /// The number of the last change of users, roles or zones.
     fn changes(&self) -> u64 {
         0
+    }
+
+    /// A hash is about to take the place of another one of the same password.
+    fn replaced(&self, outdated: &Arc<str>, better: &Arc<str>) {
+        let _ = (outdated, better);
     }
 
     /// The identity of somebody who is let in without a name, to a zone that has a number.

@@ -298,6 +298,7 @@ impl Shared {
             return;
         };
         let better: Arc<str> = made.to_string().into();
+        self.grants.replaced(outdated, &better);
         let (key, outdated) = (visitor.key.clone(), Arc::clone(outdated));
         self.accounts.upgrade(key, outdated, Arc::clone(&better));
         self.learn(visitor, &better, password);

@@ -91,6 +91,14 @@ impl Renewals {
     pub const fn number(&self) -> u64 {
         self.number
     }
+
+    /// Whether somebody's password is another one from now on. A better hash of the same password
+    /// is not another one.
+    #[must_use]
+    pub fn ends_password(&self, identity: &Identity) -> bool {
+        let grants = self.grants.upgrade();
+        grants.is_some_and(|grants| grants.has_other_password(identity, &self.changes))
+    }
 }
 
 impl fmt::Debug for Renewals {

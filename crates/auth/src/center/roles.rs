@@ -15,9 +15,11 @@ use super::password::valid;
 use super::places::Registry;
 use super::renewal::{Changes, Renewals};
 use super::standing::{Returned, Standing};
+use super::successors::Successors;
 use super::zones::{SecondLogin, ZoneRules};
 use super::{Grants, Proof, Returning, Visitor};
 use crate::ConnectionBound;
+use crate::credential::TokenHash;
 use crate::model::{ANONYMOUS, GUEST, MEMBER, Quotas, Role, Rule, User, UserKey, guest_role};
 use crate::rights::{Book, Holder, Login, compile};
 use crate::store::{Directory, Watch, ZoneNumbers, stands_alone};
@@ -37,6 +39,7 @@ pub struct RoleGrants {
     /// The rights of those without a name, where their client id makes no difference: with one
     /// that they chose, and without.
     anonymous: ArcSwap<[Option<Arc<Standing>>; 2]>,
+    successors: Successors,
 }
 
 impl fmt::Debug for RoleGrants {
@@ -101,6 +104,7 @@ impl RoleGrants {
             changes: AtomicU64::new(0),
             rules: ArcSwap::default(),
             anonymous: ArcSwap::from_pointee([None, None]),
+            successors: Successors::default(),
         }
     }
 
@@ -298,6 +302,22 @@ impl RoleGrants {
 }
 
 impl RoleGrants {
+    /// Whether somebody's password is another one after these changes.
+    pub(super) fn has_other_password(&self, identity: &Identity, changes: &Changes) -> bool {
+        let standing = identity.rights.as_any();
+        let Some(standing) = standing.and_then(|any| any.downcast_ref::<Standing>()) else {
+            return false;
+        };
+        let change = standing.key.as_ref().and_then(|key| changes.users.get(key));
+        let (Some(before), Some(Some(now))) = (&standing.user, change) else {
+            return false;
+        };
+        let now: Vec<_> = passwords(now).collect();
+        let mut before = passwords(before).peekable();
+        before.peek().is_some()
+            && !before.any(|hash| self.successors.stands(hash, now.iter().copied()))
+    }
+
     /// What becomes of somebody whose session was there before the start. As soon as the user
     /// database has told of its user, it is like any other.
     fn renewed_returned(
@@ -376,6 +396,12 @@ fn all_roles(directory: &Directory) -> Vec<Arc<Role>> {
 /// the role from the foreign source also has its credentials.
 fn stands_without_them(user: &User) -> bool {
     stands_alone(user) && !user.credentials.iter().any(|one| one.foreign)
+}
+
+/// What is stored of a user's password.
+fn passwords(user: &User) -> impl Iterator<Item = &Arc<str>> {
+    let texts = user.credentials.iter().map(|one| &one.text);
+    texts.filter(|text| TokenHash::parse(text).is_err())
 }
 
 /// Whether the token that somebody came with was taken away.
@@ -480,6 +506,11 @@ impl Grants for RoleGrants {
 
     fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
+    }
+
+    fn replaced(&self, outdated: &Arc<str>, better: &Arc<str>) {
+        self.successors
+            .note(Arc::clone(outdated), Arc::clone(better));
     }
 
     fn configure(&self, zones: &ZoneRules) {

@@ -149,6 +149,15 @@ impl World {
         self.order(&order).unwrap();
     }
 
+    /// A user, as the directory has it.
+    fn directory_user(&self, name: &str) -> Arc<User> {
+        let (sender, receiver) = channel();
+        let found: Found = Box::new(move |user| sender.send(user.unwrap()).unwrap());
+        let key = UserKey::parse(name);
+        assert!(self.grants.directory.look_up(key, found));
+        receiver.recv().unwrap().expect("there is one")
+    }
+
     fn set_password(&self, name: &str, password: &str) {
         let text = hash(password, Cost::CHEAPEST);
         let order = format!(
@@ -259,6 +268,33 @@ fn who_came_by_its_own_password_stays_when_that_is_changed_with_its_roles() {
         world.renewals().renew(&bob, "c"),
         Renewed::Replace(_)
     ));
+}
+
+#[test]
+fn another_password_is_told_from_a_better_hash_of_the_same() {
+    let world = world(&[]);
+    world.add("ann", "own");
+    let ann = world.bearer("ann").expect("it is let in");
+    let grant = |role: &str| format!(r#"{{"verb":"{role}","name":"ann","roles":["admin"]}}"#);
+    world.order(&grant("grant")).unwrap();
+    assert!(
+        !world.renewals().ends_password(&ann),
+        "roles are no password"
+    );
+    let [before] = &world.directory_user("ann").credentials[..] else {
+        panic!("there is one");
+    };
+    let better: Arc<str> = hash("own", Cost::CHEAPEST).into();
+    world.grants.replaced(&before.text, &better);
+    let order = Order::Upgrade {
+        key: UserKey::parse("ann"),
+        outdated: Arc::clone(&before.text),
+        better,
+    };
+    world.grants.directory.order(Who::server(), order).unwrap();
+    assert!(!world.renewals().ends_password(&ann));
+    world.set_password("ann", "own");
+    assert!(world.renewals().ends_password(&ann), "it was set again");
 }
 
 #[test]
