@@ -20,6 +20,9 @@ pub(crate) const BODY_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of a body below `/api/v1`.
 pub(crate) const API_BODY_BYTES_MAX: usize = 1024 * 1024;
 
+/// Bytes of the body of a login.
+pub(crate) const LOGIN_BODY_BYTES_MAX: usize = 16 * 1024;
+
 /// How long a body may take to come.
 pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 
@@ -46,8 +49,8 @@ pub(crate) const HEALTH_AT_ONCE: usize = 1;
 /// The same of metrics.
 pub(crate) const METRICS_AT_ONCE: usize = 2;
 
-/// Requests whose token is being checked. They hold a connection each but no thread, and whoever
-/// sends them is not known yet. See [`crate::checks`].
+/// Requests whose token or password is being checked. They hold a connection each but no thread,
+/// and whoever sends them is not known yet. See [`crate::checks`].
 pub(crate) const TOKENS_MAX: usize = 16;
 
 /// How long a token may take. A wrong one that would be answered later gets 503.
@@ -69,6 +72,9 @@ pub(crate) const STREAMS_MAX: usize = 64;
 
 /// Event streams of one user at a time.
 pub(crate) const STREAMS_PER_USER_MAX: usize = 8;
+
+/// Event streams of one session at a time.
+pub(crate) const STREAMS_PER_SESSION_MAX: usize = 4;
 
 /// Looks of event streams that are made at the same time: each answers at once.
 pub(crate) const LOOKS_AT_ONCE: usize = 2;

@@ -9,7 +9,10 @@
 //! | `/healthz` | whether the process works | everybody |
 //! | `/readyz` | whether new clients can be let in | everybody; details on this machine |
 //! | `/metrics` | figures for Prometheus | this machine; elsewhere the bearer of a token |
-//! | `/api/v1/…` | verbs of the control socket, as JSON | the bearer of a token with the right |
+//! | `/login` | a session by a link of `stentor console` | the owner of the server |
+//! | `/api/v1/login`, `/api/v1/logout` | a session of a browser begins or ends | users |
+//! | `/api/v1/me` | who asks, and what he may | the bearer of a token, or a session |
+//! | `/api/v1/…` | verbs of the control socket, as JSON | the same with the right |
 //! | `/api/v1/…/stream` | what some verbs tell, again and again, as server-sent events | the same |
 //! | `/api/v1/openapi.json`, `/api/v1/problems` | what can be asked, and how it fails | everybody |
 
@@ -18,8 +21,12 @@
 mod api;
 mod bounds;
 mod checks;
+mod cookie;
 mod guard;
+mod identity;
+mod login;
 mod office;
+mod origin;
 mod pages;
 mod patience;
 mod problem;
@@ -30,6 +37,7 @@ mod stream;
 
 pub use api::openapi;
 pub use office::{
-    Admitted, Caller, Denied, Exposition, NotAdmitted, Office, Reason, Refused, Report,
+    Admitted, Begun, Caller, Denied, Exposition, Login, NewSession, NotAdmitted, Office, Reason,
+    Refused, Report,
 };
 pub use serve::{Door, DoorSocket, Face, Rules, TlsSource};

@@ -1,15 +1,18 @@
 //! What the face asks the server.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use stentor_control::login::Me;
 use stentor_control::{Failure, Verb};
 
-/// The server, as the HTTP face knows it. Its methods may block, except [`Office::known`] and
-/// [`Office::admit`]: the face calls them on threads that are there for it, a few at a time.
+/// The server, as the HTTP face knows it. Its methods may block, except those that let
+/// somebody in: the face calls them on threads that are there for it, a few at a time.
 pub trait Office: Send + Sync + 'static {
     /// Whether the process works. It asks no database.
     fn health(&self) -> Report;
@@ -27,15 +30,89 @@ pub trait Office: Send + Sync + 'static {
     /// Asks who has a token. `then` is called once, now or on another thread; for a wrong token
     /// that takes its time. It is dropped if nobody can say.
     fn admit(&self, token: &str, address: Option<IpAddr>, then: Box<dyn FnOnce(Admitted) + Send>);
+
+    /// Asks whether a password is right, and begins a session. `then` is called as by
+    /// [`Office::admit`]. Whoever asks keeps what is returned for as long as the answer is awaited.
+    fn log_in(
+        &self,
+        login: Login,
+        address: Option<IpAddr>,
+        then: Box<dyn FnOnce(Begun) + Send>,
+    ) -> Box<dyn Send>;
+
+    /// Begins a session by a link that was made on the control socket. It asks nobody.
+    ///
+    /// # Errors
+    /// When the link does not work.
+    fn open_link(&self, once: &str, address: Option<IpAddr>) -> Begun;
+
+    /// The owner of a session, by what its cookie has. It asks nobody.
+    ///
+    /// # Errors
+    /// When there is no such session, or its requests come too fast.
+    fn session(&self, cookie: &str, address: Option<IpAddr>) -> Admitted;
+
+    /// The same without a request of the browser: a stream looks whether its session goes on.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    fn session_now(&self, cookie: &str, address: Option<IpAddr>) -> Admitted;
+
+    /// Ends a session, if there is one.
+    fn log_out(&self, cookie: &str);
 }
 
-/// Somebody whose token was accepted, or why not.
+/// What somebody shows to begin a session.
+#[derive(Clone)]
+pub struct Login {
+    /// The login name: `user` or `zone/user`.
+    pub name: String,
+    /// The password, or a token.
+    pub password: String,
+}
+
+/// Leaves out the password.
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A session that has begun, or why not.
+pub type Begun = Result<NewSession, NotAdmitted>;
+
+/// A session that has begun.
+pub struct NewSession {
+    /// What the cookie is to have. Nobody else has it.
+    pub cookie: String,
+    /// The owner of the session.
+    pub caller: Arc<dyn Caller>,
+}
+
+/// Leaves out the secret.
+impl fmt::Debug for NewSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewSession")
+            .field("caller", &self.caller.name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Somebody who is known, or why not.
 pub type Admitted = Result<Arc<dyn Caller>, NotAdmitted>;
 
-/// Somebody whose token was accepted.
+/// Somebody who is known, by a token or a session.
 pub trait Caller: Send + Sync {
     /// The user, as at a login: `zone/name` outside the default zone.
     fn name(&self) -> &str;
+
+    /// The number of the session, for somebody who is known by one: no other session has it.
+    fn session_number(&self) -> Option<u64>;
+
+    /// Everything that the caller may know of himself, but the verbs.
+    fn me(&self) -> Me;
 
     /// Whether the caller may read the metrics.
     ///
@@ -73,11 +150,17 @@ pub trait Caller: Send + Sync {
     fn ask(&self, verb: Verb, request: Map<String, Value>) -> Result<Value, Refused>;
 }
 
-/// Why a token lets nobody in.
+/// Why somebody is not let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// It is the token of nobody.
+    /// It is the token of nobody, or a wrong password.
     Unknown,
+    /// There is no such session, or it has ended.
+    NoSession,
+    /// The link does not work, or not any more.
+    NoLink,
+    /// The requests of the session come too fast. Another one may come after this time.
+    TooFast(Duration),
     /// Too many wrong ones came before.
     Slowed,
     /// Nobody can say now.

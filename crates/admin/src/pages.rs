@@ -8,12 +8,17 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hyper::header::{ACCEPT, CACHE_CONTROL, HeaderValue, X_CONTENT_TYPE_OPTIONS};
-use hyper::{HeaderMap, StatusCode};
+use hyper::StatusCode;
+use hyper::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::http::request::Parts;
 use serde_json::json;
 
 use crate::api;
 use crate::guard::{self, Refusal};
+use crate::identity::{identify, told};
 use crate::office::{Exposition, Office, Report};
 use crate::problem::{JSON, Problem, answer, busy, problem};
 use crate::slots::Slots;
@@ -25,6 +30,8 @@ pub(crate) struct Desk {
     pub(crate) slots: Arc<Slots>,
     /// Whether only this machine can reach the door.
     pub(crate) is_local: bool,
+    /// Whether it speaks https.
+    pub(crate) is_tls: bool,
     /// Hosts that a request may name besides those of this machine.
     pub(crate) names: Vec<String>,
     /// Whether the metrics need no token.
@@ -59,10 +66,31 @@ async fn admit(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> R
         Err(problem) => problem.into_response(),
     };
     let headers = response.headers_mut();
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    for (name, value) in RULES {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
     response
 }
+
+/// What all answers say to browsers: nothing is kept, guessed at, told to others, or shown within
+/// pages of others.
+const RULES: [(HeaderName, &str); 6] = [
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (CACHE_CONTROL, "no-store"),
+    (REFERRER_POLICY, "no-referrer"),
+    (
+        CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+];
 
 fn refused(why: Refusal) -> Problem {
     match why {
@@ -79,13 +107,33 @@ fn refused(why: Refusal) -> Problem {
     }
 }
 
-async fn index() -> Response {
-    let text = "Stentor, for operators\n\n\
-                /healthz  whether the process works\n\
-                /readyz   whether new clients can connect, and if not, why\n\
-                /metrics  figures for Prometheus\n\
-                /api/v1   what `stentor` asks a server, as JSON: see /api/v1/openapi.json\n";
-    answer(StatusCode::OK, "text/plain; charset=utf-8", text.to_owned())
+/// Says what there is, and who is logged in. Whoever has opened a link of `stentor console` comes
+/// here.
+async fn index(State(desk): State<Arc<Desk>>, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let caller = identify(&desk, &parts, "").await.map(|caller| caller.me());
+    let who = match caller {
+        Ok(me) => {
+            let ends = me.session.map_or(String::new(), |session| {
+                let minutes = session.ends_secs / 60;
+                format!("; the session ends in {minutes} minutes at most")
+            });
+            format!("Logged in: {}{ends}.", me.name)
+        }
+        Err(_) => {
+            "Not logged in: open a link of `stentor console`, or POST to /api/v1/login.".to_owned()
+        }
+    };
+    let text = format!(
+        "Stentor, for operators\n\n{who}\n\n\
+         /healthz  whether the process works\n\
+         /readyz   whether new clients can connect, and if not, why\n\
+         /metrics  figures for Prometheus\n\
+         /api/v1   what `stentor` asks a server, as JSON: see /api/v1/openapi.json\n\
+         /api/v1/me  who is logged in, and what that one may ask\n\n\
+         This server has no pages for a browser yet.\n"
+    );
+    answer(StatusCode::OK, "text/plain; charset=utf-8", text)
 }
 
 async fn health(State(desk): State<Arc<Desk>>) -> Response {
@@ -117,13 +165,13 @@ async fn probe(desk: Arc<Desk>, word: &str, ask: fn(&dyn Office) -> Report) -> R
 }
 
 async fn metrics(State(desk): State<Arc<Desk>>, request: Request) -> Response {
-    if !(desk.is_local || desk.are_metrics_open) {
-        let address = request.extensions().get::<Client>().map(|client| client.0);
-        if let Err(refusal) = may_read_metrics(&desk, request.headers(), address).await {
-            return refusal.into_response();
-        }
+    let (parts, _) = request.into_parts();
+    if !(desk.is_local || desk.are_metrics_open)
+        && let Err(refusal) = may_read_metrics(&desk, &parts).await
+    {
+        return refusal.into_response();
     }
-    let accept = request.headers().get(ACCEPT);
+    let accept = parts.headers.get(ACCEPT);
     let accept = accept.and_then(|accept| accept.to_str().ok());
     let format = Exposition::wanted(accept.unwrap_or_default());
     let office = Arc::clone(&desk.office);
@@ -134,14 +182,10 @@ async fn metrics(State(desk): State<Arc<Desk>>, request: Request) -> Response {
     }
 }
 
-/// Whether the token of a request is one that may read the metrics.
-async fn may_read_metrics(
-    desk: &Desk,
-    headers: &HeaderMap,
-    address: Option<IpAddr>,
-) -> Result<(), Problem> {
-    let caller = api::identify(desk, headers, address, "the page of metrics").await?;
-    caller.may_read_metrics().map_err(api::told)
+/// Whether the sender of a request may read the metrics.
+async fn may_read_metrics(desk: &Desk, parts: &Parts) -> Result<(), Problem> {
+    let caller = identify(desk, parts, "the page of metrics").await?;
+    caller.may_read_metrics().map_err(told)
 }
 
 async fn unknown() -> Problem {

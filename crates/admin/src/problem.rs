@@ -1,5 +1,7 @@
 //! Errors, as RFC 9457 has them: `application/problem+json`.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
@@ -33,7 +35,7 @@ const fn kind(code: &'static str, status: StatusCode, remedy: &'static str) -> K
 }
 
 /// All kinds of problems: those of HTTP, then those of verbs.
-const KINDS: [Kind; 23] = [
+const KINDS: [Kind; 28] = [
     kind(
         "no-host",
         StatusCode::BAD_REQUEST,
@@ -69,6 +71,32 @@ const KINDS: [Kind; 23] = [
         StatusCode::UNAUTHORIZED,
         "make a token with `stentor token create USER`, and send it in the header \
          Authorization: Bearer TOKEN",
+    ),
+    kind(
+        "wrong-login",
+        StatusCode::UNAUTHORIZED,
+        "check user, password and zone; `stentor user show USER` says whether the user is disabled",
+    ),
+    kind(
+        "no-session",
+        StatusCode::UNAUTHORIZED,
+        "log in again: by /api/v1/login, or by a link of `stentor console`",
+    ),
+    kind(
+        "no-link",
+        StatusCode::UNAUTHORIZED,
+        "make another link with `stentor console`, and open it within a minute",
+    ),
+    kind(
+        "cross-site",
+        StatusCode::FORBIDDEN,
+        "ask from a page of the server itself; a program needs no cookie: it sends the header \
+         Authorization: Bearer TOKEN",
+    ),
+    kind(
+        "too-fast",
+        StatusCode::TOO_MANY_REQUESTS,
+        "send the next request after the time of the header Retry-After",
     ),
     kind(
         "slowed",
@@ -164,7 +192,7 @@ fn of(code: &str) -> &'static Kind {
 }
 
 /// How long to wait before another try, in seconds.
-const RETRY_SECS: &str = "5";
+const RETRY_SECS: u64 = 5;
 
 /// Why a request is not done.
 #[derive(Debug, PartialEq, Eq)]
@@ -175,6 +203,8 @@ pub(crate) struct Problem {
     more: Option<(&'static str, String)>,
     /// The methods that the path answers, if this is not one of them.
     allow: Option<&'static str>,
+    /// After how many seconds another try may succeed, where that is known.
+    retry_secs: Option<u64>,
 }
 
 /// A problem of this kind, with a sentence.
@@ -184,6 +214,7 @@ pub(crate) fn problem(code: &'static str, detail: impl Into<String>) -> Problem 
         detail: detail.into(),
         more: None,
         allow: None,
+        retry_secs: None,
     }
 }
 
@@ -223,6 +254,12 @@ impl Problem {
         value
     }
 
+    /// The same for a request that may be sent again after this time.
+    pub(crate) fn after(mut self, time: Duration) -> Self {
+        self.retry_secs = Some(time.as_millis().div_ceil(1_000).max(1) as u64);
+        self
+    }
+
     /// The same with one more key, if it has a value.
     pub(crate) fn with(mut self, key: &'static str, value: Option<String>) -> Self {
         self.more = value.map(|value| (key, value));
@@ -244,7 +281,8 @@ impl IntoResponse for Problem {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
-                headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECS));
+                let secs = self.retry_secs.unwrap_or(RETRY_SECS);
+                headers.insert(RETRY_AFTER, HeaderValue::from(secs));
             }
             _ => {}
         }

@@ -108,6 +108,7 @@ impl Face {
                 office: Arc::clone(&office),
                 slots: Arc::clone(&slots),
                 is_local: door.is_local,
+                is_tls: door.tls.is_some(),
                 names: rules.names.clone(),
                 are_metrics_open: rules.are_metrics_open,
                 streams: Arc::clone(&streams),

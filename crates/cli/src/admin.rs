@@ -4,6 +4,7 @@
 
 pub(crate) mod ban;
 pub(crate) mod config;
+pub(crate) mod console;
 pub(crate) mod events;
 pub(crate) mod figures;
 pub(crate) mod health;
@@ -26,6 +27,7 @@ use crate::failure::Failure;
 use crate::output::shown;
 use crate::which::Which;
 pub(crate) use ban::Bans;
+pub(crate) use console::Console;
 pub(crate) use events::Events;
 pub(crate) use figures::Figures;
 pub(crate) use health::Health;

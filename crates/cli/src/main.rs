@@ -164,6 +164,9 @@ enum Command {
     /// Put what is needed to help into one file: configuration without secrets, state, log
     #[command(after_help = support::HELP)]
     SupportBundle(support::SupportBundle),
+    /// Print a link that logs a browser in as the owner of the running server, once
+    #[command(after_help = admin::console::HELP)]
+    Console(admin::Console),
     /// Make the running server read its configuration again
     Reload(admin::Reload),
     /// Stop the running server
@@ -196,7 +199,7 @@ enum Command {
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
 /// goes wrong. Others have it as a word of a message, or as a form of messages.
-const FAIL_AS_JSON: [&str; 26] = [
+const FAIL_AS_JSON: [&str; 27] = [
     "health",
     "status",
     "top",
@@ -212,6 +215,7 @@ const FAIL_AS_JSON: [&str; 26] = [
     "log",
     "config",
     "support-bundle",
+    "console",
     "reload",
     "user",
     "role",
@@ -282,6 +286,7 @@ fn main() -> ExitCode {
         Command::History(command) => command.run(),
         Command::Log(command) => command.run(),
         Command::SupportBundle(command) => command.run(),
+        Command::Console(command) => command.run(),
         Command::Reload(command) => command.run(),
         Command::Stop(command) => command.run(),
         Command::User(command) => command.run(),

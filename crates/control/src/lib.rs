@@ -20,6 +20,7 @@ pub mod events;
 pub mod figures;
 pub mod health;
 pub mod log;
+pub mod login;
 pub mod metrics;
 mod network;
 pub mod procedures;

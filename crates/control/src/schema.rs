@@ -1,5 +1,6 @@
 //! The types of requests and answers as JSON Schema, 2020-12.
 
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
@@ -22,15 +23,29 @@ impl Visit for Describe {
     type Outcome = Schemas;
 
     fn visit<R: Request>(self) -> Schemas {
-        let settings =
-            || SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-        let request = settings().for_deserialize().into_generator();
-        let answer = settings().for_serialize().into_generator();
         Schemas {
-            request: object(request.into_root_schema_for::<R>().to_value()),
-            answer: object(answer.into_root_schema_for::<R::Answer>().to_value()),
+            request: of_request::<R>(),
+            answer: of_answer::<R::Answer>(),
         }
     }
+}
+
+fn settings() -> SchemaSettings {
+    SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true)
+}
+
+/// The schema of a type that is read from a request.
+#[must_use]
+pub fn of_request<T: JsonSchema>() -> Map<String, Value> {
+    let generator = settings().for_deserialize().into_generator();
+    object(generator.into_root_schema_for::<T>().to_value())
+}
+
+/// The schema of a type that is an answer.
+#[must_use]
+pub fn of_answer<T: JsonSchema>() -> Map<String, Value> {
+    let generator = settings().for_serialize().into_generator();
+    object(generator.into_root_schema_for::<T>().to_value())
 }
 
 /// The schema without the name of its type, which means nothing outside this crate.

@@ -2,8 +2,8 @@
 
 use crate::{Mqtt, Request, Stop, Verb};
 use crate::{
-    adaptors, bans, clients, config, events, figures, health, log, metrics, procedures, publish,
-    reload, retained, status, subscriptions, topics, trace, zones,
+    adaptors, bans, clients, config, events, figures, health, log, login, metrics, procedures,
+    publish, reload, retained, status, subscriptions, topics, trace, zones,
 };
 
 /// Something to be done with the types of a verb.
@@ -57,6 +57,7 @@ impl Verb {
             Self::LogLevel => visit.visit::<log::Level>(),
             Self::LogShow => visit.visit::<log::Show>(),
             Self::LogTail => visit.visit::<log::Tail>(),
+            Self::LoginLink => visit.visit::<login::Link>(),
             Self::Metrics => visit.visit::<metrics::Metrics>(),
             Self::Reload => visit.visit::<reload::Reload>(),
             Self::Stop => visit.visit::<Stop>(),

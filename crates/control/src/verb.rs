@@ -29,7 +29,8 @@ pub enum Audit {
 /// How a verb is reached by HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Http {
-    /// Not at all: its connection goes on in another protocol.
+    /// Not at all: it is for the owner of the server, or its connection goes on in another
+    /// protocol.
     Never,
     /// It is answered as soon as it is done.
     Prompt,
@@ -129,6 +130,8 @@ pub enum Verb {
     LogShow,
     /// See [`crate::log::Tail`].
     LogTail,
+    /// See [`crate::login::Link`].
+    LoginLink,
     /// See [`crate::metrics`].
     Metrics,
     /// See [`crate::reload`].
@@ -141,7 +144,7 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs, as they are listed.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::Health,
         Self::Status,
         Self::ClientsLs,
@@ -180,6 +183,7 @@ impl Verb {
         Self::LogLevel,
         Self::LogShow,
         Self::LogTail,
+        Self::LoginLink,
         Self::Metrics,
         Self::Reload,
         Self::Stop,
@@ -233,6 +237,7 @@ impl Verb {
             Self::LogLevel => ("log.level", Change, Outcome, Prompt, Server),
             Self::LogShow => ("log.show", Read, QUIET, Prompt, Server),
             Self::LogTail => ("log.tail", Read, QUIET, Prompt, Server),
+            Self::LoginLink => ("login.link", Change, Outcome, Http::Never, Server),
             Self::Metrics => ("metrics", Read, QUIET, Prompt, Server),
             Self::Reload => ("reload", Change, Elsewhere, Prompt, Server),
             Self::Stop => ("stop", Change, Elsewhere, Prompt, Server),

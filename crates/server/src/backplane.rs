@@ -16,7 +16,7 @@ use crate::admission::Admission;
 use crate::bans::Bans;
 use crate::call::Desk;
 use crate::clock::Clock;
-use crate::http::KnownTokens;
+use crate::http::Visitors;
 use crate::inbox::{Slot, Tickets};
 use crate::mesh::{Gauges, Lane};
 use crate::retained::TopicBounds;
@@ -39,8 +39,8 @@ pub(crate) struct Backplane {
     pub(crate) admission: Arc<Admission>,
     /// The clients that may not connect.
     pub(crate) bans: Bans,
-    /// The tokens that HTTP requests have shown.
-    pub(crate) tokens: KnownTokens,
+    /// Those who come by HTTP.
+    pub(crate) visitors: Visitors,
     /// The traces that run.
     pub(crate) traces: Traces,
     /// The tenants: a limit counts the sessions of one tenant together.

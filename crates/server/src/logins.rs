@@ -179,7 +179,7 @@ fn follow(grants: &Arc<RoleGrants>, backplane: &Weak<Backplane>, incoming: &Rece
         let Some(backplane) = backplane.upgrade() else {
             return;
         };
-        backplane.tokens.renew(&renewals);
+        backplane.visitors.renew(&renewals);
         for shard in 0..backplane.shards.len() {
             let renewal = ControlItem::Renew(Arc::clone(&renewals) as _);
             backplane.post(shard, Letter::Hub(renewal));

@@ -6,6 +6,7 @@ mod api;
 mod metrics;
 mod probes;
 mod prometheus;
+mod sessions;
 mod strangers;
 mod streams;
 
@@ -21,6 +22,8 @@ struct Answer {
     status: u16,
     head: String,
     body: String,
+    /// What the header Set-Cookie has, as it came.
+    set_cookie: Option<String>,
 }
 
 /// Asks for a path, with more header lines.
@@ -38,11 +41,16 @@ fn ask(server: &Server, path: &str, more: &str) -> Answer {
 fn read(client: &mut Raw) -> Answer {
     let text = String::from_utf8(client.rest()).expect("the answer is text");
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text.as_str(), ""));
+    let cookies = head.lines().filter_map(|line| line.split_once(": "));
+    let mut cookies = cookies.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
+    let set_cookie = cookies.next().map(|(_, value)| value.to_owned());
+    assert_eq!(cookies.next(), None, "there is one cookie at most");
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
     Answer {
         status: status.unwrap_or_else(|| panic!("this is no answer: {text:?}")),
         head: head.to_lowercase(),
         body: body.to_owned(),
+        set_cookie,
     }
 }
 

@@ -220,6 +220,7 @@ fn running(talk: &mut Talk) {
     talk.ask(json!({ "verb": "log.show" }));
     talk.ask(json!({ "verb": "log.level" }));
     talk.ask(json!({ "verb": "log.tail", "lines": 0 }));
+    talk.ask(json!({ "verb": "login.link" }));
     talk.ask(json!({ "verb": "metrics" }));
     let (from, to) = (0, 1_000);
     talk.ask(

@@ -9,13 +9,14 @@ use hyper::body::Body as _;
 use hyper::header::CONTENT_TYPE;
 use tokio::time::timeout;
 
-use crate::bounds::{API_BODY_BYTES_MAX, BODY_TIME};
+use crate::bounds::BODY_TIME;
+use crate::problem::{Problem, problem};
 
 /// Why there is no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoBody {
-    /// It is too large.
-    TooLarge,
+    /// It has more than this many bytes.
+    TooLarge(usize),
     /// It did not come in time.
     Late,
     /// The connection has ended within it.
@@ -43,17 +44,29 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     is_json && parts.all(is_utf8)
 }
 
-/// The whole body.
+/// The answer to somebody whose body is not there.
+pub(crate) fn no_body(why: NoBody) -> Problem {
+    match why {
+        NoBody::TooLarge(max) => {
+            let detail = format!("the body has more than {} KiB", max / 1024);
+            problem("too-large", detail)
+        }
+        NoBody::Late => problem("slow-body", "the body did not come within 10 seconds"),
+        NoBody::Broken => problem("bad-request", "the body has no end"),
+    }
+}
+
+/// The whole body, of this many bytes at most.
 ///
 /// # Errors
 /// When it is too large, or does not come.
-pub(crate) async fn whole(body: Body) -> Result<Vec<u8>, NoBody> {
-    timeout(BODY_TIME, gather(body))
+pub(crate) async fn whole(body: Body, bytes_max: usize) -> Result<Vec<u8>, NoBody> {
+    timeout(BODY_TIME, gather(body, bytes_max))
         .await
         .unwrap_or(Err(NoBody::Late))
 }
 
-async fn gather(mut body: Body) -> Result<Vec<u8>, NoBody> {
+async fn gather(mut body: Body, bytes_max: usize) -> Result<Vec<u8>, NoBody> {
     let mut bytes = Vec::new();
     loop {
         let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
@@ -65,8 +78,8 @@ async fn gather(mut body: Body) -> Result<Vec<u8>, NoBody> {
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        if bytes.len() + data.len() > API_BODY_BYTES_MAX {
-            return Err(NoBody::TooLarge);
+        if bytes.len() + data.len() > bytes_max {
+            return Err(NoBody::TooLarge(bytes_max));
         }
         bytes.extend_from_slice(&data);
     }

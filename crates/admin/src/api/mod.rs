@@ -4,33 +4,31 @@
 //! looks answers GET with a query, or POST with JSON. A verb that changes something answers POST
 //! alone. Requests and answers have the types of the control socket.
 //!
-//! A request goes through these steps, and each one that refuses it answers: the method; the token;
-//! the right; the content type and the body; the keys; a place among those that are answered. So a
-//! body is read only from somebody who may send it.
+//! A request goes through these steps, and each one that refuses it answers: the method; the token
+//! or the session; the right; the content type and the body; the keys; a place among those that are
+//! answered. So a body is read only from somebody who may send it.
 
-mod body;
+pub(crate) mod body;
 mod openapi;
 pub(crate) mod query;
 pub(crate) mod request;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{any, get};
-use hyper::{HeaderMap, Method, StatusCode};
+use hyper::{Method, StatusCode};
 use stentor_control::schema::Schemas;
 use stentor_control::{Http, Need, Verb};
-use tokio::sync::oneshot;
 
-use crate::guard;
-use crate::office::{Caller, Denied, NotAdmitted, Refused};
-use crate::pages::{Client, Desk};
+use crate::bounds::API_BODY_BYTES_MAX;
+use crate::identity::{identify, not_done, told};
+use crate::login;
+use crate::pages::Desk;
 use crate::problem::{JSON, PROBLEMS, Problem, answer, busy, list, other_method, problem};
 use crate::stream;
-use body::NoBody;
 use request::{Line, Source, Wrong};
 
 pub use openapi::document as openapi;
@@ -59,7 +57,7 @@ pub(crate) fn router() -> Router<Arc<Desk>> {
         };
         router.route(&path, any(carry_out))
     });
-    stream::router(router)
+    login::router(stream::router(router))
         .route(PROBLEMS, get(problems))
         .route(&format!("{ROOT}openapi.json"), get(described))
 }
@@ -88,8 +86,7 @@ async fn carry_out(desk: &Desk, line: Arc<Line>, request: Request) -> Result<Res
         Need::Read => return Err(other_method(LOOKING)),
         Need::Change | Need::Topic => return Err(other_method(CHANGING)),
     }
-    let address = parts.extensions.get::<Client>().map(|client| client.0);
-    let caller = identify(desk, &parts.headers, address, "this path").await?;
+    let caller = identify(desk, &parts, "this path").await?;
     caller.may(verb).map_err(told)?;
     let source = match is_query {
         true => Source::Query(parts.uri.query().unwrap_or_default().to_owned()),
@@ -99,7 +96,8 @@ async fn carry_out(desk: &Desk, line: Arc<Line>, request: Request) -> Result<Res
         }
         false => {
             let _place = desk.slots.bodies.try_acquire().map_err(|_| busy())?;
-            Source::Body(body::whole(body).await.map_err(no_body)?)
+            let whole = body::whole(body, API_BODY_BYTES_MAX).await;
+            Source::Body(whole.map_err(body::no_body)?)
         }
     };
     let slot = match line.may_wait() {
@@ -114,84 +112,6 @@ async fn carry_out(desk: &Desk, line: Arc<Line>, request: Request) -> Result<Res
     };
     let text = slot.run(work).await.ok_or_else(busy)??;
     Ok(answer(StatusCode::OK, JSON, text))
-}
-
-/// The sender of a request, by its token. `what` needs one.
-///
-/// # Errors
-/// The answer, if nobody is known by it.
-pub(crate) async fn identify(
-    desk: &Desk,
-    headers: &HeaderMap,
-    address: Option<IpAddr>,
-    what: &str,
-) -> Result<Arc<dyn Caller>, Problem> {
-    let Some(token) = guard::bearer(headers).map(str::to_owned) else {
-        let detail = format!("{what} needs the token of a user: Authorization: Bearer TOKEN");
-        return Err(problem("no-token", detail));
-    };
-    admitted(desk, &token, address).await
-}
-
-/// The bearer of a token.
-///
-/// # Errors
-/// The answer, if nobody is known by it.
-pub(crate) async fn admitted(
-    desk: &Desk,
-    token: &str,
-    address: Option<IpAddr>,
-) -> Result<Arc<dyn Caller>, Problem> {
-    if let Some(caller) = desk.office.known(token, address) {
-        return caller.map_err(not_admitted);
-    }
-    let (then, admitted) = oneshot::channel();
-    let answer = async {
-        // Whoever asked may be gone.
-        let then = Box::new(|admitted| drop(then.send(admitted)));
-        desk.office.admit(token, address, then);
-        admitted.await.unwrap_or(Err(NotAdmitted::Unavailable))
-    };
-    let admitted = desk.slots.tokens.wait(address, answer);
-    admitted.await.ok_or_else(busy)?.map_err(not_admitted)
-}
-
-/// The answer to somebody who is not let in.
-pub(crate) fn not_admitted(why: NotAdmitted) -> Problem {
-    match why {
-        NotAdmitted::Unknown => problem("no-token", "this is not the token of a user"),
-        NotAdmitted::Slowed => {
-            let detail = "too many wrong tokens came from this address or for this user";
-            problem("slowed", detail)
-        }
-        NotAdmitted::Unavailable => busy(),
-        NotAdmitted::Banned => {
-            let detail = "the user, or the address that the request comes from, is banned";
-            problem("banned", detail)
-        }
-        NotAdmitted::Denied(detail) => problem("denied", detail),
-    }
-}
-
-/// The answer to somebody who has not the right.
-pub(crate) fn told(denied: Denied) -> Problem {
-    problem(denied.code, denied.detail).with("rule", denied.rule)
-}
-
-/// The answer to somebody whose verb was not done.
-pub(crate) fn not_done(refused: Refused) -> Problem {
-    match refused {
-        Refused::Denied(denied) => told(denied),
-        Refused::Failed(failure) => problem(failure.code, failure.message),
-    }
-}
-
-fn no_body(why: NoBody) -> Problem {
-    match why {
-        NoBody::TooLarge => problem("too-large", "the body has more than 1 MiB"),
-        NoBody::Late => problem("slow-body", "the body did not come within 10 seconds"),
-        NoBody::Broken => problem("bad-request", "the body has no end"),
-    }
 }
 
 pub(crate) fn bad(wrong: Wrong) -> Problem {

@@ -8,6 +8,7 @@ use stentor_control::{Http, Need, Scope, Verb};
 
 use super::ROOT;
 use crate::bounds::LIMIT_MAX;
+use crate::login;
 use crate::problem::{JSON, PROBLEMS};
 use crate::stream;
 
@@ -28,6 +29,10 @@ pub fn document() -> String {
         schemas.insert(named(verb, "Answer"), Value::Object(answer));
     }
     paths.extend(stream::describe::paths());
+    paths.extend(login::paths());
+    for (name, schema) in login::schemas() {
+        schemas.insert(name.to_owned(), Value::Object(schema));
+    }
     paths.insert(PROBLEMS.to_owned(), problems());
     schemas.insert("Problem".to_owned(), problem());
     let document = json!({
@@ -41,14 +46,10 @@ pub fn document() -> String {
             "license": { "name": "MIT OR Apache-2.0" },
         },
         "servers": [{ "url": "/", "description": "the server that serves this document" }],
-        "security": [{ "token": [] }],
+        "security": [{ "token": [] }, { "cookie": [] }],
         "paths": paths,
         "components": {
-            "securitySchemes": { "token": {
-                "type": "http",
-                "scheme": "bearer",
-                "description": "the token of a user: `stentor token create USER`",
-            } },
+            "securitySchemes": security(),
             "responses": { "Problem": {
                 "description": "Why it was not done.",
                 "content": { "application/problem+json": { "schema": reference("Problem") } },
@@ -57,6 +58,26 @@ pub fn document() -> String {
         },
     });
     format!("{document:#}\n")
+}
+
+/// How somebody is known.
+fn security() -> Value {
+    json!({
+        "token": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "the token of a user: `stentor token create USER`",
+        },
+        "cookie": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "stentor-PORT",
+            "description": "the session of a browser, by `/api/v1/login` or a link of `stentor \
+                console`; the port is that of the header Host, and by https the name begins with \
+                `__Host-`; for all methods but GET and HEAD, the header Sec-Fetch-Site has to be \
+                same-origin, or Origin has to name the Host",
+        },
+    })
 }
 
 /// The same, made once.

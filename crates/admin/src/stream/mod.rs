@@ -3,7 +3,7 @@
 //! A stream asks again and again what a verb answers, and sends what is new. It asks only when the
 //! client has taken what was sent before, so nothing is queued for a slow client but one piece.
 //! What the server has forgotten in the meantime is missing, and an event says so. Each time, the
-//! token and the right to the verb are looked at again.
+//! token or the session, and the right to the verb, are looked at again.
 //!
 //! | path | what | the verb whose right decides |
 //! |---|---|---|
@@ -41,7 +41,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::api::request::{Line, Source};
 use crate::api::{ROOT, bad};
-use crate::pages::{Client, Desk};
+use crate::pages::Desk;
 use crate::problem::{Problem, busy, other_method, problem};
 use body::{Outlet, Pieces};
 use figures::Newest;
@@ -188,13 +188,12 @@ async fn open(
     .await
 }
 
-/// The client that asks for a stream, known by its token.
+/// The client that asks for a stream.
 async fn admit(desk: &Arc<Desk>, parts: &Parts) -> Result<Watcher, Problem> {
     if parts.method != Method::GET {
         return Err(other_method("GET"));
     }
-    let address = parts.extensions.get::<Client>().map(|client| client.0);
-    Watcher::admit(desk, &parts.headers, address).await
+    Watcher::admit(desk, parts).await
 }
 
 /// Where the client has read up to, if this is not the first time.
@@ -221,7 +220,12 @@ async fn follow<F>(
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let place = desk.streams.places.take(watcher.name()).map_err(full)?;
+    let session = watcher.caller().session_number();
+    let place = desk
+        .streams
+        .places
+        .take(watcher.name(), session)
+        .map_err(full)?;
     let (outlet, pieces) = Outlet::new(desk.streams.stopping.clone());
     let (told, begun) = oneshot::channel();
     tokio::spawn(async move {

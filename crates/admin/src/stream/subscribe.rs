@@ -17,8 +17,9 @@ use super::body::{End, Outlet};
 use super::feed::{Feed, Heard, Said};
 use super::watcher::Watcher;
 use super::{Told, admit, event, follow};
-use crate::api::{query, told};
+use crate::api::query;
 use crate::bounds::{FILTERS_MAX, LOSS_LOOK, PIECE_BYTES, SESSION_TIME};
+use crate::identity::told;
 use crate::pages::Desk;
 use crate::problem::{Problem, busy, problem};
 

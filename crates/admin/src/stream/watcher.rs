@@ -1,17 +1,15 @@
-//! Somebody who watches: the token and the rights are looked at again each time.
+//! Somebody who watches: the token or the session, and the rights, are looked at again each time.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::HeaderMap;
+use hyper::http::request::Parts;
 use serde_json::{Map, Value};
 use stentor_control::Verb;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::api::{admitted, identify, not_admitted, not_done, told};
-use crate::guard;
+use crate::identity::{Asking, Shown, not_admitted, not_done, told};
 use crate::office::{Caller, NotAdmitted};
 use crate::pages::Desk;
 use crate::problem::{Problem, busy};
@@ -27,27 +25,21 @@ pub(crate) struct Refused(Mutex<Vec<(String, Instant)>>);
 /// The reader of a stream.
 pub(crate) struct Watcher {
     desk: Arc<Desk>,
-    token: String,
-    address: Option<IpAddr>,
+    asking: Asking,
     caller: Arc<dyn Caller>,
 }
 
 impl Watcher {
-    /// By the token of a request.
+    /// By what a request shows.
     ///
     /// # Errors
     /// The answer, if nobody is known by it.
-    pub(crate) async fn admit(
-        desk: &Arc<Desk>,
-        headers: &HeaderMap,
-        address: Option<IpAddr>,
-    ) -> Result<Self, Problem> {
-        let caller = identify(desk, headers, address, "this path").await?;
+    pub(crate) async fn admit(desk: &Arc<Desk>, parts: &Parts) -> Result<Self, Problem> {
+        let asking = Asking::of(desk, parts, "this path")?;
         Ok(Self {
+            caller: asking.caller(desk).await?,
             desk: Arc::clone(desk),
-            token: guard::bearer(headers).unwrap_or_default().to_owned(),
-            address,
-            caller,
+            asking,
         })
     }
 
@@ -74,7 +66,7 @@ impl Watcher {
             .try_for_each(|verb| self.caller.may(*verb).map_err(told))
     }
 
-    /// Looks whether the token still holds, and with which rights.
+    /// Looks whether the token or the session still holds, and with which rights.
     ///
     /// # Errors
     /// When it does not, or the right to one of these verbs is gone.
@@ -83,11 +75,13 @@ impl Watcher {
         self.may(verbs)
     }
 
-    /// The bearer of the token as of now. The streams of one token ask together, so that a token
-    /// which was revoked counts as one wrong token, however many streams it has.
+    /// The reader as of now. The streams of one token ask together, so that a token which was
+    /// revoked counts as one wrong token, however many streams it has.
     async fn caller_now(&self) -> Result<Arc<dyn Caller>, Problem> {
-        let (office, token) = (&self.desk.office, &self.token);
-        if let Some(known) = office.known(token, self.address) {
+        let Shown::Token(token) = &self.asking.shown else {
+            return self.asking.caller_again(&self.desk).await;
+        };
+        if let Some(known) = self.desk.office.known(token, self.asking.address) {
             return known.map_err(not_admitted);
         }
         let mut refused = self.desk.streams.refused.0.lock().await;
@@ -96,7 +90,7 @@ impl Watcher {
             return Err(not_admitted(NotAdmitted::Unknown));
         }
         // Another stream may have asked in the meantime: then it is known.
-        let caller = admitted(&self.desk, token, self.address).await;
+        let caller = self.asking.caller_again(&self.desk).await;
         if caller.as_ref().is_err_and(Problem::is_of_token) {
             refused.push((token.clone(), Instant::now()));
         }

@@ -34,6 +34,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "why",
             "subscriptions",
             "support-bundle",
+            "console",
             "topics",
         ],
     ),

@@ -55,6 +55,30 @@ impl HttpUrl {
     }
 }
 
+impl HttpUrl {
+    /// What a browser opens to come here, without a path: `names` are the names that certificates
+    /// and proxies have for the server. `None` for a Unix socket.
+    pub(crate) fn for_browsers(&self, names: &[String]) -> Option<String> {
+        let Self::Tcp { is_tls, host, port } = self else {
+            return None;
+        };
+        let address = host.parse::<IpAddr>().ok();
+        let is_any = address.is_some_and(|address| address.is_unspecified());
+        // Certificates have names more often than addresses.
+        let host = match (is_any || *is_tls, names.first()) {
+            (true, Some(name)) => name.clone(),
+            (true, None) if is_any || self.is_local() => "localhost".to_owned(),
+            _ => host.clone(),
+        };
+        let url = Self::Tcp {
+            is_tls: *is_tls,
+            host,
+            port: *port,
+        };
+        Some(url.to_string())
+    }
+}
+
 impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (is_tls, host, port) = match self {
@@ -154,6 +178,34 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_browser_gets_a_host_that_it_can_open() {
+        let name = ["stentor.example".to_owned()];
+        for (url, names, expected) in [
+            ("http://127.0.0.1:1", &[][..], Some("http://127.0.0.1:1")),
+            ("http://127.0.0.1:1", &name[..], Some("http://127.0.0.1:1")),
+            ("http://[::1]:1", &[], Some("http://[::1]:1")),
+            ("https://127.0.0.1:1", &[], Some("https://localhost:1")),
+            ("https://0.0.0.0:1", &[], Some("https://localhost:1")),
+            (
+                "https://0.0.0.0:1",
+                &name,
+                Some("https://stentor.example:1"),
+            ),
+            ("https://192.0.2.7:1", &[], Some("https://192.0.2.7:1")),
+            (
+                "https://192.0.2.7:1",
+                &name,
+                Some("https://stentor.example:1"),
+            ),
+            ("http://[::]:1", &[], Some("http://localhost:1")),
+            ("http+unix:/s", &[], None),
+        ] {
+            let url: HttpUrl = url.parse().expect(url);
+            assert_eq!(url.for_browsers(names).as_deref(), expected, "{url}");
+        }
+    }
 
     #[test]
     fn urls_are_read_and_shown() {

@@ -105,6 +105,7 @@ impl Subject {
             Some("adaptor") => "all adaptors".to_owned(),
             Some("procedure") => "all procedures".to_owned(),
             Some("ban" | "trace") => "all clients of a zone".to_owned(),
+            Some("login") => "the owner".to_owned(),
             Some("log") => "the log".to_owned(),
             _ => "users".to_owned(),
         })

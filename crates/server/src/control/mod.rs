@@ -45,6 +45,7 @@
 //! | `log.level` | `level`, `target`, `for_secs` | what the log takes now, and for how long |
 //! | `log.show` | | the same |
 //! | `log.tail` | `lines` | the last `lines` of the log |
+//! | `login.link` | | a `url` that logs a browser in as the owner, once |
 //! | `metrics` | | the page of `/metrics`, as `text` |
 //! | `reload` | | keys `changed`, `renewed` certificates and JWT keys, keys that are `waiting` |
 //! | `stop` | | nothing; the socket's file is gone when the server has stopped |

@@ -15,6 +15,7 @@ use stentor_auth::store::{Order, OrderError, Who};
 use stentor_control::adaptors::{self, Became};
 use stentor_control::bans::Ls as ListBans;
 use stentor_control::config::Diff;
+use stentor_control::login::{Link, Made};
 use stentor_control::reload::{Reload, Reloaded};
 use stentor_control::{Done, Mqtt, Stop, Verb, health, metrics, told as line};
 use stentor_procedure::adaptor::Start;
@@ -121,6 +122,13 @@ fn is_administrator(stream: &UnixStream) -> bool {
     allowed
 }
 
+/// The maker of a link, for what is done in its session: `uid 0 (console)`.
+fn maker(who: &Who) -> String {
+    let who = who.to_string();
+    let name = who.split(" by ").next().unwrap_or_default();
+    format!("{name} (console)")
+}
+
 /// What to do with a connection after a request.
 pub(super) enum Next {
     /// Answer and go on.
@@ -224,6 +232,7 @@ impl Desk {
             Verb::LogLevel => answer(line, |request| log::level(self, &request)),
             Verb::LogShow => answer(line, |_: stentor_control::log::Show| log::show(self)),
             Verb::LogTail => answer(line, |request| Ok(log::tail(request))),
+            Verb::LoginLink => answer(line, |_: Link| self.link(who)),
             Verb::Metrics => answer(line, |_: metrics::Metrics| Ok(self.metrics())),
             Verb::Reload => answer(line, |_: Reload| self.reload(who)),
             Verb::Stop => answer(line, |_: Stop| self.stop(who)),
@@ -288,6 +297,11 @@ impl Desk {
             }
             Ok(_) => Ok(json!({ "sessions": sessions, "retained_messages": messages })),
         }
+    }
+
+    fn link(&self, who: &Who) -> Result<Made, Failure> {
+        let now = self.backplane.clock.now();
+        self.backplane.visitors.links.make(now, maker(who))
     }
 
     fn reload(&self, who: &Who) -> Result<Reloaded, Failure> {

@@ -1,4 +1,4 @@
-//! Somebody who has shown the token of a user, and what he may ask.
+//! Somebody who has shown a token or a session, and what he may ask.
 
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use stentor_admin::{Caller, Denied, Refused};
 use stentor_auth::model::DEFAULT_ZONE;
 use stentor_auth::store::Who;
+use stentor_control::login::{Me, Session};
 use stentor_control::{Failure, Need, Network, Scope, Verb};
 use stentor_hub::Identity;
 use stentor_topic::Zone;
@@ -16,37 +17,32 @@ use super::known::Known;
 use super::meter::{Meter, Over};
 use super::payloads;
 use super::rights::{self, Wish};
+use super::sessions::Found;
 use crate::control::Clerk;
 
 /// The topic that stands for the right to read metrics.
 const METRICS: &str = "$control/metrics";
 
-/// The bearer of a token.
+/// The bearer of a token, or of the cookie of a session.
 pub(super) struct Bearer {
     clerk: Clerk,
     identity: Arc<Identity>,
     meter: Arc<Meter>,
     /// The name of the user's zone.
     zone: String,
-    /// The name as at a login.
+    /// The name as at a login; of somebody who came by a link, its maker.
     login: String,
     address: Option<IpAddr>,
+    session: Option<(u64, Session)>,
 }
 
 impl Bearer {
-    pub(super) fn new(
-        clerk: &Clerk,
-        Known {
+    pub(super) fn new(clerk: &Clerk, known: Known, address: Option<IpAddr>) -> Self {
+        let zone = clerk.backplane().zone_name(known.identity.zone);
+        let login = known.login(&zone);
+        let Known {
             identity, meter, ..
-        }: Known,
-        address: Option<IpAddr>,
-    ) -> Self {
-        let zone = clerk.backplane().zone_name(identity.zone);
-        let user = identity.user.as_deref().unwrap_or_default();
-        let login = match identity.zone == Zone::DEFAULT {
-            true => user.to_owned(),
-            false => format!("{zone}/{user}"),
-        };
+        } = known;
         Self {
             clerk: clerk.clone(),
             identity,
@@ -54,6 +50,23 @@ impl Bearer {
             zone,
             login,
             address,
+            session: None,
+        }
+    }
+
+    /// The same by a session.
+    pub(super) fn of_session(
+        clerk: &Clerk,
+        Found {
+            known,
+            number,
+            told,
+        }: Found,
+        address: Option<IpAddr>,
+    ) -> Self {
+        Self {
+            session: Some((number, told)),
+            ..Self::new(clerk, known, address)
         }
     }
 
@@ -196,6 +209,22 @@ impl Bearer {
 impl Caller for Bearer {
     fn name(&self) -> &str {
         &self.login
+    }
+
+    fn session_number(&self) -> Option<u64> {
+        self.session.map(|(number, _)| number)
+    }
+
+    fn me(&self) -> Me {
+        let roles = self.identity.rights.roles();
+        Me {
+            name: self.login.clone(),
+            user: self.identity.user.as_deref().map(str::to_owned),
+            zone: self.zone.clone(),
+            roles: roles.into_iter().map(str::to_owned).collect(),
+            may: Vec::new(),
+            session: self.session.map(|(_, told)| told),
+        }
     }
 
     /// For users of the default zone: the metrics are those of the whole server.

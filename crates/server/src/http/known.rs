@@ -7,17 +7,22 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stentor_auth::center::{Center, Renewals, as_of};
+use stentor_auth::rights::Unrestricted;
 use stentor_hub::{Identity, Renewal, Renewed};
+use stentor_session::Tick;
+use stentor_topic::Zone;
 
 use super::meter::Meter;
 
 /// Tokens that are remembered.
 const KNOWN_MAX: usize = 1_000;
 
-/// Somebody whose token was accepted.
+/// Somebody whose token or password was accepted.
 #[derive(Clone)]
 pub(super) struct Known {
     pub(super) identity: Arc<Identity>,
+    /// The maker of the link that let in the owner of the server.
+    maker: Option<Arc<str>>,
     /// It counts on over changes of the user's rights.
     pub(super) meter: Arc<Meter>,
     /// The number of the last change that it was held against.
@@ -29,8 +34,61 @@ impl Known {
         let as_of = as_of(&identity);
         Self {
             identity,
+            maker: None,
             meter: Arc::default(),
             as_of,
+        }
+    }
+
+    /// The owner of the server, by a link that somebody has made on the control socket. No change
+    /// of users touches him.
+    pub(super) fn owner(maker: &str) -> Self {
+        let identity = Identity {
+            user: None,
+            zone: Zone::DEFAULT,
+            rights: Arc::new(Unrestricted::default()),
+            expires_at: Tick::NEVER,
+            guest: None,
+        };
+        Self {
+            maker: Some(maker.into()),
+            ..Self::new(Arc::new(identity))
+        }
+    }
+
+    /// The name as at a login, or the maker of the link. `zone` is the name of the zone.
+    pub(super) fn login(&self, zone: &str) -> String {
+        let user = self.identity.user.as_deref();
+        match (&self.maker, self.identity.zone == Zone::DEFAULT) {
+            (Some(maker), _) => (**maker).to_owned(),
+            (None, true) => user.unwrap_or_default().to_owned(),
+            (None, false) => format!("{zone}/{}", user.unwrap_or_default()),
+        }
+    }
+
+    /// Whether nothing has changed since, and no change is on its way.
+    pub(super) fn is_current(&self, center: &Center) -> bool {
+        center.is_current_as_of(&self.identity, self.as_of)
+    }
+
+    /// Holds a change against it; whether it is known after that.
+    pub(super) fn renew(&mut self, change: &Renewals) -> bool {
+        let number = change.number();
+        if self.as_of >= number {
+            return true;
+        }
+        // One that has missed a change, because it was being looked up, is asked for again.
+        if self.as_of + 1 != number {
+            return false;
+        }
+        self.as_of = number;
+        match change.renew(&self.identity, "") {
+            Renewed::Keep => true,
+            Renewed::Replace(identity) => {
+                self.identity = identity;
+                true
+            }
+            Renewed::Close { .. } => false,
         }
     }
 }
@@ -42,33 +100,14 @@ pub(crate) struct KnownTokens(Mutex<HashMap<String, Known>>);
 impl KnownTokens {
     /// Holds a change against all of them, before anybody else hears of it.
     pub(crate) fn renew(&self, change: &Renewals) {
-        let number = change.number();
-        self.lock().retain(|_, known| {
-            if known.as_of >= number {
-                return true;
-            }
-            // One that has missed a change, because it was being looked up, is asked for again.
-            if known.as_of + 1 != number {
-                return false;
-            }
-            known.as_of = number;
-            match change.renew(&known.identity, "") {
-                Renewed::Keep => true,
-                Renewed::Replace(identity) => {
-                    known.identity = identity;
-                    true
-                }
-                Renewed::Close { .. } => false,
-            }
-        });
+        self.lock().retain(|_, known| known.renew(change));
     }
 
     /// The bearer of a token, if it is known and no change is on its way.
     pub(super) fn find(&self, center: &Center, mark: &str) -> Option<Known> {
         let known = self.lock();
         let found = known.get(mark)?;
-        let is_current = center.is_current_as_of(&found.identity, found.as_of);
-        is_current.then(|| found.clone())
+        found.is_current(center).then(|| found.clone())
     }
 
     /// Remembers a token.

@@ -7,15 +7,20 @@
 mod bearers;
 mod caller;
 mod known;
+mod links;
 mod meter;
 mod open;
 mod payloads;
 mod rights;
+mod sessions;
+mod visitors;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use stentor_admin::{Admitted, Door, Exposition, Face, Office, Report, Rules, TlsSource};
+use stentor_admin::{
+    Admitted, Begun, Door, Exposition, Face, Login, Office, Report, Rules, TlsSource,
+};
 use stentor_auth::center::Center;
 
 use crate::condition::Condition;
@@ -25,8 +30,9 @@ use crate::error::ServerError;
 use crate::priority;
 use crate::telemetry::Metrics;
 use bearers::Bearers;
-pub(crate) use known::KnownTokens;
 pub(crate) use open::{Doors, HttpTls, certificate};
+use sessions::Visit;
+pub(crate) use visitors::Visitors;
 
 /// What the HTTP face asks.
 struct Desk {
@@ -56,6 +62,31 @@ impl Office for Desk {
     fn admit(&self, token: &str, address: Option<IpAddr>, then: Box<dyn FnOnce(Admitted) + Send>) {
         self.bearers.admit(token, address, then);
     }
+
+    fn log_in(
+        &self,
+        login: Login,
+        address: Option<IpAddr>,
+        then: Box<dyn FnOnce(Begun) + Send>,
+    ) -> Box<dyn Send> {
+        Box::new(self.bearers.log_in(login, address, then))
+    }
+
+    fn open_link(&self, once: &str, address: Option<IpAddr>) -> Begun {
+        self.bearers.open_link(once, address)
+    }
+
+    fn session(&self, cookie: &str, address: Option<IpAddr>) -> Admitted {
+        self.bearers.session(cookie, address, Visit::Request)
+    }
+
+    fn session_now(&self, cookie: &str, address: Option<IpAddr>) -> Admitted {
+        self.bearers.session(cookie, address, Visit::Look)
+    }
+
+    fn log_out(&self, cookie: &str) {
+        self.bearers.log_out(cookie);
+    }
 }
 
 impl Doors {
@@ -73,11 +104,14 @@ impl Doors {
             return Ok(None);
         }
         self.announce();
+        let clerk = control.clerk();
+        let links = &clerk.backplane().visitors.links;
+        links.announce(self.bases(&config.names));
         let desk = Desk {
             condition: Arc::clone(condition),
             metrics,
             notes: control.reader(),
-            bearers: Bearers::new(center, control.clerk()),
+            bearers: Bearers::new(center, clerk),
         };
         let tls = self.tls;
         let door = |(url, socket): (HttpUrl, _)| Door {

@@ -97,6 +97,23 @@ impl Doors {
         Arc::clone(&self.tls)
     }
 
+    /// The addresses that a browser can open, the best one for a browser on this machine first:
+    /// those without encryption that only this machine reaches, then the encrypted ones.
+    pub(super) fn bases(&self, names: &[String]) -> Vec<String> {
+        let urls = self.sockets.iter().map(|(url, _)| url);
+        let tcp = urls.filter(|url| !matches!(url, HttpUrl::Unix(_)));
+        let mut tcp: Vec<&HttpUrl> = tcp.collect();
+        tcp.sort_by_key(|url| match (url.is_local(), url.is_tls()) {
+            (true, false) => 0,
+            (true, true) => 1,
+            (false, true) => 2,
+            (false, false) => 3,
+        });
+        tcp.into_iter()
+            .filter_map(|url| url.for_browsers(names))
+            .collect()
+    }
+
     /// Says where HTTP is spoken: in the log, and on standard output if somebody has named the
     /// address. Scripts that know nothing of it find the listeners there that they named.
     pub(super) fn announce(&self) {

@@ -35,7 +35,7 @@ use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::fdtable::{self, Table};
 use crate::give_back;
-use crate::http::KnownTokens;
+use crate::http::Visitors;
 use crate::inbox::{self, Inbox, Tickets};
 use crate::listener::Opened;
 use crate::logins;
@@ -260,7 +260,7 @@ fn connect(
     let backplane = Arc::new(Backplane {
         adaptors,
         bans: Bans::open(journal.data_dir(), &authenticator, now),
-        tokens: KnownTokens::default(),
+        visitors: Visitors::default(),
         traces: Traces::default(),
         clock: retained.clock,
         hasher: retained.hasher.clone(),

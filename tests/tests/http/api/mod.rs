@@ -82,7 +82,9 @@ pub(super) fn post(server: &Server, path: &str, token: &str, body: &Value) -> (u
 /// The status and the JSON of an answer, which is a whole problem if it is one.
 #[track_caller]
 pub(super) fn json_of(answer: Answer) -> (u16, Value) {
-    let Answer { status, head, body } = answer;
+    let Answer {
+        status, head, body, ..
+    } = answer;
     assert!(!head.contains("access-control"), "{head}");
     assert!(!head.contains("set-cookie"), "{head}");
     assert!(head.contains("x-content-type-options: nosniff"), "{head}");

@@ -1,0 +1,196 @@
+//! The sender of a request, known by a token or by the cookie of a session.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::http::request::Parts;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::cookie;
+use crate::guard;
+use crate::office::{Admitted, Caller, Denied, NotAdmitted, Refused};
+use crate::origin::{self, Demand};
+use crate::pages::{Client, Desk};
+use crate::problem::{Problem, busy, problem};
+
+/// How often a session is looked for again that a change is on its way to, and after which pause.
+const LOOKS: u32 = 100;
+/// See [`LOOKS`].
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What a request shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// The token of a user.
+    Token(String),
+    /// The cookie of a session.
+    Session(String),
+}
+
+/// Somebody who asks, and where from.
+#[derive(Clone, Debug)]
+pub(crate) struct Asking {
+    pub(crate) shown: Shown,
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl Asking {
+    /// By the headers of a request. `what` needs to know.
+    ///
+    /// # Errors
+    /// When they show nothing, or a page of others makes a browser show it.
+    pub(crate) fn of(desk: &Desk, parts: &Parts, what: &str) -> Result<Self, Problem> {
+        let address = parts.extensions.get::<Client>().map(|client| client.0);
+        if let Some(token) = guard::bearer(&parts.headers) {
+            let shown = Shown::Token(token.to_owned());
+            return Ok(Self { shown, address });
+        }
+        let Some(cookie) = cookie::of(&parts.headers, desk.is_tls) else {
+            let detail = format!(
+                "{what} needs the token of a user, Authorization: Bearer TOKEN, or a login"
+            );
+            return Err(problem("no-token", detail));
+        };
+        let is_look = origin::looks(&parts.method);
+        let demand = match is_look {
+            // What it looks at stays in the browser: no answer lets pages of others read it.
+            true => Demand::NotAnother,
+            false => Demand::Own,
+        };
+        if !origin::is_own(&parts.headers, demand, is_look) {
+            return Err(cross_site());
+        }
+        let shown = Shown::Session(cookie);
+        Ok(Self { shown, address })
+    }
+
+    /// The caller that this is.
+    ///
+    /// # Errors
+    /// The answer, if nobody is known by what is shown.
+    pub(crate) async fn caller(&self, desk: &Desk) -> Result<Arc<dyn Caller>, Problem> {
+        match &self.shown {
+            Shown::Token(token) => admitted(desk, token, self.address).await,
+            Shown::Session(cookie) => {
+                let first = desk.office.session(cookie, self.address);
+                current(desk, cookie, self.address, first).await
+            }
+        }
+    }
+
+    /// The caller that this is now, without a request.
+    ///
+    /// # Errors
+    /// The answer, if nobody is known by what was shown.
+    pub(crate) async fn caller_again(&self, desk: &Desk) -> Result<Arc<dyn Caller>, Problem> {
+        match &self.shown {
+            Shown::Token(token) => admitted(desk, token, self.address).await,
+            Shown::Session(cookie) => {
+                let first = desk.office.session_now(cookie, self.address);
+                current(desk, cookie, self.address, first).await
+            }
+        }
+    }
+}
+
+/// Waits for a change that is on its way to a session: a moment.
+async fn current(
+    desk: &Desk,
+    cookie: &str,
+    address: Option<IpAddr>,
+    first: Admitted,
+) -> Result<Arc<dyn Caller>, Problem> {
+    let mut admitted = first;
+    for _ in 0..LOOKS {
+        if !matches!(admitted, Err(NotAdmitted::Unavailable)) {
+            break;
+        }
+        sleep(PAUSE).await;
+        admitted = desk.office.session_now(cookie, address);
+    }
+    admitted.map_err(not_admitted)
+}
+
+/// The sender of a request. `what` needs one.
+///
+/// # Errors
+/// The answer, if nobody is known.
+pub(crate) async fn identify(
+    desk: &Desk,
+    parts: &Parts,
+    what: &str,
+) -> Result<Arc<dyn Caller>, Problem> {
+    Asking::of(desk, parts, what)?.caller(desk).await
+}
+
+/// The bearer of a token.
+async fn admitted(
+    desk: &Desk,
+    token: &str,
+    address: Option<IpAddr>,
+) -> Result<Arc<dyn Caller>, Problem> {
+    if let Some(caller) = desk.office.known(token, address) {
+        return caller.map_err(not_admitted);
+    }
+    let (then, admitted) = oneshot::channel();
+    let answer = async {
+        // Whoever asked may be gone.
+        let then = Box::new(|admitted| drop(then.send(admitted)));
+        desk.office.admit(token, address, then);
+        admitted.await.unwrap_or(Err(NotAdmitted::Unavailable))
+    };
+    let admitted = desk.slots.tokens.wait(address, answer);
+    admitted.await.ok_or_else(busy)?.map_err(not_admitted)
+}
+
+/// The answer to a request that a page of others makes.
+pub(crate) fn cross_site() -> Problem {
+    let detail = "a browser sends this request for a page that is not the server's own: its \
+                  header Sec-Fetch-Site or Origin says so, or says nothing";
+    problem("cross-site", detail)
+}
+
+/// The answer to somebody who is not let in.
+pub(crate) fn not_admitted(why: NotAdmitted) -> Problem {
+    match why {
+        NotAdmitted::Unknown => problem("no-token", "this is not the token of a user"),
+        NotAdmitted::NoSession => {
+            let detail = "the session has ended: by a logout, after 30 minutes without a request, \
+                          after 12 hours, by a newer login, or by a change of the user";
+            problem("no-session", detail)
+        }
+        NotAdmitted::NoLink => {
+            let detail = "this link does not work: it works once, for 60 seconds";
+            problem("no-link", detail)
+        }
+        NotAdmitted::TooFast(time) => {
+            let detail = "a session has 20 requests in a second, and 60 at once";
+            problem("too-fast", detail).after(time)
+        }
+        NotAdmitted::Slowed => {
+            let detail = "too many wrong tokens came from this address or for this user";
+            problem("slowed", detail)
+        }
+        NotAdmitted::Unavailable => busy(),
+        NotAdmitted::Banned => {
+            let detail = "the user, or the address that the request comes from, is banned";
+            problem("banned", detail)
+        }
+        NotAdmitted::Denied(detail) => problem("denied", detail),
+    }
+}
+
+/// The answer to somebody who has not the right.
+pub(crate) fn told(denied: Denied) -> Problem {
+    problem(denied.code, denied.detail).with("rule", denied.rule)
+}
+
+/// The answer to somebody whose verb was not done.
+pub(crate) fn not_done(refused: Refused) -> Problem {
+    match refused {
+        Refused::Denied(denied) => told(denied),
+        Refused::Failed(failure) => problem(failure.code, failure.message),
+    }
+}

@@ -1,0 +1,325 @@
+//! Sessions of browsers: how they begin and end, and who is behind one.
+//!
+//! A session begins by a password (`/api/v1/login`), or by a link that `stentor console` prints
+//! (`/login`). Its cookie is all that a browser has of it.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use hyper::header::{CONTENT_LENGTH, HeaderValue, LOCATION, SET_COOKIE};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, StatusCode};
+use serde_json::{Map, Value, json};
+use stentor_control::login::{Login as Said, Me};
+use stentor_control::schema::{of_answer, of_request};
+use stentor_control::{Http, Verb};
+use tokio::sync::oneshot;
+
+use crate::api::{ROOT, body, query};
+use crate::bounds::LOGIN_BODY_BYTES_MAX;
+use crate::cookie;
+use crate::identity::{cross_site, identify, not_admitted};
+use crate::office::{Begun, Caller, Login, NewSession, NotAdmitted};
+use crate::origin::{self, Demand};
+use crate::pages::{Client, Desk};
+use crate::problem::{JSON, Problem, answer, busy, other_method, problem};
+
+/// Where a link of `stentor console` leads.
+const LINK: &str = "/login";
+
+fn login_path() -> String {
+    format!("{ROOT}login")
+}
+
+fn logout_path() -> String {
+    format!("{ROOT}logout")
+}
+
+fn me_path() -> String {
+    format!("{ROOT}me")
+}
+
+/// Adds the paths of logins.
+pub(crate) fn router(router: Router<Arc<Desk>>) -> Router<Arc<Desk>> {
+    router
+        .route(&login_path(), any(log_in))
+        .route(&logout_path(), any(log_out))
+        .route(&me_path(), any(me))
+        .route(LINK, any(open_link))
+}
+
+/// Begins a session by a password.
+async fn log_in(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    check_post(&parts, Demand::NotAnother)?;
+    let bytes = {
+        let _place = desk.slots.bodies.try_acquire().map_err(|_| busy())?;
+        let whole = body::whole(body, LOGIN_BODY_BYTES_MAX).await;
+        whole.map_err(body::no_body)?
+    };
+    let login = read(&bytes)?;
+    let begun = ask(&desk, login, &parts).await?;
+    let session = begun.map_err(|why| match why {
+        NotAdmitted::Unknown => {
+            let detail = "the user or the password is wrong, or the user may not log in";
+            problem("wrong-login", detail)
+        }
+        why => not_admitted(why),
+    })?;
+    let text = format!("{}\n", json!(described(&*session.caller)));
+    let mut response = answer(StatusCode::OK, JSON, text);
+    give_cookie(&desk, &parts.headers, &session, &mut response);
+    Ok(response)
+}
+
+/// Ends the session of a browser.
+async fn log_out(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response, Problem> {
+    let (parts, _) = request.into_parts();
+    check_post(&parts, Demand::Own)?;
+    if let Some(cookie) = cookie::of(&parts.headers, desk.is_tls) {
+        desk.office.log_out(&cookie);
+    }
+    let mut response = answer(StatusCode::OK, JSON, "{}\n".to_owned());
+    let is_secure = is_secure(&desk, &parts.headers);
+    if let Some(header) = cookie::clear(&parts.headers, is_secure) {
+        response.headers_mut().append(SET_COOKIE, header);
+    }
+    Ok(response)
+}
+
+/// Says who asks.
+async fn me(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response, Problem> {
+    let (parts, _) = request.into_parts();
+    if !origin::looks(&parts.method) {
+        return Err(other_method("GET, HEAD"));
+    }
+    let caller = identify(&desk, &parts, "this path").await?;
+    let text = format!("{}\n", json!(described(&*caller)));
+    Ok(answer(StatusCode::OK, JSON, text))
+}
+
+/// Begins a session by a link, and leads the browser on: the link does not stay in its address.
+async fn open_link(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response, Problem> {
+    let (parts, _) = request.into_parts();
+    // HEAD opens nothing: programs send it to look what a link is.
+    if parts.method != Method::GET {
+        return Err(other_method("GET"));
+    }
+    let pairs = query::read(parts.uri.query().unwrap_or_default());
+    let pairs = pairs.map_err(|error| problem("bad-request", error.to_string()))?;
+    let [(key, once)] = &pairs[..] else {
+        let detail = "open the whole link that `stentor console` prints";
+        return Err(problem("bad-request", detail));
+    };
+    if key != "once" {
+        let detail = "a link has the key once, and no other one";
+        return Err(problem("bad-request", detail));
+    }
+    let address = parts.extensions.get::<Client>().map(|client| client.0);
+    let session = desk.office.open_link(once, address);
+    let session = session.map_err(not_admitted)?;
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    let headers = response.headers_mut();
+    headers.insert(LOCATION, HeaderValue::from_static("/"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    give_cookie(&desk, &parts.headers, &session, &mut response);
+    Ok(response)
+}
+
+/// Checks what a POST of a browser or a program has to say.
+fn check_post(parts: &Parts, demand: Demand) -> Result<(), Problem> {
+    if parts.method != Method::POST {
+        return Err(other_method("POST"));
+    }
+    if !origin::is_own(&parts.headers, demand, false) {
+        return Err(cross_site());
+    }
+    match body::is_json(&parts.headers) {
+        true => Ok(()),
+        false => {
+            let detail = "a POST has a body of JSON here, and its header Content-Type says so";
+            Err(problem("content-type", detail))
+        }
+    }
+}
+
+/// What somebody says at a login.
+fn read(bytes: &[u8]) -> Result<Login, Problem> {
+    let wrong = |field: &str, detail: String| {
+        problem("bad-request", detail).with("field", Some(field.to_owned()))
+    };
+    // A list of the values would be taken as well.
+    let is_object = bytes.trim_ascii_start().starts_with(b"{");
+    let said = serde_json::from_slice(bytes).ok().filter(|_| is_object);
+    // An error of the parser may show a part of the password.
+    let Some(Said {
+        user,
+        password,
+        zone,
+    }) = said
+    else {
+        let detail = "the body is not JSON of the form {\"user\":…,\"password\":…}, with a zone or \
+                      without, and no other key";
+        return Err(problem("bad-request", detail));
+    };
+    for (field, text) in [("user", &user), ("password", &password)] {
+        if text.is_empty() {
+            return Err(wrong(field, format!("{field} is empty")));
+        }
+    }
+    let name = match zone {
+        None => user,
+        Some(zone) if user.contains('/') || zone.contains('/') || zone.is_empty() => {
+            let detail = "name the zone once: as zone, or as user = \"zone/name\"";
+            return Err(wrong("zone", detail.to_owned()));
+        }
+        Some(zone) => format!("{zone}/{user}"),
+    };
+    Ok(Login { name, password })
+}
+
+/// Asks whether a login is right. A session that nobody waits for any more ends at once.
+async fn ask(desk: &Desk, login: Login, parts: &Parts) -> Result<Begun, Problem> {
+    let address = parts.extensions.get::<Client>().map(|client| client.0);
+    let (then, begun) = oneshot::channel::<Begun>();
+    let answer = async {
+        let office = Arc::clone(&desk.office);
+        let then = Box::new(move |begun: Begun| {
+            if let Err(Ok(session)) = then.send(begun) {
+                office.log_out(&session.cookie);
+            }
+        });
+        let _waiting = desk.office.log_in(login, address, then);
+        begun.await.unwrap_or(Err(NotAdmitted::Unavailable))
+    };
+    let begun = desk.slots.tokens.wait(address, answer).await;
+    begun.ok_or_else(busy)
+}
+
+/// Whether the cookie of an answer is for https alone.
+fn is_secure(desk: &Desk, headers: &HeaderMap) -> bool {
+    desk.is_tls || origin::is_https(headers)
+}
+
+fn give_cookie(desk: &Desk, headers: &HeaderMap, session: &NewSession, response: &mut Response) {
+    let is_secure = is_secure(desk, headers);
+    if let Some(header) = cookie::set(headers, is_secure, &session.cookie) {
+        response.headers_mut().append(SET_COOKIE, header);
+    }
+}
+
+/// Somebody with the verbs that he may ask for.
+pub(crate) fn described(caller: &dyn Caller) -> Me {
+    let verbs = Verb::ALL.into_iter();
+    let verbs = verbs.filter(|verb| verb.http() != Http::Never && caller.may(*verb).is_ok());
+    Me {
+        may: verbs.map(|verb| verb.name().to_owned()).collect(),
+        ..caller.me()
+    }
+}
+
+/// These paths in the description of the API.
+pub(crate) fn paths() -> Map<String, Value> {
+    let me = json!({ "description": "Who asks.", "content": { JSON: {
+        "schema": { "$ref": "#/components/schemas/Me" },
+    } } });
+    let refused = json!({ "$ref": "#/components/responses/Problem" });
+    let with_cookie = json!({
+        "description": me["description"],
+        "headers": { "Set-Cookie": {
+            "description": "The cookie of the session.",
+            "schema": { "type": "string" },
+        } },
+        "content": me["content"],
+    });
+    let login = json!({ "post": {
+        "operationId": "login",
+        "tags": ["login"],
+        "summary": "Begins a session of a browser by a password.",
+        "description": "A browser sends the cookie of the answer with all later requests. Other \
+            programs need no session: they show a token with each request.",
+        "security": [],
+        "requestBody": { "required": true, "content": { JSON: {
+            "schema": { "$ref": "#/components/schemas/Login" },
+        } } },
+        "responses": { "200": with_cookie, "default": refused },
+    } });
+    let logout = json!({ "post": {
+        "operationId": "logout",
+        "tags": ["login"],
+        "summary": "Ends the session of the cookie.",
+        "description": "It has no effect without a session.",
+        "security": [{ "cookie": [] }, {}],
+        "responses": {
+            "200": {
+                "description": "There is no session any more.",
+                "content": { JSON: { "schema": { "type": "object" } } },
+            },
+            "default": refused,
+        },
+    } });
+    let whoami = json!({ "get": {
+        "operationId": "me",
+        "tags": ["login"],
+        "summary": "Says who asks, and which verbs that one may ask for.",
+        "description": "Needs no right.",
+        "responses": { "200": me, "default": refused },
+    } });
+    Map::from_iter([
+        (login_path(), login),
+        (logout_path(), logout),
+        (me_path(), whoami),
+    ])
+}
+
+/// The types of these paths.
+pub(crate) fn schemas() -> [(&'static str, Map<String, Value>); 2] {
+    [("Login", of_request::<Said>()), ("Me", of_answer::<Me>())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_names_a_user_and_a_zone_once() {
+        let name = |text: &str| read(text.as_bytes()).map(|login| login.name);
+        let full = r#"{"user":"ann","password":"x","zone":"game"}"#;
+        assert_eq!(name(full), Ok("game/ann".to_owned()));
+        let within = r#"{"user":"game/ann","password":"x","zone":null}"#;
+        assert_eq!(name(within), Ok("game/ann".to_owned()));
+        for wrong in [
+            "",
+            "[]",
+            r#"["ann","x",null]"#,
+            "{}",
+            r#"{"user":"ann"}"#,
+            r#"{"user":"","password":"x"}"#,
+            r#"{"user":"ann","password":""}"#,
+            r#"{"user":"ann","password":7}"#,
+            r#"{"user":"ann","password":"x","zone":""}"#,
+            r#"{"user":"ann","password":"x","zone":"a/b"}"#,
+            r#"{"user":"a/ann","password":"x","zone":"b"}"#,
+            r#"{"user":"ann","password":"x","stay":true}"#,
+            r#"{"user":"ann","user":"ben","password":"x"}"#,
+        ] {
+            let problem = name(wrong).expect_err(wrong).value();
+            assert_eq!(problem["code"], "bad-request", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_body_does_not_show_the_password() {
+        let problem = read(br#"{"user":"ann","password":{"secret":1}}"#).expect_err("it is wrong");
+        let text = problem.value().to_string();
+        assert!(!text.contains("secret"), "{text}");
+        let said: Said =
+            serde_json::from_str(r#"{"user":"a","password":"secret"}"#).expect("it is");
+        assert!(!format!("{said:?}").contains("secret"));
+        let login = read(br#"{"user":"a","password":"secret"}"#).expect("it is one");
+        assert!(!format!("{login:?}").contains("secret"));
+    }
+}
