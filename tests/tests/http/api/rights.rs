@@ -1,28 +1,31 @@
 //! Who may have which verb done.
 
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
 use serde_json::{Value, json};
 use stentor_control::{Http, Need, Scope, Verb};
 use stentor_tests::Server;
 use stentor_tests::raw::eventually;
 
-use super::{bearer, get, json_of, post, role, send, server, token};
-
-/// The verbs that HTTP has.
-fn verbs() -> impl Iterator<Item = Verb> {
-    let all = Verb::ALL.into_iter();
-    all.filter(|verb| verb.http() != Http::Never)
-}
+use super::{bearer, get, json_of, role, send, server, token};
+use crate::sessions;
 
 /// What a user is answered to a request that no verb takes: 400 shows that the right is there, and
 /// nothing is done.
 #[track_caller]
-fn try_out(server: &Server, verb: Verb, token: &str) -> (u16, Value) {
-    post(server, &verb.path(), token, &json!({ "fly": 1 }))
+fn try_out(server: &Server, verb: Verb, headers: &str) -> Value {
+    let path = format!("/api/v1/{}", verb.path());
+    let headers = format!("{headers}Content-Type: application/json\r\n");
+    let (_, problem) = json_of(send(server, ("POST", &path), &headers, "{\"fly\":1}"));
+    problem["code"].clone()
 }
 
-/// A user of the matrix, and whether it may have a verb done.
-type Party = (&'static str, String, fn(Verb) -> bool);
+/// A user of the matrix, with what its requests show.
+type Party = (&'static str, String);
 
+/// Everybody whom the matrix asks about.
 fn parties(server: &Server) -> Vec<Party> {
     let but = [
         "allow both $control/#",
@@ -31,55 +34,77 @@ fn parties(server: &Server) -> Vec<Party> {
     ];
     role(server, "most", &but);
     server.control(&["zone", "add", "game"]).success();
+    let of = |user: &str, role: &str| bearer(&token(server, user, &[role]));
+    let link = sessions::owner(server);
+    let own = "Sec-Fetch-Site: same-origin\r\n";
     vec![
-        ("member", token(server, "ann", &["member"]), |_| false),
-        ("viewer", token(server, "vic", &["viewer"]), |verb| {
-            verb.need() == Need::Read
-        }),
-        ("operator", token(server, "olga", &["operator"]), |verb| {
-            let area = verb.name().split('.').next();
-            let is_operated = matches!(
-                area,
-                Some("clients" | "ban" | "retained" | "trace" | "adaptor" | "procedure" | "reload")
-            );
-            verb.need() == Need::Read || is_operated
-        }),
-        ("most", token(server, "mo", &["most"]), |verb| {
-            let is_client = verb.name().starts_with("clients.");
-            !is_client && verb != Verb::Stop
-        }),
-        ("admin", token(server, "root", &["admin"]), |_| true),
-        (
-            "administrator of a zone",
-            token(server, "game/gus", &["admin"]),
-            |verb| verb.scope() == Scope::Zone,
-        ),
+        ("nobody", String::new()),
+        ("member", of("ann", "member")),
+        ("viewer", of("vic", "viewer")),
+        ("operator", of("olga", "operator")),
+        ("zone", of("game/gus", "admin")),
+        ("most", of("mo", "most")),
+        ("admin", of("root", "admin")),
+        ("link", format!("Cookie: {link}\r\n{own}")),
     ]
 }
 
-/// Every verb of the table, for everybody.
+/// Every verb of the table, for everybody: `rights.golden` has a line for each verb. A new verb
+/// needs a line, which says who may have it done. `WRITE_GOLDEN=1 cargo test -p stentor-tests
+/// --test http rights` writes the file again.
 #[test]
 fn every_verb_is_for_those_who_have_its_right() {
     let server = server();
     let parties = parties(&server);
-    for verb in verbs() {
-        let path = format!("/api/v1/{}", verb.path());
-        for headers in ["", "Authorization: Basic YTpi\r\n"] {
-            let headers = format!("{headers}Content-Type: application/json\r\n");
-            let (status, problem) = json_of(send(&server, ("POST", &path), &headers, "{}"));
-            assert_eq!(
-                (status, &problem["code"]),
-                (401, &json!("no-token")),
-                "{verb:?}"
-            );
+    let mut text = format!("{:<18}", "verb");
+    for (name, _) in &parties {
+        let _ = write!(text, " {name:<12}");
+    }
+    let mut lines = vec![text.trim_end().to_owned()];
+    for verb in Verb::ALL {
+        let mut line = format!("{:<18}", verb.name());
+        for (name, headers) in &parties {
+            let code = try_out(&server, verb, headers);
+            let word = match code.as_str().unwrap_or_default() {
+                "bad-request" => "may",
+                // A session has a pace.
+                "too-fast" => panic!("{name} asks too fast"),
+                code => code,
+            };
+            let _ = write!(line, " {word:<12}");
         }
-        for (name, token, may) in &parties {
-            let (status, problem) = try_out(&server, verb, token);
-            // The right to publish is one to a topic, which only the request names.
-            let may = verb.need() == Need::Topic || may(verb);
-            let expected = if may { 400 } else { 403 };
-            assert_eq!(status, expected, "{name} {verb:?}: {problem}");
-        }
+        lines.push(line.trim_end().to_owned());
+    }
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/api/rights.golden");
+    if std::env::var_os("WRITE_GOLDEN").is_some() {
+        let text = lines.join("\n") + "\n";
+        fs::write(&place, text).expect("the project can be written");
+    }
+    let golden = fs::read_to_string(&place).expect("the file is in the project");
+    let golden: Vec<&str> = golden.lines().collect();
+    for line in &lines {
+        assert!(
+            golden.contains(&line.as_str()),
+            "rights.golden lacks: {line}"
+        );
+    }
+    assert_eq!(golden.len(), lines.len(), "rights.golden has more lines");
+}
+
+/// The rights of a role are those of its rules, whatever the verb.
+#[test]
+fn verbs_follow_the_rules_of_roles() {
+    let server = server();
+    let viewer = bearer(&token(&server, "vic", &["viewer"]));
+    let zone = {
+        server.control(&["zone", "add", "game"]).success();
+        bearer(&token(&server, "game/gus", &["admin"]))
+    };
+    let verbs = Verb::ALL.into_iter();
+    for verb in verbs.filter(|verb| verb.http() != Http::Never && verb.need() != Need::Topic) {
+        let may = |headers: &str| try_out(&server, verb, headers) == "bad-request";
+        assert_eq!(may(&viewer), verb.need() == Need::Read, "{verb:?}");
+        assert_eq!(may(&zone), verb.scope() == Scope::Zone, "{verb:?}");
     }
 }
 
@@ -89,7 +114,9 @@ fn a_denial_names_the_rule_and_the_right() {
     let parties = parties(&server);
     let of = |wanted: &str| {
         let party = parties.iter().find(|(name, ..)| *name == wanted);
-        party.expect("there is one").1.clone()
+        let headers = &party.expect("there is one").1;
+        let token = headers.trim_end().rsplit_once(' ').expect("a header").1;
+        token.to_owned()
     };
     let (_, problem) = get(&server, "clients/ls", &of("most"));
     assert_eq!(
@@ -112,7 +139,7 @@ fn a_denial_names_the_rule_and_the_right() {
             .contains("no rule of its roles"),
         "{problem}"
     );
-    let (_, problem) = get(&server, "status", &of("administrator of a zone"));
+    let (_, problem) = get(&server, "status", &of("zone"));
     assert_eq!(problem["code"], "other-zone", "{problem}");
     assert!(problem["detail"].to_string().contains("game"), "{problem}");
 }
