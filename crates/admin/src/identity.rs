@@ -1,4 +1,4 @@
-//! The sender of a request, known by a token or by the cookie of a session.
+//! The sender of a request, known by a token, by the cookie of a session or by a certificate.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use tokio::time::sleep;
 
 use crate::cookie;
 use crate::guard;
-use crate::office::{Admitted, Caller, Denied, NotAdmitted, Refused};
+use crate::office::{Admitted, Caller, Denied, NotAdmitted, Proof, Refused};
 use crate::origin::{self, Demand};
-use crate::pages::{Client, Desk};
+use crate::pages::{Certified, Client, Desk};
 use crate::problem::{Problem, busy, problem};
 
 /// How often a session is looked for again that a change is on its way to, and after which pause.
@@ -27,6 +27,8 @@ pub(crate) enum Shown {
     Token(String),
     /// The cookie of a session.
     Session(String),
+    /// The user whom a certificate names.
+    Certificate(Arc<str>),
 }
 
 /// Somebody who asks, and where from.
@@ -47,22 +49,28 @@ impl Asking {
             let shown = Shown::Token(token.to_owned());
             return Ok(Self { shown, address });
         }
-        let Some(cookie) = cookie::of(&parts.headers, desk.is_tls) else {
-            let detail = format!(
-                "{what} needs the token of a user, Authorization: Bearer TOKEN, or a login"
-            );
-            return Err(problem("no-token", detail));
+        let certified = parts.extensions.get::<Certified>();
+        let cookie = cookie::of(&parts.headers, desk.is_tls);
+        let shown = match (cookie, certified) {
+            (Some(cookie), _) => Shown::Session(cookie),
+            (None, Some(Certified(name))) => Shown::Certificate(Arc::clone(name)),
+            (None, None) => {
+                let detail = format!(
+                    "{what} needs the token of a user, Authorization: Bearer TOKEN, or a login"
+                );
+                return Err(problem("no-token", detail));
+            }
         };
         let is_look = origin::looks(&parts.method);
-        let demand = match is_look {
-            // What it looks at stays in the browser: no answer lets pages of others read it.
-            true => Demand::NotAnother,
-            false => Demand::Own,
+        let demand = match shown {
+            Shown::Session(_) if !is_look => Demand::Own,
+            // What it looks at stays in the browser: no answer lets pages of others read it. And
+            // programs have certificates too: they say nothing of an origin.
+            _ => Demand::NotAnother,
         };
         if !origin::is_own(&parts.headers, demand, is_look) {
             return Err(cross_site());
         }
-        let shown = Shown::Session(cookie);
         Ok(Self { shown, address })
     }
 
@@ -72,7 +80,10 @@ impl Asking {
     /// The answer, if nobody is known by what is shown.
     pub(crate) async fn caller(&self, desk: &Desk) -> Result<Arc<dyn Caller>, Problem> {
         match &self.shown {
-            Shown::Token(token) => admitted(desk, token, self.address).await,
+            Shown::Token(token) => admitted(desk, Proof::Token(token), self.address).await,
+            Shown::Certificate(name) => {
+                admitted(desk, Proof::Certificate(name), self.address).await
+            }
             Shown::Session(cookie) => {
                 let first = desk.office.session(cookie, self.address);
                 current(desk, cookie, self.address, first).await
@@ -86,11 +97,11 @@ impl Asking {
     /// The answer, if nobody is known by what was shown.
     pub(crate) async fn caller_again(&self, desk: &Desk) -> Result<Arc<dyn Caller>, Problem> {
         match &self.shown {
-            Shown::Token(token) => admitted(desk, token, self.address).await,
             Shown::Session(cookie) => {
                 let first = desk.office.session_now(cookie, self.address);
                 current(desk, cookie, self.address, first).await
             }
+            Shown::Token(_) | Shown::Certificate(_) => self.caller(desk).await,
         }
     }
 }
@@ -125,20 +136,27 @@ pub(crate) async fn identify(
     Asking::of(desk, parts, what)?.caller(desk).await
 }
 
-/// The bearer of a token.
+/// The bearer of a proof.
 async fn admitted(
     desk: &Desk,
-    token: &str,
+    proof: Proof<'_>,
     address: Option<IpAddr>,
 ) -> Result<Arc<dyn Caller>, Problem> {
-    if let Some(caller) = desk.office.known(token, address) {
+    let not_admitted = |why| match (proof, why) {
+        (Proof::Certificate(name), NotAdmitted::Unknown) => {
+            let detail = format!("{name:?}, whom the certificate names, is not a user who may ask");
+            problem("no-user", detail)
+        }
+        (_, why) => not_admitted(why),
+    };
+    if let Some(caller) = desk.office.known(proof, address) {
         return caller.map_err(not_admitted);
     }
     let (then, admitted) = oneshot::channel();
     let answer = async {
         // Whoever asked may be gone.
         let then = Box::new(|admitted| drop(then.send(admitted)));
-        desk.office.admit(token, address, then);
+        desk.office.admit(proof, address, then);
         admitted.await.unwrap_or(Err(NotAdmitted::Unavailable))
     };
     let admitted = desk.slots.tokens.wait(address, answer);

@@ -37,7 +37,7 @@ mod stream;
 
 pub use api::openapi;
 pub use office::{
-    Admitted, Begun, Caller, Denied, Exposition, Login, NewSession, NotAdmitted, Office, Reason,
-    Refused, Report,
+    Admitted, Begun, Caller, Denied, Exposition, Login, NewSession, NotAdmitted, Office, Proof,
+    Reason, Refused, Report,
 };
-pub use serve::{Door, DoorSocket, Face, Rules, TlsSource};
+pub use serve::{CertificateName, Door, DoorSocket, Face, Rules, TlsSource};

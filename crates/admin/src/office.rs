@@ -23,13 +23,18 @@ pub trait Office: Send + Sync + 'static {
     /// All figures, as text.
     fn metrics(&self, format: Exposition) -> String;
 
-    /// The bearer of a token that was accepted before, if nothing has changed since. It asks
+    /// The bearer of a proof that was accepted before, if nothing has changed since. It asks
     /// nobody, so it answers at once.
-    fn known(&self, token: &str, address: Option<IpAddr>) -> Option<Admitted>;
+    fn known(&self, proof: Proof<'_>, address: Option<IpAddr>) -> Option<Admitted>;
 
-    /// Asks who has a token. `then` is called once, now or on another thread; for a wrong token
+    /// Asks who has a proof. `then` is called once, now or on another thread; for a wrong token
     /// that takes its time. It is dropped if nobody can say.
-    fn admit(&self, token: &str, address: Option<IpAddr>, then: Box<dyn FnOnce(Admitted) + Send>);
+    fn admit(
+        &self,
+        proof: Proof<'_>,
+        address: Option<IpAddr>,
+        then: Box<dyn FnOnce(Admitted) + Send>,
+    );
 
     /// Asks whether a password is right, and begins a session. `then` is called as by
     /// [`Office::admit`]. Whoever asks keeps what is returned for as long as the answer is awaited.
@@ -60,6 +65,15 @@ pub trait Office: Send + Sync + 'static {
 
     /// Ends a session, if there is one.
     fn log_out(&self, cookie: &str);
+}
+
+/// What a program shows with each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof<'p> {
+    /// The token of a user.
+    Token(&'p str),
+    /// The name of a user in a certificate that TLS has verified.
+    Certificate(&'p str),
 }
 
 /// What somebody shows to begin a session.
@@ -153,7 +167,7 @@ pub trait Caller: Send + Sync {
 /// Why somebody is not let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// It is the token of nobody, or a wrong password.
+    /// It is the token or the certificate of nobody, or a wrong password.
     Unknown,
     /// There is no such session, or it has ended.
     NoSession,

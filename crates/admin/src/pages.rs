@@ -44,6 +44,10 @@ pub(crate) struct Desk {
 #[derive(Clone, Copy)]
 pub(crate) struct Client(pub(crate) IpAddr);
 
+/// The user whom the certificate of a connection names.
+#[derive(Clone)]
+pub(crate) struct Certified(pub(crate) Arc<str>);
+
 /// The paths of a door.
 pub(crate) fn router(desk: Arc<Desk>) -> Router {
     Router::new()

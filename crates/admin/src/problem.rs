@@ -35,7 +35,7 @@ const fn kind(code: &'static str, status: StatusCode, remedy: &'static str) -> K
 }
 
 /// All kinds of problems: those of HTTP, then those of verbs.
-const KINDS: [Kind; 28] = [
+const KINDS: [Kind; 29] = [
     kind(
         "no-host",
         StatusCode::BAD_REQUEST,
@@ -76,6 +76,11 @@ const KINDS: [Kind; 28] = [
         "wrong-login",
         StatusCode::UNAUTHORIZED,
         "check user, password and zone; `stentor user show USER` says whether the user is disabled",
+    ),
+    kind(
+        "no-user",
+        StatusCode::UNAUTHORIZED,
+        "add the user whom the certificate names by `stentor user add`, or show a token",
     ),
     kind(
         "no-session",

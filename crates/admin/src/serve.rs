@@ -24,6 +24,7 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tracing::warn;
 
 use crate::bounds::{
@@ -31,7 +32,7 @@ use crate::bounds::{
     UNACKNOWLEDGED_TIME,
 };
 use crate::office::Office;
-use crate::pages::{self, Client, Desk};
+use crate::pages::{self, Certified, Client, Desk};
 use crate::patience::{Answers, Patient};
 use crate::room::{Guest, Room};
 use crate::slots::Slots;
@@ -39,6 +40,9 @@ use crate::stream::{self, Streams};
 
 /// Where the TLS settings for the next connection come from: a reload may replace them.
 pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
+
+/// The user whom a client's certificate names, which comes in DER form; `None` if it names none.
+pub type CertificateName = Arc<dyn Fn(&[u8]) -> Option<String> + Send + Sync>;
 
 /// A socket that listens.
 pub enum DoorSocket {
@@ -56,6 +60,8 @@ pub struct Door {
     pub tls: Option<TlsSource>,
     /// Whether only this machine can reach it.
     pub is_local: bool,
+    /// Which user a client's certificate names, where such names count.
+    pub certificate_name: Option<CertificateName>,
 }
 
 /// What the configuration says of all doors.
@@ -116,6 +122,7 @@ impl Face {
             open.push(Open {
                 socket,
                 tls: door.tls,
+                certificate_name: door.certificate_name,
                 router: pages::router(Arc::new(desk)),
                 room: Arc::clone(&room),
             });
@@ -213,6 +220,7 @@ impl Accepted {
 struct Open {
     socket: Listening,
     tls: Option<TlsSource>,
+    certificate_name: Option<CertificateName>,
     router: Router,
     room: Arc<Room>,
 }
@@ -238,7 +246,7 @@ impl Open {
             let address = accepted.address();
             let guest = self.room.enter(address).await;
             let tls = self.tls.as_ref().map(|source| source());
-            let router = self.router.clone();
+            let (router, named) = (self.router.clone(), self.certificate_name.clone());
             tokio::spawn(async move {
                 let visit = async {
                     let who = (address, &guest);
@@ -248,6 +256,7 @@ impl Open {
                         (Accepted::Tcp(stream, _), Some(config)) => {
                             let greeting = TlsAcceptor::from(config).accept(stream);
                             if let Ok(Ok(stream)) = timeout(HEADER_TIME, greeting).await {
+                                let router = certified(router, &stream, named);
                                 converse(stream, who, router).await;
                             }
                         }
@@ -259,6 +268,21 @@ impl Open {
                 }
             });
         }
+    }
+}
+
+/// Notes the user whom the certificate of a client names, for all its requests.
+fn certified(
+    router: Router,
+    stream: &TlsStream<TcpStream>,
+    named: Option<CertificateName>,
+) -> Router {
+    let chain = stream.get_ref().1.peer_certificates();
+    let own = chain.and_then(|chain| chain.first());
+    let name = named.zip(own).and_then(|(named, own)| named(own.as_ref()));
+    match name {
+        Some(name) => router.layer(axum::Extension(Certified(name.into()))),
+        None => router,
     }
 }
 

@@ -3,6 +3,7 @@
 mod access;
 mod address;
 mod api;
+mod certificates;
 mod metrics;
 mod probes;
 mod prometheus;

@@ -46,7 +46,7 @@ pub fn document() -> String {
             "license": { "name": "MIT OR Apache-2.0" },
         },
         "servers": [{ "url": "/", "description": "the server that serves this document" }],
-        "security": [{ "token": [] }, { "cookie": [] }],
+        "security": [{ "token": [] }, { "cookie": [] }, { "certificate": [] }],
         "paths": paths,
         "components": {
             "securitySchemes": security(),
@@ -67,6 +67,11 @@ fn security() -> Value {
             "type": "http",
             "scheme": "bearer",
             "description": "the token of a user: `stentor token create USER`",
+        },
+        "certificate": {
+            "type": "mutualTLS",
+            "description": "the certificate of a client, where `http.certificate_user` says which \
+                name in it is the user's",
         },
         "cookie": {
             "type": "apiKey",

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::identity::{Asking, Shown, not_admitted, not_done, told};
-use crate::office::{Caller, NotAdmitted};
+use crate::office::{Caller, NotAdmitted, Proof};
 use crate::pages::Desk;
 use crate::problem::{Problem, busy};
 use crate::slots::Slot;
@@ -81,7 +81,11 @@ impl Watcher {
         let Shown::Token(token) = &self.asking.shown else {
             return self.asking.caller_again(&self.desk).await;
         };
-        if let Some(known) = self.desk.office.known(token, self.asking.address) {
+        if let Some(known) = self
+            .desk
+            .office
+            .known(Proof::Token(token), self.asking.address)
+        {
             return known.map_err(not_admitted);
         }
         let mut refused = self.desk.streams.refused.0.lock().await;

@@ -371,25 +371,29 @@ fn question(listener: &Listener, index: usize, givens: &mut Givens) {
 
 /// Client certificates are asked for and can be checked, or they are not mentioned.
 fn client_certificates(listener: &Listener, index: usize, givens: &mut Givens) {
-    let asks = listener.client_certificates != ClientCertificates::Off;
-    let problem = match (asks, &listener.client_ca) {
-        (true, None) => Some((
-            "client_certificates",
-            "needs the certificates that clients' ones must be signed by; give `client_ca`",
-        )),
-        (false, Some(_)) => Some((
-            "client_ca",
-            "is of no use; set `client_certificates` to \"optional\" or \"required\"",
-        )),
-        (false, None) if listener.certificate_user != CertificateUser::None => Some((
-            "certificate_user",
-            "is of no use; set `client_certificates` to \"optional\" or \"required\"",
-        )),
-        _ => None,
-    };
+    let (certificates, user) = (listener.client_certificates, listener.certificate_user);
+    let problem = contradiction(certificates, listener.client_ca.is_some(), user);
     if let Some((key, reason)) = problem {
         let message = format!("{}: `{key}` {reason}", listener.url);
         givens.problem(givens.origin("listener", index, key), message);
+    }
+}
+
+/// The key about clients' certificates that does not fit the others, and why.
+pub(super) fn contradiction(
+    certificates: ClientCertificates,
+    has_ca: bool,
+    user: CertificateUser,
+) -> Option<(&'static str, &'static str)> {
+    const NO_USE: &str = "is of no use; set `client_certificates` to \"optional\" or \"required\"";
+    match (certificates != ClientCertificates::Off, has_ca) {
+        (true, false) => Some((
+            "client_certificates",
+            "needs the certificates that clients' ones must be signed by; give `client_ca`",
+        )),
+        (false, true) => Some(("client_ca", NO_USE)),
+        (false, false) if user != CertificateUser::None => Some(("certificate_user", NO_USE)),
+        _ => None,
     }
 }
 

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::check::is_flag;
+use super::check::{contradiction, is_flag};
 use super::givens::Givens;
 use super::url::split_port;
-use super::{Config, Http};
+use super::{ClientCertificates, Config, Http};
 
 /// The addresses of a configuration that names none.
 const DEFAULT: [&str; 2] = ["http://127.0.0.1:18083", "http://[::1]:18083"];
@@ -151,6 +151,8 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens) {
         http.key.clone_from(&config.tls.key);
     }
     let has_certificate = http.certificate.is_some() && http.key.is_some();
+    client_certificates(config, givens);
+    let http = &mut config.http;
     let Some(listen) = &mut http.listen else {
         // The defaults are left out beside `--listen`.
         http.listen = is_flag(givens, "listener", "url").then(Vec::new);
@@ -172,6 +174,29 @@ pub(super) fn finish(config: &mut Config, givens: &mut Givens) {
             Ok(_) => continue,
         };
         givens.problem(givens.origin("http", 0, "listen"), message);
+    }
+}
+
+/// Certificates of clients are asked for where that can be, or not mentioned.
+fn client_certificates(config: &Config, givens: &mut Givens) {
+    let http = &config.http;
+    let asks = http.client_certificates != ClientCertificates::Off;
+    let is_https = |text: &String| text.parse().is_ok_and(|url: HttpUrl| url.is_tls());
+    let has_https = http.listen.iter().flatten().any(is_https);
+    let problem = match asks && !has_https {
+        true => Some((
+            "client_certificates",
+            "is of no use; name an address https:// in `listen`",
+        )),
+        false => contradiction(
+            http.client_certificates,
+            http.client_ca.is_some(),
+            http.certificate_user,
+        ),
+    };
+    if let Some((key, reason)) = problem {
+        let message = format!("[http]: `{key}` {reason}");
+        givens.problem(givens.origin("http", 0, key), message);
     }
 }
 

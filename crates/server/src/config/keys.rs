@@ -521,6 +521,17 @@ section! {
     certificate: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.crt"), Restart;
     /// The private key of the certificate, in PEM format; not given, that of `[tls]`.
     key: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/server.key"), Restart;
+    /// Whether the addresses `https://` ask for a certificate. With `required`, probes and
+    /// Prometheus have to show one too.
+    client_certificates: ClientCertificates = Kind::Choice(ClientCertificates::NAMES),
+        Default("off"), Restart;
+    /// The authorities that must have signed these certificates, in PEM format. The file is read
+    /// again on every reload.
+    client_ca: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/clients-ca.crt"), Restart;
+    /// Which name in such a certificate is the name of the user who asks, as on a listener. A
+    /// request that shows a token or a session is that of their user.
+    certificate_user: CertificateUser = Kind::Choice(CertificateUser::NAMES), Default("none"),
+        Restart;
 }
 
 section! {

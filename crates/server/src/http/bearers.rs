@@ -1,9 +1,10 @@
-//! Programs that show the token of a user, and browsers that show a password, a link or a cookie.
+//! Programs that show a token or a certificate, and browsers that show a password, a link or a
+//! cookie.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stentor_admin::{Admitted, Begun, Login, NewSession, NotAdmitted};
+use stentor_admin::{Admitted, Begun, Login, NewSession, NotAdmitted, Proof};
 use stentor_auth::center::Center;
 use stentor_auth::credential::{TokenHash, is_token};
 use stentor_auth::{Answer, Asker, Begun as Began, Decision, LoginRequest, Refusal, Secret};
@@ -31,32 +32,35 @@ impl Bearers {
         }
     }
 
-    /// The bearer of a token that was accepted before, if nothing has changed since; or that it
+    /// The bearer of a proof that was accepted before, if nothing has changed since; or that it
     /// cannot be a token, which costs no question either.
-    pub(super) fn known(&self, token: &str, address: Option<IpAddr>) -> Option<Admitted> {
-        if !is_token(token.as_bytes()) {
+    pub(super) fn known(&self, proof: Proof<'_>, address: Option<IpAddr>) -> Option<Admitted> {
+        if matches!(proof, Proof::Token(token) if !is_token(token.as_bytes())) {
             return Some(Err(NotAdmitted::Unknown));
         }
         let tokens = &self.clerk.backplane().visitors.tokens;
-        let known = tokens.find(&self.center, &mark(token))?;
+        let known = tokens.find(&self.center, &mark(proof))?;
         Some(self.let_in(known, address))
     }
 
-    /// Asks who has this token. Wrong ones are slowed down as those of MQTT clients. `then` is
+    /// Asks who has this proof. Wrong tokens are slowed down as those of MQTT clients. `then` is
     /// called once, now or on another thread, unless the server ends before.
     pub(super) fn admit(
         &self,
-        token: &str,
+        proof: Proof<'_>,
         address: Option<IpAddr>,
         then: impl FnOnce(Admitted) + Send + 'static,
     ) {
         let mut request = LoginRequest {
-            password: Some(Secret::new(token.as_bytes().to_vec())),
             address,
             ..LoginRequest::default()
         };
+        match proof {
+            Proof::Token(token) => request.password = Some(Secret::new(token.into())),
+            Proof::Certificate(name) => request.certificate_name = Some(name.to_owned()),
+        }
         request.name_by_token();
-        let (bearers, mark) = (self.clone(), mark(token));
+        let (bearers, mark) = (self.clone(), mark(proof));
         self.begin(request, None, move |decision| {
             then(decided(decision).and_then(|known| {
                 let tokens = &bearers.clerk.backplane().visitors.tokens;
@@ -187,7 +191,11 @@ fn give(then: &Mutex<Option<impl FnOnce(Decision)>>, decision: Decision) {
     }
 }
 
-/// What a token is remembered by.
-fn mark(token: &str) -> String {
-    TokenHash::of(token.as_bytes()).to_string()
+/// What a proof is remembered by.
+fn mark(proof: Proof<'_>) -> String {
+    match proof {
+        Proof::Token(token) => TokenHash::of(token.as_bytes()).to_string(),
+        // It begins otherwise than the hash of a token.
+        Proof::Certificate(name) => format!("certificate:{name}"),
+    }
 }

@@ -19,14 +19,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use stentor_admin::{
-    Admitted, Begun, Door, Exposition, Face, Login, Office, Report, Rules, TlsSource,
+    Admitted, Begun, CertificateName, Door, Exposition, Face, Login, Office, Proof, Report, Rules,
+    TlsSource,
 };
 use stentor_auth::center::Center;
+use stentor_auth::credential::certificate::{NameSource, user_name};
 
 use crate::condition::Condition;
 use crate::config::{Http, HttpUrl};
 use crate::control::{Control, NotesReader};
 use crate::error::ServerError;
+use crate::listener::name_source;
 use crate::priority;
 use crate::telemetry::Metrics;
 use bearers::Bearers;
@@ -55,12 +58,17 @@ impl Office for Desk {
         self.metrics.page(format, &self.notes.read())
     }
 
-    fn known(&self, token: &str, address: Option<IpAddr>) -> Option<Admitted> {
-        self.bearers.known(token, address)
+    fn known(&self, proof: Proof<'_>, address: Option<IpAddr>) -> Option<Admitted> {
+        self.bearers.known(proof, address)
     }
 
-    fn admit(&self, token: &str, address: Option<IpAddr>, then: Box<dyn FnOnce(Admitted) + Send>) {
-        self.bearers.admit(token, address, then);
+    fn admit(
+        &self,
+        proof: Proof<'_>,
+        address: Option<IpAddr>,
+        then: Box<dyn FnOnce(Admitted) + Send>,
+    ) {
+        self.bearers.admit(proof, address, then);
     }
 
     fn log_in(
@@ -113,11 +121,12 @@ impl Doors {
             notes: control.reader(),
             bearers: Bearers::new(center, clerk),
         };
-        let tls = self.tls;
+        let (tls, named) = (self.tls, name_source(config.certificate_user));
         let door = |(url, socket): (HttpUrl, _)| Door {
             socket,
             tls: url.is_tls().then(|| source(&tls)).flatten(),
             is_local: url.is_local(),
+            certificate_name: named.map(names),
         };
         let sockets = self.sockets.into_iter().map(door).collect();
         let rules = Rules {
@@ -128,6 +137,11 @@ impl Doors {
             .map(Some)
             .map_err(|error| ServerError::system("starting the HTTP threads", error))
     }
+}
+
+/// The user that a certificate names, and nobody if it names none.
+fn names(source: NameSource) -> CertificateName {
+    Arc::new(move |certificate| user_name(certificate, source).ok())
 }
 
 /// The certificate for the next connection: a reload may bring another one.

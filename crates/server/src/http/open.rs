@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use crate::config::{Http, HttpUrl};
 use crate::error::ServerError;
-use crate::listener::{bind_tcp, bind_unix, is_unavailable};
+use crate::listener::{bind_tcp, bind_unix, demand, is_unavailable};
 use crate::transport::Certificate;
 
 /// The certificate of all addresses that are encrypted.
@@ -39,7 +39,8 @@ pub(crate) fn certificate(config: &Http) -> Result<Option<Certificate>, ServerEr
     let (Some(certificate), Some(key)) = (&config.certificate, &config.key) else {
         return Ok(None);
     };
-    let loaded = Certificate::load(certificate, key, None);
+    let clients = demand(config.client_certificates, config.client_ca.as_deref());
+    let loaded = Certificate::load(certificate, key, clients);
     loaded
         .map(Some)
         .map_err(|reason| ServerError::HttpCertificate {

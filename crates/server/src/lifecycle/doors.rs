@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tracing::warn;
 
-use crate::config::{ClientCertificates, ListenUrl, Listener};
+use crate::config::{ListenUrl, Listener};
 use crate::error::ServerError;
-use crate::listener::{Bound, Opened, Port, Rules, bind, is_unavailable, remove_unix};
-use crate::transport::{Certificate, Demand};
+use crate::listener::{Bound, Opened, Port, Rules, bind, demand, is_unavailable, remove_unix};
+use crate::transport::Certificate;
 
 /// One configured listener with the places that it opened.
 #[derive(Debug)]
@@ -45,11 +45,7 @@ pub(super) type Called = (Listener, Vec<Opened>);
 pub(super) fn certificate(listener: &Listener) -> Result<Option<Certificate>, ServerError> {
     match (&listener.certificate, &listener.key) {
         (Some(certificate), Some(key)) if listener.url.is_tls() => {
-            let clients = match (listener.client_certificates, &listener.client_ca) {
-                (ClientCertificates::Optional, Some(ca)) => Some((Demand::Optional, ca.as_path())),
-                (ClientCertificates::Required, Some(ca)) => Some((Demand::Required, ca.as_path())),
-                (ClientCertificates::Off, _) | (_, None) => None,
-            };
+            let clients = demand(listener.client_certificates, listener.client_ca.as_deref());
             let loaded = Certificate::load(certificate, key, clients);
             loaded.map(Some).map_err(|reason| ServerError::Certificate {
                 url: listener.url.clone(),

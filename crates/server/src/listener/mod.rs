@@ -6,10 +6,12 @@
 //! descriptor and accepts when it is free.
 
 mod bind;
+mod clients;
 mod port;
 mod unix;
 
 pub(crate) use bind::{Bound, bind, bind_tcp, is_shortage, is_unavailable};
+pub(crate) use clients::{demand, name_source};
 pub(crate) use port::{Opened, Port, Rules, WebRules};
 pub(crate) use unix::{
     Access, PATH_BYTES_MAX, bind_plain as bind_unix, check as check_unix, remove as remove_unix,

@@ -8,7 +8,8 @@ use arc_swap::ArcSwap;
 
 use stentor_auth::credential::certificate::NameSource;
 
-use crate::config::{CertificateUser, ClientCertificates, ListenUrl, Listener, Scheme};
+use super::clients::name_source;
+use crate::config::{ClientCertificates, ListenUrl, Listener, Scheme};
 use crate::proxy::Network;
 use crate::transport::Certificate;
 
@@ -85,13 +86,7 @@ impl Rules {
             server_reference: listener.server_reference.clone(),
             certificate,
             asks_certificates: listener.client_certificates != ClientCertificates::Off,
-            certificate_name: match listener.certificate_user {
-                CertificateUser::None => None,
-                CertificateUser::Cn => Some(NameSource::CommonName),
-                CertificateUser::Dns => Some(NameSource::Dns),
-                CertificateUser::Email => Some(NameSource::Email),
-                CertificateUser::Uri => Some(NameSource::Uri),
-            },
+            certificate_name: name_source(listener.certificate_user),
             // They were checked when the configuration was read.
             proxies: listener
                 .proxies

@@ -48,6 +48,30 @@ fn addresses_beyond_this_machine_are_meant() {
     assert_eq!(good.http.certificate, Some("etc/a".into()));
     let bad = Case::file("[http]\nlisten = [\"https://localhost\"]\n").bad();
     assert!(bad.contains("needs a certificate"), "{bad}");
+    let https = "listen = [\"https://[::1]:1\"]\ncertificate = \"a\"\nkey = \"b\"\n";
+    for (more, words) in [
+        (
+            "client_certificates = \"required\"\nclient_ca = \"x\"",
+            "https:// in `listen`",
+        ),
+        (
+            &format!("{https}client_certificates = \"optional\""),
+            "give `client_ca`",
+        ),
+        (
+            &format!("{https}client_ca = \"x\""),
+            "`client_ca` is of no use",
+        ),
+        (
+            &format!("{https}certificate_user = \"cn\""),
+            "`certificate_user` is of no use",
+        ),
+    ] {
+        let bad = Case::file(&format!("[http]\n{more}\n")).bad();
+        assert!(bad.contains(words), "{bad}");
+    }
+    let asks = "client_certificates = \"optional\"\nclient_ca = \"x\"\ncertificate_user = \"cn\"";
+    Case::file(&format!("[http]\n{https}{asks}\n")).good();
     let bad = Case::file("[http]\nlisten = [\"mqtt://localhost\"]\n").bad();
     assert!(bad.contains("http://HOST:PORT"), "{bad}");
 }
