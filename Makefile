@@ -114,5 +114,5 @@ call: ## Build stentor-call and stentor-call-tls as static binaries
 	@echo "built target/$(HOST)/call/stentor-call-tls, which it needs for calls://"
 
 bench: call ## Run a short benchmark suite, under five minutes; the report goes to target/bench.html
-	$(CARGO) build --release --package stentor-cli
+	$(CARGO) build --release --package stentor-cli --package stentor-bench
 	target/release/stentor bench suite --quick --json target/bench.json --html target/bench.html

@@ -11,6 +11,9 @@ use crate::tree::Tree;
 /// The reference pages that the command line writes.
 const CLI_PAGES: [&str; 2] = ["commands", "exit-codes"];
 
+/// The one that the command line of the benchmarks writes.
+const BENCH_PAGE: &str = "docs/reference/bench.md";
+
 /// Writes everything that is generated.
 ///
 /// # Errors
@@ -32,6 +35,10 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
         let path = format!("docs/reference/{page}.md");
         fs::write(root.join(&path), text).map_err(|error| format!("write {path}: {error}"))?;
     }
+    let bench = ["stentor-bench", "--example", "bench_reference"];
+    let text = cargo_run(root, &bench, &[])?;
+    fs::write(root.join(BENCH_PAGE), text)
+        .map_err(|error| format!("write {BENCH_PAGE}: {error}"))?;
     Ok(format!(
         "gen: {LISTING}, docs/configuration.md, docs/stentor.sample.toml, \
          docs/openapi.json, docs/reference/*.md"

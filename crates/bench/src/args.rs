@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{Args as ClapArgs, Parser, Subcommand};
 use stentor_client::Url;
 
 use crate::affinity::Placement;
@@ -29,8 +29,9 @@ use crate::target::{Against, Subject, Transport, Writes, address};
 use crate::wire::Version;
 
 /// Measure this server, or any other MQTT server, against the bare cost of its system calls.
-#[derive(Debug, ClapArgs)]
-pub struct Args {
+#[derive(Debug, Parser)]
+#[command(name = "stentor-bench", version)]
+pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -186,7 +187,8 @@ pub(crate) struct Common {
     /// shards take another way]
     #[arg(long, conflicts_with = "target", value_parser = clap::value_parser!(u16).range(1..=64))]
     shards: Option<u16>,
-    /// Program to start as the server [default: this one]
+    /// Program to start as the server [default: the stentor that runs this command, else the one
+    /// beside stentor-bench or on the PATH]
     #[arg(long, value_name = "FILE")]
     pub(crate) server: Option<PathBuf>,
     /// Trusted authorities for --target servers with TLS, or the certificate of the server

@@ -75,7 +75,8 @@ pub(crate) struct CallArgs {
     /// The client that is measured [default: as `make call` builds it, else beside this program]
     #[arg(long, value_name = "FILE")]
     client: Option<PathBuf>,
-    /// Program to start as the server [default: this one]
+    /// Program to start as the server [default: the stentor that runs this command, else the one
+    /// beside stentor-bench or on the PATH]
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
     /// Where the servers and their callers run [default: apart; free with --target]

@@ -101,8 +101,9 @@ fn remove_folder(folder: &Path) {
 }
 
 fn tell_retained(why: &str, below: &str) {
+    let program = crate::report::command::program();
     let text = format!(
-        "stentor bench: {why}; the measured server keeps retained messages below {below}, \
+        "{program}: {why}; the measured server keeps retained messages below {below}, \
          which can be removed by: stentor retained clear '{below}#', or mosquitto_sub -t \
          '{below}#' --remove-retained --retained-only\n"
     );

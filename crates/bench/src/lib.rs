@@ -1,5 +1,6 @@
-//! `stentor bench`: published workloads replayed against this server or any other, each beside its
-//! *floor*, a bare program that makes the same system calls without a protocol.
+//! The program `stentor-bench`, which is `stentor bench`: published workloads replayed against this
+//! server or any other, each beside its *floor*, a bare program that makes the same system calls
+//! without a protocol.
 //!
 //! The load is open-loop with intended send times, so that a server that falls behind cannot hide
 //! it; every payload carries publisher, sequence number and intended time, so that loss,
@@ -28,6 +29,7 @@ mod pace;
 mod process;
 mod progress;
 mod ramp;
+mod reference;
 mod report;
 mod runner;
 mod sampler;
@@ -39,18 +41,23 @@ mod stamp;
 mod stats;
 mod suite;
 mod target;
+mod tips;
 mod wire;
 mod workload;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-pub use args::Args;
-use args::Command;
+use clap::Parser;
+use nix::sys::signal::{SigSet, Signal};
+use stentor_usage::{mended, show};
+
+use args::{Args, Command};
 use error::BenchError;
 use measure::Verdict;
 use output::{Output, print};
 use progress::Progress;
+pub use reference::reference;
 use report::visible::visible;
 
 /// Everything arrived, once and in order.
@@ -60,17 +67,35 @@ const EXIT_FAILED: u8 = 1;
 /// The generator was the limit.
 const EXIT_GENERATOR: u8 = 2;
 /// Nothing could be measured: also the exit code of a command line that makes no sense.
-pub const EXIT_CANNOT_RUN: u8 = 3;
+const EXIT_CANNOT_RUN: u8 = 3;
 /// Whoever read the tables left before the end: as if ended by SIGPIPE.
 const EXIT_NOBODY_READS: u8 = 128 + 13;
 
-/// Runs `stentor bench …`. Tables go to standard output (to standard error where JSON or a page
-/// goes there), progress and errors to standard error.
+/// Runs the command line of this process. Tables go to standard output (to standard error where
+/// JSON or a page goes there), progress and errors to standard error.
 ///
 /// The exit code judges the measured server: 0 sound, 1 loss, reordering or failure, 2 the
 /// generator was the limit, 3 could not run.
 #[must_use]
-pub fn run(args: Args) -> ExitCode {
+pub fn main() -> ExitCode {
+    // A file that may not grow any more (`ulimit -f`) is an error of whoever writes it, as a full
+    // disk is; else it kills the process. Should this fail, nothing is worse than it was.
+    let of_files: SigSet = [Signal::SIGXFSZ].into_iter().collect();
+    let _ = of_files.thread_block();
+    match Args::try_parse() {
+        Ok(args) => run(args),
+        Err(error) => {
+            let error = mended(error, tips::instead);
+            show(&error);
+            match error.exit_code() {
+                0 => ExitCode::SUCCESS,
+                _ => ExitCode::from(EXIT_CANNOT_RUN),
+            }
+        }
+    }
+}
+
+fn run(args: Args) -> ExitCode {
     if args.command.starts_servers() {
         interrupt::watch();
     }
@@ -82,7 +107,8 @@ pub fn run(args: Args) -> ExitCode {
     if let Verdict::NotRun(why) = &verdict {
         // Nobody is left to be told if standard error is gone.
         let why = visible(why);
-        let _ = writeln!(io::stderr().lock(), "stentor bench: {why}");
+        let program = report::command::program();
+        let _ = writeln!(io::stderr().lock(), "{program}: {why}");
     }
     ExitCode::from(match verdict {
         Verdict::Sound => EXIT_SOUND,

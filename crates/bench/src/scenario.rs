@@ -69,17 +69,11 @@ mod tests {
 
     use crate::args::Args;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
-
     /// Whether figures that were published stand beside each workload of a command, and its title.
     fn sheets(words: &str) -> Vec<(bool, String)> {
         let words = ["bench"].into_iter().chain(words.split(' '));
-        let line = Line::try_parse_from(words).expect("a command line");
-        let scenario = line.args.command.scenario().expect("a scenario");
+        let line = Args::try_parse_from(words).expect("a command line");
+        let scenario = line.command.scenario().expect("a scenario");
         let workloads = scenario.workloads().expect("workloads");
         let sheets = workloads.iter().map(|workload| workload.sheet());
         sheets

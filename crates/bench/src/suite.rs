@@ -2,7 +2,7 @@
 
 mod summary;
 
-use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser};
+use clap::{Args as ClapArgs, CommandFactory, FromArgMatches};
 use serde_json::{Map, Value};
 
 use crate::args::{Args, Command, Common};
@@ -137,13 +137,6 @@ const ENTRIES: [Entry; 20] = [
     any("pingpong", PAIRS, "--pairs 1 --seconds 1"),
 ];
 
-/// A command line by itself.
-#[derive(Debug, Parser)]
-struct Line {
-    #[command(flatten)]
-    args: Args,
-}
-
 /// Runs (or explains) the suite. The verdict is that of the worst workload.
 ///
 /// # Errors
@@ -169,15 +162,9 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
     }
     let mut worst = Verdict::Sound;
     for words in &lines {
-        let again = command::line(words);
-        let measured = parse(words).and_then(|line| {
-            measure(
-                &line.args.command,
-                again.clone(),
-                &mut output,
-                &mut progress,
-            )
-        });
+        let again = command::line(command::program(), words);
+        let measured = parse(words)
+            .and_then(|args| measure(&args.command, again.clone(), &mut output, &mut progress));
         let verdict = match measured {
             Ok(verdict) => verdict,
             Err(BenchError::NobodyReads) => return Err(BenchError::NobodyReads),
@@ -209,7 +196,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<Verdict, BenchError> {
 /// About how many seconds each workload of a line takes; one if the line makes no sense, which
 /// shows when it is run.
 fn lengths_s(words: &[String]) -> Vec<f64> {
-    let lengths_s = |line: Line| match &line.args.command {
+    let lengths_s = |args: Args| match &args.command {
         Command::Call(args) => Some(args.lengths_s()),
         command => session::lengths_s(command.scenario()?),
     };
@@ -244,7 +231,7 @@ fn not_run(words: &[String], again: String, why: &str) -> Value {
     };
     let name = ENTRIES.iter().find_map(|entry| {
         let name = entry.words.split_whitespace().next()?;
-        (words.get(1).map(String::as_str) == Some(name)).then_some(name)
+        (words.first().map(String::as_str) == Some(name)).then_some(name)
     });
     let sheet = Sheet {
         name: name.unwrap_or("suite"),
@@ -300,7 +287,7 @@ impl SuiteArgs {
 
     fn line(&self, entry: &Entry) -> Vec<String> {
         let more = if self.quick { entry.quick } else { entry.whole };
-        let mut words: Vec<String> = ["bench", entry.words, more]
+        let mut words: Vec<String> = [entry.words, more]
             .iter()
             .flat_map(|part| part.split_whitespace())
             .map(str::to_owned)
@@ -321,17 +308,21 @@ impl SuiteArgs {
 }
 
 /// Reads one line; of an option that is given twice, the last counts.
-fn parse(words: &[String]) -> Result<Line, BenchError> {
-    let matches = Line::command()
+fn parse(words: &[String]) -> Result<Args, BenchError> {
+    let program = command::program().to_owned();
+    let words = std::iter::once(&program).chain(words);
+    let matches = Args::command()
         .args_override_self(true)
         .try_get_matches_from(words);
     matches
-        .and_then(|matches| Line::from_arg_matches(&matches))
+        .and_then(|matches| Args::from_arg_matches(&matches))
         .map_err(|e| BenchError::usage(e.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
     use crate::args::LIST;
 
@@ -358,8 +349,8 @@ mod tests {
             for line in lines(words) {
                 let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
                 let parsed = parse(&words).unwrap_or_else(|e| panic!("{line}: {e}"));
-                let command = &parsed.args.command;
-                let is_call = line.starts_with("bench call");
+                let command = &parsed.command;
+                let is_call = line.starts_with("call");
                 assert_eq!(command.scenario().is_some(), !is_call, "{line}");
             }
         }
@@ -372,7 +363,7 @@ mod tests {
         let suite = Suite::try_parse_from(["suite", "--quick"]).unwrap();
         let lines = suite.args.lines(true).unwrap();
         let all: Vec<f64> = lines.iter().flat_map(|words| lengths_s(words)).collect();
-        let calls = lines.iter().find(|words| words[1] == "call").unwrap();
+        let calls = lines.iter().find(|words| words[0] == "call").unwrap();
         assert_eq!(lengths_s(calls).len(), 2, "100 and 1,000 calls");
         assert_eq!(all.len(), 30);
         let seconds: f64 = all.iter().sum();
@@ -403,8 +394,8 @@ mod tests {
     #[test]
     fn the_list_names_what_the_suite_leaves_out() {
         let is_left_out = |name: &&str| {
-            let line = ["bench", *name].map(str::to_owned);
-            let is_scenario = parse(&line).is_ok_and(|it| it.args.command.scenario().is_some());
+            let line = [(*name).to_owned()];
+            let is_scenario = parse(&line).is_ok_and(|it| it.command.scenario().is_some());
             is_scenario
                 && !ENTRIES
                     .iter()
@@ -430,7 +421,7 @@ mod tests {
             "2",
         ];
         for line in lines(&only) {
-            assert!(line.starts_with("bench fanout ice-2"), "{line}");
+            assert!(line.starts_with("fanout ice-2"), "{line}");
             assert!(line.contains("--against rumqttd --pairs 2"), "{line}");
             // A shell takes it as it is.
             assert_eq!(line.matches("--pairs").count(), 1, "{line}");

@@ -30,7 +30,7 @@ use crate::process::{self, Usage};
 use crate::wire::{LOGIN_REMEDY, Login, Version};
 
 use launch::Child;
-pub(crate) use launch::{Ending, Restarted, find_program, without_settings};
+pub(crate) use launch::{Ending, Restarted, find_program, server_program, without_settings};
 pub(crate) use rival::Rival;
 pub(crate) use transport::Transport;
 
@@ -47,7 +47,7 @@ pub(crate) enum Subject {
     Floor(FloorKind),
     /// This project's server, started for each measurement.
     Own {
-        /// The binary; this program itself if `None`.
+        /// The binary; the one that [`launch::server_program`] finds if `None`.
         binary: Option<PathBuf>,
         /// Number of shards; the server's default if `None`.
         shards: Option<u16>,
@@ -224,7 +224,7 @@ impl Subject {
                 "{} serve, on a free loopback port with a temporary folder",
                 binary
                     .as_ref()
-                    .map_or_else(|| "this program".into(), |b| b.display().to_string())
+                    .map_or_else(|| "stentor".into(), |b| b.display().to_string())
             ),
             Self::Url { pid: None, .. } => "already running; CPU and memory unknown".into(),
             Self::Url { pid: Some(pid), .. } => format!("already running as process {pid}"),

@@ -6,6 +6,7 @@ mod accounts;
 mod adaptor;
 mod admin;
 mod ask;
+mod bench;
 mod call;
 mod check_config;
 mod connect;
@@ -40,11 +41,11 @@ mod tips;
 mod which;
 mod why;
 
-use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use stentor_usage::{mended, readable, show};
 
 use failure::Failure;
 
@@ -193,8 +194,9 @@ enum Command {
     Completions(shell::Completions),
     /// Print or write the manual pages
     Man(shell::Man),
-    /// Measure servers
-    Bench(Box<stentor_bench::Args>),
+    /// Measure servers, by the program stentor-bench
+    #[command(disable_help_flag = true, after_help = bench::HELP)]
+    Bench(bench::Bench),
 }
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
@@ -251,14 +253,17 @@ fn main() -> ExitCode {
         // waits for the server. Should this fail, the server says so when it tries again.
         let _ = stentor_server::block_signals();
     }
+    if let Some(arguments) = bench::asked(std::env::args_os()) {
+        return bench::go_on(&arguments).report(false);
+    }
     let arguments = property::join(std::env::args_os());
     let command = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli.command,
-        Err(error) => return refuse(&tips::mended(error)),
+        Err(error) => return refuse(&mended(error, tips::instead)),
     };
     let result = match command {
         Command::Serve(serve) => return serve.run(),
-        Command::Bench(bench) => return stentor_bench::run(*bench),
+        Command::Bench(bench) => bench.run(),
         Command::CheckConfig(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Pub(command) => command.run(),
@@ -307,34 +312,18 @@ fn main() -> ExitCode {
     )
 }
 
-/// Says what is wrong with a command line, or shows the help that was asked for. The exit codes of
-/// a benchmark are its own: there, 2 judges the generator.
+/// Says what is wrong with a command line, or shows the help that was asked for.
 fn refuse(error: &clap::Error) -> ExitCode {
     if error.exit_code() != 0 && fails_as_json() {
         let what = match error.kind() {
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing".into(),
-            _ => in_one_line(&tips::readable(&error.to_string())),
+            _ => in_one_line(&readable(&error.to_string())),
         };
         return Failure::usage(what).report(true);
     }
-    // Nobody is left to be told if the terminal is gone.
-    let _ = match error.kind() {
-        ErrorKind::ValueValidation => {
-            let text = error.render();
-            let text = match std::io::stderr().is_terminal() {
-                true => text.ansi().to_string(),
-                false => text.to_string(),
-            };
-            write!(std::io::stderr(), "{}", tips::readable(&text))
-        }
-        _ => error.print(),
-    };
-    let is_bench = std::env::args_os()
-        .nth(1)
-        .is_some_and(|verb| verb == "bench");
+    show(error);
     match error.exit_code() {
         0 => ExitCode::SUCCESS,
-        _ if is_bench => ExitCode::from(stentor_bench::EXIT_CANNOT_RUN),
         code => ExitCode::from(u8::try_from(code).unwrap_or(2)),
     }
 }

@@ -1,9 +1,7 @@
-//! What a parser's errors say beside what is wrong.
+//! What there is instead of an option or a command that is unknown.
 
-use std::num::ParseIntError;
-
-use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use stentor_usage::verb;
 
 /// Flags that somebody may look for, and what there is instead.
 const ELSEWHERE: [(&str, &str); 5] = [
@@ -41,22 +39,6 @@ const SERVED: &str = "--listen mqtts://HOST:PORT with --tls-certificate FILE and
 /// What helps where a user is to expire.
 const NO_EXPIRY: &str = "a user does not expire: `stentor user disable NAME` ends its logins, and \
                          `stentor token create NAME --days N` makes a token that expires";
-
-/// What helps where a benchmark is to log in or to find its server.
-const TARGET: &str = "--target mqtt://USER:PW@HOST:PORT names a running server and who logs in";
-
-/// How somebody may call options that a benchmark takes from the URL of its target.
-const OF_TARGET: [&str; 9] = [
-    "--username",
-    "--user",
-    "-u",
-    "--password",
-    "--pw",
-    "-P",
-    "--host",
-    "--port",
-    "-p",
-];
 
 /// Commands that somebody may look for: below which command (none: below `stentor` itself), what
 /// they may be called, and what there is instead.
@@ -111,27 +93,13 @@ const COMMANDS: [(&str, &[&str], &str); 10] = [
 const BAN: &str = "`stentor ban add --client ID` keeps a client out, and --user NAME or --address \
                    ADDRESS others; `stentor clients kick CLIENT_ID` disconnects a client once";
 
-/// The error with tips that help: nothing is meant as a value here, and what only looks like
-/// something that was meant for something else is not named.
-pub(crate) fn mended(mut error: clap::Error) -> clap::Error {
-    let (suits, alike) = match error.kind() {
-        ErrorKind::UnknownArgument => (of_flag(&error), ContextKind::SuggestedArg),
-        ErrorKind::InvalidSubcommand => (of_command(&error), ContextKind::SuggestedSubcommand),
-        _ => return error,
-    };
-    let mut tips = match error.remove(ContextKind::Suggested) {
-        Some(ContextValue::StyledStrs(tips)) => tips,
-        _ => Vec::new(),
-    };
-    tips.retain(|tip| !tip.to_string().contains("as a value, use"));
-    if let Some(tip) = suits {
-        error.remove(alike);
-        tips.insert(0, StyledStr::from(tip));
+/// What there is instead of an unknown flag or an unknown command.
+pub(crate) fn instead(error: &clap::Error) -> Option<&'static str> {
+    match error.kind() {
+        ErrorKind::UnknownArgument => of_flag(error),
+        ErrorKind::InvalidSubcommand => of_command(error),
+        _ => None,
     }
-    if !tips.is_empty() {
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
-    }
-    error
 }
 
 /// What there is instead of a flag.
@@ -141,9 +109,6 @@ fn of_flag(error: &clap::Error) -> Option<&'static str> {
     };
     let verb = verb(error);
     let verb = verb.as_deref();
-    if verb == Some("bench") && OF_TARGET.contains(&flag.as_str()) {
-        return Some(TARGET);
-    }
     let (known, tip) = ELSEWHERE.iter().find(|(known, _)| known == flag)?;
     Some(match (*known, verb) {
         ("--zone", Some("zone")) => NAMED,
@@ -167,27 +132,10 @@ fn of_command(error: &clap::Error) -> Option<&'static str> {
     COMMANDS.iter().find(suits).map(|(.., tip)| *tip)
 }
 
-/// The command that an error is about.
-fn verb(error: &clap::Error) -> Option<String> {
-    let text = error.to_string();
-    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "))?;
-    usage.split(' ').nth(1).map(str::to_owned)
-}
-
-/// What a parser says of a number that is none, for people.
-pub(crate) fn readable(text: &str) -> String {
-    let raw = "x"
-        .parse::<u8>()
-        .map_err(|error: ParseIntError| error.to_string());
-    match raw {
-        Ok(_) => text.to_owned(),
-        Err(raw) => text.replace(&raw, "it is not a whole number"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use stentor_usage::{mended, readable};
 
     use super::*;
     use crate::Cli;
@@ -195,7 +143,7 @@ mod tests {
     fn told(words: &str) -> String {
         match Cli::try_parse_from(words.split(' ')) {
             Ok(_) => panic!("{words} is understood"),
-            Err(error) => readable(&mended(error).to_string()),
+            Err(error) => readable(&mended(error, instead).to_string()),
         }
     }
 
@@ -214,8 +162,6 @@ mod tests {
                 "stentor user add bob --expires 5d",
                 "a user does not expire",
             ),
-            ("stentor bench mine --username ann", "mqtt://USER:PW@HOST"),
-            ("stentor bench fanout -u ann", "mqtt://USER:PW@HOST"),
         ] {
             let text = told(words);
             assert!(!text.contains("as a value") && text.contains(tip), "{text}");

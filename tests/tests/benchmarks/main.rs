@@ -9,6 +9,7 @@ mod faulty;
 mod foreign;
 mod mine;
 mod private;
+mod program;
 mod reports;
 mod retained;
 mod suite;

@@ -13,7 +13,7 @@ use super::{CallArgs, remote};
 use crate::error::{BenchError, Doing};
 use crate::interrupt::{self, Kept};
 use crate::report::visible::visible;
-use crate::target::without_settings;
+use crate::target::{server_program, without_settings};
 
 /// How long a server may take to listen.
 const START_TIME: Duration = Duration::from_secs(60);
@@ -218,14 +218,14 @@ impl Stage {
         let socket = at("floor.sock");
         let canned = |place: &[&str]| {
             let mut command = Command::new(&own);
-            command.args(["bench", "canned"]).args(place);
+            command.arg("canned").args(place);
             command
         };
         let (unix_floor, _) = start(&mut canned(&[&socket]), 1)?;
         let (tcp_floor, place) = start(&mut canned(&[]), 1)?;
         let port = place.first().cloned().unwrap_or_default();
         let call_socket = at("call.sock");
-        let mut serve = Command::new(args.server.as_ref().unwrap_or(&own));
+        let mut serve = Command::new(server_program(args.server.as_deref())?);
         without_settings(&mut serve, env::vars_os().map(|(name, _)| name));
         serve.args(["serve", "--log-level", "warn", "--data-dir", &at("data")]);
         serve.args(["--listen", &format!("call+unix:{call_socket}")]);

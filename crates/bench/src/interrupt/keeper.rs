@@ -31,7 +31,7 @@ pub(super) fn start() {
         return;
     };
     let mut command = Command::new(program);
-    command.args(["bench", "keeper"]).stdin(Stdio::piped());
+    command.arg("keeper").stdin(Stdio::piped());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     *keeper() = command.spawn().ok();
 }

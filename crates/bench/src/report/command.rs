@@ -3,15 +3,27 @@
 /// Options that say where a result goes, not what is measured; each takes a value.
 const OUTPUTS: [&str; 2] = ["--json", "--html"];
 
+/// How `stentor bench` calls this program in its first argument, as people call it there.
+const CALLED: &str = "stentor bench";
+
+/// What people type to run this program: it may have been started alone, on a machine without a
+/// `stentor`.
+pub(crate) fn program() -> &'static str {
+    match std::env::args_os().next() {
+        Some(name) if name == CALLED => CALLED,
+        _ => "stentor-bench",
+    }
+}
+
 /// The command line of this process without its outputs and without passwords.
 pub(crate) fn of_this_process() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    line(&words)
+    line(program(), &words)
 }
 
-/// `stentor` with these words, as a shell takes them.
-pub(crate) fn line(words: &[String]) -> String {
-    let mut line = String::from("stentor");
+/// The program with these words, as a shell takes them.
+pub(crate) fn line(program: &str, words: &[String]) -> String {
+    let mut line = program.to_owned();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         if OUTPUTS.contains(&word.as_str()) {
@@ -62,27 +74,27 @@ mod tests {
         let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
         for (given, expected) in [
             (
-                "bench fanout ice-1 --json a.json --pairs 3 --html=b.html",
+                "fanout ice-1 --json a.json --pairs 3 --html=b.html",
                 "stentor bench fanout ice-1 --pairs 3",
             ),
             (
-                "bench idle --target mqtt://me:secret@h:1883",
+                "idle --target mqtt://me:secret@h:1883",
                 "stentor bench idle --target mqtt://me:PASSWORD@h:1883",
             ),
             (
-                "bench login --database postgres://u:p@h/db?x=1",
+                "login --database postgres://u:p@h/db?x=1",
                 "stentor bench login --database 'postgres://u:PASSWORD@h/db?x=1'",
             ),
             (
-                "bench idle --target me:secret@h:1883 --against=me:secret@h",
+                "idle --target me:secret@h:1883 --against=me:secret@h",
                 "stentor bench idle --target me:PASSWORD@h:1883 --against=me:PASSWORD@h",
             ),
             (
-                "bench idle --target mqtt://h",
+                "idle --target mqtt://h",
                 "stentor bench idle --target mqtt://h",
             ),
         ] {
-            assert_eq!(line(&words(given)), expected);
+            assert_eq!(line("stentor bench", &words(given)), expected);
         }
         assert_eq!(quoted("it's"), "'it'\\''s'");
     }

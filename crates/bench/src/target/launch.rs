@@ -345,10 +345,36 @@ fn this_program() -> Result<PathBuf, BenchError> {
     std::env::current_exe().doing("find this program's file")
 }
 
+/// A variable by which `stentor bench` names itself to this program.
+const SERVER: &str = "STENTOR_BENCH_SERVER";
+
+/// The program that is started as this project's server: the one that is named, else the `stentor`
+/// that has started this program, the one beside it, or one on the PATH.
+pub(crate) fn server_program(named: Option<&Path>) -> Result<PathBuf, BenchError> {
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    let caller = std::env::var_os(SERVER).map(PathBuf::from);
+    if let Some(caller) = caller.filter(|caller| caller.is_absolute() && caller.is_file()) {
+        return Ok(caller);
+    }
+    let beside = this_program()?.with_file_name("stentor");
+    if beside.is_file() {
+        return Ok(beside);
+    }
+    find_program("stentor").map_err(|_| {
+        BenchError::usage(format!(
+            "there is no server to measure: {} does not exist, and PATH has no stentor; name a \
+             program by --server FILE, or a running server by --target URL",
+            beside.display()
+        ))
+    })
+}
+
 pub(super) fn floor(kind: FloorKind, needs: &Needs) -> Result<Running, BenchError> {
     let mut command = Command::new(this_program()?);
     command
-        .args(["bench", "floor", kind.as_str(), "--payload"])
+        .args(["floor", kind.as_str(), "--payload"])
         .arg(needs.payload.to_string())
         .stdout(Stdio::piped());
     let folder = folder()?;
@@ -413,7 +439,7 @@ pub(super) fn identity(
     writes: Writes,
     needs: &Needs,
 ) -> Value {
-    let program = binary.map(Path::to_owned).or_else(|| this_program().ok());
+    let program = server_program(binary).ok();
     let version = program.as_ref().and_then(|program| {
         let told = Command::new(program).arg("--version").output().ok()?;
         Some(String::from_utf8(told.stdout).ok()?.trim().to_owned())
@@ -443,10 +469,7 @@ pub(super) fn own(
     writes: Writes,
     needs: &Needs,
 ) -> Result<Running, BenchError> {
-    let binary = match binary {
-        Some(binary) => binary.to_owned(),
-        None => this_program()?,
-    };
+    let binary = server_program(binary)?;
     let folder = folder()?;
     let mut command = Command::new(binary);
     without_settings(&mut command, std::env::vars_os().map(|(name, _)| name));

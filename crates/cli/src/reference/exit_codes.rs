@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use stentor_bench::EXIT_CANNOT_RUN;
 use stentor_client::ReasonCode;
 use stentor_server::ServerExit;
 
+use crate::bench::EXIT_CANNOT_RUN;
 use crate::failure::{EXIT_FAILED, EXIT_NO_ANSWER, EXIT_TIMEOUT, EXIT_USAGE};
 
 const INTRODUCTION: &str = "\
@@ -113,7 +113,8 @@ pub(crate) fn page() -> String {
             ),
             (
                 EXIT_CANNOT_RUN,
-                "The benchmark could not run, or its command line has a mistake.",
+                "The benchmark could not run, its command line has a mistake, or the program \
+                 `stentor-bench` is not installed.",
                 "Read standard error.",
             ),
         ],

@@ -173,7 +173,7 @@ impl Group {
         let own = std::env::current_exe().doing("find this program")?;
         let mut command = Command::new(own);
         command
-            .args(["bench", "group"])
+            .arg("group")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let (mut child, kept) =
@@ -333,7 +333,7 @@ fn received(answer: &Value) -> Option<Received> {
     })
 }
 
-/// The process of a group: `stentor bench group`.
+/// The process of a group: `stentor-bench group`.
 ///
 /// # Errors
 /// When its orders make no sense, or nobody reads its answers.
