@@ -10,9 +10,10 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use crate::core::ids::SHARDS_MAX;
+use crate::core::routing::atomic::AtomicU64;
 use crate::core::routing::interest::InterestTable;
 
 /// How far each shard is with forwarding what it kept: odd while it may have kept a message that

@@ -2,11 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use stentor_topic::{TopicHasher, Zone};
 
 use crate::core::ids::{SHARDS_MAX, ShardId};
+use crate::core::routing::atomic::AtomicU64;
 use crate::core::routing::fence::Forwarding;
 use crate::core::sessions::log::Journals;
 use crate::core::shard_set::ShardSet;
@@ -54,6 +55,13 @@ impl InterestTable {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Whether a word at this place says who is interested.
+    #[cfg(test)]
+    pub(crate) fn is_interest(&self, place: usize) -> bool {
+        let last = self.words.len() - 1;
+        (self.words[0].place()..=self.words[last].place()).contains(&place)
     }
 
     fn words(&self, shard: u8) -> &[AtomicU64] {

@@ -1,5 +1,6 @@
 //! From a message to the sessions that want it, on this shard and on others.
 
+mod atomic;
 pub(crate) mod batch;
 pub(crate) mod fence;
 pub(crate) mod interest;
