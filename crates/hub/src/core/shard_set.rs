@@ -18,7 +18,7 @@ impl ShardSet {
 
     /// One shard.
     pub(crate) const fn one(shard: ShardId) -> Self {
-        debug_assert!(shard.0 < SHARDS_MAX, "there are not that many shards");
+        debug_assert!(shard.0 < SHARDS_MAX, "a server has fewer shards");
         Self(1 << shard.0)
     }
 

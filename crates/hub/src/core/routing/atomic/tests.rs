@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering;
 use stentor_topic::{TopicHasher, Zone};
 
 use super::model::{AtomicU64, Weakening, search, wait_for_the_others};
+use crate::core::ids::ShardId;
 use crate::core::routing::fence::Fences;
 use crate::core::routing::interest::{Interest, InterestTable};
 
@@ -35,7 +36,7 @@ impl Shared {
         let (interest, mut fences) = self.halves(0);
         fences.begin_put();
         self.versions.fetch_add(1, Ordering::SeqCst);
-        if interest.others(TOPIC.0, TOPIC.1) & 2 != 0 {
+        if interest.others(TOPIC.0, TOPIC.1).has(ShardId(1)) {
             self.ring.store(1, Ordering::Release);
         }
         fences.forwarded();
