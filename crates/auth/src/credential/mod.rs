@@ -15,6 +15,7 @@
 
 pub mod certificate;
 pub mod jwt;
+pub mod made;
 pub mod password;
 pub mod scram;
 pub mod token;

@@ -1,19 +1,16 @@
 //! What is stored of a new password.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use stentor_auth::center::PASSWORD_BYTES_MAX;
-use stentor_auth::credential::scram::ITERATIONS_DEFAULT;
-use stentor_auth::credential::{Cost, MakeError, PasswordHash, ScramSecret, Sha, Stored};
+pub(super) use stentor_auth::credential::made::dated;
+use stentor_auth::credential::made::{self, MECHANISMS};
+use stentor_auth::credential::{Cost, MakeError, PasswordHash, Sha, Stored};
 use stentor_auth::model::Credential;
 
 use crate::failure::Failure;
 use crate::password;
-
-/// The mechanisms of SCRAM that secrets are made for.
-const MECHANISMS: [Sha; 2] = [Sha::Sha256, Sha::Sha512];
 
 /// What to do where nobody can be asked.
 const INSTEAD: &str = "give it by --password-file FILE, or - for standard input; for a user with \
@@ -96,12 +93,7 @@ impl Maker {
     pub(super) fn make(&self, password: &[u8]) -> Result<Vec<Credential>, Failure> {
         check(password)?;
         let failed = |error: MakeError| Failure::new(format!("cannot store the password: {error}"));
-        let hash = hash(password, self.cost)?;
-        let secrets = self.mechanisms.iter().map(|sha| {
-            let secret = ScramSecret::make(*sha, password, ITERATIONS_DEFAULT).map_err(failed)?;
-            Ok(dated(&secret.to_string()))
-        });
-        std::iter::once(Ok(dated(&hash))).chain(secrets).collect()
+        made::of_password(password, self.cost, &self.mechanisms).map_err(failed)
     }
 
     /// What is stored of what was given.
@@ -148,15 +140,6 @@ pub(crate) fn hash(password: &[u8], cost: Cost) -> Result<String, Failure> {
     let hash = PasswordHash::make(password, cost)
         .map_err(|error| Failure::new(format!("cannot hash the password: {error}")))?;
     Ok(hash.to_string())
-}
-
-/// A credential that is made now.
-pub(super) fn dated(text: &str) -> Credential {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    Credential {
-        created_at_secs: since.map_or(0, |since| since.as_secs()),
-        ..Credential::new(text)
-    }
 }
 
 #[cfg(test)]
