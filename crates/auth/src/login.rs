@@ -59,6 +59,13 @@ pub trait Authenticator: Send + Sync {
         None
     }
 
+    /// Has something done by the threads that hash passwords, behind the logins that wait. It may
+    /// be begun twice. False, and it is forgotten, if too many wait.
+    fn hash(&self, job: crate::Job) -> bool {
+        let _ = job;
+        false
+    }
+
     /// How many logins wait for their answer.
     fn waiting(&self) -> usize;
 }

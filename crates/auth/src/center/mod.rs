@@ -50,8 +50,8 @@ use crate::credential::{Cost, MakeError, Sha, release_memory};
 use crate::model::{NAME_BYTES_MAX, User, UserKey};
 use crate::store::{Directory, Found};
 use crate::{
-    Answer, Authenticator, Begun, ConnectionBound, Decision, Exchange, Helper, LoginRequest, Pool,
-    PoolOptions, Refusal, Secret,
+    Answer, Authenticator, Begun, ConnectionBound, Decision, Exchange, Helper, Job, LoginRequest,
+    Pool, PoolOptions, Refusal, Secret,
 };
 pub use decoys::DecoyKey;
 use decoys::Decoys;
@@ -429,6 +429,10 @@ impl Authenticator for Center {
     fn connection_bound(&self, identity: &Identity, limit: Limit) -> Option<ConnectionBound> {
         let standing = identity.rights.as_any()?.downcast_ref::<Standing>()?;
         self.0.grants.connection_bound(standing, limit)
+    }
+
+    fn hash(&self, job: Job) -> bool {
+        self.0.hashes.submit_repeatable(job)
     }
 
     fn waiting(&self) -> usize {

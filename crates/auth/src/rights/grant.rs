@@ -8,7 +8,10 @@ use super::exact::{expand, intersect, is_covered};
 use super::powers::Powers;
 use super::tree::{Relation, Tree};
 use super::who::{Placeholder, Who};
-use crate::model::{Quotas, Role};
+use crate::model::{EVERY_DOLLAR, Effect, Quotas, Role};
+
+/// Every topic that does not begin with `$`.
+const EVERY_TOPIC: &str = "#";
 
 /// A role, compiled once for all who have it.
 #[derive(Debug)]
@@ -87,6 +90,21 @@ impl Grant {
         let mut roles = self.roles.iter().map(|compiled| &compiled.role);
         let role = roles.find(|role| quota(&role.quotas) == Some(most))?;
         Some((role, most))
+    }
+
+    /// Whether the rules name everything as allowed, and deny nothing: what the role `admin` has
+    /// from the start.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        let rules = || self.roles.iter().flat_map(|compiled| &compiled.role.rules);
+        let allows = |pattern: &str, power: Powers| {
+            rules().any(|rule| *rule.pattern == *pattern && Powers::of(rule).has(power))
+        };
+        let all = |pattern| {
+            allows(pattern, Powers::ALLOW_PUBLISH) && allows(pattern, Powers::ALLOW_SUBSCRIBE)
+        };
+        let denies = rules().any(|rule| rule.effect == Effect::Deny);
+        all(EVERY_TOPIC) && all(EVERY_DOLLAR) && !denies
     }
 
     /// How many rules its roles have.

@@ -37,6 +37,35 @@ fn ann(rules: &[&str]) -> Arc<Holder> {
 }
 
 #[test]
+fn all_rights_are_those_of_everything_with_nothing_denied() {
+    for (rules, expected) in [
+        (&["allow both #", "allow both $#"][..], true),
+        (
+            &[
+                "allow publish #",
+                "allow subscribe #",
+                "allow publish $#",
+                "allow subscribe $#",
+            ],
+            true,
+        ),
+        (&["allow both #"], false),
+        (&["allow both $#"], false),
+        (&["allow both #", "allow publish $#"], false),
+        (&["allow publish #", "allow both $#"], false),
+        (&["allow both #", "allow both $control/#"], false),
+        (&["allow both #", "allow both $#", "deny publish a"], false),
+        (&[], false),
+    ] {
+        assert_eq!(ann(rules).grant().is_everything(), expected, "{rules:?}");
+    }
+    let admin = role("admin", &["allow both #", "allow both $#"]);
+    let denied = [admin, role("other", &["deny subscribe a/b"])];
+    let both = compile(&denied, login(Some("ann"), "c1"));
+    assert!(!both.grant().is_everything());
+}
+
+#[test]
 fn deny_wins_and_silence_denies() {
     let rights = ann(&[
         "allow both a/#",

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stentor_auth::center::Center;
 use stentor_auth::model::UserKey;
 use stentor_auth::{
-    Answer, Authenticator, Begun, ConnectionBound, Decision, Exchange, LoginRequest, Refusal,
+    Answer, Authenticator, Begun, ConnectionBound, Decision, Exchange, Job, LoginRequest, Refusal,
 };
 use stentor_hub::Identity;
 use stentor_procedure::adaptor::{Allowed, Answer as Verdicted, Event, Field, Verdict};
@@ -177,6 +177,10 @@ impl Authenticator for Doorkeeper {
 
     fn connection_bound(&self, identity: &Identity, limit: Limit) -> Option<ConnectionBound> {
         self.center.connection_bound(identity, limit)
+    }
+
+    fn hash(&self, job: Job) -> bool {
+        self.center.hash(job)
     }
 
     fn waiting(&self) -> usize {
