@@ -35,7 +35,7 @@ const fn kind(code: &'static str, status: StatusCode, remedy: &'static str) -> K
 }
 
 /// All kinds of problems: those of HTTP, then those of verbs.
-const KINDS: [Kind; 29] = [
+const KINDS: [Kind; 31] = [
     kind(
         "no-host",
         StatusCode::BAD_REQUEST,
@@ -152,6 +152,16 @@ const KINDS: [Kind; 29] = [
         "not-away",
         StatusCode::CONFLICT,
         "look since when the client is away: /api/v1/clients/show",
+    ),
+    kind(
+        "exists",
+        StatusCode::CONFLICT,
+        "choose another name, or change the one that is there",
+    ),
+    kind(
+        "conflict",
+        StatusCode::CONFLICT,
+        "the detail says what is in the way; remove it, or try again",
     ),
     kind(
         "refused",

@@ -2,8 +2,9 @@
 //!
 //! Each verb has a line in the table ([`Verb`]), a type of request and a type of answer. The
 //! server, the command line and HTTP share them. [`schema`] describes them for others. The crate
-//! does no I/O. Orders of the Auth Center (`user.…`, `role.…`, `zone.…`) have a type of their own
-//! there.
+//! does no I/O. Orders of the Auth Center (`user.…`, `role.…`, `zone.…`), which the command line
+//! sends with hashes that it made, have a type of their own there. The verbs `users.…`, `roles.…`,
+//! `tokens.…` and `zones.…` give these orders for others: the server makes hashes and tokens.
 //!
 //! On the wire, a request is one JSON object in a line, `{"v":1,"verb":"clients.show",…}`. So is an
 //! answer: `{"v":1,"ok":{…}}` or `{"v":1,"error":"a sentence with a remedy","code":"not-found"}`.
@@ -27,17 +28,22 @@ pub mod procedures;
 pub mod publish;
 pub mod reload;
 pub mod retained;
+pub mod roles;
 pub mod schema;
+mod secret;
 pub mod status;
 pub mod subscriptions;
+pub mod tokens;
 pub mod topics;
 pub mod trace;
 mod types;
+pub mod users;
 mod verb;
 mod wire;
 pub mod zones;
 
 pub use network::{Network, NetworkError};
+pub use secret::Secret;
 pub use types::Visit;
 pub use verb::{Audit, Http, Need, Request, Scope, Verb};
 pub use wire::{Failure, Head, VERSION, ZoneWord, asked, page, told};

@@ -235,6 +235,16 @@ mod tests {
         assert!(show(json!({ "client_id": 7 })).is_err());
     }
 
+    /// By this key alone, a user of a zone is kept to it.
+    #[test]
+    fn a_verb_that_can_be_limited_to_a_zone_has_a_key_for_it() {
+        for verb in Verb::ALL {
+            let is_zoned = fields(verb).iter().any(|(name, _)| name == "zone");
+            let is_limited = verb.scope() == crate::Scope::Zone;
+            assert!(is_zoned || !is_limited, "{verb:?}");
+        }
+    }
+
     #[test]
     fn every_verb_is_described() {
         for verb in Verb::ALL {

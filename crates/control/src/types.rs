@@ -3,7 +3,7 @@
 use crate::{Mqtt, Request, Stop, Verb};
 use crate::{
     adaptors, bans, clients, config, events, figures, health, log, login, metrics, procedures,
-    publish, reload, retained, status, subscriptions, topics, trace, zones,
+    publish, reload, retained, roles, status, subscriptions, tokens, topics, trace, users, zones,
 };
 
 /// Something to be done with the types of a verb.
@@ -39,6 +39,26 @@ impl Verb {
             Self::Topics => visit.visit::<topics::Topics>(),
             Self::TopicsChildren => visit.visit::<topics::Children>(),
             Self::Zones => visit.visit::<zones::Zones>(),
+            Self::UsersLs => visit.visit::<users::Ls>(),
+            Self::UsersShow => visit.visit::<users::Show>(),
+            Self::UsersAdd => visit.visit::<users::Add>(),
+            Self::UsersSetPassword => visit.visit::<users::SetPassword>(),
+            Self::UsersDisable => visit.visit::<users::Disable>(),
+            Self::UsersEnable => visit.visit::<users::Enable>(),
+            Self::UsersRm => visit.visit::<users::Rm>(),
+            Self::UsersGrant => visit.visit::<users::Grant>(),
+            Self::UsersRevoke => visit.visit::<users::Revoke>(),
+            Self::RolesLs => visit.visit::<roles::Ls>(),
+            Self::RolesShow => visit.visit::<roles::Show>(),
+            Self::RolesAdd => visit.visit::<roles::Add>(),
+            Self::RolesChange => visit.visit::<roles::Change>(),
+            Self::RolesRm => visit.visit::<roles::Rm>(),
+            Self::TokensLs => visit.visit::<tokens::Ls>(),
+            Self::TokensCreate => visit.visit::<tokens::Create>(),
+            Self::TokensRevoke => visit.visit::<tokens::Revoke>(),
+            Self::ZonesLs => visit.visit::<zones::Ls>(),
+            Self::ZonesAdd => visit.visit::<zones::Add>(),
+            Self::ZonesRm => visit.visit::<zones::Rm>(),
             Self::AdaptorLs => visit.visit::<adaptors::Ls>(),
             Self::AdaptorReload => visit.visit::<adaptors::Reload>(),
             Self::ProcedureLs => visit.visit::<procedures::Ls>(),

@@ -4,6 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use Audit::{Elsewhere, Outcome};
+use Http::{Prompt, Waits};
+use Need::{Administer, Change, Read, Topic};
+use Scope::{Server, Zone};
+
 /// What somebody who asks has to be permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
@@ -13,6 +18,9 @@ pub enum Need {
     Change,
     /// To publish to the topic that the request names.
     Topic,
+    /// To change who may do what: beside the right to change, it takes all other rights, since it
+    /// gives them.
+    Administer,
 }
 
 /// What the audit log has of a verb.
@@ -48,10 +56,13 @@ pub enum Scope {
     Zone,
 }
 
+const QUIET: Audit = Audit::Never;
+
 /// A line of the table.
 type Line = (&'static str, Need, Audit, Http, Scope);
 
-/// A verb of the control protocol, without those of the Auth Center.
+/// A verb of the control protocol. The orders of the Auth Center, which commands send, are not
+/// among them: `users.…`, `roles.…`, `tokens.…` and `zones.…` give the same orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// See [`crate::health`].
@@ -94,6 +105,46 @@ pub enum Verb {
     TopicsChildren,
     /// See [`crate::zones`].
     Zones,
+    /// See [`crate::users::Ls`].
+    UsersLs,
+    /// See [`crate::users::Show`].
+    UsersShow,
+    /// See [`crate::users::Add`].
+    UsersAdd,
+    /// See [`crate::users::SetPassword`].
+    UsersSetPassword,
+    /// See [`crate::users::Disable`].
+    UsersDisable,
+    /// See [`crate::users::Enable`].
+    UsersEnable,
+    /// See [`crate::users::Rm`].
+    UsersRm,
+    /// See [`crate::users::Grant`].
+    UsersGrant,
+    /// See [`crate::users::Revoke`].
+    UsersRevoke,
+    /// See [`crate::roles::Ls`].
+    RolesLs,
+    /// See [`crate::roles::Show`].
+    RolesShow,
+    /// See [`crate::roles::Add`].
+    RolesAdd,
+    /// See [`crate::roles::Change`].
+    RolesChange,
+    /// See [`crate::roles::Rm`].
+    RolesRm,
+    /// See [`crate::tokens::Ls`].
+    TokensLs,
+    /// See [`crate::tokens::Create`].
+    TokensCreate,
+    /// See [`crate::tokens::Revoke`].
+    TokensRevoke,
+    /// See [`crate::zones::Ls`].
+    ZonesLs,
+    /// See [`crate::zones::Add`].
+    ZonesAdd,
+    /// See [`crate::zones::Rm`].
+    ZonesRm,
     /// See [`crate::adaptors::Ls`].
     AdaptorLs,
     /// See [`crate::adaptors::Reload`].
@@ -144,7 +195,7 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs, as they are listed.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 63] = [
         Self::Health,
         Self::Status,
         Self::ClientsLs,
@@ -165,6 +216,26 @@ impl Verb {
         Self::Topics,
         Self::TopicsChildren,
         Self::Zones,
+        Self::UsersLs,
+        Self::UsersShow,
+        Self::UsersAdd,
+        Self::UsersSetPassword,
+        Self::UsersDisable,
+        Self::UsersEnable,
+        Self::UsersRm,
+        Self::UsersGrant,
+        Self::UsersRevoke,
+        Self::RolesLs,
+        Self::RolesShow,
+        Self::RolesAdd,
+        Self::RolesChange,
+        Self::RolesRm,
+        Self::TokensLs,
+        Self::TokensCreate,
+        Self::TokensRevoke,
+        Self::ZonesLs,
+        Self::ZonesAdd,
+        Self::ZonesRm,
         Self::AdaptorLs,
         Self::AdaptorReload,
         Self::ProcedureLs,
@@ -193,11 +264,6 @@ impl Verb {
     /// The line of the table: its name, what it needs, what the audit log has of it, how HTTP
     /// reaches it, and what it is about.
     const fn line(self) -> Line {
-        use Audit::{Elsewhere, Outcome};
-        use Http::{Prompt, Waits};
-        use Need::{Change, Read, Topic};
-        use Scope::{Server, Zone};
-        const QUIET: Audit = Audit::Never;
         match self {
             Self::Health => ("health", Read, QUIET, Prompt, Server),
             Self::Status => ("status", Read, QUIET, Waits, Server),
@@ -219,6 +285,26 @@ impl Verb {
             Self::Topics => ("topics", Read, QUIET, Prompt, Server),
             Self::TopicsChildren => ("topics.children", Read, QUIET, Prompt, Zone),
             Self::Zones => ("zones", Read, QUIET, Prompt, Server),
+            Self::UsersLs => ("users.ls", Read, QUIET, Prompt, Zone),
+            Self::UsersShow => ("users.show", Read, QUIET, Prompt, Zone),
+            Self::UsersAdd => ("users.add", Administer, Outcome, Waits, Zone),
+            Self::UsersSetPassword => ("users.set-password", Administer, Outcome, Waits, Zone),
+            Self::UsersDisable => ("users.disable", Administer, Outcome, Prompt, Zone),
+            Self::UsersEnable => ("users.enable", Administer, Outcome, Prompt, Zone),
+            Self::UsersRm => ("users.rm", Administer, Outcome, Prompt, Zone),
+            Self::UsersGrant => ("users.grant", Administer, Outcome, Prompt, Zone),
+            Self::UsersRevoke => ("users.revoke", Administer, Outcome, Prompt, Zone),
+            Self::RolesLs => ("roles.ls", Read, QUIET, Prompt, Zone),
+            Self::RolesShow => ("roles.show", Read, QUIET, Prompt, Zone),
+            Self::RolesAdd => ("roles.add", Administer, Outcome, Prompt, Zone),
+            Self::RolesChange => ("roles.change", Administer, Outcome, Prompt, Zone),
+            Self::RolesRm => ("roles.rm", Administer, Outcome, Prompt, Zone),
+            Self::TokensLs => ("tokens.ls", Read, QUIET, Prompt, Zone),
+            Self::TokensCreate => ("tokens.create", Administer, Outcome, Prompt, Zone),
+            Self::TokensRevoke => ("tokens.revoke", Administer, Outcome, Prompt, Zone),
+            Self::ZonesLs => ("zones.ls", Read, QUIET, Prompt, Server),
+            Self::ZonesAdd => ("zones.add", Administer, Outcome, Prompt, Server),
+            Self::ZonesRm => ("zones.rm", Administer, Outcome, Prompt, Server),
             Self::AdaptorLs => ("adaptor.ls", Read, QUIET, Prompt, Server),
             Self::AdaptorReload => ("adaptor.reload", Change, Outcome, Prompt, Server),
             Self::ProcedureLs => ("procedure.ls", Read, QUIET, Prompt, Server),
@@ -319,7 +405,7 @@ mod tests {
         for (at, verb) in Verb::ALL.into_iter().enumerate() {
             assert_eq!(Verb::named(verb.name()), Some(verb));
             assert_eq!(verb as usize, at, "{verb:?} is listed elsewhere");
-            let is_change = verb.need() != Need::Read;
+            let is_change = verb.need() != Read;
             assert_eq!(verb.audit() != Audit::Never, is_change, "{verb:?}");
         }
         assert_eq!(Verb::named("fly"), None);

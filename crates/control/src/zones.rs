@@ -1,4 +1,4 @@
-//! `zones`: what there is of each zone.
+//! `zones`: what there is of each zone. `zones.…`: which zones there are.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,4 +58,85 @@ pub struct Zone {
     pub retained_messages: u64,
     /// Their size.
     pub retained_bytes: u64,
+}
+
+/// `zones.ls`: the zones, with their bounds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Ls {}
+
+impl Request for Ls {
+    const VERB: Verb = Verb::ZonesLs;
+    type Answer = List;
+}
+
+/// What `zones.ls` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct List {
+    /// The zones.
+    pub zones: Vec<Listed>,
+}
+
+/// A zone as the user database and the configuration have it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Connections of all its users at the same time, as the zone was added; nothing for no limit.
+    pub connections: Option<u32>,
+    /// How many users the user database has of it.
+    pub users: u64,
+    /// Whether the configuration names it.
+    pub configured: bool,
+    /// Why nobody can be of this zone, if so.
+    pub left_out: Option<String>,
+}
+
+/// `zones.add`: adds a zone, or changes its bounds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Add {
+    /// The name of the zone.
+    pub name: String,
+    /// Connections of all its users at the same time, at least 1; no limit if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+}
+
+impl Request for Add {
+    const VERB: Verb = Verb::ZonesAdd;
+    type Answer = Added;
+}
+
+/// What `zones.add` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Added {
+    /// The name of the zone.
+    pub name: String,
+    /// Connections of all its users at the same time; nothing for no limit.
+    pub connections: Option<u32>,
+}
+
+/// `zones.rm`: removes a zone that has no users, with its connections, rooms and retained
+/// messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Rm {
+    /// The name of the zone.
+    pub name: String,
+}
+
+impl Request for Rm {
+    const VERB: Verb = Verb::ZonesRm;
+    type Answer = Removed;
+}
+
+/// What `zones.rm` answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Removed {
+    /// How many sessions have ended.
+    pub sessions: u64,
+    /// How many retained messages are gone.
+    pub retained_messages: u64,
 }

@@ -1,6 +1,7 @@
 //! HTTP for operators: metrics, probes, verbs as JSON, and what the listener makes of strangers.
 
 mod access;
+mod accounts;
 mod address;
 mod api;
 mod certificates;

@@ -82,9 +82,11 @@ async fn carry_out(desk: &Desk, line: Arc<Line>, request: Request) -> Result<Res
     let is_query = matches!(parts.method, Method::GET | Method::HEAD);
     match verb.need() {
         Need::Read if is_query || parts.method == Method::POST => {}
-        Need::Change | Need::Topic if parts.method == Method::POST => {}
+        Need::Change | Need::Topic | Need::Administer if parts.method == Method::POST => {}
         Need::Read => return Err(other_method(LOOKING)),
-        Need::Change | Need::Topic => return Err(other_method(CHANGING)),
+        Need::Change | Need::Topic | Need::Administer => {
+            return Err(other_method(CHANGING));
+        }
     }
     let caller = identify(desk, &parts, "this path").await?;
     caller.may(verb).map_err(told)?;

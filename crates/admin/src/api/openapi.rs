@@ -171,6 +171,11 @@ pub(crate) fn who_may(verb: Verb) -> String {
         Need::Read => format!("Needs the right to subscribe to `{}`.", verb.right()),
         Need::Change => format!("Needs the right to publish to `{}`.", verb.right()),
         Need::Topic => "Needs the right to publish to the topic of the request.".to_owned(),
+        Need::Administer => format!(
+            "Needs the right to publish to `{}`, and all other rights: the rules `allow both #` and \
+             `allow both $#`, and none that denies.",
+            verb.right()
+        ),
     };
     match verb.scope() {
         Scope::Server => format!("{right} For users of the zone default alone."),
@@ -292,7 +297,7 @@ mod tests {
             let expected: &[&str] = match (verb.http(), verb.need()) {
                 (Http::Never, _) => &[],
                 (_, Need::Read) => &["get", "post"],
-                (_, Need::Change | Need::Topic) => &["post"],
+                (_, Need::Change | Need::Topic | Need::Administer) => &["post"],
             };
             assert_eq!(methods, expected, "{verb:?}");
             if let Some(method) = methods.first() {

@@ -31,6 +31,9 @@ fn wrong(detail: impl Into<String>, field: Option<&str>) -> Wrong {
     }
 }
 
+/// The key whose value no answer shows, whatever it is.
+const PASSWORD: &str = "password";
+
 /// A verb with what requests of it may have.
 pub(crate) struct Line {
     pub(crate) verb: Verb,
@@ -93,11 +96,11 @@ impl Line {
         for (name, value) in &request {
             let field = self.field(name)?;
             if !fits(value, field.kind) {
-                let detail = format!(
-                    "{name} has to be {}, not {}",
-                    expected(field.kind),
-                    short(value)
-                );
+                let expected = expected(field.kind);
+                let detail = match name == PASSWORD {
+                    true => format!("{name} has to be {expected}"),
+                    false => format!("{name} has to be {expected}, not {}", short(value)),
+                };
                 return Err(wrong(detail, Some(name)));
             }
         }

@@ -195,7 +195,9 @@ impl Store {
                 Err(Unanswered::Closed) => {
                     let part = match verb.need() {
                         Need::Read => "",
-                        Need::Change | Need::Topic => ", and may have done a part of it",
+                        Need::Change | Need::Topic | Need::Administer => {
+                            ", and may have done a part of it"
+                        }
                     };
                     return Err(Failure::new(format!(
                         "the server stopped before it had answered{part}: run the command again"

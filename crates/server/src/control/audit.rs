@@ -56,13 +56,48 @@ const ORDERS: [&str; 16] = [
     "zone.remove",
 ];
 
+/// The order that a verb gives. The directory notes what it has changed, under this name.
+const fn order(verb: Verb) -> Option<&'static str> {
+    Some(match verb {
+        Verb::UsersAdd => "user.add",
+        Verb::UsersSetPassword => "user.set-password",
+        Verb::UsersDisable => "user.disable",
+        Verb::UsersEnable => "user.enable",
+        Verb::UsersRm => "user.delete",
+        Verb::UsersGrant => "grant",
+        Verb::UsersRevoke => "revoke",
+        Verb::RolesAdd => "role.add",
+        Verb::RolesChange => "role.change",
+        Verb::RolesRm => "role.delete",
+        Verb::TokensCreate => "token.create",
+        Verb::TokensRevoke => "token.revoke",
+        Verb::ZonesAdd => "zone.add",
+        Verb::ZonesRm => "zone.remove",
+        _ => return None,
+    })
+}
+
+/// Characters of a text that a line has. Whoever is refused may have sent more.
+const TEXT_CHARS_MAX: usize = 1_024;
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(TEXT_CHARS_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
 impl Subject {
     /// Reads what a request is about; `None` if it changes nothing that is noted here.
     pub(crate) fn of(verb: &str, line: &[u8]) -> Option<Self> {
         let audit = Verb::named(verb).map(Verb::audit);
         let is_change = ORDERS.contains(&verb) || audit == Some(Audit::Outcome);
         let subject = is_change.then(|| serde_json::from_slice::<Self>(line));
-        subject?.ok().filter(|subject| !subject.dry_run)
+        let mut subject = subject?.ok().filter(|subject| !subject.dry_run)?;
+        if let Some(order) = Verb::named(verb).and_then(order) {
+            order.clone_into(&mut subject.verb);
+        }
+        Some(subject)
     }
 
     /// Notes what came of a request, where nobody else does.
@@ -99,7 +134,7 @@ impl Subject {
             &self.filter,
             &self.file,
         ];
-        let named = named.into_iter().flatten().next().cloned();
+        let named = named.into_iter().flatten().next().map(|it| shortened(it));
         named.unwrap_or_else(|| match self.verb.split('.').next() {
             Some("retained") => "retained messages".to_owned(),
             Some("adaptor") => "all adaptors".to_owned(),
@@ -114,12 +149,16 @@ impl Subject {
     /// What the line says besides; `None` if nothing has changed, or it is noted already.
     fn detail(&self, answer: Result<&Value, &str>) -> Option<Value> {
         let mut detail = match answer {
-            Err(message) => json!({ "outcome": "refused", "reason": message }),
+            Err(message) => json!({ "outcome": "refused", "reason": shortened(message) }),
             Ok(_) if ORDERS.contains(&self.verb.as_str()) => return None,
             Ok(answer) => done(&self.verb, answer)?,
         };
-        if !self.zone.is_null() && detail["zone"].is_null() {
-            detail["zone"] = self.zone.clone();
+        if detail["zone"].is_null() {
+            match &self.zone {
+                Value::String(name) => detail["zone"] = shortened(name).into(),
+                Value::Number(number) => detail["zone"] = number.clone().into(),
+                _ => {}
+            }
         }
         Some(detail)
     }
@@ -241,6 +280,17 @@ mod tests {
         );
         let put = json!({ "verb": "retained.put", "messages": [{}], "dry_run": true });
         assert_eq!(detail(put, Ok(json!({ "new": 1 }))), None);
+        let (target, noted) = detail(
+            json!({ "verb": "users.rm", "name": "x".repeat(2_000) }),
+            refused.clone(),
+        )
+        .expect("a refusal is noted");
+        assert_eq!(
+            (target.chars().count(), &noted["outcome"]),
+            (1_025, &json!("refused"))
+        );
+        let verb = json!({ "verb": "users.rm", "name": "ann" });
+        assert_eq!(detail(verb, Ok(json!({}))), None, "its worker notes it");
         let add = json!({ "verb": "user.add", "name": "ann" });
         assert_eq!(
             detail(add.clone(), Ok(json!({}))),

@@ -28,6 +28,15 @@
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `topics.children` | `below`, `after`, `limit`, `zone` | `names` of retained topics |
 //! | `zones` | | what there is of each zone: connections, users, rooms, retained messages |
+//! | `users.ls` | `zone`, `containing`, `after`, `limit` | `users` and the `next`; `configured` |
+//! | `users.show`, `users.disable`, `users.enable`, `users.rm` | `name`, `zone` | the user |
+//! | `users.add`, `users.set-password` | `name`, `zone`, `password`, `scram`, … | the user |
+//! | `users.grant`, `users.revoke` | `name`, `zone`, `roles` | the user |
+//! | `roles.ls`, `roles.show` | `zone`, `name` | `roles` with rules and quotas; one of them |
+//! | `roles.add`, `roles.change`, `roles.rm` | `name`, `zone`, rules, quotas | the role |
+//! | `tokens.ls`, `tokens.revoke` | `name`, `zone`; `id` | `tokens`, without their secrets |
+//! | `tokens.create` | `name`, `zone`, `label`, `days` | the `id`, and the `token` this once |
+//! | `zones.ls`, `zones.add`, `zones.rm` | `name`, `connections` | `zones` with their bounds |
 //! | `adaptor.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what of a file is refused |
 //! | `adaptor.reload` | `fresh`: without what was kept; `file`, `zone` | also what became of each |
 //! | `procedure.ls` | | `procedures`: versions, figures, and why a file is not in use |
@@ -56,6 +65,7 @@
 //! server's own user or root. The connections are served by threads of their own, which share the
 //! main thread's descriptor table.
 
+mod accounts;
 mod audit;
 mod bans;
 mod clerk;
@@ -80,6 +90,7 @@ mod traces;
 mod why;
 mod zones;
 
+pub(crate) use accounts::login;
 pub(crate) use audit::Subject;
 pub(crate) use bans::ban_flapping;
 pub(crate) use clerk::Clerk;

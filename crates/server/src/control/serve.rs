@@ -26,7 +26,7 @@ use super::audit::Subject;
 use super::protocol::{Answer, Failure, answer, head};
 use super::{Desk, NotesReader, lock};
 use super::{
-    bans, clients, config, events, figures, log, procedures, publish, retained, status,
+    accounts, bans, clients, config, events, figures, log, procedures, publish, retained, status,
     subscriptions, topics, traces, why, zones,
 };
 use crate::lifecycle::{Asker, Command};
@@ -253,6 +253,7 @@ impl Desk {
             | Verb::RetainedVerify
             | Verb::RetainedStatus
             | Verb::RetainedCompact => retained::answer(backplane, line),
+            _ => accounts::answer(self, verb, line, who),
         })
     }
 
@@ -261,7 +262,12 @@ impl Desk {
         let refused = |error: OrderError| Failure::new(error.code, error.message);
         let request = serde_json::from_slice(line)
             .map_err(|error| Failure::new("bad-request", error.to_string()))?;
-        let order = Order::parse(request).map_err(refused)?;
+        self.give(Order::parse(request).map_err(refused)?, who)
+    }
+
+    /// Has the Auth Center carry out an order.
+    pub(super) fn give(&self, order: Order, who: &Who) -> Answer {
+        let refused = |error: OrderError| Failure::new(error.code, error.message);
         let removed = match &order {
             Order::ZoneRemove { name } => Some(Arc::clone(name)),
             _ => None,

@@ -13,6 +13,7 @@ use stentor_control::{Failure, Need, Network, Scope, Verb};
 use stentor_hub::Identity;
 use stentor_topic::Zone;
 
+use super::accounts::{self, Changer};
 use super::known::Known;
 use super::meter::{Meter, Over};
 use super::payloads;
@@ -126,10 +127,20 @@ impl Bearer {
         }
     }
 
+    /// The caller, for a look at whether a change is about the caller.
+    fn changer(&self) -> Changer<'_> {
+        Changer {
+            zone: &self.zone,
+            user: self.identity.user.as_deref().unwrap_or_default(),
+            roles: self.identity.rights.roles(),
+        }
+    }
+
     /// A failure as this caller may hear of it: sentences about names that are not found may show
-    /// names of other zones.
-    fn heard(&self, failure: Failure) -> Failure {
+    /// names of other zones. Those about users and roles show the names of the request alone.
+    fn heard(&self, verb: Verb, failure: Failure) -> Failure {
         match failure.code {
+            _ if verb.need() == Need::Administer => failure,
             "not-found" | "ambiguous" if !self.is_of_default_zone() => {
                 let message = format!("there is nothing of this name in the zone {:?}", self.zone);
                 Failure::new("not-found", message)
@@ -239,10 +250,13 @@ impl Caller for Bearer {
         let right = verb.right();
         self.check(match verb.need() {
             Need::Read => Wish::Subscribe(&right),
-            Need::Change => Wish::Publish(&right),
+            Need::Change | Need::Administer => Wish::Publish(&right),
             // It is known only with the request.
             Need::Topic => return Ok(()),
         })?;
+        if verb.need() == Need::Administer {
+            accounts::check_everything(&self.identity, &self.login, verb)?;
+        }
         match verb.scope() {
             Scope::Server if !self.is_of_default_zone() => Err(self.other_zone(verb.name())),
             Scope::Server | Scope::Zone => Ok(()),
@@ -274,8 +288,12 @@ impl Caller for Bearer {
                            `stentor ban` on the machine of the server";
             return Err(Refused::Failed(Failure::new("refused", message)));
         }
+        if verb.need() == Need::Administer {
+            let checked = self.changer().check(verb, &request);
+            checked.map_err(Refused::Failed)?;
+        }
         let answer = self.clerk.carry_out(verb, request, &self.who());
-        let mut answer = answer.map_err(|failure| Refused::Failed(self.heard(failure)))?;
+        let mut answer = answer.map_err(|failure| Refused::Failed(self.heard(verb, failure)))?;
         payloads::withhold(verb, &mut answer);
         Ok(answer)
     }

@@ -4,6 +4,7 @@
 //! descriptors, and give way to shards. Probes and metrics ask shards no more than a watchdog does.
 //! Verbs ask what they ask by the control socket.
 
+mod accounts;
 mod bearers;
 mod caller;
 mod known;

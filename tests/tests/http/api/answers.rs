@@ -69,6 +69,8 @@ fn query(verb: Verb) -> Option<&'static str> {
     Some(match verb {
         Verb::ClientsShow => "?client_id=pump",
         Verb::Why => "?client_id=pump&topic=a/b&to=pump",
+        Verb::UsersShow | Verb::TokensLs => "?name=root",
+        Verb::RolesShow => "?name=admin",
         Verb::RetainedPage => "?filter=%23",
         Verb::RetainedHistory => "?topic=a/b",
         Verb::Subscriptions => "?topic=a/b&limit=1",
