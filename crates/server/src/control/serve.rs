@@ -194,17 +194,7 @@ impl Desk {
         };
         let backplane = &*self.backplane;
         Next::Answer(match verb {
-            Verb::Mqtt => {
-                let mut zone = Zone::DEFAULT;
-                let answer = answer(line, |request: Mqtt| {
-                    zone = zones::named(backplane, request.zone.as_ref())?.unwrap_or(zone);
-                    Ok(Done {})
-                });
-                match answer {
-                    Ok(_) => return Next::Mqtt(zone),
-                    Err(failure) => Err(failure),
-                }
-            }
+            Verb::Mqtt => return self.begin_mqtt(line),
             Verb::Health => answer(line, |_: health::Health| Ok(self.condition.describe())),
             Verb::Status => answer(line, |request| Ok(status::status(self, &request))),
             Verb::ClientsLs => answer(line, |request| clients::list(backplane, &request)),
@@ -255,6 +245,19 @@ impl Desk {
             | Verb::RetainedCompact => retained::answer(backplane, line),
             _ => accounts::answer(self, verb, line, who),
         })
+    }
+
+    /// The connection goes on as one of MQTT, in the zone that the request names.
+    fn begin_mqtt(&self, line: &[u8]) -> Next {
+        let mut zone = Zone::DEFAULT;
+        let answer = answer(line, |request: Mqtt| {
+            zone = zones::named(&self.backplane, request.zone.as_ref())?.unwrap_or(zone);
+            Ok(Done {})
+        });
+        match answer {
+            Ok(_) => Next::Mqtt(zone),
+            Err(failure) => Next::Answer(Err(failure)),
+        }
     }
 
     /// Carries out an order to the Auth Center.

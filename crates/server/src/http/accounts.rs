@@ -13,14 +13,15 @@ use stentor_hub::Identity;
 
 use crate::control::login;
 
-/// Whether somebody has all rights, under the login name `login`.
+/// Whether somebody has all rights, under the login name `login`, or is the server's owner.
 ///
 /// # Errors
 /// When not.
 pub(super) fn check_everything(identity: &Identity, login: &str, verb: Verb) -> Result<(), Denied> {
     let standing = identity.rights.as_any();
     let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
-    if standing.is_some_and(|standing| standing.holder().grant().is_everything()) {
+    let has_all = standing.is_some_and(|standing| standing.holder().grant().is_everything());
+    if has_all || identity.rights.is_operator() {
         return Ok(());
     }
     let roles = identity.rights.roles().join(", ");
