@@ -254,14 +254,18 @@ impl Losses {
         if !self.may_have_grown || self.looked_at.is_some_and(is_early) {
             return String::new();
         }
-        (self.may_have_grown, self.looked_at) = (false, Some(Instant::now()));
+        self.looked_at = Some(Instant::now());
         let (caller, client_id) = (Arc::clone(watcher.caller()), client_id.to_owned());
         let looked = watcher
             .desk()
             .slots
             .looks
             .run(move || caller.lost(&client_id));
-        let lost = looked.await.flatten().unwrap_or(self.told);
+        // Without an answer, it is asked again.
+        let Some(lost) = looked.await.flatten() else {
+            return String::new();
+        };
+        self.may_have_grown = false;
         let new = lost.saturating_sub(self.told);
         self.told = lost;
         match new {
