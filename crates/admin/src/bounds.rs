@@ -134,6 +134,11 @@ const _: () = assert!(
 
 /// Even if all of these are taken, there are connections left for probes.
 const _: () = assert!(
-    TOKENS_MAX + VERBS_AT_ONCE + VERBS_WAITING_MAX + WAITS_AT_ONCE + BODIES_AT_ONCE + STREAMS_MAX
+    2 * TOKENS_MAX
+        + VERBS_AT_ONCE
+        + VERBS_WAITING_MAX
+        + WAITS_AT_ONCE
+        + BODIES_AT_ONCE
+        + STREAMS_MAX
         < CONNECTIONS_MAX
 );

@@ -55,11 +55,11 @@ pub(crate) fn router(router: Router<Arc<Desk>>) -> Router<Arc<Desk>> {
 async fn log_in(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     check_post(&parts, Demand::NotAnother)?;
-    let bytes = {
-        let _place = desk.slots.bodies.try_acquire().map_err(|_| busy())?;
-        let whole = body::whole(body, LOGIN_BODY_BYTES_MAX).await;
-        whole.map_err(body::no_body)?
-    };
+    let address = parts.extensions.get::<Client>().map(|client| client.0);
+    let whole = body::whole(body, LOGIN_BODY_BYTES_MAX);
+    // Nobody knows who sends this: it takes no place of those who are known.
+    let whole = desk.slots.strangers.wait(address, whole).await;
+    let bytes = whole.ok_or_else(busy)?.map_err(body::no_body)?;
     let login = read(&bytes)?;
     let begun = ask(&desk, login, &parts).await?;
     let session = begun.map_err(|why| match why {

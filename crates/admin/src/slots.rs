@@ -16,11 +16,13 @@ pub(crate) struct Slots {
     pub(crate) metrics: Slot,
     /// Tokens that are not known yet; they need no thread.
     pub(crate) tokens: Checks,
+    /// Bodies of logins that are on their way; they need no thread.
+    pub(crate) strangers: Checks,
     /// Verbs.
     pub(crate) verbs: Slot,
     /// Verbs that wait for something to happen.
     pub(crate) waits: Slot,
-    /// Bodies that are on their way.
+    /// Bodies of users that are on their way.
     pub(crate) bodies: Semaphore,
     /// Looks of event streams.
     pub(crate) looks: Slot,
@@ -34,6 +36,7 @@ impl Default for Slots {
             health: Slot::endless(HEALTH_AT_ONCE),
             metrics: Slot::endless(METRICS_AT_ONCE),
             tokens: Checks::default(),
+            strangers: Checks::default(),
             verbs: Slot::new(VERBS_AT_ONCE, VERBS_WAITING_MAX),
             waits: Slot::new(WAITS_AT_ONCE, 0),
             bodies: Semaphore::new(BODIES_AT_ONCE),

@@ -65,7 +65,7 @@ pub(crate) fn run(backplane: &Backplane, limit: MemoryLimit, limits: &Receiver<M
             Err(TryRecvError::Disconnected) => return,
             Err(TryRecvError::Empty) => {}
         }
-        let is_often = settling > 0 || !is_calm();
+        let is_often = settling > 0 || !is_calm() || ledger.is_overgrown();
         let pause = if is_often { GIVE_BACK } else { GIVE_BACK_CALM };
         if gave_back.elapsed() >= pause {
             give_back::give_back();

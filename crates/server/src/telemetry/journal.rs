@@ -12,7 +12,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_queue::ArrayQueue;
 use stentor_auth::store::Directory;
 use stentor_hub::{Event, Full, NotKept};
 use stentor_mqtt::Version;
@@ -25,14 +24,12 @@ use super::denied::write_denied;
 use super::events::{Events, Noted};
 use super::remedy::{Scene, remedy};
 use super::tallies::Tallies;
+use super::waiting::Waiting;
 use crate::bans::{Counts, Flapping};
 use crate::listener::Port;
 use crate::log::{Admission, RateLimit};
 use crate::peer::Peer;
 use crate::transport::Fault;
-
-/// Entries that wait at most: a storm of 5,000 connects with two events each, and room.
-const WAITING_MAX: usize = 16_384;
 
 /// Lines about refused clients in a period, for each reason; what is above is counted and told
 /// with the next line.
@@ -105,7 +102,7 @@ pub(crate) struct Journal(Arc<Inner>);
 struct Inner {
     /// For the commands that lines propose.
     data_dir: PathBuf,
-    entries: ArrayQueue<Entry>,
+    entries: Waiting,
     tallies: Tallies,
     events: Events,
     flapping: Flapping,
@@ -120,10 +117,9 @@ struct Inner {
 impl Journal {
     /// An empty journal without a writer, of the server on this data folder.
     pub(crate) fn new(data_dir: &Path) -> Self {
-        let entries = ArrayQueue::new(WAITING_MAX);
         Self(Arc::new(Inner {
             data_dir: data_dir.to_owned(),
-            entries,
+            entries: Waiting::default(),
             tallies: Tallies::default(),
             events: Events::default(),
             flapping: Flapping::default(),
@@ -137,7 +133,7 @@ impl Journal {
     /// Leaves an entry, and counts it; wakes nobody.
     pub(crate) fn note(&self, entry: Entry) {
         self.0.tallies.count(&entry);
-        if self.0.entries.push(entry).is_err() {
+        if !self.0.entries.push(entry) {
             self.0.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -671,12 +667,13 @@ fn valued(bound: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::waiting::ENTRIES_MAX;
     use super::*;
 
     #[test]
     fn a_full_journal_drops_and_counts() {
         let journal = Journal::new(Path::new("data"));
-        for _ in 0..WAITING_MAX + 5 {
+        for _ in 0..ENTRIES_MAX + 5 {
             journal.note(Entry::Shed { what: "test" });
         }
         journal.flush();

@@ -16,6 +16,7 @@ mod report;
 mod rounds;
 pub(crate) mod sys;
 mod tallies;
+mod waiting;
 
 pub(crate) use bound::Bound;
 pub(crate) use events::{Noted, Wanted, ZoneOf};

@@ -189,3 +189,27 @@ fn a_session_of_https_stays_there() {
         "{link}"
     );
 }
+
+/// Whoever sends the body of a login slowly keeps nobody else from anything.
+#[test]
+fn slow_bodies_of_strangers_hold_up_nobody() {
+    let server = server();
+    user(&server, "vic", "viewer");
+    let cookie = session(&server, "vic");
+    let head = "POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: \
+                application/json\r\nContent-Length: 100\r\n\r\n{";
+    let strangers: Vec<Raw> = (0..40)
+        .map(|_| {
+            let mut stranger = Raw::tcp(&server.address("http"));
+            stranger.send(head.as_bytes());
+            stranger
+        })
+        .collect();
+    for _ in 0..10 {
+        let (status, answer) = post(&server, "clients/ls", &cookie, (OWN, &json!({})));
+        assert_eq!(status, 200, "{answer}");
+        let answer = log_in(&server, JSON, &json!({ "user": "vic", "password": "vic" }));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    drop(strangers);
+}

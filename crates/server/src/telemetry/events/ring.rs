@@ -15,12 +15,20 @@ pub(super) const EVENTS_MAX: usize = 10_000;
 pub(super) const BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of one piece of memory. A longer event has one of its own.
-const CHUNK_BYTES: usize = 16 << 10;
+const PIECE_BYTES: usize = 4 << 10;
+
+/// Some events, one behind the other.
+#[derive(Debug)]
+struct Piece {
+    /// The number of the first that was put in.
+    first: u64,
+    bytes: Vec<u8>,
+}
 
 /// Events, the oldest first, one behind the other in pieces of memory.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
-    chunks: VecDeque<Vec<u8>>,
+    pieces: VecDeque<Piece>,
     /// Where the oldest begins, in the first of them.
     start: usize,
     len: usize,
@@ -62,14 +70,15 @@ impl Ring {
         };
         let mut record = Vec::with_capacity(128);
         kept.encode(&mut record);
-        match self.chunks.back_mut() {
-            Some(chunk) if chunk.len() + record.len() <= chunk.capacity() => {
-                chunk.extend_from_slice(&record);
+        match self.pieces.back_mut() {
+            Some(Piece { bytes, .. }) if bytes.len() + record.len() <= bytes.capacity() => {
+                bytes.extend_from_slice(&record);
             }
             _ => {
-                let mut chunk = Vec::with_capacity(CHUNK_BYTES.max(record.len()));
-                chunk.extend_from_slice(&record);
-                self.chunks.push_back(chunk);
+                let mut bytes = Vec::with_capacity(PIECE_BYTES.max(record.len()));
+                bytes.extend_from_slice(&record);
+                let first = self.last + 1;
+                self.pieces.push_back(Piece { first, bytes });
             }
         }
         self.bytes += record.len();
@@ -82,10 +91,10 @@ impl Ring {
 
     /// Takes out the oldest.
     fn pop(&mut self) {
-        let Some(chunk) = self.chunks.front() else {
+        let Some(piece) = self.pieces.front() else {
             return;
         };
-        let before = chunk.get(self.start..).unwrap_or_default();
+        let before = piece.bytes.get(self.start..).unwrap_or_default();
         let mut left = before;
         let kept = Kept::decode(&mut left);
         debug_assert!(kept.is_some(), "an event is read as it was written");
@@ -98,7 +107,7 @@ impl Ring {
         self.len -= 1;
         if left.is_empty() {
             self.start = 0;
-            self.chunks.pop_front();
+            self.pieces.pop_front();
         }
         self.reasons.release(reason);
         if let Some(port) = port {
@@ -115,15 +124,23 @@ impl Ring {
         };
     }
 
-    /// The events with their numbers, the oldest first.
-    fn iter(&self) -> impl Iterator<Item = (u64, Kept<'_>)> {
-        let start = |place: usize| if place == 0 { self.start } else { 0 };
-        let chunks = self.chunks.iter().enumerate();
-        let kept = chunks.flat_map(move |(place, chunk)| {
-            let mut left = chunk.get(start(place)..).unwrap_or_default();
-            std::iter::from_fn(move || Kept::decode(&mut left))
+    /// The events behind this number, with theirs, the oldest first. O(pieces) for those before it.
+    fn behind(&self, after: u64) -> impl Iterator<Item = (u64, Kept<'_>)> {
+        // The last piece that begins before what is wanted has some of it, perhaps.
+        let known = self
+            .pieces
+            .partition_point(|piece| piece.first <= after + 1);
+        let skipped = known.saturating_sub(1);
+        let pieces = self.pieces.iter().enumerate().skip(skipped);
+        let all = pieces.flat_map(move |(place, piece)| {
+            let (start, first) = match place {
+                0 => (self.start, self.oldest()),
+                _ => (0, piece.first),
+            };
+            let mut left = piece.bytes.get(start..).unwrap_or_default();
+            (first..).zip(std::iter::from_fn(move || Kept::decode(&mut left)))
         });
-        (self.oldest()..).zip(kept)
+        all.skip_while(move |(seq, _)| *seq <= after)
     }
 
     /// The number of the oldest.
@@ -148,14 +165,14 @@ impl Ring {
         }
     }
 
-    /// Events behind a cursor, or the newest. O(events).
+    /// Events behind a cursor, or the newest. O(events that are looked at + pieces).
     pub(super) fn find(&self, wanted: &Wanted, after: Option<u64>) -> Found {
         // A cursor of an earlier run of the server says nothing.
         let after = after.filter(|after| *after <= self.last);
         let fits = |(_, kept): &(u64, Kept<'_>)| wanted.is(kept);
         let Some(after) = after else {
             let mut newest = VecDeque::new();
-            for event in self.iter().filter(fits) {
+            for event in self.behind(0).filter(fits) {
                 if newest.len() == wanted.limit {
                     newest.pop_front();
                 }
@@ -168,8 +185,7 @@ impl Ring {
                 missed: false,
             };
         };
-        let next = self.iter().skip_while(|(seq, _)| *seq <= after);
-        let next = next.filter(fits).take(wanted.limit);
+        let next = self.behind(after).filter(fits).take(wanted.limit);
         let events: Vec<Noted> = next.map(|it| self.noted(it)).collect();
         let newest = events.last().filter(|_| events.len() == wanted.limit);
         Found {
@@ -196,8 +212,8 @@ mod tests {
     }
 
     fn len(ring: &Ring) -> (usize, usize) {
-        let bytes: usize = ring.chunks.iter().map(Vec::len).sum();
-        (ring.iter().count(), bytes - ring.start)
+        let bytes: usize = ring.pieces.iter().map(|piece| piece.bytes.len()).sum();
+        (ring.behind(0).count(), bytes - ring.start)
     }
 
     #[test]
@@ -224,6 +240,24 @@ mod tests {
         );
         assert_eq!(newest.events[0].text.len(), 100_000);
         assert_eq!(len(&ring), (ring.len, ring.bytes));
+    }
+
+    #[test]
+    fn a_cursor_finds_its_place_in_any_piece() {
+        let mut ring = Ring::default();
+        let numbers = |ring: &Ring, after| -> Vec<u64> {
+            let behind = ring.behind(after).take(3);
+            behind.map(|(seq, _)| seq).collect()
+        };
+        for last in 1..EVENTS_MAX as u64 + 3_000 {
+            ring.push(&noted("text"));
+            let oldest = ring.oldest();
+            for after in [0, oldest - 1, oldest, (oldest + last) / 2, last - 1, last] {
+                let first = oldest.max(after + 1);
+                let expected: Vec<u64> = (first..=last).take(3).collect();
+                assert_eq!(numbers(&ring, after), expected, "{after} of {last}");
+            }
+        }
     }
 
     #[test]
