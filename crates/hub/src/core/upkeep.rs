@@ -1,5 +1,6 @@
 //! What a shard asks of the core besides the messages of its clients.
 
+use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
 use core::cmp::Reverse;
 
@@ -65,26 +66,33 @@ impl Core {
         Ok(kept)
     }
 
-    /// When something is to be done next at the latest.
-    pub(crate) fn next_deadline(&self) -> Option<Tick> {
-        let is_reviewing = self.rights.renewals.is_pending() || !self.rights.reviews.is_empty();
-        let goes_on = self.has_slices()
+    /// When something is to be done next at the latest; [`Tick::NEVER`] for not at all.
+    pub(crate) fn next_deadline(&self) -> Tick {
+        if self.goes_on() {
+            return Tick::ZERO;
+        }
+        let mut next = self.outbox.held.next_at().unwrap_or(Tick::NEVER);
+        let paces = [&self.outbox.paces, &self.outbox.fetches];
+        for Reverse((at, _)) in paces.into_iter().filter_map(BinaryHeap::peek) {
+            next = next.min(*at);
+        }
+        next.min(self.clock.timers.next().unwrap_or(Tick::NEVER))
+    }
+
+    /// Whether something that was left goes on at once.
+    fn goes_on(&self) -> bool {
+        let may_end = !self.past.endings.are_held();
+        self.has_slices()
             || self.routing.has_untold()
             || !self.routing.routes.is_empty() && !self.pending.log.waits()
             || self.past.endings.go_on()
             || !self.pending.overrun.is_empty()
-            || !self.clock.due.is_empty() && !self.past.endings.are_held()
+            || !self.clock.due.is_empty() && may_end
             || !self.outbox.snapshots.is_empty()
-            || !self.outbox.pumps.is_empty();
-        let relieves = self.memory.relief.is_pending() && !self.past.endings.are_held();
-        if is_reviewing || goes_on || relieves {
-            return Some(Tick::ZERO);
-        }
-        let pace = self.outbox.paces.peek().map(|Reverse((at, _))| *at);
-        let fetch = self.outbox.fetches.peek().map(|Reverse((at, _))| *at);
-        let timers = self.clock.timers.next().into_iter();
-        let held = self.outbox.held.next_at();
-        timers.chain(pace).chain(fetch).chain(held).min()
+            || !self.outbox.pumps.is_empty()
+            || self.rights.renewals.is_pending()
+            || !self.rights.reviews.is_empty()
+            || self.memory.relief.is_pending() && may_end
     }
 
     /// What the calls since have asked for.

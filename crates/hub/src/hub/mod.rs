@@ -251,8 +251,30 @@ impl Hub {
         }
     }
 
-    /// Fires what is due.
-    pub fn advance(&mut self, now: Tick) {
+    /// Fires what is due, goes on with what earlier turns have left, and settles the accounts of
+    /// the turn. Returns whether something was due: only then may it have left anything in
+    /// [`Hub::effects`], except for the log.
+    pub fn advance(&mut self, now: Tick) -> bool {
+        // Asked in each turn, mostly for nothing.
+        let is_due = self.is_due(now);
+        if is_due {
+            self.go_on(now);
+        }
+        self.core.settle_accounts();
+        self.core.tighten();
+        share_memory(&mut self.core);
+        is_due
+    }
+
+    /// Whether something is to be done that a call or an earlier turn has left, or whose time has
+    /// come.
+    #[must_use]
+    pub fn is_due(&self, now: Tick) -> bool {
+        let has_news = self.core.has_news() || self.services.has_requests();
+        has_news || self.next_deadline().is_some_and(|at| at <= now)
+    }
+
+    fn go_on(&mut self, now: Tick) {
         self.fire_due(now);
         self.core.continue_pumps(now);
         self.core.release_due(now);
@@ -270,17 +292,16 @@ impl Hub {
         self.core.continue_overrun(now);
         self.core.continue_relief(now);
         self.finish(now);
-        self.core.settle_accounts();
-        self.core.tighten();
-        share_memory(&mut self.core);
     }
 
     /// When to call [`Hub::advance`] next at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        let core = self.core.next_deadline();
-        let rooms = Some(self.services.rooms.deadline()).filter(|at| *at != Tick::NEVER);
-        core.into_iter().chain(rooms).min()
+        let at = self
+            .core
+            .next_deadline()
+            .min(self.services.rooms.deadline());
+        (at != Tick::NEVER).then_some(at)
     }
 }
 

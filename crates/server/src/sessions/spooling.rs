@@ -95,9 +95,15 @@ impl Spooling {
 
     /// Takes what has come from the disk, as far as one turn has time. Returns whether there was
     /// anything.
+    #[inline]
     pub(super) fn hear(&mut self, hub: &mut Hub, now: Tick) -> bool {
         let free = self.lane.free_bytes();
         tell_backlog_room(hub, now, (self.lane.under_way(), free));
+        // Asked in each turn, mostly for nothing.
+        self.is_waited_for() && self.hear_some(hub, now)
+    }
+
+    fn hear_some(&mut self, hub: &mut Hub, now: Tick) -> bool {
         for reply in self.lane.replies() {
             match reply {
                 Reply::Fetched(whose, bytes) => self.read.push_back((whose, bytes)),

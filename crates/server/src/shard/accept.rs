@@ -106,7 +106,7 @@ impl Shard {
         let token = Token(FIRST_LISTENER + index);
         socket
             .source()
-            .register(self.poll.registry(), token, Interest::READABLE)?;
+            .register(self.poller.registry(), token, Interest::READABLE)?;
         entry.insert(Listening { port, socket });
         // A client that connected before the registration may not be announced again.
         self.accepting.push(index);

@@ -29,6 +29,7 @@ mod login;
 mod pace;
 mod pause;
 mod policy;
+mod poller;
 mod read;
 mod recording;
 mod scratch;
@@ -80,6 +81,7 @@ use backlog::Backlog;
 use doors::{Doors, inherit};
 use link::{Link, LinkKey, Phase, Reading};
 use pace::{ADVANCE_TIME, ADVANCE_VISITS, Crowd, Longer, Part};
+use poller::Poller;
 use read::Rows;
 use scratch::Scratch;
 use strangers::Strangers;
@@ -91,6 +93,7 @@ use weigh::Long;
 /// Tokens above the slots of connections, which are 32 bits wide.
 const BELL: Token = Token(usize::MAX - 1);
 const INBOX: Token = Token(usize::MAX - 2);
+const ALARM: Token = Token(usize::MAX - 3);
 const FIRST_LISTENER: usize = 1 << 40;
 
 /// Events taken from the poll at a time.
@@ -121,7 +124,7 @@ pub(crate) struct Shard {
     id: usize,
     backplane: Arc<Backplane>,
     policy: Arc<Policy>,
-    poll: Poll,
+    poller: Poller,
     bell: Arc<Bell>,
     hub: Hub,
     /// Writes sessions down, where that is wanted.
@@ -287,7 +290,7 @@ impl Shard {
         let (recorder, prior, doors) = inherit(heritage);
         let shard = Self {
             id,
-            poll,
+            poller: Poller::new(poll, ALARM)?,
             bell,
             hub: hub(number, shared, &policy, &backplane),
             recorder,
@@ -524,18 +527,27 @@ impl Shard {
         self.record(key);
         let waits = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
         // Most calls leave nothing.
-        let (behind, authentications) = match self.hub.effects().has_urgent() {
-            true => self.send_on(waits),
-            false => Default::default(),
-        };
-        if !waits && !self.mesh.has_overflow() {
-            self.hub.forwarded();
+        if self.hub.effects().has_urgent() {
+            return self.forward_urgent(waits);
         }
+        self.has_forwarded(waits);
+        None
+    }
+
+    fn forward_urgent(&mut self, waits: bool) -> Option<usize> {
+        let (behind, authentications) = self.send_on(waits);
+        self.has_forwarded(waits);
         self.hub.count_beside(Beside::MeshRoom(self.mesh_room()));
         for authentication in authentications {
             self.authenticate_again(authentication);
         }
         behind
+    }
+
+    fn has_forwarded(&mut self, waits: bool) {
+        if !waits && !self.mesh.has_overflow() {
+            self.hub.forwarded();
+        }
     }
 
     /// What does not wait for the end of the turn goes where it belongs; what is for other shards
@@ -570,7 +582,7 @@ impl Shard {
     fn take_events(&mut self, events: &Events) {
         for event in events {
             match event.token() {
-                BELL => {}
+                BELL | ALARM => {}
                 INBOX => self.receive_arrivals(),
                 Token(token) if token >= FIRST_LISTENER => {
                     self.accepting.push(token - FIRST_LISTENER);
@@ -643,10 +655,11 @@ impl Shard {
     }
 
     fn advance(&mut self) {
-        self.hub.advance(self.now);
-        self.forward();
-        if self.goes_on() {
-            self.advance_on();
+        if self.hub.advance(self.now) {
+            self.forward();
+            if self.goes_on() {
+                self.advance_on();
+            }
         }
         let due = &mut self.due;
         self.timers.advance(self.now, |key| due.push_back(key));
@@ -660,8 +673,7 @@ impl Shard {
 
     /// Whether the hub has more to do at once, and the turn has not done its work.
     fn goes_on(&self) -> bool {
-        let at = self.hub.next_deadline();
-        at.is_some_and(|at| at <= self.now) && !self.hub.turn_is_spent()
+        !self.hub.turn_is_spent() && self.hub.is_due(self.now)
     }
 
     /// Goes on with what earlier turns have left, for as long as this one has time.
@@ -685,7 +697,7 @@ impl Shard {
         let fd = link.fd.as_raw_fd();
         let index = self.links.insert(link);
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let (registry, token) = (self.poll.registry(), Token(index as usize));
+        let (registry, token) = (self.poller.registry(), Token(index as usize));
         let registered = registry.register(&mut SourceFd(&fd), token, interest);
         if registered.is_err() {
             self.links.remove(index);

@@ -91,28 +91,53 @@ impl Shard {
     /// whether the part is over.
     fn read_each(&mut self, listed: &[u32], part: &mut Part) -> (usize, bool) {
         for (place, &index) in listed.iter().enumerate() {
-            let waits = self.waits(index) || self.is_behind(index) || self.waits_to_log_in(index);
-            if waits || self.is_overladen() {
-                self.push_readable(index);
-            } else if self.is_held(index) {
-                self.unwritten.hold(index);
-            } else if self.stands_in_line(index) {
-                self.stand_in_line(index);
+            if self.is_usual(index) {
+                self.read_noting(index, part);
             } else {
-                if self.is_unmetered(index) {
-                    part.look_next();
-                }
-                let sent_before = self.figures.bytes_sent;
-                self.read(index);
-                if self.figures.bytes_sent - sent_before >= Writing::BYTES {
-                    part.look_next();
-                }
+                self.read_unless_waiting(index, part);
             }
             if part.is_over(&self.hub, &self.backplane.clock) {
                 return (place + 1, true);
             }
         }
         (listed.len(), false)
+    }
+
+    /// Whether nothing that [`Shard::read_unless_waiting`] asks for can be true of a link: asked
+    /// for each one that is read, and true of most.
+    fn is_usual(&self, index: u32) -> bool {
+        let link = self.links.get(index);
+        let is_live = |link: &Link| link.transport.is_plain() && link.session().is_some();
+        link.is_some_and(is_live)
+            && self.unwritten.is_empty()
+            && !self.backlog.is_behind()
+            && !self.hub.turn_is_spent()
+            && !self.is_overladen()
+    }
+
+    fn read_unless_waiting(&mut self, index: u32, part: &mut Part) {
+        let waits = self.waits(index) || self.is_behind(index) || self.waits_to_log_in(index);
+        if waits || self.is_overladen() {
+            self.push_readable(index);
+        } else if self.is_held(index) {
+            self.unwritten.hold(index);
+        } else if self.stands_in_line(index) {
+            self.stand_in_line(index);
+        } else {
+            if self.is_unmetered(index) {
+                part.look_next();
+            }
+            self.read_noting(index, part);
+        }
+    }
+
+    /// Reads from a link. If much was written in the meantime, the clock is looked at next.
+    fn read_noting(&mut self, index: u32, part: &mut Part) {
+        let sent_before = self.figures.bytes_sent;
+        self.read(index);
+        if self.figures.bytes_sent - sent_before >= Writing::BYTES {
+            part.look_next();
+        }
     }
 
     /// A part of this turn that begins now.

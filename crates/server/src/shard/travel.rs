@@ -29,7 +29,12 @@ impl Shard {
         // It stays open on its way, so closing this table's copy would not take it out of the
         // poll.
         let fd = link.fd.as_raw_fd();
-        if self.poll.registry().deregister(&mut SourceFd(&fd)).is_err() {
+        if self
+            .poller
+            .registry()
+            .deregister(&mut SourceFd(&fd))
+            .is_err()
+        {
             debug_assert!(false, "a link is always registered");
         }
         let ticket = self.tickets.deal();

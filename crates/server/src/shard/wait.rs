@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mio::Events;
+use stentor_session::Tick;
 
 use super::{Patience, Shard, Stage};
 use crate::sessions::Recorder;
@@ -29,10 +30,8 @@ impl Shard {
         } else {
             Some(Duration::ZERO)
         };
-        if self.poll.poll(events, timeout).is_err() {
-            // Interrupted: signals are blocked here, but a debugger or a freezer can do it too.
-            events.clear();
-        }
+        // The turn has hardly taken long enough for another look at the clock.
+        self.poller.wait(events, self.now, timeout);
         if sleeps {
             self.bell.end_sleep();
         }
@@ -58,35 +57,36 @@ impl Shard {
         if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
             return Some(Duration::ZERO);
         }
-        let mut timeout = None;
-        if self
-            .recorder
-            .as_ref()
-            .is_some_and(Recorder::waits_for_shards)
-        {
-            // They have come to it in a moment.
-            timeout = Some(ROUND_PATIENCE);
-        }
-        let retries = self.mesh.has_overflow() || !self.outbox.is_empty();
-        // Nobody says that a journal of another shard has room again.
-        let retries = retries || !self.awaiting_room.is_empty();
-        let waits = self.recorder.as_ref().is_some_and(Recorder::lacks_room);
-        let retries = retries || waits || self.doors.wait();
-        if retries || !self.accepting.is_empty() || self.hub.waits_for_share_room() {
-            timeout = Some(RETRY);
-        }
-        let stop = match self.stage {
-            Stage::Serving => None,
-            Stage::Stopping(deadline) => Some(deadline),
-        };
-        let deadlines = [self.hub.next_deadline(), self.timers.next(), stop];
-        // The turn has hardly taken long enough for another look at the clock.
-        let now = self.now;
-        deadlines
+        let waits_for_shards = Recorder::waits_for_shards;
+        // They have come to it in a moment.
+        let round = self.recorder.as_ref().is_some_and(waits_for_shards);
+        let round = round.then_some(ROUND_PATIENCE);
+        let retry = self.retries().then_some(RETRY);
+        [retry, round, self.until_deadline()]
             .into_iter()
             .flatten()
-            .map(|deadline| deadline.since(now))
-            .chain(timeout)
             .min()
+    }
+
+    /// Whether something is tried again soon, because nobody says when it can be done.
+    fn retries(&self) -> bool {
+        self.mesh.has_overflow()
+            || !self.outbox.is_empty()
+            // Nobody says that a journal of another shard has room again.
+            || !self.awaiting_room.is_empty()
+            || self.recorder.as_ref().is_some_and(Recorder::lacks_room)
+            || self.doors.wait()
+            || !self.accepting.is_empty()
+            || self.hub.waits_for_share_room()
+    }
+
+    /// How long it is to the next thing that has its time; `None` if nothing has.
+    fn until_deadline(&self) -> Option<Duration> {
+        let mut next = self.hub.next_deadline().unwrap_or(Tick::NEVER);
+        next = next.min(self.timers.next().unwrap_or(Tick::NEVER));
+        if let Stage::Stopping(deadline) = self.stage {
+            next = next.min(deadline);
+        }
+        (next != Tick::NEVER).then(|| next.since(self.now))
     }
 }

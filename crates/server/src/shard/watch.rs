@@ -26,7 +26,7 @@ const PART_SECS: u64 = 10;
 /// so much of the time on a processor may belong to turns before. And how old the figures are at
 /// most: so much of the time that it waited may belong to what was before. To read them takes some
 /// two microseconds, with which a shard that has little to do should not begin each turn.
-const TIMES_TAKEN: Duration = Duration::from_millis(1);
+const TIMES_TAKEN: Duration = Duration::from_millis(4);
 const TIMES_AGE: Duration = Duration::from_millis(100);
 
 /// What is known of the turns of a shard.
