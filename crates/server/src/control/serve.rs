@@ -192,30 +192,21 @@ impl Desk {
         let Some(verb) = Verb::named(verb) else {
             return Next::Answer(Err(unknown(verb)));
         };
+        if verb == Verb::Mqtt {
+            return self.begin_mqtt(line);
+        }
+        Next::Answer(self.about_server(verb, line, who))
+    }
+
+    /// Verbs about the server as a whole; the others are those of a noun.
+    fn about_server(&self, verb: Verb, line: &[u8], who: &Who) -> Answer {
         let backplane = &*self.backplane;
-        Next::Answer(match verb {
-            Verb::Mqtt => return self.begin_mqtt(line),
+        match verb {
             Verb::Health => answer(line, |_: health::Health| Ok(self.condition.describe())),
             Verb::Status => answer(line, |request| Ok(status::status(self, &request))),
-            Verb::ClientsLs => answer(line, |request| clients::list(backplane, &request)),
-            Verb::ClientsShow => answer(line, |request| clients::show(backplane, &request)),
-            Verb::ClientsKick => answer(line, |request| clients::kick(backplane, &request)),
-            Verb::Why => answer(line, |request| why::why(backplane, &request)),
             Verb::Events => answer(line, |request| events::events(backplane, &request)),
             Verb::FiguresHistory => answer(line, |request| figures::history(self, &request)),
             Verb::FiguresPeaks => answer(line, |request| figures::peaks(self, &request)),
-            Verb::BanAdd => answer(line, |request| bans::add(backplane, who, &request)),
-            Verb::BanLs => answer(line, |_: ListBans| Ok(bans::list(backplane))),
-            Verb::BanRm => answer(line, |request| bans::remove(backplane, who, &request)),
-            Verb::TraceStart => answer(line, |request| traces::start(backplane, who, &request)),
-            Verb::TraceLs => answer(line, |request| Ok(traces::list(backplane, request))),
-            Verb::TraceRead => answer(line, |request| traces::read(backplane, &request)),
-            Verb::TraceStop => answer(line, |request| traces::stop(backplane, &request)),
-            Verb::Subscriptions => answer(line, |request| {
-                subscriptions::subscriptions(backplane, &request)
-            }),
-            Verb::Topics => answer(line, |request| topics::topics(backplane, &request)),
-            Verb::TopicsChildren => answer(line, |request| topics::children(backplane, &request)),
             Verb::Zones => answer(line, |_: stentor_control::zones::Zones| self.zones(who)),
             Verb::ConfigEffective => answer(line, |request| config::effective(self, &request)),
             Verb::ConfigDiff => answer(line, |_: Diff| config::changes(self)),
@@ -226,6 +217,38 @@ impl Desk {
             Verb::Metrics => answer(line, |_: metrics::Metrics| Ok(self.metrics())),
             Verb::Reload => answer(line, |_: Reload| self.reload(who)),
             Verb::Stop => answer(line, |_: Stop| self.stop(who)),
+            _ => self.about_clients(verb, line, who),
+        }
+    }
+
+    /// Verbs about clients: who they are, what they do, and who may not come in.
+    fn about_clients(&self, verb: Verb, line: &[u8], who: &Who) -> Answer {
+        let backplane = &*self.backplane;
+        match verb {
+            Verb::ClientsLs => answer(line, |request| clients::list(backplane, &request)),
+            Verb::ClientsShow => answer(line, |request| clients::show(backplane, &request)),
+            Verb::ClientsKick => answer(line, |request| clients::kick(backplane, &request)),
+            Verb::Why => answer(line, |request| why::why(backplane, &request)),
+            Verb::BanAdd => answer(line, |request| bans::add(backplane, who, &request)),
+            Verb::BanLs => answer(line, |_: ListBans| Ok(bans::list(backplane))),
+            Verb::BanRm => answer(line, |request| bans::remove(backplane, who, &request)),
+            Verb::TraceStart => answer(line, |request| traces::start(backplane, who, &request)),
+            Verb::TraceLs => answer(line, |request| Ok(traces::list(backplane, request))),
+            Verb::TraceRead => answer(line, |request| traces::read(backplane, &request)),
+            Verb::TraceStop => answer(line, |request| traces::stop(backplane, &request)),
+            _ => self.about_messages(verb, line, who),
+        }
+    }
+
+    /// Verbs about topics, messages, and what judges them.
+    fn about_messages(&self, verb: Verb, line: &[u8], who: &Who) -> Answer {
+        let backplane = &*self.backplane;
+        match verb {
+            Verb::Subscriptions => answer(line, |request| {
+                subscriptions::subscriptions(backplane, &request)
+            }),
+            Verb::Topics => answer(line, |request| topics::topics(backplane, &request)),
+            Verb::TopicsChildren => answer(line, |request| topics::children(backplane, &request)),
             Verb::AdaptorLs => answer(line, |request| self.adaptors(&request)),
             Verb::AdaptorReload => answer(line, |request| self.reload_adaptors(&request)),
             Verb::ProcedureLs => answer(line, |request| Ok(procedures::list(backplane, request))),
@@ -244,7 +267,7 @@ impl Desk {
             | Verb::RetainedStatus
             | Verb::RetainedCompact => retained::answer(backplane, line),
             _ => accounts::answer(self, verb, line, who),
-        })
+        }
     }
 
     /// The connection goes on as one of MQTT, in the zone that the request names.
