@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) enum Shown {
     /// The token of a user.
     Token(String),
-    /// The cookie of a session.
-    Session(String),
+    /// The cookie of a session, and the user whom a certificate names besides.
+    Session(String, Option<Arc<str>>),
     /// The user whom a certificate names.
     Certificate(Arc<str>),
 }
@@ -52,7 +52,10 @@ impl Asking {
         let certified = parts.extensions.get::<Certified>();
         let cookie = cookie::of(&parts.headers, desk.is_tls);
         let shown = match (cookie, certified) {
-            (Some(cookie), _) => Shown::Session(cookie),
+            (Some(cookie), certified) => {
+                let name = certified.map(|Certified(name)| Arc::clone(name));
+                Shown::Session(cookie, name)
+            }
             (None, Some(Certified(name))) => Shown::Certificate(Arc::clone(name)),
             (None, None) => {
                 let detail = format!(
@@ -63,7 +66,7 @@ impl Asking {
         };
         let is_look = origin::looks(&parts.method);
         let demand = match shown {
-            Shown::Session(_) if !is_look => Demand::Own,
+            Shown::Session(..) if !is_look => Demand::Own,
             // What it looks at stays in the browser: no answer lets pages of others read it. And
             // programs have certificates too: they say nothing of an origin.
             _ => Demand::NotAnother,
@@ -74,45 +77,50 @@ impl Asking {
         Ok(Self { shown, address })
     }
 
-    /// The caller that this is.
+    /// The caller that this is. A cookie whose session has ended counts as not shown if there is a
+    /// certificate: from then on, that is what is shown.
     ///
     /// # Errors
     /// The answer, if nobody is known by what is shown.
-    pub(crate) async fn caller(&self, desk: &Desk) -> Result<Arc<dyn Caller>, Problem> {
-        match &self.shown {
-            Shown::Token(token) => admitted(desk, Proof::Token(token), self.address).await,
-            Shown::Certificate(name) => {
-                admitted(desk, Proof::Certificate(name), self.address).await
-            }
-            Shown::Session(cookie) => {
+    pub(crate) async fn caller(&mut self, desk: &Desk) -> Result<Arc<dyn Caller>, Problem> {
+        let name = match &self.shown {
+            Shown::Token(token) => return admitted(desk, Proof::Token(token), self.address).await,
+            Shown::Certificate(name) => Arc::clone(name),
+            Shown::Session(cookie, certified) => {
                 let first = desk.office.session(cookie, self.address);
-                current(desk, cookie, self.address, first).await
+                match (current(desk, cookie, self.address, first).await, certified) {
+                    (Err(NotAdmitted::NoSession), Some(name)) => Arc::clone(name),
+                    (caller, _) => return caller.map_err(not_admitted),
+                }
             }
-        }
+        };
+        let caller = admitted(desk, Proof::Certificate(&name), self.address).await;
+        self.shown = Shown::Certificate(name);
+        caller
     }
 
-    /// The caller that this is now, without a request.
+    /// The caller that this is now, without a request. A session that has ended is not replaced
+    /// here: nobody goes on as another user.
     ///
     /// # Errors
     /// The answer, if nobody is known by what was shown.
     pub(crate) async fn caller_again(&self, desk: &Desk) -> Result<Arc<dyn Caller>, Problem> {
         match &self.shown {
-            Shown::Session(cookie) => {
+            Shown::Session(cookie, _) => {
                 let first = desk.office.session_now(cookie, self.address);
-                current(desk, cookie, self.address, first).await
+                let caller = current(desk, cookie, self.address, first).await;
+                caller.map_err(not_admitted)
             }
-            Shown::Token(_) | Shown::Certificate(_) => self.caller(desk).await,
+            Shown::Token(token) => admitted(desk, Proof::Token(token), self.address).await,
+            Shown::Certificate(name) => {
+                admitted(desk, Proof::Certificate(name), self.address).await
+            }
         }
     }
 }
 
 /// Waits for a change that is on its way to a session: a moment.
-async fn current(
-    desk: &Desk,
-    cookie: &str,
-    address: Option<IpAddr>,
-    first: Admitted,
-) -> Result<Arc<dyn Caller>, Problem> {
+async fn current(desk: &Desk, cookie: &str, address: Option<IpAddr>, first: Admitted) -> Admitted {
     let mut admitted = first;
     for _ in 0..LOOKS {
         if !matches!(admitted, Err(NotAdmitted::Unavailable)) {
@@ -121,7 +129,7 @@ async fn current(
         sleep(PAUSE).await;
         admitted = desk.office.session_now(cookie, address);
     }
-    admitted.map_err(not_admitted)
+    admitted
 }
 
 /// The sender of a request. `what` needs one.

@@ -97,6 +97,47 @@ fn certificates_of_others_let_nobody_in() {
     assert!(!refused.status.success(), "{refused}");
 }
 
+/// A cookie of a session that has ended hides no certificate; one of a session that goes on does.
+#[test]
+fn a_cookie_that_does_not_hold_leaves_the_certificate() {
+    let (server, certificates) = listening("optional");
+    let place = (&server, &certificates);
+    let vic = certificates.client("vic");
+    let made = server.json(&["console"]);
+    let link = made["path"].as_str().expect("a path");
+    let jar = server.folder().join("cookies").display().to_string();
+    let opened = ask(place, None, link, &["--cookie-jar", &jar]).success();
+    assert_eq!(opened, "", "it leads on");
+    let with_jar = ["--cookie", &jar];
+    let me = json_of(ask(place, Some(&vic), "/api/v1/me", &with_jar));
+    assert!(me["session"].is_object(), "the session goes before: {me}");
+    let mut logout = JSON.to_vec();
+    logout.extend(["--header", "Sec-Fetch-Site: same-origin", "--data", "{}"]);
+    logout.extend(with_jar);
+    assert_eq!(
+        json_of(ask(place, None, "/api/v1/logout", &logout)),
+        json!({})
+    );
+    // The jar has the cookie as it was.
+    let ended = json_of(ask(place, None, "/api/v1/me", &with_jar));
+    assert_eq!(ended["code"], "no-session");
+    let me = json_of(ask(place, Some(&vic), "/api/v1/me", &with_jar));
+    assert_eq!((&me["name"], &me["session"]), (&json!("vic"), &json!(null)));
+    let mut post = JSON.to_vec();
+    post.extend(["--header", "Sec-Fetch-Site: same-origin", "--data", "{}"]);
+    post.extend(with_jar);
+    let health = json_of(ask(place, Some(&vic), "/api/v1/health", &post));
+    assert_eq!(health["healthy"], true);
+    // A page of others is refused as before, and a certificate of nobody lets nobody in.
+    let mut other = with_jar.to_vec();
+    other.extend(["--header", "Sec-Fetch-Site: cross-site"]);
+    let answer = json_of(ask(place, Some(&vic), "/api/v1/me", &other));
+    assert_eq!(answer["code"], "cross-site");
+    let stranger = certificates.client("nobody");
+    let unknown = json_of(ask(place, Some(&stranger), "/api/v1/me", &with_jar));
+    assert_eq!(unknown["code"], "no-user", "{unknown}");
+}
+
 /// A browser shows its certificate for pages of others too.
 #[test]
 fn pages_of_others_do_not_use_a_certificate() {

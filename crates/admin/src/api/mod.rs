@@ -32,7 +32,7 @@ use crate::stream;
 use request::{Line, Source, Wrong};
 
 pub use openapi::document as openapi;
-pub(crate) use openapi::{parameters, who_may};
+pub(crate) use openapi::{parameters, responses, who_may};
 
 /// Where the paths of verbs begin.
 pub(crate) const ROOT: &str = "/api/v1/";

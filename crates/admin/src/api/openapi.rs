@@ -143,14 +143,17 @@ fn operation(verb: Verb, request: &Map<String, Value>) -> Value {
         "tags": [noun],
         "summary": summary(verb, request),
         "description": who_may(verb),
-        "responses": {
-            "200": {
-                "description": "It was done.",
-                "content": { JSON: { "schema": reference(&named(verb, "Answer")) } },
-            },
-            "default": { "$ref": "#/components/responses/Problem" },
-        },
+        "responses": responses(json!({
+            "description": "It was done.",
+            "content": { JSON: { "schema": reference(&named(verb, "Answer")) } },
+        })),
     })
+}
+
+/// The answers of a path: this one, and problems. Other statuses do not occur.
+pub(crate) fn responses(done: Value) -> Value {
+    let problem = || json!({ "$ref": "#/components/responses/Problem" });
+    json!({ "200": done, "4XX": problem(), "503": problem() })
 }
 
 /// What a verb does: the text of its type, without its name.
@@ -307,6 +310,20 @@ mod tests {
                     "{verb:?}: {summary}"
                 );
                 assert_ne!(summary, "The request.", "{verb:?}");
+            }
+        }
+    }
+
+    /// A status that the document does not name is a bug of the server: 500 is one.
+    #[test]
+    fn every_path_names_its_statuses() {
+        let document = read();
+        let paths = document["paths"].as_object().expect("there are some");
+        for (path, methods) in paths.iter().filter(|(path, _)| *path != PROBLEMS) {
+            for (method, operation) in methods.as_object().into_iter().flatten() {
+                let statuses = operation["responses"].as_object().into_iter().flatten();
+                let statuses: Vec<&str> = statuses.map(|(status, _)| status.as_str()).collect();
+                assert_eq!(statuses, ["200", "4XX", "503"], "{method} {path}");
             }
         }
     }

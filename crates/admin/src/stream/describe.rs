@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use stentor_control::schema::Schemas;
 
 use super::{EVENT_STREAM, Kind, subscribe_path};
-use crate::api::{ROOT, parameters, who_may};
+use crate::api::{ROOT, parameters, responses, who_may};
 use crate::bounds::{EARLIER_MAX, FILTERS_MAX, INTERVAL_MAX_MS, INTERVAL_MIN_MS, INTERVAL_MS};
 
 /// The paths of all streams.
@@ -51,13 +51,10 @@ fn subscribe() -> Value {
                 "schema": { "type": "integer", "minimum": 0, "maximum": 1, "default": 0 },
             },
         ],
-        "responses": {
-            "200": {
-                "description": data,
-                "content": { EVENT_STREAM: { "schema": { "type": "string" } } },
-            },
-            "default": { "$ref": "#/components/responses/Problem" },
-        },
+        "responses": responses(json!({
+            "description": data,
+            "content": { EVENT_STREAM: { "schema": { "type": "string" } } },
+        })),
     } })
 }
 
@@ -94,13 +91,10 @@ fn path(kind: Kind) -> Value {
         "summary": summary,
         "description": description,
         "parameters": keys(kind),
-        "responses": {
-            "200": {
-                "description": data,
-                "content": { EVENT_STREAM: { "schema": { "type": "string" } } },
-            },
-            "default": { "$ref": "#/components/responses/Problem" },
-        },
+        "responses": responses(json!({
+            "description": data,
+            "content": { EVENT_STREAM: { "schema": { "type": "string" } } },
+        })),
     } })
 }
 

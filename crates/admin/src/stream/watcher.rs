@@ -35,7 +35,7 @@ impl Watcher {
     /// # Errors
     /// The answer, if nobody is known by it.
     pub(crate) async fn admit(desk: &Arc<Desk>, parts: &Parts) -> Result<Self, Problem> {
-        let asking = Asking::of(desk, parts, "this path")?;
+        let mut asking = Asking::of(desk, parts, "this path")?;
         Ok(Self {
             caller: asking.caller(desk).await?,
             desk: Arc::clone(desk),
