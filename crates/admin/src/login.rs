@@ -18,7 +18,7 @@ use stentor_control::schema::{of_answer, of_request};
 use stentor_control::{Http, Verb};
 use tokio::sync::oneshot;
 
-use crate::api::{ROOT, body, query};
+use crate::api::{ROOT, body, query, responses};
 use crate::bounds::LOGIN_BODY_BYTES_MAX;
 use crate::cookie;
 use crate::identity::{cross_site, identify, not_admitted};
@@ -226,7 +226,6 @@ pub(crate) fn paths() -> Map<String, Value> {
     let me = json!({ "description": "Who asks.", "content": { JSON: {
         "schema": { "$ref": "#/components/schemas/Me" },
     } } });
-    let refused = json!({ "$ref": "#/components/responses/Problem" });
     let with_cookie = json!({
         "description": me["description"],
         "headers": { "Set-Cookie": {
@@ -245,7 +244,7 @@ pub(crate) fn paths() -> Map<String, Value> {
         "requestBody": { "required": true, "content": { JSON: {
             "schema": { "$ref": "#/components/schemas/Login" },
         } } },
-        "responses": { "200": with_cookie, "default": refused },
+        "responses": responses(with_cookie),
     } });
     let logout = json!({ "post": {
         "operationId": "logout",
@@ -253,20 +252,17 @@ pub(crate) fn paths() -> Map<String, Value> {
         "summary": "Ends the session of the cookie.",
         "description": "It has no effect without a session.",
         "security": [{ "cookie": [] }, {}],
-        "responses": {
-            "200": {
-                "description": "There is no session any more.",
-                "content": { JSON: { "schema": { "type": "object" } } },
-            },
-            "default": refused,
-        },
+        "responses": responses(json!({
+            "description": "There is no session any more.",
+            "content": { JSON: { "schema": { "type": "object" } } },
+        })),
     } });
     let whoami = json!({ "get": {
         "operationId": "me",
         "tags": ["login"],
         "summary": "Says who asks, and which verbs that one may ask for.",
         "description": "Needs no right.",
-        "responses": { "200": me, "default": refused },
+        "responses": responses(me),
     } });
     Map::from_iter([
         (login_path(), login),
