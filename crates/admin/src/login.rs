@@ -13,7 +13,7 @@ use hyper::header::{CONTENT_LENGTH, HeaderValue, LOCATION, SET_COOKIE};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use serde_json::{Map, Value, json};
-use stentor_control::login::{Login as Said, Me};
+use stentor_control::login::{Login as Said, Me, NewPassword};
 use stentor_control::schema::{of_answer, of_request};
 use stentor_control::{Http, Verb};
 use tokio::sync::oneshot;
@@ -21,8 +21,8 @@ use tokio::sync::oneshot;
 use crate::api::{ROOT, body, query, responses};
 use crate::bounds::LOGIN_BODY_BYTES_MAX;
 use crate::cookie;
-use crate::identity::{cross_site, identify, not_admitted};
-use crate::office::{Begun, Caller, Login, NewSession, NotAdmitted};
+use crate::identity::{cross_site, identify, not_admitted, not_done};
+use crate::office::{Begun, Caller, Login, NewSession, NotAdmitted, Refused};
 use crate::origin::{self, Demand};
 use crate::pages::{Client, Desk};
 use crate::problem::{JSON, Problem, answer, busy, other_method, problem};
@@ -42,12 +42,17 @@ fn me_path() -> String {
     format!("{ROOT}me")
 }
 
+fn password_path() -> String {
+    format!("{ROOT}me/password")
+}
+
 /// Adds the paths of logins.
 pub(crate) fn router(router: Router<Arc<Desk>>) -> Router<Arc<Desk>> {
     router
         .route(&login_path(), any(log_in))
         .route(&logout_path(), any(log_out))
         .route(&me_path(), any(me))
+        .route(&password_path(), any(set_password))
         .route(LINK, any(open_link))
 }
 
@@ -101,6 +106,86 @@ async fn me(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response,
     Ok(answer(StatusCode::OK, JSON, text))
 }
 
+/// Gives a user who shows the present password another one.
+async fn set_password(
+    State(desk): State<Arc<Desk>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    if parts.method != Method::POST {
+        return Err(other_method("POST"));
+    }
+    let caller = identify(&desk, &parts, "this path").await?;
+    if caller.me().user.is_none() {
+        let detail = "whoever came by a link of `stentor console` has no password to change";
+        return Err(problem("refused", detail));
+    }
+    if !body::is_json(&parts.headers) {
+        return Err(no_json());
+    }
+    let bytes = {
+        let _place = desk.slots.bodies.try_acquire().map_err(|_| busy())?;
+        let whole = body::whole(body, LOGIN_BODY_BYTES_MAX).await;
+        whole.map_err(body::no_body)?
+    };
+    let NewPassword {
+        password,
+        new_password,
+    } = new_password(&bytes)?;
+    prove(&desk, &parts, &*caller, password.reveal()).await?;
+    let set = move || caller.set_password(new_password.reveal());
+    let set = desk.slots.waits.run(set).await.ok_or_else(busy)?;
+    set.map_err(|failure| not_done(Refused::Failed(failure)))?;
+    Ok(answer(StatusCode::OK, JSON, "{}\n".to_owned()))
+}
+
+/// What a user says who wants another password.
+fn new_password(bytes: &[u8]) -> Result<NewPassword, Problem> {
+    let is_object = bytes.trim_ascii_start().starts_with(b"{");
+    let said = serde_json::from_slice(bytes).ok().filter(|_| is_object);
+    // An error of the parser may show a part of a password.
+    let said: NewPassword = said.ok_or_else(|| {
+        let detail = "the body is not JSON of the form {\"password\":…,\"new_password\":…}, \
+                      without another key";
+        problem("bad-request", detail)
+    })?;
+    for (field, text) in [
+        ("password", &said.password),
+        ("new_password", &said.new_password),
+    ] {
+        if text.reveal().is_empty() {
+            let empty = problem("bad-request", format!("{field} is empty"));
+            return Err(empty.with("field", Some(field.to_owned())));
+        }
+    }
+    Ok(said)
+}
+
+/// Asks whether a user's password is right, as at a login.
+async fn prove(
+    desk: &Desk,
+    parts: &Parts,
+    caller: &dyn Caller,
+    password: &str,
+) -> Result<(), Problem> {
+    let address = parts.extensions.get::<Client>().map(|client| client.0);
+    let login = Login {
+        name: caller.name().to_owned(),
+        password: password.to_owned(),
+    };
+    let (then, proved) = oneshot::channel();
+    let answer = async {
+        let then = Box::new(|proved| drop(then.send(proved)));
+        let _waiting = desk.office.prove(login, address, then);
+        proved.await.unwrap_or(Err(NotAdmitted::Unavailable))
+    };
+    let proved = desk.slots.tokens.wait(address, answer).await;
+    proved.ok_or_else(busy)?.map_err(|why| match why {
+        NotAdmitted::Unknown => problem("wrong-password", "this is not the present password"),
+        why => not_admitted(why),
+    })
+}
+
 /// Begins a session by a link, and leads the browser on: the link does not stay in its address.
 async fn open_link(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
@@ -139,11 +224,13 @@ fn check_post(parts: &Parts, demand: Demand) -> Result<(), Problem> {
     }
     match body::is_json(&parts.headers) {
         true => Ok(()),
-        false => {
-            let detail = "a POST has a body of JSON here, and its header Content-Type says so";
-            Err(problem("content-type", detail))
-        }
+        false => Err(no_json()),
     }
+}
+
+fn no_json() -> Problem {
+    let detail = "a POST has a body of JSON here, and its header Content-Type says so";
+    problem("content-type", detail)
 }
 
 /// What somebody says at a login.
@@ -264,7 +351,22 @@ pub(crate) fn paths() -> Map<String, Value> {
         "description": "Needs no right.",
         "responses": responses(me),
     } });
+    let password = json!({ "post": {
+        "operationId": "me.password",
+        "tags": ["login"],
+        "summary": "Gives the caller another password.",
+        "description": "Needs no right, but the present password. The session that asks goes on, \
+            and the other sessions of the user end. Tokens stay.",
+        "requestBody": { "required": true, "content": { JSON: {
+            "schema": { "$ref": "#/components/schemas/NewPassword" },
+        } } },
+        "responses": responses(json!({
+            "description": "It was done.",
+            "content": { JSON: { "schema": { "type": "object" } } },
+        })),
+    } });
     Map::from_iter([
+        (password_path(), password),
         (login_path(), login),
         (logout_path(), logout),
         (me_path(), whoami),
@@ -272,8 +374,12 @@ pub(crate) fn paths() -> Map<String, Value> {
 }
 
 /// The types of these paths.
-pub(crate) fn schemas() -> [(&'static str, Map<String, Value>); 2] {
-    [("Login", of_request::<Said>()), ("Me", of_answer::<Me>())]
+pub(crate) fn schemas() -> [(&'static str, Map<String, Value>); 3] {
+    [
+        ("Login", of_request::<Said>()),
+        ("Me", of_answer::<Me>()),
+        ("NewPassword", of_request::<NewPassword>()),
+    ]
 }
 
 #[cfg(test)]

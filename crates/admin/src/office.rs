@@ -45,6 +45,14 @@ pub trait Office: Send + Sync + 'static {
         then: Box<dyn FnOnce(Begun) + Send>,
     ) -> Box<dyn Send>;
 
+    /// Asks whether a password is right, as [`Office::log_in`] does, and begins nothing.
+    fn prove(
+        &self,
+        login: Login,
+        address: Option<IpAddr>,
+        then: Box<dyn FnOnce(Result<(), NotAdmitted>) + Send>,
+    ) -> Box<dyn Send>;
+
     /// Begins a session by a link that was made on the control socket. It asks nobody.
     ///
     /// # Errors
@@ -156,6 +164,13 @@ pub trait Caller: Send + Sync {
     /// How many messages a session of the caller has lost; `None` if there is none of this client
     /// id. It may block.
     fn lost(&self, client_id: &str) -> Option<u64>;
+
+    /// Gives the caller, who has shown the present password, another one. The session of the caller
+    /// goes on, and the user's other sessions end. It may block.
+    ///
+    /// # Errors
+    /// When the password cannot be one, or the user's password is not the server's to change.
+    fn set_password(&self, new: &str) -> Result<(), Failure>;
 
     /// Has a verb done. It may block. The request was checked: it is one of this verb.
     ///

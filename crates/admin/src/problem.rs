@@ -35,7 +35,7 @@ const fn kind(code: &'static str, status: StatusCode, remedy: &'static str) -> K
 }
 
 /// All kinds of problems: those of HTTP, then those of verbs.
-const KINDS: [Kind; 31] = [
+const KINDS: [Kind; 32] = [
     kind(
         "no-host",
         StatusCode::BAD_REQUEST,
@@ -76,6 +76,12 @@ const KINDS: [Kind; 31] = [
         "wrong-login",
         StatusCode::UNAUTHORIZED,
         "check user, password and zone; `stentor user show USER` says whether the user is disabled",
+    ),
+    kind(
+        "wrong-password",
+        StatusCode::FORBIDDEN,
+        "send the present password; an administrator gives another one by `stentor user \
+         set-password`",
     ),
     kind(
         "no-user",

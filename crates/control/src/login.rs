@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Request, Verb};
+use crate::{Request, Secret, Verb};
 
 /// `login.link`: makes a link that logs a browser in as the owner of the server. It works once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -60,6 +60,18 @@ impl fmt::Debug for Login {
             .field("zone", &self.zone)
             .finish_non_exhaustive()
     }
+}
+
+/// The body of `/api/v1/me/password`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPassword {
+    /// The password as it is.
+    #[schemars(length(min = 1))]
+    pub password: Secret,
+    /// The password from now on, of 1 to 1,024 bytes.
+    #[schemars(length(min = 1, max = 1_024))]
+    pub new_password: Secret,
 }
 
 /// The answer of `/api/v1/me`: what the server knows of the caller.

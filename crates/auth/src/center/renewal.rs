@@ -99,6 +99,13 @@ impl Renewals {
         let grants = self.grants.upgrade();
         grants.is_some_and(|grants| grants.has_other_password(identity, &self.changes))
     }
+
+    /// Whether this hash is one of somebody's passwords from now on.
+    #[must_use]
+    pub fn has_password(&self, identity: &Identity, hash: &str) -> bool {
+        let grants = self.grants.upgrade();
+        grants.is_some_and(|grants| grants.has_password(identity, &self.changes, hash))
+    }
 }
 
 impl fmt::Debug for Renewals {

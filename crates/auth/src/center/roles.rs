@@ -302,6 +302,15 @@ impl RoleGrants {
 }
 
 impl RoleGrants {
+    /// Whether these changes give somebody the password of this hash.
+    pub(super) fn has_password(&self, identity: &Identity, changes: &Changes, hash: &str) -> bool {
+        let standing = identity.rights.as_any();
+        let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
+        let key = standing.and_then(|standing| standing.key.as_ref());
+        let user = key.and_then(|key| changes.users.get(key)?.as_ref());
+        user.is_some_and(|user| passwords(user).any(|one| **one == *hash))
+    }
+
     /// Whether somebody's password is another one after these changes.
     pub(super) fn has_other_password(&self, identity: &Identity, changes: &Changes) -> bool {
         let standing = identity.rights.as_any();

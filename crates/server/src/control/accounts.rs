@@ -74,6 +74,24 @@ pub(super) fn answer(desk: &Desk, verb: Verb, line: &[u8], who: &Who) -> Answer 
     }
 }
 
+/// Gives a user another password, in every form in which it was stored. `made` hears each hash
+/// before it counts.
+///
+/// # Errors
+/// When the password cannot be one, or the user database refuses it.
+pub(super) fn set_password(
+    desk: &Desk,
+    who: &Who,
+    (login, password): (&str, &Secret),
+    made: &dyn Fn(&Arc<str>),
+) -> Result<(), Failure> {
+    let books = Books { desk, who };
+    let renewed = (password, false);
+    books
+        .renew_password(login.to_owned(), renewed, made)
+        .map(drop)
+}
+
 fn of_roles_and_zones(books: &Books<'_>, verb: Verb, line: &[u8]) -> Answer {
     match verb {
         Verb::RolesLs => respond(line, |request| books.roles(&request)),
@@ -173,10 +191,19 @@ impl Books<'_> {
         })
     }
 
-    /// A user who logs in by SCRAM still does with another password.
     fn set_password(&self, request: &users::SetPassword) -> Result<users::User, Failure> {
         let name = login(&request.name, request.zone.as_deref())?;
-        check(&request.password)?;
+        self.renew_password(name, (&request.password, request.scram), &|_| {})
+    }
+
+    /// A user who logs in by SCRAM still does with another password.
+    fn renew_password(
+        &self,
+        name: String,
+        (password, scram): (&Secret, bool),
+        made: &dyn Fn(&Arc<str>),
+    ) -> Result<users::User, Failure> {
+        check(password)?;
         let user: users::User = self.order(Order::UserShow { name: name.clone() })?;
         let kinds = user.credentials.iter();
         let has = |sha: &Sha| {
@@ -184,9 +211,12 @@ impl Books<'_> {
             kinds.clone().filter_map(of).any(|one| one == *sha)
         };
         let mechanisms = MECHANISMS.into_iter();
-        let mechanisms = mechanisms.filter(|sha| request.scram || has(sha));
+        let mechanisms = mechanisms.filter(|sha| scram || has(sha));
         let mechanisms: Vec<Sha> = mechanisms.collect();
-        let credentials = self.hash(&request.password, &mechanisms)?;
+        let credentials = self.hash(password, &mechanisms)?;
+        for credential in &credentials {
+            made(&credential.text);
+        }
         self.order(Order::UserSetPassword { name, credentials })
     }
 

@@ -4,16 +4,16 @@ use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use stentor_auth::store::Who;
 use stentor_control::clients::Show;
-use stentor_control::{VERSION, Verb, ZoneWord};
+use stentor_control::{Secret, VERSION, Verb, ZoneWord};
 use stentor_hub::Identity;
 
 use super::protocol::{Answer, Failure, write};
 use super::publish::publish;
 use super::serve::Next;
-use super::{Desk, clients};
+use super::{Desk, accounts, clients};
 use crate::backplane::Backplane;
 
 /// Carries out verbs, as the control socket does.
@@ -56,6 +56,24 @@ impl Clerk {
         };
         let shown = clients::show(&self.0.backplane, &request).ok()?;
         Some(shown.client.lost.total)
+    }
+
+    /// Gives a user another password. `made` hears each hash of it before it counts. What is
+    /// refused is noted here, and the rest by the directory.
+    pub(crate) fn set_password(
+        &self,
+        login: &str,
+        password: &Secret,
+        who: &Who,
+        made: &dyn Fn(&Arc<str>),
+    ) -> Result<(), Failure> {
+        let desk = &*self.0;
+        let set = accounts::set_password(desk, who, (login, password), made);
+        if let Err(failure) = &set {
+            let detail = json!({ "outcome": "refused", "reason": failure.message });
+            desk.directory.note(who, "user.set-password", login, detail);
+        }
+        set
     }
 
     /// Carries a verb out, and notes what it has changed.

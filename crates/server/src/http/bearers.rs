@@ -93,6 +93,31 @@ impl Bearers {
         asker
     }
 
+    /// Asks whether a password is right, as at a login: wrong ones are slowed down. A token in its
+    /// place is wrong. `then` and what is returned are as of [`Bearers::log_in`].
+    pub(super) fn prove(
+        &self,
+        Login { name, password }: Login,
+        address: Option<IpAddr>,
+        then: impl FnOnce(Result<(), NotAdmitted>) + Send + 'static,
+    ) -> Asker {
+        let asker = Asker::default();
+        if is_token(password.as_bytes()) {
+            then(Err(NotAdmitted::Unknown));
+            return asker;
+        }
+        let request = LoginRequest {
+            username: Some(name),
+            password: Some(Secret::new(password.into_bytes())),
+            address,
+            ..LoginRequest::default()
+        };
+        self.begin(request, Some(&asker), move |decision| {
+            then(decided(decision).map(drop));
+        });
+        asker
+    }
+
     /// Begins a session of the owner of the server, by a link.
     pub(super) fn open_link(&self, once: &str, address: Option<IpAddr>) -> Begun {
         let backplane = self.clerk.backplane();

@@ -275,6 +275,18 @@ impl Caller for Bearer {
         self.clerk.lost(&self.zone, client_id)
     }
 
+    fn set_password(&self, new: &str) -> Result<(), Failure> {
+        let sessions = &self.clerk.backplane().visitors.sessions;
+        let made = |hash: &Arc<str>| {
+            if let Some((number, _)) = self.session {
+                sessions.outlives(number, hash);
+            }
+        };
+        let new = new.to_owned().into();
+        self.clerk
+            .set_password(&self.login, &new, &self.who(), &made)
+    }
+
     fn ask(&self, verb: Verb, mut request: Map<String, Value>) -> Result<Value, Refused> {
         // What was true a moment ago may not be: a request may have waited for its turn.
         self.may(verb).map_err(Refused::Denied)?;

@@ -25,6 +25,8 @@ pub(super) struct Known {
     maker: Option<Arc<str>>,
     /// It counts on over changes of the user's rights.
     pub(super) meter: Arc<Meter>,
+    /// The hash of a password that the user gives himself in this session, which outlives that.
+    pub(super) own_password: Option<Arc<str>>,
     /// The number of the last change that it was held against.
     as_of: u64,
 }
@@ -36,6 +38,7 @@ impl Known {
             identity,
             maker: None,
             meter: Arc::default(),
+            own_password: None,
             as_of,
         }
     }
@@ -69,6 +72,12 @@ impl Known {
     /// Whether nothing has changed since, and no change is on its way.
     pub(super) fn is_current(&self, center: &Center) -> bool {
         center.is_current_as_of(&self.identity, self.as_of)
+    }
+
+    /// Whether a change ends it by another password than the one that the user gives himself here.
+    pub(super) fn ends_by(&self, change: &Renewals) -> bool {
+        let is_own = |hash: &Arc<str>| change.has_password(&self.identity, hash);
+        change.ends_password(&self.identity) && !self.own_password.as_ref().is_some_and(is_own)
     }
 
     /// Holds a change against it; whether it is known after that.

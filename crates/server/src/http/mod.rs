@@ -20,8 +20,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use stentor_admin::{
-    Admitted, Begun, CertificateName, Door, Exposition, Face, Login, Office, Proof, Report, Rules,
-    TlsSource,
+    Admitted, Begun, CertificateName, Door, Exposition, Face, Login, NotAdmitted, Office, Proof,
+    Report, Rules, TlsSource,
 };
 use stentor_auth::center::Center;
 use stentor_auth::credential::certificate::{NameSource, user_name};
@@ -79,6 +79,15 @@ impl Office for Desk {
         then: Box<dyn FnOnce(Begun) + Send>,
     ) -> Box<dyn Send> {
         Box::new(self.bearers.log_in(login, address, then))
+    }
+
+    fn prove(
+        &self,
+        login: Login,
+        address: Option<IpAddr>,
+        then: Box<dyn FnOnce(Result<(), NotAdmitted>) + Send>,
+    ) -> Box<dyn Send> {
+        Box::new(self.bearers.prove(login, address, then))
     }
 
     fn open_link(&self, once: &str, address: Option<IpAddr>) -> Begun {

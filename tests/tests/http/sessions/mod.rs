@@ -4,6 +4,7 @@ mod ends;
 mod link;
 mod login;
 mod origin;
+mod own;
 
 use serde_json::{Value, json};
 use stentor_tests::{Plan, Server};

@@ -99,7 +99,15 @@ impl Sessions {
     /// Holds a change against all of them, before anybody else hears of it.
     pub(crate) fn renew(&self, change: &Renewals) {
         self.lock()
-            .retain(|known| !change.ends_password(&known.identity) && known.renew(change));
+            .retain(|known| !known.ends_by(change) && known.renew(change));
+    }
+
+    /// The owner of a session is about to have the password of this hash: that does not end the
+    /// session.
+    pub(super) fn outlives(&self, number: u64, hash: &Arc<str>) {
+        if let Some(known) = self.lock().numbered(number) {
+            known.own_password = Some(Arc::clone(hash));
+        }
     }
 
     /// Each session is put in, changed or taken out in one step.

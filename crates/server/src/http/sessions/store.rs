@@ -116,6 +116,13 @@ impl<T> Store<T> {
         self.sessions.get_mut(mark)
     }
 
+    /// What was kept with the session of this number.
+    pub(super) fn numbered(&mut self, number: u64) -> Option<&mut T> {
+        let mut sessions = self.sessions.values_mut();
+        let found = sessions.find(|session| session.number == number)?;
+        Some(&mut found.held)
+    }
+
     /// Ends a session, if there is one.
     pub(super) fn end(&mut self, mark: &str) {
         self.sessions.remove(mark);
