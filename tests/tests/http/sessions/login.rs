@@ -1,6 +1,8 @@
 //! How a session begins.
 
 use serde_json::json;
+use stentor_tests::raw::eventually;
+use stentor_tests::server::hash_password;
 use stentor_tests::{Plan, Raw};
 
 use super::{JSON, OWN, cookie, get, log_in, password, post, send, server, session, user};
@@ -106,6 +108,58 @@ fn wrong_logins_are_refused() {
             "{problem}"
         );
     }
+}
+
+/// Users of the configuration file log in as others do. Their password is the file's to change.
+#[test]
+fn users_of_the_configuration_log_in() {
+    let hash = hash_password("secret");
+    let config = format!(
+        "[[user]]\nname = \"cora\"\npassword_hash = \"{hash}\"\nadmin = true\n\
+         [[user]]\nname = \"gil\"\nzone = \"game\"\npassword_hash = \"{hash}\"\n\
+         [[listener]]\nurl = \"mqtt://127.0.0.1:0\"\n"
+    );
+    let plan = Plan::new().config(&config);
+    let plan = plan.variable("STENTOR_HTTP__LISTEN", "http://127.0.0.1:0");
+    let server = plan.opens(1).start();
+    let begin = |user: &str| {
+        log_in(
+            &server,
+            JSON,
+            &json!({ "user": user, "password": "secret" }),
+        )
+    };
+    let cora = cookie(&begin("cora"));
+    assert_eq!(
+        get(&server, "status", &cora).0,
+        200,
+        "she is an administrator"
+    );
+    let gil = cookie(&begin("game/gil"));
+    let (_, me) = get(&server, "me", &gil);
+    assert_eq!(
+        (&me["name"], &me["zone"]),
+        (&json!("game/gil"), &json!("game"))
+    );
+    assert_eq!(get(&server, "status", &gil).0, 403, "{me}");
+    let wrong = json!({ "user": "cora", "password": "wrong" });
+    assert_eq!(log_in(&server, JSON, &wrong).status, 401);
+    assert_eq!(begin("gil").status, 401, "there is none in this zone");
+    let new = json!({ "password": "secret", "new_password": "new" });
+    let (status, problem) = post(&server, "me/password", &cora, (OWN, &new));
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    assert!(
+        status == 409 && detail.contains("configuration"),
+        "{problem}"
+    );
+    // Without the line, the session ends with the next request.
+    let (_, without) = config.split_once("[[listener]]").expect("there is one");
+    server.reconfigure(&format!("[[listener]]{without}"));
+    server.control(&["reload"]).success();
+    eventually("the session has ended", || {
+        get(&server, "me", &cora).0 == 401
+    });
+    assert_eq!(begin("cora").status, 401);
 }
 
 /// Wrong passwords slow their address down, as those of MQTT clients do.
