@@ -125,6 +125,16 @@ sys.exit(m.version('paho-mqtt') != '$paho')" 2>/dev/null; then
     "$tools/python/bin/python" -m pip install --quiet --disable-pip-version-check "paho-mqtt==$paho"
 fi
 
+# It asks everything that docs/openapi.json describes. All that it needs is pinned, too.
+wanted="$here/schemathesis/requirements.txt"
+if ! cmp -s "$wanted" "$tools/schemathesis/requirements.txt"; then
+    rm -rf "$tools/schemathesis"
+    python3 -m venv "$tools/schemathesis"
+    "$tools/schemathesis/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --requirement "$wanted"
+    cp "$wanted" "$tools/schemathesis/requirements.txt"
+fi
+
 # The lock file that npm leaves inside node_modules is older than ours exactly if ours has changed.
 if [ ! "$here/js/node_modules/.package-lock.json" -nt "$here/js/package-lock.json" ]; then
     (cd "$here/js" && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error >/dev/null)

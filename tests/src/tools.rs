@@ -137,6 +137,18 @@ pub fn prometheus(name: &str) -> Command {
     Command::new(find(name))
 }
 
+/// A program that asks everything that an OpenAPI document describes.
+///
+/// # Panics
+/// If it is not installed.
+#[must_use]
+pub fn schemathesis() -> Command {
+    let program = cache().join("schemathesis/bin/schemathesis");
+    let shown = program.display();
+    assert!(program.exists(), "there is no {shown}: {REMEDY}");
+    Command::new(program)
+}
+
 /// A program of the mosquitto project. Debian keeps the broker in a folder that is only on the
 /// administrator's path, so that folder is searched too.
 ///
