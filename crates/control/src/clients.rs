@@ -59,7 +59,8 @@ impl Request for Ls {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct List {
-    /// The page.
+    /// The page. It ends earlier than asked for where client ids are very long: then go on behind
+    /// its last one.
     pub clients: Vec<Client>,
     /// How many there are in all.
     pub total: usize,

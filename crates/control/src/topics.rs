@@ -33,7 +33,8 @@ pub struct Told {
     pub filters: Vec<Filter>,
     /// Topics that hold a message.
     pub retained: Vec<Held>,
-    /// Whether there are more.
+    /// Whether there are more. A page ends earlier than asked for where names are very long: then
+    /// go on behind the longer one of its lists.
     pub truncated: bool,
 }
 

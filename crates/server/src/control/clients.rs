@@ -9,7 +9,7 @@ use stentor_mqtt::Version;
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
-use super::protocol::Failure;
+use super::protocol::{Failure, fitting};
 use super::zones;
 use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
@@ -21,6 +21,9 @@ const ZONES_AT_ONCE: u32 = 1_000;
 
 /// Sessions that are kept beyond those that are asked for, while more are looked at.
 const SPARE: usize = 10_000;
+
+/// The same in bytes of their client ids.
+const SPARE_BYTES: usize = 8 << 20;
 
 /// Sessions that are looked through for a client id that was misspelt.
 const NAMES_MAX: usize = 10_000;
@@ -41,7 +44,14 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
         let (rank, other) = (place(a), place(b));
         in_order((rank, &a.info), (other, &b.info))
     };
-    let (mut entries, mut total) = (Vec::new(), 0);
+    // An entry behind the end of a page stays behind it, whatever others come before.
+    let keep = |entries: &mut Vec<ClientEntry>| {
+        keep_first(entries, to, order);
+        let names = entries.iter().skip(from).map(name_bytes);
+        entries.truncate(from.saturating_add(fitting(names)));
+        entries.iter().map(name_bytes).sum::<usize>()
+    };
+    let (mut entries, mut total, mut bytes, mut kept) = (Vec::new(), 0, 0, 0);
     let question = |answer| Survey::Clients {
         some: some.clone(),
         at_most: to,
@@ -49,22 +59,30 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
     };
     let is_complete = survey(backplane, question, |page| {
         total += page.total;
+        bytes += page.entries.iter().map(name_bytes).sum::<usize>();
         entries.extend(page.entries);
-        if entries.len() > to.saturating_add(SPARE) {
-            keep_first(&mut entries, to, order);
+        if entries.len() > to.saturating_add(SPARE) || bytes > kept + SPARE_BYTES {
+            kept = keep(&mut entries);
+            bytes = kept;
         }
     });
-    keep_first(&mut entries, to, order);
+    keep(&mut entries);
     let now = backplane.clock.now();
     let clients = entries
         .iter()
         .skip(from)
         .map(|entry| describe(backplane, entry, now));
+    let clients: Vec<Client> = clients.collect();
+    let truncated = total > from.saturating_add(clients.len()) || !is_complete;
     Ok(List {
-        clients: clients.collect(),
+        clients,
         total,
-        truncated: total > to || !is_complete,
+        truncated,
     })
+}
+
+fn name_bytes(entry: &ClientEntry) -> usize {
+    entry.info.client_id.len()
 }
 
 /// One session, with its subscriptions.

@@ -11,6 +11,20 @@ pub(crate) use stentor_control::Failure;
 /// The longest wait for more. Whoever wants to wait longer asks again.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// Bytes of names in a page of a list, about: clients choose names, of up to 64 KiB each.
+const NAMES_BYTES: usize = 4 << 20;
+
+/// How many entries of a list fit into a page, by the bytes of their names: one at least.
+pub(super) fn fitting(names: impl IntoIterator<Item = usize>) -> usize {
+    let mut sum = 0;
+    let fits = |bytes: &usize| {
+        let before = sum;
+        sum += bytes;
+        before < NAMES_BYTES
+    };
+    names.into_iter().take_while(fits).count()
+}
+
 /// What a verb answers.
 pub(super) type Answer = Result<Value, Failure>;
 
@@ -77,6 +91,15 @@ mod tests {
     use stentor_control::clients::{Kick, Kicked};
 
     use super::*;
+
+    #[test]
+    fn a_page_ends_where_its_names_are_long_enough() {
+        assert_eq!(fitting([]), 0);
+        assert_eq!(fitting([NAMES_BYTES, 1, 1]), 1);
+        assert_eq!(fitting([1, NAMES_BYTES - 2, 1, 1]), 3);
+        assert_eq!(fitting(vec![20; 10_000]), 10_000);
+        assert_eq!(fitting(vec![65_535; 10_000]), 65);
+    }
 
     #[test]
     fn requests_are_read_and_answers_written() {

@@ -12,7 +12,7 @@ use stentor_hub::{AudiencePlace, Listener};
 use stentor_topic::{Subscription, Zone, validate_name};
 
 use super::clients::{silent, subscription};
-use super::protocol::Failure;
+use super::protocol::{Failure, fitting};
 use super::why::rule_of_receiver;
 use super::zones;
 use crate::backplane::Backplane;
@@ -22,6 +22,9 @@ use crate::telemetry::collect::ask_one;
 /// Entries of a page, if nothing is said and at most.
 const LIMIT: usize = 1_000;
 const LIMIT_MAX: usize = 10_000;
+
+/// Entries that a shard lists at once: their names may be long.
+const AT_ONCE: usize = 16;
 
 /// Filters of a shard that are looked at.
 const FILTERS_MAX: usize = 10_000;
@@ -67,7 +70,7 @@ pub(super) fn subscriptions(
             }
             while let Some(next) = asked.list(&cursor, limit, &mut told)? {
                 cursor = at(cursor.shard, filter, next);
-                if told.subscriptions.len() >= limit {
+                if told.subscriptions.len() >= limit || is_long(&told) {
                     told.cursor = Some(cursor);
                     return Ok(told);
                 }
@@ -76,6 +79,13 @@ pub(super) fn subscriptions(
         cursor = at(cursor.shard + 1, "", AudiencePlace::default());
     }
     Ok(told)
+}
+
+/// Whether the names of a page are long enough to end it.
+fn is_long(told: &Told) -> bool {
+    let names = told.subscriptions.iter();
+    let names = names.map(|one| one.client_id.len() + one.filter.len());
+    fitting(names) < told.subscriptions.len()
 }
 
 fn at(shard: usize, filter: &str, place: AudiencePlace) -> Cursor {
@@ -119,7 +129,7 @@ impl Asked<'_> {
                 subscriber: cursor.subscriber,
                 member: cursor.member,
             },
-            at_most: limit.saturating_sub(told.subscriptions.len()),
+            at_most: limit.saturating_sub(told.subscriptions.len()).min(AT_ONCE),
         };
         let page = ask_one(self.backplane, cursor.shard, |answer| {
             Inquiry::Audience(wanted, answer)

@@ -8,7 +8,7 @@ use stentor_hub::{Cursor, Retained, Scope, Walk};
 use stentor_retained::Child;
 use stentor_topic::{Zone, has_wildcard};
 
-use super::protocol::Failure;
+use super::protocol::{Failure, fitting};
 use super::zones;
 use crate::backplane::Backplane;
 use crate::shard::Survey;
@@ -16,6 +16,9 @@ use crate::telemetry::collect::survey;
 
 /// Topics visited in one step over the store, under whose locks nobody should wait long.
 const VISITS: usize = 1_000;
+
+/// Bytes of filters that are gathered before those behind the page are given up.
+const SPARE_BYTES: usize = 8 << 20;
 
 /// Names of one level that are looked at.
 const NAMES_MAX: usize = 10_000;
@@ -26,7 +29,7 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Fa
     let zone = zones::named(backplane, request.zone.as_ref())?;
     let (from, to) = page(request.limit, request.offset);
     let mut filters: BTreeMap<(Zone, String), usize> = BTreeMap::new();
-    let mut truncated = false;
+    let (mut truncated, mut bytes) = (false, 0);
     let question = |answer| Survey::Filters {
         zone,
         containing: request.containing.clone(),
@@ -36,17 +39,27 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Fa
     let is_complete = survey(backplane, question, |page| {
         truncated |= page.total > to;
         for (zone, filter, subscribers) in page.entries {
+            bytes += filter.len();
             *filters.entry((zone, filter)).or_default() += subscribers;
         }
         // More names only push one back that is too far back already.
-        while filters.len() > to.saturating_add(1) {
+        let mut most = to.saturating_add(1);
+        if bytes > SPARE_BYTES {
+            let names = filters.keys().skip(from).map(|(_, filter)| filter.len());
+            most = most.min(from.saturating_add(fitting(names)).saturating_add(1));
+        }
+        while filters.len() > most {
             filters.pop_last();
+            truncated = true;
+        }
+        if bytes > SPARE_BYTES {
+            bytes = 0;
         }
     });
     truncated |= filters.len() > to || !is_complete;
     // A filter among the first of all is among the first of each part that has it, so its
     // subscribers are complete.
-    let listed = filters
+    let listed: Vec<Filter> = filters
         .iter()
         .take(to)
         .skip(from)
@@ -59,11 +72,32 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Fa
     let containing = &*request.containing;
     let mut retained = retained(backplane, containing, zone.unwrap_or(Zone::DEFAULT), to);
     retained.drain(..from.min(retained.len()));
-    Ok(Told {
+    let mut told = Told {
         filters: listed,
         retained,
         truncated,
-    })
+    };
+    shorten(&mut told);
+    Ok(told)
+}
+
+/// Ends a page where its names are long enough. Both lists go on at the same place, so what one of
+/// them has too much is too much for the other one.
+fn shorten(told: &mut Told) {
+    let filters = fitting(told.filters.iter().map(|one| one.filter.len()));
+    let retained = fitting(told.retained.iter().map(|one| one.topic.len()));
+    let mut rows = usize::MAX;
+    for (fitting, all) in [
+        (filters, told.filters.len()),
+        (retained, told.retained.len()),
+    ] {
+        if fitting < all {
+            rows = rows.min(fitting);
+            told.truncated = true;
+        }
+    }
+    told.filters.truncate(rows);
+    told.retained.truncate(rows);
 }
 
 /// The names of one level, of one zone.
@@ -79,16 +113,17 @@ pub(super) fn children(backplane: &Backplane, request: &Children) -> Result<Name
     let after = request.after.as_deref();
     let behind = |name: &&(String, Child)| after.is_none_or(|after| *name.0 > *after);
     let all: Vec<(String, Child)> = all.into_iter().collect();
-    let mut rest = all.iter().filter(behind);
-    let page = rest.by_ref().take(limit);
-    let names = page.map(|(name, child)| Name {
+    let behind = all.iter().filter(behind);
+    let rest = behind.clone().count();
+    let limit = limit.min(fitting(behind.clone().map(|(name, _)| name.len())));
+    let names = behind.take(limit).map(|(name, child)| Name {
         name: name.clone(),
         topic: child.is_topic,
         below: child.has_below,
     });
     Ok(Names {
         names: names.collect(),
-        more: rest.next().is_some(),
+        more: rest > limit,
         truncated: !are_all,
     })
 }

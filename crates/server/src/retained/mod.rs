@@ -42,7 +42,7 @@ const BRIDGES: &str = "$SYS/broker/connection/";
 
 /// Topics visited under one lock.
 const VISITS: usize = 1_000;
-/// A page ends when it holds this many messages, or this many bytes of payload.
+/// A page ends when it holds this many messages, or this many bytes of them.
 const PAGE_MESSAGES: usize = 1_000;
 const PAGE_BYTES: usize = 1 << 20;
 
@@ -315,10 +315,8 @@ impl Desk<'_> {
             let walk = self
                 .store
                 .walk(zone, filter, scope, cursor, VISITS, &mut found);
-            bytes += found[before..]
-                .iter()
-                .map(|message| message.payload().len())
-                .sum::<usize>();
+            let new = found[before..].iter();
+            bytes += new.map(|message| message.body_bytes()).sum::<usize>();
             if walk == Walk::Done {
                 return Ok((found, true));
             }

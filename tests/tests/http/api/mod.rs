@@ -2,6 +2,7 @@
 
 mod answers;
 mod changes;
+mod names;
 mod payloads;
 mod publish;
 mod requests;

@@ -18,14 +18,14 @@ use super::api::{get, role, token};
 
 /// An event as it came.
 #[derive(Debug, Default, Clone, PartialEq)]
-struct Event {
-    name: Option<String>,
+pub(super) struct Event {
+    pub(super) name: Option<String>,
     id: Option<String>,
-    data: Value,
+    pub(super) data: Value,
 }
 
 /// A stream that curl reads.
-struct Stream {
+pub(super) struct Stream {
     curl: Child,
     lines: BufReader<ChildStdout>,
 }
@@ -54,7 +54,7 @@ impl Stream {
     }
 
     #[track_caller]
-    fn next(&mut self) -> Event {
+    pub(super) fn next(&mut self) -> Event {
         self.try_next().expect("the stream goes on")
     }
 
@@ -123,6 +123,6 @@ fn open_with(server: &Server, path: &str, token: &str, options: &[&str]) -> Stre
 }
 
 #[track_caller]
-fn open(server: &Server, path: &str, token: &str) -> Stream {
+pub(super) fn open(server: &Server, path: &str, token: &str) -> Stream {
     open_with(server, path, token, &[])
 }
