@@ -9,6 +9,7 @@ mod requests;
 mod rights;
 mod tokens;
 mod traces;
+mod walls;
 mod zones;
 
 use serde_json::{Value, json};
