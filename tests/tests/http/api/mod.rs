@@ -7,6 +7,7 @@ mod payloads;
 mod publish;
 mod requests;
 mod rights;
+mod size;
 mod tokens;
 mod traces;
 mod walls;
