@@ -319,6 +319,9 @@ pub struct Turns {
     pub busiest: Turn,
     /// The most visits of any turn.
     pub visits_max: u32,
+    /// The most time on a processor that one turn has given to questions, such as those of verbs
+    /// and of `/metrics`.
+    pub asked_max_micros: u64,
 }
 
 /// A turn of a shard. Of one that was not long only the time is known.

@@ -218,6 +218,7 @@ fn turns(report: &TurnReport) -> Turns {
         longest_lately: turn(&report.lately),
         busiest: turn(&report.busiest),
         visits_max: report.visits_max,
+        asked_max_micros: report.asked_max.as_micros() as u64,
     }
 }
 

@@ -476,7 +476,7 @@ impl Shard {
             Letter::Adaptors(adaptors) => self.hub.set_adaptors(adaptors),
             Letter::Unlisten(port) => self.unlisten(&port),
             Letter::Traces(traces) => self.taps.set(traces),
-            Letter::Inquiry(inquiry) => self.answer(inquiry),
+            Letter::Inquiry(inquiry) => self.answer_timed(inquiry),
             Letter::Stop(deadline) => self.stop(deadline),
         }
     }

@@ -12,6 +12,7 @@ use nix::time::ClockId;
 use stentor_session::Tick;
 
 use super::Shard;
+use super::letter::Inquiry;
 use crate::telemetry::{Entry, LongTurn, TurnReport};
 
 /// Lines about long turns that a shard writes: one in such a time, and with it how many more there
@@ -35,6 +36,10 @@ pub(super) struct Watch {
     longest: LongTurn,
     busiest: LongTurn,
     visits_max: u32,
+    /// The time on a processor that this turn has given to questions so far, and the most of any
+    /// turn.
+    asked: Duration,
+    asked_max: Duration,
     last_took: Duration,
     /// The longest turn of each part of the last minute, with the number of the part.
     parts: [(u64, LongTurn); PARTS],
@@ -106,6 +111,8 @@ impl Watch {
             longest: LongTurn::default(),
             busiest: LongTurn::default(),
             visits_max: 0,
+            asked: Duration::ZERO,
+            asked_max: Duration::ZERO,
             last_took: Duration::ZERO,
             parts: Default::default(),
             times: Times::new(),
@@ -165,6 +172,7 @@ impl Watch {
             lately: lately.cloned().unwrap_or_default(),
             busiest: self.busiest.clone(),
             visits_max: self.visits_max,
+            asked_max: self.asked_max,
         }
     }
 }
@@ -181,6 +189,17 @@ impl Shard {
         }
     }
 
+    /// Answers a question, and counts the time on a processor that it takes: to wait for one is not
+    /// the fault of who asks.
+    pub(super) fn answer_timed(&mut self, inquiry: Inquiry) {
+        let begun = ran();
+        self.answer(inquiry);
+        let taken = ran()
+            .zip(begun)
+            .map(|(now, begun)| now.saturating_sub(begun));
+        self.watch.asked += taken.unwrap_or_default();
+    }
+
     /// A turn is over, except that its slots are not free.
     pub(super) fn end_turn(&mut self) {
         let now = self.backplane.clock.now();
@@ -188,6 +207,8 @@ impl Shard {
         self.watch.last_took = took;
         self.watch.times.taken += took;
         self.watch.visits_max = self.watch.visits_max.max(self.hub.turn_visits());
+        let asked = mem::take(&mut self.watch.asked);
+        self.watch.asked_max = self.watch.asked_max.max(asked);
         let bound = self.policy.slow_turn;
         let is_long = !bound.is_zero() && took >= bound;
         if is_long || self.watch.is_notable(now, took) {

@@ -60,6 +60,8 @@ pub(crate) struct TurnReport {
     pub(crate) busiest: LongTurn,
     /// The most visits of one turn since the start, however long it took.
     pub(crate) visits_max: u32,
+    /// The most time on a processor that one turn has given to questions of the control plane.
+    pub(crate) asked_max: Duration,
 }
 
 impl TurnReport {
@@ -78,6 +80,7 @@ impl TurnReport {
             self.busiest.clone_from(&other.busiest);
         }
         self.visits_max = self.visits_max.max(other.visits_max);
+        self.asked_max = self.asked_max.max(other.asked_max);
     }
 }
 
