@@ -18,6 +18,7 @@ use crate::scenario::fanout::FanoutArgs;
 use crate::scenario::fanout::mine::MineArgs;
 use crate::scenario::idle::IdleArgs;
 use crate::scenario::login::LoginArgs;
+use crate::scenario::operate::OperateArgs;
 use crate::scenario::pingpong::PingPongArgs;
 use crate::scenario::private::PrivateArgs;
 use crate::scenario::recover::RecoverArgs;
@@ -41,8 +42,8 @@ pub(crate) enum Command {
     /// Show the workloads and their presets
     #[command(visible_alias = "ls")]
     List,
-    /// Run all workloads but mine, durable, slow and connect one after the other, with one table at
-    /// the end
+    /// Run all workloads but mine, durable, slow, connect and operate one after the other, with one
+    /// table at the end
     Suite(SuiteArgs),
     /// Say which figures became better or worse between two files of --json
     Compare(CompareArgs),
@@ -71,6 +72,8 @@ pub(crate) enum Command {
     Private(PrivateArgs),
     /// Round trips of two clients through the server
     Pingpong(PingPongArgs),
+    /// What it costs to look after a server: metrics, event streams, lists, traces, HTTP
+    Operate(OperateArgs),
     /// A small program asks about a file and exits with the verdict, again and again:
     /// scope-2002
     Call(CallArgs),
@@ -151,6 +154,7 @@ impl Command {
             Self::Login(args) => Some(args),
             Self::Private(args) => Some(args),
             Self::Pingpong(args) => Some(args),
+            Self::Operate(args) => Some(args),
         }
     }
 }
@@ -445,17 +449,26 @@ private     clients write private messages to themselves: each in makes two out
               --room       a room of 3,000, beside an ordinary topic
               --ramp 10000  10,000 more clients, again and again, to the breaking point
 pingpong    round trips of two clients through the server
+operate     what it costs to look after a server that has 80,000 idle clients, each figure
+            beside the bar that it is to keep
+              watched  a scrape and five event streams a second, beside a fan-out
+              asked    lists of all kinds for eight callers in a loop, beside a ping-pong
+              traced   a trace of one client, beside a fan-out
+              pages    a page of 100 clients in any order
+              scrape   a scrape of the metrics: CPU, bytes, series
+              memory   an idle connection
+              publish  messages by HTTP on kept connections
 call        stentor-call asks /sizecheck about a file, beside static C programs that make one
             bare round trip and do nothing, and beside spamc
               scope-2002  100, 1,000 and 10,000 calls, one after the other
               --callers 64 for many at once, --target HOST for a server on another machine
-suite       all of them but mine, durable, slow and connect, with one table and what was found
-            at the end; --quick for a short one
+suite       all of them but mine, durable, slow, connect and operate, with one table and what
+            was found at the end; --quick for a short one
 compare     what got better or worse between two files of --json
 report      a page of HTML from files of --json
 
 Each runs against its floor, a bare program that makes the same system calls; but not mine, slow,
-rooms, private with --ramp, and more than 19,900 clients of idle and private. Examples:
+operate, rooms, private with --ramp, and more than 19,900 clients of idle and private. Examples:
   stentor bench mine --topics 2000 --rate 10000 --subscribers 50
   stentor bench fanout ice-2
   stentor bench fanout ice-2 --rate max --against mosquitto --against rumqttd

@@ -531,7 +531,8 @@ fn direction(key: &str, unit: Unit) -> Option<bool> {
         _ if key.starts_with("generator") => None,
         Unit::PerSecond | Unit::BytesPerSecond => Some(true),
         Unit::Micros | Unit::Bytes => Some(false),
-        Unit::Percent | Unit::Count => None,
+        // What a ratio is to say is for the bar of its workload.
+        Unit::Percent | Unit::Ratio | Unit::Count => None,
     }
 }
 

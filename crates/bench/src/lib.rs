@@ -18,6 +18,7 @@ mod compare;
 mod detour;
 mod error;
 mod floor;
+mod http;
 mod interrupt;
 mod link;
 mod load;

@@ -21,6 +21,8 @@ pub(crate) enum Unit {
     BytesPerSecond,
     /// Hundredths.
     Percent,
+    /// How many times as much.
+    Ratio,
     /// A plain number.
     Count,
 }
@@ -34,6 +36,7 @@ impl Unit {
             Self::Bytes => "bytes",
             Self::BytesPerSecond => "bytes_per_s",
             Self::Percent => "percent",
+            Self::Ratio => "ratio",
             Self::Count => "count",
         }
     }
@@ -46,6 +49,7 @@ impl Unit {
             Self::Bytes,
             Self::BytesPerSecond,
             Self::Percent,
+            Self::Ratio,
             Self::Count,
         ];
         units.into_iter().find(|unit| unit.as_str() == word)

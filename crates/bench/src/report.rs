@@ -1,5 +1,6 @@
 //! What is shown and written at the end.
 
+mod bars;
 pub(crate) mod command;
 pub(crate) mod found;
 pub(crate) mod html;

@@ -5,6 +5,7 @@ pub(crate) mod durable;
 pub(crate) mod fanout;
 pub(crate) mod idle;
 pub(crate) mod login;
+pub(crate) mod operate;
 pub(crate) mod pingpong;
 pub(crate) mod private;
 pub(crate) mod recover;

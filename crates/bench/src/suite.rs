@@ -242,6 +242,7 @@ fn not_run(words: &[String], again: String, why: &str) -> Value {
         pairs: 1,
         plan: Vec::new(),
         published: None,
+        bars: Vec::new(),
     };
     report::json::not_run(&sheet, 0, &context, why)
 }

@@ -13,7 +13,7 @@ mod transport;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -449,13 +449,35 @@ pub(crate) struct StatusAt(PathBuf);
 impl StatusAt {
     /// What the server says about itself; `None` if it does not answer.
     pub(crate) fn ask(&self) -> Option<Value> {
-        let mut stream = UnixStream::connect(&self.0).ok()?;
-        stream.set_read_timeout(Some(STATUS_TIME)).ok()?;
-        stream.write_all(b"{\"v\":1,\"verb\":\"status\"}\n").ok()?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).ok()?;
-        let mut answer: Value = serde_json::from_str(&line).ok()?;
-        Some(answer["ok"].take())
+        self.request(&json!({ "verb": "status" })).ok()
+    }
+
+    /// What the server answers to a verb with its keys.
+    ///
+    /// # Errors
+    /// When it does not answer in time, or refuses.
+    pub(crate) fn request(&self, request: &Value) -> Result<Value, BenchError> {
+        let mut line = request.clone();
+        line["v"] = json!(1);
+        let line = self.exchange(&format!("{line}\n"));
+        let line = line.doing("ask the server by its control socket")?;
+        let mut answer: Value = serde_json::from_str(&line).unwrap_or_default();
+        match answer["ok"].take() {
+            Value::Null => Err(BenchError::server(format!(
+                "the server refuses {}: {}",
+                request["verb"], answer["error"]
+            ))),
+            told => Ok(told),
+        }
+    }
+
+    fn exchange(&self, line: &str) -> io::Result<String> {
+        let mut stream = UnixStream::connect(&self.0)?;
+        stream.set_read_timeout(Some(STATUS_TIME))?;
+        stream.write_all(line.as_bytes())?;
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer)?;
+        Ok(answer)
     }
 }
 

@@ -19,6 +19,24 @@ pub(crate) struct Published {
     pub(crate) notes: Vec<&'static str>,
 }
 
+/// A limit that a figure is to keep, for a reader: it does not decide the verdict.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bar {
+    /// The figure.
+    pub(crate) key: &'static str,
+    pub(crate) limit: Limit,
+    /// The figure that is 1 where the same was measured twice: by how much it is not tells how
+    /// little the first one means. Without one, the spread of the pairs tells that.
+    pub(crate) control: Option<&'static str>,
+}
+
+/// Where a bar is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
 /// Everything about a workload but how it is done.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet {
@@ -38,6 +56,8 @@ pub(crate) struct Sheet {
     pub(crate) plan: Vec<String>,
     /// What was published about it.
     pub(crate) published: Option<Published>,
+    /// What some of its figures are to keep.
+    pub(crate) bars: Vec<Bar>,
 }
 
 /// One workload with its parameters.

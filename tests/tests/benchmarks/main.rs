@@ -8,6 +8,7 @@ mod ends;
 mod faulty;
 mod foreign;
 mod mine;
+mod operate;
 mod private;
 mod program;
 mod reports;

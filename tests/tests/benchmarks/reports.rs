@@ -279,11 +279,13 @@ fn results_are_what_the_schema_says() {
     let brief = ["--seconds", "1", "--warmup", "0"];
     let missing = ["idle", "--target", "mqtt://127.0.0.1:1"];
     let call = ["call", "--calls", "10"];
+    let operate = ["operate", "scrape", "--clients", "3", "--pairs", "1"];
     for arguments in [
         [&fanout[..], &time, &nobody].concat(),
         [&ramp[..], &brief].concat(),
         missing.to_vec(),
         call.to_vec(),
+        [&operate[..], &["--seconds", "0.2"]].concat(),
     ] {
         let (finished, results) = measure_each(&arguments);
         assert!(!results.is_empty(), "{finished}");

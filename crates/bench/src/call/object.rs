@@ -157,6 +157,7 @@ fn sheet(load: &Load) -> Sheet {
                 None => "published: 10,000 calls in 167.39 s on the fastest machine, loopback",
             }],
         }),
+        bars: Vec::new(),
     };
     load.placement.mark(sheet)
 }

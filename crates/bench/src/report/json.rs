@@ -3,9 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::machine;
 use super::series::{buckets, course, merged, percentiles};
 use super::table::metrics;
+use super::{bars, machine};
 use crate::measure::{Metric, Verdict};
 use crate::runner::{Outcome, Results};
 use crate::scenario::fanout::mine;
@@ -69,6 +69,7 @@ pub(crate) fn object(sheet: &Sheet, results: &Results, pairs: u32, context: &Con
         "loss": own.map(loss),
         "verdict": own.map(|own| own.verdict().object()),
         "sentences": mine::sentences(sheet, results),
+        "bars": bars::object(sheet, results),
         "notes": own.map(Outcome::notes).unwrap_or_default(),
         "series": own.and_then(|own| own.sound_legs().last()).map(|leg| {
             json!({ "step_seconds": leg.series.step_s, "counts": leg.series.counts })

@@ -25,6 +25,7 @@ pub(crate) fn figure(value: f64, unit: Unit) -> String {
     match unit {
         Unit::PerSecond | Unit::Count => grouped(value),
         Unit::Percent => format!("{value:.0} %"),
+        Unit::Ratio => format!("{value:.2} ×"),
         Unit::Micros => duration(value),
         Unit::Bytes => bytes(value),
         Unit::BytesPerSecond => format!("{}/s", bytes(value)),
@@ -137,6 +138,7 @@ mod tests {
             (350_000_000.0, Unit::Bytes, "334 MiB"),
             (30e6, Unit::BytesPerSecond, "28.6 MiB/s"),
             (45.3, Unit::Percent, "45 %"),
+            (1.017, Unit::Ratio, "1.02 ×"),
         ];
         for (value, unit, text) in cases {
             assert_eq!(figure(value, unit), text);

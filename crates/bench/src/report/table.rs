@@ -22,6 +22,7 @@ pub(crate) fn render(sheet: &Sheet, results: &Results, pairs: u32) -> String {
     let rows = rows(sheet, results);
     // Whoever asks with their own load reads down, and compares few servers.
     text.push_str(&fitted(&rows, !sentences.is_empty()));
+    text.push_str(&super::bars::table(sheet, results));
     text.push_str(&ratios(results));
     text.push_str(&left_out(results));
     if let Some(published) = &sheet.published {
@@ -365,6 +366,7 @@ mod tests {
                 pairs: 1,
                 plan: Vec::new(),
                 published: None,
+                bars: Vec::new(),
             };
             let rows = rows(&sheet, &results);
             assert_eq!(rows[1].last().unwrap(), expected);

@@ -147,6 +147,7 @@ impl Workload for Connect {
                 "count what the kernel dropped because the listen backlog was full".into(),
             ],
             published: None,
+            bars: Vec::new(),
         }
     }
 

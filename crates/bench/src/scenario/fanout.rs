@@ -29,11 +29,12 @@ use crate::workload::{Published, Sheet, Workload, members};
 
 use load::{Load, Outcome};
 
-const DELIVERIES: Metric = Metric::new("deliveries_per_s", "deliveries/s", Unit::PerSecond);
-const CPU: Metric =
+pub(super) const DELIVERIES: Metric =
+    Metric::new("deliveries_per_s", "deliveries/s", Unit::PerSecond);
+pub(super) const CPU: Metric =
     Metric::new("cpu_per_delivery_us", "CPU/delivery", Unit::Micros).against_floor();
 const P50: Metric = Metric::new("latency_p50_us", "p50", Unit::Micros);
-const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros).against_floor();
+pub(super) const P99: Metric = Metric::new("latency_p99_us", "p99", Unit::Micros).against_floor();
 const P999: Metric = Metric::new("latency_p999_us", "p99.9", Unit::Micros);
 const RSS: Metric = Metric::new("server_rss_bytes", "RSS", Unit::Bytes);
 const GENERATOR: Metric = Metric::new(
@@ -212,11 +213,27 @@ impl FanoutArgs {
     }
 }
 
-/// The fan-out of 30,000 messages of 1,000 B a second, as something that runs beside another load.
+/// A fan-out as something that runs beside another load.
 #[derive(Clone, Debug)]
 pub(super) struct Beside(Fanout);
 
 impl Beside {
+    /// That of ice-2, 105,000 messages of 100 B a second to 3,000 subscribers, or as many fewer as
+    /// there are fewer subscribers. It warms up, and is measured, for so long.
+    pub(super) fn quick(
+        subscribers: usize,
+        version: Version,
+        (warmup, seconds): (Duration, Duration),
+    ) -> Self {
+        Self(Fanout {
+            payload: 100,
+            warmup,
+            seconds,
+            ..Fanout::bare(5, subscribers, Rate::Paced(35.0), version)
+        })
+    }
+
+    /// That of 30,000 messages of 1,000 B a second.
     pub(super) fn new(version: Version, seconds: Duration) -> Self {
         Self(Fanout {
             seconds,
@@ -543,6 +560,7 @@ impl Workload for Fanout {
             pairs,
             plan: self.plan(),
             published: self.published.clone(),
+            bars: Vec::new(),
         }
     }
 

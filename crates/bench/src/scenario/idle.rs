@@ -22,7 +22,7 @@ use crate::target::{Needs, Running};
 use crate::wire::{Lasts, Version};
 use crate::workload::{Sheet, Workload, members};
 
-const RSS_EACH: Metric =
+pub(super) const RSS_EACH: Metric =
     Metric::new("rss_per_connection_bytes", "RSS/connection", Unit::Bytes).against_floor();
 const PSS_EACH: Metric = Metric::new("pss_per_connection_bytes", "PSS/connection", Unit::Bytes);
 const BEFORE: Metric = Metric::new("rss_before_bytes", "RSS before", Unit::Bytes);
@@ -35,6 +35,8 @@ const CPU: Metric =
 pub(crate) const CONNECTIONS_PER_WORKER: usize = 15_000;
 /// What the descriptors of one thread allow.
 const FLOOR_CONNECTIONS_MAX: usize = 19_900;
+/// Connections on their way at once unless the user says so.
+const AT_ONCE: u16 = 200;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Until the server has settled: freed its login buffers, run its timers.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -46,7 +48,7 @@ pub(crate) struct IdleArgs {
     #[arg(long, default_value_t = CONNECTIONS_PER_WORKER, value_parser = clients)]
     connections: usize,
     /// Connections on their way at once
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = AT_ONCE, value_parser = clap::value_parser!(u16).range(1..))]
     at_once: u16,
     /// Quality of service of the subscriptions
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
@@ -72,7 +74,7 @@ impl Scenario for IdleArgs {
 
 /// The load.
 #[derive(Clone, Debug)]
-struct Idle {
+pub(super) struct Idle {
     connections: usize,
     at_once: usize,
     qos: u8,
@@ -114,6 +116,7 @@ impl Workload for Idle {
                 format!("wait {} s, read the memory again, divide", SETTLE.as_secs()),
             ],
             published: None,
+            bars: Vec::new(),
         }
     }
 
@@ -135,18 +138,8 @@ impl Workload for Idle {
         let (after, used_s) = (running.usage(), meter.used_s());
         let generator = generator.stop();
         let mut leg = Leg::default();
-        let mut reasons = Vec::new();
-        for crowd in crowds {
-            // The connections end here, after the memory was read.
-            let (_release, handle) = crowd;
-            drop(_release);
-            let (failed, reason) = join(handle)??;
-            leg.failed += failed;
-            reasons.extend(reason);
-        }
-        if leg.failed > 0 {
-            leg.behind = reasons.into_iter().next();
-        }
+        // The connections end here, after the memory was read.
+        crowds.end(&mut leg)?;
         let opened = (self.connections as u64 - leg.failed).max(1) as f64;
         let each = |bytes: fn(Usage) -> u64| {
             let grown = running.grown(before.map(bytes), after.map(bytes));
@@ -181,6 +174,31 @@ fn closed(clients: Vec<Option<Client>>) -> u64 {
     closed.filter(|is_closed| *is_closed).count() as u64
 }
 
+/// Connections that are held open.
+pub(super) struct Held(Vec<Holder>);
+
+impl Held {
+    /// Ends them, and adds to a result how many could not be opened or were closed, and why.
+    ///
+    /// # Errors
+    /// When they could not be opened for a reason that is not the server's.
+    pub(super) fn end(self, leg: &mut Leg) -> Result<(), BenchError> {
+        let mut failed = 0;
+        let mut reasons = Vec::new();
+        for (release, handle) in self.0 {
+            drop(release);
+            let (missing, reason) = join(handle)??;
+            failed += missing;
+            reasons.extend(reason);
+        }
+        leg.failed += failed;
+        if failed > 0 {
+            leg.behind = leg.behind.take().or_else(|| reasons.into_iter().next());
+        }
+        Ok(())
+    }
+}
+
 /// A thread that holds connections open until its sender is dropped, and then says how many could
 /// not be opened or were closed, and why.
 type Holder = (
@@ -189,8 +207,21 @@ type Holder = (
 );
 
 impl Idle {
+    /// So many, with QoS 0.
+    pub(super) const fn of(connections: usize, version: Version) -> Self {
+        Self {
+            connections,
+            at_once: AT_ONCE as usize,
+            qos: 0,
+            version,
+        }
+    }
+
     /// Opens all connections, several threads one after another so that `at_once` holds for all.
-    fn open(&self, running: &Running, progress: &Progress) -> Result<Vec<Holder>, BenchError> {
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(super) fn open(&self, running: &Running, progress: &Progress) -> Result<Held, BenchError> {
         let (run, total) = (run_id(), count(self.connections));
         let mut holders = Vec::new();
         let mut first = 0;
@@ -237,6 +268,6 @@ impl Idle {
             holders.push((release, handle));
             first += share;
         }
-        Ok(holders)
+        Ok(Held(holders))
     }
 }

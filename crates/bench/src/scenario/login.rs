@@ -379,6 +379,7 @@ impl Workload for Storm {
                     .into(),
             ],
             published: self.is_published().then(published),
+            bars: Vec::new(),
         }
     }
 

@@ -27,7 +27,8 @@ use crate::wire::{self, Frame, Lasts, PublishTemplate, Version};
 use crate::workload::{Sheet, Workload, members};
 
 const P50: Metric = Metric::new("round_trip_p50_us", "p50", Unit::Micros).against_floor();
-const P99: Metric = Metric::new("round_trip_p99_us", "p99", Unit::Micros).against_floor();
+pub(super) const P99: Metric =
+    Metric::new("round_trip_p99_us", "p99", Unit::Micros).against_floor();
 const P999: Metric = Metric::new("round_trip_p999_us", "p99.9", Unit::Micros);
 const RATE: Metric = Metric::new("round_trips_per_s", "round trips/s", Unit::PerSecond);
 const CPU: Metric = Metric::new("cpu_per_round_trip_us", "CPU/round trip", Unit::Micros);
@@ -91,13 +92,31 @@ impl Scenario for PingPongArgs {
 
 /// The load.
 #[derive(Clone, Debug)]
-struct PingPong {
+pub(super) struct PingPong {
     /// Clients that the first one plays with in turn.
     partners: usize,
     payload: usize,
     version: Version,
     warmup: Duration,
     seconds: Duration,
+}
+
+impl PingPong {
+    /// One with messages of 100 B to partners on all shards, whose slowest counts.
+    pub(super) const fn across(version: Version, (warmup, seconds): (Duration, Duration)) -> Self {
+        Self {
+            partners: PARTNERS,
+            payload: 100,
+            version,
+            warmup,
+            seconds,
+        }
+    }
+
+    /// Its connections.
+    pub(super) const fn connections(&self) -> usize {
+        1 + self.partners
+    }
 }
 
 impl Workload for PingPong {
@@ -135,6 +154,7 @@ impl Workload for PingPong {
                 ),
             ],
             published: None,
+            bars: Vec::new(),
         }
     }
 

@@ -459,6 +459,7 @@ impl Workload for Private {
             pairs: 1,
             plan: self.plan(),
             published: self.published(),
+            bars: Vec::new(),
         }
     }
 

@@ -169,6 +169,7 @@ impl Workload for Recover {
                     .into(),
             ],
             published: None,
+            bars: Vec::new(),
         }
     }
 

@@ -143,6 +143,7 @@ impl Workload for Slow {
                     .into(),
             ],
             published: None,
+            bars: Vec::new(),
         }
     }
 

@@ -184,6 +184,7 @@ impl Workload for Subscribe {
                      100,000 in 3.5–4 s, none failed",
                 ],
             }),
+            bars: Vec::new(),
         }
     }
 

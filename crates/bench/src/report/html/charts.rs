@@ -37,6 +37,7 @@ fn short(value: f64, unit: Unit) -> String {
         Unit::Bytes => format!("{} MiB", trimmed(value / 1_048_576.0)),
         Unit::BytesPerSecond => format!("{} MiB/s", trimmed(value / 1_048_576.0)),
         Unit::Percent => format!("{} %", trimmed(value)),
+        Unit::Ratio => format!("{} ×", trimmed(value)),
         Unit::Count | Unit::PerSecond => trimmed(value),
     }
 }

@@ -95,6 +95,7 @@ impl Workload for Away {
                 "all others come back and take theirs; each message is checked".into(),
             ],
             published: None,
+            bars: Vec::new(),
         }
     }
 

@@ -66,6 +66,7 @@ impl Workload for Backlog {
                 "wait until the backlog has left the disk, or 20 s".into(),
             ],
             published: None,
+            bars: Vec::new(),
         }
     }
 

@@ -104,6 +104,7 @@ impl Workload for Connected {
                 ),
             ],
             published: None,
+            bars: Vec::new(),
         }
     }
 

@@ -124,6 +124,7 @@ impl Workload for Kills {
                 ),
             ],
             published: None,
+            bars: Vec::new(),
         }
     }
 

@@ -62,6 +62,7 @@ impl Workload for Start {
                     .into(),
             ],
             published: None,
+            bars: Vec::new(),
         }
     }
 

@@ -1,0 +1,321 @@
+//! What it costs to look after a server: metrics, event streams, lists, traces, publishes by HTTP.
+//!
+//! Where something is to disturb nobody, the same load is measured three times on one server:
+//! quiet, with it, and quiet again. The figure is the ratio of the second to the mean of the
+//! others. The ratio of the third to the first, where nothing has changed, tells what such a ratio
+//! is worth.
+
+mod asked;
+mod beside;
+mod memory;
+mod pages;
+mod publish;
+mod scrape;
+mod traced;
+mod trio;
+mod watched;
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use nix::sched::{CloneFlags, unshare};
+use serde_json::{Map, Value, json};
+
+use super::idle::{Held, Idle};
+use super::{Scenario, count};
+use crate::args::{Common, clients, measured_seconds, seconds};
+use crate::error::BenchError;
+use crate::load::{join, spawn};
+use crate::measure::Leg;
+use crate::process;
+use crate::progress::Progress;
+use crate::target::{Needs, Running, Transport};
+use crate::wire::Version;
+use crate::workload::{Bar, Sheet, Workload, members};
+
+/// The command.
+const NAME: &str = "operate";
+/// Clients that do nothing, where nobody says how many.
+const CLIENTS: usize = 80_000;
+/// Descriptors with which the threads of this program and the shards have enough for so many.
+const DESCRIPTORS: u64 = 20_000;
+/// Descriptors that are left for everything but clients that do nothing, where all threads share
+/// them.
+const DESCRIPTORS_LEFT: u64 = 5_000;
+/// Seconds in which all three measurements have to end: clients that do nothing send nothing.
+const SILENCE_S_MAX: f64 = 3_000.0;
+
+/// What is done for operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// A scrape and five event streams each second, beside a fan-out
+    Watched,
+    /// Lists in a loop by several callers, beside a ping-pong
+    Asked,
+    /// A trace of one client, beside a fan-out
+    Traced,
+    /// A page of 100 clients in any order
+    Pages,
+    /// A scrape of the metrics
+    Scrape,
+    /// Memory of a client that does nothing
+    Memory,
+    /// Publishes by HTTP on kept connections
+    Publish,
+}
+
+const ALL: [What; 7] = [
+    What::Watched,
+    What::Asked,
+    What::Traced,
+    What::Pages,
+    What::Scrape,
+    What::Memory,
+    What::Publish,
+];
+
+/// Which figures, and beside what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OperateArgs {
+    /// Figures, in turn [default: all]
+    #[arg(value_enum)]
+    what: Vec<What>,
+    /// Clients that are connected and do nothing [default: 80000, or as many as descriptors allow;
+    /// publish: none]
+    #[arg(long, value_parser = clients)]
+    clients: Option<usize>,
+    /// Subscribers of the fan-out, 35 messages a second each (watched, traced)
+    #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u16).range(5..=15_000))]
+    subscribers: u16,
+    /// Topics that hold a message (asked)
+    #[arg(long, default_value_t = 1_000_000,
+        value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    topics: u32,
+    /// Callers at once, each with a connection [default: asked: 8; publish: 16]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=20))]
+    callers: Option<u8>,
+    /// Times that all clients are looked through anew (pages) [default: once for each order]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    rounds: Option<u16>,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 10.0, value_parser = measured_seconds,
+        allow_negative_numbers = true)]
+    seconds: f64,
+    /// Seconds to run before each measurement
+    #[arg(long, default_value_t = 2.0, value_parser = seconds, allow_negative_numbers = true)]
+    warmup: f64,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Scenario for OperateArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn workloads(&self) -> Result<Vec<Box<dyn Workload>>, BenchError> {
+        self.check()?;
+        let what: &[What] = match self.what.as_slice() {
+            [] => &ALL,
+            some => some,
+        };
+        Ok(what.iter().map(|what| self.workload(*what)).collect())
+    }
+}
+
+impl OperateArgs {
+    /// Refuses what makes no sense.
+    fn check(&self) -> Result<(), BenchError> {
+        let common = &self.common;
+        if common.target.is_some() || common.no_server || !common.against.is_empty() {
+            return Err(BenchError::usage(
+                "operate measures the HTTP side of a server of ours that it starts: leave \
+                 --target, --no-server and --against out",
+            ));
+        }
+        if common.transports() != [Transport::Mqtt] {
+            return Err(BenchError::usage(
+                "operate has clients of plain TCP: leave --transport out",
+            ));
+        }
+        let silence_s = 3.0 * (self.warmup + self.seconds);
+        if silence_s > SILENCE_S_MAX {
+            return Err(BenchError::usage(format!(
+                "--warmup {} and --seconds {} are needed three times, {silence_s} s in all: at \
+                 most {SILENCE_S_MAX} s, in which clients that send nothing stay connected",
+                self.warmup, self.seconds
+            )));
+        }
+        Ok(())
+    }
+
+    fn workload(&self, what: What) -> Box<dyn Workload> {
+        let base = self.base();
+        let callers = |usual: u8| usize::from(self.callers.unwrap_or(usual));
+        let subscribers = usize::from(self.subscribers);
+        match what {
+            What::Watched => Box::new(watched::Watched { base, subscribers }),
+            What::Traced => Box::new(traced::Traced { base, subscribers }),
+            What::Asked => Box::new(asked::Asked {
+                base,
+                callers: callers(8),
+                topics: u64::from(self.topics),
+            }),
+            What::Pages => Box::new(pages::Pages {
+                base,
+                rounds: self.rounds.map(usize::from),
+            }),
+            What::Scrape => Box::new(scrape::Scrape { base }),
+            What::Memory => Box::new(memory::Memory { base }),
+            What::Publish => Box::new(publish::Publish {
+                base: Base {
+                    clients: self.clients.unwrap_or(0),
+                    few: None,
+                    ..base
+                },
+                callers: callers(16),
+            }),
+        }
+    }
+
+    fn base(&self) -> Base {
+        let (clients, few) = match self.clients {
+            Some(clients) => (clients, None),
+            None => clients_here(process::raise_descriptor_limit(), has_own_tables()),
+        };
+        Base {
+            clients,
+            few,
+            version: self.common.version,
+            warmup: Duration::from_secs_f64(self.warmup),
+            seconds: Duration::from_secs_f64(self.seconds),
+        }
+    }
+}
+
+/// How many clients that do nothing this machine has descriptors for, and why if they are fewer
+/// than usual. The threads of this program have 15,000 each, and the shards of the server 19,000.
+fn clients_here(descriptors: u64, has_own_tables: bool) -> (usize, Option<String>) {
+    if descriptors >= DESCRIPTORS && has_own_tables {
+        return (CLIENTS, None);
+    }
+    let left = descriptors.saturating_sub(DESCRIPTORS_LEFT);
+    let possible = usize::try_from(left.max(descriptors / 4)).unwrap_or(CLIENTS);
+    if possible >= CLIENTS {
+        return (CLIENTS, None);
+    }
+    let why = match has_own_tables {
+        true => "each process may have",
+        false => "all threads of a process share",
+    };
+    let told = format!(
+        "{} idle clients, not {}: {why} {descriptors} descriptors here (ulimit -n)",
+        count(possible),
+        count(CLIENTS)
+    );
+    (possible, Some(told))
+}
+
+/// Whether a thread may have a table of descriptors of its own.
+fn has_own_tables() -> bool {
+    let tried = spawn("table", || unshare(CloneFlags::CLONE_FILES).is_ok());
+    tried.and_then(join).unwrap_or(false)
+}
+
+/// What all of these workloads have.
+#[derive(Clone, Debug)]
+struct Base {
+    /// That are connected and do nothing.
+    clients: usize,
+    /// Why they are fewer than usual.
+    few: Option<String>,
+    version: Version,
+    warmup: Duration,
+    seconds: Duration,
+}
+
+impl Base {
+    /// Opens the clients that do nothing.
+    fn crowd(&self, running: &Running, progress: &Progress) -> Result<Held, BenchError> {
+        Idle::of(self.clients, self.version).open(running, progress)
+    }
+
+    const fn times(&self) -> (Duration, Duration) {
+        (self.warmup, self.seconds)
+    }
+
+    /// An empty result, with what a reader has to know.
+    fn leg(&self) -> Leg {
+        Leg {
+            notes: self.few.clone().into_iter().collect(),
+            ..Leg::default()
+        }
+    }
+
+    /// The sheet of a workload with this many other connections.
+    fn sheet(&self, what: &str, does: &str, others: usize, more: Value) -> Sheet {
+        let mut parameters: Map<String, Value> = members(json!({
+            "what": what,
+            "clients": self.clients,
+            "version": self.version.as_str(),
+            "warmup_seconds": self.warmup.as_secs_f64(),
+            "seconds": self.seconds.as_secs_f64(),
+        }));
+        parameters.extend(members(more));
+        let beside = match self.clients {
+            0 => String::new(),
+            clients => format!("; {} idle clients", count(clients)),
+        };
+        let mut needs = Needs::new(self.clients + others, 100, self.version);
+        needs.config = "[http]\nlisten = [\"http://127.0.0.1:0\"]\n".into();
+        needs.silence = 3 * (self.warmup + self.seconds);
+        Sheet {
+            name: NAME,
+            title: format!("{NAME} {what}: {does}{beside}"),
+            parameters,
+            floors: Vec::new(),
+            needs,
+            pairs: 5,
+            plan: Vec::new(),
+            published: None,
+            bars: Vec::new(),
+        }
+    }
+}
+
+impl Sheet {
+    fn with(self, plan: &[&str], bars: &[Bar]) -> Self {
+        Self {
+            plan: plan.iter().map(|step| (*step).to_owned()).collect(),
+            bars: bars.to_vec(),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_as_many_as_descriptors_allow() {
+        for (descriptors, has_own_tables, expected, told) in [
+            (20_000, true, 80_000, None),
+            (1_048_576, false, 80_000, None),
+            (
+                20_000,
+                false,
+                15_000,
+                Some("all threads of a process share 20000"),
+            ),
+            (8_000, true, 3_000, Some("each process may have 8000")),
+            (1_024, true, 256, Some("256 idle clients, not 80,000")),
+        ] {
+            let (clients, why) = clients_here(descriptors, has_own_tables);
+            assert_eq!(clients, expected, "{descriptors} {has_own_tables}");
+            assert_eq!(why.is_some(), told.is_some(), "{why:?}");
+            let has = |why: &String| why.contains(told.unwrap_or_default());
+            assert!(why.as_ref().is_none_or(has), "{why:?}");
+        }
+    }
+}
