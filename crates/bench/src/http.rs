@@ -105,7 +105,7 @@ impl Http {
     /// Asks for a path.
     ///
     /// # Errors
-    /// When the connection breaks, or what comes is no answer.
+    /// When the connection breaks, or what comes is not an answer.
     pub(crate) fn get(&mut self, path: &str) -> Result<Answer, BenchError> {
         let request = self.request(path, None);
         self.send(&request)?;
@@ -138,7 +138,7 @@ impl Http {
     /// Waits for an answer.
     ///
     /// # Errors
-    /// When the connection breaks, or what comes is no answer.
+    /// When the connection breaks, or what comes is not an answer.
     pub(crate) fn receive(&mut self) -> Result<Answer, BenchError> {
         let answer = self.head().and_then(|head| {
             let length = head

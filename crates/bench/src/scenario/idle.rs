@@ -207,7 +207,7 @@ type Holder = (
 );
 
 impl Idle {
-    /// So many, with QoS 0.
+    /// This number of connections, with QoS 0.
     pub(super) const fn of(connections: usize, version: Version) -> Self {
         Self {
             connections,

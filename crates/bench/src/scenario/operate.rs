@@ -37,7 +37,7 @@ use crate::workload::{Bar, Sheet, Workload, members};
 const NAME: &str = "operate";
 /// Clients that do nothing, where nobody says how many.
 const CLIENTS: usize = 80_000;
-/// Descriptors with which the threads of this program and the shards have enough for so many.
+/// Descriptors with which the threads of this program and the shards have enough for all of them.
 const DESCRIPTORS: u64 = 20_000;
 /// Descriptors that are left for everything but clients that do nothing, where all threads share
 /// them.
@@ -94,7 +94,7 @@ pub(crate) struct OperateArgs {
     /// Callers at once, each with a connection [default: asked: 8; publish: 16]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=20))]
     callers: Option<u8>,
-    /// Times that all clients are looked through anew (pages) [default: once for each order]
+    /// Times that all clients are looked through again (pages) [default: once for each order]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     rounds: Option<u16>,
     /// Seconds of each measurement

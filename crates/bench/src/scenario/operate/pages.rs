@@ -33,7 +33,7 @@ const CONTAINING: &str = "7";
 
 const P50: Metric = Metric::new("page_warm_p50_us", "page, warm: p50", Unit::Micros);
 const P99: Metric = Metric::new("page_warm_p99_us", "page, warm: p99", Unit::Micros);
-const NEW: Metric = Metric::new("page_new_max_us", "page, anew: longest", Unit::Micros);
+const NEW: Metric = Metric::new("page_new_max_us", "page, cold: longest", Unit::Micros);
 const CONTROL: Metric = Metric::new("page_control_ratio", "warm to warm", Unit::Ratio);
 const PAGES: Metric = Metric::new("pages_count", "pages", Unit::Count);
 
@@ -65,7 +65,7 @@ impl Workload for Pages {
         let mut sheet = self.base.sheet("pages", &does, 0, more).with(
             &[
                 "open the idle clients, and ask the server which orders of clients there are",
-                "ask for a page in one of the orders: all clients are looked through anew",
+                "ask for a page in one of the orders: all clients are looked through again",
                 "ask for pages in all orders in turn, of all clients and of some, for 1.5 s: warm",
                 "wait 2.5 s, and begin again with the next order",
             ],
@@ -208,7 +208,7 @@ fn path(order: &str, text: &str) -> String {
     format!("/api/v1/clients/ls?limit={PAGE}&by={order}{filter}")
 }
 
-/// What is wrong with a page of so many clients, or of some of them.
+/// What is wrong with a page of this number of clients, or of some of them.
 fn wrong(answer: &Answer, clients: usize, is_filtered: bool) -> Option<String> {
     if answer.status != 200 {
         return Some(format!("the status {}", answer.status));

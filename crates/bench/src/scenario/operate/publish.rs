@@ -135,7 +135,7 @@ impl Publish {
     }
 }
 
-/// Of so many connections, those of each thread.
+/// Of this number of connections, those of each thread.
 fn shares(callers: usize) -> impl Iterator<Item = usize> {
     let share = move |thread| callers * (thread + 1) / THREADS - callers * thread / THREADS;
     (0..THREADS).map(share).filter(|share| *share > 0)
@@ -170,7 +170,7 @@ fn count(client: &mut Client, received: &AtomicU64, stop: &Stop) -> Result<(), B
     Ok(())
 }
 
-/// Waits until so many have come, or nothing comes any more; how many have.
+/// Waits until this number has come, or nothing comes any more; how many have.
 fn all_of(received: &AtomicU64, expected: u64) -> u64 {
     let (mut seen, mut last_ns) = (0, now_ns());
     loop {

@@ -12,7 +12,7 @@ pub(super) struct Trio {
     after: Leg,
 }
 
-/// What is told of one figure of the load.
+/// The names of one figure of the load, and of what becomes of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     /// The figure.
