@@ -35,7 +35,7 @@ const fn kind(code: &'static str, status: StatusCode, remedy: &'static str) -> K
 }
 
 /// All kinds of problems: those of HTTP, then those of verbs.
-const KINDS: [Kind; 32] = [
+const KINDS: [Kind; 33] = [
     kind(
         "no-host",
         StatusCode::BAD_REQUEST,
@@ -138,6 +138,11 @@ const KINDS: [Kind; 32] = [
         "not-found",
         StatusCode::NOT_FOUND,
         "compare the name with the lists that the server gives",
+    ),
+    kind(
+        "expired",
+        StatusCode::GONE,
+        "begin the list again: ask without the cursor",
     ),
     kind(
         "bad-request",

@@ -19,7 +19,9 @@ pub(crate) mod trace;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand, ValueEnum};
-use stentor_control::clients::{self, Client, Connection, Kicked, Order};
+use stentor_control::clients::{
+    self, Client, Connection, Kicked, LostBy, Order, Presence, Subscription,
+};
 use stentor_control::reload::{self, Done, Last, Reloaded};
 use stentor_control::{ZoneWord, topics};
 
@@ -138,16 +140,68 @@ struct Ls {
     /// The order
     #[arg(long, visible_alias = "sort", value_enum, value_name = "ORDER", default_value_t = By::Id)]
     by: By,
+    /// The other way round
+    #[arg(long)]
+    reverse: bool,
+    /// Only clients of this user, by the name in its zone
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Only connections from this address or network, such as 192.0.2.0/24
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<String>,
+    /// Only clients that are connected, or only those that are away
+    #[arg(long, value_enum, value_name = "STATE")]
+    state: Option<State>,
     #[command(flatten)]
     page: Page,
+    /// Go on where a page has ended: the cursor that it told
+    #[arg(long, value_name = "CURSOR", conflicts_with = "offset")]
+    cursor: Option<String>,
     #[command(flatten)]
     which: Which,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum State {
+    /// Clients that are there
+    Connected,
+    /// Sessions that wait for their clients
+    Away,
+}
+
+impl State {
+    const fn presence(self) -> Presence {
+        match self {
+            Self::Connected => Presence::Connected,
+            Self::Away => Presence::Away,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
     /// Client id
     Id,
+    /// Zone, by name
+    Zone,
+    /// User, those without a name last
+    User,
+    /// Address, those without one last
+    Address,
+    /// Version of MQTT, the oldest first
+    Version,
+    /// How long it has been connected, the longest first
+    Connected,
+    /// How long nothing has come from it, the longest first
+    Silent,
+    /// What is in the way of its messages, the worst first
+    State,
+    /// Subscriptions, the most first
+    Subscriptions,
+    /// Messages that wait for it, the most first
+    Waiting,
+    /// How long it has been away, the longest first
+    Away,
     /// Bytes that it makes the server hold, the most first
     Bytes,
     /// Messages that wait or are in flight, the most first
@@ -168,6 +222,16 @@ impl By {
     const fn order(self) -> Order {
         match self {
             Self::Id => Order::Id,
+            Self::Zone => Order::Zone,
+            Self::User => Order::User,
+            Self::Address => Order::Address,
+            Self::Version => Order::Version,
+            Self::Connected => Order::Connected,
+            Self::Silent => Order::Silent,
+            Self::State => Order::State,
+            Self::Subscriptions => Order::Subscriptions,
+            Self::Waiting => Order::Waiting,
+            Self::Away => Order::Away,
             Self::Bytes => Order::Bytes,
             Self::Messages => Order::Messages,
             Self::Received => Order::Received,
@@ -178,12 +242,26 @@ impl By {
         }
     }
 
-    /// What decides about the place of a client, as a column with its head; nothing of the client
-    /// id, which is there anyway.
+    /// What decides about the place of a client, as a column with its head; nothing of what has a
+    /// column anyway.
     fn column(self, client: &Client) -> Option<(&'static str, String)> {
         let of = |value: fn(&Connection) -> u64| client.connection.as_ref().map_or(0, value);
         Some(match self {
-            Self::Id => return None,
+            Self::Id
+            | Self::Zone
+            | Self::User
+            | Self::Address
+            | Self::Version
+            | Self::Connected
+            | Self::State
+            | Self::Subscriptions
+            | Self::Waiting
+            | Self::Away => return None,
+            Self::Silent => {
+                let silent = client.connection.as_ref();
+                let silent = silent.map(|it| duration(it.silent_secs));
+                ("SILENT", silent.unwrap_or_else(|| "-".into()))
+            }
             Self::Bytes => ("HOLDS", bytes(client.held_bytes)),
             Self::Messages => {
                 let messages = client.waiting + client.in_flight;
@@ -238,6 +316,12 @@ impl Clients {
                     limit: Some(ls.page.limit),
                     offset: ls.page.offset,
                     by: ls.by.order(),
+                    reverse: ls.reverse,
+                    user: ls.user,
+                    address: ls.address,
+                    state: ls.state.map(State::presence),
+                    fresh: true,
+                    cursor: ls.cursor,
                     ..clients::Ls::default()
                 })?;
                 told.print(|answer| clients_text(answer, ls.by))
@@ -326,18 +410,33 @@ fn client_text(told: &clients::Shown) -> String {
     for (name, told) in happened(client) {
         row(name, told);
     }
+    for by in &told.lost_causes {
+        row(&format!("lost by {}", shown(&by.cause)), losses(by));
+    }
     let mut text = table.render();
+    if !told.granted.is_empty() {
+        text += &format!("\n{}", subscriptions_text(&told.granted));
+    }
+    text
+}
+
+/// What a client has lost by one cause.
+fn losses(by: &LostBy) -> String {
+    match by.while_memory_short {
+        0 => by.messages.to_string(),
+        short => format!("{}, {short} of them while memory was short", by.messages),
+    }
+}
+
+fn subscriptions_text(granted: &[Subscription]) -> String {
     let mut filters = Table::new(&["SUBSCRIBED TO", "QOS", ""]);
-    for one in &told.granted {
+    for one in granted {
         let no_local = one.no_local.then(|| "no-local".to_owned());
         let max_rate = one.max_rate.map(|rate| format!("max-rate {rate}"));
         let options: Vec<String> = no_local.into_iter().chain(max_rate).collect();
         filters.row([shown(&one.filter), one.qos.to_string(), options.join(", ")]);
     }
-    if !told.granted.is_empty() {
-        text += &format!("\n{}", filters.render());
-    }
-    text
+    filters.render()
 }
 
 /// What has happened to a client that happens to few.
@@ -414,9 +513,13 @@ fn clients_text(answer: &clients::List, by: By) -> String {
 
 /// How many are not shown.
 fn others(answer: &clients::List) -> String {
-    match answer.truncated {
-        true => format!("… of {}; --limit and --offset show others\n", answer.total),
-        false => String::new(),
+    match (&answer.unsorted, &answer.cursor) {
+        (Some(why), None) => format!("… {why}\n"),
+        (Some(why), Some(cursor)) => format!("… {why}; --cursor {cursor} shows others\n"),
+        _ if answer.truncated => {
+            format!("… of {}; --limit and --offset show others\n", answer.total)
+        }
+        _ => String::new(),
     }
 }
 
@@ -485,6 +588,7 @@ impl Topics {
             containing,
             limit: Some(self.page.limit),
             offset: self.page.offset,
+            fresh: true,
         })?;
         told.print(topics_text)
     }

@@ -23,15 +23,56 @@ pub struct Ls {
     pub away_secs: Option<u64>,
     /// In which order.
     pub by: Order,
+    /// The other way round.
+    pub reverse: bool,
+    /// Only sessions of this user, by the name in its zone.
+    pub user: Option<String>,
+    /// Only connections from this address or network, such as `192.0.2.0/24`.
+    pub address: Option<String>,
+    /// Only sessions that are connected, or only those that are away.
+    pub state: Option<Presence>,
+    /// Only what is true now: the server looks again. Otherwise the answer may be 2 seconds old.
+    pub fresh: bool,
+    /// Where the page before has ended, as its answer says. All else has to be as it was then.
+    pub cursor: Option<String>,
+}
+
+/// Whether a client is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Presence {
+    /// It is connected.
+    Connected,
+    /// It is not, and its session waits for it.
+    Away,
 }
 
 /// An order of sessions. Those that are alike are in the order of their client ids.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// By client id.
     #[default]
     Id,
+    /// By the name of the zone.
+    Zone,
+    /// By user; those without a name last.
+    User,
+    /// By address; those without one last.
+    Address,
+    /// By the version of MQTT, the oldest first.
+    Version,
+    /// Those that have been connected for the longest time first.
+    Connected,
+    /// Those from which nothing has come for the longest time first.
+    Silent,
+    /// Those whose messages have something in their way first: clients that are paused, that read
+    /// too slowly, that lost messages in the last minute, that had some withheld.
+    State,
+    /// Those with the most subscriptions first.
+    Subscriptions,
+    /// Those for which the most messages wait first.
+    Waiting,
     /// Those that hold the most bytes first.
     Bytes,
     /// Those for which the most messages wait or are in flight first.
@@ -66,6 +107,12 @@ pub struct List {
     pub total: usize,
     /// Whether there are more behind this page.
     pub truncated: bool,
+    /// Where the next page begins, if there is one: the `cursor` of the next request.
+    pub cursor: Option<String>,
+    /// How old the list is, in milliseconds.
+    pub age_ms: u64,
+    /// Why the page is in no order, and `total` counts all sessions: there are too many.
+    pub unsorted: Option<String>,
 }
 
 /// `clients.show`: one session with its subscriptions.
@@ -94,6 +141,22 @@ pub struct Shown {
     pub filters: Vec<String>,
     /// Its subscriptions.
     pub granted: Vec<Subscription>,
+    /// The messages of `lost`, by cause.
+    pub lost_causes: Vec<LostBy>,
+}
+
+/// Messages that a session has lost by one cause.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LostBy {
+    /// `drop-newest` and `drop-oldest`: its queue was full. `disconnect`: they waited for a
+    /// connection that has ended. `packet-too-large`: for its client. `expired`: while they waited.
+    /// `unreadable`: the disk does not give them any more.
+    pub cause: String,
+    /// How many.
+    pub messages: u64,
+    /// How many of them while less might wait than is configured, because memory was short.
+    pub while_memory_short: u64,
 }
 
 /// `clients.kick`: closes a connection.

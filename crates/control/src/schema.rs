@@ -192,9 +192,15 @@ mod tests {
         let ls = named(&[
             ("zone", Kind::Text),
             ("containing", Kind::Text),
+            ("cursor", Kind::Text),
+            ("fresh", Kind::Flag),
             ("limit", Kind::Whole),
             ("offset", Kind::Whole),
+            ("reverse", Kind::Flag),
+            ("state", Kind::Text),
+            ("user", Kind::Text),
             ("lasting", Kind::Flag),
+            ("address", Kind::Text),
             ("away_secs", Kind::Whole),
             ("by", Kind::Text),
         ]);

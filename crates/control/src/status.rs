@@ -15,6 +15,9 @@ use crate::{Request, Verb};
 pub struct Status {
     /// Over how many milliseconds rates are measured; 0 measures none.
     pub sample_ms: u64,
+    /// Zones and holders of memory as they are now: the server looks again. Otherwise they may be 2
+    /// seconds old.
+    pub fresh: bool,
 }
 
 impl Request for Status {

@@ -18,6 +18,9 @@ pub struct Topics {
     pub limit: Option<usize>,
     /// How many to pass over.
     pub offset: usize,
+    /// Only filters that are subscribed to now: the server looks again. Otherwise they may be 2
+    /// seconds old.
+    pub fresh: bool,
 }
 
 impl Request for Topics {

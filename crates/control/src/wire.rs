@@ -22,8 +22,8 @@ pub struct Head {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// `bad-request`, `unknown-verb`, `version`, `busy`, `not-found`, `not-connected`, `not-away`,
-    /// `ambiguous`, `exists`, `conflict`, `reload-failed`, `refused`, `too-many`, `quota` or
-    /// `unavailable`.
+    /// `ambiguous`, `expired`, `exists`, `conflict`, `reload-failed`, `refused`, `too-many`,
+    /// `quota` or `unavailable`.
     pub code: &'static str,
     /// A sentence with a remedy.
     pub message: String,

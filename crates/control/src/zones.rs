@@ -7,7 +7,11 @@ use crate::{Request, Verb};
 
 /// `zones`: what there is of each zone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Zones {}
+#[serde(default)]
+pub struct Zones {
+    /// What there is now: the server looks again. Otherwise the answer may be 2 seconds old.
+    pub fresh: bool,
+}
 
 impl Request for Zones {
     const VERB: Verb = Verb::Zones;

@@ -24,7 +24,7 @@ pub use self::core::history::{HistoryAsk, HistoryBounds, HistoryQuery, NoHistory
 pub use self::core::ids::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_of_zone, home_shard};
 pub use self::core::inbound::flood::MeshRoom;
 pub use self::core::inbound::subscribe::{Denial, Granted};
-pub use self::core::inspect::{ClientInfo, ConnectionInfo, Delivering, ZoneFigures};
+pub use self::core::inspect::{ClientInfo, ConnectionInfo, Delivering, SeenClient, ZoneFigures};
 pub use self::core::memory::{Holder, Holding, Ledger, Pressure, Tenant, TenantKind, Tenants};
 pub use self::core::retained::{
     Cursor, Kept, Mark, NotKept, Purpose, Retained, STRIPE_VISITS, Scope, Stored, Walk,
@@ -42,7 +42,7 @@ pub use self::core::sessions::quota::{Needs, Newest, Places, Quotas, UserBound};
 pub use self::core::sessions::registry::Messages;
 pub use self::core::sessions::renewal::{Renewal, Renewed};
 pub use self::core::sessions::rights::{Access, GuestMark, Identity, QueueBounds, Rights};
-pub use self::core::sessions::tally::{Count, PauseCause, Tally};
+pub use self::core::sessions::tally::{Count, LostBy, PauseCause, Tally};
 pub use self::core::settings::{
     AtOnce, ClientIdBinding, Keep, PolicyFinder, Settings, SlowPolicy, SpoolSettings, TopicPolicy,
     WideSubscription, ZoneSettings,
@@ -56,12 +56,13 @@ pub use effects::{
 pub use hub::{
     ALL_WRITTEN, ConnectedAs, Hub, Shared, answer_bytes, audience_of, begin_restoring,
     bytes_to_write, clients_from, clock_ms, close_banned, close_connection, connected_as,
-    end_restoring, fetched, filters_from, filters_matching, forget_touched, give_up_rewriting,
-    has_answers, has_backlogs, has_bulk, has_spool_orders, has_untold_shares, holders_from,
-    is_journal_laden, logged, mark_output, note_touched, publish_for, release_marked,
-    release_output, restore_room, rewrite_sessions, seal_backlogs, sealed, session_lasts,
-    set_journal_full, set_journal_laden, set_owner, spool_goes_on, take_batches, take_spool_orders,
-    take_touched, tell_backlog_room, transmit_released, zone_figures_from,
+    each_client_from, end_restoring, fetched, filters_from, filters_matching, forget_touched,
+    give_up_rewriting, has_answers, has_backlogs, has_bulk, has_spool_orders, has_untold_shares,
+    holders_from, is_journal_laden, logged, losses_of, mark_output, note_touched, publish_for,
+    release_marked, release_output, restore_room, rewrite_sessions, seal_backlogs, sealed,
+    session_lasts, session_of, set_journal_full, set_journal_laden, set_owner, spool_goes_on,
+    take_batches, take_spool_orders, take_touched, tell_backlog_room, transmit_released,
+    zone_figures_from,
 };
 pub use services::ServiceItem;
 pub use services::broadcast::{Broadcast, Fate, Origin, Recipient};

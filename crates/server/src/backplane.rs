@@ -22,6 +22,7 @@ use crate::mesh::{Gauges, Lane};
 use crate::retained::TopicBounds;
 use crate::sessions::Journals;
 use crate::shard::{Incoming, Letter};
+use crate::survey::Surveys;
 use crate::telemetry::Journal;
 use crate::tenants::Tenants;
 use crate::trace::Traces;
@@ -41,6 +42,8 @@ pub(crate) struct Backplane {
     pub(crate) bans: Bans,
     /// Those who come by HTTP.
     pub(crate) visitors: Visitors,
+    /// Lists of what the shards have.
+    pub(crate) surveys: Surveys,
     /// The traces that run.
     pub(crate) traces: Traces,
     /// The tenants: a limit counts the sessions of one tenant together.

@@ -12,6 +12,7 @@
 //! - `accounts` opens users, roles and zones, for the server and for commands without one;
 //! - `reference` writes pages of the documents;
 //! - `http` is the way in for programs that watch the server, `condition` what probes ask;
+//! - `survey` keeps lists of all sessions and filters for a while, for those who ask;
 //! - `telemetry` tells what happens, `control` is the administrator's way in;
 //! - `lifecycle` starts, reloads and stops it all.
 
@@ -47,6 +48,7 @@ mod reference;
 mod retained;
 mod sessions;
 mod shard;
+mod survey;
 mod telemetry;
 mod tenants;
 mod trace;

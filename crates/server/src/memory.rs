@@ -46,8 +46,9 @@ pub(crate) fn keep_out_of_core_dumps() {
 }
 
 /// Counts what no shard counts: what is in the rings between them, and the index of the retained
-/// topics. For threads that may wait.
+/// topics. Gives up lists that nobody uses any more. For threads that may wait.
 pub(crate) fn take_stock(backplane: &Backplane) {
+    backplane.surveys.drop_old();
     let ledger = &backplane.ledger;
     ledger.write_common(Holding::Mesh, backplane.rings.bytes());
     ledger.write_common(Holding::Retained, backplane.retained.heap_bytes());

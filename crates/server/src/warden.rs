@@ -97,7 +97,9 @@ struct Before {
 fn look(backplane: &Backplane, before: &mut Before) {
     let ledger = &backplane.ledger;
     memory::take_stock(backplane);
-    let resident = memory::anonymous_bytes();
+    // What operators look at is not what clients hold.
+    let lists = backplane.surveys.bytes() as u64;
+    let resident = memory::anonymous_bytes().map(|bytes| bytes.saturating_sub(lists));
     let excess = ledger.assess(resident);
     let state = State {
         pressure: ledger.pressure(),

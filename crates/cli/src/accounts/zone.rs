@@ -106,7 +106,7 @@ fn zones_text(answer: &Value) -> String {
 
 /// Shows what there is of a zone of the running server, or of each.
 pub(crate) fn zone_figures(name: Option<&str>, which: &Which) -> Result<(), Failure> {
-    let mut told = which.tell(&stentor_control::zones::Zones {})?;
+    let mut told = which.tell(&stentor_control::zones::Zones { fresh: true })?;
     if let Some(name) = name {
         told.keep("zones", |zone| zone["name"] == name);
         told.answer.zones.retain(|zone| zone.name == name);

@@ -146,6 +146,8 @@ impl Sessions {
                     lasting: true,
                     away_secs: ls.away.map(|away| away.as_secs()),
                     by: ls.by.into(),
+                    fresh: true,
+                    ..clients::Ls::default()
                 })?;
                 told.print(list_text)
             }
@@ -192,43 +194,47 @@ fn end_all(
     (zone, away_secs): (Option<ZoneWord>, u64),
     yes: bool,
 ) -> Result<(), Failure> {
-    let mut ended = 0;
-    // Those that could not be ended stay in the list.
-    let mut kept = 0;
+    let (mut ended, mut found) = (0, 0);
+    let mut cursor = None;
     loop {
         let told = which.tell(&clients::Ls {
             zone: zone.clone(),
             limit: Some(AT_ONCE),
-            offset: kept,
             lasting: true,
             away_secs: Some(away_secs),
             by: Order::Id,
+            fresh: true,
+            cursor,
             ..clients::Ls::default()
         })?;
-        let List { clients, total, .. } = told.answer;
-        if !yes {
-            return say(which, ("would_end", total), |sessions| {
-                format!("{sessions} would end; add --yes to end them\n")
-            });
+        let list = told.answer;
+        found += list.clients.len();
+        if !yes && list.unsorted.is_none() {
+            found = list.total;
+            break;
         }
-        if clients.is_empty() {
-            return say(which, ("ended", ended), |sessions| {
-                format!("{sessions} ended\n")
-            });
-        }
-        for client in clients {
+        for client in list.clients.into_iter().filter(|_| yes) {
             let answer = which.tell(&Kick {
                 client_id: client.client_id,
                 zone: Some(ZoneWord::Name(client.zone)),
                 end_session: true,
                 away_secs: Some(away_secs),
             });
-            match answer {
-                Ok(_) => ended += 1,
-                // Its client has come back, or somebody else has ended it.
-                Err(_) => kept += 1,
-            }
+            // Otherwise its client has come back, or somebody else has ended it.
+            ended += usize::from(answer.is_ok());
         }
+        cursor = list.cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    match yes {
+        true => say(which, ("ended", ended), |sessions| {
+            format!("{sessions} ended\n")
+        }),
+        false => say(which, ("would_end", found), |sessions| {
+            format!("{sessions} would end; add --yes to end them\n")
+        }),
     }
 }
 

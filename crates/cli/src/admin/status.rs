@@ -34,6 +34,7 @@ impl Status {
         }
         let told = self.which.tell(&stentor_control::status::Status {
             sample_ms: self.sample_ms,
+            fresh: true,
         })?;
         told.print(|status| text(status, self.verbose))
     }

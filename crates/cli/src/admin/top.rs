@@ -61,6 +61,7 @@ impl Top {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let request = Status {
             sample_ms: self.interval.as_millis() as u64,
+            fresh: false,
         };
         let is_screen = io::stdout().is_terminal() && !self.which.json;
         let mut lately = Lately::default();

@@ -113,7 +113,11 @@ impl SupportBundle {
                 told,
             ),
             part("config-diff.json", &self.answer(&config::Diff {}), told),
-            part("zones.json", &self.answer(&zones::Zones {}), told),
+            part(
+                "zones.json",
+                &self.answer(&zones::Zones { fresh: true }),
+                told,
+            ),
             part("retained.json", &self.answer(&retained::Status {}), told),
             part(
                 "adaptors.json",

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use stentor_mqtt::Version;
 use stentor_session::{CloseReason, Outbound, Tick};
@@ -16,21 +17,19 @@ use crate::core::memory::Account;
 use crate::core::sessions::limits;
 use crate::core::sessions::registry::{Flushing, Link, Messages, Session};
 use crate::core::sessions::rights::Rights;
-use crate::core::sessions::tally::{PauseCause, Tally};
+use crate::core::sessions::tally::{LostBy, PauseCause, Tallies, Tally};
 use crate::core::settings::TopicPolicy;
 use crate::core::stats::ZoneTraffic;
 
-/// A session as `stentor clients` shows it.
+/// A session as `stentor clients` shows it, with names of its own or borrowed ones.
 #[derive(Clone, Debug)]
-pub struct ClientInfo {
-    /// Its key.
-    pub key: SessionKey,
+pub struct ClientInfo<I = Box<str>, U = Arc<str>> {
     /// Its zone.
     pub zone: Zone,
     /// Its client id.
-    pub client_id: Box<str>,
+    pub client_id: I,
     /// Its user; `None` for anonymous.
-    pub user: Option<Arc<str>>,
+    pub user: Option<U>,
     /// Whether it is the session of a queue, which no client has.
     pub is_queue: bool,
     /// Its connection, if it has one.
@@ -54,6 +53,40 @@ pub struct ClientInfo {
     pub snapshot_bytes: usize,
     /// What has happened to it that happens to few.
     pub tally: Tally,
+}
+
+impl ClientInfo {
+    /// The same with borrowed names.
+    #[must_use]
+    pub fn borrowed(&self) -> ClientInfo<&str, &str> {
+        ClientInfo {
+            zone: self.zone,
+            client_id: &self.client_id,
+            user: self.user.as_deref(),
+            is_queue: self.is_queue,
+            connection: self.connection,
+            away_since_ms: self.away_since_ms,
+            ends_at: self.ends_at,
+            expiry_secs: self.expiry_secs,
+            subscriptions: self.subscriptions,
+            in_flight: self.in_flight,
+            waiting: self.waiting,
+            held_bytes: self.held_bytes,
+            snapshot_bytes: self.snapshot_bytes,
+            tally: self.tally,
+        }
+    }
+}
+
+/// A session that somebody looks at in passing.
+#[derive(Clone, Debug)]
+pub struct SeenClient<'s> {
+    /// Its key.
+    pub key: SessionKey,
+    /// Its connection, if it has one.
+    pub link: Option<LinkId>,
+    /// What there is to see.
+    pub info: ClientInfo<&'s str, &'s str>,
 }
 
 /// What decides whether a session gets a message of a topic, besides its subscriptions.
@@ -120,8 +153,6 @@ pub struct ZoneFigures {
 /// The connection of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionInfo {
-    /// The shard's name for it.
-    pub link: LinkId,
     /// What it speaks.
     pub version: Version,
     /// Seconds; 0 for none.
@@ -155,10 +186,10 @@ impl Core {
         Some(self.sessions.get(key)?.live()?.link)
     }
 
-    /// One session, by its client id: of several users, the one that is connected.
+    /// What there is to see of a session, by its client id.
     pub(crate) fn client(&self, zone: Zone, client_id: &str) -> Option<ClientInfo> {
-        let key = self.sessions.main(zone, client_id)?;
-        self.sessions.get(key).map(|session| info(key, session))
+        let key = session_of(self, zone, client_id)?;
+        self.sessions.get(key).map(info)
     }
 
     /// When and why the server has ended the last connection of a client, while it remembers that.
@@ -194,16 +225,42 @@ impl Core {
     }
 }
 
+/// The session of a client id: of several users, the one that is connected.
+pub(crate) fn session_of(core: &Core, zone: Zone, client_id: &str) -> Option<SessionKey> {
+    core.sessions.main(zone, client_id)
+}
+
+/// What a session has lost, by cause.
+pub(crate) fn losses_of(core: &Core, key: SessionKey) -> Vec<LostBy> {
+    let tallies = core.sessions.get(key).and_then(Session::tallied);
+    tallies.into_iter().flat_map(Tallies::losses).collect()
+}
+
 /// See [`crate::clock_ms`].
 pub(crate) fn clock_ms(core: &Core, now: Tick) -> u64 {
     core.pending.log.ms(now)
 }
 
-pub(super) fn info(key: SessionKey, session: &Session) -> ClientInfo {
+/// What there is to see of a session.
+pub(super) fn info(session: &Session) -> ClientInfo {
+    let user = session.state.identity().user.clone();
+    info_with(session, session.state.client_id().into(), user)
+}
+
+/// A session in passing: nothing is copied.
+pub(super) fn seen(key: SessionKey, session: &Session) -> SeenClient<'_> {
+    let user = session.state.identity().user.as_deref();
+    SeenClient {
+        key,
+        link: session.live().map(|live| live.link),
+        info: info_with(session, session.state.client_id(), user),
+    }
+}
+
+fn info_with<I, U>(session: &Session, client_id: I, user: Option<U>) -> ClientInfo<I, U> {
     let connection = match &session.link {
         Link::Away(_) => None,
         Link::Live(live) => Some(ConnectionInfo {
-            link: live.link,
             version: live.version,
             keep_alive_secs: live.keep_alive_secs,
             since: live.since,
@@ -219,10 +276,9 @@ pub(super) fn info(key: SessionKey, session: &Session) -> ClientInfo {
         Link::Live(_) => None,
     };
     ClientInfo {
-        key,
         zone: session.state.zone(),
-        client_id: session.state.client_id().into(),
-        user: session.state.identity().user.clone(),
+        client_id,
+        user,
         is_queue: session.state.queue().is_some(),
         connection,
         away_since_ms: away.map(|(since_ms, _)| since_ms),
@@ -233,6 +289,6 @@ pub(super) fn info(key: SessionKey, session: &Session) -> ClientInfo {
         waiting: session.charge().messages,
         held_bytes: Account::of(session).bytes(),
         snapshot_bytes: session.snapshots().map_or(0, Snapshots::bytes),
-        tally: session.tallied().copied().unwrap_or_default(),
+        tally: session.tallied().map(Tallies::shown).unwrap_or_default(),
     }
 }

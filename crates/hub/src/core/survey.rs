@@ -12,7 +12,7 @@ use stentor_topic::Zone;
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::inspect::{ClientInfo, ZoneFigures, info};
+use crate::core::inspect::{ClientInfo, SeenClient, ZoneFigures, info, seen};
 use crate::core::memory::{Account, Holder};
 use crate::core::sessions::registry::{Session, in_slot};
 use crate::core::upkeep::own_sessions;
@@ -62,9 +62,25 @@ fn sessions(core: &Core, from: u64) -> Part<Vec<(SessionKey, &Session)>> {
 /// Sessions from a place on.
 pub(crate) fn clients(core: &Core, from: u64) -> Part<Vec<ClientInfo>> {
     sessions(core, from).map(|found| {
-        let infos = found.into_iter().map(|(key, session)| info(key, session));
+        let infos = found.into_iter().map(|(_, session)| info(session));
         infos.collect()
     })
+}
+
+/// Shows sessions from a place on, without a copy of anything. Returns where the next step begins.
+pub(crate) fn each_client(
+    core: &Core,
+    from: u64,
+    mut look: impl FnMut(SeenClient<'_>),
+) -> Option<u64> {
+    let end = core.sessions.slots() as u64;
+    let to = from.saturating_add(SLOTS).min(end);
+    for slot in (from..to).filter_map(|slot| u32::try_from(slot).ok()) {
+        if let Some((key, session)) = in_slot(&core.sessions, slot) {
+            look(seen(key, session));
+        }
+    }
+    (to < end).then_some(to)
 }
 
 /// Of the sessions from a place on those that hold most, at most this many, in order.

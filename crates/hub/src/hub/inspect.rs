@@ -9,12 +9,25 @@ use super::Hub;
 use crate::core::audience::{self, AudiencePlace, FoundFilters, Listener};
 use crate::core::ids::{LinkId, SessionKey};
 use crate::core::inspect::{self, ClientInfo, Delivering};
+use crate::core::sessions::tally::LostBy;
 
 /// A time on the clock by which absences are counted, in milliseconds: since 1970 if sessions are
 /// written down, else since the start of the server.
 #[must_use]
 pub fn clock_ms(hub: &Hub, now: Tick) -> u64 {
     inspect::clock_ms(&hub.core, now)
+}
+
+/// The session of a client id: of several users, the one that is connected.
+#[must_use]
+pub fn session_of(hub: &Hub, zone: Zone, client_id: &str) -> Option<SessionKey> {
+    inspect::session_of(&hub.core, zone, client_id)
+}
+
+/// What a session has lost, by those causes that there were.
+#[must_use]
+pub fn losses_of(hub: &Hub, key: SessionKey) -> Vec<LostBy> {
+    inspect::losses_of(&hub.core, key)
 }
 
 /// Filters of this shard that match a topic, from the beginning or from what an earlier step has
@@ -56,7 +69,7 @@ impl Hub {
         self.core.link(zone, client_id)
     }
 
-    /// One session, by its client id: of several users, the one that is connected.
+    /// What there is to see of the session of a client id.
     #[must_use]
     pub fn client(&self, zone: Zone, client_id: &str) -> Option<ClientInfo> {
         self.core.client(zone, client_id)

@@ -21,7 +21,7 @@ pub use facade::{
     answer_bytes, forget_touched, has_answers, has_bulk, mark_output, note_touched, release_marked,
     release_output, session_lasts, set_owner, take_touched, transmit_released,
 };
-pub use inspect::{audience_of, clock_ms, filters_matching};
+pub use inspect::{audience_of, clock_ms, filters_matching, losses_of, session_of};
 pub use publish::publish_for;
 pub use restore::{
     ALL_WRITTEN, begin_restoring, bytes_to_write, end_restoring, fetched, give_up_rewriting,
@@ -29,7 +29,7 @@ pub use restore::{
     rewrite_sessions, seal_backlogs, sealed, set_journal_full, set_journal_laden, spool_goes_on,
     take_batches, take_spool_orders, tell_backlog_room,
 };
-pub use survey::{clients_from, filters_from, holders_from, zone_figures_from};
+pub use survey::{clients_from, each_client_from, filters_from, holders_from, zone_figures_from};
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;

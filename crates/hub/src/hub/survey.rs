@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use stentor_topic::Zone;
 
 use super::Hub;
-use crate::core::inspect::{ClientInfo, ZoneFigures};
+use crate::core::inspect::{ClientInfo, SeenClient, ZoneFigures};
 use crate::core::memory::Holder;
 use crate::core::survey::{self, Part, Subscribed};
 
@@ -14,6 +14,12 @@ use crate::core::survey::{self, Part, Subscribed};
 #[must_use]
 pub fn clients_from(hub: &Hub, from: u64) -> Part<Vec<ClientInfo>> {
     survey::clients(&hub.core, from)
+}
+
+/// Shows the sessions of this shard, from a place on, to a caller who copies what is needed.
+/// Returns where the next step begins; `None` after the last one. A step looks into 256 slots.
+pub fn each_client_from(hub: &Hub, from: u64, look: impl FnMut(SeenClient<'_>)) -> Option<u64> {
+    survey::each_client(&hub.core, from, look)
 }
 
 /// Of the sessions from a place on those that hold most, at most this many, in order. A step looks

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use stentor_hub::{Hub, Part, clients_from, filters_from, holders_from, zone_figures_from};
+use stentor_hub::{
+    Hub, Part, clients_from, each_client_from, filters_from, holders_from, losses_of, session_of,
+    zone_figures_from,
+};
 use stentor_mqtt::{QoS, Version};
 use stentor_topic::Zone;
 
@@ -55,6 +58,34 @@ fn each_session_that_stays_is_seen_once() {
     assert!(times.values().all(|times| *times == 1));
     for n in (1..1_000).step_by(2) {
         assert!(times.contains_key(&*format!("c{n}")), "c{n}");
+    }
+}
+
+/// What is shown in passing is what is copied, in the same steps.
+#[test]
+fn sessions_are_shown_as_they_are_copied() {
+    let mut w = World::new(1);
+    let clients = connect(&mut w, 0..600);
+    w.drop_link(clients[7]);
+    let mut from = Some(0);
+    while let Some(place) = from {
+        let copied = clients_from(&w.hubs[0], place);
+        let mut shown = Vec::new();
+        from = each_client_from(&w.hubs[0], place, |seen| {
+            let info = format!("{:?}", seen.info);
+            let key = session_of(&w.hubs[0], seen.info.zone, seen.info.client_id);
+            assert_eq!(key, Some(seen.key));
+            assert_eq!(seen.link.is_some(), seen.info.connection.is_some());
+            assert_eq!(losses_of(&w.hubs[0], seen.key), []);
+            shown.push(info);
+        });
+        let copied_infos = copied
+            .found
+            .iter()
+            .map(|info| format!("{:?}", info.borrowed()));
+        assert!(shown.iter().cloned().eq(copied_infos));
+        assert!(shown.len() <= STEP);
+        assert_eq!(from, copied.next);
     }
 }
 

@@ -1,99 +1,53 @@
-//! The verbs `clients.ls`, `clients.show` and `clients.kick`.
+//! The verbs `clients.show` and `clients.kick`.
 
+use stentor_control::ZoneWord;
 use stentor_control::clients::{
-    Client, Connection, Count as Times, Kick, Kicked, List, Ls, Paused, Show, Shown, Subscription,
+    Client, Connection, Count as Times, Kick, Kicked, LostBy, Paused, Show, Shown, Subscription,
 };
-use stentor_control::{ZoneWord, page};
 use stentor_hub::{Count, Granted, PauseCause, home_shard};
 use stentor_mqtt::Version;
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
-use super::protocol::{Failure, fitting};
+use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
-use crate::shard::{ClientEntry, Found, Inquiry, Selection, Survey, in_order, keep_first};
-use crate::telemetry::collect::{ask_all, ask_one, survey};
+use crate::shard::{ClientEntry, Found, Inquiry};
+use crate::survey::{Age, Seen};
+use crate::telemetry::collect::{ask_all, ask_one};
 
 /// Zones that a shard looks into in one turn.
 const ZONES_AT_ONCE: u32 = 1_000;
 
-/// Sessions that are kept beyond those that are asked for, while more are looked at.
-const SPARE: usize = 10_000;
-
-/// The same in bytes of their client ids.
-const SPARE_BYTES: usize = 8 << 20;
-
 /// Sessions that are looked through for a client id that was misspelt.
 const NAMES_MAX: usize = 10_000;
 
-/// Some sessions, in the order that was asked for.
-pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure> {
-    let zone = zones::named(backplane, request.zone.as_ref())?;
-    let (from, to) = page(request.limit, request.offset);
-    let some = Selection {
-        zone,
-        containing: request.containing.clone(),
-        lasting: request.lasting,
-        away_secs: request.away_secs,
-        by: request.by,
-    };
-    let order = |a: &ClientEntry, b: &ClientEntry| {
-        let place = |entry: &ClientEntry| some.rank(&entry.info, entry.bytes);
-        let (rank, other) = (place(a), place(b));
-        in_order((rank, &a.info), (other, &b.info))
-    };
-    // An entry behind the end of a page stays behind it, whatever others come before.
-    let keep = |entries: &mut Vec<ClientEntry>| {
-        keep_first(entries, to, order);
-        let names = entries.iter().skip(from).map(name_bytes);
-        entries.truncate(from.saturating_add(fitting(names)));
-        entries.iter().map(name_bytes).sum::<usize>()
-    };
-    let (mut entries, mut total, mut bytes, mut kept) = (Vec::new(), 0, 0, 0);
-    let question = |answer| Survey::Clients {
-        some: some.clone(),
-        at_most: to,
-        answer,
-    };
-    let is_complete = survey(backplane, question, |page| {
-        total += page.total;
-        bytes += page.entries.iter().map(name_bytes).sum::<usize>();
-        entries.extend(page.entries);
-        if entries.len() > to.saturating_add(SPARE) || bytes > kept + SPARE_BYTES {
-            kept = keep(&mut entries);
-            bytes = kept;
-        }
-    });
-    keep(&mut entries);
-    let now = backplane.clock.now();
-    let clients = entries
-        .iter()
-        .skip(from)
-        .map(|entry| describe(backplane, entry, now));
-    let clients: Vec<Client> = clients.collect();
-    let truncated = total > from.saturating_add(clients.len()) || !is_complete;
-    Ok(List {
-        clients,
-        total,
-        truncated,
-    })
-}
-
-fn name_bytes(entry: &ClientEntry) -> usize {
-    entry.info.client_id.len()
-}
-
 /// One session, with its subscriptions.
 pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failure> {
-    let (_, (entry, granted)) = find(backplane, &request.client_id, request.zone.as_ref())?;
+    let (
+        _,
+        Found {
+            entry,
+            granted,
+            lost,
+        },
+    ) = find(backplane, &request.client_id, request.zone.as_ref())?;
     let filters = granted.iter().map(|granted| granted.filter.to_string());
     Ok(Shown {
-        client: describe(backplane, &entry, backplane.clock.now()),
+        client: describe_entry(backplane, &entry),
         filters: filters.collect(),
         granted: granted.iter().map(subscription).collect(),
+        lost_causes: lost.iter().map(lost_by).collect(),
     })
+}
+
+fn lost_by(lost: &stentor_hub::LostBy) -> LostBy {
+    LostBy {
+        cause: lost.cause.label().to_owned(),
+        messages: lost.messages,
+        while_memory_short: lost.while_memory_short,
+    }
 }
 
 /// The session that a request is about, and its zone.
@@ -163,7 +117,7 @@ fn zones_with(backplane: &Backplane, client_id: &str) -> Vec<Zone> {
 
 /// Closes a client's connection.
 pub(super) fn kick(backplane: &Backplane, request: &Kick) -> Result<Kicked, Failure> {
-    let (zone, (entry, _)) = find(backplane, &request.client_id, request.zone.as_ref())?;
+    let (zone, Found { entry, .. }) = find(backplane, &request.client_id, request.zone.as_ref())?;
     let client_id = entry.info.client_id.into_string();
     let end_session = request.end_session;
     if entry.info.is_queue {
@@ -222,22 +176,13 @@ pub(super) fn meant(
     if let Some(zone) = elsewhere.first() {
         return format!("; it is in the zone {:?}", backplane.zone_name(*zone));
     }
-    let some = Selection {
-        zone: said,
-        ..Selection::default()
+    let kept = backplane.surveys.clients(backplane, Age::Lately);
+    let Ok(census) = &*kept.found else {
+        return String::new();
     };
-    let mut names: Vec<Box<str>> = Vec::new();
-    let question = |answer| Survey::Clients {
-        some: some.clone(),
-        at_most: NAMES_MAX,
-        answer,
-    };
-    survey(backplane, question, |page| {
-        let left = NAMES_MAX - names.len();
-        let more = page.entries.into_iter().map(|entry| entry.info.client_id);
-        names.extend(more.take(left));
-    });
-    let names = names.iter().map(|name| &**name);
+    let all = (0..census.rows.len()).map(|place| census.rows.seen(place).info);
+    let of_zone = all.filter(|info| said.is_none_or(|zone| zone == info.zone));
+    let names = of_zone.take(NAMES_MAX).map(|info| info.client_id);
     let near = nearest(client_id, names.filter(|name| other != Some(*name)));
     near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
@@ -261,20 +206,36 @@ pub(super) fn silent() -> Failure {
     )
 }
 
-pub(super) fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) -> Client {
-    let info = &entry.info;
+/// A session as its shard has just told of it.
+pub(super) fn describe_entry(backplane: &Backplane, entry: &ClientEntry) -> Client {
+    let seen = Seen {
+        info: entry.info.borrowed(),
+        origin: entry.origin.as_ref().map(|(peer, url)| (*peer, &**url)),
+        bytes: entry.bytes,
+        slot: 0,
+    };
+    describe(backplane, &seen, (entry.away_secs, backplane.clock.now()))
+}
+
+/// A session at a time, with the seconds for which its client was away then.
+pub(super) fn describe(
+    backplane: &Backplane,
+    seen: &Seen<'_>,
+    (away_secs, now): (Option<u64>, Tick),
+) -> Client {
+    let info = &seen.info;
     let secs = |since: Tick| now.since(since).as_secs();
     let connection = info.connection.map(|connection| Connection {
         version: version(connection.version).to_owned(),
-        peer: entry.origin.as_ref().map(|(peer, _)| peer.to_string()),
-        listener: entry.origin.as_ref().map(|(_, url)| url.to_string()),
+        peer: seen.origin.map(|(peer, _)| peer.to_string()),
+        listener: seen.origin.map(|(_, url)| url.to_owned()),
         keep_alive_secs: connection.keep_alive_secs,
         connected_secs: secs(connection.since),
         silent_secs: secs(connection.last_seen),
         received: connection.messages.received,
-        received_bytes: entry.bytes.received,
+        received_bytes: seen.bytes.received,
         sent: connection.messages.sent,
-        sent_bytes: entry.bytes.sent,
+        sent_bytes: seen.bytes.sent,
         queued_bytes: connection.queued_bytes,
         blocked: connection.is_blocked,
         paused: connection.paused_until.and_then(|pause| paused(pause, now)),
@@ -282,11 +243,11 @@ pub(super) fn describe(backplane: &Backplane, entry: &ClientEntry, now: Tick) ->
     let (tally, zone) = (&info.tally, backplane.zone_name(info.zone));
     Client {
         client_id: info.client_id.to_string(),
-        user: info.user.as_deref().map(str::to_owned),
+        user: info.user.map(str::to_owned),
         zone: zone.clone(),
         zone_name: zone,
         connection,
-        away_secs: entry.away_secs,
+        away_secs,
         ends_in_secs: (info.ends_at != Tick::NEVER).then(|| secs_until(info.ends_at, now)),
         session_expiry_secs: (info.expiry_secs != u32::MAX).then_some(info.expiry_secs),
         subscriptions: info.subscriptions,

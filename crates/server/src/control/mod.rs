@@ -73,6 +73,7 @@ mod clients;
 mod config;
 mod events;
 mod figures;
+mod list;
 mod log;
 mod noted;
 mod procedures;

@@ -12,7 +12,7 @@ pub(crate) use stentor_control::Failure;
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes of names in a page of a list, about: clients choose names, of up to 64 KiB each.
-const NAMES_BYTES: usize = 4 << 20;
+pub(super) const NAMES_BYTES: usize = 4 << 20;
 
 /// How many entries of a list fit into a page, by the bytes of their names: one at least.
 pub(super) fn fitting(names: impl IntoIterator<Item = usize>) -> usize {

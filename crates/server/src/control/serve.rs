@@ -17,7 +17,8 @@ use stentor_control::bans::Ls as ListBans;
 use stentor_control::config::Diff;
 use stentor_control::login::{Link, Made};
 use stentor_control::reload::{Reload, Reloaded};
-use stentor_control::{Done, Mqtt, Stop, Verb, health, metrics, told as line};
+use stentor_control::zones::Zones;
+use stentor_control::{Done, Mqtt, Need, Stop, Verb, health, metrics, told as line};
 use stentor_procedure::adaptor::Start;
 use stentor_topic::Zone;
 use tracing::warn;
@@ -26,12 +27,13 @@ use super::audit::Subject;
 use super::protocol::{Answer, Failure, answer, head};
 use super::{Desk, NotesReader, lock};
 use super::{
-    accounts, bans, clients, config, events, figures, log, procedures, publish, retained, status,
-    subscriptions, topics, traces, why, zones,
+    accounts, bans, clients, config, events, figures, list, log, procedures, publish, retained,
+    status, subscriptions, topics, traces, why, zones,
 };
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller, unix_peer};
+use crate::survey::Age;
 use crate::telemetry::Metrics;
 use crate::transport::Transport;
 
@@ -179,6 +181,9 @@ impl Desk {
         };
         let subject = Subject::of(&head.verb, line);
         let next = self.carry_out(&head.verb, line, who);
+        if changes(&head.verb) {
+            self.backplane.surveys.outdate();
+        }
         if let (Some(subject), Next::Answer(answer)) = (subject, &next) {
             subject.note(&self.directory, who, answer);
         }
@@ -207,7 +212,7 @@ impl Desk {
             Verb::Events => answer(line, |request| events::events(backplane, &request)),
             Verb::FiguresHistory => answer(line, |request| figures::history(self, &request)),
             Verb::FiguresPeaks => answer(line, |request| figures::peaks(self, &request)),
-            Verb::Zones => answer(line, |_: stentor_control::zones::Zones| self.zones(who)),
+            Verb::Zones => answer(line, |request| self.zones(request, who)),
             Verb::ConfigEffective => answer(line, |request| config::effective(self, &request)),
             Verb::ConfigDiff => answer(line, |_: Diff| config::changes(self)),
             Verb::LogLevel => answer(line, |request| log::level(self, &request)),
@@ -225,7 +230,7 @@ impl Desk {
     fn about_clients(&self, verb: Verb, line: &[u8], who: &Who) -> Answer {
         let backplane = &*self.backplane;
         match verb {
-            Verb::ClientsLs => answer(line, |request| clients::list(backplane, &request)),
+            Verb::ClientsLs => answer(line, |request| list::list(backplane, &request)),
             Verb::ClientsShow => answer(line, |request| clients::show(backplane, &request)),
             Verb::ClientsKick => answer(line, |request| clients::kick(backplane, &request)),
             Verb::Why => answer(line, |request| why::why(backplane, &request)),
@@ -359,13 +364,13 @@ impl Desk {
         }
     }
 
-    fn zones(&self, who: &Who) -> Result<stentor_control::zones::Told, Failure> {
+    fn zones(&self, request: Zones, who: &Who) -> Result<stentor_control::zones::Told, Failure> {
         let refused = |error: OrderError| Failure::new(error.code, error.message);
         let listed = self.directory.order(who.clone(), Order::ZoneList {});
         let listed = listed.map_err(refused)?;
         let names = listed["zones"].as_array().into_iter().flatten();
         let names = names.filter_map(|zone| zone["name"].as_str().map(str::to_owned));
-        Ok(zones::zones(&self.backplane, names))
+        Ok(zones::zones(&self.backplane, Age::of(request.fresh), names))
     }
 
     /// The adaptors, of a zone if one is named.
@@ -446,6 +451,12 @@ impl Desk {
             warn!(%errno, "an administrator's connection found no room");
         }
     }
+}
+
+/// Whether somebody who has asked for this expects to see the outcome in lists.
+fn changes(verb: &str) -> bool {
+    let need = Verb::named(verb).map(Verb::need);
+    matches!(need, Some(Need::Change | Need::Administer)) || Order::is_verb(verb)
 }
 
 fn unknown(verb: &str) -> Failure {

@@ -17,6 +17,7 @@ use crate::fdtable::Table;
 use crate::lifecycle::Reloaded;
 use crate::listener::Port;
 use crate::shard::Survey;
+use crate::survey::Age;
 use crate::telemetry::collect::{reports, survey, total};
 use crate::telemetry::{LongTurn, ShardReport, TurnReport, latency};
 
@@ -39,6 +40,7 @@ pub(super) fn status(desk: &Desk, request: &Status) -> Told {
         std::thread::sleep(window);
         rates(&before, &total(&reports(backplane)), since.elapsed())
     });
+    let age = Age::of(request.fresh);
     let reports = reports(backplane);
     let sum = total(&reports);
     let uptime = backplane.clock.now().since(stentor_session::Tick::ZERO);
@@ -68,8 +70,8 @@ pub(super) fn status(desk: &Desk, request: &Status) -> Told {
         log_lines_dropped: backplane.journal.dropped(),
         retained: retained(backplane, sum.stats.unkept_by_memory),
         session_store: session_store(backplane),
-        memory: memory(backplane),
-        zones: zones::zones(backplane, std::iter::empty()).zones,
+        memory: memory(backplane, age),
+        zones: zones::zones(backplane, age, std::iter::empty()).zones,
         rates,
         rates_since_start: self::rates(&ShardReport::default(), &sum, uptime),
         losses: losses(&sum),
@@ -146,7 +148,7 @@ fn session_store(backplane: &Backplane) -> SessionStore {
 }
 
 /// What clients make the server hold: by kind, and who holds most.
-fn memory(backplane: &Backplane) -> Memory {
+fn memory(backplane: &Backplane, age: Age) -> Memory {
     let ledger = &backplane.ledger;
     crate::memory::take_stock(backplane);
     let kind = |kind: Holding| (kind.label().to_owned(), ledger.of(kind).into());
@@ -158,11 +160,25 @@ fn memory(backplane: &Backplane) -> Memory {
         resident_bytes: crate::memory::anonymous_bytes(),
         own_bytes: ledger.own(),
         overgrown: ledger.is_overgrown(),
-        holders: holders(backplane),
+        holders: holders(backplane, age),
     }
 }
 
-fn holders(backplane: &Backplane) -> Vec<Held> {
+/// Those that hold most.
+fn holders(backplane: &Backplane, age: Age) -> Vec<Held> {
+    let kept = backplane.surveys.holders.get(age, || most(backplane));
+    let holder = |holder: &Holder| Held {
+        zone: backplane.zone_name(holder.zone),
+        client_id: holder.client_id.to_string(),
+        user: holder.user.as_deref().map(str::to_owned),
+        connected: holder.is_connected,
+        bytes: holder.bytes,
+    };
+    kept.found.iter().map(holder).collect()
+}
+
+/// The same, by a walk.
+fn most(backplane: &Backplane) -> Vec<Holder> {
     let mut holders = Vec::new();
     let question = |answer| Survey::Holders {
         at_most: HOLDERS,
@@ -173,14 +189,7 @@ fn holders(backplane: &Backplane) -> Vec<Held> {
         holders.sort_by(|a: &Holder, b| (b.bytes, &a.client_id).cmp(&(a.bytes, &b.client_id)));
         holders.truncate(HOLDERS);
     });
-    let holder = |holder: Holder| Held {
-        zone: backplane.zone_name(holder.zone),
-        client_id: holder.client_id.into_string(),
-        user: holder.user.as_deref().map(str::to_owned),
-        connected: holder.is_connected,
-        bytes: holder.bytes,
-    };
-    holders.into_iter().map(holder).collect()
+    holders
 }
 
 fn listener(port: &Port) -> Listener {

@@ -1,6 +1,7 @@
 //! The verbs `topics` and `topics.children`.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use stentor_control::page;
 use stentor_control::topics::{Children, Filter, Held, Name, Names, Told, Topics};
@@ -11,8 +12,7 @@ use stentor_topic::{Zone, has_wildcard};
 use super::protocol::{Failure, fitting};
 use super::zones;
 use crate::backplane::Backplane;
-use crate::shard::Survey;
-use crate::telemetry::collect::survey;
+use crate::survey::{Age, each_part};
 
 /// Topics visited in one step over the store, under whose locks nobody should wait long.
 const VISITS: usize = 1_000;
@@ -28,52 +28,24 @@ const NAMES_MAX: usize = 10_000;
 pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Failure> {
     let zone = zones::named(backplane, request.zone.as_ref())?;
     let (from, to) = page(request.limit, request.offset);
-    let mut filters: BTreeMap<(Zone, String), usize> = BTreeMap::new();
-    let (mut truncated, mut bytes) = (false, 0);
-    let question = |answer| Survey::Filters {
-        zone,
-        containing: request.containing.clone(),
-        at_most: to,
-        answer,
+    let kept = backplane.surveys.filters(backplane, Age::of(request.fresh));
+    let wanted = |(of, filter, _): &(Zone, &str, usize)| {
+        zone.is_none_or(|zone| zone == *of) && filter.contains(&*request.containing)
     };
-    let is_complete = survey(backplane, question, |page| {
-        truncated |= page.total > to;
-        for (zone, filter, subscribers) in page.entries {
-            bytes += filter.len();
-            *filters.entry((zone, filter)).or_default() += subscribers;
+    let (filters, truncated) = match &*kept.found {
+        Ok(rows) => {
+            let mut wanted = rows.iter().filter(wanted);
+            let page = wanted.by_ref().take(to).skip(from);
+            let page: Vec<Filter> = page.map(|row| filter(backplane, row)).collect();
+            (page, wanted.next().is_some() || !rows.is_complete)
         }
-        // More names only push one back that is too far back already.
-        let mut most = to.saturating_add(1);
-        if bytes > SPARE_BYTES {
-            let names = filters.keys().skip(from).map(|(_, filter)| filter.len());
-            most = most.min(from.saturating_add(fitting(names)).saturating_add(1));
-        }
-        while filters.len() > most {
-            filters.pop_last();
-            truncated = true;
-        }
-        if bytes > SPARE_BYTES {
-            bytes = 0;
-        }
-    });
-    truncated |= filters.len() > to || !is_complete;
-    // A filter among the first of all is among the first of each part that has it, so its
-    // subscribers are complete.
-    let listed: Vec<Filter> = filters
-        .iter()
-        .take(to)
-        .skip(from)
-        .map(|((zone, filter), subscribers)| Filter {
-            zone: backplane.zone_name(*zone),
-            filter: filter.clone(),
-            subscribers: *subscribers,
-        })
-        .collect();
+        Err(_) => first_filters(backplane, wanted, (from, to)),
+    };
     let containing = &*request.containing;
     let mut retained = retained(backplane, containing, zone.unwrap_or(Zone::DEFAULT), to);
     retained.drain(..from.min(retained.len()));
     let mut told = Told {
-        filters: listed,
+        filters,
         retained,
         truncated,
     };
@@ -98,6 +70,47 @@ fn shorten(told: &mut Told) {
     }
     told.filters.truncate(rows);
     told.retained.truncate(rows);
+}
+
+fn filter(backplane: &Backplane, (zone, filter, subscribers): (Zone, &str, usize)) -> Filter {
+    Filter {
+        zone: backplane.zone_name(zone),
+        filter: filter.to_owned(),
+        subscribers,
+    }
+}
+
+/// Some filters in order, where there are too many to keep them all; and whether there are more.
+fn first_filters(
+    backplane: &Backplane,
+    wanted: impl Fn(&(Zone, &str, usize)) -> bool,
+    (from, to): (usize, usize),
+) -> (Vec<Filter>, bool) {
+    let mut first: BTreeMap<(Zone, String), usize> = BTreeMap::new();
+    let (mut has_more, mut bytes) = (false, 0);
+    let is_complete = each_part(backplane, |part| {
+        let mut most = to;
+        for (zone, filter, subscribers) in part.iter().filter(&wanted) {
+            bytes += filter.len();
+            *first.entry((zone, filter.to_owned())).or_default() += subscribers;
+            if bytes > SPARE_BYTES {
+                bytes = 0;
+                let names = first.keys().skip(from).map(|(_, name)| name.len());
+                most = to.min(from.saturating_add(fitting(names)));
+            }
+            // More names only push one back that is too far back already.
+            while first.len() > most {
+                has_more = true;
+                first.pop_last();
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    // A filter among the first of all is among the first of each part that has it, so its
+    // subscribers are complete.
+    let page = first.iter().skip(from);
+    let page = page.map(|((zone, name), count)| filter(backplane, (*zone, name, *count)));
+    (page.collect(), has_more || !is_complete)
 }
 
 /// The names of one level, of one zone.

@@ -13,19 +13,19 @@ use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
 use crate::retained::ZoneNames as _;
 use crate::shard::{Inquiry, Survey};
+use crate::survey::Age;
 use crate::telemetry::collect::{ask_all, survey};
 
 /// What there is of each zone now: connections, sessions, rooms, retained messages; and what went
 /// through it since the start. `named` are the zones of which there may be nothing.
-pub(super) fn zones(backplane: &Backplane, named: impl Iterator<Item = String>) -> Told {
+pub(super) fn zones(backplane: &Backplane, age: Age, named: impl Iterator<Item = String>) -> Told {
     let nothing = |name| (name, (ZoneFigures::default(), 0, 0));
     let mut zones: BTreeMap<String, (ZoneFigures, u64, u64)> = named.map(nothing).collect();
-    survey(backplane, Survey::Zones, |part| {
-        for (zone, figures) in part {
-            let (sum, ..) = zones.entry(backplane.zone_name(zone)).or_default();
-            add(sum, &figures);
-        }
-    });
+    let kept = backplane.surveys.zones.get(age, || walk(backplane));
+    for (zone, figures) in &*kept.found {
+        let (sum, ..) = zones.entry(backplane.zone_name(Zone(*zone))).or_default();
+        add(sum, figures);
+    }
     for (zone, messages, bytes) in backplane.retained.status().zones {
         let of_zone = zones.entry(backplane.zone_name(zone)).or_default();
         (of_zone.1, of_zone.2) = (messages, bytes);
@@ -54,6 +54,17 @@ pub(super) fn zones(backplane: &Backplane, named: impl Iterator<Item = String>) 
     Told {
         zones: shown.collect(),
     }
+}
+
+/// What there is of each zone on all shards, by its number.
+fn walk(backplane: &Backplane) -> BTreeMap<u32, ZoneFigures> {
+    let mut zones: BTreeMap<u32, ZoneFigures> = BTreeMap::new();
+    survey(backplane, Survey::Zones, |part| {
+        for (zone, figures) in part {
+            add(zones.entry(zone.get()).or_default(), &figures);
+        }
+    });
+    zones
 }
 
 fn add(sum: &mut ZoneFigures, part: &ZoneFigures) {
@@ -116,7 +127,7 @@ pub(super) fn number(backplane: &Backplane, name: &str) -> Result<Zone, Failure>
 /// Which zone was probably meant, of those of which there is something: the end of a sentence, or
 /// nothing.
 fn meant(backplane: &Backplane, name: &str) -> String {
-    let all = zones(backplane, std::iter::empty());
+    let all = zones(backplane, Age::Lately, std::iter::empty());
     let names = all.zones.iter().map(|zone| &*zone.name);
     nearest(name, names).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }

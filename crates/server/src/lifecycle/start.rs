@@ -44,6 +44,7 @@ use crate::queues::Queues;
 use crate::retained::TopicBounds;
 use crate::sessions::{Journals, Owners};
 use crate::shard::{Equipment, Policy, Shard};
+use crate::survey::Surveys;
 use crate::telemetry::Journal;
 use crate::tenants::Tenants;
 use crate::trace::Traces;
@@ -262,6 +263,7 @@ fn connect(
         bans: Bans::open(journal.data_dir(), &authenticator, now),
         visitors: Visitors::default(),
         traces: Traces::default(),
+        surveys: Surveys::default(),
         clock: retained.clock,
         hasher: retained.hasher.clone(),
         authenticator,

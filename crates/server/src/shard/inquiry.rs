@@ -1,20 +1,19 @@
 //! Answers to the control plane.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use stentor_hub::{
-    ClientInfo, Kept, LossCause, NotKept, Part, audience_of, clients_from, clock_ms, filters_from,
-    filters_matching, holders_from, publish_for, zone_figures_from,
+    ClientInfo, Kept, LossCause, NotKept, Part, SeenClient, audience_of, clock_ms,
+    each_client_from, filters_from, filters_matching, holders_from, losses_of, publish_for,
+    session_of, zone_figures_from,
 };
 use stentor_session::Message;
 use stentor_topic::Zone;
 
 use super::Shard;
-use super::letter::{
-    Audience, ClientEntry, Found, Inquiry, Listeners, Page, Reasons, Received, Survey,
-};
-use super::link::Link;
-use super::selection::{Selection, away_secs, in_order, keep_first};
+use super::letter::{Audience, ClientEntry, Found, Inquiry, Listeners, Reasons, Received, Survey};
+use crate::survey::{Origin, Rows, away_secs};
 use crate::telemetry::{LossReport, ShardReport};
 
 /// Losses named by client and topic in a report.
@@ -22,6 +21,14 @@ const WORST: usize = 20;
 
 /// Subscriptions of a session that are compared with a topic in one turn.
 const LOOKED_AT: usize = 1_000;
+
+/// Steps of surveys: a turn makes one, and the others wait for later turns.
+#[derive(Default)]
+pub(super) struct Looks {
+    /// The number of the turn that has made the last step.
+    made_at: u64,
+    waiting: VecDeque<(u64, Survey)>,
+}
 
 impl Shard {
     /// Answers. The asker may have given up waiting, which is not an error.
@@ -81,21 +88,26 @@ impl Shard {
         }
     }
 
-    /// Makes a step of a survey.
-    fn look(&self, from: u64, survey: Survey) {
+    /// Makes a step of a survey, unless this turn has made one.
+    fn look(&mut self, from: u64, survey: Survey) {
+        if self.looks.made_at == self.figures.turns {
+            self.looks.waiting.push_back((from, survey));
+            return;
+        }
+        self.looks.made_at = self.figures.turns;
         match survey {
-            Survey::Clients {
-                some,
-                at_most,
-                answer,
-            } => drop(answer.send(self.clients(&some, from, at_most))),
+            Survey::Clients { mut rows, answer } => {
+                let next = self.clients(&mut rows, from);
+                let _ = answer.send(Part { found: rows, next });
+            }
             Survey::Zones(answer) => drop(answer.send(zone_figures_from(&self.hub, from))),
-            Survey::Filters {
-                zone,
-                containing,
-                at_most,
-                answer,
-            } => drop(answer.send(self.filters((zone, &containing), from, at_most))),
+            Survey::Filters { mut rows, answer } => {
+                let Part { found, next } = filters_from(&self.hub, from);
+                for filter in &found {
+                    rows.push(filter);
+                }
+                let _ = answer.send(Part { found: rows, next });
+            }
             Survey::Holders { at_most, answer } => {
                 let _ = answer.send(holders_from(&self.hub, from, at_most));
             }
@@ -103,11 +115,27 @@ impl Shard {
         }
     }
 
+    /// Makes the step of a survey that has waited longest, as a turn begins.
+    pub(super) fn look_further(&mut self) {
+        if let Some((from, survey)) = self.looks.waiting.pop_front() {
+            self.look(from, survey);
+        }
+    }
+
+    /// Whether a survey waits for the next turn.
+    pub(super) fn has_looks(&self) -> bool {
+        !self.looks.waiting.is_empty()
+    }
+
     /// One session, with its subscriptions.
     fn client(&self, zone: Zone, client_id: &str) -> Option<Found> {
         let client = self.hub.client(zone, client_id)?;
-        let subscriptions = self.hub.granted(client.key);
-        Some((self.entry(client), subscriptions))
+        let key = session_of(&self.hub, zone, client_id)?;
+        Some(Found {
+            entry: self.entry(client),
+            granted: self.hub.granted(key),
+            lost: losses_of(&self.hub, key),
+        })
     }
 
     /// Some of those who subscribe to a filter.
@@ -148,8 +176,9 @@ impl Shard {
     /// What decides about a topic and a client. O([`LOOKED_AT`]) subscriptions.
     fn why(&self, (zone, client_id): (Zone, &str), topic: &str, from: usize) -> Option<Reasons> {
         let client = self.hub.client(zone, client_id)?;
-        let delivering = self.hub.delivering(client.key, topic)?;
-        let (matching, next) = self.hub.matching(client.key, topic, from, LOOKED_AT);
+        let key = session_of(&self.hub, zone, client_id)?;
+        let delivering = self.hub.delivering(key, topic)?;
+        let (matching, next) = self.hub.matching(key, topic, from, LOOKED_AT);
         Some(Reasons {
             entry: self.entry(client),
             delivering,
@@ -160,65 +189,37 @@ impl Shard {
 
     /// Sessions that would outlive their connections, and the messages that they owe.
     fn left(&self, from: u64) -> Part<(u64, u64)> {
-        clients_from(&self.hub, from).map(|found| {
-            let outliving = found.iter().filter(|client| client.expiry_secs > 0);
-            outliving.fold((0, 0), |(sessions, messages), client| {
-                let owed = client.in_flight + client.waiting;
-                (sessions + 1, messages + owed as u64)
-            })
-        })
-    }
-
-    fn clients(&self, some: &Selection, from: u64, at_most: usize) -> Part<Page<ClientEntry>> {
-        let now_ms = clock_ms(&self.hub, self.now);
-        clients_from(&self.hub, from).map(|found| {
-            let wanted = found.into_iter().filter(|client| some.has(client, now_ms));
-            let ranked = wanted.map(|client| {
-                let bytes = self.link_of_client(&client).map(|link| link.bytes);
-                (some.rank(&client, bytes.unwrap_or_default()), client)
-            });
-            let mut found: Vec<(u64, ClientInfo)> = ranked.collect();
-            let total = found.len();
-            keep_first(&mut found, at_most, |(rank, a), (other, b)| {
-                in_order((*rank, a), (*other, b))
-            });
-            let entries = found.into_iter().map(|(_, info)| self.entry(info));
-            Page {
-                entries: entries.collect(),
-                total,
+        let (mut sessions, mut messages) = (0, 0);
+        let next = each_client_from(&self.hub, from, |SeenClient { info, .. }| {
+            if info.expiry_secs > 0 {
+                sessions += 1;
+                messages += (info.in_flight + info.waiting) as u64;
             }
-        })
+        });
+        Part {
+            found: (sessions, messages),
+            next,
+        }
     }
 
-    fn filters(
-        &self,
-        (zone, containing): (Option<Zone>, &str),
-        from: u64,
-        at_most: usize,
-    ) -> Part<Page<(Zone, String, usize)>> {
-        filters_from(&self.hub, from).map(|mut found| {
-            found.retain(|(of, filter, _)| {
-                zone.is_none_or(|zone| zone == *of) && filter.contains(containing)
+    /// Copies sessions into rows. Returns where the next step begins.
+    fn clients(&self, rows: &mut Rows, from: u64) -> Option<u64> {
+        rows.now_ms = clock_ms(&self.hub, self.now);
+        each_client_from(&self.hub, from, |seen| {
+            let link = seen.link.and_then(|link| self.links.get(link.0));
+            let origin = link.map(|link| Origin {
+                peer: link.peer,
+                port: &link.port,
+                bytes: link.bytes,
             });
-            let total = found.len();
-            keep_first(&mut found, at_most, Ord::cmp);
-            let entries = found
-                .into_iter()
-                .map(|(zone, filter, count)| (zone, filter.into_owned(), count));
-            Page {
-                entries: entries.collect(),
-                total,
-            }
+            rows.push(&seen, origin);
         })
-    }
-
-    fn link_of_client(&self, info: &ClientInfo) -> Option<&Link> {
-        let connection = info.connection.as_ref()?;
-        self.links.get(connection.link.0)
     }
 
     fn entry(&self, info: ClientInfo) -> ClientEntry {
-        let link = self.link_of_client(&info);
+        let connected = info.connection.as_ref();
+        let link = connected.and_then(|_| self.hub.link(info.zone, &info.client_id));
+        let link = link.and_then(|link| self.links.get(link.0));
         let bytes = link.map(|link| link.bytes).unwrap_or_default();
         let origin = link.map(|link| (link.peer, link.port.url.to_string()));
         ClientEntry {

@@ -8,18 +8,18 @@ use std::sync::mpsc::Sender;
 use stentor_auth::Decision;
 use stentor_hub::{
     Adaptors, AudiencePlace, ClientInfo, ControlItem, Delivering, FoundFilters, Granted, Holder,
-    Identity, Kept, Listener, NotKept, Part, ZoneFigures,
+    Identity, Kept, Listener, LostBy, NotKept, Part, ZoneFigures,
 };
 use stentor_session::{CloseReason, ConnectRequest, Message, Tick};
 use stentor_topic::{Walk, Zone};
 
 use super::Policy;
 use super::link::{LinkBytes, LinkKey};
-use super::selection::Selection;
 use crate::admission::Permit;
 use crate::inbox::Ticket;
 use crate::listener::Port;
 use crate::peer::Peer;
+use crate::survey::{FilterRows, Rows};
 use crate::telemetry::ShardReport;
 use crate::trace::Trace;
 use crate::transport::Transport;
@@ -145,23 +145,19 @@ pub(crate) enum Inquiry {
     Pulse(Sender<()>),
 }
 
-/// What a survey looks for, in steps over all places of a shard.
+/// What a survey looks for, in steps over all places of a shard. A shard makes one step in a turn.
 pub(crate) enum Survey {
-    /// The first of some sessions, at most this many of each step.
+    /// Sessions, in rows that come empty and with room.
     Clients {
-        some: Selection,
-        at_most: usize,
-        answer: Sender<Part<Page<ClientEntry>>>,
+        rows: Box<Rows>,
+        answer: Sender<Part<Box<Rows>>>,
     },
     /// What there is of each zone.
     Zones(Sender<Part<Vec<(Zone, ZoneFigures)>>>),
-    /// The first subscribed filters, of a zone or of all, that contain a text, at most this many
-    /// of each step, with the number of subscribers.
+    /// Subscribed filters, in rows as well.
     Filters {
-        zone: Option<Zone>,
-        containing: String,
-        at_most: usize,
-        answer: Sender<Part<Page<(Zone, String, usize)>>>,
+        rows: Box<FilterRows>,
+        answer: Sender<Part<Box<FilterRows>>>,
     },
     /// The sessions that hold most, at most this many of each step.
     Holders {
@@ -175,12 +171,6 @@ pub(crate) enum Survey {
 
 /// A message, and when it was received, in milliseconds since 1970.
 pub(super) type Received = (Arc<Message>, Option<u64>);
-
-/// The first entries of a list in order, and how many there are in all.
-pub(crate) struct Page<T> {
-    pub(crate) entries: Vec<T>,
-    pub(crate) total: usize,
-}
 
 /// A topic that is asked about.
 pub(crate) type Topic = (Zone, Arc<str>);
@@ -196,8 +186,12 @@ pub(crate) struct Listeners {
 /// Some who subscribe to a filter, and where the next ones are.
 pub(crate) type Audience = (Vec<Listener>, Option<AudiencePlace>);
 
-/// A session, and its subscriptions.
-pub(crate) type Found = (ClientEntry, Vec<Granted>);
+/// A session, its subscriptions, and what it has lost.
+pub(crate) struct Found {
+    pub(crate) entry: ClientEntry,
+    pub(crate) granted: Vec<Granted>,
+    pub(crate) lost: Vec<LostBy>,
+}
 
 /// What decides whether a client gets a message of a topic.
 pub(crate) struct Reasons {

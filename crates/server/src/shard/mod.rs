@@ -33,7 +33,6 @@ mod poller;
 mod read;
 mod recording;
 mod scratch;
-mod selection;
 mod strangers;
 mod tail;
 mod take_over;
@@ -48,8 +47,8 @@ pub(crate) use accept::unix_peer;
 pub(crate) use letter::{
     ClientEntry, Found, Incoming, Inquiry, Letter, Listeners, Purpose, Survey, Traveller,
 };
+pub(crate) use link::LinkBytes;
 pub(crate) use policy::Policy;
-pub(crate) use selection::{Selection, in_order, keep_first};
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -69,7 +68,7 @@ use stentor_session::{Batch, Tick, Wheel};
 use stentor_topic::Slots;
 
 use crate::backplane::Backplane;
-use crate::inbox::{Arrivals, Outbox, Tickets};
+use crate::inbox::{Arrivals, Inbox, Outbox, Tickets};
 use crate::listener::Port;
 use crate::mesh::{Bell, Mesh};
 use crate::sessions::{Heritage, Prior, Recorder};
@@ -79,6 +78,7 @@ use crate::transport::Transport;
 use accept::Listening;
 use backlog::Backlog;
 use doors::{Doors, inherit};
+use inquiry::Looks;
 use link::{Link, LinkKey, Phase, Reading};
 use pace::{ADVANCE_TIME, ADVANCE_VISITS, Crowd, Longer, Part};
 use poller::Poller;
@@ -108,7 +108,7 @@ pub(crate) struct Equipment {
     pub(crate) id: usize,
     pub(crate) poll: Poll,
     pub(crate) bell: Arc<Bell>,
-    pub(crate) inbox: crate::inbox::Inbox,
+    pub(crate) inbox: Inbox,
     pub(crate) mesh: Mesh<MeshItem>,
     pub(crate) listeners: Vec<(Arc<Port>, OwnedFd)>,
     /// What its hub shares with those of other shards; the hub itself never leaves its thread.
@@ -192,6 +192,7 @@ pub(crate) struct Shard {
     longer: Longer,
     /// What traces look at.
     taps: Taps,
+    looks: Looks,
 }
 
 /// Whether a shard is there for clients.
@@ -258,11 +259,13 @@ fn outbox(backplane: &Backplane) -> Outbox {
 }
 
 /// Has the poll watch what is the shard's own: its bell and its inbox.
-fn watch_own(poll: &Poll, bell: &Bell, arrivals: &Arrivals<Incoming>) -> std::io::Result<()> {
+fn watch_own(poll: &Poll, bell: &Bell, inbox: Inbox) -> std::io::Result<Arrivals<Incoming>> {
+    let arrivals = Arrivals::new(inbox);
     let registry = poll.registry();
     bell.register(registry, BELL)?;
     let inbox = arrivals.as_raw_fd();
-    registry.register(&mut SourceFd(&inbox), INBOX, Interest::READABLE)
+    registry.register(&mut SourceFd(&inbox), INBOX, Interest::READABLE)?;
+    Ok(arrivals)
 }
 
 impl Shard {
@@ -284,8 +287,7 @@ impl Shard {
             backplane,
             heritage,
         } = equipment;
-        let arrivals = Arrivals::new(inbox);
-        watch_own(&poll, &bell, &arrivals)?;
+        let arrivals = watch_own(&poll, &bell, inbox)?;
         let number = u8::try_from(id).unwrap_or(u8::MAX);
         let (recorder, prior, doors) = inherit(heritage);
         let shard = Self {
@@ -336,6 +338,7 @@ impl Shard {
             crowd: Crowd::new(),
             longer: Longer::new(),
             taps: Taps::default(),
+            looks: Looks::default(),
             policy,
             backplane,
         };
@@ -387,6 +390,7 @@ impl Shard {
         self.figures.turns += 1;
         self.begin_turn();
         self.share_lanes();
+        self.look_further();
         self.open_letters();
         let has_drained = self.drain_unladen();
         self.take_events(events);

@@ -1,5 +1,6 @@
 //! Asking all shards.
 
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,18 @@ pub(crate) fn survey<T>(
     question: impl Fn(Sender<Part<T>>) -> Survey,
     mut take: impl FnMut(T),
 ) -> bool {
+    survey_while(backplane, question, |found| {
+        take(found);
+        ControlFlow::Continue(())
+    })
+}
+
+/// The same, as long as somebody wants more.
+pub(crate) fn survey_while<T>(
+    backplane: &Backplane,
+    question: impl Fn(Sender<Part<T>>) -> Survey,
+    mut take: impl FnMut(T) -> ControlFlow<()>,
+) -> bool {
     let (end, mut is_complete) = (Instant::now() + SURVEY_TIME, true);
     let mut going: Vec<(usize, u64)> = (0..backplane.shards.len()).map(|it| (it, 0)).collect();
     while !going.is_empty() {
@@ -56,7 +69,9 @@ pub(crate) fn survey<T>(
                 is_complete = false;
                 continue;
             };
-            take(part.found);
+            if take(part.found).is_break() {
+                return false;
+            }
             going.extend(part.next.map(|next| (shard, next)));
         }
     }

@@ -25,6 +25,7 @@ use crate::core::sessions::log::{Number, SessionLog, Standing};
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::sessions::rights::QueueBounds;
 use crate::core::sessions::state::{Owed, SessionState};
+use crate::core::sessions::tally::Bound;
 use crate::core::settings::{Settings, SlowPolicy};
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
 use crate::core::work::DROP_VISITS;
@@ -410,7 +411,13 @@ impl Fanout<'_> {
         let Some(session) = self.sessions.at_mut(slot, QoS::AtLeastOnce) else {
             return;
         };
-        session.tally().lose(self.now, cause, messages);
+        let bound = match cause {
+            LossCause::DropNewest | LossCause::DropOldest | LossCause::Disconnect => {
+                Bound::of(self.settings)
+            }
+            _ => Bound::AsConfigured,
+        };
+        session.tally().lose(self.now, (cause, messages), bound);
         if let Some(snapshots) = session.live_mut().and_then(Live::snapshots) {
             match cause {
                 LossCause::DropNewest => snapshots.lose_live(),

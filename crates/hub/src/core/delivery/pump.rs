@@ -12,6 +12,7 @@ use crate::core::ids::SessionKey;
 use crate::core::routing::keep::epoch;
 use crate::core::sessions::registry::{Link, Live};
 use crate::core::sessions::state::Owed;
+use crate::core::sessions::tally::Bound;
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
 
 /// What it costs to send a message that waited, or to drop it because it has expired or is too
@@ -80,19 +81,27 @@ impl Core {
             traffic: &mut self.counters.traffic,
             epoch: |message: &Message| epoch(uses, settings, store, message),
             left: most,
-            lost: (0, LossCause::Expired),
+            expired: 0,
+            too_large: 0,
         };
         pump.resend();
         pump.advance();
-        let (left, (lost, lost_by)) = (pump.left, pump.lost);
+        let left = pump.left;
+        let lost = [
+            (LossCause::Expired, pump.expired),
+            (LossCause::PacketTooLarge, pump.too_large),
+        ];
         self.turn.spend((most - left) * PUMP_VISITS);
         let fetches = owed.is_spooled();
         if left == 0 && owed.is_behind() && !live.extras().is_pumped_later {
             live.extras().is_pumped_later = true;
             self.outbox.pumps.push_back(key);
         }
-        if lost > 0 {
-            session.tally().lose(now, lost_by, lost);
+        for (cause, messages) in lost {
+            if messages > 0 {
+                let lost = (cause, messages);
+                session.tally().lose(now, lost, Bound::AsConfigured);
+            }
         }
         session.shrink_owed();
         if fetches {
@@ -117,8 +126,9 @@ struct Pump<'h, E> {
     epoch: E,
     /// Messages that may go in this turn.
     left: u32,
-    /// How many were lost, and why the last one was.
-    lost: (u64, LossCause),
+    /// Those that were lost.
+    expired: u64,
+    too_large: u64,
 }
 
 impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
@@ -183,6 +193,9 @@ impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
         self.owed.discard(packet_id);
         self.stats.publishes_dropped += 1;
         self.losses.record_many(cause, 1);
-        self.lost = (self.lost.0 + 1, cause);
+        match cause {
+            LossCause::PacketTooLarge => self.too_large += 1,
+            _ => self.expired += 1,
+        }
     }
 }

@@ -32,6 +32,7 @@ use crate::core::sessions::registry::{
     RECOUNTED_AT_ONCE, count_disk_of, lasting_len, look_at_full, take_new_of_full,
 };
 use crate::core::sessions::state::{SessionState, own_queue_bytes, take_fetched, write_spooled};
+use crate::core::sessions::tally::Bound;
 use crate::core::settings::Settings;
 use crate::core::stats::LossCause;
 use crate::effects::{Event, Sender, SpoolOrder};
@@ -419,7 +420,9 @@ pub(crate) fn fetched(
         session.tally().withheld.add(now, lost);
     } else if lost > 0 {
         let cause = LossCause::Unreadable;
-        session.tally().lose(now, cause, lost);
+        session
+            .tally()
+            .lose(now, (cause, lost), Bound::AsConfigured);
         core.counters.stats.publishes_dropped += lost;
         core.counters.traffic.of(session.state.zone()).dropped += lost;
         core.counters.losses.record_many(cause, lost);

@@ -8,6 +8,7 @@ use stentor_session::{Batch, Flush, Output, Tick};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::sessions::registry::{Flushing, Link, Live, Session};
+use crate::core::sessions::tally::Bound;
 use crate::core::stats::LossCause;
 
 /// What one flush writes at most, so that no client holds up the others.
@@ -196,7 +197,9 @@ impl Core {
             }
         }
         if messages > 0 {
-            session.tally().lose(now, LossCause::Expired, messages);
+            session
+                .tally()
+                .lose(now, (LossCause::Expired, messages), Bound::AsConfigured);
         }
         self.counters.stats.publishes_dropped += messages;
         self.counters

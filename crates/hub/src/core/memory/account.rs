@@ -6,7 +6,6 @@ use super::laden::LADEN_BYTES;
 use crate::core::delivery::snapshot::Snapshots;
 use crate::core::sessions::registry::{Extras, Link, Live, Session};
 use crate::core::sessions::rights::Identity;
-use crate::core::sessions::tally::Tally;
 
 /// The place of a session in the tables of its shard.
 const PLACE_BYTES: usize = 16;
@@ -45,7 +44,7 @@ impl Account {
             + in_link
             + session
                 .tallied()
-                .map_or(0, |_| size_of::<Tally>() + BOX_BYTES);
+                .map_or(0, |tallies| tallies.bytes() + BOX_BYTES);
         let outbound = session.state.owed.get();
         let begun = session.live().map_or(0, Live::begun_bytes);
         let queued = session.charge().bytes

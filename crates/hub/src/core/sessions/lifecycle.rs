@@ -20,6 +20,7 @@ use crate::core::sessions::limits;
 use crate::core::sessions::queue_member::give_back;
 use crate::core::sessions::registry::{Away, Left, Link, Session};
 use crate::core::sessions::rights::Identity;
+use crate::core::sessions::tally::Bound;
 use crate::core::stats::LossCause;
 use crate::core::transitions::{Detached, Transition};
 use crate::core::work::Turn;
@@ -252,6 +253,11 @@ impl Core {
             return;
         };
         let (zone, ends) = (session.state.zone(), !session.state.is_persistent());
+        // Not every client that leaves something behind was disconnected for that.
+        let bound = match session.is_given_up() {
+            true => Bound::of(&self.rules.settings),
+            false => Bound::AsConfigured,
+        };
         let Link::Live(live) = &mut session.link else {
             return;
         };
@@ -276,7 +282,7 @@ impl Core {
             lost += owed;
         }
         if lost > 0 {
-            session.tally().lose(now, cause, lost);
+            session.tally().lose(now, (cause, lost), bound);
         }
         self.counters.stats.publishes_dropped += lost;
         self.counters.traffic.of(zone).dropped += lost;

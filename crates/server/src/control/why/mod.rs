@@ -14,12 +14,12 @@ use std::time::Duration;
 use stentor_auth::center::Standing;
 use stentor_auth::rights::Explanation;
 use stentor_control::clients::{Because, Check as Shown, Party as Side, Why};
-use stentor_hub::{Access, Delivering, Granted, LinkId, Retained as _, Rights};
+use stentor_hub::{Access, Delivering, Granted, Retained as _, Rights};
 use stentor_session::{CloseReason, Limit, Local, Tick};
 use stentor_topic::{Zone, validate_name};
 
 use self::way::Way;
-use super::clients::{describe, home, meant, silent, subscription, zone_of};
+use super::clients::{describe_entry, home, meant, silent, subscription, zone_of};
 use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
@@ -306,11 +306,11 @@ fn session_of(
 }
 
 impl Party {
-    /// Its connection and when its last packet came, if it has messages to acknowledge.
-    fn owing(&self) -> Option<(LinkId, Tick)> {
+    /// When its connection began and its last packet came, if it has messages to acknowledge.
+    fn owing(&self) -> Option<(Tick, Tick)> {
         let info = &self.session.as_ref()?.entry.info;
         let connection = info.connection.filter(|_| info.in_flight > 0)?;
-        Some((connection.link, connection.last_seen))
+        Some((connection.since, connection.last_seen))
     }
 
     fn new(
@@ -382,14 +382,13 @@ impl Party {
 
     fn shown(&self, backplane: &Backplane, checks: Vec<Shown>) -> Side {
         let session = self.session.as_ref();
-        let now = backplane.clock.now();
         let all = |session: &Session| session.matching.iter().map(subscription).collect();
         let zone = (!self.is_sought_everywhere).then(|| self.zone_name.clone());
         Side {
             client_id: self.client_id.clone(),
             zone: zone.clone(),
             zone_name: zone,
-            client: session.map(|session| describe(backplane, &session.entry, now)),
+            client: session.map(|session| describe_entry(backplane, &session.entry)),
             matching: session.map(all),
             checks,
         }

@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::core::delivery::deliver::{Course, DeliveryOptions};
 use crate::core::ids::SessionKey;
 use crate::core::sessions::log::SessionLog;
+use crate::core::sessions::tally::Bound;
 use crate::core::stats::LossCause;
 
 /// What it costs to look at a session or at a topic, or to send a message that was held back, in
@@ -121,7 +122,9 @@ fn send_let_go(core: &mut Core, now: Tick, key: SessionKey, delivery: &Delivery)
         core.counters.stats.publishes_dropped += 1;
         core.counters.losses.record_many(LossCause::Expired, 1);
         if let Some(session) = core.sessions.get_mut(key) {
-            session.tally().lose(now, LossCause::Expired, 1);
+            session
+                .tally()
+                .lose(now, (LossCause::Expired, 1), Bound::AsConfigured);
         }
         return;
     }

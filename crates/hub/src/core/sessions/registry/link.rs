@@ -15,7 +15,7 @@ use crate::core::sessions::authenticate::Method;
 use crate::core::sessions::purse::Purse;
 use crate::core::sessions::quota::{Meter, Seat};
 use crate::core::sessions::state::Absence;
-use crate::core::sessions::tally::{PauseCause, Tally};
+use crate::core::sessions::tally::{PauseCause, Tallies};
 use crate::core::work::Debt;
 
 /// Whether the client of a session is there.
@@ -115,7 +115,7 @@ pub(crate) struct Extras {
     /// How many things that it has asked for have to be decided before more is read.
     pub(crate) held: u32,
     /// What has happened to its session that happens to few.
-    pub(crate) tally: Option<Box<Tally>>,
+    pub(crate) tally: Option<Box<Tallies>>,
     /// The rooms that it is in, with the number of its subscriptions below each.
     pub(super) rooms: BTreeMap<Box<str>, u32>,
     /// Hashes of the topics and filters whose refusal was logged already.
@@ -182,12 +182,12 @@ pub(crate) struct Left {
     /// What it subscribed to in rooms.
     pub(crate) rooms: Box<[Element]>,
     /// What has happened to it that happens to few.
-    pub(crate) tally: Option<Box<Tally>>,
+    pub(crate) tally: Option<Box<Tallies>>,
 }
 
 impl Left {
     /// `None` where that is nothing.
-    pub(crate) fn of(rooms: Vec<Element>, tally: Option<Box<Tally>>) -> Option<Box<Self>> {
+    pub(crate) fn of(rooms: Vec<Element>, tally: Option<Box<Tallies>>) -> Option<Box<Self>> {
         let is_any = !rooms.is_empty() || tally.is_some();
         let rooms = rooms.into_boxed_slice();
         is_any.then(|| Box::new(Self { rooms, tally }))
@@ -269,7 +269,7 @@ impl Live {
     }
 
     /// What has happened to its session that happens to few.
-    pub(crate) fn tally(&mut self) -> &mut Tally {
+    pub(crate) fn tally(&mut self) -> &mut Tallies {
         self.extras().tally.get_or_insert_default()
     }
 

@@ -14,7 +14,7 @@ use crate::core::memory::Account;
 use crate::core::sessions::log::SessionLog;
 use crate::core::sessions::quota::{Meter, Seat};
 use crate::core::sessions::state::{Legacy, SessionState};
-use crate::core::sessions::tally::Tally;
+use crate::core::sessions::tally::Tallies;
 use crate::core::settings::Settings;
 use crate::effects::Full;
 
@@ -203,7 +203,7 @@ impl Session {
     }
 
     /// What has happened to it that happens to few, to be counted there.
-    pub(crate) fn tally(&mut self) -> &mut Tally {
+    pub(crate) fn tally(&mut self) -> &mut Tallies {
         match &mut self.link {
             Link::Live(live) => live.tally(),
             Link::Away(away) => {
@@ -214,7 +214,7 @@ impl Session {
     }
 
     /// What has happened to it that happens to few, if anything has.
-    pub(crate) fn tallied(&self) -> Option<&Tally> {
+    pub(crate) fn tallied(&self) -> Option<&Tallies> {
         match &self.link {
             Link::Live(live) => live.extras.as_ref()?.tally.as_deref(),
             Link::Away(away) => away.left.as_ref()?.tally.as_deref(),

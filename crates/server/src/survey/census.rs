@@ -1,0 +1,100 @@
+//! All sessions, as one walk over the shards saw them.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+
+use stentor_session::Tick;
+use stentor_topic::Zone;
+
+use super::rows::Rows;
+use super::selection::{Selection, places};
+use super::{Surveys, TooMany};
+use crate::backplane::Backplane;
+use crate::shard::{Inquiry, Survey};
+use crate::telemetry::collect::{ask_all, survey_while};
+
+/// The most sessions whose rows are kept, and that are brought into an order.
+pub(crate) const SESSIONS_MAX: usize = 500_000;
+
+/// All sessions at a time.
+pub(crate) struct Census {
+    /// Names it in cursors. No other one has this number, also after a restart.
+    pub(crate) number: u64,
+    pub(crate) rows: Rows,
+    /// The places of the rows in the order of the client ids.
+    pub(super) order: Box<[u32]>,
+    /// When the walk began and when it ended.
+    pub(crate) began: Tick,
+    pub(crate) at: Tick,
+    /// Whether all shards have answered.
+    pub(crate) is_complete: bool,
+}
+
+impl Census {
+    /// What it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.bytes() + size_of_val(&*self.order)
+    }
+
+    /// Some places in the order of a selection, and how many there are in all. O(sessions).
+    pub(crate) fn places(
+        &self,
+        some: &Selection,
+        page: (usize, usize),
+        name: impl Fn(Zone) -> String,
+    ) -> (Vec<u32>, usize) {
+        places(self, some, page, name)
+    }
+}
+
+/// Sessions on all shards. It asks for no walk.
+pub(crate) fn sessions(backplane: &Backplane) -> usize {
+    let reports = ask_all(backplane, Inquiry::Figures);
+    reports
+        .iter()
+        .map(|report| report.stats.sessions as usize)
+        .sum()
+}
+
+/// Walks over all sessions.
+pub(super) fn walk(backplane: &Backplane) -> Result<Census, TooMany> {
+    let (surveys, began) = (&backplane.surveys, backplane.clock.now());
+    if sessions(backplane) > SESSIONS_MAX {
+        return Err(TooMany::Sessions);
+    }
+    let mut rows = Rows::default();
+    // A part goes to a shard with room, and comes back with rows.
+    let spare: RefCell<Vec<Box<Rows>>> = RefCell::default();
+    let empty = || spare.borrow_mut().pop();
+    let question = |answer| Survey::Clients {
+        rows: empty().unwrap_or_else(|| Box::new(Rows::with_room())),
+        answer,
+    };
+    let mut too_many = None;
+    let is_complete = survey_while(backplane, question, |mut part: Box<Rows>| {
+        rows.append(&mut part);
+        spare.borrow_mut().push(part);
+        let order = rows.len() * size_of::<u32>();
+        if rows.len() > SESSIONS_MAX {
+            too_many = Some(TooMany::Sessions);
+        } else if !surveys.has_room_for_clients(backplane, rows.bytes() + order) {
+            too_many = Some(TooMany::Bytes(Surveys::bytes_max(backplane)));
+        }
+        match too_many {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    });
+    surveys.has_room_for_clients(backplane, 0);
+    match too_many {
+        Some(too_many) => Err(too_many),
+        None => Ok(Census {
+            number: surveys.number(),
+            order: rows.in_order(),
+            rows,
+            began,
+            at: backplane.clock.now(),
+            is_complete,
+        }),
+    }
+}
