@@ -94,6 +94,12 @@ impl AckQueue {
         self.entries.len()
     }
 
+    /// Bytes of memory on the heap. O(1).
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>() + self.orphans.capacity() * size_of::<Orphan>()
+    }
+
     /// Whether no acknowledgement of the present connection waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {

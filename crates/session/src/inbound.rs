@@ -32,6 +32,13 @@ pub enum Arrival {
 }
 
 impl Inbound {
+    /// Bytes of memory on the heap. O(1).
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let ids = self.received.capacity() + self.restored.capacity();
+        ids * size_of::<PacketId>() + self.acks.bytes()
+    }
+
     /// Whether the client has as many messages under way as it may.
     #[must_use]
     pub fn is_full(&self, receive_maximum: u16) -> bool {

@@ -128,6 +128,8 @@ pub struct Rooms {
     bytes: usize,
     /// When a place that was held may be free again, since somebody asked last.
     deadline: Option<Tick>,
+    /// Bytes that the server has for more of them, whatever the options say.
+    room: usize,
     /// Whether nothing can be written down of rooms that outlive the server.
     is_disk_full: bool,
     /// The rooms that the zone always has, with what they are made with.
@@ -144,6 +146,7 @@ impl Rooms {
             owned: BTreeMap::new(),
             full: Arc::default(),
             bytes: 0,
+            room: usize::MAX,
             deadline: None,
             is_disk_full: false,
             fixed: BTreeMap::new(),
@@ -158,6 +161,17 @@ impl Rooms {
             self.full = Arc::new(full.map(|(user, _)| Arc::clone(user)).collect());
         }
         self.options = options;
+    }
+
+    /// The server has memory for this many bytes more, at most.
+    pub const fn set_room(&mut self, bytes: usize) {
+        self.room = bytes;
+    }
+
+    /// Bytes that properties and histories may take in addition.
+    fn spare(&self) -> usize {
+        let spare = self.options.bytes_max.saturating_sub(self.bytes);
+        spare.min(self.room)
     }
 
     /// The disk on which rooms that outlive the server are written down is full, or has room again.
@@ -270,7 +284,7 @@ impl Rooms {
         // Nobody hears of a room that cannot be.
         let mut effects = Vec::new();
         let mut made = Room::new(room, owner, options, &mut effects);
-        made.spare(self.options.bytes_max.saturating_sub(self.bytes));
+        made.spare(self.spare());
         made.furnish(actor, properties, &mut effects)
             .map_err(|(property, why)| Unmade {
                 property: Some(property),
@@ -419,9 +433,10 @@ impl Rooms {
         out: &mut Vec<Effect>,
         f: impl FnOnce(&mut Room, &mut Vec<Effect>) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
+        let spare = self.spare();
         let held = self.rooms.get_mut(room).ok_or(Refusal::Unknown)?;
         let (owner, before) = (held.counted_owner(), held.bytes());
-        held.spare(self.options.bytes_max.saturating_sub(self.bytes));
+        held.spare(spare);
         held.pass_over(Some(Arc::clone(&self.full)));
         let result = f(held, out);
         held.pass_over(None);

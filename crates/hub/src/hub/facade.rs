@@ -274,7 +274,7 @@ impl Hub {
     /// Counts the sessions again that have changed, and writes the sums into the ledger.
     /// [`Hub::advance`] does it; O(sessions that have changed).
     pub fn settle_accounts(&mut self) {
-        self.core.settle_accounts();
+        self.core.settle_accounts(self.services.rooms.bytes());
     }
 
     /// Bytes of memory that work holds which goes on in later turns: messages that are expensive to

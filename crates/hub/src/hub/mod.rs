@@ -260,7 +260,7 @@ impl Hub {
         if is_due {
             self.go_on(now);
         }
-        self.core.settle_accounts();
+        self.core.settle_accounts(self.services.rooms.bytes());
         self.core.tighten();
         share_memory(&mut self.core);
         is_due

@@ -229,3 +229,87 @@ fn who_holds_little_stays_connected() {
     }
     assert!(w.clients[live].link.is_some() && w.clients[other].link.is_some());
 }
+
+/// What a client has sent at QoS 2 and does not release counts, on its connection and without it.
+#[test]
+fn packet_ids_that_are_not_released_count() {
+    let mut w = World::new(1);
+    let tenant = tenants(1, &Arc::new(Tenant::new(0, TenantKind::Zone)));
+    let client = come(&mut w, "c", 1_000, &tenant).unwrap();
+    let before = w.ledger.of(Holding::Sessions);
+    for id in 1..=1_000_u16 {
+        let [high, low] = id.to_be_bytes();
+        w.send_bytes(client, &[0x34, 6, 0, 1, b't', high, low, 0]);
+    }
+    w.advance();
+    let after = w.ledger.of(Holding::Sessions);
+    assert!(after >= before + 2_000, "{before} to {after}");
+    w.drop_link(client);
+    w.advance();
+    w.check_accounts();
+    let away = w.ledger.of(Holding::Sessions);
+    assert!(away + 1_000 >= after, "{after} to {away}");
+}
+
+/// Sessions that are owed much end one or two in a turn, however many have to.
+#[test]
+fn sessions_that_are_owed_much_end_one_by_one() {
+    const MESSAGES: u32 = 40_000;
+    let mut w = World::new(1);
+    let zone = Arc::new(Tenant::new(0, TenantKind::Zone));
+    let hog = tenants(1, &zone);
+    let publisher = w.connect(Version::V5, "p", &clean());
+    for number in 0..8 {
+        let client = come(&mut w, &format!("hog{number}"), 1_000, &hog).unwrap();
+        w.subscribe(client, "t", QoS::AtLeastOnce);
+        w.drop_link(client);
+    }
+    for _ in 0..MESSAGES {
+        w.publish(publisher, "t", "", QoS::AtLeastOnce, false);
+    }
+    w.advance();
+    w.ledger.set_budget(w.ledger.total() / 2);
+    let bytes = w.ledger.assess(None);
+    w.hubs[0].begin_turn();
+    w.hubs[0].control(w.now, ControlItem::Relieve { bytes });
+    w.hubs[0].advance(w.now);
+    let ended = w.hubs[0].stats().evicted;
+    assert!((1..=4).contains(&ended), "{ended}");
+    let mut turns = 1;
+    while w.hubs[0].stats().evicted < ended + 2 {
+        w.hubs[0].begin_turn();
+        w.hubs[0].advance(w.now);
+        turns += 1;
+        assert!(turns < 100, "the others end as well");
+    }
+}
+
+/// Rooms count, and take a part of the memory at most, whatever their zone may have.
+#[test]
+fn rooms_take_a_part_of_the_memory() {
+    let mut w = World::new(1);
+    let options = ConnectOptions {
+        user: Some("ann"),
+        ..clean()
+    };
+    let ann = w.connect(Version::V5, "ann", &options);
+    w.ledger.set_budget(800_000);
+    let words = r#"{"room":"r","history":{"count":1000,"bytes":1000000}}"#;
+    w.publish(ann, "$call/room.create/1", words, QoS::AtLeastOnce, false);
+    w.subscribe(ann, "$room/r/#", QoS::AtMostOnce);
+    w.advance();
+    let before = w.ledger.of(Holding::Rooms);
+    assert!(before > 0);
+    for _ in 0..100 {
+        w.publish(
+            ann,
+            "$room/r/say",
+            &"x".repeat(5_000),
+            QoS::AtLeastOnce,
+            false,
+        );
+        w.advance();
+    }
+    let held = w.ledger.of(Holding::Rooms);
+    assert!((50_000..=110_000).contains(&held), "{held}");
+}

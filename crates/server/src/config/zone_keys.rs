@@ -53,7 +53,7 @@ section! {
     /// Rooms that one user may own.
     rooms_per_user: u32 = count(1, 1_000_000), Default("100"), Live;
     /// Bytes that all its rooms may hold in memory: properties, and the messages of their
-    /// histories.
+    /// histories. An eighth of `limits.memory` at most.
     room_bytes: u64 = bytes(MIB, 64 * GIB), Default("256MiB"), Live;
     /// Members of a new room, unless its maker says otherwise; 0 for no limit.
     room_capacity: u32 = count(0, 10_000_000), Default("0"), Live;

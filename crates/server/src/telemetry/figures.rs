@@ -173,6 +173,8 @@ pub(super) const FIGURES: &[Figure] = &[
         Number(|from| held(from, Holding::Journal))),
     figure("memory/retained", "bytes now", "the index of the retained topics; the messages themselves are in files",
         Number(|from| held(from, Holding::Retained))),
+    figure("memory/rooms", "bytes now", "rooms with their properties and histories",
+        Number(|from| held(from, Holding::Rooms))),
     figure("heap/current", "bytes now", "the resident anonymous memory of the process; only on systems that tell it",
         Known(|from| from.heap_bytes.map(|(current, _)| current))),
     figure("heap/maximum", "bytes", "the highest published value of `heap/current`",

@@ -250,16 +250,25 @@ pub(crate) fn is_due(core: &Core) -> bool {
     !core.outbox.spooling.due.is_empty() && !core.outbox.spooling.is_refused
 }
 
-/// Has the disk take some of what sessions hold beyond their share: about `bytes_max` at most.
+/// What it takes to encode a message for the disk.
+const SEAL_VISITS: u32 = 4;
+
+/// The same of all messages of a turn, at most: one or two milliseconds, however short they are.
+const SEALED_VISITS: u32 = 8_192 * SEAL_VISITS;
+
+/// Has the disk take some of what sessions hold beyond their share: about `bytes_max` at most, and
+/// no more messages than a turn has time for.
 pub(crate) fn seal_some(core: &mut Core, bytes_max: usize) {
     let mut bytes = 0;
+    let until = core.turn.spent().saturating_add(SEALED_VISITS);
     while bytes < bytes_max
+        && core.turn.spent() < until
         && is_due(core)
         && let Some(key) = core.outbox.spooling.due.pop_front()
     {
         // Other sessions of its owner may have used up the room since it was counted.
         count_on_disk(core, key);
-        let (sealed, is_over) = seal(core, key, bytes_max - bytes);
+        let (sealed, is_over) = seal(core, key, (bytes_max - bytes, until));
         bytes += sealed;
         count_on_disk(core, key);
         if !is_over {
@@ -279,7 +288,7 @@ fn count_on_disk(core: &mut Core, key: SessionKey) {
 
 /// Has the disk take some of what one session holds: see [`seal_some`]. Returns the bytes, and
 /// whether that was all.
-fn seal(core: &mut Core, key: SessionKey, bytes_max: usize) -> (usize, bool) {
+fn seal(core: &mut Core, key: SessionKey, (bytes_max, until): (usize, u32)) -> (usize, bool) {
     let share = core.outbox.spooling.share;
     let mut sum = 0;
     let Some(session) = core.sessions.get_mut(key) else {
@@ -289,7 +298,7 @@ fn seal(core: &mut Core, key: SessionKey, bytes_max: usize) -> (usize, bool) {
     let log = &core.pending.log;
     let zone = session.state.zone().0;
     let client_id = Box::<str>::from(session.state.client_id());
-    while sum < bytes_max {
+    while sum < bytes_max && core.turn.spent() < until {
         let owed = &mut session.state.owed;
         if owed.is_barred() || owed.disk_bytes() >= most {
             // What is more waits in memory, as far as it may.
@@ -302,6 +311,7 @@ fn seal(core: &mut Core, key: SessionKey, bytes_max: usize) -> (usize, bool) {
         let first = sealing.first;
         // A chunk has at most 64.
         let count = sealing.deliveries.len() as u8;
+        core.turn.spend_each(sealing.deliveries.len(), SEAL_VISITS);
         let content = Content {
             zone,
             client_id: &client_id,

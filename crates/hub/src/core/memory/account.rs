@@ -20,7 +20,8 @@ const MARK: u32 = 1 << 31;
 /// the two numbers take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// The session itself, its subscriptions, aliases and will; and [`MARK`].
+    /// The session itself, its subscriptions, aliases and will, and the packet ids of what its
+    /// client has sent and not released; and [`MARK`].
     own: u32,
     /// What waits for its client or is in flight to it, and a long will, which waits for its end.
     queued: u32,
@@ -40,6 +41,7 @@ impl Account {
             + session.state.client_id().len()
             + size_of::<Identity>()
             + session.state.subscriptions.bytes()
+            + session.state.arrivals.bytes()
             + short_will
             + in_link
             + session

@@ -46,6 +46,11 @@ pub struct Holder {
     pub bytes: u64,
 }
 
+/// What all shards hold.
+pub(crate) fn ledger(core: &Core) -> &Ledger {
+    &core.memory.ledger
+}
+
 /// How much room there is on the disk for what waits for sessions.
 pub(crate) fn disk_room(core: &Core) -> DiskRoom {
     DiskRoom {
@@ -67,12 +72,15 @@ impl Memory {
 impl Core {
     /// Counts the sessions again that have changed, and writes the sums into the ledger.
     /// [`Core::advance`] does it; O(sessions that have changed).
-    pub(crate) fn settle_accounts(&mut self) {
+    pub(crate) fn settle_accounts(&mut self, rooms: u64) {
         let room = disk_room(self);
         let held = self.sessions.settle_charges(&mut self.pending.log, room);
         for (kind, bytes) in [Holding::Sessions, Holding::Queues].into_iter().zip(held) {
             self.memory.ledger.write(self.place.shard, kind, bytes);
         }
+        self.memory
+            .ledger
+            .write(self.place.shard, Holding::Rooms, rooms);
         let work = self.work_bytes() + self.past.debts.bytes() as u64;
         self.memory
             .ledger

@@ -30,7 +30,7 @@ const SAFE_PARTS_PINNED: u64 = 64;
 /// budget, on all shards together.
 const SLOW_PARTS: u64 = 16;
 
-/// Sessions that end in one turn.
+/// Sessions that end in one go. One that is owed much takes the time of a turn by itself.
 const ENDED_AT_ONCE: usize = 8;
 
 /// How far a shard has come in freeing memory.
@@ -165,9 +165,10 @@ impl Core {
         if self.past.endings.are_held() {
             return;
         }
+        let (before, slice) = (self.turn.spent(), self.turn.slice());
         for _ in 0..ENDED_AT_ONCE {
             // Connected sessions may be left that give way in the next turns.
-            if self.memory.relief.bytes == 0 {
+            if self.memory.relief.bytes == 0 || self.turn.spent() - before >= slice {
                 return;
             }
             // Whoever held most may have come back: nobody else gives that.

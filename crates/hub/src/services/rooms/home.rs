@@ -19,6 +19,7 @@ use super::review::Absents;
 use super::{Parting, Place, RoomItem};
 use crate::core::Core;
 use crate::core::ids::ShardId;
+use crate::core::memory::{Holding, ledger};
 use crate::core::sessions::log::is_full;
 use crate::core::sessions::rights::{Access, Identity};
 use crate::core::settings::{Settings, ZoneSettings};
@@ -44,6 +45,8 @@ pub(crate) struct Zones {
     pub(super) absent: Absents,
     /// Those that are written down.
     pub(super) kept: KeptRooms,
+    /// Bytes of memory that all rooms take.
+    bytes: u64,
 }
 
 /// Whether the zones are as the settings have them.
@@ -65,6 +68,7 @@ impl Default for Zones {
             fixed: Vec::new(),
             absent: Absents::default(),
             kept: KeptRooms::default(),
+            bytes: 0,
         }
     }
 }
@@ -151,10 +155,35 @@ fn actor<'a>(who: &'a Who, room: &str) -> Actor<'a> {
     }
 }
 
+/// Bytes of memory that the rooms of a zone take. O(1).
+fn memory(rooms: &Rooms) -> u64 {
+    /// A room without properties and messages, with its place among the others.
+    const ROOM_BYTES: usize = 512;
+    (rooms.bytes() + rooms.len() * ROOM_BYTES) as u64
+}
+
+/// Bytes that a zone's rooms may take in addition to what they have: an eighth of what clients may
+/// make the server hold is for one zone, and a quarter for all of them. So rooms alone never make
+/// memory short.
+fn room(core: &Core, held: u64) -> usize {
+    const ZONE_PARTS: u64 = 8;
+    const ALL_PARTS: u64 = 4;
+    let ledger = ledger(core);
+    let budget = ledger.budget();
+    let own = (budget / ZONE_PARTS).saturating_sub(held);
+    let all = (budget / ALL_PARTS).saturating_sub(ledger.of(Holding::Rooms));
+    usize::try_from(own.min(all)).unwrap_or(usize::MAX)
+}
+
 impl RoomService {
     /// When the rooms have something to do next.
     pub(crate) fn deadline(&self) -> Tick {
         self.zones.deadline()
+    }
+
+    /// Bytes of memory that the rooms take whose home is this shard. O(1).
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.zones.bytes
     }
 
     /// Of each zone: rooms, places taken in them, bytes that they hold.
@@ -176,17 +205,21 @@ impl RoomService {
     ) -> (R, Vec<Effect>) {
         let mut out = Vec::new();
         let options = core.settings().rooms_of(zone);
-        let rooms = self.zones.by_zone.entry(zone).or_insert_with(|| {
+        let zones = &mut self.zones;
+        let before = zones.by_zone.get(&zone).map_or(0, memory);
+        let rooms = zones.by_zone.entry(zone).or_insert_with(|| {
             let mut rooms = Rooms::new(options.clone());
             // The name is a good one.
             let _ = rooms.fix(LOBBY, options.room.clone(), &mut out);
             rooms
         });
         rooms.set_disk_full(is_full(core));
+        rooms.set_room(room(core, memory(rooms)));
         let result = f(rooms, &mut out);
-        self.zones.kept.note(core, zone, rooms, &out);
+        zones.bytes = zones.bytes + memory(rooms) - before;
+        zones.kept.note(core, zone, rooms, &out);
         let deadline = rooms.take_deadline().unwrap_or(Tick::NEVER);
-        self.zones.deadline = self.zones.deadline.min(deadline);
+        zones.deadline = zones.deadline.min(deadline);
         (result, out)
     }
 
@@ -440,6 +473,7 @@ impl RoomService {
     pub(crate) fn end_zone(&mut self, core: &mut Core, now: Tick, zone: Zone) {
         let mut out = Vec::new();
         if let Some(mut rooms) = self.zones.by_zone.remove(&zone) {
+            self.zones.bytes -= memory(&rooms);
             rooms.close_all(&mut out);
         }
         self.zones.fixed.retain(|(of, _)| *of != zone);

@@ -161,6 +161,8 @@ pub(super) const FIGURES: &[Figure] = &[
         |from| held(from, Holding::Journal)),
     figure("memory_retained_bytes", Level, Bytes, "of that, the index of the retained topics",
         |from| held(from, Holding::Retained)),
+    figure("memory_rooms_bytes", Level, Bytes, "of that, rooms with their histories",
+        |from| held(from, Holding::Rooms)),
     figure("retained_messages", Level, Count, "topics that have a retained message",
         |from| some(from.backplane.retained.count())),
     figure("retained_bytes", Level, Bytes, "topics, properties and payloads of the retained messages",

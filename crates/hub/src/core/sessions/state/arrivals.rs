@@ -30,6 +30,12 @@ impl Arrivals {
         }
     }
 
+    /// Bytes of memory that they take. O(1).
+    pub(crate) fn bytes(&self) -> usize {
+        let inbound = self.0.as_deref();
+        inbound.map_or(0, |inbound| size_of::<Inbound>() + inbound.bytes())
+    }
+
     /// Forgets a message at QoS 2 that was not taken: it is new when it comes again.
     pub(super) fn refuse(&mut self, packet_id: PacketId) {
         if let Some(inbound) = &mut self.0 {
