@@ -578,6 +578,7 @@ impl Core {
     /// The shard begins a turn: what it may do is counted from here on.
     pub(crate) fn begin_turn(&mut self) {
         self.turn.begin();
+        self.memory.relief.begin_turn();
         self.turn.terms.laden_journals = laden(self);
         self.turn.packets_before = self.counters.stats.packets_received;
         self.turn.deliveries_before = self.counters.stats.publishes_sent;

@@ -34,8 +34,9 @@ pub(crate) struct Spooling {
 const BYTES_PER_TURN: usize = 1 << 20;
 /// Chunks that are read in one turn: their messages are sent.
 const FETCHED_PER_TURN: usize = 32;
-/// Chunks that are noted in one turn: the disk has them.
-const SEALED_PER_TURN: usize = 2_048;
+/// Chunks that are noted in one turn: the disk has them. Their messages are dropped, up to 64 of
+/// each: that takes a millisecond or two.
+const SEALED_PER_TURN: usize = 128;
 
 impl Spooling {
     pub(crate) const fn new(lane: Lane) -> Self {
