@@ -108,8 +108,8 @@ pub(crate) const INTERVAL_MS: u64 = 2_000;
 /// Topic filters of a stream of messages.
 pub(crate) const FILTERS_MAX: usize = 16;
 
-/// Messages are sent in pieces of about this many bytes; one that is longer goes alone.
-pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+/// Bytes of a piece of an event stream at most. A few of them are on their way to each client.
+pub(crate) const PIECE_BYTES: usize = 16 * 1024;
 
 /// How long a session behind a stream may take to begin.
 pub(crate) const SESSION_TIME: Duration = Duration::from_secs(10);

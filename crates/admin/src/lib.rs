@@ -41,3 +41,4 @@ pub use office::{
     Reason, Refused, Report,
 };
 pub use serve::{CertificateName, Door, DoorSocket, Face, Rules, TlsSource};
+pub use stream::Held;

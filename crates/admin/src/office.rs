@@ -11,6 +11,8 @@ use serde_json::{Map, Value};
 use stentor_control::login::Me;
 use stentor_control::{Failure, Verb};
 
+use crate::stream::Held;
+
 /// The server, as the HTTP face knows it. Its methods may block, except those that let
 /// somebody in: the face calls them on threads that are there for it, a few at a time.
 pub trait Office: Send + Sync + 'static {
@@ -73,6 +75,9 @@ pub trait Office: Send + Sync + 'static {
 
     /// Ends a session, if there is one.
     fn log_out(&self, cookie: &str);
+
+    /// Where event streams count what they hold.
+    fn held(&self) -> Held;
 }
 
 /// What a program shows with each request.

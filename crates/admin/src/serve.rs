@@ -103,7 +103,7 @@ impl Face {
         let slots = Arc::new(Slots::default());
         let room = Arc::new(Room::default());
         let farewell = Arc::clone(&room);
-        let (stopping, streams) = Streams::new();
+        let (stopping, streams) = Streams::new(office.held());
         let (mut open, mut files) = (Vec::new(), Vec::new());
         for door in doors {
             let socket = {

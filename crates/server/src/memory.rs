@@ -45,13 +45,15 @@ pub(crate) fn keep_out_of_core_dumps() {
     let _ = std::fs::write("/proc/self/coredump_filter", "0");
 }
 
-/// Counts what no shard counts: what is in the rings between them, and the index of the retained
-/// topics. Gives up lists that nobody uses any more. For threads that may wait.
+/// Counts what no shard counts: what is in the rings between them, the index of the retained
+/// topics, and what event streams hold. Gives up lists that nobody uses any more. For threads that
+/// may wait.
 pub(crate) fn take_stock(backplane: &Backplane) {
     backplane.surveys.drop_old();
     let ledger = &backplane.ledger;
     ledger.write_common(Holding::Mesh, backplane.rings.bytes());
     ledger.write_common(Holding::Retained, backplane.retained.heap_bytes());
+    ledger.write_common(Holding::Connections, backplane.visitors.streams.bytes());
 }
 
 /// The bytes that clients may make the server hold; 0 for any number.

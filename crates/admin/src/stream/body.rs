@@ -12,11 +12,20 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
 use super::event;
-use crate::bounds::HEARTBEAT;
+use super::held::Held;
+use crate::bounds::{HEARTBEAT, PIECE_BYTES};
 use crate::problem::Problem;
 
 /// What a client reads.
 pub(crate) struct Pieces(mpsc::Receiver<Bytes>);
+
+#[cfg(test)]
+impl Pieces {
+    /// The next piece.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        self.0.recv().await
+    }
+}
 
 impl HttpBody for Pieces {
     type Data = Bytes;
@@ -35,8 +44,11 @@ impl HttpBody for Pieces {
 pub(crate) struct Outlet {
     pieces: mpsc::Sender<Bytes>,
     stopping: watch::Receiver<()>,
+    held: Held,
     /// When something was put there last.
     put_at: Instant,
+    /// Whether an event has begun that has not come whole.
+    is_within: bool,
 }
 
 /// Why a stream ends.
@@ -59,31 +71,49 @@ impl From<Problem> for End {
 }
 
 impl Outlet {
-    pub(crate) fn new(stopping: watch::Receiver<()>) -> (Self, Pieces) {
+    /// The way to a client that counts what waits on it.
+    pub(crate) fn new(stopping: watch::Receiver<()>, held: Held) -> (Self, Pieces) {
         let (pieces, read) = mpsc::channel(1);
         let outlet = Self {
             pieces,
             stopping,
+            held,
             put_at: Instant::now(),
+            is_within: false,
         };
         (outlet, Pieces(read))
     }
 
-    /// Gives the client a piece, once it has taken the one before. An empty text is not a piece,
-    /// but after a while of silence it becomes a comment.
-    pub(crate) async fn put(&mut self, text: String) -> Result<(), End> {
-        let text = match text.is_empty() {
-            true if self.put_at.elapsed() < HEARTBEAT => return Ok(()),
-            true => ": the stream goes on\n\n".to_owned(),
-            false => text,
+    /// Gives the client a text, in pieces of up to [`PIECE_BYTES`], each once it has taken the one
+    /// before. An empty text is not a piece, but after a while of silence it becomes a comment.
+    pub(crate) async fn put(&mut self, text: impl Into<Vec<u8>>) -> Result<(), End> {
+        let text = match text.into() {
+            text if !text.is_empty() => text,
+            _ if self.put_at.elapsed() < HEARTBEAT => return Ok(()),
+            _ => b": the stream goes on\n\n".to_vec(),
         };
+        if text.len() <= PIECE_BYTES {
+            return self.send(text).await;
+        }
+        let _counted = self.held.charge(text.capacity());
+        for piece in text.chunks(PIECE_BYTES) {
+            self.send(piece.to_vec()).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, piece: Vec<u8>) -> Result<(), End> {
+        // The line feed may be the second of the two that end an event.
+        let is_within = !matches!(&*piece, [.., b'\n', b'\n'] | [b'\n']);
+        let piece = self.held.piece(piece);
         let place = tokio::select! {
             biased;
             _ = self.stopping.changed() => return Err(End::Stop),
             place = self.pieces.reserve() => place.map_err(|_| End::Gone)?,
         };
-        place.send(text.into());
+        place.send(piece);
         self.put_at = Instant::now();
+        self.is_within = is_within;
         Ok(())
     }
 
@@ -106,8 +136,12 @@ impl Outlet {
     }
 
     /// The last event, which says why it is the last. A client that has not taken the piece before
-    /// misses it.
+    /// misses it, and so does one that has not got all of the event before: it would be a part of
+    /// that.
     pub(crate) fn close(self, end: &End) {
+        if self.is_within {
+            return;
+        }
         let data = match end {
             End::Gone => return,
             End::Stop => said("stopping", "the server stops"),
@@ -115,7 +149,8 @@ impl Outlet {
             End::Over(code, detail) => said(code, detail),
         };
         // Nobody waits for it.
-        let _ = self.pieces.try_send(event(Some("end"), None, &data).into());
+        let piece = self.held.piece(event(Some("end"), None, &data).into());
+        let _ = self.pieces.try_send(piece);
     }
 }
 
@@ -140,15 +175,15 @@ mod tests {
     fn a_client_that_does_not_read_is_waited_for() {
         run(async {
             let (stop, stopping) = watch::channel(());
-            let (mut outlet, mut pieces) = Outlet::new(stopping);
-            assert_eq!(outlet.put("a".into()).await, Ok(()));
+            let (mut outlet, mut pieces) = Outlet::new(stopping, Held::default());
+            assert_eq!(outlet.put("a").await, Ok(()));
             let short = Duration::from_millis(1);
-            let second = timeout(short, outlet.put("b".into())).await;
+            let second = timeout(short, outlet.put("b")).await;
             assert!(second.is_err(), "the first one is still there");
             assert_eq!(pieces.0.recv().await, Some("a".into()));
-            assert_eq!(outlet.put("c".into()).await, Ok(()));
+            assert_eq!(outlet.put("c").await, Ok(()));
             drop(stop);
-            assert_eq!(outlet.put("d".into()).await, Err(End::Stop));
+            assert_eq!(outlet.put("d").await, Err(End::Stop));
             outlet.close(&End::Stop);
             assert_eq!(pieces.0.recv().await, Some("c".into()));
             assert_eq!(pieces.0.recv().await, None, "there was no room for the end");
@@ -159,11 +194,52 @@ mod tests {
     fn a_client_that_is_gone_ends_the_stream() {
         run(async {
             let (_stop, stopping) = watch::channel(());
-            let (mut outlet, pieces) = Outlet::new(stopping);
-            assert_eq!(outlet.put(String::new()).await, Ok(()));
+            let (mut outlet, pieces) = Outlet::new(stopping, Held::default());
+            assert_eq!(outlet.put("").await, Ok(()));
             drop(pieces);
-            assert_eq!(outlet.put("a".into()).await, Err(End::Gone));
+            assert_eq!(outlet.put("a").await, Err(End::Gone));
             assert_eq!(outlet.pause(Duration::from_secs(9)).await, Err(End::Gone));
+        });
+    }
+
+    /// A text that is cut counts whole, and each piece until the client has taken it.
+    #[test]
+    fn a_long_text_comes_in_pieces() {
+        run(async {
+            let (_stop, stopping) = watch::channel(());
+            let held = Held::default();
+            let (mut outlet, mut pieces) = Outlet::new(stopping, held.clone());
+            let text = "x".repeat(2 * PIECE_BYTES + 1);
+            let put = async {
+                assert_eq!(outlet.put(text.clone()).await, Ok(()));
+                drop(outlet);
+            };
+            let take = async {
+                let mut came = Vec::new();
+                while let Some(piece) = pieces.next().await {
+                    assert!(held.bytes() <= (text.len() + 3 * PIECE_BYTES) as u64);
+                    came.push(piece.len());
+                }
+                came
+            };
+            let ((), came) = tokio::join!(put, take);
+            assert_eq!(came, [PIECE_BYTES, PIECE_BYTES, 1]);
+            assert_eq!(held.bytes(), 0);
+        });
+    }
+
+    /// The end is an event of its own, or none.
+    #[test]
+    fn an_event_that_is_cut_is_the_last() {
+        run(async {
+            for (text, is_told) in [("data: 1\n\n", true), ("data: 1", false), ("\n", true)] {
+                let (_stop, stopping) = watch::channel(());
+                let (mut outlet, mut pieces) = Outlet::new(stopping, Held::default());
+                assert_eq!(outlet.put(text).await, Ok(()));
+                assert!(pieces.next().await.is_some());
+                outlet.close(&End::Stop);
+                assert_eq!(pieces.next().await.is_some(), is_told, "{text:?}");
+            }
         });
     }
 }

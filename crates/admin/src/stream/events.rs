@@ -57,6 +57,8 @@ async fn go_on(
     loop {
         let count = write(&answer, begin, &mut text);
         request.insert("after".into(), answer["cursor"].clone());
+        // The client may take its time.
+        drop(answer);
         outlet.put(std::mem::take(&mut text)).await?;
         if count < EVENTS_AT_ONCE {
             outlet.pause(LOOK_AGAIN).await?;

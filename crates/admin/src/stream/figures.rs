@@ -66,9 +66,12 @@ async fn go_on(
     loop {
         let next = Instant::now() + every;
         let rates = before.as_ref().map(|before| rates(before, &look));
-        let mut status = (*look.status).clone();
-        status["rates"] = json!(rates);
-        outlet.put(event(None, None, &status)).await?;
+        let text = {
+            let mut status = (*look.status).clone();
+            status["rates"] = json!(rates);
+            event(None, None, &status)
+        };
+        outlet.put(text).await?;
         before = Some(look);
         // For a client that takes its time, the next one is late too.
         outlet

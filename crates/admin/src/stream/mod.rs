@@ -1,7 +1,8 @@
 //! Event streams: answers that go on for as long as the client reads them, as server-sent events.
 //!
 //! A stream asks again and again what a verb answers, and sends what is new. It asks only when the
-//! client has taken what was sent before, so nothing is queued for a slow client but one piece.
+//! client has taken what was sent before, so nothing is queued for a slow client but one answer.
+//! It goes out in small pieces, and counts in [`Held`] until its last piece has gone.
 //! What the server has forgotten in the meantime is missing, and an event says so. Each time, the
 //! token or the session, and the right to the verb, are looked at again.
 //!
@@ -17,6 +18,7 @@ pub(crate) mod describe;
 mod events;
 mod feed;
 mod figures;
+mod held;
 mod message;
 mod places;
 mod subscribe;
@@ -45,6 +47,7 @@ use crate::pages::Desk;
 use crate::problem::{Problem, busy, other_method, problem};
 use body::{Outlet, Pieces};
 use figures::Newest;
+pub use held::Held;
 use places::Places;
 use watcher::{Refused, Watcher};
 
@@ -60,11 +63,12 @@ pub(crate) struct Streams {
     run: u64,
     figures: Newest,
     refused: Refused,
+    held: Held,
 }
 
 impl Streams {
-    /// With what ends all of them when it is dropped.
-    pub(crate) fn new() -> (watch::Sender<()>, Arc<Self>) {
+    /// With what ends all of them when it is dropped. They count in `held` what they hold.
+    pub(crate) fn new(held: Held) -> (watch::Sender<()>, Arc<Self>) {
         let (stop, stopping) = watch::channel(());
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let streams = Self {
@@ -73,6 +77,7 @@ impl Streams {
             run: since.map_or(0, |since| since.as_millis() as u64),
             figures: Newest::default(),
             refused: Refused::default(),
+            held,
         };
         (stop, Arc::new(streams))
     }
@@ -226,7 +231,7 @@ where
         .places
         .take(watcher.name(), session)
         .map_err(full)?;
-    let (outlet, pieces) = Outlet::new(desk.streams.stopping.clone());
+    let (outlet, pieces) = Outlet::new(desk.streams.stopping.clone(), desk.streams.held.clone());
     let (told, begun) = oneshot::channel();
     tokio::spawn(async move {
         run(watcher, outlet, told).await;

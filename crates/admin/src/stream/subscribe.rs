@@ -15,10 +15,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::body::{End, Outlet};
 use super::feed::{Feed, Heard, Said};
+use super::message::Writer;
 use super::watcher::Watcher;
 use super::{Told, admit, event, follow};
 use crate::api::query;
-use crate::bounds::{FILTERS_MAX, LOSS_LOOK, PIECE_BYTES, SESSION_TIME};
+use crate::bounds::{FILTERS_MAX, LOSS_LOOK, SESSION_TIME};
 use crate::identity::told;
 use crate::pages::Desk;
 use crate::problem::{Problem, busy, problem};
@@ -101,21 +102,22 @@ async fn begin(watcher: &Watcher, wish: &Wish) -> Result<(Feed, String, Vec<u8>)
     let slot = &watcher.desk().slots.looks;
     let opened = slot.run(move || caller.session()).await.ok_or_else(busy)?;
     let stream = opened.map_err(|failure| problem(failure.code, failure.message))?;
-    let mut feed = Feed::new(stream).map_err(|_| busy())?;
-    let client_id = match next(&mut feed).await? {
-        Heard::Begun(begun) => begun.map_err(|said| refused(&said))?,
-        _ => return Err(busy()),
-    };
+    let held = &watcher.desk().streams.held;
+    let mut feed = Feed::new(stream, held).map_err(|_| busy())?;
+    let begun = hear(&mut feed, |heard| match heard {
+        Heard::Begun(begun) => Some(begun.map_err(|said| refused(&said))),
+        _ => Some(Err(busy())),
+    });
+    let client_id = begun.await??;
     feed.subscribe(&wish.filters, wish.qos)
         .await
         .map_err(|_| busy())?;
-    let answers = loop {
-        match next(&mut feed).await? {
-            Heard::Subscribed(answers) => break answers,
-            Heard::Ended(said) => return Err(not_subscribed(&said)),
-            Heard::Begun(_) | Heard::Message(_) => {}
-        }
-    };
+    let answers = hear(&mut feed, |heard| match heard {
+        Heard::Subscribed(answers) => Some(Ok(answers)),
+        Heard::Ended(said) => Some(Err(not_subscribed(&said))),
+        Heard::Begun(_) | Heard::Message(_) => None,
+    });
+    let answers = answers.await??;
     let answers = wish.filters.iter().zip(answers);
     let granted =
         answers.map(|(filter, answer)| answer.map_err(|said| not_granted(watcher, filter, &said)));
@@ -123,11 +125,13 @@ async fn begin(watcher: &Watcher, wish: &Wish) -> Result<(Feed, String, Vec<u8>)
     Ok((feed, client_id, granted))
 }
 
-/// The next thing that the session hears.
-async fn next(feed: &mut Feed) -> Result<Heard, Problem> {
+/// Waits for something that the session hears.
+async fn hear<T>(feed: &mut Feed, wanted: impl Fn(Heard<'_>) -> Option<T>) -> Result<T, Problem> {
     loop {
-        if let Some(heard) = feed.next().map_err(|_| busy())? {
-            return Ok(heard);
+        while let Some(heard) = feed.next().map_err(|_| busy())? {
+            if let Some(found) = wanted(heard) {
+                return Ok(found);
+            }
         }
         feed.fill().await.map_err(|_| busy())?;
     }
@@ -178,9 +182,7 @@ async fn go_on(
     let mut losses = Losses::default();
     let mut text = first;
     loop {
-        let ended = gather(feed, &mut text)?;
-        let is_news = !text.is_empty();
-        outlet.put(std::mem::take(&mut text)).await?;
+        let (is_news, ended) = pass_on(feed, outlet, text).await?;
         if let Some(said) = ended {
             return Err(end(&said));
         }
@@ -197,27 +199,30 @@ async fn go_on(
     }
 }
 
-/// Writes what has come, up to a bound; why the session has ended, if it has.
-fn gather(feed: &mut Feed, text: &mut String) -> Result<Option<Said>, End> {
+/// Writes a text and then what has come; whether there was anything, and why the session has ended,
+/// if it has.
+async fn pass_on(
+    feed: &mut Feed,
+    outlet: &mut Outlet,
+    text: String,
+) -> Result<(bool, Option<Said>), End> {
     let broken = |_| {
         End::Over(
             "closed",
             "the session inside the server is broken".to_owned(),
         )
     };
-    while text.len() < PIECE_BYTES {
+    let mut writer = Writer::new(outlet, text);
+    let ended = loop {
         match feed.next().map_err(broken)? {
-            None => break,
-            Some(Heard::Message(data)) => {
-                text.push_str("data: ");
-                text.push_str(&data);
-                text.push_str("\n\n");
-            }
-            Some(Heard::Ended(said)) => return Ok(Some(said)),
+            None => break None,
+            Some(Heard::Message(publish)) => writer.message(&publish).await?,
+            Some(Heard::Ended(said)) => break Some(said),
             Some(Heard::Begun(_) | Heard::Subscribed(_)) => {}
         }
-    }
-    Ok(None)
+    };
+    feed.give_back();
+    Ok((writer.finish().await?, ended))
 }
 
 /// Why the server has ended the session.

@@ -20,8 +20,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use stentor_admin::{
-    Admitted, Begun, CertificateName, Door, Exposition, Face, Login, NotAdmitted, Office, Proof,
-    Report, Rules, TlsSource,
+    Admitted, Begun, CertificateName, Door, Exposition, Face, Held, Login, NotAdmitted, Office,
+    Proof, Report, Rules, TlsSource,
 };
 use stentor_auth::center::Center;
 use stentor_auth::credential::certificate::{NameSource, user_name};
@@ -44,6 +44,7 @@ struct Desk {
     metrics: Metrics,
     notes: NotesReader,
     bearers: Bearers,
+    streams: Held,
 }
 
 impl Office for Desk {
@@ -105,6 +106,10 @@ impl Office for Desk {
     fn log_out(&self, cookie: &str) {
         self.bearers.log_out(cookie);
     }
+
+    fn held(&self) -> Held {
+        self.streams.clone()
+    }
 }
 
 impl Doors {
@@ -123,12 +128,13 @@ impl Doors {
         }
         self.announce();
         let clerk = control.clerk();
-        let links = &clerk.backplane().visitors.links;
-        links.announce(self.bases(&config.names));
+        let visitors = &clerk.backplane().visitors;
+        visitors.links.announce(self.bases(&config.names));
         let desk = Desk {
             condition: Arc::clone(condition),
             metrics,
             notes: control.reader(),
+            streams: visitors.streams.clone(),
             bearers: Bearers::new(center, clerk),
         };
         let (tls, named) = (self.tls, name_source(config.certificate_user));

@@ -1,5 +1,6 @@
 //! Everybody who comes by HTTP and is known: by a token, by a session, or soon by a link.
 
+use stentor_admin::Held;
 use stentor_auth::center::Renewals;
 
 use super::known::KnownTokens;
@@ -15,6 +16,8 @@ pub(crate) struct Visitors {
     pub(super) sessions: Sessions,
     /// By a link that is not opened yet.
     pub(crate) links: Links,
+    /// What their event streams hold.
+    pub(crate) streams: Held,
 }
 
 impl Visitors {

@@ -163,7 +163,7 @@ pub(super) const FIGURES: &[Figure] = &[
         Number(|from| held(from, Holding::Queues))),
     figure("memory/draining", "bytes now", "data that waits for the sockets of disconnected clients",
         Number(|from| held(from, Holding::Draining))),
-    figure("memory/connections", "bytes now", "packets and logins that are not complete, and the buffers of TLS and WebSocket",
+    figure("memory/connections", "bytes now", "packets and logins that are not complete, the buffers of TLS and WebSocket, and what event streams hold",
         Number(|from| held(from, Holding::Connections))),
     figure("memory/work", "bytes now", "work of earlier packets that continues in later turns",
         Number(|from| held(from, Holding::Work))),

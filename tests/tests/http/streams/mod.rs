@@ -3,6 +3,7 @@
 mod bounds;
 mod events;
 mod figures;
+mod memory;
 mod rights;
 mod subscribe;
 mod trace;

@@ -16,7 +16,8 @@ pub enum Holding {
     /// What waits for the sockets of connections that have been disconnected.
     Draining,
     /// Connections beside their sessions: packets that have not come whole or are not applied yet,
-    /// logins that are not decided, and the buffers of TLS and WebSocket.
+    /// logins that are not decided, and the buffers of TLS and WebSocket. What event streams over
+    /// HTTP hold for their readers is a part of it.
     Connections,
     /// Work of earlier packets that goes on in later turns, what waited for sessions that have
     /// ended and is not dropped yet, and what clients that have gone owe for work.
