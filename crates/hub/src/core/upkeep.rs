@@ -26,6 +26,22 @@ fn gather_effects(core: &mut Core) {
     effects.conflating.append(&mut outbox.conflating);
 }
 
+/// Whether something that was left goes on at once.
+fn goes_on(core: &Core) -> bool {
+    let may_end = !core.past.endings.are_held();
+    core.has_slices()
+        || core.routing.has_untold()
+        || !core.routing.routes.is_empty() && !core.pending.log.waits()
+        || core.past.endings.go_on()
+        || !core.pending.overrun.is_empty()
+        || !core.clock.due.is_empty() && may_end
+        || !core.outbox.snapshots.is_empty()
+        || !core.outbox.pumps.is_empty()
+        || core.rights.renewals.is_pending()
+        || !core.rights.reviews.is_empty()
+        || core.memory.relief.is_pending() && may_end
+}
+
 impl Core {
     /// New limits and policies; what is connected keeps what its CONNACK said.
     pub(crate) fn reconfigure(&mut self, settings: Arc<Settings>) {
@@ -68,7 +84,7 @@ impl Core {
 
     /// When something is to be done next at the latest; [`Tick::NEVER`] for not at all.
     pub(crate) fn next_deadline(&self) -> Tick {
-        if self.goes_on() {
+        if goes_on(self) {
             return Tick::ZERO;
         }
         let mut next = self.outbox.held.next_at().unwrap_or(Tick::NEVER);
@@ -77,22 +93,6 @@ impl Core {
             next = next.min(*at);
         }
         next.min(self.clock.timers.next().unwrap_or(Tick::NEVER))
-    }
-
-    /// Whether something that was left goes on at once.
-    fn goes_on(&self) -> bool {
-        let may_end = !self.past.endings.are_held();
-        self.has_slices()
-            || self.routing.has_untold()
-            || !self.routing.routes.is_empty() && !self.pending.log.waits()
-            || self.past.endings.go_on()
-            || !self.pending.overrun.is_empty()
-            || !self.clock.due.is_empty() && may_end
-            || !self.outbox.snapshots.is_empty()
-            || !self.outbox.pumps.is_empty()
-            || self.rights.renewals.is_pending()
-            || !self.rights.reviews.is_empty()
-            || self.memory.relief.is_pending() && may_end
     }
 
     /// What the calls since have asked for.

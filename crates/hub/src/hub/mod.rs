@@ -52,6 +52,7 @@ use crate::core::settings::Settings;
 use crate::effects::{ControlItem, MeshItem};
 use crate::services::calls::Callees;
 use crate::services::hooks::Adaptors;
+use crate::services::rooms::room_bytes;
 use crate::services::{Item, Services};
 
 /// What all shards of a server share.
@@ -242,15 +243,6 @@ impl Hub {
         kept
     }
 
-    /// Does what timers have fired for, as far as the turn allows, and a little in any case.
-    fn fire_due(&mut self, now: Tick) {
-        self.core.collect_due(now);
-        let budget = self.core.timer_budget();
-        while self.core.fire_next(now, &budget) {
-            self.hear(now);
-        }
-    }
-
     /// Fires what is due, goes on with what earlier turns have left, and settles the accounts of
     /// the turn. Returns whether something was due: only then may it have left anything in
     /// [`Hub::effects`], except for the log.
@@ -258,9 +250,9 @@ impl Hub {
         // Asked in each turn, mostly for nothing.
         let is_due = self.is_due(now);
         if is_due {
-            self.go_on(now);
+            go_on(self, now);
         }
-        self.core.settle_accounts(self.services.rooms.bytes());
+        self.core.settle_accounts(room_bytes(&self.services.rooms));
         self.core.tighten();
         share_memory(&mut self.core);
         is_due
@@ -274,26 +266,6 @@ impl Hub {
         has_news || self.next_deadline().is_some_and(|at| at <= now)
     }
 
-    fn go_on(&mut self, now: Tick) {
-        self.fire_due(now);
-        self.core.continue_pumps(now);
-        self.core.release_due(now);
-        flush_held(&mut self.core, now);
-        self.core.continue_fetched(now);
-        self.core.continue_routes(now);
-        self.core.continue_slices(now);
-        self.hear(now);
-        self.core.tell_untold(0);
-        self.core.continue_endings(now);
-        self.core.continue_listed(now);
-        self.core.continue_reviews();
-        self.continue_renewals(now);
-        self.services.rooms.advance(&mut self.core, now);
-        self.core.continue_overrun(now);
-        self.core.continue_relief(now);
-        self.finish(now);
-    }
-
     /// When to call [`Hub::advance`] next at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
@@ -303,6 +275,36 @@ impl Hub {
             .min(self.services.rooms.deadline());
         (at != Tick::NEVER).then_some(at)
     }
+}
+
+/// Does what timers have fired for, as far as the turn allows, and a little in any case.
+fn fire_due(hub: &mut Hub, now: Tick) {
+    hub.core.collect_due(now);
+    let budget = hub.core.timer_budget();
+    while hub.core.fire_next(now, &budget) {
+        hub.hear(now);
+    }
+}
+
+/// Does what is due.
+fn go_on(hub: &mut Hub, now: Tick) {
+    fire_due(hub, now);
+    hub.core.continue_pumps(now);
+    hub.core.release_due(now);
+    flush_held(&mut hub.core, now);
+    hub.core.continue_fetched(now);
+    hub.core.continue_routes(now);
+    hub.core.continue_slices(now);
+    hub.hear(now);
+    hub.core.tell_untold(0);
+    hub.core.continue_endings(now);
+    hub.core.continue_listed(now);
+    hub.core.continue_reviews();
+    hub.continue_renewals(now);
+    hub.services.rooms.advance(&mut hub.core, now);
+    hub.core.continue_overrun(now);
+    hub.core.continue_relief(now);
+    hub.finish(now);
 }
 
 fn apply_service(hub: &mut Hub, now: Tick, (from, item): (ShardId, Item)) {

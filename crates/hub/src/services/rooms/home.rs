@@ -155,6 +155,11 @@ fn actor<'a>(who: &'a Who, room: &str) -> Actor<'a> {
     }
 }
 
+/// Bytes of memory that the rooms take whose home is this shard. O(1).
+pub(crate) const fn room_bytes(service: &RoomService) -> u64 {
+    service.zones.bytes
+}
+
 /// Bytes of memory that the rooms of a zone take. O(1).
 fn memory(rooms: &Rooms) -> u64 {
     /// A room without properties and messages, with its place among the others.
@@ -179,11 +184,6 @@ impl RoomService {
     /// When the rooms have something to do next.
     pub(crate) fn deadline(&self) -> Tick {
         self.zones.deadline()
-    }
-
-    /// Bytes of memory that the rooms take whose home is this shard. O(1).
-    pub(crate) const fn bytes(&self) -> u64 {
-        self.zones.bytes
     }
 
     /// Of each zone: rooms, places taken in them, bytes that they hold.

@@ -39,7 +39,7 @@ use crate::services::hooks::Happening;
 use crate::services::rooms::talk::say_about_join;
 use crate::services::who::{Who, session_of};
 
-pub(crate) use home::{Zones, server_message};
+pub(crate) use home::{Zones, room_bytes, server_message};
 pub(crate) use join::{Cause, JOINED_AT_ONCE_MAX, Joins, ROOMS_MAX};
 pub(crate) use kept::{bytes_of_rooms, restore_room, rewrite_rooms};
 pub(crate) use talk::explain;
