@@ -128,8 +128,8 @@ pub struct Rooms {
     bytes: usize,
     /// When a place that was held may be free again, since somebody asked last.
     deadline: Option<Tick>,
-    /// Bytes that the server has for more of them, whatever the options say.
-    room: usize,
+    /// Bytes that the server has for more of them, whatever the options say; `None` for any number.
+    room: Option<usize>,
     /// Whether nothing can be written down of rooms that outlive the server.
     is_disk_full: bool,
     /// The rooms that the zone always has, with what they are made with.
@@ -146,7 +146,7 @@ impl Rooms {
             owned: BTreeMap::new(),
             full: Arc::default(),
             bytes: 0,
-            room: usize::MAX,
+            room: None,
             deadline: None,
             is_disk_full: false,
             fixed: BTreeMap::new(),
@@ -165,13 +165,13 @@ impl Rooms {
 
     /// The server has memory for this many bytes more, at most.
     pub const fn set_room(&mut self, bytes: usize) {
-        self.room = bytes;
+        self.room = Some(bytes);
     }
 
     /// Bytes that properties and histories may take in addition.
     fn spare(&self) -> usize {
         let spare = self.options.bytes_max.saturating_sub(self.bytes);
-        spare.min(self.room)
+        self.room.map_or(spare, |room| spare.min(room))
     }
 
     /// The disk on which rooms that outlive the server are written down is full, or has room again.

@@ -154,14 +154,11 @@ pub(crate) struct Turn {
     reached_before: u32,
     /// How many they are when messages to many go on in later turns.
     reached_max: u32,
-    /// Whether messages that could not be put off went to many after that.
-    has_exceeded: bool,
     /// Bytes of the messages that went to a crowd.
     crowd_bytes: usize,
     /// Bytes of the messages that were put into the store.
     stored_bytes: usize,
-    /// Whether a connection gave way because of what it had handed over.
-    was_cut: bool,
+    marks: Marks,
     terms: Terms,
     /// The client whose packets or jobs took the largest part, and how large that was.
     heaviest: Option<(SessionKey, u32)>,
@@ -173,6 +170,17 @@ pub(crate) struct Turn {
     /// Packets that had been received, and messages that had been delivered, when it began.
     packets_before: u64,
     deliveries_before: u64,
+}
+
+/// What has happened in a turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    /// Whether messages that could not be put off went to many beyond what a turn has time for.
+    has_exceeded: bool,
+    /// Whether something has ended that may have been owed much.
+    has_ended: bool,
+    /// Whether a connection gave way because of what it had handed over.
+    was_cut: bool,
 }
 
 /// What holds for all turns until the shard says something else.
@@ -243,10 +251,9 @@ impl Default for Turn {
             reached: 0,
             reached_before: 0,
             reached_max: TURN_REACHED,
-            has_exceeded: false,
             crowd_bytes: 0,
             stored_bytes: 0,
-            was_cut: false,
+            marks: Marks::default(),
             terms: Terms {
                 packets_at_once: OWN_PACKETS,
                 slice_max: u32::MAX,
@@ -289,12 +296,15 @@ impl Turn {
         self.reached_before = 0;
         self.crowd_bytes = 0;
         self.stored_bytes = 0;
-        self.was_cut = false;
+        self.marks = Marks {
+            has_exceeded: false,
+            has_ended: false,
+            was_cut: false,
+        };
         self.heaviest = None;
         self.nameless = 0;
         self.extra = 0;
         self.reached_max = TURN_REACHED;
-        self.has_exceeded = false;
     }
 
     /// Counts work.
@@ -338,7 +348,7 @@ impl Turn {
     /// From now on, the turn hands messages to few.
     fn take_little(&mut self) {
         self.reached_max = self.reached.saturating_add(LITTLE_REACHED);
-        self.has_exceeded = false;
+        self.marks.has_exceeded = false;
     }
 
     /// Whether messages to these subscribers go on in later turns, because the turn has handed
@@ -349,7 +359,7 @@ impl Turn {
         if has_room || subscribers <= FEW_SUBSCRIBERS {
             return false;
         }
-        self.has_exceeded |= messages > FEW_MESSAGES;
+        self.marks.has_exceeded |= messages > FEW_MESSAGES;
         messages <= FEW_MESSAGES
     }
 
@@ -359,7 +369,7 @@ impl Turn {
             subscribers: self.reached,
             crowd_bytes: self.crowd_bytes,
             stored_bytes: self.stored_bytes,
-            is_too_much: self.has_exceeded,
+            is_too_much: self.marks.has_exceeded,
         }
     }
 
@@ -389,12 +399,22 @@ impl Turn {
 
     /// A connection gives way because of what it has handed over.
     pub(crate) const fn cut(&mut self) {
-        self.was_cut = true;
+        self.marks.was_cut = true;
     }
 
     /// The work of handing over, in subscribers' worth.
     pub(crate) const fn handed(&self) -> u32 {
         self.handed
+    }
+
+    /// A session or a connection ends that may be owed very much.
+    pub(crate) const fn ends(&mut self) {
+        self.marks.has_ended = true;
+    }
+
+    /// Whether another one may end: one does in each turn, and more while the turn is not spent.
+    pub(crate) const fn may_end(&self) -> bool {
+        !self.marks.has_ended || self.left() > 0
     }
 
     /// What the turn has done, in visits.
@@ -578,7 +598,6 @@ impl Core {
     /// The shard begins a turn: what it may do is counted from here on.
     pub(crate) fn begin_turn(&mut self) {
         self.turn.begin();
-        self.memory.relief.begin_turn();
         self.turn.terms.laden_journals = laden(self);
         self.turn.packets_before = self.counters.stats.packets_received;
         self.turn.deliveries_before = self.counters.stats.publishes_sent;
@@ -604,7 +623,7 @@ impl Core {
     /// Whether more messages are there that go to a crowd, and wait only for the next turn: so
     /// that the crowd is better written to when it has them too.
     pub(crate) const fn crowd_goes_on(&self) -> bool {
-        self.turn.was_cut || self.routing.routes.crowds > 0
+        self.turn.marks.was_cut || self.routing.routes.crowds > 0
     }
 
     /// Whether messages that were expensive to route go on in later turns.

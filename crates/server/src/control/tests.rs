@@ -173,7 +173,8 @@ fn clients_are_listed_shown_and_kicked_wherever_they_live() {
     let granted = json!({ "filter": "room/#", "qos": 0, "no_local": false, "max_rate": null });
     assert_eq!(shown["granted"], json!([granted]));
     assert_eq!(shown["connection"]["version"], "3.1.1");
-    let topics = server.ok(json!({ "v": 1, "verb": "topics", "containing": "room" }));
+    let topics =
+        server.ok(json!({ "v": 1, "verb": "topics", "fresh": true, "containing": "room" }));
     assert_eq!(
         topics["filters"],
         json!([{ "zone": "default", "filter": "room/#", "subscribers": 1 }])
@@ -184,7 +185,8 @@ fn clients_are_listed_shown_and_kicked_wherever_they_live() {
         client.write_all(subscribe).unwrap();
         assert_eq!(read(client, 5), [0x90, 3, 0, 1, 0]);
     }
-    let topics = server.ok(json!({ "v": 1, "verb": "topics", "containing": "room", "limit": 1 }));
+    let topics = server
+        .ok(json!({ "v": 1, "verb": "topics", "fresh": true, "containing": "room", "limit": 1 }));
     let shared = json!({ "zone": "default", "filter": "$share/g/room", "subscribers": 2 });
     assert_eq!(
         (&topics["filters"], &topics["truncated"]),

@@ -42,8 +42,6 @@ pub(crate) struct Relief {
     pinned: u64,
     /// What the sessions of an owner may keep that wait for their clients.
     level: u64,
-    /// Whether a session has ended for it in this turn: one does in any case.
-    has_ended: bool,
     /// Connected sessions that give way, the first one last.
     laden: Vec<SessionKey>,
     /// What the sessions keep that wait for their clients, as long as memory is short: otherwise
@@ -66,11 +64,6 @@ struct Floor {
 impl Relief {
     pub(crate) const fn is_pending(&self) -> bool {
         self.bytes > 0 || !self.laden.is_empty()
-    }
-
-    /// A new turn begins.
-    pub(crate) const fn begin_turn(&mut self) {
-        self.has_ended = false;
     }
 
     /// Other settings are in force than those that were replaced.
@@ -173,9 +166,8 @@ impl Core {
             return;
         }
         for _ in 0..ENDED_AT_ONCE {
-            let is_spent = self.memory.relief.has_ended && self.turn.left() == 0;
             // Connected sessions may be left that give way in the next turns.
-            if self.memory.relief.bytes == 0 || is_spent {
+            if self.memory.relief.bytes == 0 || !self.turn.may_end() {
                 return;
             }
             // Whoever held most may have come back: nobody else gives that.
@@ -189,7 +181,7 @@ impl Core {
             let relief = &mut self.memory.relief;
             relief.bytes = relief.bytes.saturating_sub(bytes.max(1));
             relief.pinned = relief.pinned.saturating_sub(bytes.max(1));
-            relief.has_ended = true;
+            self.turn.ends();
             self.evict(now, key, Limit::Memory);
         }
     }

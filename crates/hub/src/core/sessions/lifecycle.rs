@@ -232,12 +232,14 @@ impl Core {
     fn close_some_overrun(&mut self, now: Tick, visits: u32) {
         let before = self.turn.spent();
         while self.turn.spent() - before < visits
+            && self.turn.may_end()
             && let Some(key) = self.pending.overrun.pop_front()
         {
             let session = self.sessions.get(key);
             // It may have gone by itself, and come back.
             if session.is_some_and(Session::is_given_up) {
                 let reason = CloseReason::Limit(stentor_session::Limit::QueueBytes);
+                self.turn.ends();
                 // The limit first: what waits is dropped with what is counted.
                 let limit = self.limit_met(key, reason);
                 self.count_abandoned(now, key);
