@@ -7,7 +7,7 @@ use stentor_control::clients::{Client, List, Ls};
 use stentor_control::page;
 
 use super::clients::{describe, silent};
-use super::protocol::{Failure, NAMES_BYTES, fitting, network};
+use super::protocol::{Failure, Names, fitting, network};
 use super::zones;
 use crate::backplane::Backplane;
 use crate::shard::{Inquiry, Survey};
@@ -174,7 +174,7 @@ fn in_places(
     (mut shard, mut slot): (usize, u64),
 ) -> Result<List, Failure> {
     let (mut clients, end) = (Vec::new(), Instant::now() + LOOK_TIME);
-    let mut name_bytes = 0;
+    let mut names = Names::default();
     let mut rows = Box::new(Rows::with_room());
     let next = 'all: loop {
         if shard >= backplane.shards.len() {
@@ -188,11 +188,10 @@ fn in_places(
         let now = backplane.clock.now();
         let all = (0..part.found.len()).map(|place| part.found.seen(place));
         for seen in all.filter(|seen| some.has(seen, part.found.now_ms)) {
-            if clients.len() >= limit.max(1) || name_bytes >= NAMES_BYTES {
+            if clients.len() >= limit.max(1) || !names.take(seen.info.client_id.len()) {
                 break 'all Some((shard, seen.slot.into()));
             }
             let away = away_secs(&seen.info, part.found.now_ms);
-            name_bytes += seen.info.client_id.len();
             clients.push(describe(backplane, &seen, (away, now)));
         }
         (shard, slot) = part.next.map_or((shard + 1, 0), |next| (shard, next));

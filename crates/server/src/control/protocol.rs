@@ -12,17 +12,26 @@ pub(crate) use stentor_control::Failure;
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes of names in a page of a list, about: clients choose names, of up to 64 KiB each.
-pub(super) const NAMES_BYTES: usize = 4 << 20;
+const NAMES_BYTES: usize = 4 << 20;
+
+/// The bytes of the names in a page so far.
+#[derive(Debug, Default)]
+pub(super) struct Names(usize);
+
+impl Names {
+    /// Counts a name. Returns whether its entry fits into the page: the first one does.
+    pub(super) const fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.0 < NAMES_BYTES;
+        self.0 += bytes;
+        fits
+    }
+}
 
 /// How many entries of a list fit into a page, by the bytes of their names: one at least.
 pub(super) fn fitting(names: impl IntoIterator<Item = usize>) -> usize {
-    let mut sum = 0;
-    let fits = |bytes: &usize| {
-        let before = sum;
-        sum += bytes;
-        before < NAMES_BYTES
-    };
-    names.into_iter().take_while(fits).count()
+    let mut page = Names::default();
+    let fitting = names.into_iter().take_while(|bytes| page.take(*bytes));
+    fitting.count()
 }
 
 /// What a verb answers.

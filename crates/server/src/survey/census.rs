@@ -1,6 +1,5 @@
 //! All sessions, as one walk over the shards saw them.
 
-use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use stentor_session::Tick;
@@ -8,10 +7,10 @@ use stentor_topic::Zone;
 
 use super::rows::Rows;
 use super::selection::{Selection, places};
-use super::{Surveys, TooMany};
+use super::{Surveys, TooMany, each_step};
 use crate::backplane::Backplane;
 use crate::shard::{Inquiry, Survey};
-use crate::telemetry::collect::{ask_all, survey_while};
+use crate::telemetry::collect::ask_all;
 
 /// The most sessions whose rows are kept, and that are brought into an order.
 pub(crate) const SESSIONS_MAX: usize = 500_000;
@@ -63,17 +62,10 @@ pub(super) fn walk(backplane: &Backplane) -> Result<Census, TooMany> {
         return Err(TooMany::Sessions);
     }
     let mut rows = Rows::default();
-    // A part goes to a shard with room, and comes back with rows.
-    let spare: RefCell<Vec<Box<Rows>>> = RefCell::default();
-    let empty = || spare.borrow_mut().pop();
-    let question = |answer| Survey::Clients {
-        rows: empty().unwrap_or_else(|| Box::new(Rows::with_room())),
-        answer,
-    };
+    let question = |rows, answer| Survey::Clients { rows, answer };
     let mut too_many = None;
-    let is_complete = survey_while(backplane, question, |mut part: Box<Rows>| {
-        rows.append(&mut part);
-        spare.borrow_mut().push(part);
+    let is_complete = each_step(backplane, Rows::with_room, question, |part| {
+        rows.append(part);
         let order = rows.len() * size_of::<u32>();
         if rows.len() > SESSIONS_MAX {
             too_many = Some(TooMany::Sessions);

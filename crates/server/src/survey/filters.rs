@@ -1,15 +1,13 @@
 //! All subscribed filters, as one walk over the shards saw them.
 
-use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use stentor_hub::Subscribed;
 use stentor_topic::Zone;
 
-use super::{Surveys, TooMany};
+use super::{Surveys, TooMany, each_step};
 use crate::backplane::Backplane;
 use crate::shard::Survey;
-use crate::telemetry::collect::survey_while;
 
 /// A filter in a zone, with the number of its subscribers.
 #[derive(Clone, Copy, Debug)]
@@ -107,17 +105,11 @@ pub(crate) fn each_part(
     backplane: &Backplane,
     mut take: impl FnMut(&mut FilterRows) -> ControlFlow<()>,
 ) -> bool {
-    let spare: RefCell<Vec<Box<FilterRows>>> = RefCell::default();
-    let empty = || spare.borrow_mut().pop();
-    let question = |answer| Survey::Filters {
-        rows: empty().unwrap_or_else(|| Box::new(FilterRows::with_room())),
-        answer,
-    };
-    survey_while(backplane, question, |mut part: Box<FilterRows>| {
-        let goes_on = take(&mut part);
+    let question = |rows, answer| Survey::Filters { rows, answer };
+    each_step(backplane, FilterRows::with_room, question, |part| {
+        let goes_on = take(part);
         part.rows.clear();
         part.text.clear();
-        spare.borrow_mut().push(part);
         goes_on
     })
 }

@@ -11,13 +11,16 @@ mod rows;
 mod selection;
 mod shelf;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use stentor_hub::{Holder, ZoneFigures};
+use stentor_hub::{Holder, Part, ZoneFigures};
 
 pub(crate) use census::{Census, SESSIONS_MAX, sessions};
 pub(crate) use cursor::{Cursor, Place};
@@ -27,6 +30,8 @@ pub(crate) use selection::{Selection, away_secs};
 pub(crate) use shelf::{Age, Kept, Shelf};
 
 use crate::backplane::Backplane;
+use crate::shard::Survey;
+use crate::telemetry::collect::survey_while;
 
 /// What all kept lists may take, in bytes.
 const BYTES_MAX: usize = 64 << 20;
@@ -88,6 +93,28 @@ struct Paged {
     used: Instant,
     /// Whether somebody has come back for another page. Most look at the first one alone.
     has_come_back: bool,
+}
+
+/// Where a shard puts the rows of a step.
+type Answer<T> = Sender<Part<Box<T>>>;
+
+/// Walks over what all shards have, and hands over what each step has found, as long as it is
+/// wanted. The rows of a step go to a shard with room, come back full, and go to a shard again when
+/// `take` has emptied them. Returns whether all shards have answered.
+fn each_step<T>(
+    backplane: &Backplane,
+    with_room: fn() -> T,
+    question: fn(Box<T>, Answer<T>) -> Survey,
+    mut take: impl FnMut(&mut T) -> ControlFlow<()>,
+) -> bool {
+    let spare: RefCell<Vec<Box<T>>> = RefCell::default();
+    let empty = || spare.borrow_mut().pop();
+    let lend = |answer| question(empty().unwrap_or_else(|| Box::new(with_room())), answer);
+    survey_while(backplane, lend, |mut rows: Box<T>| {
+        let goes_on = take(&mut rows);
+        spare.borrow_mut().push(rows);
+        goes_on
+    })
 }
 
 fn bytes_of(counted: &Counted) -> usize {
