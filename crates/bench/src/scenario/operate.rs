@@ -21,6 +21,7 @@ use clap::ValueEnum;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Map, Value, json};
 
+use super::fanout::Beside;
 use super::idle::{Held, Idle};
 use super::{Scenario, count};
 use crate::args::{Common, clients, measured_seconds, seconds};
@@ -238,6 +239,11 @@ impl Base {
     /// Opens the clients that do nothing.
     fn crowd(&self, running: &Running, progress: &Progress) -> Result<Held, BenchError> {
         Idle::of(self.clients, self.version).open(running, progress)
+    }
+
+    /// A fan-out to this many subscribers, as ice-2 has it.
+    fn fanout(&self, subscribers: usize) -> Beside {
+        Beside::quick(subscribers, self.version, self.times())
     }
 
     const fn times(&self) -> (Duration, Duration) {

@@ -140,7 +140,10 @@ impl Half {
 }
 
 /// The whole page.
-fn scrape(http: &mut Http) -> Result<Vec<u8>, BenchError> {
+///
+/// # Errors
+/// When the server does not answer, or refuses.
+pub(super) fn scrape(http: &mut Http) -> Result<Vec<u8>, BenchError> {
     let answer = http.get("/metrics")?;
     match answer.status {
         200 => Ok(answer.body),

@@ -12,7 +12,7 @@ use crate::http::Office;
 use crate::measure::{Leg, Metric, Unit};
 use crate::progress::Progress;
 use crate::scenario::count;
-use crate::scenario::fanout::{self, Beside};
+use crate::scenario::fanout;
 use crate::target::Running;
 use crate::workload::{Bar, Limit, Sheet, Workload};
 
@@ -54,7 +54,7 @@ impl Workload for Traced {
             count(self.subscribers),
             count(self.subscribers * 35)
         );
-        let others = self.load().connections();
+        let others = self.base.fanout(self.subscribers).connections();
         let more = json!({ "subscribers": self.subscribers });
         self.base.sheet("traced", &does, others, more).with(
             &[
@@ -77,7 +77,7 @@ impl Workload for Traced {
         let mut leg = self.base.leg();
         let idle = self.base.crowd(running, progress)?;
         let office = Office::open(running)?;
-        let load = self.load();
+        let load = self.base.fanout(self.subscribers);
         let measure = || load.run(running, progress, &|| ());
         let (trio, seen) = Trio::measure(measure, || trace(&office), Crew::end)?;
         trio.tell(&mut leg, &CPU);
@@ -91,12 +91,6 @@ impl Workload for Traced {
         }
         idle.end(&mut leg)?;
         Ok(leg)
-    }
-}
-
-impl Traced {
-    fn load(&self) -> Beside {
-        Beside::quick(self.subscribers, self.base.version, self.base.times())
     }
 }
 

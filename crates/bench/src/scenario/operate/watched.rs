@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::Base;
 use super::beside::Crew;
+use super::scrape::scrape;
 use super::trio::{Told, Trio};
 use crate::clock::{SECOND_NS, now_ns};
 use crate::error::BenchError;
@@ -11,7 +12,7 @@ use crate::http::Office;
 use crate::measure::{Leg, Metric, Unit};
 use crate::progress::Progress;
 use crate::scenario::count;
-use crate::scenario::fanout::{self, Beside};
+use crate::scenario::fanout;
 use crate::target::Running;
 use crate::workload::{Bar, Limit, Sheet, Workload};
 
@@ -66,7 +67,7 @@ pub(super) struct Watched {
 
 impl Workload for Watched {
     fn sheet(&self) -> Sheet {
-        let load = self.load();
+        let load = self.base.fanout(self.subscribers);
         let does = format!(
             "a scrape and {STREAMS} event streams a second, beside {} deliveries/s",
             count(self.subscribers * 35)
@@ -94,7 +95,7 @@ impl Workload for Watched {
         let mut leg = self.base.leg();
         let idle = self.base.crowd(running, progress)?;
         let office = Office::open(running)?;
-        let load = self.load();
+        let load = self.base.fanout(self.subscribers);
         let measure = || load.run(running, progress, &|| ());
         let (trio, seen) = Trio::measure(measure, || watch(&office), Crew::end)?;
         trio.tell(&mut leg, &CPU);
@@ -109,12 +110,6 @@ impl Workload for Watched {
     }
 }
 
-impl Watched {
-    fn load(&self) -> Beside {
-        Beside::quick(self.subscribers, self.base.version, self.base.times())
-    }
-}
-
 /// Begins to watch: first the scrapes, then the streams, each of which is counted.
 fn watch(office: &Office) -> Result<Crew<u64>, BenchError> {
     let mut crew = Crew::new();
@@ -123,11 +118,7 @@ fn watch(office: &Office) -> Result<Crew<u64>, BenchError> {
         let mut http = at.connect()?;
         let (mut scrapes, mut next_ns) = (0, now_ns());
         while stop.wait_until(next_ns) {
-            let answer = http.get("/metrics")?;
-            if answer.status != 200 {
-                let why = format!("/metrics answers with the status {}", answer.status);
-                return Err(BenchError::broken(why));
-            }
+            scrape(&mut http)?;
             scrapes += 1;
             next_ns += SECOND_NS;
         }
