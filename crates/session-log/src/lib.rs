@@ -50,6 +50,11 @@
 //! While an earlier generation counts, no file of this one is given up: it may have the only record
 //! of the end of a session, which would come back.
 //!
+//! A base is one batch, which a long queue would make too large. So most of what waits may precede
+//! it in batches of their own: a [`Part`] each, with the chunks of that part. The base says by
+//! [`Parts`] which of it counts. What becomes of these deliveries in between is written as always,
+//! and holds for the parts as well.
+//!
 //! Records of a session may precede its base, or stand alone before its end: what told of it lay in
 //! a file that was given up. This is not damage.
 //!
@@ -66,7 +71,7 @@
 //! | sessions in a list | twice the distance to the one before, less one if it is below that |
 //! | name | file and offset as numbers; with file 0, an offset in this batch |
 //! | hash | eight bytes, little-endian: a publisher, or by what a guest is known again |
-//! | deliveries in [`Queue`] | the difference to the least possible number |
+//! | deliveries in [`Queue`], [`Part`] | the difference to the least possible number |
 //!
 //! [`Message::encode_to`], [`Owe::encode_to`] and [`Queue::encode_to`] write lists that no slice
 //! holds.
@@ -82,6 +87,7 @@ use stentor_mqtt::PacketId;
 mod list;
 mod message;
 mod name;
+mod part;
 mod record;
 mod replay;
 mod room;
@@ -97,6 +103,7 @@ pub use message::{
     Member, Message, Owe, Owed, Queue, Terms,
 };
 pub use name::Name;
+pub use part::{Part, Parts};
 pub use record::{DecodeError, DecodeErrorKind, Record, Records};
 pub use replay::{
     Damage, DamageKind, JournalId, LostSession, OwnedShare, OwnedTerms, Presence, Replay, Restored,

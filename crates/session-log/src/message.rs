@@ -651,22 +651,34 @@ impl<'a> Queue<'a> {
     }
 
     pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Fault> {
-        let queue = Self {
-            number: reader.u32("number")?,
-            next: reader.varint("next", DELIVERY_MAX)?,
-            sent: reader.varint("sent", DELIVERY_MAX)?,
-            shares: List::take(reader, "shares")?,
-            owed: List::take(reader, "owed")?,
+        let number = reader.u32("number")?;
+        let next = reader.varint("next", DELIVERY_MAX)?;
+        let sent = reader.varint("sent", DELIVERY_MAX)?;
+        let shares = List::take(reader, "shares")?;
+        Ok(Self {
+            number,
+            next,
+            sent,
+            shares,
+            owed: take_owed(reader, shares)?,
             held: List::take(reader, "held")?,
-        };
-        let is_there = |place: u32| (place as usize) < queue.shares.len();
-        match queue.owed.iter().filter_map(|it| it.share()).all(is_there) {
-            true => Ok(queue),
-            false => Err(Fault {
-                field: "share",
-                why: Why::TooLarge,
-            }),
-        }
+        })
+    }
+}
+
+/// Deliveries that name these shared subscriptions alone.
+pub(crate) fn take_owed<'a>(
+    reader: &mut Reader<'a>,
+    shares: List<'a, Share<'a>>,
+) -> Result<List<'a, Owed<'a>>, Fault> {
+    let owed = List::<Owed<'a>>::take(reader, "owed")?;
+    let is_there = |place: u32| (place as usize) < shares.len();
+    match owed.iter().filter_map(|it| it.share()).all(is_there) {
+        true => Ok(owed),
+        false => Err(Fault {
+            field: "share",
+            why: Why::TooLarge,
+        }),
     }
 }
 

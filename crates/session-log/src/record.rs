@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::list::List;
 use crate::message::{Again, Arrival, Carry, Delivery, Front, Held, Mark, Message, Owe, Queue};
 use crate::name::Name;
+use crate::part::{Part, Parts};
 use crate::room::{Room, RoomMember, RoomName, RoomProperty};
 use crate::session::{Away, Filter, Origin, Session, Subscription, Will};
 use crate::spooled::Spooled;
@@ -112,6 +113,10 @@ pub enum Record<'a> {
     Queue(Queue<'a>),
     /// A part of that lies elsewhere from now on; or still does, after a queue.
     Spooled(Spooled),
+    /// Some of what a session is owed, before its base.
+    Part(Part<'a>),
+    /// These parts are of the queue as well, after that.
+    Parts(Parts),
     /// A room that stays when it is empty begins, or is another than before.
     Room(Room<'a>),
     /// A property of such a room.
@@ -149,6 +154,8 @@ pub(crate) const WILL_GONE: u8 = 24;
 pub(crate) const QUEUE: u8 = 25;
 pub(crate) const SPOOLED: u8 = 26;
 pub(crate) const OWNER: u8 = 27;
+pub(crate) const PART: u8 = 28;
+pub(crate) const PARTS: u8 = 29;
 // A distance from those of sessions, which may become more.
 pub(crate) const ROOM: u8 = 64;
 pub(crate) const ROOM_PROPERTY: u8 = 65;
@@ -202,6 +209,8 @@ impl<'a> Record<'a> {
             Self::Will(will) => will.put(out),
             Self::Queue(queue) => queue.put(out),
             Self::Spooled(spooled) => spooled.put(out),
+            Self::Part(part) => part.put(out),
+            Self::Parts(parts) => parts.put(out),
             Self::Room(room) => room.put(out),
             Self::RoomProperty(property) => property.put(out),
             Self::RoomMember(member) => member.put(out),
@@ -238,6 +247,8 @@ impl<'a> Record<'a> {
             Self::WillGone { .. } => WILL_GONE,
             Self::Queue(_) => QUEUE,
             Self::Spooled(_) => SPOOLED,
+            Self::Part(_) => PART,
+            Self::Parts(_) => PARTS,
             Self::Room(_) => ROOM,
             Self::RoomProperty(_) => ROOM_PROPERTY,
             Self::RoomMember(_) => ROOM_MEMBER,
@@ -299,6 +310,8 @@ impl<'a> Record<'a> {
             WILL => Self::Will(Will::take(reader)?),
             QUEUE => Self::Queue(Queue::take(reader)?),
             SPOOLED => Self::Spooled(Spooled::take(reader)?),
+            PART => Self::Part(Part::take(reader)?),
+            PARTS => Self::Parts(Parts::take(reader)?),
             ROOM => Self::Room(Room::take(reader)?),
             ROOM_PROPERTY => Self::RoomProperty(RoomProperty::take(reader)?),
             ROOM_MEMBER => Self::RoomMember(RoomMember::take(reader)?),

@@ -392,6 +392,26 @@ fn what_becomes_of_deliveries_is_written_and_read() {
             "03 00 04 07 8005 C0 00 AC02 60 03 AC02 07 8005 00 01 02 07 8005 03"
         ),
     );
+    let part = Part {
+        number,
+        place: 2,
+        shares: List::new(&[SHARE]),
+        owed: List::new(&owed),
+    };
+    check(
+        Record::Part(part),
+        &hex!(
+            "1C 05 02 01 01 67 03 742F23"
+            "03 00 04 07 8005 C0 00 AC02 60 03 AC02 07 8005 00"
+        ),
+    );
+    let parts = Parts {
+        number,
+        count: 3,
+        from: 4,
+        to: 10,
+    };
+    check(Record::Parts(parts), &hex!("1D 05 03 04 06"));
 }
 
 /// Checks what a record is refused for.
@@ -443,6 +463,12 @@ fn bad_fields_are_refused_by_name() {
         "share",
         Why::TooLarge,
     );
+    refused(
+        &hex!("1C 05 00 00 01 20 00 03 AC02 00"),
+        "share",
+        Why::TooLarge,
+    );
+    refused(&hex!("1D 05 01 FFFFFFFFFFFFFF7F 01"), "to", Why::TooLarge);
     assert_eq!(decoded(&[0]).unwrap_err().kind, DecodeErrorKind::Tag(0));
     assert_eq!(decoded(&[200]).unwrap_err().kind, DecodeErrorKind::Tag(200));
 }

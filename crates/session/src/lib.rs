@@ -35,11 +35,11 @@ pub use connect::{
 };
 pub use inbound::{Arrival, Inbound};
 pub use message::{Message, MessageParts, Publisher};
-pub use outbound::backlog;
 pub use outbound::{
     Acked, Advanced, CHUNK_BYTES, CHUNK_LEN, Chunk, ChunkPlace, Delivery, Outbound, PriorDelivery,
     Progress, Remains, Resend, Sealing, Spooled, SubscriptionIds, Window,
 };
+pub use outbound::{backlog, waiting};
 pub use output::{Batch, Flush, Outgoing, Output, Run, Wire};
 pub use tick::Tick;
 pub use wheel::Wheel;

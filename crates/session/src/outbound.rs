@@ -5,11 +5,13 @@ pub mod backlog;
 mod remains;
 mod restored;
 mod spool;
+pub mod waiting;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use stentor_mqtt::{PacketId, QoS};
 
@@ -233,6 +235,8 @@ pub struct Outbound {
     odd: Vec<(u64, PacketId)>,
     /// Whether there is something to report of deliveries with numbers.
     has_progress: bool,
+    /// Whether a shared subscription may have chosen the session for some of it.
+    has_shared: bool,
 }
 
 impl Default for Outbound {
@@ -257,6 +261,7 @@ impl Default for Outbound {
             gone: Vec::new(),
             odd: Vec::new(),
             has_progress: false,
+            has_shared: false,
         }
     }
 }
@@ -298,9 +303,22 @@ impl Outbound {
         self.in_flight.push_back(entry);
     }
 
+    /// How many messages [`Outbound::for_each_shared`] and [`Outbound::own_len`] look at, about.
+    #[must_use]
+    pub fn looked_at_by_end(&self) -> usize {
+        let waiting = match self.has_shared {
+            true => self.waiting_len() - self.spool.as_ref().map_or(0, |spool| spool.chunk_len()),
+            false => 0,
+        };
+        self.in_flight.len() + waiting
+    }
+
     /// Visits the messages that other members of shared subscriptions should get if the session
-    /// ends.
+    /// ends. O(messages), but for a session that none of these has ever chosen.
     pub fn for_each_shared(&self, visit: impl FnMut(&Delivery)) {
+        if !self.has_shared {
+            return;
+        }
         for_each_shared((&self.in_flight, self.waiting_here()), visit);
     }
 
@@ -389,6 +407,14 @@ impl Outbound {
     /// the place of a message that the client has received. What is in chunks is not among it, but
     /// for such messages: see [`backlog::spooled`].
     pub fn numbered(&self) -> impl Iterator<Item = (u64, Option<PacketId>, Option<&Delivery>)> {
+        self.all_numbered(0..0)
+    }
+
+    /// The same without what waits in memory and has one of these numbers.
+    fn all_numbered(
+        &self,
+        parts: Range<u64>,
+    ) -> impl Iterator<Item = (u64, Option<PacketId>, Option<&Delivery>)> {
         let sent = self.in_flight.iter().map(|entry| {
             let delivery = match &entry.awaits {
                 Awaits::Acknowledgement(delivery) | Awaits::Receipt(delivery) => Some(delivery),
@@ -396,13 +422,15 @@ impl Outbound {
             };
             (entry.number(), Some(entry.packet_id), delivery)
         });
-        let waiting = self.waiting_here();
-        let waiting = waiting.map(|delivery| {
-            let odd = self.spool.as_ref().map(|spool| &spool.odd);
-            let odd = odd.and_then(|odd| odd.get(&delivery.number)).copied();
-            (delivery.number, odd, Some(delivery))
+        let spool = self.spool.as_deref();
+        let fetched = spool.into_iter().flat_map(|spool| spool.front.iter());
+        let runs = spool.into_iter().flat_map(Spool::runs);
+        let waiting = runs.chain(self.waiting.iter());
+        let waiting = waiting.filter(move |it| !parts.contains(&it.number));
+        let waiting = fetched.chain(waiting).map(move |delivery| {
+            let odd = spool.and_then(|spool| spool.odd.get(&delivery.number));
+            (delivery.number, odd.copied(), Some(delivery))
         });
-        let spool = self.spool.as_ref();
         let is_spooled = move |number: u64| spool.is_some_and(|spool| spool.is_open(number));
         sent.chain(waiting).filter(move |(number, _, delivery)| {
             *number > 0 && !(delivery.is_some() && is_spooled(*number))
@@ -484,6 +512,7 @@ impl Outbound {
             return None;
         }
         self.bytes += delivery.cost();
+        self.has_shared |= delivery.share != 0;
         self.numbers = self.numbers.max(delivery.number);
         Some(self.launch(delivery.clone()))
     }
@@ -570,6 +599,7 @@ impl Outbound {
     /// Adds a message to the waiting ones.
     pub fn wait(&mut self, delivery: Delivery) {
         self.bytes += delivery.cost();
+        self.has_shared |= delivery.share != 0;
         let expires_at = delivery.message.expires_at;
         self.earliest_expiry = self.earliest_expiry.min(expires_at);
         self.swept_expiry = self.swept_expiry.min(expires_at);
@@ -698,7 +728,8 @@ impl Outbound {
     }
 
     /// How many messages are lost if the session ends: all that the client has not received,
-    /// without those that other members of its shared subscriptions get. O(messages).
+    /// without those that other members of its shared subscriptions get. O(window), or O(messages)
+    /// if these have chosen the session.
     #[must_use]
     pub fn own_len(&self) -> usize {
         let is_lost = |entry: &&InFlight| match &entry.awaits {
@@ -707,29 +738,24 @@ impl Outbound {
             Awaits::Completion(_) => false,
         };
         let in_flight = self.in_flight.iter().filter(is_lost).count();
+        if !self.has_shared {
+            return in_flight + self.waiting_len();
+        }
         let waiting = self.waiting_here().filter(|delivery| delivery.share == 0);
         in_flight + waiting.count() + self.spool.as_ref().map_or(0, |spool| spool.chunk_len())
     }
 
-    /// Ends the session's debt. O(1) unless some of it is on the disk: the rest is done where the
-    /// remains are walked.
+    /// Ends the session's debt. O(1): the rest is done where the remains are walked.
     #[must_use]
     pub fn abandon(self) -> Remains {
-        let next = self.next_number();
-        let mut remains = Remains {
+        Remains {
+            next: self.next_number(),
             in_flight: self.in_flight,
+            spool: self.spool,
             waiting: self.waiting,
             bytes: self.bytes,
             chunks: Vec::new(),
-        };
-        if let Some(spool) = self.spool {
-            let (chunks, mut held) = spool.abandon(next);
-            for delivery in remains.waiting.take() {
-                held.push_back(delivery);
-            }
-            (remains.chunks, remains.waiting) = (chunks, held);
         }
-        remains
     }
 }
 

@@ -1,6 +1,7 @@
 //! From the batches of all journals to the sessions as they were.
 
 mod heard;
+mod owed;
 mod remains;
 mod restored;
 mod rooms;
@@ -24,9 +25,10 @@ pub use self::restored::{
 pub use self::rooms::{RestoredProperty, RestoredRoom};
 
 use self::heard::Rings;
+use self::owed::{AllTerms, Entry, Owed, State, Written};
 use self::remains::Remains;
 use self::rooms::Rooms;
-use self::session::{AllTerms, Entry, Progress, State};
+use self::session::Progress;
 use crate::list::List;
 use crate::message::{Arrival, Body, Delivery, Group, HeldBack};
 use crate::name::Name;
@@ -68,6 +70,8 @@ impl JournalId {
 #[derive(Debug, Default)]
 pub struct Replay<'a> {
     sessions: BTreeMap<Origin, Progress<'a>>,
+    /// What was written down of a queue before the base of its session.
+    parts: BTreeMap<Origin, Written>,
     terms: AllTerms<'a>,
     /// Where the last record of each message is.
     bodies: ByName<(Name, &'a [u8])>,
@@ -271,6 +275,7 @@ impl<'a> Replay<'a> {
             Record::End { number } => {
                 let origin = self.current.session(*number);
                 self.sessions.remove(&origin);
+                self.parts.remove(&origin);
                 self.unknown.remove(&origin);
             }
             Record::Owner { number, mark } => self.with(*number, |it| it.owner = Some(*mark)),
@@ -302,19 +307,29 @@ impl<'a> Replay<'a> {
             Record::Acked(fronts) => {
                 for front in fronts.iter() {
                     self.with(front.number, |it| it.acked(&front));
+                    self.with_parts(front.number, |it| it.acked(front.front));
                 }
             }
             Record::Gone(Delivery { number, delivery }) => {
-                self.with(*number, |it| it.gone(*delivery));
+                self.with_owed(*number, |it| it.gone(*delivery));
             }
             Record::Received(Delivery { number, delivery }) => {
-                self.with(*number, |it| it.received(*delivery));
+                self.with_owed(*number, |it| it.received(*delivery));
             }
             Record::Sent {
                 delivery: Delivery { number, delivery },
                 packet_id,
-            } => self.with(*number, |it| it.sent_as(*delivery, *packet_id)),
-            Record::Spooled(spooled) => self.with(spooled.number, |it| it.spooled(spooled)),
+            } => self.with_owed(*number, |it| it.sent_as(*delivery, *packet_id)),
+            Record::Spooled(spooled) => {
+                self.with(spooled.number, |it| it.spooled(spooled));
+                self.with_parts(spooled.number, |it| it.spooled(spooled));
+            }
+            _ => self.apply_to_queue(record),
+        }
+    }
+
+    fn apply_to_queue(&mut self, record: &Record<'a>) {
+        match record {
             Record::LetGo { held, conflated } => {
                 let origin = self.current.session(held.number);
                 match self.sessions.get_mut(&origin) {
@@ -332,6 +347,20 @@ impl<'a> Replay<'a> {
                     None => self.unknown(origin),
                 }
             }
+            Record::Part(part) => {
+                let origin = self.current.session(part.number);
+                let places = self.places();
+                if part.place == 0 {
+                    self.parts.insert(origin, Written::new(places));
+                }
+                if let Some(written) = self.parts.get_mut(&origin) {
+                    written.add(part, &mut self.terms);
+                }
+            }
+            Record::Parts(parts) => {
+                let written = self.parts.remove(&self.current.session(parts.number));
+                self.with(parts.number, |it| it.join(written, parts));
+            }
             // They were applied before.
             _ => {}
         }
@@ -342,6 +371,18 @@ impl<'a> Replay<'a> {
         match self.sessions.get_mut(&origin) {
             Some(session) => apply(session),
             None => self.unknown(origin),
+        }
+    }
+
+    /// Something has become of deliveries, of those as well that are written in parts.
+    fn with_owed(&mut self, number: u32, apply: impl Fn(&mut Owed)) {
+        self.with(number, |it| apply(&mut it.owed));
+        self.with_parts(number, apply);
+    }
+
+    fn with_parts(&mut self, number: u32, apply: impl FnOnce(&mut Owed)) {
+        if let Some(parts) = self.parts.get_mut(&self.current.session(number)) {
+            apply(&mut parts.owed);
         }
     }
 
@@ -571,7 +612,7 @@ fn restore<M>(
         lost += u64::from(found.is_none() && is_lost(name));
         found
     };
-    let owed = it.queue.iter().filter_map(|entry| {
+    let owed = it.owed.queue.iter().filter_map(|entry| {
         let debt = match entry.state {
             State::Owed(name, terms) => RestoredDebt::Message(find(name)?, all.get(terms)?.into()),
             State::Received => RestoredDebt::Release,
@@ -611,16 +652,17 @@ fn restore<M>(
         sent: match it.presence {
             // What was sent last is perhaps not written. No packet id is in use twice.
             Presence::Here => {
-                let first = it.first().unwrap_or(it.next);
+                let first = it.owed.first().unwrap_or(it.next);
                 it.next.min(first.saturating_add(PACKET_IDS)).max(it.sent)
             }
             Presence::Away { .. } => it.sent,
         },
         owed,
-        spooled: it.spool.restored(),
+        spooled: it.owed.spool.restored(),
         held,
         will: it.will.as_ref().map(Into::into),
-        lost,
+        // At least one, if nobody knows where.
+        lost: lost + u64::from(it.lacks_parts && may_lack.is_empty()),
         may_lack,
         named: it.named.clone(),
     }

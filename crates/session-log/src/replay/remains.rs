@@ -102,6 +102,8 @@ fn number_of(record: &Record<'_>) -> Option<u32> {
         Record::Will(will) => will.number,
         Record::Queue(queue) => queue.number,
         Record::Spooled(spooled) => spooled.number,
+        Record::Part(part) => part.number,
+        Record::Parts(parts) => parts.number,
         _ => return None,
     })
 }

@@ -70,6 +70,27 @@ impl Spool {
         }
     }
 
+    /// The chunks, in order.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = Spooled> {
+        let all = self.chunks.iter();
+        all.map(|(first, count, place)| Spooled {
+            number: 0,
+            first: *first,
+            count: *count,
+            place: *place,
+        })
+    }
+
+    /// Deliveries in them that are not to be sent any more.
+    pub(super) fn all_gone(&self) -> impl Iterator<Item = u64> {
+        self.gone.iter().copied()
+    }
+
+    /// Packet ids in them that do not follow from the numbers.
+    pub(super) fn all_odd(&self) -> impl Iterator<Item = (u64, PacketId)> {
+        self.odd.iter().map(|(at, id)| (*at, *id))
+    }
+
     /// The first delivery that is to be sent.
     pub(super) fn first(&self) -> Option<u64> {
         let mut all = self.chunks.iter();

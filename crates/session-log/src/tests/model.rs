@@ -36,12 +36,34 @@ struct Client {
     owed: BTreeMap<u64, Owing>,
     held: VecDeque<Name>,
     will: Option<String>,
+    parts: Option<Parted>,
+}
+
+/// What was written of a queue before the base of its session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Parted {
+    count: u32,
+    /// The number to go on with.
+    to: u64,
+    /// The file of the first part.
+    file: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Owing {
     Message(Name),
     Release,
+}
+
+fn owed_as<'a>((delivery, owing): (&u64, &Owing)) -> Owed<'a> {
+    Owed {
+        delivery: *delivery,
+        packet_id: None,
+        debt: match owing {
+            Owing::Message(name) => Debt::Message(*name, PLAIN, None),
+            Owing::Release => Debt::Release,
+        },
+    }
 }
 
 /// A shard, and what has been appended to its journal.
@@ -350,6 +372,9 @@ impl Model {
             return;
         }
         let oldest = self.shards[shard].files[0].0;
+        for client in self.shards[shard].clients.values_mut() {
+            client.parts.take_if(|parts| parts.file <= oldest);
+        }
         let clients = self.shards[shard].clients.iter();
         let stale: Vec<String> = clients
             .filter(|(_, client)| client.base <= oldest)
@@ -365,10 +390,36 @@ impl Model {
         self.shards[shard].files.pop_front();
     }
 
+    /// Another part of a queue is written down, or the first one.
+    fn part(&mut self, shard: usize, id: &str) {
+        let file = self.place(shard).file;
+        let (begins, at_most) = (self.random.below(3) == 0, self.random.below(4) as usize);
+        let client = self.client(shard, id);
+        let fresh = Parted {
+            count: 0,
+            to: 0,
+            file,
+        };
+        let mut parts = client.parts.filter(|_| !begins).unwrap_or(fresh);
+        let waiting = client.owed.range(parts.to..).take(at_most);
+        let owed: Vec<Owed<'_>> = waiting.map(owed_as).collect();
+        let record = Record::Part(Part {
+            number: client.number,
+            place: parts.count,
+            shares: List::default(),
+            owed: List::new(&owed),
+        });
+        parts.count += 1;
+        parts.to = owed.last().map_or(parts.to, |it| it.delivery + 1);
+        client.parts = Some(parts);
+        self.append(shard, &[record]);
+    }
+
     fn rebase(&mut self, shard: usize, id: &str) {
         let base = self.place(shard).file;
         let client = self.client(shard, id);
-        client.base = base;
+        let parts = client.parts.take();
+        client.base = parts.map_or(base, |parts| parts.file);
         let client = client.clone();
         let number = client.number;
         let mut records = [Record::Base(session(number, id))].to_vec();
@@ -379,14 +430,9 @@ impl Model {
             let packet_id = PacketId::new(*packet_id).unwrap();
             records.push(Record::Arrived(Arrival { number, packet_id }));
         }
-        let owed = client.owed.iter().map(|(delivery, owing)| Owed {
-            delivery: *delivery,
-            packet_id: None,
-            debt: match owing {
-                Owing::Message(name) => Debt::Message(*name, PLAIN, None),
-                Owing::Release => Debt::Release,
-            },
-        });
+        let in_parts = 0..parts.map_or(0, |parts| parts.to);
+        let owed = client.owed.iter().map(owed_as);
+        let owed = owed.filter(|it| !in_parts.contains(&it.delivery));
         let owed: Vec<_> = owed.collect();
         let terms = Terms {
             held: true,
@@ -404,6 +450,14 @@ impl Model {
             shares: List::default(),
             owed: List::new(&owed),
             held: List::new(&held),
+        }));
+        records.extend(parts.map(|parts| {
+            Record::Parts(Parts {
+                number,
+                count: parts.count,
+                from: 0,
+                to: parts.to,
+            })
         }));
         self.append(shard, &records);
     }
@@ -455,7 +509,7 @@ impl Model {
     }
 
     fn step(&mut self) {
-        let choice = self.random.below(20);
+        let choice = self.random.below(23);
         if choice == 0 {
             return self.connect();
         }
@@ -473,6 +527,7 @@ impl Model {
             }
             13..17 => self.acknowledge(shard, &id),
             17 | 18 => self.settle(shard, &id),
+            20..23 => self.part(shard, &id),
             _ => self.clean(shard),
         }
     }
@@ -584,6 +639,7 @@ impl Model {
             client.number = number;
             // Its base is in no file of this journal.
             client.base = 0;
+            client.parts = None;
             self.append(shard, &records);
             self.shards[shard]
                 .clients

@@ -278,7 +278,7 @@ impl Random {
 
     pub(super) fn record(&mut self) -> Record<'static> {
         let number = self.u32();
-        match self.below(31) {
+        match self.below(33) {
             0 => Record::Session(self.session()),
             1 => Record::Base(self.session()),
             2 => Record::Adopted {
@@ -386,6 +386,24 @@ impl Random {
                 number,
                 mark: NonZeroU64::new(self.next()).unwrap_or(NonZeroU64::MIN),
             },
+            30 => {
+                let Queue { shares, owed, .. } = self.queue();
+                Record::Part(Part {
+                    number,
+                    place: self.u32(),
+                    shares,
+                    owed,
+                })
+            }
+            31 => {
+                let from = self.up_to(DELIVERY_MAX);
+                Record::Parts(Parts {
+                    number,
+                    count: self.u32(),
+                    from,
+                    to: from + self.up_to(DELIVERY_MAX - from),
+                })
+            }
             _ => Record::Queue(self.queue()),
         }
     }

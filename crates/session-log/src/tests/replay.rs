@@ -1,7 +1,9 @@
 //! Single cases of what records tell.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
+use core::ops::Range;
 
 use stentor_mqtt::PacketId;
 
@@ -683,4 +685,105 @@ fn packet_ids_of_a_journal_that_lost_its_end_are_forgotten() {
         let arrived = restored.sessions.iter().map(|it| it.arrived.len());
         assert!(arrived.eq([usize::from(!forgets), 1]), "{forgets}");
     }
+}
+
+/// The parts of a queue count with the base that names them, and what became of their deliveries in
+/// between.
+#[test]
+fn a_queue_in_parts_is_whole_with_its_base() {
+    let message_at = |offset| Name { file: 9, offset };
+    let owed = |numbers: Range<u64>| -> Vec<Owed<'static>> {
+        let all = numbers.map(|delivery| Owed {
+            delivery,
+            packet_id: None,
+            debt: Debt::Message(message_at(delivery as u32), PLAIN, None),
+        });
+        all.collect()
+    };
+    let part = |place, owed: &[Owed<'static>]| {
+        let part = Part {
+            number: 5,
+            place,
+            shares: List::default(),
+            owed: List::new(owed),
+        };
+        batch(&[Record::Part(part)])
+    };
+    let queue = Queue {
+        number: 5,
+        next: 12,
+        sent: 3,
+        shares: List::default(),
+        owed: List::default(),
+        held: List::default(),
+    };
+    let base = |count| {
+        let parts = Parts {
+            number: 5,
+            count,
+            from: 3,
+            to: 9,
+        };
+        batch(&[
+            Record::Base(SESSION),
+            Record::Queue(queue),
+            Record::Parts(parts),
+        ])
+    };
+    let gone = |delivery| {
+        let it = Delivery {
+            number: 5,
+            delivery,
+        };
+        batch(&[Record::Gone(it)])
+    };
+    let chunk = Record::Spooled(Spooled {
+        number: 5,
+        first: 7,
+        count: 2,
+        place: Place {
+            file: 3,
+            at: 8,
+            len: 2,
+        },
+    });
+    let bodies: Vec<Vec<u8>> = (0..12)
+        .map(|offset| {
+            let name = message_at(offset);
+            batch(&[Record::Carry(Carry {
+                name,
+                body: BODY,
+                elsewhere: Elsewhere::default(),
+            })])
+        })
+        .collect();
+    let read = |batches: &[Vec<u8>]| {
+        let all = bodies.iter().chain(batches).cloned();
+        let all: Vec<_> = (1..).map(|at| at * 1_000).zip(all).collect();
+        let mut replay = Replay::new();
+        journal(&mut replay, FIRST, &all);
+        let restored = finish(replay);
+        let it = &restored.sessions[0];
+        let owed: Vec<u64> = it.owed.iter().map(|it| it.delivery).collect();
+        let chunks: Vec<u64> = it.spooled.iter().map(|it| it.first).collect();
+        (owed, chunks, it.lost)
+    };
+    let [first, second] = [owed(0..5), owed(5..10)];
+    let all = [
+        part(0, &first),
+        gone(4),
+        part(1, &second),
+        batch(&[chunk]),
+        gone(6),
+        base(2),
+    ];
+    assert_eq!(read(&all), (vec![3, 5], vec![7], 0));
+    let [a, b, c, d, e, _] = all.clone();
+    // The first part begins anew.
+    let again = [a.clone(), c.clone(), a.clone(), b, c, d, e, base(2)];
+    assert_eq!(read(&again), (vec![3, 5], vec![7], 0));
+    // A part is missing, or the one before it.
+    assert_eq!(read(&[a.clone(), base(2)]), (vec![], vec![], 1));
+    assert_eq!(read(&[a, base(0)]), (vec![], vec![], 1));
+    assert_eq!(read(&[base(1)]), (vec![], vec![], 1));
 }

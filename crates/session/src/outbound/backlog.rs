@@ -2,6 +2,7 @@
 //! those in flight and the newest ones.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use stentor_mqtt::PacketId;
 
@@ -39,6 +40,11 @@ pub fn is_spooled(outbound: &Outbound) -> bool {
 /// The chunks of which some is owed still, in order.
 #[must_use]
 pub fn spooled(outbound: &Outbound) -> Vec<Spooled> {
+    all_spooled(outbound, &(0..0))
+}
+
+/// The same without chunks that were not fetched and begin with one of these numbers.
+pub(super) fn all_spooled(outbound: &Outbound, parts: &Range<u64>) -> Vec<Spooled> {
     let Some(spool) = &outbound.spool else {
         return Vec::new();
     };
@@ -49,7 +55,7 @@ pub fn spooled(outbound: &Outbound) -> Vec<Spooled> {
     let waiting = waiting.map(|it| (it.number, spool.odd.get(&it.number).copied()));
     let mut owed: Vec<(u64, Option<PacketId>)> = sent.chain(waiting).collect();
     owed.sort_unstable_by_key(|(number, _)| *number);
-    spool.spooled(outbound.next_number(), |chunk| {
+    spool.spooled((outbound.next_number(), parts), |chunk| {
         let from = owed.partition_point(|(number, _)| *number < chunk.first);
         let to = owed.partition_point(|(number, _)| *number < chunk.end());
         let all = owed.get(from..to).unwrap_or_default();
@@ -89,9 +95,9 @@ pub const fn set_barred(outbound: &mut Outbound, is_barred: bool) {
 /// all. A message of a shared subscription stays in memory: another member may have to get it.
 pub fn seal(outbound: &mut Outbound, bytes_max: usize) -> Option<Sealing<'_>> {
     let next = outbound.next_number();
-    let again = { outbound.spool.as_mut() }.is_some_and(|spool| spool.has_refused());
+    let again = { outbound.spool.as_mut() }.is_some_and(|spool| spool.has_refused(next));
     if again {
-        return outbound.spool.as_mut()?.seal_again();
+        return outbound.spool.as_mut()?.seal_again(next);
     }
     while (outbound.waiting.len() > KEPT_LEN || outbound.held_bytes() > bytes_max)
         && let Some(oldest) = outbound.waiting.front()

@@ -70,6 +70,7 @@ fn keep_in(outbound: &mut Outbound, spool: &mut Spool, prior: PriorDelivery) {
     match prior.delivery {
         Some(delivery) => {
             outbound.bytes += delivery.cost();
+            outbound.has_shared |= delivery.share != 0;
             spool.keep(delivery, prior_number + 1);
         }
         None => relaunch(outbound, prior.packet_id, (prior.number, None)),
@@ -96,6 +97,7 @@ fn relaunch(
     packet_id: PacketId,
     (number, delivery): (u64, Option<Delivery>),
 ) {
+    outbound.has_shared |= delivery.as_ref().is_some_and(|it| it.share != 0);
     let awaits = match delivery {
         Some(delivery) if delivery.qos == QoS::ExactlyOnce => Awaits::Receipt(delivery),
         Some(delivery) => Awaits::Acknowledgement(delivery),

@@ -9,10 +9,12 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
+use core::ops::Range;
 
 use stentor_mqtt::PacketId;
 
 use super::Delivery;
+use super::waiting::Waiting;
 use crate::blocks::Blocks;
 
 /// Deliveries of a chunk, at most.
@@ -148,10 +150,19 @@ pub(super) struct Spool {
     run_len: usize,
     under_way_len: usize,
     under_way_bytes: usize,
-    /// Runs that the disk has refused.
+    /// Runs that the disk has refused, and a number that is not above that of the first.
     refused: usize,
+    refused_from: u64,
     /// What all chunks take on the disk, in the unit of [`ChunkPlace::len`].
     disk_len: u64,
+}
+
+/// What a session leaves that has ended.
+#[derive(Debug)]
+pub(super) enum GivenUp {
+    Delivery(Delivery),
+    /// What was on the disk.
+    Chunk(Chunk),
 }
 
 /// Deliveries that are to become a chunk.
@@ -270,11 +281,55 @@ impl Spool {
 
     /// The deliveries that are in memory, in order.
     pub(super) fn held(&self) -> impl Iterator<Item = &Delivery> {
+        self.front.iter().chain(self.runs())
+    }
+
+    /// The same without those that were fetched.
+    pub(super) fn runs(&self) -> impl Iterator<Item = &Delivery> {
         let runs = self.items.iter().filter_map(|item| match item {
             Item::Run(run) => Some(run.deliveries.iter()),
             Item::Chunk(_) => None,
         });
-        self.front.iter().chain(runs.flatten())
+        runs.flatten()
+    }
+
+    /// How many chunks and runs there are that were not fetched.
+    pub(super) fn items_len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// These, from a number on. O(log items), and what is looked at.
+    pub(super) fn items_from(&self, from: u64, next: u64) -> impl Iterator<Item = Waiting<'_>> {
+        let at = self
+            .items
+            .partition_point(|item| last_of(item, next) < from);
+        let all = self.items.range(at..).flat_map(move |item| {
+            let (chunk, run) = match item {
+                Item::Chunk(packed) => (Some(packed.chunk(next)), None),
+                Item::Run(run) => (None, Some(run)),
+            };
+            let chunk = chunk.map(|chunk| Waiting::Chunk(self.unfetched(chunk)));
+            let run = run.into_iter().flat_map(|run| &run.deliveries);
+            let run = run
+                .filter(|it| it.number > 0)
+                .map(|delivery| Waiting::Here {
+                    number: delivery.number,
+                    packet_id: self.odd.get(&delivery.number).copied(),
+                    delivery,
+                });
+            chunk.into_iter().chain(run)
+        });
+        all.skip_while(move |it| it.first() < from)
+    }
+
+    /// A chunk that was not fetched, as it is to be restored.
+    fn unfetched(&self, chunk: Chunk) -> Spooled {
+        let range = chunk.first..chunk.end();
+        Spooled {
+            chunk,
+            gone: self.gone.range(range.clone()).copied().collect(),
+            odd: self.odd.range(range).map(|(at, id)| (*at, *id)).collect(),
+        }
     }
 
     /// Takes these out of the queue, to be a chunk. They wait here until then.
@@ -337,19 +392,29 @@ impl Spool {
     }
 
     /// Whether there are runs that the disk has refused.
-    pub(super) fn has_refused(&mut self) -> bool {
-        if self.refused > 0 && !self.items.iter().any(is_refused) {
+    pub(super) fn has_refused(&mut self, next: u64) -> bool {
+        if self.refused > 0 && self.first_refused(next).is_none() {
             self.refused = 0;
         }
         self.refused > 0
     }
 
+    /// The first run that the disk has refused. O(log items), and what is between such runs.
+    fn first_refused(&self, next: u64) -> Option<usize> {
+        let from = self.refused_from;
+        let at = self
+            .items
+            .partition_point(|item| last_of(item, next) < from);
+        let found = self.items.range(at..).position(is_refused)?;
+        Some(at + found)
+    }
+
     /// A run that the disk has refused, to be given to it again.
-    pub(super) fn seal_again(&mut self) -> Option<Sealing<'_>> {
+    pub(super) fn seal_again(&mut self, next: u64) -> Option<Sealing<'_>> {
         if self.refused == 0 {
             return None;
         }
-        let Some(index) = self.items.iter().position(is_refused) else {
+        let Some(index) = self.first_refused(next) else {
             self.refused = 0;
             return None;
         };
@@ -357,6 +422,7 @@ impl Spool {
         let Some(Item::Run(run)) = self.items.get_mut(index) else {
             return None;
         };
+        self.refused_from = run.key;
         run.is_under_way = true;
         self.under_way_len += run.deliveries.len();
         self.under_way_bytes += run.bytes;
@@ -386,6 +452,10 @@ impl Spool {
         self.under_way_len -= run.deliveries.len();
         self.under_way_bytes -= run.bytes;
         let Some(place) = place else {
+            self.refused_from = match self.refused {
+                0 => first,
+                _ => self.refused_from.min(first),
+            };
             self.refused += 1;
             return None;
         };
@@ -537,11 +607,12 @@ impl Spool {
         open.chunk.has(number).then_some(index)
     }
 
-    /// All chunks, in order, as they are to be restored. `owed` tells which deliveries of those
-    /// that were fetched are owed still, with the packet ids that do not follow from their numbers.
+    /// All chunks, in order, as they are to be restored, but for those that were not fetched and
+    /// begin with a number of `parts`. `owed` tells which deliveries of those that were fetched are
+    /// owed still, with the packet ids that do not follow from their numbers.
     pub(super) fn spooled(
         &self,
-        next: u64,
+        (next, parts): (u64, &Range<u64>),
         owed: impl Fn(&Chunk) -> (Vec<u64>, Vec<(u64, PacketId)>),
     ) -> Vec<Spooled> {
         let open = self.open.iter().map(|open| {
@@ -559,31 +630,38 @@ impl Spool {
                 return None;
             };
             let chunk = packed.chunk(next);
-            let range = chunk.first..chunk.end();
-            Some(Spooled {
-                chunk,
-                gone: self.gone.range(range.clone()).copied().collect(),
-                odd: self.odd.range(range).map(|(at, id)| (*at, *id)).collect(),
-            })
+            (!parts.contains(&chunk.first)).then(|| self.unfetched(chunk))
         });
         open.chain(rest).collect()
     }
 
-    /// Nothing is owed any more. Returns the chunks, and what is in memory, in order.
-    pub(super) fn abandon(mut self, next: u64) -> (Vec<Chunk>, Blocks<Delivery>) {
-        let mut chunks = self.done;
-        chunks.extend(self.open.iter().map(|open| open.chunk));
-        for item in self.items {
-            match item {
-                Item::Chunk(packed) => chunks.push(packed.chunk(next)),
-                Item::Run(run) => {
-                    for delivery in run.deliveries {
-                        self.front.push_back(delivery);
-                    }
-                }
+    /// Nothing is owed any more: takes out one piece after the other. What is in memory comes in
+    /// its order.
+    pub(super) fn give_up(&mut self, next: u64) -> Option<GivenUp> {
+        if let Some(delivery) = self.front.pop_front() {
+            return Some(GivenUp::Delivery(delivery));
+        }
+        if let Some(open) = self.open.pop_front() {
+            return Some(GivenUp::Chunk(open.chunk));
+        }
+        if let Some(chunk) = self.done.pop() {
+            return Some(GivenUp::Chunk(chunk));
+        }
+        match self.items.pop_front()? {
+            Item::Chunk(packed) => Some(GivenUp::Chunk(packed.chunk(next))),
+            Item::Run(run) => {
+                // At most as many as a chunk has.
+                let mut all = run.deliveries.into_iter();
+                let first = all.next();
+                all.for_each(|delivery| self.front.push_back(delivery));
+                first.map_or_else(|| self.give_up(next), |it| Some(GivenUp::Delivery(it)))
             }
         }
-        (chunks, self.front)
+    }
+
+    /// How many pieces that is, about. O(1).
+    pub(super) fn pieces(&self) -> usize {
+        self.front.len() + self.run_len + self.items.len() + self.open.len() + self.done.len()
     }
 
     /// Keeps such deliveries only, of those that are in memory. Gives away the others.

@@ -84,7 +84,7 @@ fn the_bytes_of_what_is_owed_are_the_sum_of_its_parts() {
                         outbound.in_flight_len() + outbound.waiting_len(),
                         outbound.bytes,
                     );
-                    let sum = (after.0 + gone.len(), after.1 + gone.bytes());
+                    let sum = (after.0 + gone.pieces(), after.1 + gone.bytes());
                     assert_eq!(sum, before, "nothing else is gone");
                 }
                 (8, _) => {
@@ -112,7 +112,7 @@ fn the_bytes_of_what_is_owed_are_the_sum_of_its_parts() {
             let waiting = remains.waiting.iter().map(Delivery::cost);
             assert_eq!(remains.bytes(), in_flight.chain(waiting).sum::<usize>());
         }
-        assert_eq!((remains.len(), remains.bytes()), (0, 0), "round {round}");
+        assert_eq!((remains.pieces(), remains.bytes()), (0, 0), "round {round}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The places for sessions that outlive their connection: which gets one, and which gives it up.
 
-use stentor_session::{CloseReason, ConnectRequest, Limit, Tick};
+use stentor_session::{CloseReason, ConnectRequest, Limit, Outbound, Tick};
 use stentor_topic::Zone;
 
 use super::{Lease, Pressure, Tenants};
@@ -12,7 +12,7 @@ use crate::core::stats::LossCause;
 use crate::effects::{ControlItem, Event};
 
 /// This many messages of a session are counted by the time of one visit.
-const COUNTED_PER_VISIT: u64 = 16;
+const COUNTED_PER_VISIT: usize = 16;
 
 /// What a newcomer's session takes.
 #[derive(Debug, Default)]
@@ -106,8 +106,6 @@ impl Core {
 
     /// Counts a session that ends early, and the messages that are lost with it.
     fn count_evicted(&mut self, zone: Zone, limit: Limit, messages: u64) {
-        // They were counted one by one.
-        self.turn.spend((messages / COUNTED_PER_VISIT) as u32);
         self.counters.stats.evicted += 1;
         self.counters.stats.evicted_by_memory += u64::from(limit == Limit::Memory);
         self.counters.stats.publishes_dropped += messages;
@@ -123,6 +121,9 @@ impl Core {
             return;
         };
         let (zone, messages) = (session.state.zone(), session.lost_by_end());
+        let owed = session.state.owed.get();
+        let counted = owed.map_or(0, Outbound::looked_at_by_end);
+        self.turn.spend_each(counted / COUNTED_PER_VISIT, 1);
         let client_id = session.state.client_id().into();
         let user = session.state.identity().user.clone();
         self.count_evicted(zone, limit, messages);

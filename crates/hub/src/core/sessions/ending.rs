@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{SubscriptionRef, filter_visits};
-use crate::core::sessions::log::{Bequest, has_given, leaves};
+use crate::core::sessions::log::{Bequest, free, has_given, leaves};
 use crate::core::sessions::queue_member::stays_for_queue;
 use crate::core::sessions::registry::Sessions;
 use crate::core::transitions::Transition;
@@ -61,13 +61,14 @@ impl Ending {
         let output = self.output.as_ref();
         size_of::<Self>()
             + self.owed.bytes()
+            + self.owed.list_bytes()
             + held_back.map_or(0, |held| held.charge().bytes)
             + output.map_or(0, |output| output.bytes())
     }
 
-    /// How many messages are left, and topics that are known.
+    /// How many messages and chunks on the disk are left, and topics that are known.
     fn pieces(&self) -> usize {
-        self.owed.len() + self.held_back.as_ref().map_or(0, |held| held.pieces())
+        self.owed.pieces() + self.held_back.as_ref().map_or(0, |held| held.pieces())
     }
 
     /// About what it costs to work it off.
@@ -241,6 +242,7 @@ impl Core {
         let before = self.turn.spent();
         loop {
             if self.turn.spent() - before >= visits {
+                free(&mut self.pending.log, &ending.owed.take_chunks());
                 return false;
             }
             if let Some(next) = ending.owed.next() {
@@ -250,6 +252,7 @@ impl Core {
                 }
                 continue;
             }
+            free(&mut self.pending.log, &ending.owed.take_chunks());
             if let Some(bequest) = ending.bequest.take() {
                 has_given(&mut self.pending.log, bequest);
             }
@@ -357,7 +360,7 @@ fn bequeath(core: &mut Core, key: SessionKey) {
     };
     let mut left = Legacy::default();
     if let Some(owed) = session.state.owed.get() {
-        core.turn.spend_each(owed.len(), 1);
+        core.turn.spend_each(owed.looked_at_by_end(), 1);
         owed.for_each_shared(|delivery| left.add(delivery));
     }
     let bequest = left.write(core);

@@ -158,7 +158,7 @@ impl Core {
         let each = weigh_visits(&*identity.rights);
         self.turn.spend((waiting as u32).saturating_mul(each));
         let withdrawn = owed.withdraw(|message| identity.rights.may_receive(message.topic()));
-        let count = withdrawn.len() as u64;
+        let count = withdrawn.pieces() as u64;
         self.counters.stats.publishes_withheld += count;
         if count > 0
             && let Some(session) = self.sessions.get_mut(key)

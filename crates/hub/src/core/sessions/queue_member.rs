@@ -45,7 +45,7 @@ pub(crate) fn give_back(core: &mut Core, now: Tick, key: SessionKey) {
     if !session.is_some_and(|session| gives_back(&session.state, &core.pending.log)) {
         return;
     }
-    if let Some(owed) = leave_queues(&mut core.sessions, key, &mut core.pending.log) {
+    if let Some(owed) = leave_queues(&mut core.sessions, key) {
         // What it leaves is written before what was written of it is replaced.
         core.hand_on(now, owed);
         write_base(core, key);

@@ -736,6 +736,14 @@ fn spooling(share: usize) -> SpoolSettings {
     }
 }
 
+/// Large messages wait for the same client.
+fn room_for_all() -> Settings {
+    Settings {
+        queue_bytes_max: 1 << 30,
+        ..Settings::default()
+    }
+}
+
 fn run(seed: u64) {
     let settings = Settings {
         policies: policies(),
@@ -749,7 +757,7 @@ fn run(seed: u64) {
             2 => spooling(1),
             _ => spooling(3_000),
         },
-        ..Settings::default()
+        ..room_for_all()
     };
     let mut simulation = Simulation::new(seed, settings);
     simulation.is_dear = seed.is_multiple_of(2);

@@ -535,6 +535,35 @@ fn the_base_of_a_long_queue_is_written_in_several_batches() {
     assert_eq!(w.take_payloads(a).len(), COUNT);
 }
 
+/// A queue of many messages is written in parts before its base, while it goes on.
+#[test]
+fn a_queue_of_many_messages_is_written_in_parts() {
+    const COUNT: usize = 300;
+    let mut w = World::writing(1, Settings::default());
+    let a = w.connect(Version::V5, "a", &ConnectOptions::persistent());
+    w.subscribe(a, "x", QoS::AtLeastOnce);
+    w.drop_link(a);
+    let p = w.connect(Version::V311, "p", &clean());
+    let mut sent = 0;
+    let publish = |w: &mut World, sent: &mut usize| {
+        w.publish(p, "x", &sent.to_string(), QoS::AtLeastOnce, false);
+        *sent += 1;
+    };
+    (0..COUNT).for_each(|_| publish(&mut w, &mut sent));
+    let mut calls = 1;
+    while !w.rewrite(0, 5) {
+        publish(&mut w, &mut sent);
+        calls += 1;
+    }
+    assert!(calls > COUNT / 20, "20 messages count as 5 places: {calls}");
+    let largest = w.journals[0].sizes().into_iter().max();
+    assert!(largest < Some(4_000), "{largest:?}");
+    restart(&mut w, 1);
+    let (a, _) = come_back(&mut w, "a");
+    let all: Vec<String> = (0..sent).map(|serial| serial.to_string()).collect();
+    assert_eq!(w.take_payloads(a), all);
+}
+
 /// A message goes on in later turns while whole rounds begin and end.
 #[test]
 fn a_message_that_goes_on_outlives_rounds() {

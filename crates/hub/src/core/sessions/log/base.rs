@@ -2,12 +2,16 @@
 //!
 //! This replaces everything that was written of it before, so the files with those records can go.
 
+use core::ops::Range;
+
 use stentor_mqtt::SubscribeOptions;
 use stentor_session::Outbound;
+use stentor_session::waiting::numbered_but;
 use stentor_session_log::Filter;
 use stentor_topic::Subscription;
 
-use super::queue::carry_alone;
+use super::parts::{Stage, Taken, write_part};
+use super::queue::{All, carry_alone};
 use super::{SessionLog, Terms, gives_up_round, marks, round_ends};
 use crate::core::delivery::conflate::held_windowed;
 use crate::core::delivery::snapshot::Snapshots;
@@ -24,10 +28,15 @@ use crate::core::sessions::registry::{Link, Session, mark_of};
 /// Writes down all that a session has, if its changes are written down.
 /// O(its subscriptions).
 pub(crate) fn write_base(core: &mut Core, key: SessionKey) {
-    SessionLog::whole(core, |core| write_base_of(core, key));
+    write_base_with(core, key, None);
 }
 
-fn write_base_of(core: &mut Core, key: SessionKey) {
+/// The same, with a part of its queue that the round has written before.
+fn write_base_with(core: &mut Core, key: SessionKey, parts: Option<Taken>) {
+    SessionLog::whole(core, |core| write_base_of(core, key, parts));
+}
+
+fn write_base_of(core: &mut Core, key: SessionKey, parts: Option<Taken>) {
     let log = &mut core.pending.log;
     let Some(session) = core.sessions.get(key) else {
         return;
@@ -42,7 +51,7 @@ fn write_base_of(core: &mut Core, key: SessionKey) {
     if let Some(mark) = mark_of(&core.sessions, key) {
         number.counts_for(log, mark);
     }
-    write_owed(session, number, &core.routing, log);
+    write_owed((session, parts), number, &core.routing, log);
     write_subscriptions((session, key.slot), number, &core.routing, log);
     if let Link::Away(away) = &session.link {
         session.state.is_away(away.since_ms, away.absence, log);
@@ -67,13 +76,12 @@ pub(crate) fn write_bases(core: &mut Core, from: u32, at_most: usize) -> Option<
         }
         left -= 1;
         if let Some(key) = core.sessions.key(slot) {
-            if !carry_messages(core, key) {
+            if !write_whole(core, key, at_most.max(1)) {
                 return Some(slot + 1);
             }
             let session = core.sessions.get(key);
             let subscriptions = session.map_or(0, |it| it.state.subscriptions.len());
             left = left.saturating_sub(subscriptions);
-            write_base(core, key);
         }
     }
     for (shard, name) in marks(&mut core.pending.log) {
@@ -84,21 +92,39 @@ pub(crate) fn write_bases(core: &mut Core, from: u32, at_most: usize) -> Option<
     (!round_ends(&mut core.pending.log)).then_some(ALL_WRITTEN)
 }
 
+/// Writes a session in a round: parts of a long queue, the messages that it is owed, and its base.
+/// Returns whether all of that is written.
+fn write_whole(core: &mut Core, key: SessionKey, places: usize) -> bool {
+    let parts = match write_part(core, key, places) {
+        Stage::Short => None,
+        Stage::Parts => return false,
+        Stage::Ready(parts) => Some(parts),
+    };
+    let in_parts = parts.as_ref().map_or(0..0, |it| it.numbers.clone());
+    let are_written = carry_messages(core, key, in_parts);
+    if are_written {
+        write_base_with(core, key, parts);
+    }
+    are_written
+}
+
 /// A round is given up: the next one begins with the first session.
 pub(crate) fn give_up_bases(core: &mut Core) {
     gives_up_round(&mut core.pending.log);
 }
 
-/// Writes the messages that a session is owed, where a round has not done that yet, in batches of
-/// their own. Returns whether all are written, and have names: then its base is short.
-fn carry_messages(core: &mut Core, key: SessionKey) -> bool {
+/// Writes the messages that a session is owed, but for those in parts, where a round has not done
+/// that yet, in batches of their own. Returns whether all are written, and have names: then its
+/// base is short.
+fn carry_messages(core: &mut Core, key: SessionKey, in_parts: Range<u64>) -> bool {
     let log = &mut core.pending.log;
     let session = core.sessions.get(key);
     let Some(session) = session.filter(|it| it.state.number().is_some()) else {
         return true;
     };
     let owed = session.state.owed.get().into_iter();
-    let owed = owed.flat_map(|owed| owed.numbered().filter_map(|(.., delivery)| delivery));
+    let owed = owed.flat_map(|owed| numbered_but(owed, in_parts.clone()));
+    let owed = owed.filter_map(|(.., delivery)| delivery);
     let place = log.round.place_in(key.slot);
     let owed = owed.skip_while(|delivery| delivery.number < place);
     let mut have_names = true;
@@ -114,7 +140,12 @@ fn carry_messages(core: &mut Core, key: SessionKey) -> bool {
 }
 
 /// The messages in both directions.
-fn write_owed(session: &Session, number: Number, routing: &Routing, log: &mut SessionLog) {
+fn write_owed(
+    (session, parts): (&Session, Option<Taken>),
+    number: Number,
+    routing: &Routing,
+    log: &mut SessionLog,
+) {
     for (packet_id, ticket) in session.state.arrivals.received() {
         // Another shard may not have taken it yet.
         if !ticket.is_some_and(is_elsewhere) {
@@ -125,10 +156,8 @@ fn write_owed(session: &Session, number: Number, routing: &Routing, log: &mut Se
     let none = Outbound::default();
     let mut held = held_windowed(session).peekable();
     if owed.is_some() || held.peek().is_some() {
-        log.queue(number, owed.unwrap_or(&none), held, |share| {
-            let slot = routing.shares.by_number(share)?;
-            routing.shares.shared_name(slot)
-        });
+        let owed = owed.unwrap_or(&none);
+        log.queue(number, &All { owed, parts }, held, &routing.shares);
     }
 }
 

@@ -13,7 +13,7 @@
 //! ```text
 //! owed      messages that sessions are owed       ways      how far shards have come with them
 //! batches   records of which a shard makes one    base      all that there is to say of a session
-//! queue     all that a session is owed
+//! queue     all that a session is owed            parts     the same, where that is much
 //! round     what was written again                bequests  what sessions leave to others
 //! prior     what was read back                    restore   going on with it
 //! full      what is refused on a full disk        rooms     rooms that stay when they are empty
@@ -25,6 +25,7 @@ mod batches;
 mod bequests;
 mod full;
 mod owed;
+mod parts;
 mod prior;
 mod queue;
 mod restore;

@@ -7,19 +7,24 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use stentor_mqtt::PacketId;
-use stentor_session::{Delivery, Message, Outbound, Spooled, backlog};
+use stentor_session::waiting::{numbered_but, spooled_but};
+use stentor_session::{Delivery, Message, Outbound, Spooled};
 use stentor_session_log::{
-    Carry, Debt, Delivery as Place, Elsewhere, HeldBack, Identifier, List, Name, Owed, Queue,
+    Carry, Debt, Delivery as Place, Elsewhere, HeldBack, Identifier, List, Name, Owed, Part, Queue,
     Record, Share, Terms,
 };
 
 use super::owed::{Open, body};
+use super::parts::Taken;
 use super::ways::name_of;
 use super::{Number, SessionLog, is_carried_first};
-use crate::core::routing::share::ShareName;
+use crate::core::routing::share::{ShareName, Shares as AllShares};
+
+/// A delivery with its number and packet id; without the message if the client has received that.
+pub(super) type Numbered<'q> = (u64, Option<PacketId>, Option<&'q Delivery>);
 
 /// A delivery as the base of its session has it.
-struct Kept<'q> {
+pub(super) struct Kept<'q> {
     number: u64,
     packet_id: Option<PacketId>,
     message: Option<(Name, &'q Delivery)>,
@@ -30,7 +35,7 @@ struct Kept<'q> {
 
 /// The shared subscriptions that chose a session, each once: their names may be long.
 #[derive(Default)]
-struct Shares {
+pub(super) struct Shares {
     names: Vec<Arc<ShareName>>,
     places: HashMap<u64, u32, FixedState>,
 }
@@ -56,8 +61,18 @@ impl Shares {
 }
 
 impl Kept<'_> {
-    fn terms(&self, delivery: &Delivery) -> Terms<'_> {
-        terms(delivery, &self.identifiers)
+    fn owed(&self) -> Owed<'_> {
+        Owed {
+            delivery: self.number - 1,
+            packet_id: self.packet_id,
+            debt: match self.message {
+                None => Debt::Release,
+                Some((name, delivery)) => {
+                    let terms = terms(delivery, &self.identifiers);
+                    Debt::Message(name, terms, self.share)
+                }
+            },
+        }
     }
 }
 
@@ -78,28 +93,31 @@ pub(crate) fn identifiers(delivery: &Delivery) -> Vec<Identifier> {
     ids.map(|id| Identifier(*id)).collect()
 }
 
+/// What a session is owed, and which of it is in parts before its base.
+pub(super) struct All<'q> {
+    pub(super) owed: &'q Outbound,
+    pub(super) parts: Option<Taken>,
+}
+
 impl SessionLog {
     /// Everything that a session is owed, and the messages themselves. `held` is what is held back.
     pub(super) fn queue<'q>(
         &mut self,
         number: Number,
-        owed: &'q Outbound,
+        All { owed, parts }: &All<'q>,
         held: impl Iterator<Item = &'q Delivery>,
-        share_of: impl Fn(u64) -> Option<Arc<ShareName>>,
+        shared: &AllShares,
     ) {
         self.close();
         let mut shares = Shares::default();
-        let kept = keep(self, owed, &mut shares, share_of);
+        let in_parts = parts.as_ref().map_or(0..0, |it| it.numbers.clone());
+        let all = numbered_but(owed, in_parts.clone());
+        let kept = keep(self, all, &mut shares, shared);
         let held = held.filter_map(|delivery| {
-            Some(Kept {
-                number: 0,
-                packet_id: None,
-                message: Some((self.carry(delivery)?, delivery)),
-                identifiers: identifiers(delivery),
-                share: None,
-            })
+            let name = self.carry(delivery)?;
+            Some((name, delivery, identifiers(delivery)))
         });
-        let held: Vec<Kept<'_>> = held.collect();
+        let held: Vec<(Name, &Delivery, Vec<Identifier>)> = held.collect();
         let progress = owed.progress();
         let shares = shares.in_order();
         let queue = Queue {
@@ -110,30 +128,20 @@ impl SessionLog {
             owed: List::default(),
             held: List::default(),
         };
-        let spooled = backlog::spooled(owed);
-        let owed = kept.iter().map(|it| Owed {
-            delivery: it.number - 1,
-            packet_id: it.packet_id,
-            debt: match it.message {
-                None => Debt::Release,
-                Some((name, delivery)) => Debt::Message(name, it.terms(delivery), it.share),
+        let held = held.iter().map(|(name, delivery, identifiers)| HeldBack {
+            name: *name,
+            terms: Terms {
+                held: true,
+                ..terms(delivery, identifiers)
             },
         });
-        let held: Vec<HeldBack<'_>> = held
-            .iter()
-            .filter_map(|it| {
-                let (name, delivery) = it.message?;
-                let terms = Terms {
-                    held: true,
-                    ..it.terms(delivery)
-                };
-                Some(HeldBack { name, terms })
-            })
-            .collect();
-        queue.encode_to(owed, held.into_iter(), self.batches.records());
-        let received = kept.iter().filter(|it| it.message.is_none());
-        let received: Vec<u64> = received.map(|it| it.number).collect();
-        for it in spooled {
+        let all = kept.iter().map(Kept::owed);
+        queue.encode_to(all, held, self.batches.records());
+        if let Some(parts) = parts {
+            parts.write(number, self);
+        }
+        let received = received(owed);
+        for it in spooled_but(owed, &in_parts) {
             write_spooled(self, number, (&it, &received));
         }
     }
@@ -164,40 +172,71 @@ impl SessionLog {
     }
 }
 
-/// What a session is owed, and what has to be said of it. Carries the messages themselves.
+/// Appends a part, with these deliveries.
+pub(super) fn put_part(log: &mut SessionLog, part: &Part<'_>, shares: &Shares, here: &[Kept<'_>]) {
+    let shares = shares.in_order();
+    let part = Part {
+        shares: List::new(&shares),
+        ..*part
+    };
+    part.encode_to(here.iter().map(Kept::owed), log.batches.records());
+}
+
+/// Numbers of deliveries that the client has received at QoS 2, ascending. O(in flight).
+pub(super) fn received(owed: &Outbound) -> Vec<u64> {
+    let all = numbered_but(owed, 0..u64::MAX);
+    let all = all.filter(|(.., delivery)| delivery.is_none());
+    let mut all: Vec<u64> = all.map(|(number, ..)| number).collect();
+    all.sort_unstable();
+    all
+}
+
+/// A delivery, and what has to be said of it. Carries the message itself. `None` if that is too
+/// large to be written down.
+pub(super) fn kept<'q>(
+    log: &mut SessionLog,
+    (number, packet_id, delivery): Numbered<'q>,
+    shares: &mut Shares,
+    shared: &AllShares,
+) -> Option<Kept<'q>> {
+    let message = match delivery {
+        None => None,
+        Some(delivery) => Some((log.carry(delivery)?, delivery)),
+    };
+    Some(Kept {
+        number,
+        packet_id,
+        message,
+        identifiers: delivery.map(identifiers).unwrap_or_default(),
+        share: delivery.and_then(|it| {
+            let slot = shared.by_number(it.share)?;
+            Some(shares.place(it.share, shared.shared_name(slot)?))
+        }),
+    })
+}
+
 fn keep<'q>(
     log: &mut SessionLog,
-    owed: &'q Outbound,
+    all: impl Iterator<Item = Numbered<'q>>,
     shares: &mut Shares,
-    share_of: impl Fn(u64) -> Option<Arc<ShareName>>,
+    shared: &AllShares,
 ) -> Vec<Kept<'q>> {
-    let mut kept = Vec::new();
-    for (number, packet_id, delivery) in owed.numbered() {
-        let message = match delivery {
-            None => None,
-            Some(delivery) => match log.carry(delivery) {
-                Some(name) => Some((name, delivery)),
-                None => continue,
-            },
-        };
-        kept.push(Kept {
-            number,
-            packet_id,
-            message,
-            identifiers: delivery.map(identifiers).unwrap_or_default(),
-            share: delivery.and_then(|it| Some(shares.place(it.share, share_of(it.share)?))),
-        });
-    }
-    if !kept.is_sorted_by_key(|it| it.number) {
+    let all = all.filter_map(|one| kept(log, one, shares, shared));
+    let mut all: Vec<Kept<'_>> = all.collect();
+    if !all.is_sorted_by_key(|it| it.number) {
         // What was received at QoS 2 before the start precedes what was on the disk.
-        kept.sort_by_key(|it| it.number);
+        all.sort_by_key(|it| it.number);
     }
-    kept
+    all
 }
 
 /// What a session is owed that lies elsewhere, after its queue: that says what the client has
 /// received at QoS 2.
-fn write_spooled(log: &mut SessionLog, number: Number, (it, received): (&Spooled, &[u64])) {
+pub(super) fn write_spooled(
+    log: &mut SessionLog,
+    number: Number,
+    (it, received): (&Spooled, &[u64]),
+) {
     number.spooled(log, &it.chunk);
     let number = number.get();
     // Records count from 0 on.

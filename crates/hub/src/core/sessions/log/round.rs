@@ -5,11 +5,49 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
 use stentor_session_log::Name;
+
+use super::parts::Parted;
+
+/// Names of messages, in many small tables: the growth of one large table would take a turn too
+/// much time.
+#[derive(Debug, Default)]
+struct Names(Vec<HashSet<Name, FixedState>>);
+
+impl Names {
+    const TABLES: usize = 64;
+
+    fn place(name: Name) -> usize {
+        // The tables use other bits of it.
+        let hash = FixedState::default().hash_one(name);
+        (hash >> 32) as usize % Self::TABLES
+    }
+
+    fn has(&self, name: Name) -> bool {
+        let table = self.0.get(Self::place(name));
+        table.is_some_and(|table| table.contains(&name))
+    }
+
+    fn insert(&mut self, name: Name) {
+        if self.0.is_empty() {
+            self.0.resize_with(Self::TABLES, HashSet::default);
+        }
+        if let Some(table) = self.0.get_mut(Self::place(name)) {
+            table.insert(name);
+        }
+    }
+
+    fn remove(&mut self, name: Name) {
+        if let Some(table) = self.0.get_mut(Self::place(name)) {
+            table.remove(&name);
+        }
+    }
+}
 
 /// The present round, or the last one.
 #[derive(Debug, Default)]
@@ -20,12 +58,14 @@ pub(super) struct Round {
     /// The first batch of this shard since it began: what has a later name stays.
     since: Option<Name>,
     /// Messages that have been written again.
-    carried: HashSet<Name, FixedState>,
+    carried: Names,
     /// Those of them whose batches are not appended, with the numbers of these.
     fresh: VecDeque<(u32, Name)>,
     /// The session whose messages are being written again, by its slot, and the number of the
     /// delivery to go on with.
     place: Option<(u32, u64)>,
+    /// How far it has come with a long queue.
+    pub(super) parted: Option<Parted>,
     /// What was under way when all bases were written.
     pub(super) awaited: Option<Vec<(u8, Name)>>,
 }
@@ -43,7 +83,8 @@ impl Round {
     /// It is over, or given up. What was written since it began stays.
     pub(super) fn ends(&mut self) {
         self.is_under_way = false;
-        self.carried = HashSet::default();
+        self.carried = Names::default();
+        self.parted = None;
         self.fresh = VecDeque::new();
         self.awaited = None;
     }
@@ -60,7 +101,7 @@ impl Round {
 
     /// Whether a message is known to be in a file that stays.
     pub(super) fn has(&self, is_own: bool, name: Name) -> bool {
-        is_own && self.since.is_some_and(|since| since <= name) || self.carried.contains(&name)
+        is_own && self.since.is_some_and(|since| since <= name) || self.carried.has(name)
     }
 
     /// The present batch writes a message again, if that is needed. Returns whether it is. That is
@@ -87,9 +128,15 @@ impl Round {
 
     /// A batch was appended there, or dropped. O(what it carried).
     pub(super) fn logged(&mut self, batch: u32, at: Option<Name>) {
+        match (&mut self.parted, at) {
+            (Some(parted), Some(_)) => parted.logged(batch),
+            // It may be that a part is missing, or what has become of a delivery in it.
+            (parted, None) => *parted = None,
+            (None, Some(_)) => {}
+        }
         while let Some((_, name)) = self.fresh.pop_front_if(|(of, _)| *of == batch) {
             if at.is_none() {
-                self.carried.remove(&name);
+                self.carried.remove(name);
                 self.place = None;
             }
         }

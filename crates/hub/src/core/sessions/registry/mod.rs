@@ -92,14 +92,10 @@ pub(crate) fn serve_queue(sessions: &mut Sessions, key: SessionKey, log: &mut Se
 
 /// A session leaves its queues: see [`super::queue_member`]. Returns what it was owed; `None` if
 /// the session has ended.
-pub(crate) fn leave_queues(
-    sessions: &mut Sessions,
-    key: SessionKey,
-    log: &mut SessionLog,
-) -> Option<Remains> {
+pub(crate) fn leave_queues(sessions: &mut Sessions, key: SessionKey) -> Option<Remains> {
     let session = sessions.get_mut(key)?;
     let was_written = is_written(&session.state);
-    let owed = state::leave_queues(&mut session.state, log);
+    let owed = state::leave_queues(&mut session.state);
     let is_written = is_written(&session.state);
     sessions.lasting.change(is_written, was_written);
     Some(owed)

@@ -114,10 +114,8 @@ impl SessionState {
         self.forget(log);
         self.subscriptions.permit_all();
         self.arrivals = Arrivals::default();
-        let mut owed = self.owed.abandon();
-        free(log, &owed.take_chunks());
         Legacy {
-            owed,
+            owed: self.owed.abandon(),
             will: self.take_will(log),
         }
     }

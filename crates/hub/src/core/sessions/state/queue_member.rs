@@ -1,7 +1,7 @@
 //! What a session is written down for that ends with its connection: it is a member of a queue.
 
 use super::SessionState;
-use crate::core::sessions::log::{SessionLog, free};
+use crate::core::sessions::log::SessionLog;
 use stentor_session::Remains;
 
 /// Whether all that a session remembers is written down, where anything is.
@@ -39,12 +39,7 @@ pub(in crate::core::sessions) fn gives_back(state: &SessionState, log: &SessionL
 
 /// It is not written down any more, but for its will. Returns what it was owed. A base has to
 /// follow.
-pub(in crate::core::sessions) fn leave_queues(
-    state: &mut SessionState,
-    log: &mut SessionLog,
-) -> Remains {
+pub(in crate::core::sessions) fn leave_queues(state: &mut SessionState) -> Remains {
     state.serves_queue = false;
-    let mut owed = state.owed.abandon();
-    free(log, &owed.take_chunks());
-    owed
+    state.owed.abandon()
 }
