@@ -16,10 +16,10 @@ use crate::core::sessions::authenticate::Authentication;
 use crate::core::sessions::renewal::Renewal;
 use crate::core::sessions::rights::Identity;
 use crate::services::ServiceItem;
-use crate::services::broadcast::Broadcast;
-use crate::services::calls::Answer;
-use crate::services::hooks::{Act, Judgement};
-use crate::services::serving::Ask;
+use crate::services::interface::answer::Answer;
+use crate::services::interface::broadcast::Broadcast;
+use crate::services::interface::calls::Ask;
+use crate::services::interface::hooks::{Act, Judgement};
 
 /// Everything that calls to the hub have asked for since it was last emptied. The shard drains
 /// `log`, `mesh` and `lanes` after each call, the rest at the end of its turn.

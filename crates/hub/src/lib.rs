@@ -65,8 +65,9 @@ pub use hub::{
     zone_figures_from,
 };
 pub use services::ServiceItem;
-pub use services::broadcast::{Broadcast, Fate, Origin, Recipient};
-pub use services::calls::{Answer, Call, Callees, ReturnAddress};
-pub use services::hooks::{Act, Adaptors, Deed, Happening, Hooks, Judgement, Question, Rewrite};
-pub use services::private::PrivateMessage;
-pub use services::serving::{Ask, Served};
+pub use services::interface::answer::{Answer, ReturnAddress};
+pub use services::interface::broadcast::{Broadcast, Fate, Origin, Recipient};
+pub use services::interface::calls::{Ask, Call, Callees, Served};
+pub use services::interface::hooks::{
+    Act, Adaptors, Deed, Happening, Hooks, Judgement, Question, Rewrite,
+};

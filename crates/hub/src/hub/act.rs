@@ -4,8 +4,8 @@ use stentor_session::Tick;
 use stentor_zone::{Effect, inbox, topic as zone_topic};
 
 use super::Hub;
-use crate::services::hooks::Act;
-use crate::services::rooms::server_message;
+use crate::services::interface::hooks::Act;
+use crate::services::interface::message::server_message;
 
 impl Hub {
     /// Does what an adaptor does.

@@ -13,8 +13,8 @@ use super::Hub;
 use crate::core::Core;
 use crate::core::sessions::limits;
 use crate::core::sessions::rights::Identity;
-use crate::services::broadcast::{Broadcast, Fate, Origin, Part, Recipient};
-use crate::services::hooks::{Judgement, Rewrite};
+use crate::services::interface::broadcast::{Broadcast, Fate, Origin, Part, Recipient};
+use crate::services::interface::hooks::{Judgement, Rewrite};
 
 /// What the header of a PUBLISH takes at most, beside its topic and payload.
 const HEADER_BYTES: usize = 16;

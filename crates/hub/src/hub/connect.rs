@@ -5,7 +5,7 @@ use stentor_session::{CloseReason, ConnectRequest, Limit, Tick};
 use super::Hub;
 use crate::core::ids::{LinkId, SessionKey};
 use crate::core::sessions::connect::{Admitted, Opening};
-use crate::services::hooks::Hooks;
+use crate::services::interface::hooks::Hooks;
 use crate::services::presence::PresenceService;
 
 impl Hub {

@@ -4,7 +4,7 @@ use stentor_session::Tick;
 
 use super::Hub;
 use crate::core::transitions::{Detached, Transition};
-use crate::services::broadcast::Fate;
+use crate::services::interface::broadcast::Fate;
 use crate::services::rooms::{Cause, RoomRequest};
 
 impl Hub {

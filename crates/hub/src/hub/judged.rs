@@ -16,8 +16,10 @@ use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::NO_RIGHT;
 use crate::core::inbound::subscribe::Denial;
 use crate::core::sessions::rights::Identity;
-use crate::services::calls::{Answer, ReturnAddress, answer_call};
-use crate::services::hooks::{Aside, Consulted, Hooks, Judgement, Packed, Rewrite};
+use crate::services::calls::answer_call;
+use crate::services::hooks::{Aside, Consulted, Packed};
+use crate::services::interface::answer::{Answer, ReturnAddress};
+use crate::services::interface::hooks::{Hooks, Judgement, Rewrite};
 
 /// What the server says to a publish that an adaptor has where its sender may not publish. Its
 /// sender knows another topic.

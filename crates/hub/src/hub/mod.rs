@@ -50,8 +50,8 @@ use crate::core::routing::share::{Count as ShareCount, queue_asked, queue_offere
 use crate::core::sessions::log;
 use crate::core::settings::Settings;
 use crate::effects::{ControlItem, MeshItem};
-use crate::services::calls::Callees;
-use crate::services::hooks::Adaptors;
+use crate::services::interface::calls::Callees;
+use crate::services::interface::hooks::Adaptors;
 use crate::services::rooms::room_bytes;
 use crate::services::{Item, Services};
 

@@ -13,8 +13,9 @@ use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::with_topic;
 use crate::core::retained::{Kept, NotKept};
 use crate::core::routing::keep::keep_and_route_for;
-use crate::services::calls::{Answer, Called, refuse_room_call};
-use crate::services::hooks::Judgement;
+use crate::services::calls::{Called, refuse_room_call};
+use crate::services::interface::answer::Answer;
+use crate::services::interface::hooks::Judgement;
 use crate::services::private::Envelope;
 
 /// What the server says to a publish where only itself may.

@@ -7,7 +7,8 @@ use super::Hub;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{Decided, Denial, Verdicts, may_name_rooms};
 use crate::services::hooks::Consulted;
-use crate::services::rooms::{Cause, JOINED_AT_ONCE_MAX};
+use crate::services::interface::places::JOINED_AT_ONCE_MAX;
+use crate::services::rooms::Cause;
 
 impl Hub {
     /// A SUBSCRIBE, what adaptors have against its elements, and of what they were not asked; what

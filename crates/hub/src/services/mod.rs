@@ -1,19 +1,19 @@
 //! What stands around the core: each service owns its state, and uses what the core offers.
 
-pub(crate) mod broadcast;
 pub(crate) mod calls;
 pub(crate) mod hooks;
+pub(crate) mod interface;
 pub(crate) mod presence;
 pub(crate) mod private;
 pub(crate) mod rooms;
 pub(crate) mod serving;
-pub(crate) mod who;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use self::calls::{CallService, Callees};
-use self::hooks::Adaptors;
+use self::calls::CallService;
+use self::interface::calls::Callees;
+use self::interface::hooks::Adaptors;
 use self::presence::{PresenceItem, PresenceService};
 use self::private::{PrivateItem, PrivateService};
 use self::rooms::RoomItem;

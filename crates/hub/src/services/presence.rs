@@ -15,8 +15,8 @@ use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::transitions::Detached;
 use crate::services::Item;
-use crate::services::rooms::server_message;
-use crate::services::who::Who;
+use crate::services::interface::message::server_message;
+use crate::services::interface::who::Who;
 
 /// What a shard tells the home of a zone.
 #[derive(Clone, Debug)]

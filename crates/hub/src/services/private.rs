@@ -23,12 +23,12 @@ use crate::core::interface::sends_by;
 use crate::core::sessions::log;
 use crate::effects::Sender;
 use crate::services::Item;
-use crate::services::broadcast::Part;
-use crate::services::calls::{Answer, ReturnAddress};
+use crate::services::interface::answer::{Answer, ReturnAddress};
+use crate::services::interface::broadcast::Part;
 
 /// A private message on its way between shards.
 #[derive(Debug)]
-pub struct PrivateMessage {
+pub(crate) struct PrivateMessage {
     /// As its recipients get it.
     pub(crate) message: Arc<Message>,
     /// Where it is routed.

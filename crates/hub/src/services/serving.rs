@@ -6,8 +6,6 @@
 //! its connected clients and tells what came of it. What a client was asked is forgotten with its
 //! connection, so that a call fails at once when whoever serves it goes.
 
-use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -20,39 +18,7 @@ use stentor_zone::{Reach, topic};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
-use crate::services::calls::Callees;
-
-/// A call for a client that serves procedures.
-#[derive(Debug)]
-pub struct Ask {
-    /// What the control plane knows it by; no two have the same, and none is 0.
-    pub number: u64,
-    /// The zone whose clients may serve it.
-    pub zone: Zone,
-    /// What is called: one level of a topic.
-    pub procedure: Box<str>,
-    /// User properties of the message: at most 65,535 bytes each.
-    pub properties: Vec<(String, String)>,
-    /// What the call is about.
-    pub payload: Vec<u8>,
-    /// From when on nobody waits for the answer.
-    pub until: Tick,
-}
-
-/// What a shard says to an [`Ask`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served<'a> {
-    /// No connected client of this shard serves the procedure.
-    Nobody,
-    /// The call is larger than the packets that the client takes.
-    TooLarge,
-    /// As much waits for the client as may.
-    Full,
-    /// The client's connection has ended before it answered.
-    Gone,
-    /// The client has answered.
-    Said(&'a [u8]),
-}
+use crate::services::interface::calls::{Ask, Callees, Served};
 
 /// The calls that clients of this shard are asked and have not answered.
 #[derive(Default)]

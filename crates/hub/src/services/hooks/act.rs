@@ -4,9 +4,9 @@ use alloc::sync::Arc;
 
 use stentor_topic::Zone;
 
-use super::Hooks;
 use crate::core::transitions::Detached;
-use crate::services::hooks::{Happening, HookService};
+use crate::services::hooks::HookService;
+use crate::services::interface::hooks::{Happening, Hooks};
 
 impl HookService {
     /// Tells adaptors what the rooms of a zone have published about themselves.

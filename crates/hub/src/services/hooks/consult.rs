@@ -10,18 +10,20 @@ use stentor_session::{CloseReason, Outcome, WillRequest};
 use stentor_topic::{Subscription, Zone};
 use stentor_zone::{Address, Interest, NotAddress, ROOM_COMMANDS, Refusal};
 
-use super::{Aside, Consulted, Deed, Hooks, Packed, Question};
+use super::{Aside, Consulted, Packed};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::{may_publish, with_topic};
 use crate::core::inbound::subscribe::{Decided, Denial, Element, Refused, room_of};
 use crate::core::sessions::rights::Identity;
-use crate::services::broadcast::{Part, Recipient};
-use crate::services::calls::{Answer, Listener, arguments, may_be_answered};
 use crate::services::hooks::HookService;
-use crate::services::rooms::{JOINED_AT_ONCE_MAX, Place, ROOMS_MAX, RoomItem};
-use crate::services::who::Who;
+use crate::services::interface::answer::{Answer, Listener, arguments, may_be_answered};
+use crate::services::interface::broadcast::{Part, Recipient};
+use crate::services::interface::hooks::{Deed, Hooks, Question};
+use crate::services::interface::places::{JOINED_AT_ONCE_MAX, ROOMS_MAX, Sought};
+use crate::services::interface::who::Who;
+use crate::services::rooms::RoomItem;
 
 /// The answer to a client when adaptors have more to do than they can.
 const BUSY: &str = "the zone's adaptor has too much to do; try again";
@@ -57,7 +59,7 @@ impl HookService {
         {
             // Another session of its user may be there, or it needs not be: the home knows.
             let rooms = alloc::vec![room.clone()];
-            let is_asked = self.ask_home(core, key, (rooms, Place::Heard), packet);
+            let is_asked = self.ask_home(core, key, (rooms, Sought::Heard), packet);
             return is_asked.then_some(Ok(()));
         }
         self.consult_about_publish(core, key, publish, deed, packet)
@@ -96,7 +98,7 @@ impl HookService {
         let mut rooms: Vec<Box<str>> = rooms.cloned().collect();
         rooms.sort_unstable();
         rooms.dedup();
-        !rooms.is_empty() && self.ask_home(core, key, (rooms, Place::Kept), packet)
+        !rooms.is_empty() && self.ask_home(core, key, (rooms, Sought::Kept), packet)
     }
 
     /// Asks the home in which of these rooms a session's user has such a place; the packet waits.
@@ -104,7 +106,7 @@ impl HookService {
         &mut self,
         core: &mut Core,
         key: SessionKey,
-        (rooms, sought): (Vec<Box<str>>, Place),
+        (rooms, sought): (Vec<Box<str>>, Sought),
         packet: &[u8],
     ) -> bool {
         let (Some(session), Some(who)) = (core.session(key), Who::of(core, key)) else {

@@ -11,12 +11,13 @@ use alloc::vec::Vec;
 use stentor_session::Tick;
 use stentor_zone::{Entry, Expelled, Refusal, join_ended};
 
-use super::join::{Cause, ROOMS_MAX, RoomsWanted};
+use super::join::{Cause, RoomsWanted};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{Denial, Element, Verdicts, Wishes, expel, room_of};
 use crate::core::sessions::log::leave;
 use crate::core::sessions::registry::Link;
+use crate::services::interface::places::ROOMS_MAX;
 use crate::services::rooms::talk::say_about_join;
 use crate::services::rooms::{RoomRequest, RoomService};
 

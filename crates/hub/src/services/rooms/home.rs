@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use hashbrown::HashMap;
-use stentor_mqtt::{Property, PropertyBuf, QoS, forwardable};
+use stentor_mqtt::{Property, PropertyBuf, forwardable};
 use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 use stentor_zone::{
@@ -16,7 +16,7 @@ use stentor_zone::{
 
 use super::kept::KeptRooms;
 use super::review::Absents;
-use super::{Parting, Place, RoomItem};
+use super::{Parting, RoomItem};
 use crate::core::Core;
 use crate::core::ids::ShardId;
 use crate::core::memory::{Holding, ledger};
@@ -25,10 +25,12 @@ use crate::core::sessions::rights::{Access, Identity};
 use crate::core::settings::{Settings, ZoneSettings};
 use crate::core::work::VISIT_BYTES;
 use crate::effects::{Event, Sender};
-use crate::services::calls::{Answer, ReturnAddress};
-use crate::services::hooks::Happening;
+use crate::services::interface::answer::{Answer, ReturnAddress};
+use crate::services::interface::hooks::Happening;
+use crate::services::interface::message::server_message;
+use crate::services::interface::places::Sought;
+use crate::services::interface::who::{Who, shard_of};
 use crate::services::rooms::{RoomRequest, RoomService};
-use crate::services::who::{Who, shard_of};
 
 /// The zones whose home is this shard: their rooms, and who is there.
 #[derive(Debug)]
@@ -255,14 +257,14 @@ impl RoomService {
         &self,
         who: &Who,
         mut rooms: Vec<Box<str>>,
-        sought: Place,
+        sought: Sought,
     ) -> Vec<Box<str>> {
         let zone = self.zones.by_zone.get(&who.identity.zone);
         let has_place = |name: &str| {
             let room = zone.and_then(|rooms| rooms.get(name));
             room.is_some_and(|room| match sought {
-                Place::Kept => room.is_away(who.user()),
-                Place::Heard => room.may_say(actor(who, name)),
+                Sought::Kept => room.is_away(who.user()),
+                Sought::Heard => room.may_say(actor(who, name)),
             })
         };
         rooms.retain(|room| has_place(room));
@@ -572,21 +574,4 @@ fn recalled(now: Tick, said: &Message, age_millis: u64) -> Arc<Message> {
     let mut message = Message::new(said.zone, Publisher::SERVER, now, &parts);
     message.expires_at = said.expires_at;
     Arc::new(message)
-}
-
-pub(crate) fn server_message(
-    now: Tick,
-    zone: Zone,
-    topic: &str,
-    (payload, properties, retain): (&[u8], &[u8], bool),
-) -> Arc<Message> {
-    let parts = MessageParts {
-        topic,
-        properties,
-        payload,
-        qos: QoS::AtLeastOnce,
-        retain,
-        expiry_secs: None,
-    };
-    Arc::new(Message::new(zone, Publisher::SERVER, now, &parts))
 }

@@ -16,8 +16,9 @@ use crate::core::inbound::subscribe::{Asked, Awaited, Element, Verdicts, room_of
 use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::core::transitions::Detached;
+use crate::services::interface::places::ROOMS_MAX;
+use crate::services::interface::who::Who;
 use crate::services::rooms::RoomService;
-use crate::services::who::Who;
 
 /// The rooms of a SUBSCRIBE.
 #[derive(Debug, Default)]
@@ -100,12 +101,6 @@ pub(super) struct Joining {
 
 /// Sessions of this shard that may wait for rooms at a time.
 const WAITING_MAX: usize = 1 << 18;
-
-/// Rooms that one SUBSCRIBE joins.
-pub(crate) const JOINED_AT_ONCE_MAX: usize = 1_000;
-
-/// Rooms that a session is in.
-pub(crate) const ROOMS_MAX: usize = 10_000;
 
 impl RoomService {
     /// The rooms that a session has to ask for before it may subscribe to these filters: those that

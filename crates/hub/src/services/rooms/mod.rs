@@ -34,13 +34,14 @@ use crate::core::inbound::subscribe::Element;
 use crate::core::work::PACKET_VISITS_FREE;
 use crate::effects::Sender;
 use crate::services::Item;
-use crate::services::calls::{Answer, ReturnAddress};
-use crate::services::hooks::Happening;
+use crate::services::interface::answer::{Answer, ReturnAddress};
+use crate::services::interface::hooks::Happening;
+use crate::services::interface::places::Sought;
+use crate::services::interface::who::{Who, session_of};
 use crate::services::rooms::talk::say_about_join;
-use crate::services::who::{Who, session_of};
 
-pub(crate) use home::{Zones, room_bytes, server_message};
-pub(crate) use join::{Cause, JOINED_AT_ONCE_MAX, Joins, ROOMS_MAX};
+pub(crate) use home::{Zones, room_bytes};
+pub(crate) use join::{Cause, Joins};
 pub(crate) use kept::{bytes_of_rooms, restore_room, rewrite_rooms};
 pub(crate) use talk::explain;
 
@@ -63,7 +64,7 @@ pub(crate) enum RoomItem {
         /// The rooms, in order.
         rooms: Vec<Box<str>>,
         /// What is asked about them.
-        sought: Place,
+        sought: Sought,
         /// Who.
         who: Who,
         /// The session that waits for a [`RoomItem::Placed`].
@@ -186,15 +187,6 @@ impl RoomItem {
         };
         size_of::<Self>() + more
     }
-}
-
-/// What a home is asked about a user and a room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Whether its place is kept, though all its connections are lost.
-    Kept,
-    /// Whether what it says there is heard, be it that another session of it is in the room.
-    Heard,
 }
 
 /// How a session goes out of a room.

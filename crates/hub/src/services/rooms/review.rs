@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use stentor_session::Tick;
-use stentor_zone::{Entry, Refusal, Seat, join_refused, topic};
+use stentor_zone::{Entry, Refusal, Seat, join_refused};
 
 use super::{Parting, RoomItem, all_below};
 use crate::core::Core;
@@ -17,9 +17,9 @@ use crate::core::inbound::subscribe::{ROOMS, room_of};
 use crate::core::sessions::registry::Link;
 use crate::core::sessions::renewal::{Renewal, Renewed};
 use crate::core::sessions::rights::{Access, Identity};
+use crate::services::interface::who::Who;
 use crate::services::rooms::RoomService;
 use crate::services::rooms::talk::say_about_join;
-use crate::services::who::Who;
 
 /// A room that a session is in, and whether it may be there: as what, by its subscriptions.
 struct Standing {
@@ -117,13 +117,6 @@ fn entry(identity: &Identity, room: &str, filter: &str) -> Option<Entry> {
     } else {
         Entry::Observer
     })
-}
-
-impl Identity {
-    /// Whether somebody is a member of a room that it is in, and not an observer.
-    pub(crate) fn may_speak(&self, room: &str) -> bool {
-        self.user.is_some() && self.rights.may_publish(&topic::say(room))
-    }
 }
 
 impl RoomService {

@@ -16,9 +16,9 @@ use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::subscribe::{Denial, ROOMS};
 use crate::core::transitions::Unexplained;
-use crate::services::calls::{Answer, ReturnAddress};
+use crate::services::interface::answer::{Answer, ReturnAddress};
+use crate::services::interface::who::Who;
 use crate::services::rooms::{RoomRequest, RoomService};
-use crate::services::who::Who;
 
 /// How it is acknowledged that somebody may say nothing there.
 const MUTE: Outcome = Outcome::new(

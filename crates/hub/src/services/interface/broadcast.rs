@@ -12,7 +12,7 @@ use stentor_zone::Response;
 use crate::core::ids::SessionKey;
 use crate::core::sessions::quota::Quotas;
 use crate::core::sessions::rights::{Access, Identity};
-use crate::services::calls::Call;
+use crate::services::interface::calls::Call;
 
 /// The caller of a procedure, as the sender of a broadcast.
 #[derive(Clone, Debug)]

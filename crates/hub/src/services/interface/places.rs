@@ -1,0 +1,27 @@
+//! Places in rooms, as far as others than the rooms ask for them.
+
+use stentor_zone::topic;
+
+use crate::core::sessions::rights::Identity;
+
+/// Rooms that one SUBSCRIBE joins.
+pub(crate) const JOINED_AT_ONCE_MAX: usize = 1_000;
+
+/// Rooms that a session is in.
+pub(crate) const ROOMS_MAX: usize = 10_000;
+
+/// What a home is asked about a user and a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sought {
+    /// Whether its place is kept, though all its connections are lost.
+    Kept,
+    /// Whether what it says there is heard, be it that another session of it is in the room.
+    Heard,
+}
+
+impl Identity {
+    /// Whether somebody is a member of a room that it is in, and not an observer.
+    pub(crate) fn may_speak(&self, room: &str) -> bool {
+        self.user.is_some() && self.rights.may_publish(&topic::say(room))
+    }
+}
