@@ -4,8 +4,8 @@ CARGO ?= cargo
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help serve call test tools format lint doc tidy gen unit pages book deny soak suites \
-	sanitize fuzz bench mutate
+.PHONY: help serve call test tools format lint doc tidy gen services unit pages book deny soak \
+	suites sanitize fuzz bench mutate
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -14,7 +14,7 @@ serve: ## Start a server on this machine: anybody here may log in, data in ./dat
 	$(CARGO) run --profile serve --package stentor-cli --bin stentor -- \
 		serve --allow-anonymous --data-dir data
 
-PARTS = tools format lint doc tidy unit pages
+PARTS = tools format lint doc tidy services unit pages
 test: ## Everything that a change has to pass
 	@for part in $(PARTS); do \
 		begin=$$(date +%s); \
@@ -37,6 +37,9 @@ doc:
 
 tidy: ## Check the project's own rules (sizes, layers, links, …)
 	$(CARGO) xtask tidy
+
+services: ## Check that the hub compiles without any one of its services
+	$(CARGO) xtask services
 
 gen: ## Write the generated documents again
 	$(CARGO) xtask gen

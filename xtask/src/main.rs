@@ -1,6 +1,7 @@
 //! The project's own tools: `cargo xtask tidy` checks its rules, `cargo xtask gen` writes its
 //! generated files, `cargo xtask pages` runs the commands of the book, `cargo xtask english`
-//! measures its sentences, and `cargo xtask mutate` checks what the simulation finds.
+//! measures its sentences, `cargo xtask services` compiles the hub without its services, and
+//! `cargo xtask mutate` checks what the simulation finds.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +12,7 @@ mod masked;
 mod mutate;
 mod pages;
 mod prose;
+mod services;
 mod tidy;
 mod tree;
 
@@ -23,6 +25,8 @@ usage: cargo xtask COMMAND
   tidy   check the project's own rules; prints what breaks them and fails
   gen    write the generated files again: layers, and the reference pages below docs/
   pages  run the commands of the pages below docs/, with the stentor that was built before
+  services
+         check that the hub compiles without any one of its services
   mutate [NAME…]
          leave out the rules of xtask/mutations.toml, one at a time, in a copy of the project, and
          check that the simulation of the hub finds each
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root),
         ["gen"] => generate::run(&root),
         ["pages"] => pages::run(&root),
+        ["services"] => services::run(&root),
         ["mutate", names @ ..] => mutate::run(&root, names),
         ["english", paths @ ..] => {
             tree::Tree::read(&root).map(|tree| tidy::english::report(&tree, paths))

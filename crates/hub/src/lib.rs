@@ -8,6 +8,17 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(all(
+        feature = "calls",
+        feature = "hooks",
+        feature = "presence",
+        feature = "private",
+        feature = "rooms",
+        feature = "serving"
+    )),
+    expect(unused, reason = "a service that is left out would use it")
+)]
 
 extern crate alloc;
 #[cfg(test)]

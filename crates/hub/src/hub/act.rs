@@ -29,9 +29,7 @@ impl Hub {
                     retain: *retain,
                 };
                 let effects = alloc::vec![effect];
-                self.services
-                    .rooms
-                    .perform(&mut self.core, now, *zone, "", effects);
+                self.services.perform(&mut self.core, now, *zone, effects);
             }
             Act::Send {
                 zone,
@@ -44,8 +42,7 @@ impl Hub {
                 let message = server_message(now, *zone, &topic, parts);
                 let route = inbox::route(to, from);
                 self.services
-                    .private
-                    .send(&mut self.core, now, message, &route);
+                    .send_private(&mut self.core, now, message, &route);
             }
             Act::Command {
                 zone,
@@ -54,11 +51,9 @@ impl Hub {
                 number,
             } => {
                 let command = (procedure.as_str(), payload.as_slice());
-                let rooms = &mut self.services.rooms;
-                let json = rooms.run_as_administrator(&mut self.core, now, *zone, command);
-                if let Some(adaptors) = &self.services.hooks.adaptors {
-                    adaptors.answered(*number, json);
-                }
+                let services = &mut self.services;
+                let json = services.run_as_administrator(&mut self.core, now, *zone, command);
+                services.hooks.tell_answer(*number, json);
             }
         }
     }

@@ -78,7 +78,7 @@ pub(crate) fn broadcast_judged(hub: &mut Hub, now: Tick, part: &Part, judgement:
 /// Says what has become of a part, if that is known by now.
 fn tell(hub: &Hub, part: &Part, fate: Option<Fate>) {
     if let Some(fate) = fate {
-        hub.services.calls.tell(part, fate);
+        hub.services.tell(part, fate);
     }
 }
 
@@ -131,8 +131,8 @@ fn send(
         return Some(fate);
     }
     if asks {
-        let hooks = &mut hub.services.hooks;
-        match hooks.consult_broadcast(&mut hub.core, &identity, (recipient, payload), part) {
+        let services = &mut hub.services;
+        match services.consult_broadcast(&mut hub.core, &identity, (recipient, payload), part) {
             None => {}
             Some(true) => return None,
             Some(false) => {
@@ -153,9 +153,9 @@ fn send(
             let sender = identity.user.as_deref().unwrap_or_default();
             let topic = zone_topic::private_from(sender);
             let message = message(now, part, &identity, (&topic, payload));
-            let private = &mut hub.services.private;
+            let services = &mut hub.services;
             let (route, core) = (inbox::route(user, sender), &mut hub.core);
-            let response = private.send_part(core, now, (message, &route), (user, part));
+            let response = services.send_part(core, now, (message, &route), (user, part));
             response.map(Fate::Private)
         }
     }

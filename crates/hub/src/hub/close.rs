@@ -42,8 +42,7 @@ impl Hub {
             self.revoke(now, key, true);
         }
         self.hear(now);
-        self.services.rooms.end_zone(&mut self.core, now, zone);
-        self.services.presence.end_zone(&mut self.core, now, zone);
+        self.services.end_zone(&mut self.core, now, zone);
         self.core.forget_traffic(zone);
         self.finish(now);
         keys.len() as u64

@@ -5,8 +5,6 @@ use stentor_session::{CloseReason, ConnectRequest, Limit, Tick};
 use super::Hub;
 use crate::core::ids::{LinkId, SessionKey};
 use crate::core::sessions::connect::{Admitted, Opening};
-use crate::services::interface::hooks::Hooks;
-use crate::services::presence::PresenceService;
 
 impl Hub {
     /// Connects a client whose login was accepted: takes its session over from an older
@@ -29,7 +27,7 @@ impl Hub {
         }
         let assigned = self.core.name_client(&mut request, &identity);
         let (zone, client_id) = (identity.zone, &request.client_id);
-        let predecessor = PresenceService::predecessor(&self.core, zone, client_id);
+        let predecessor = self.services.predecessor(&self.core, zone, client_id);
         let present = self.core.settle_predecessor(now, &request, &identity);
         // What the predecessor leaves comes before there is a connection that was not its own.
         self.finish(now);
@@ -46,15 +44,14 @@ impl Hub {
         // What changes for an absent session does so before it has its connection.
         self.hear(now);
         let rooms = self.core.attach(now, key, opening);
-        let presence = &mut self.services.presence;
-        presence.attached(&mut self.core, now, key, predecessor);
+        let services = &mut self.services;
+        services.attached(&mut self.core, now, key, predecessor);
         // Now that it is seen to be there: its user does not blink.
         self.core.claim(now, key);
         if let Some(rooms) = rooms {
             self.core.resume(now, key);
-            let hooks = self.services.hooks.hooks(zone).has(Hooks::JOIN);
-            let service = &mut self.services.rooms;
-            service.return_to_rooms(&mut self.core, now, key, rooms, hooks);
+            let services = &mut self.services;
+            services.return_to_rooms(&mut self.core, now, key, rooms);
         } else {
             // Its maximum packet size leaves no room for CONNACK.
             self.core

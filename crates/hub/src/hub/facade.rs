@@ -21,7 +21,6 @@ use crate::core::sessions::state::set_owner_of;
 use crate::core::stats::{Losses, Stats};
 use crate::core::work::{Beside, HandedOver, TurnFigures};
 use crate::effects::Effects;
-use crate::services::rooms::room_bytes;
 
 impl Hub {
     /// The shard begins a turn: what it may do is counted from here on.
@@ -275,7 +274,7 @@ impl Hub {
     /// Counts the sessions again that have changed, and writes the sums into the ledger.
     /// [`Hub::advance`] does it; O(sessions that have changed).
     pub fn settle_accounts(&mut self) {
-        self.core.settle_accounts(room_bytes(&self.services.rooms));
+        self.core.settle_accounts(self.services.room_bytes());
     }
 
     /// Bytes of memory that work holds which goes on in later turns: messages that are expensive to

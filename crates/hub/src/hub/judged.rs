@@ -1,25 +1,22 @@
 //! What becomes of what was asked, when adaptors have judged.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 
 use stentor_mqtt::{Packet, Publish, ReasonCode, Sender, decode, frame};
-use stentor_session::{CloseReason, Outcome, Tick, Ticket, TopicName, WillRequest};
+use stentor_session::{CloseReason, Outcome, Tick, TopicName, WillRequest};
 use stentor_zone::{Address, Refusal, adaptor_refused, call_denied, topic as zone_topic};
 
 use super::Hub;
-use super::broadcast::broadcast_judged;
-use super::publish::called;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::NO_RIGHT;
 use crate::core::inbound::subscribe::Denial;
 use crate::core::sessions::rights::Identity;
-use crate::services::calls::answer_call;
-use crate::services::hooks::{Aside, Consulted, Packed};
+use crate::services::hooks::{Aside, Packed};
 use crate::services::interface::answer::{Answer, ReturnAddress};
-use crate::services::interface::hooks::{Hooks, Judgement, Rewrite};
+use crate::services::interface::hooks::{Consulted, Hooks, Judgement, Rewrite};
+use crate::services::interface::places::Placed;
 
 /// What the server says to a publish that an adaptor has where its sender may not publish. Its
 /// sender knows another topic.
@@ -73,24 +70,30 @@ impl Hub {
             }) => {
                 let denials = denials_of(judgement);
                 let of = (session, epoch);
-                let rooms = &mut self.services.rooms;
-                rooms.return_judged(&mut self.core, now, of, elements, denials);
+                let services = &mut self.services;
+                services.return_judged(&mut self.core, now, of, elements, denials);
             }
             Some(Aside::Will(identity, will)) => {
                 self.will_judged(now, &identity, will, judgement);
             }
             Some(Aside::Answer(answer)) => self.answer_judged(now, answer, judgement),
-            Some(Aside::Broadcast(part)) => broadcast_judged(self, now, &part, judgement),
+            #[cfg(feature = "calls")]
+            Some(Aside::Broadcast(part)) => {
+                super::broadcast::broadcast_judged(self, now, &part, judgement);
+            }
+            #[cfg(not(feature = "calls"))]
+            Some(Aside::Broadcast(_)) => {}
             None => {}
         }
     }
 
     /// The home has said in which rooms the user of a packet has a place: of those that it comes
     /// back to no adaptor is asked, and of those that it speaks in they are.
-    pub(crate) fn placed(&mut self, now: Tick, ticket: Ticket, found: &[Box<str>]) {
-        let Some(packed) = self.services.hooks.take_placing(ticket) else {
+    pub(super) fn placed(&mut self, now: Tick, placed: &Placed) {
+        let Some(packed) = self.services.hooks.take_placing(placed.ticket) else {
             return;
         };
+        let found = &placed.rooms[..];
         self.unpack(now, &packed, |hub, key, packet| {
             let zone = hub.core.session(key).map(|session| session.state.zone());
             let hooks = zone.map_or(Hooks::NONE, |zone| hub.services.hooks.hooks(zone));
@@ -263,8 +266,8 @@ impl Hub {
         };
         if let (Some(reply), Some(json)) = (reply_of_call(topic), &rewrite.answer) {
             let answer = (reply, json.to_vec());
-            let answered = answer_call(&mut self.core, now, key, publish, answer);
-            return called(self, now, answered);
+            let services = &mut self.services;
+            return services.answer_call(&mut self.core, now, key, publish, answer);
         }
         let changed = redirect(topic, rewrite);
         let is_elsewhere = changed.as_deref().is_some_and(|changed| changed != topic);
@@ -326,8 +329,8 @@ impl Hub {
         }
         if let Some(reply) = reply_of_call(topic) {
             let json = call_denied(denial.reason as u8, &denial.text);
-            let answered = answer_call(&mut self.core, now, key, publish, (reply, json));
-            called(self, now, answered);
+            let services = &mut self.services;
+            services.answer_call(&mut self.core, now, key, publish, (reply, json));
         }
         // 3.x has no reason codes.
         if !is_v5 {

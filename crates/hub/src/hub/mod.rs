@@ -1,12 +1,15 @@
 //! The hub itself: one shard's sessions, subscriptions and timers.
 
+#[cfg(feature = "hooks")]
 mod act;
+#[cfg(feature = "calls")]
 mod broadcast;
 mod close;
 mod connect;
 mod facade;
 mod hear;
 mod inspect;
+#[cfg(feature = "hooks")]
 mod judged;
 mod publish;
 mod receive;
@@ -52,7 +55,6 @@ use crate::core::settings::Settings;
 use crate::effects::{ControlItem, MeshItem};
 use crate::services::interface::calls::Callees;
 use crate::services::interface::hooks::Adaptors;
-use crate::services::rooms::room_bytes;
 use crate::services::{Item, Services};
 
 /// What all shards of a server share.
@@ -113,7 +115,7 @@ impl Hub {
             shard.0
         );
         let mut services = Services::new(shared.callees.take(), shared.adaptors.take());
-        services.rooms.reconfigure(&settings);
+        services.reconfigure(&settings);
         Self {
             core: Core::new((shard, shards), hasher, shared, settings),
             services,
@@ -123,7 +125,7 @@ impl Hub {
     /// New limits and policies; what is connected keeps what its CONNACK said.
     pub fn reconfigure(&mut self, settings: Arc<Settings>) {
         self.core.reconfigure(settings);
-        self.services.rooms.reconfigure(self.core.settings());
+        self.services.reconfigure(self.core.settings());
     }
 
     /// Has other adaptors judge what is done from now on, or none. What waits is judged by those
@@ -196,14 +198,17 @@ impl Hub {
             ControlItem::OfferQueue(name) => queue_offered(&mut self.core, now, &name),
             ControlItem::Renew(renewal) => self.begin_renewal(now, renewal),
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
+            #[cfg(feature = "hooks")]
             ControlItem::Judged { number, judgement } => self.judged(now, number, &judgement),
             ControlItem::Relieve { bytes } => self.core.relieve(now, bytes),
             ControlItem::Unpin => self.core.unpin(now),
             ControlItem::MakeRoom => self.core.make_room(now, self.core.shard()),
+            #[cfg(feature = "hooks")]
             ControlItem::Act(act) => self.act(now, &act),
+            #[cfg(feature = "calls")]
             ControlItem::Broadcast(one) => broadcast::broadcast(self, now, &one),
-            ControlItem::Answer(answer) => self.answered(now, &answer),
-            ControlItem::Ask(ask) => self.services.serving.ask_client(&mut self.core, now, &ask),
+            ControlItem::Answer(answer) => self.services.answered(&mut self.core, now, &answer),
+            ControlItem::Ask(ask) => self.services.ask_client(&mut self.core, now, &ask),
             ControlItem::Resolved { ticket, outcome } => self.core.resolve(now, ticket, &outcome),
             ControlItem::HoldPublisher { session, epoch } => {
                 self.core.hold_publisher(session, epoch)
@@ -216,6 +221,9 @@ impl Hub {
                 epoch,
                 visits,
             } => self.core.release_publisher(now, (session, epoch), visits),
+            // For a service that is left out.
+            #[cfg(not(all(feature = "calls", feature = "hooks")))]
+            _ => {}
         }
         self.finish(now);
     }
@@ -252,7 +260,7 @@ impl Hub {
         if is_due {
             go_on(self, now);
         }
-        self.core.settle_accounts(room_bytes(&self.services.rooms));
+        self.core.settle_accounts(self.services.room_bytes());
         self.core.tighten();
         share_memory(&mut self.core);
         is_due
@@ -269,10 +277,7 @@ impl Hub {
     /// When to call [`Hub::advance`] next at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        let at = self
-            .core
-            .next_deadline()
-            .min(self.services.rooms.deadline());
+        let at = self.core.next_deadline().min(self.services.deadline());
         (at != Tick::NEVER).then_some(at)
     }
 }
@@ -301,7 +306,7 @@ fn go_on(hub: &mut Hub, now: Tick) {
     hub.core.continue_listed(now);
     hub.core.continue_reviews();
     hub.continue_renewals(now);
-    hub.services.rooms.advance(&mut hub.core, now);
+    hub.services.advance(&mut hub.core, now);
     hub.core.continue_overrun(now);
     hub.core.continue_relief(now);
     hub.finish(now);
@@ -313,9 +318,5 @@ fn apply_service(hub: &mut Hub, now: Tick, (from, item): (ShardId, Item)) {
     // before.
     core.settle(now);
     core.turn_mut().serve();
-    match item {
-        Item::Room(item) => services.rooms.room_item(core, now, *item),
-        Item::Presence(item) => services.presence.receive(core, now, &item),
-        Item::Private(item) => services.private.receive(core, now, (from, item)),
-    }
+    services.receive(core, now, (from, item));
 }

@@ -118,12 +118,8 @@ impl Hub {
             let publish = decode_publish(version, Sender::Client, first, body);
             let publish = publish.map_err(malformed)?;
             self.core.spend_on_properties(publish.properties);
-            if self.services.hooks.adaptors.is_some()
-                && let Some(result) =
-                    self.services
-                        .hooks
-                        .consult_publish(&mut self.core, key, &publish, packet)
-            {
+            let services = &mut self.services;
+            if let Some(result) = services.consult_publish(&mut self.core, key, &publish, packet) {
                 return result;
             }
             return self.on_publish(now, key, &publish, None);

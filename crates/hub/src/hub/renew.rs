@@ -13,9 +13,7 @@ impl Hub {
     /// Begins to apply a change of rights.
     pub(crate) fn begin_renewal(&mut self, now: Tick, renewal: Arc<dyn Renewal>) {
         self.core.settle(now);
-        self.services
-            .rooms
-            .review_absent(&mut self.core, now, &*renewal);
+        self.services.review_absent(&mut self.core, now, &*renewal);
         self.core.push_renewal(now, renewal);
         self.continue_renewals(now);
     }

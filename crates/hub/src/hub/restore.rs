@@ -11,7 +11,6 @@ use crate::core::ids::SessionKey;
 use crate::core::routing::share;
 use crate::core::sessions::log::{self, PriorSession, begin_bases, give_up_bases, write_bases};
 use crate::effects::SpoolOrder;
-use crate::services::rooms::{bytes_of_rooms, rewrite_rooms};
 
 pub use crate::core::sessions::log::ALL_WRITTEN;
 
@@ -67,7 +66,7 @@ pub fn rewrite_sessions(hub: &mut Hub, from: u32, at_most: usize) -> Option<u32>
     let Some(room) = room else {
         return write_bases(&mut hub.core, from, at_most);
     };
-    match rewrite_rooms(&hub.services.rooms, &mut hub.core, room) {
+    match hub.services.rewrite_rooms(&mut hub.core, room) {
         Some(next) => Some(ROOMS + next),
         None => write_bases(&mut hub.core, 1, at_most),
     }
@@ -77,8 +76,7 @@ pub fn rewrite_sessions(hub: &mut Hub, from: u32, at_most: usize) -> Option<u32>
 /// after [`begin_restoring`]. Its members are away, and their places are kept for the grace period
 /// of the room.
 pub fn restore_room(hub: &mut Hub, now: Tick, room: RestoredRoom) {
-    let service = &mut hub.services.rooms;
-    crate::services::rooms::restore_room(service, &mut hub.core, now, room);
+    hub.services.restore_room(&mut hub.core, now, room);
 }
 
 /// Whether other shards have not heard of all changes of shared subscriptions.
@@ -115,7 +113,7 @@ pub fn is_journal_laden(hub: &Hub) -> bool {
 /// down).
 #[must_use]
 pub fn bytes_to_write(hub: &Hub) -> u64 {
-    log::bytes_to_write(&hub.core) + bytes_of_rooms(&hub.services.rooms)
+    log::bytes_to_write(&hub.core) + hub.services.bytes_of_rooms()
 }
 
 /// Whether there are orders for the store of backlogs: see [`take_spool_orders`].

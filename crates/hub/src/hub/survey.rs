@@ -35,13 +35,7 @@ pub fn holders_from(hub: &Hub, from: u64, at_most: usize) -> Part<Vec<Holder>> {
 pub fn zone_figures_from(hub: &Hub, from: u64) -> Part<Vec<(Zone, ZoneFigures)>> {
     survey::zone_figures(&hub.core, from).map(|mut zones| {
         if from == 0 {
-            for (zone, rooms, members, room_bytes) in hub.services.rooms.figures() {
-                let zone = zones.entry(zone.get()).or_default();
-                (zone.rooms, zone.members, zone.room_bytes) = (rooms, members, room_bytes);
-            }
-            for (zone, users) in hub.services.presence.users() {
-                zones.entry(zone.get()).or_default().users = users;
-            }
+            hub.services.add_figures(&mut zones);
         }
         let numbered = |(zone, figures)| (Zone(zone), figures);
         zones.into_iter().map(numbered).collect()

@@ -20,7 +20,6 @@ impl Hub {
         if self.core.may_leave(identity, will)
             && !self
                 .services
-                .hooks
                 .consult_will(&mut self.core, identity, client_id, will)
         {
             self.core.begin_will(identity.zone, client_id);
@@ -52,8 +51,7 @@ impl Hub {
         match private {
             Some((_, route)) => {
                 self.services
-                    .private
-                    .send(&mut self.core, now, message, &route);
+                    .send_private(&mut self.core, now, message, &route);
             }
             None => self.core.keep_and_route_now(now, message),
         }

@@ -31,6 +31,7 @@ pub(crate) enum Called {
 }
 
 /// The calls of clients, on their way to the control plane.
+#[derive(Default)]
 pub(crate) struct CallService {
     callees: Option<Arc<dyn Callees>>,
 }

@@ -1,34 +1,59 @@
 //! What stands around the core: each service owns its state, and uses what the core offers.
+//!
+//! Each is a feature of the crate. What the hub and the services want of a service goes through
+//! [`Services`], where a service that is left out takes nothing.
 
+#[cfg(feature = "calls")]
 pub(crate) mod calls;
+mod dispatch;
+#[cfg(feature = "hooks")]
 pub(crate) mod hooks;
 pub(crate) mod interface;
+mod item;
+#[cfg(feature = "presence")]
 pub(crate) mod presence;
+#[cfg(feature = "private")]
 pub(crate) mod private;
+#[cfg(feature = "rooms")]
 pub(crate) mod rooms;
+#[cfg(feature = "serving")]
 pub(crate) mod serving;
+mod topics;
 
-use alloc::boxed::Box;
+pub(crate) use self::item::Item;
+pub use self::item::ServiceItem;
+
 use alloc::sync::Arc;
 
+#[cfg(feature = "calls")]
 use self::calls::CallService;
+#[cfg(feature = "hooks")]
+use self::hooks::HookService;
 use self::interface::calls::Callees;
 use self::interface::hooks::Adaptors;
-use self::presence::{PresenceItem, PresenceService};
-use self::private::{PrivateItem, PrivateService};
-use self::rooms::RoomItem;
+#[cfg(feature = "presence")]
+use self::presence::PresenceService;
+#[cfg(feature = "private")]
+use self::private::PrivateService;
+#[cfg(feature = "rooms")]
+use self::rooms::RoomService;
+#[cfg(feature = "serving")]
 use self::serving::ServingService;
-use crate::effects::MeshItem;
-use crate::services::hooks::HookService;
-use crate::services::rooms::RoomService;
 
-/// All of them. None knows the others: what one wants of another goes through the hub.
+/// All of them. None knows the others: what one wants of another goes through here.
+#[derive(Default)]
 pub(crate) struct Services {
+    #[cfg(feature = "rooms")]
     pub(crate) rooms: RoomService,
-    pub(crate) presence: PresenceService,
-    pub(crate) private: PrivateService,
-    pub(crate) calls: CallService,
-    pub(crate) serving: ServingService,
+    #[cfg(feature = "presence")]
+    presence: PresenceService,
+    #[cfg(feature = "private")]
+    private: PrivateService,
+    #[cfg(feature = "calls")]
+    calls: CallService,
+    #[cfg(feature = "serving")]
+    serving: ServingService,
+    #[cfg(feature = "hooks")]
     pub(crate) hooks: HookService,
 }
 
@@ -37,67 +62,22 @@ impl Services {
         callees: Option<Arc<dyn Callees>>,
         adaptors: Option<Arc<dyn Adaptors>>,
     ) -> Self {
-        let mut rooms = RoomService::default();
-        rooms.has_adaptors = adaptors.is_some();
-        Self {
-            rooms,
-            presence: PresenceService::default(),
-            private: PrivateService::default(),
+        let mut services = Self {
+            #[cfg(feature = "calls")]
             calls: CallService::new(callees.clone()),
+            #[cfg(feature = "serving")]
             serving: ServingService::new(callees),
-            hooks: HookService::new(adaptors),
-        }
-    }
-
-    /// Whether one wants something of another.
-    #[inline]
-    pub(crate) fn has_requests(&self) -> bool {
-        !self.rooms.requests.is_empty()
-            || !self.hooks.requests.is_empty()
-            || !self.private.told.is_empty()
+            ..Self::default()
+        };
+        services.set_adaptors(adaptors);
+        services
     }
 
     /// Other adaptors judge what is done from now on, or none.
     pub(crate) fn set_adaptors(&mut self, adaptors: Option<Arc<dyn Adaptors>>) {
-        self.rooms.has_adaptors = adaptors.is_some();
-        self.hooks.adaptors = adaptors;
-    }
-}
-
-/// What a service of one shard sends the same service of another.
-#[derive(Clone, Debug)]
-pub struct ServiceItem(pub(crate) Item);
-
-impl ServiceItem {
-    /// See [`crate::MeshItem::seal`].
-    pub(crate) fn seal(&mut self) {
-        if let Item::Private(item) = &mut self.0 {
-            item.seal();
-        }
-    }
-}
-
-/// One of them.
-#[derive(Clone, Debug)]
-pub(crate) enum Item {
-    Room(Box<RoomItem>),
-    Presence(Box<PresenceItem>),
-    Private(PrivateItem),
-}
-
-impl ServiceItem {
-    /// The bytes of memory that the item holds beside itself. O(1).
-    pub(crate) fn bytes(&self) -> usize {
-        match &self.0 {
-            Item::Room(item) => item.bytes(),
-            Item::Presence(_) => size_of::<PresenceItem>(),
-            Item::Private(item) => item.bytes(),
-        }
-    }
-}
-
-impl From<Item> for MeshItem {
-    fn from(item: Item) -> Self {
-        Self::Service(ServiceItem(item))
+        #[cfg(feature = "rooms")]
+        self.rooms.set_watched(adaptors.is_some());
+        #[cfg(feature = "hooks")]
+        self.hooks.set_adaptors(adaptors);
     }
 }

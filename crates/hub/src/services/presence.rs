@@ -9,13 +9,13 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use stentor_session::{CloseReason, Local, Tick};
 use stentor_topic::Zone;
-use stentor_zone::{Effect, Presence};
+use stentor_zone::Presence;
 
 use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::transitions::Detached;
 use crate::services::Item;
-use crate::services::interface::message::server_message;
+use crate::services::interface::message::publish;
 use crate::services::interface::who::Who;
 
 /// What a shard tells the home of a zone.
@@ -34,19 +34,6 @@ pub(crate) struct PresenceService {
 }
 
 impl PresenceService {
-    /// A session as the presence of its zone knows it; `None` for who has no name, whom nobody
-    /// sees, and without a connection.
-    fn present(core: &Core, key: SessionKey) -> Option<Who> {
-        let is_live = core.session(key)?.live().is_some();
-        let who = Who::of(core, key).filter(|_| is_live)?;
-        who.identity.user.is_some().then_some(who)
-    }
-
-    /// The session whose connection a new one of the same client id takes over.
-    pub(crate) fn predecessor(core: &Core, zone: Zone, client_id: &str) -> Option<Who> {
-        Self::present(core, core.connected(zone, client_id)?)
-    }
-
     /// A connection has begun. A user who takes over its own connection is there throughout.
     pub(crate) fn attached(
         &mut self,
@@ -55,7 +42,7 @@ impl PresenceService {
         key: SessionKey,
         predecessor: Option<Who>,
     ) {
-        let present = Self::present(core, key);
+        let present = present(core, key);
         let new = present.as_ref().map(|who| who.seat);
         if let Some(who) = present {
             self.send(core, now, PresenceItem::Arrived(who));
@@ -133,17 +120,15 @@ impl PresenceService {
     }
 }
 
-/// Publishes what has changed.
-fn publish(core: &mut Core, now: Tick, zone: Zone, effects: Vec<Effect>) {
-    for effect in effects {
-        if let Effect::Publish {
-            topic,
-            payload,
-            retain,
-        } = effect
-        {
-            let message = server_message(now, zone, &topic, (&payload, &[], retain));
-            core.keep_and_route_now(now, message);
-        }
-    }
+/// A session as the presence of its zone knows it; `None` for who has no name, whom nobody
+/// sees, and without a connection.
+fn present(core: &Core, key: SessionKey) -> Option<Who> {
+    let is_live = core.session(key)?.live().is_some();
+    let who = Who::of(core, key).filter(|_| is_live)?;
+    who.identity.user.is_some().then_some(who)
+}
+
+/// The session whose connection a new one of the same client id takes over.
+pub(crate) fn predecessor(core: &Core, zone: Zone, client_id: &str) -> Option<Who> {
+    present(core, core.connected(zone, client_id)?)
 }

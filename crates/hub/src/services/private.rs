@@ -95,7 +95,7 @@ pub(crate) struct PrivateService {
     /// The topic and the route of the message that is sent now: two texts for all messages.
     texts: (String, String),
     /// What became of parts of broadcasts that waited for other shards.
-    pub(crate) told: VecDeque<(Part, Response)>,
+    told: VecDeque<(Part, Response)>,
 }
 
 /// One of them.
@@ -144,6 +144,17 @@ fn outcome(response: Response) -> Outcome {
 }
 
 impl PrivateService {
+    /// Whether it is known what became of parts of broadcasts.
+    #[inline]
+    pub(crate) fn has_responses(&self) -> bool {
+        !self.told.is_empty()
+    }
+
+    /// What became of a part of a broadcast.
+    pub(crate) fn next_response(&mut self) -> Option<(Part, Response)> {
+        self.told.pop_front()
+    }
+
     /// A publish to `$private/to/<user>`. The response is its acknowledgement, and with a reply id
     /// a message to its sender too.
     pub(crate) fn take_private(

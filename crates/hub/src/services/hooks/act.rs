@@ -34,7 +34,7 @@ impl HookService {
     }
 
     /// Tells adaptors that a connection has ended.
-    pub(crate) fn tell_of_end(&self, detached: &Detached) {
+    pub(super) fn tell_of_end(&self, detached: &Detached) {
         let Some(adaptors) = &self.adaptors else {
             return;
         };

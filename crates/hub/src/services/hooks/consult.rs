@@ -10,7 +10,7 @@ use stentor_session::{CloseReason, Outcome, WillRequest};
 use stentor_topic::{Subscription, Zone};
 use stentor_zone::{Address, Interest, NotAddress, ROOM_COMMANDS, Refusal};
 
-use super::{Aside, Consulted, Packed};
+use super::{Aside, Packed};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
@@ -20,10 +20,9 @@ use crate::core::sessions::rights::Identity;
 use crate::services::hooks::HookService;
 use crate::services::interface::answer::{Answer, Listener, arguments, may_be_answered};
 use crate::services::interface::broadcast::{Part, Recipient};
-use crate::services::interface::hooks::{Deed, Hooks, Question};
-use crate::services::interface::places::{JOINED_AT_ONCE_MAX, ROOMS_MAX, Sought};
+use crate::services::interface::hooks::{Consulted, Deed, Hooks, Question};
+use crate::services::interface::places::{JOINED_AT_ONCE_MAX, PlacesAsked, ROOMS_MAX, Sought};
 use crate::services::interface::who::Who;
-use crate::services::rooms::RoomItem;
 
 /// The answer to a client when adaptors have more to do than they can.
 const BUSY: &str = "the zone's adaptor has too much to do; try again";
@@ -121,14 +120,12 @@ impl HookService {
         let ticket = core.issue_ticket();
         self.placing.insert(ticket, packed);
         core.hold(key);
-        let home = core.home_of(who.identity.zone);
-        let item = RoomItem::Places {
+        self.requests.push_back(PlacesAsked {
             rooms,
             sought,
             who,
-            answer: (core.shard(), ticket),
-        };
-        self.requests.push_back((home, item));
+            ticket,
+        });
         true
     }
 

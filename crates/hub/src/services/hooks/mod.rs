@@ -20,29 +20,22 @@ use stentor_session::{Ticket, WillRequest};
 use stentor_topic::Zone;
 use stentor_zone::Expelled;
 
-use crate::core::ids::{SessionKey, ShardId};
+use crate::core::Core;
+use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{Decided, Element, expel};
 use crate::core::sessions::rights::Identity;
+use crate::core::transitions::Detached;
 use crate::services::interface::answer::Answer;
 use crate::services::interface::broadcast::Part;
-use crate::services::interface::hooks::Adaptors;
-use crate::services::rooms::RoomItem;
-
-/// What has come of a SUBSCRIBE that adaptors may want to hear of.
-#[derive(Debug)]
-pub(crate) enum Consulted {
-    /// It waits, or is refused.
-    Waits,
-    /// There is nothing to ask about: it goes on.
-    Not(Decided),
-}
+use crate::services::interface::hooks::{Adaptors, Hooks};
+use crate::services::interface::places::PlacesAsked;
 
 /// The packets that wait for a judgement, and what the adaptors of the home's zones know.
 #[derive(Default)]
 pub(crate) struct HookService {
-    pub(crate) adaptors: Option<Arc<dyn Adaptors>>,
+    adaptors: Option<Arc<dyn Adaptors>>,
     /// What the homes of zones are asked.
-    pub(crate) requests: VecDeque<(ShardId, RoomItem)>,
+    requests: VecDeque<PlacesAsked>,
     waiting: HashMap<u64, Aside, foldhash::fast::FixedState>,
     /// Each packet of which the home is asked first: whether a SUBSCRIBE joins anything, whether
     /// what is said is heard. At most one of a connection.
@@ -53,10 +46,48 @@ pub(crate) struct HookService {
 }
 
 impl HookService {
-    pub(crate) fn new(adaptors: Option<Arc<dyn Adaptors>>) -> Self {
-        Self {
-            adaptors,
-            ..Self::default()
+    /// Other adaptors judge what is done from now on, or none.
+    pub(crate) fn set_adaptors(&mut self, adaptors: Option<Arc<dyn Adaptors>>) {
+        self.adaptors = adaptors;
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub(crate) const fn has_adaptors(&self) -> bool {
+        self.adaptors.is_some()
+    }
+
+    /// Whether adaptors want to hear of joins of a session.
+    pub(crate) fn hears_of_joins(&self, core: &Core, key: SessionKey) -> bool {
+        let session = core.session(key);
+        session.is_some_and(|session| self.hooks(session.state.zone()).has(Hooks::JOIN))
+    }
+
+    /// Tells the adaptors the answer of a command that one of them has given.
+    pub(crate) fn tell_answer(&self, number: u64, json: Vec<u8>) {
+        if let Some(adaptors) = &self.adaptors {
+            adaptors.answered(number, json);
+        }
+    }
+
+    /// Whether something is wanted of rooms.
+    #[inline]
+    pub(crate) fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// What is wanted of rooms, the oldest first.
+    pub(crate) fn next_request(&mut self) -> Option<PlacesAsked> {
+        self.requests.pop_front()
+    }
+
+    /// A connection has ended. What its session asked for on its way back to rooms, it asks for
+    /// again next time.
+    pub(crate) fn detached(&mut self, core: &mut Core, detached: &Detached) {
+        self.tell_of_end(detached);
+        if detached.was_held {
+            let returning = self.take_returning(detached.session);
+            core.keep_for_return(detached.session, returning);
         }
     }
 
@@ -71,7 +102,7 @@ impl HookService {
     }
 
     /// A connection ends before its session is back in rooms: it tries again next time.
-    pub(crate) fn take_returning(&mut self, key: SessionKey) -> Vec<Element> {
+    fn take_returning(&mut self, key: SessionKey) -> Vec<Element> {
         let elements = self.coming_back(key).flat_map(|elements| elements.iter());
         let undenied = |element: &Element| Element {
             denial: None,

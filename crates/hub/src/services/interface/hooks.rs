@@ -9,7 +9,7 @@ use stentor_mqtt::QoS;
 use stentor_topic::Zone;
 
 use crate::core::ids::ShardId;
-use crate::core::inbound::subscribe::Denial;
+use crate::core::inbound::subscribe::{Decided, Denial};
 use crate::core::sessions::rights::Identity;
 
 /// What the adaptors of a zone want to hear of.
@@ -227,4 +227,13 @@ pub trait Adaptors: Send + Sync {
 
     /// The answer of a command that an adaptor has given.
     fn answered(&self, number: u64, json: Vec<u8>);
+}
+
+/// What has come of a SUBSCRIBE that adaptors may want to hear of.
+#[derive(Debug)]
+pub(crate) enum Consulted {
+    /// It waits, or is refused.
+    Waits,
+    /// There is nothing to ask about: it goes on.
+    Not(Decided),
 }

@@ -1,10 +1,14 @@
 //! What the server itself says.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use stentor_mqtt::QoS;
 use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
+use stentor_zone::Effect;
+
+use crate::core::Core;
 
 /// A message of the server's own.
 pub(crate) fn server_message(
@@ -22,4 +26,19 @@ pub(crate) fn server_message(
         expiry_secs: None,
     };
     Arc::new(Message::new(zone, Publisher::SERVER, now, &parts))
+}
+
+/// Publishes what a service has to say. What goes to single sessions is not published.
+pub(crate) fn publish(core: &mut Core, now: Tick, zone: Zone, effects: Vec<Effect>) {
+    for effect in effects {
+        if let Effect::Publish {
+            topic,
+            payload,
+            retain,
+        } = effect
+        {
+            let message = server_message(now, zone, &topic, (&payload, &[], retain));
+            core.keep_and_route_now(now, message);
+        }
+    }
 }

@@ -1,7 +1,12 @@
 //! Places in rooms, as far as others than the rooms ask for them.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use stentor_session::Ticket;
 use stentor_zone::topic;
 
+use super::who::Who;
 use crate::core::sessions::rights::Identity;
 
 /// Rooms that one SUBSCRIBE joins.
@@ -17,6 +22,25 @@ pub(crate) enum Sought {
     Kept,
     /// Whether what it says there is heard, be it that another session of it is in the room.
     Heard,
+}
+
+/// The home of a zone is to say in which of these rooms a session's user has such a place.
+#[derive(Debug)]
+pub(crate) struct PlacesAsked {
+    /// The rooms, in order.
+    pub(crate) rooms: Vec<Box<str>>,
+    pub(crate) sought: Sought,
+    pub(crate) who: Who,
+    /// What waits for a [`Placed`].
+    pub(crate) ticket: Ticket,
+}
+
+/// What the home of a zone says to [`PlacesAsked`].
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) ticket: Ticket,
+    /// Those of the rooms, in order.
+    pub(crate) rooms: Vec<Box<str>>,
 }
 
 impl Identity {

@@ -157,11 +157,6 @@ fn actor<'a>(who: &'a Who, room: &str) -> Actor<'a> {
     }
 }
 
-/// Bytes of memory that the rooms take whose home is this shard. O(1).
-pub(crate) const fn room_bytes(service: &RoomService) -> u64 {
-    service.zones.bytes
-}
-
 /// Bytes of memory that the rooms of a zone take. O(1).
 fn memory(rooms: &Rooms) -> u64 {
     /// A room without properties and messages, with its place among the others.
@@ -186,6 +181,11 @@ impl RoomService {
     /// When the rooms have something to do next.
     pub(crate) fn deadline(&self) -> Tick {
         self.zones.deadline()
+    }
+
+    /// Bytes of memory that the rooms take whose home is this shard. O(1).
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.zones.bytes
     }
 
     /// Of each zone: rooms, places taken in them, bytes that they hold.
@@ -498,7 +498,7 @@ impl RoomService {
         room: &str,
         effects: Vec<Effect>,
     ) {
-        if self.has_adaptors {
+        if self.is_watched {
             let told = effects.iter().filter_map(happening);
             let told = told.map(|happening| RoomRequest::Tell(zone, happening));
             self.requests.extend(told);

@@ -6,17 +6,20 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
+use stentor_mqtt::Subscribe;
 use stentor_session::{CloseReason, Remote, Tick, Ticket};
 use stentor_zone::{Entry, Refusal};
 
 use super::{Parting, RoomItem, all_below};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::inbound::subscribe::{Asked, Awaited, Element, Verdicts, room_of};
+use crate::core::inbound::subscribe::{
+    Asked, Awaited, Decided, Denial, Element, Verdicts, room_of,
+};
 use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::core::transitions::Detached;
-use crate::services::interface::places::ROOMS_MAX;
+use crate::services::interface::places::{JOINED_AT_ONCE_MAX, ROOMS_MAX};
 use crate::services::interface::who::Who;
 use crate::services::rooms::RoomService;
 
@@ -103,12 +106,37 @@ pub(super) struct Joining {
 const WAITING_MAX: usize = 1 << 18;
 
 impl RoomService {
+    /// A SUBSCRIBE that may name rooms: their homes are asked before it goes on.
+    pub(crate) fn subscribe(
+        &mut self,
+        core: &mut Core,
+        now: Tick,
+        key: SessionKey,
+        subscribe: &Subscribe<'_>,
+        (denials, decided): (&[Option<Denial>], &Decided),
+    ) -> Result<(), CloseReason> {
+        let filters = core.rules().allowed_filters(subscribe, denials, decided);
+        let unasked = (&decided.unasked[..], JOINED_AT_ONCE_MAX);
+        let rooms = self.rooms_to_ask(core, key, filters, unasked);
+        if !rooms.to_ask.is_empty()
+            && let Some((awaited, elements, asked)) =
+                core.owned_request(key, subscribe, (denials, decided))
+        {
+            let cause = Cause::Subscribe(awaited);
+            let asked = self.ask_rooms(core, now, key, &rooms, cause, (elements, asked));
+            if asked.is_ok() {
+                return Ok(());
+            }
+        }
+        core.subscribe(now, key, subscribe, (denials, decided), &rooms.verdicts)
+    }
+
     /// The rooms that a session has to ask for before it may subscribe to these filters: those that
     /// it is not in, and those that it may speak in. There it may still be an observer, who had not
     /// that right or found no place, and only the home of the zone knows. No more than `at_once`
     /// are asked for. Adaptors were not asked about these (`unasked`, in order), for the session
     /// was in them or had a place there: it comes into none of them from outside. O(filters).
-    pub(crate) fn rooms_to_ask<'f>(
+    pub(super) fn rooms_to_ask<'f>(
         &self,
         core: &Core,
         key: SessionKey,
@@ -172,7 +200,7 @@ impl RoomService {
     ///
     /// # Errors
     /// The elements, if too many wait.
-    pub(crate) fn ask_rooms(
+    pub(super) fn ask_rooms(
         &mut self,
         core: &mut Core,
         now: Tick,
@@ -287,7 +315,7 @@ impl RoomService {
     }
 
     /// The SUBSCRIBE of a session that has come into rooms is over.
-    pub(crate) fn entered(
+    pub(super) fn entered(
         &mut self,
         core: &mut Core,
         now: Tick,
@@ -370,7 +398,7 @@ impl RoomService {
 
     /// Subscriptions to these filters have ended: the session is out of the rooms that it has no
     /// other subscription below.
-    pub(crate) fn unsubscribed_rooms<'f>(
+    pub(super) fn unsubscribed_rooms<'f>(
         &mut self,
         core: &mut Core,
         now: Tick,

@@ -238,56 +238,54 @@ impl KeptRooms {
     }
 }
 
-/// Writes rooms down again, from a number on, until enough is written at once. Returns the number
-/// to go on with.
-pub(crate) fn rewrite_rooms(service: &RoomService, core: &mut Core, from: u32) -> Option<u32> {
-    for (number, (zone, room)) in service.zones.kept.by_number.range(from..) {
-        if is_enough(core) {
-            return Some(*number);
+impl RoomService {
+    /// Writes rooms down again, from a number on, until enough is written at once. Returns the
+    /// number to go on with.
+    pub(crate) fn rewrite(&self, core: &mut Core, from: u32) -> Option<u32> {
+        for (number, (zone, room)) in self.zones.kept.by_number.range(from..) {
+            if is_enough(core) {
+                return Some(*number);
+            }
+            let rooms = self.zones.by_zone.get(zone);
+            if let Some(room) = rooms.and_then(|rooms| rooms.kept(room)) {
+                write_base(core, *zone, room);
+            }
         }
-        let rooms = service.zones.by_zone.get(zone);
-        if let Some(room) = rooms.and_then(|rooms| rooms.kept(room)) {
-            write_base(core, *zone, room);
-        }
+        None
     }
-    None
-}
 
-/// About how many bytes [`rewrite_rooms`] writes. O(such rooms).
-pub(crate) fn bytes_of_rooms(service: &RoomService) -> u64 {
-    /// Of a room beside its properties, and of a place.
-    const EACH: u64 = 64;
-    let all = service.zones.kept.by_number.values();
-    let rooms = all.filter_map(|(zone, room)| service.zones.by_zone.get(zone)?.kept(room));
-    let bytes = rooms.map(|room| {
-        let properties = room.properties().map(|(name, it)| {
-            let value = it.json().map_or(0, |value| value.len());
-            EACH + (name.len() + value) as u64
+    /// About how many bytes [`RoomService::rewrite`] writes. O(such rooms).
+    pub(crate) fn bytes_to_write(&self) -> u64 {
+        /// Of a room beside its properties, and of a place.
+        const EACH: u64 = 64;
+        let all = self.zones.kept.by_number.values();
+        let rooms = all.filter_map(|(zone, room)| self.zones.by_zone.get(zone)?.kept(room));
+        let bytes = rooms.map(|room| {
+            let properties = room.properties().map(|(name, it)| {
+                let value = it.json().map_or(0, |value| value.len());
+                EACH + (name.len() + value) as u64
+            });
+            let places = room.member_count().min(PLACES_MAX) as u64;
+            properties.sum::<u64>() + EACH * (1 + places)
         });
-        let places = room.member_count().min(PLACES_MAX) as u64;
-        properties.sum::<u64>() + EACH * (1 + places)
-    });
-    bytes.sum()
-}
-
-/// Has a room go on that was there before the start. The shard is the home of its zone. It is
-/// written down in the new journal. Rooms of the configuration begin as they are configured.
-pub(crate) fn restore_room(
-    service: &mut RoomService,
-    core: &mut Core,
-    now: Tick,
-    room: RestoredRoom,
-) {
-    let zone = Zone(room.zone);
-    let settings = Arc::clone(core.settings());
-    let own = settings.zones.iter().find(|own| own.zone == zone);
-    if own.is_some_and(|own| own.fixed.iter().any(|(name, _)| **name == *room.room)) {
-        return;
+        bytes.sum()
     }
-    let prior = prior_room(room);
-    let ((), effects) = service.with_rooms(core, zone, |rooms, out| rooms.restore(now, prior, out));
-    service.zones.kept.unpublished.push((zone, effects));
-    service.zones.deadline = Tick::ZERO;
+
+    /// Has a room go on that was there before the start. The shard is the home of its zone. It is
+    /// written down in the new journal. Rooms of the configuration begin as they are configured.
+    pub(crate) fn restore(&mut self, core: &mut Core, now: Tick, room: RestoredRoom) {
+        let zone = Zone(room.zone);
+        let settings = Arc::clone(core.settings());
+        let own = settings.zones.iter().find(|own| own.zone == zone);
+        if own.is_some_and(|own| own.fixed.iter().any(|(name, _)| **name == *room.room)) {
+            return;
+        }
+        let prior = prior_room(room);
+        let ((), effects) =
+            self.with_rooms(core, zone, |rooms, out| rooms.restore(now, prior, out));
+        self.zones.kept.unpublished.push((zone, effects));
+        self.zones.deadline = Tick::ZERO;
+    }
 }
 
 fn prior_room(room: RestoredRoom) -> PriorRoom {

@@ -31,19 +31,18 @@ use stentor_zone::{Entry, Expelled, Refusal, Seat, join_ended};
 use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::Element;
+use crate::core::transitions::Transition;
 use crate::core::work::PACKET_VISITS_FREE;
 use crate::effects::Sender;
 use crate::services::Item;
 use crate::services::interface::answer::{Answer, ReturnAddress};
 use crate::services::interface::hooks::Happening;
-use crate::services::interface::places::Sought;
+use crate::services::interface::places::{Placed, PlacesAsked, Sought};
 use crate::services::interface::who::{Who, session_of};
-use crate::services::rooms::talk::say_about_join;
+use crate::services::rooms::talk::{explain, say_about_join};
 
-pub(crate) use home::{Zones, room_bytes};
+pub(crate) use home::Zones;
 pub(crate) use join::{Cause, Joins};
-pub(crate) use kept::{bytes_of_rooms, restore_room, rewrite_rooms};
-pub(crate) use talk::explain;
 
 /// What shards say to each other about rooms.
 #[derive(Clone, Debug)]
@@ -220,7 +219,7 @@ pub(crate) enum RoomRequest {
     /// The answer of a command is to go to its caller.
     Answer(Box<Answer>),
     /// The home has said in which rooms the user of a packet that waits has a place.
-    Placed(Ticket, Vec<Box<str>>),
+    Placed(Placed),
     /// A session comes back to rooms where it has no place any more: adaptors may be asked.
     Return(SessionKey, Vec<Element>),
     /// A session is out of a room to which it may be about to come back.
@@ -236,14 +235,63 @@ pub(crate) struct RoomService {
     zones: Zones,
     joins: Joins,
     /// What other services have not taken yet.
-    pub(crate) requests: VecDeque<RoomRequest>,
+    requests: VecDeque<RoomRequest>,
     /// Whether there may be adaptors that want to hear of rooms.
-    pub(crate) has_adaptors: bool,
+    is_watched: bool,
 }
 
 impl RoomService {
+    /// Whether something is wanted of other services.
+    #[inline]
+    pub(crate) fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// What is wanted of other services, the oldest first.
+    pub(crate) fn next_request(&mut self) -> Option<RoomRequest> {
+        self.requests.pop_front()
+    }
+
+    /// Whether there may be adaptors that want to hear of rooms.
+    pub(crate) const fn set_watched(&mut self, is_watched: bool) {
+        self.is_watched = is_watched;
+    }
+
+    /// Something that concerns rooms has happened to a session.
+    pub(crate) fn hear(&mut self, core: &mut Core, now: Tick, transition: Transition) {
+        match transition {
+            Transition::RightsChanged { session, before } => {
+                self.review_rooms(core, now, session, &before);
+            }
+            Transition::LeftRooms(session, filters) => {
+                let filters = filters.iter().map(|filter| &**filter);
+                self.unsubscribed_rooms(core, now, session, filters);
+            }
+            Transition::WantsRooms(zone) => self.list_rooms(core, now, zone),
+            Transition::Unexplained(session, unexplained) => {
+                explain(core, now, session, &unexplained);
+            }
+            Transition::Entered(session, ticket, is_same) => {
+                self.entered(core, now, ticket, (session, is_same));
+            }
+            Transition::Detached(_) | Transition::WillDue(_) => {}
+        }
+    }
+
+    /// Asks the home of a zone in which rooms a user has a place.
+    pub(crate) fn seek_places(&mut self, core: &mut Core, now: Tick, asked: PlacesAsked) {
+        let home = core.home_of(asked.who.identity.zone);
+        let item = RoomItem::Places {
+            rooms: asked.rooms,
+            sought: asked.sought,
+            who: asked.who,
+            answer: (core.shard(), asked.ticket),
+        };
+        self.send_room(core, now, home, item);
+    }
+
     /// Somebody subscribes to the list of a zone's rooms.
-    pub(crate) fn list_rooms(&mut self, core: &mut Core, now: Tick, zone: Zone) {
+    fn list_rooms(&mut self, core: &mut Core, now: Tick, zone: Zone) {
         let home = core.home_of(zone);
         self.send_room(core, now, home, RoomItem::Listed { zone });
     }
@@ -278,7 +326,9 @@ impl RoomService {
                 self.send_room(core, now, shard, RoomItem::Placed { ticket, found });
             }
             RoomItem::Placed { ticket, found } => {
-                self.requests.push_back(RoomRequest::Placed(ticket, found));
+                let rooms = found;
+                self.requests
+                    .push_back(RoomRequest::Placed(Placed { ticket, rooms }));
             }
             RoomItem::Leave {
                 room,

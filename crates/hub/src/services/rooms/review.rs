@@ -156,7 +156,7 @@ impl RoomService {
     }
 
     /// The rights of a session are not those that it had before.
-    pub(crate) fn review_rooms(
+    pub(super) fn review_rooms(
         &mut self,
         core: &mut Core,
         now: Tick,

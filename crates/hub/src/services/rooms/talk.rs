@@ -151,7 +151,7 @@ impl RoomService {
 }
 
 /// Tells a client that no SUBACK tells why it is not let into rooms: on `$reply/join`.
-pub(crate) fn explain(core: &mut Core, now: Tick, key: SessionKey, unexplained: &Unexplained) {
+pub(super) fn explain(core: &mut Core, now: Tick, key: SessionKey, unexplained: &Unexplained) {
     for (room, refusal) in &unexplained.refusals {
         say_about_join(core, now, key, join_refused(room, *refusal));
     }
