@@ -5,21 +5,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::Version;
-use stentor_session::{ChunkPlace, CloseReason, Limit, Message, Outcome, Output, Tick, Ticket};
-use stentor_session_log::Name;
+use stentor_session::{ChunkPlace, CloseReason, Limit, Output, Tick};
 use stentor_topic::Zone;
 
 use crate::core::ids::{LinkId, SessionKey, ShardId};
 use crate::core::retained::NotKept;
-use crate::core::routing::share::{Search, ShareName, count_visits};
 use crate::core::sessions::authenticate::Authentication;
-use crate::core::sessions::renewal::Renewal;
 use crate::core::sessions::rights::Identity;
-use crate::services::ServiceItem;
-use crate::services::interface::answer::Answer;
-use crate::services::interface::broadcast::Broadcast;
-use crate::services::interface::calls::Ask;
-use crate::services::interface::hooks::{Act, Judgement};
+use crate::items::{MeshItem, ShardItem};
 
 /// Everything that calls to the hub have asked for since it was last emptied. The shard drains
 /// `log`, `mesh` and `lanes` after each call, the rest at the end of its turn.
@@ -60,7 +53,7 @@ pub struct Effects {
     /// Messages for other shards, in order.
     pub mesh: Vec<(ShardId, MeshItem)>,
     /// Changes that other shards must know before they apply what any client sends next.
-    pub lanes: Vec<(ShardId, ControlItem)>,
+    pub lanes: Vec<(ShardId, ShardItem)>,
     /// Sessions that begin to get messages which newer ones may replace: what lies in their
     /// socket's buffer cannot be replaced, so it should be little.
     pub conflating: Vec<SessionKey>,
@@ -126,210 +119,6 @@ pub struct Closing {
     pub reason: CloseReason,
     /// What was queued, with a DISCONNECT or CONNACK at its end where the protocol has one.
     pub farewell: Box<Output>,
-}
-
-/// The connection that a message came by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sender {
-    /// The shard that has it.
-    pub(crate) shard: ShardId,
-    /// Its session there.
-    pub(crate) session: SessionKey,
-    /// Tells it from other connections of the session.
-    pub(crate) epoch: u32,
-}
-
-/// A message for the shard that orders its topic.
-#[derive(Clone, Debug)]
-pub struct KeepItem {
-    /// The message: neither kept nor routed yet.
-    pub(crate) message: Arc<Message>,
-    /// The connection that it came by, where it is there still.
-    pub(crate) sender: Option<Sender>,
-    /// The side that waits to acknowledge it, for a [`ControlItem::Resolved`].
-    pub(crate) answer: Option<(ShardId, Ticket)>,
-}
-
-/// What one shard sends another through the mesh, first in, first out.
-#[derive(Clone, Debug)]
-pub enum MeshItem {
-    /// A message for the receiving shard's subscribers.
-    Publish {
-        /// The message.
-        message: Arc<Message>,
-        /// The connection that it came by, where it is there still.
-        sender: Option<Sender>,
-        /// Whether the sending shard had written it down when it sent it: see [`MeshItem::seal`].
-        is_named: bool,
-    },
-    /// A message of a topic of which every message is kept, for the shard that orders them.
-    Keep(Box<KeepItem>),
-    /// A newer connection of the same user takes the place of one of the receiving shard's.
-    Replaced {
-        /// Which one, as [`crate::Newest`] knows it.
-        claim: u64,
-    },
-    /// The sending shard has written something there, after it has sent messages that it had not
-    /// written down.
-    Mark {
-        /// Where that is.
-        name: Name,
-    },
-    /// Something for a service.
-    Service(ServiceItem),
-    /// A message for one member of a shared subscription on the receiving shard.
-    Share {
-        /// Which shared subscription.
-        name: Arc<ShareName>,
-        /// The message.
-        message: Arc<Message>,
-        /// Where a member was looked for already.
-        search: Search,
-        /// As in [`MeshItem::Publish`].
-        is_named: bool,
-    },
-}
-
-impl MeshItem {
-    /// The shard is about to send it, and has said where it has written its message down, by
-    /// [`crate::logged`]. What is written down only later does not count for the receiver: items
-    /// that were sent in the meantime have older names.
-    pub fn seal(&mut self) {
-        match self {
-            Self::Publish {
-                message, is_named, ..
-            }
-            | Self::Share {
-                message, is_named, ..
-            } => *is_named = message.name().is_some(),
-            Self::Service(item) => item.seal(),
-            Self::Mark { .. } | Self::Keep(_) | Self::Replaced { .. } => {}
-        }
-    }
-
-    /// The bytes of memory that the item holds while it is on its way. What other shards or
-    /// queues hold too counts in full: this one may be the last to hold it. O(1).
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        let more = match self {
-            Self::Publish { message, .. } | Self::Share { message, .. } => message.shared_bytes(),
-            Self::Keep(item) => size_of::<KeepItem>() + item.message.shared_bytes(),
-            Self::Service(item) => item.bytes(),
-            Self::Replaced { .. } | Self::Mark { .. } => 0,
-        };
-        size_of::<Self>() + more
-    }
-}
-
-/// What reaches a shard through its control lane, before anything that it reads afterwards.
-#[derive(Clone, Debug)]
-pub enum ControlItem {
-    /// How many members of a shared subscription a shard holds now.
-    ShareCount {
-        /// Which shared subscription.
-        name: Arc<ShareName>,
-        /// Whose members.
-        shard: ShardId,
-        /// Members with a connection.
-        live: u32,
-        /// Members whose session waits for them.
-        away: u32,
-        /// Whether the shard keeps messages that no member takes: the shared subscription is a
-        /// queue.
-        keeps: bool,
-    },
-    /// A member of a queue has room for messages that it has kept.
-    AskQueue {
-        /// Which queue.
-        name: Arc<ShareName>,
-        /// How many messages.
-        messages: u32,
-        /// Their bytes together. One message may exceed it.
-        bytes: usize,
-    },
-    /// A queue keeps messages. Members of the receiving shard that have room ask for them.
-    OfferQueue(Arc<ShareName>),
-    /// Rights have changed: who is connected, and who is away, follows within a few turns.
-    Renew(Arc<dyn Renewal>),
-    /// The server itself publishes: `$SYS` topics, commands.
-    Publish(Arc<Message>),
-    /// The control plane answers a call of a session that is here.
-    Answer(Arc<Answer>),
-    /// A call for a client of this shard, if one serves it: to be told by
-    /// [`crate::Callees::served`].
-    Ask(Arc<Ask>),
-    /// Adaptors have judged something that a client of this shard has asked for.
-    Judged {
-        /// What the shard knows it by.
-        number: u64,
-        /// What they say.
-        judgement: Arc<Judgement>,
-    },
-    /// Memory is short, and the server frees this many bytes: see [`crate::Hub::relieve`].
-    Relieve {
-        /// How many.
-        bytes: u64,
-    },
-    /// Far more memory is occupied than is held: see [`crate::Hub::unpin`].
-    Unpin,
-    /// There are as many sessions as there may be, and one of this shard gives way to a newcomer's
-    /// on another: see [`Event::SessionEvicted`].
-    MakeRoom,
-    /// An adaptor does something, in a zone whose home is this shard.
-    Act(Arc<Act>),
-    /// A procedure sends a message to several recipients, for a client of this shard or for a
-    /// caller without a connection: to be told by [`crate::Callees::told`].
-    Broadcast(Arc<Broadcast>),
-    /// What acknowledgements waited for has happened, or will not. Sent to every shard that may
-    /// hold some of them; one that holds none ignores it.
-    Resolved {
-        /// What it was.
-        ticket: Ticket,
-        /// The answer to their publishers: success, or why there is none.
-        outcome: Outcome,
-    },
-    /// The messages of a session of the receiving shard are expensive to route elsewhere: nothing
-    /// more is read from it in the meantime.
-    HoldPublisher {
-        /// Whose.
-        session: SessionKey,
-        /// Of which of its connections.
-        epoch: u32,
-    },
-    /// The messages of a session of the receiving shard have cost another shard more than is free.
-    ChargePublisher {
-        /// Whose.
-        session: SessionKey,
-        /// How much more.
-        visits: u32,
-    },
-    /// They have been routed there.
-    ReleasePublisher {
-        /// Whose.
-        session: SessionKey,
-        /// Of which of its connections.
-        epoch: u32,
-        /// What they have cost.
-        visits: u32,
-    },
-}
-
-impl ControlItem {
-    /// Whether it says that something is done: it waits while that is not written down.
-    #[must_use]
-    pub const fn is_outcome(&self) -> bool {
-        matches!(self, Self::Resolved { .. })
-    }
-
-    /// What it costs the receiver at most, in visits, if clients can send it very many of this kind
-    /// at once; 0 for those that are rare. O(1).
-    #[must_use]
-    pub fn visits(&self) -> u32 {
-        match self {
-            Self::ShareCount { name, .. } => count_visits(name),
-            _ => 0,
-        }
-    }
 }
 
 /// What the log should tell.

@@ -27,6 +27,7 @@ extern crate std;
 mod core;
 mod effects;
 mod hub;
+mod items;
 mod services;
 
 pub use self::core::audience::{AudiencePlace, FoundFilters, Listener};
@@ -61,9 +62,7 @@ pub use self::core::settings::{
 pub use self::core::stats::{LossCause, Losses, Stats, ZoneTraffic};
 pub use self::core::survey::{Part, Subscribed};
 pub use self::core::work::{Beside, HandedOver, OWN_PACKETS, TurnFigures};
-pub use effects::{
-    Closing, ControlItem, Effects, Event, Full, KeepItem, MeshItem, Sender, SpoolOrder,
-};
+pub use effects::{Closing, Effects, Event, Full, SpoolOrder};
 pub use hub::{
     ALL_WRITTEN, ConnectedAs, Hub, Shared, answer_bytes, audience_of, begin_restoring,
     bytes_to_write, clients_from, clock_ms, close_banned, close_connection, connected_as,
@@ -75,6 +74,7 @@ pub use hub::{
     take_batches, take_spool_orders, take_touched, tell_backlog_room, transmit_released,
     zone_figures_from,
 };
+pub use items::{ControlItem, KeepItem, MeshItem, RoutedItem, Sender, ServiceCommand, ShardItem};
 pub use services::ServiceItem;
 pub use services::interface::answer::{Answer, ReturnAddress};
 pub use services::interface::broadcast::{Broadcast, Fate, Origin, Recipient};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::errno::Errno;
 use stentor_auth::Authenticator;
 use stentor_disk::MappedDisk;
-use stentor_hub::{ControlItem, Ledger, ShardId};
+use stentor_hub::{Ledger, ShardId, ShardItem};
 use stentor_retained::Store;
 use stentor_topic::{TopicHasher, Zone};
 
@@ -136,10 +136,10 @@ impl Backplane {
         self.post_heavy(shard, letter, 0);
     }
 
-    /// Gives a shard something for its hub.
-    pub(crate) fn post_item(&self, to: ShardId, item: ControlItem) {
+    /// Gives a shard what another one's hub tells its hub.
+    pub(crate) fn post_item(&self, to: ShardId, item: ShardItem) {
         let visits = item.visits();
-        self.post_heavy(usize::from(to.0), Letter::Hub(item), visits);
+        self.post_heavy(usize::from(to.0), Letter::Hub(item.into()), visits);
     }
 
     /// The same of a letter that costs the shard this many visits.

@@ -3,11 +3,12 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use stentor_session::Message;
+use stentor_session::{Message, Tick};
 use stentor_topic::Zone;
 
 use crate::core::ids::{SessionKey, ShardId, home_of_zone};
 use crate::core::routing::options::as_share;
+use crate::core::routing::share::{Count as ShareCount, queue_asked, queue_offered};
 use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::core::settings::Settings;
@@ -15,7 +16,8 @@ use crate::core::shard_set::ShardSet;
 use crate::core::stats::ZoneTraffic;
 use crate::core::work::Turn;
 use crate::core::{Core, Rules};
-use crate::effects::{Event, MeshItem};
+use crate::effects::Event;
+use crate::items::{MeshItem, ShardItem};
 
 impl Core {
     /// A session, unless it has ended.
@@ -171,5 +173,38 @@ pub(crate) fn sends_by(core: &mut Core, message: &Arc<Message>, shards: ShardSet
     if log.writes(message.qos) {
         let lasting = log.lasting(shards);
         log.sends(message, lasting, Some(route));
+    }
+}
+
+/// What the hub of another shard tells.
+pub(crate) fn take_item(core: &mut Core, now: Tick, item: ShardItem) {
+    match item {
+        ShardItem::ShareCount {
+            name,
+            shard,
+            live,
+            away,
+            keeps,
+        } => {
+            let count = ShareCount { live, away, keeps };
+            core.count_share(&name, shard, count);
+        }
+        ShardItem::AskQueue {
+            name,
+            messages,
+            bytes,
+        } => queue_asked(core, now, &name, (messages as usize, bytes)),
+        ShardItem::OfferQueue(name) => queue_offered(core, now, &name),
+        ShardItem::Resolved { ticket, outcome } => core.resolve(now, ticket, &outcome),
+        ShardItem::MakeRoom => core.make_room(now, core.shard()),
+        ShardItem::HoldPublisher { session, epoch } => core.hold_publisher(session, epoch),
+        ShardItem::ChargePublisher { session, visits } => {
+            core.charge_visits(now, session, visits);
+        }
+        ShardItem::ReleasePublisher {
+            session,
+            epoch,
+            visits,
+        } => core.release_publisher(now, (session, epoch), visits),
     }
 }

@@ -45,14 +45,14 @@ use crate::core::Core;
 use crate::core::delivery::held::flush_held;
 use crate::core::delivery::spool::share_memory;
 use crate::core::ids::ShardId;
+use crate::core::interface::take_item;
 use crate::core::memory::Ledger;
 use crate::core::retained::{Kept, NotKept, Retained};
 use crate::core::routing::batch::Source;
 use crate::core::routing::interest::InterestTable;
-use crate::core::routing::share::{Count as ShareCount, queue_asked, queue_offered};
 use crate::core::sessions::log;
 use crate::core::settings::Settings;
-use crate::effects::{ControlItem, MeshItem};
+use crate::items::{ControlItem, MeshItem, RoutedItem, ServiceCommand};
 use crate::services::interface::calls::Callees;
 use crate::services::interface::hooks::Adaptors;
 use crate::services::{Item, Services};
@@ -144,7 +144,17 @@ impl Hub {
     /// several; [`Hub::end_drain`] does it.
     pub fn apply(&mut self, now: Tick, from: ShardId, item: MeshItem) {
         match item {
-            MeshItem::Publish {
+            MeshItem::Routed(item) => self.apply_routed(now, from, item),
+            MeshItem::Service(item) => apply_service(self, now, (from, item.0)),
+            MeshItem::Replaced { claim } => self.core.replaced(now, claim),
+        }
+        self.finish_unsettled(now);
+    }
+
+    #[inline]
+    fn apply_routed(&mut self, now: Tick, from: ShardId, item: RoutedItem) {
+        match item {
+            RoutedItem::Publish {
                 message,
                 sender,
                 is_named,
@@ -158,11 +168,9 @@ impl Hub {
                     log::has_taken(&mut self.core, &message);
                 }
             }
-            MeshItem::Mark { name } => log::takes_mark(&mut self.core, from, name),
-            MeshItem::Keep(item) => self.core.keep_for(now, *item),
-            MeshItem::Service(item) => apply_service(self, now, (from, item.0)),
-            MeshItem::Replaced { claim } => self.core.replaced(now, claim),
-            MeshItem::Share {
+            RoutedItem::Mark { name } => log::takes_mark(&mut self.core, from, name),
+            RoutedItem::Keep(item) => self.core.keep_for(now, *item),
+            RoutedItem::Share {
                 name,
                 message,
                 search,
@@ -174,56 +182,17 @@ impl Hub {
                 log::has_taken(&mut self.core, &message);
             }
         }
-        self.finish_unsettled(now);
     }
 
     /// Something from the control lane.
-    pub fn control(&mut self, now: Tick, item: ControlItem) {
-        match item {
-            ControlItem::ShareCount {
-                name,
-                shard,
-                live,
-                away,
-                keeps,
-            } => {
-                let count = ShareCount { live, away, keeps };
-                self.core.count_share(&name, shard, count);
-            }
-            ControlItem::AskQueue {
-                name,
-                messages,
-                bytes,
-            } => queue_asked(&mut self.core, now, &name, (messages as usize, bytes)),
-            ControlItem::OfferQueue(name) => queue_offered(&mut self.core, now, &name),
+    pub fn control(&mut self, now: Tick, item: impl Into<ControlItem>) {
+        match item.into() {
+            ControlItem::Shard(item) => take_item(&mut self.core, now, item),
+            ControlItem::Service(command) => serve(self, now, command),
             ControlItem::Renew(renewal) => self.begin_renewal(now, renewal),
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
-            #[cfg(feature = "hooks")]
-            ControlItem::Judged { number, judgement } => self.judged(now, number, &judgement),
             ControlItem::Relieve { bytes } => self.core.relieve(now, bytes),
             ControlItem::Unpin => self.core.unpin(now),
-            ControlItem::MakeRoom => self.core.make_room(now, self.core.shard()),
-            #[cfg(feature = "hooks")]
-            ControlItem::Act(act) => self.act(now, &act),
-            #[cfg(feature = "calls")]
-            ControlItem::Broadcast(one) => broadcast::broadcast(self, now, &one),
-            ControlItem::Answer(answer) => self.services.answered(&mut self.core, now, &answer),
-            ControlItem::Ask(ask) => self.services.ask_client(&mut self.core, now, &ask),
-            ControlItem::Resolved { ticket, outcome } => self.core.resolve(now, ticket, &outcome),
-            ControlItem::HoldPublisher { session, epoch } => {
-                self.core.hold_publisher(session, epoch)
-            }
-            ControlItem::ChargePublisher { session, visits } => {
-                self.core.charge_visits(now, session, visits);
-            }
-            ControlItem::ReleasePublisher {
-                session,
-                epoch,
-                visits,
-            } => self.core.release_publisher(now, (session, epoch), visits),
-            // For a service that is left out.
-            #[cfg(not(all(feature = "calls", feature = "hooks")))]
-            _ => {}
         }
         self.finish(now);
     }
@@ -319,4 +288,21 @@ fn apply_service(hub: &mut Hub, now: Tick, (from, item): (ShardId, Item)) {
     core.settle(now);
     core.turn_mut().serve();
     services.receive(core, now, (from, item));
+}
+
+/// Something from the control plane or an adaptor. A service that is left out takes nothing.
+fn serve(hub: &mut Hub, now: Tick, command: ServiceCommand) {
+    let (core, services) = (&mut hub.core, &mut hub.services);
+    match command {
+        ServiceCommand::Answer(answer) => services.answered(core, now, &answer),
+        ServiceCommand::Ask(ask) => services.ask_client(core, now, &ask),
+        #[cfg(feature = "hooks")]
+        ServiceCommand::Judged { number, judgement } => hub.judged(now, number, &judgement),
+        #[cfg(feature = "hooks")]
+        ServiceCommand::Act(act) => hub.act(now, &act),
+        #[cfg(feature = "calls")]
+        ServiceCommand::Broadcast(one) => broadcast::broadcast(hub, now, &one),
+        #[cfg(not(all(feature = "calls", feature = "hooks")))]
+        _ => {}
+    }
 }

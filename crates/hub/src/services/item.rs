@@ -9,7 +9,7 @@ use super::presence::PresenceItem;
 use super::private::PrivateItem;
 #[cfg(feature = "rooms")]
 use super::rooms::RoomItem;
-use crate::effects::MeshItem;
+use crate::items::MeshItem;
 
 /// What a service of one shard sends the same service of another.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::acknowledge::{Taken, issue_ticket_after_routing};
 use crate::core::interface::sends_by;
 use crate::core::sessions::log;
-use crate::effects::Sender;
+use crate::items::Sender;
 use crate::services::Item;
 use crate::services::interface::answer::{Answer, ReturnAddress};
 use crate::services::interface::broadcast::Part;

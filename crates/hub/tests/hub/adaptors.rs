@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::world::{ConnectOptions, World};
 use stentor_hub::{
-    Adaptors, ControlItem, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite, Settings,
+    Adaptors, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite, ServiceCommand,
+    Settings,
 };
 use stentor_mqtt::{PacketId, QoS, ReasonCode, SubscribeOptions, Version};
 use stentor_session::{CloseReason, Remote};
@@ -56,7 +57,7 @@ impl Doorman {
                     .into_iter()
                     .filter_map(|(_, room)| Some(room?.into())),
             );
-            let item = ControlItem::Judged {
+            let item = ServiceCommand::Judged {
                 number: question.number,
                 judgement: Arc::new(Judgement::Filters(denials)),
             };
@@ -178,7 +179,7 @@ fn allow_as(w: &mut World, doorman: &Doorman, rewrite: &Rewrite) -> usize {
             Deed::Subscribe(_) => Judgement::Filters(Vec::new()),
             _ => Judgement::Done(rewrite.clone()),
         };
-        let item = ControlItem::Judged {
+        let item = ServiceCommand::Judged {
             number: question.number,
             judgement: Arc::new(judgement),
         };
@@ -541,7 +542,7 @@ fn a_call_is_answered_by_an_adaptor() {
             };
             assert_eq!(question.deed, deed);
             assert!(w.take_packet(caller, 0x40).is_none(), "it waits");
-            let item = ControlItem::Judged {
+            let item = ServiceCommand::Judged {
                 number: question.number,
                 judgement: Arc::new(Judgement::Done(Rewrite {
                     answer: Some(b"check"[..].into()),

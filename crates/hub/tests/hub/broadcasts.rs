@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::world::{ConnectOptions, World, identity};
 use stentor_hub::{
-    Adaptors, Broadcast, Call, Callees, ControlItem, Deed, Denial, Fate, Happening, Hooks,
-    Judgement, Origin, Question, Recipient, Rewrite, Served, Settings,
+    Adaptors, Broadcast, Call, Callees, Deed, Denial, Fate, Happening, Hooks, Judgement, Origin,
+    Question, Recipient, Rewrite, Served, ServiceCommand, Settings,
 };
 use stentor_mqtt::{QoS, ReasonCode, SubscribeOptions, Version};
 use stentor_session::Tick;
@@ -97,7 +97,7 @@ fn send(
         payload: b"hi".as_slice().into(),
         qos: Q1,
     };
-    w.control(shard, ControlItem::Broadcast(Arc::new(broadcast)));
+    w.control(shard, ServiceCommand::Broadcast(Arc::new(broadcast)));
     w.settle();
     fates(desk)
 }
@@ -269,7 +269,7 @@ fn adaptors_judge_each_recipient() {
         let questions = std::mem::take(&mut *judge.0.lock().unwrap());
         assert_eq!(questions.len(), 2);
         for (question, judgement) in questions.into_iter().zip(judgements) {
-            let item = ControlItem::Judged {
+            let item = ServiceCommand::Judged {
                 number: question.number,
                 judgement: Arc::new(judgement),
             };

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use crate::world::{ConnectOptions, TestRights, World};
-use stentor_hub::{Answer, Call, Callees, ControlItem, Fate, Identity, Renewal, Renewed, Served};
+use stentor_hub::{
+    Answer, Call, Callees, ControlItem, Fate, Identity, Renewal, Renewed, Served, ServiceCommand,
+};
 use stentor_mqtt::{Property, PropertyBuf, QoS, Version};
 use stentor_session::Tick;
 
@@ -54,7 +56,7 @@ fn answer(w: &mut World, desk: &Desk) -> Call {
         json: call.payload.to_vec(),
     };
     let shard = call.return_to.shard.0;
-    w.control(shard, ControlItem::Answer(Arc::new(answer)));
+    w.control(shard, ServiceCommand::Answer(Arc::new(answer)));
     w.settle();
     call
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::world::{ConnectOptions, World};
-use stentor_hub::{ControlItem, Cursor, Kept, Mark, NotKept, Retained, Scope, Settings, Walk};
+use stentor_hub::{Cursor, Kept, Mark, NotKept, Retained, Scope, Settings, ShardItem, Walk};
 use stentor_mqtt::{PacketId, QoS, ReasonCode, Version};
 use stentor_retained::{Bounds, MemoryStore};
 use stentor_session::{CloseReason, Limit, Local, Message, Tick, Ticket};
@@ -58,7 +58,7 @@ fn late_world(shards: u8, settings: Settings) -> World {
 fn resolve(w: &mut World, ticket: u64, reason: ReasonCode) {
     let ticket = Ticket(ticket);
     let outcome = reason.into();
-    w.control_all(&ControlItem::Resolved { ticket, outcome });
+    w.control_all(&ShardItem::Resolved { ticket, outcome }.into());
 }
 
 const SUCCESS: ReasonCode = ReasonCode::Success;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::world::{ConnectOptions, World};
-use stentor_hub::{Ask, Call, Callees, ControlItem, Fate, Served};
+use stentor_hub::{Ask, Call, Callees, Fate, Served, ServiceCommand};
 use stentor_mqtt::{QoS, ReasonCode, Version};
 use stentor_session::Tick;
 use stentor_topic::Zone;
@@ -57,7 +57,7 @@ fn ask(w: &mut World, shard: u8, number: u64, payload: &str) {
         payload: payload.into(),
         until: w.now.after_secs(5),
     };
-    w.control(shard, ControlItem::Ask(Arc::new(ask)));
+    w.control(shard, ServiceCommand::Ask(Arc::new(ask)));
     w.settle();
 }
 

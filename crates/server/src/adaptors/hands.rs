@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use stentor_auth::center::Center;
-use stentor_hub::{Act, ControlItem};
+use stentor_hub::{Act, ServiceCommand};
 use stentor_procedure::adaptor::{Action, Host};
 use stentor_procedure::{Call, Caller, Content, Envelope, Format, Message, Registry};
 use stentor_topic::Zone;
@@ -96,7 +96,10 @@ impl Host for Hands {
         };
         // The home of a zone, as hubs have it.
         let home = zone.get() % u32::from(backplane.shard_count());
-        backplane.post(home as usize, Letter::Hub(ControlItem::Act(Arc::new(act))));
+        backplane.post(
+            home as usize,
+            Letter::Hub(ServiceCommand::Act(Arc::new(act)).into()),
+        );
     }
 }
 

@@ -22,8 +22,8 @@ use arc_swap::ArcSwap;
 use stentor_auth::center::Center;
 use stentor_auth::store::Directory;
 use stentor_hub::{
-    Adaptors, ControlItem, Deed, Denial, Happening, Hooks, Identity, Judgement, Question, Rewrite,
-    ShardId,
+    Adaptors, Deed, Denial, Happening, Hooks, Identity, Judgement, Question, Rewrite,
+    ServiceCommand, ShardId,
 };
 use stentor_mqtt::ReasonCode;
 use stentor_procedure::adaptor::{Answer, Event, Field, Start, Trials, Verdict};
@@ -286,11 +286,11 @@ impl Shared {
         }
         let (question, backplane) = (&job.question, self.hands.backplane());
         if let Some(backplane) = backplane {
-            let item = ControlItem::Judged {
+            let item = ServiceCommand::Judged {
                 number: question.number,
                 judgement: Arc::new(judgement),
             };
-            backplane.post(usize::from(question.shard.0), Letter::Hub(item));
+            backplane.post(usize::from(question.shard.0), Letter::Hub(item.into()));
         }
     }
 

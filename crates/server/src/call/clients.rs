@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use stentor_auth::center::Center;
-use stentor_hub::{Ask, ControlItem, Served};
+use stentor_hub::{Ask, Served, ServiceCommand};
 use stentor_procedure::{Clients, Request, Unserved};
 
 use crate::backplane::Backplane;
@@ -91,8 +91,8 @@ impl Clients for Switchboard {
         let first = usize::try_from(number).unwrap_or_default() % shards;
         let mut answer = Err(Unserved::Nobody);
         for shard in (first..shards).chain(0..first) {
-            let item = ControlItem::Ask(Arc::clone(&ask));
-            backplane.post(shard, Letter::Hub(item));
+            let item = ServiceCommand::Ask(Arc::clone(&ask));
+            backplane.post(shard, Letter::Hub(item.into()));
             answer = heard.recv_timeout(left()).unwrap_or(Err(Unserved::Late));
             if answer != Err(Unserved::Nobody) {
                 break;

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use stentor_call_protocol::{Format, Status, Verdict};
-use stentor_hub::{Answer as Answered, Call, Callees, ControlItem, Fate, Served};
+use stentor_hub::{Answer as Answered, Call, Callees, Fate, Served, ServiceCommand};
 use stentor_procedure::{
     Answer, Call as Asked, Caller, Content, Envelope, Figures, Loaded, Message, Registry,
 };
@@ -187,8 +187,8 @@ pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
             if to.is_somewhere() {
                 let shard = usize::from(to.shard.0);
                 let json = json(&answer);
-                let answer = ControlItem::Answer(Arc::new(Answered { to, json }));
-                backplane.post(shard, Letter::Hub(answer));
+                let answer = ServiceCommand::Answer(Arc::new(Answered { to, json }));
+                backplane.post(shard, Letter::Hub(answer.into()));
             }
             // After it was posted: what the shard gets next may be to stop.
             backplane.desk.answered();

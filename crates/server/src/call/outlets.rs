@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use stentor_auth::rights::Unrestricted;
-use stentor_hub::{Broadcast, Call, ControlItem, Fate, Identity, Origin, Quotas, Recipient as To};
+use stentor_hub::{
+    Broadcast, Call, Fate, Identity, Origin, Quotas, Recipient as To, ServiceCommand,
+};
 use stentor_mqtt::QoS;
 use stentor_procedure::{Outlet, Parcel, Question, Recipient, Sent, Unread, Unsent};
 use stentor_session::Tick;
@@ -232,8 +234,8 @@ impl OwnOutlet {
                 _ => QoS::ExactlyOnce,
             },
         };
-        let item = ControlItem::Broadcast(Arc::new(broadcast));
-        backplane.post(self.shard, Letter::Hub(item));
+        let item = ServiceCommand::Broadcast(Arc::new(broadcast));
+        backplane.post(self.shard, Letter::Hub(item.into()));
         let mut sent = vec![None; recipients.len()];
         while sent.iter().any(Option::is_none) {
             let left = end.saturating_duration_since(Instant::now());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use stentor_disk::MappedDisk;
-use stentor_hub::{ControlItem, NotKept};
+use stentor_hub::{NotKept, ShardItem};
 use stentor_retained::{Keeper, Quota, Store, StoreEvent, StoreOptions, Sync, Watcher};
 use stentor_session::{Outcome, Ticket};
 use tracing::{info, warn};
@@ -148,8 +148,8 @@ impl Watcher for Messenger {
         };
         for shard in 0..backplane.shards.len() {
             let outcome = outcome.clone();
-            let item = ControlItem::Resolved { ticket, outcome };
-            backplane.post(shard, Letter::Hub(item));
+            let item = ShardItem::Resolved { ticket, outcome };
+            backplane.post(shard, Letter::Hub(item.into()));
         }
     }
 

@@ -61,7 +61,7 @@ use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use stentor_auth::{Asker, Exchange};
 use stentor_hub::{
-    Authentication, Beside, ControlItem, Holding, Hub, MeshItem, MeshRoom, SessionKey, ShardId,
+    Authentication, Beside, Holding, Hub, MeshItem, MeshRoom, SessionKey, ShardId, ShardItem,
     Shared, end_restoring,
 };
 use stentor_session::{Batch, Tick, Wheel};
@@ -559,7 +559,7 @@ impl Shard {
     /// what is for the authenticator.
     fn send_on(&mut self, waits: bool) -> (Option<usize>, Vec<Authentication>) {
         let effects = self.hub.effects();
-        let goes = |(_, item): &mut (ShardId, ControlItem)| !waits || !item.is_outcome();
+        let goes = |(_, item): &mut (ShardId, ShardItem)| !waits || !item.is_outcome();
         let syncs = self.recorder.as_ref().is_some_and(Recorder::waits);
         for (to, item) in effects.lanes.extract_if(.., goes) {
             match syncs && item.is_outcome() {

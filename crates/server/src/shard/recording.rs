@@ -1,7 +1,7 @@
 //! What a shard writes down of its sessions, and who waits until that is done.
 
 use stentor_hub::{
-    ControlItem, MeshRoom, NotKept, SessionKey, ShardId, answer_bytes, begin_restoring,
+    MeshRoom, NotKept, SessionKey, ShardId, ShardItem, answer_bytes, begin_restoring,
     forget_touched, has_answers, mark_output, note_touched, release_marked, release_output,
     restore_room, session_lasts, take_touched,
 };
@@ -161,10 +161,10 @@ impl Shard {
         self.read_held();
         // Clients of other shards do not hear either that it is there.
         let mut outcomes = self.unwritten.outcomes(true);
-        let is_outcome = |(_, item): &mut (ShardId, ControlItem)| item.is_outcome();
+        let is_outcome = |(_, item): &mut (ShardId, ShardItem)| item.is_outcome();
         outcomes.extend(self.hub.effects().lanes.extract_if(.., is_outcome));
         for (to, mut item) in outcomes {
-            if let ControlItem::Resolved { outcome, .. } = &mut item
+            if let ShardItem::Resolved { outcome, .. } = &mut item
                 && !outcome.reason.is_error()
             {
                 *outcome = NotKept::Sessions.outcome();
@@ -183,7 +183,7 @@ impl Shard {
         let effects = self.hub.effects();
         let unsent = effects.mesh.iter().map(|(_, item)| item.bytes()).sum();
         self.unsent = (effects.mesh.len(), unsent);
-        let outcomes = effects.lanes.len() * size_of::<(ShardId, ControlItem)>();
+        let outcomes = effects.lanes.len() * size_of::<(ShardId, ShardItem)>();
         (recorder.bytes() + self.unwritten.bytes() + outcomes + unsent) as u64
     }
 

@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 
-use stentor_hub::{ControlItem, SessionKey, ShardId};
+use stentor_hub::{SessionKey, ShardId, ShardItem};
 
 /// An outcome, and the shard that hears of it.
-pub(super) type Outcome = (ShardId, ControlItem);
+pub(super) type Outcome = (ShardId, ShardItem);
 
 /// What may leave of the output of a client when a commit has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ mod tests {
         let clients = unwritten.bytes();
         assert!(clients >= 100 * size_of::<SessionKey>());
         for _ in 0..100 {
-            unwritten.hold_outcome((ShardId(1), ControlItem::Unpin));
+            unwritten.hold_outcome((ShardId(1), ShardItem::MakeRoom));
         }
         assert!(unwritten.bytes() - clients >= 100 * size_of::<Outcome>());
     }

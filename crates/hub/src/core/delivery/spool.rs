@@ -35,7 +35,8 @@ use crate::core::sessions::state::{SessionState, own_queue_bytes, take_fetched, 
 use crate::core::sessions::tally::Bound;
 use crate::core::settings::Settings;
 use crate::core::stats::LossCause;
-use crate::effects::{Event, Sender, SpoolOrder};
+use crate::effects::{Event, SpoolOrder};
+use crate::items::Sender;
 
 /// Bytes that a unit of [`ChunkPlace`] stands for.
 pub const SPOOL_UNIT: u64 = 64;

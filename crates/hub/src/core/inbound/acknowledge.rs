@@ -12,7 +12,7 @@ use stentor_session::{CloseReason, Limit, Outcome, Receipt, Tick, Ticket};
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::sessions::registry::Link;
 use crate::core::{Core, Inbound};
-use crate::effects::ControlItem;
+use crate::items::ShardItem;
 
 /// What became of a publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,7 +182,7 @@ impl Core {
             Taken::Waits(_) => ReasonCode::QuotaExceeded.into(),
             Taken::Done(outcome) => outcome,
         };
-        let item = ControlItem::Resolved { ticket, outcome };
+        let item = ShardItem::Resolved { ticket, outcome };
         self.effects.lanes.push((to, item));
     }
 

@@ -9,7 +9,8 @@ use crate::core::ids::{SessionKey, ShardId};
 use crate::core::sessions::log;
 use crate::core::sessions::rights::Identity;
 use crate::core::stats::LossCause;
-use crate::effects::{ControlItem, Event};
+use crate::effects::Event;
+use crate::items::ShardItem;
 
 /// This many messages of a session are counted by the time of one visit.
 const COUNTED_PER_VISIT: usize = 16;
@@ -71,7 +72,7 @@ impl Core {
     /// A session gives way to a newcomer's, here or on another shard.
     pub(crate) fn make_room(&mut self, now: Tick, from: ShardId) {
         if from != self.place.shard {
-            let item = (from, ControlItem::MakeRoom);
+            let item = (from, ShardItem::MakeRoom);
             return self.effects.lanes.push(item);
         }
         if let Some(key) = self.sessions.first_to_go() {

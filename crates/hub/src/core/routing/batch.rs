@@ -19,7 +19,7 @@ use crate::core::routing::route::{EncodedVariants, Fanout, encode_wire};
 use crate::core::sessions::charge::Charge;
 use crate::core::sessions::registry::{Extras, Link};
 use crate::core::settings::Shape;
-use crate::effects::Sender;
+use crate::items::Sender;
 
 /// A burst is cut when its messages cost this much: it is encoded as a whole and stays in memory
 /// until the last subscriber has got it.

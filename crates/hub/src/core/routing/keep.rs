@@ -25,7 +25,8 @@ use crate::core::settings::{Keep, Settings, Uses};
 use crate::core::stats::LossCause;
 use crate::core::work::{BEHIND_VISITS, VISIT_BYTES};
 use crate::core::{Core, Memory, Rules, Store};
-use crate::effects::{ControlItem, Event, KeepItem, MeshItem, Sender};
+use crate::effects::Event;
+use crate::items::{KeepItem, RoutedItem, Sender, ShardItem};
 
 impl Memory {
     /// How a publish is acknowledged that is refused for this. Of a limit, it tells the value.
@@ -174,7 +175,7 @@ impl Core {
         };
         self.effects
             .mesh
-            .push((owner, MeshItem::Keep(Box::new(item))));
+            .push((owner, RoutedItem::Keep(Box::new(item)).into()));
         ticket.map_or(Taken::SUCCESS, Taken::Waits)
     }
 
@@ -258,7 +259,7 @@ impl Core {
         let visits = BEHIND_VISITS;
         match sender.filter(|sender| sender.shard != self.place.shard) {
             Some(Sender { shard, session, .. }) => {
-                let item = ControlItem::ChargePublisher { session, visits };
+                let item = ShardItem::ChargePublisher { session, visits };
                 self.effects.lanes.push((shard, item));
             }
             None => {

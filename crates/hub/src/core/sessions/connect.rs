@@ -24,7 +24,8 @@ use crate::core::sessions::registry::{
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::state::SessionState;
 use crate::core::{Core, Rules, Timer};
-use crate::effects::{Event, MeshItem};
+use crate::effects::Event;
+use crate::items::MeshItem;
 
 /// The highest topic alias that the server uses towards a client that allows them.
 const SENT_ALIAS_MAXIMUM: u16 = 16;

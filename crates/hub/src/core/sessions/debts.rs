@@ -16,7 +16,7 @@ use stentor_topic::Zone;
 use crate::core::ids::SessionKey;
 use crate::core::work::Debt;
 use crate::core::{Core, Place};
-use crate::effects::Sender;
+use crate::items::Sender;
 
 /// This many client ids without a connection are known to owe something.
 const DEBTORS_MAX: usize = 65_536;

@@ -33,7 +33,7 @@ use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::Element;
 use crate::core::transitions::Transition;
 use crate::core::work::PACKET_VISITS_FREE;
-use crate::effects::Sender;
+use crate::items::Sender;
 use crate::services::Item;
 use crate::services::interface::answer::{Answer, ReturnAddress};
 use crate::services::interface::hooks::Happening;

@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stentor_hub::{
     Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, Ledger,
-    LinkId, MeshItem, NotKept, Retained, Rights, Scope, SessionKey, Settings, ShardId, Shared,
-    Tenants, Walk, home_shard, logged, take_batches,
+    LinkId, MeshItem, NotKept, Retained, Rights, Scope, SessionKey, Settings, ShardId, ShardItem,
+    Shared, Tenants, Walk, home_shard, logged, take_batches,
 };
 use stentor_mqtt::{QoS, Version};
 use stentor_retained::{Bounds, MemoryStore};
@@ -517,7 +517,7 @@ impl World {
             let effects = self.hubs[usize::from(from)].effects();
             let sent = if waits { 0 } else { effects.mesh.len() };
             let mesh: Vec<_> = effects.mesh.drain(..sent).collect();
-            let goes = |(_, item): &mut (ShardId, ControlItem)| !waits || !item.is_outcome();
+            let goes = |(_, item): &mut (ShardId, ShardItem)| !waits || !item.is_outcome();
             let lanes: Vec<_> = effects.lanes.extract_if(.., goes).collect();
             self.events
                 .append(&mut self.hubs[usize::from(from)].effects().events);
@@ -552,7 +552,7 @@ impl World {
         }
     }
 
-    pub fn control(&mut self, to: u8, item: ControlItem) {
+    pub fn control(&mut self, to: u8, item: impl Into<ControlItem>) {
         self.hubs[usize::from(to)].control(self.now, item);
     }
 

@@ -11,7 +11,7 @@ use stentor_session::Tick;
 use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::work::PUBLISH_VISITS_FREE;
-use crate::effects::{ControlItem, Sender};
+use crate::items::{Sender, ShardItem};
 
 /// This many clients are kept apart before all of them are reported.
 const CLIENTS_MAX: usize = 16;
@@ -64,7 +64,7 @@ impl Core {
     pub(crate) fn charge_senders(&mut self) {
         let dues = self.routing.routes.dues.clients.drain(..);
         let items = dues.map(|(shard, session, visits)| {
-            (shard, ControlItem::ChargePublisher { session, visits })
+            (shard, ShardItem::ChargePublisher { session, visits })
         });
         self.effects.lanes.extend(items);
     }

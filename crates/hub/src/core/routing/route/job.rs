@@ -31,7 +31,7 @@ use crate::core::routing::batch::{EncodedBatch, Source};
 use crate::core::routing::options::{Options, as_share};
 use crate::core::sessions::state::owner_of;
 use crate::core::work::{DROP_VISITS, OWN_VISITS, SHARED_VISITS, Turn, urgent_visits};
-use crate::effects::{ControlItem, Sender};
+use crate::items::{Sender, ShardItem};
 
 /// Jobs that are under way at a time, and hold the subscribers that they have collected. The others
 /// hold their messages only.
@@ -432,7 +432,7 @@ pub(crate) fn release_sender(core: &mut Core, now: Tick, sender: Sender, visits:
     if shard == core.place.shard {
         return core.release_publisher(now, (session, epoch), visits);
     }
-    let item = ControlItem::ReleasePublisher {
+    let item = ShardItem::ReleasePublisher {
         session,
         epoch,
         visits,
@@ -495,7 +495,7 @@ impl Core {
         if shard == self.place.shard {
             self.hold_publisher(session, epoch);
         } else {
-            let item = ControlItem::HoldPublisher { session, epoch };
+            let item = ShardItem::HoldPublisher { session, epoch };
             self.effects.lanes.push((shard, item));
         }
     }

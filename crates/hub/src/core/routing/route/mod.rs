@@ -18,7 +18,7 @@ use crate::core::settings::{Settings, Shape, SlowPolicy, TopicPolicy};
 use crate::core::work::Turn;
 use crate::core::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN};
 use crate::core::{Core, Rules};
-use crate::effects::{MeshItem, Sender};
+use crate::items::{RoutedItem, Sender};
 pub(crate) use ahead::{JobsAhead, Look};
 use job::{Entry, Found, SORTED_PER_VISIT};
 pub(crate) use job::{Routes, reader, reader_owner, release_sender};
@@ -266,12 +266,14 @@ impl Core {
         let shares = self.route_locally(now, messages, (Source::Client, sender));
         for shard in others {
             let items = messages.iter().map(Arc::clone);
-            let items = items.map(|message| MeshItem::Publish {
+            let items = items.map(|message| RoutedItem::Publish {
                 message,
                 sender,
                 is_named: false,
             });
-            self.effects.mesh.extend(items.map(|item| (shard, item)));
+            self.effects
+                .mesh
+                .extend(items.map(|item| (shard, item.into())));
         }
         // What goes to members has its own names, which follow: see `SessionLog::sends_to_member`.
         for share in shares {

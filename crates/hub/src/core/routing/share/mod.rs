@@ -24,7 +24,7 @@ use crate::core::routing::options::share_subscriber;
 use crate::core::sessions::state::{Grant, Subscribed};
 use crate::core::shard_set::ShardSet;
 use crate::core::{Core, Routing};
-use crate::effects::MeshItem;
+use crate::items::RoutedItem;
 use queue::Queue;
 pub(crate) use queue::{
     ask_queues, ask_queues_first, is_queue, is_queue_member, open_queue, queue_asked,
@@ -400,13 +400,13 @@ impl Core {
                 true => log.sends_to_member(message, shard.0, name),
                 false => Arc::clone(message),
             };
-            let item = MeshItem::Share {
+            let item = RoutedItem::Share {
                 name: Arc::clone(name),
                 message,
                 search,
                 is_named: false,
             };
-            self.effects.mesh.push((shard, item));
+            self.effects.mesh.push((shard, item.into()));
         }
     }
 

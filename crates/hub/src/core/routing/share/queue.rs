@@ -29,7 +29,7 @@ use crate::core::settings::Settings;
 use crate::core::stats::LossCause;
 use crate::core::work::DROP_VISITS;
 use crate::core::{Clock, Core, Timer};
-use crate::effects::ControlItem;
+use crate::items::ShardItem;
 
 /// Messages that go out for one question. A member asks again when it has acknowledged them.
 const MESSAGES_AT_ONCE: usize = 64;
@@ -209,7 +209,7 @@ fn ask(core: &mut Core, now: Tick, slot: u32, (messages, bytes): (usize, usize))
     if keeper == core.place.shard {
         return queue_asked(core, now, &name, (messages, bytes));
     }
-    let item = ControlItem::AskQueue {
+    let item = ShardItem::AskQueue {
         name,
         // No more than are sent at once.
         messages: messages as u32,
@@ -312,7 +312,7 @@ pub(crate) fn try_queue_again(core: &mut Core, now: Tick, key: SessionKey) {
             match ShardId(shard) {
                 shard if shard == own => queue_offered(core, now, &name),
                 shard => {
-                    let item = ControlItem::OfferQueue(Arc::clone(&name));
+                    let item = ShardItem::OfferQueue(Arc::clone(&name));
                     core.effects.lanes.push((shard, item));
                 }
             }

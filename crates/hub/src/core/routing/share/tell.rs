@@ -23,7 +23,7 @@ use crate::core::ids::ShardId;
 use crate::core::inbound::subscribe::filter_visits;
 use crate::core::work::VISIT_BYTES;
 use crate::core::{Core, Routing};
-use crate::effects::ControlItem;
+use crate::items::ShardItem;
 
 /// What it costs to find a shared subscription by its name, beside the bytes of that.
 pub(super) const NAME_VISITS: u32 = 2;
@@ -166,7 +166,7 @@ impl Core {
         };
         let count = share.counts[usize::from(self.place.shard.0)];
         for shard in (0..self.place.shards).filter(|shard| *shard != self.place.shard.0) {
-            let item = ControlItem::ShareCount {
+            let item = ShardItem::ShareCount {
                 name: Arc::clone(&share.name),
                 shard: self.place.shard,
                 live: count.live,

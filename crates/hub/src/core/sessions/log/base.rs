@@ -19,7 +19,7 @@ use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::acknowledge::is_elsewhere;
 use crate::core::inbound::subscribe::{Element, SubscriptionRef};
 use crate::core::{Core, Routing};
-use crate::effects::MeshItem;
+use crate::items::RoutedItem;
 
 use crate::core::routing::options::Options;
 use crate::core::sessions::log::Number;
@@ -85,8 +85,8 @@ pub(crate) fn write_bases(core: &mut Core, from: u32, at_most: usize) -> Option<
         }
     }
     for (shard, name) in marks(&mut core.pending.log) {
-        let item = MeshItem::Mark { name };
-        core.effects.mesh.push((ShardId(shard), item));
+        let item = RoutedItem::Mark { name };
+        core.effects.mesh.push((ShardId(shard), item.into()));
     }
     // What is under way was sent before.
     (!round_ends(&mut core.pending.log)).then_some(ALL_WRITTEN)
