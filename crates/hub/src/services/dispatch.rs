@@ -33,14 +33,14 @@ impl Services {
     /// New limits and policies.
     pub(crate) fn reconfigure(&mut self, settings: &Settings) {
         #[cfg(feature = "rooms")]
-        self.rooms.reconfigure(settings);
+        self.rooms.zones_mut().reconfigure(settings);
     }
 
     /// When to call [`Services::advance`] next; [`Tick::NEVER`] if nothing is due.
     #[inline]
     pub(crate) fn deadline(&self) -> Tick {
         #[cfg(feature = "rooms")]
-        return self.rooms.deadline();
+        return self.rooms.zones().deadline();
         #[cfg(not(feature = "rooms"))]
         Tick::NEVER
     }
@@ -55,7 +55,7 @@ impl Services {
     #[inline]
     pub(crate) const fn room_bytes(&self) -> u64 {
         #[cfg(feature = "rooms")]
-        return self.rooms.bytes();
+        return self.rooms.zones().bytes();
         #[cfg(not(feature = "rooms"))]
         0
     }
@@ -64,7 +64,7 @@ impl Services {
     #[inline]
     pub(crate) fn has_requests(&self) -> bool {
         #[cfg(feature = "rooms")]
-        if self.rooms.has_requests() {
+        if !self.rooms.requests().is_empty() {
             return true;
         }
         #[cfg(feature = "hooks")]
@@ -82,7 +82,7 @@ impl Services {
     /// which rooms the user of a packet has a place, which adaptors are to hear of.
     pub(crate) fn serve_request(&mut self, core: &mut Core, now: Tick) -> Option<Placed> {
         #[cfg(feature = "rooms")]
-        if let Some(request) = self.rooms.next_request() {
+        if let Some(request) = self.rooms.requests_mut().next() {
             return self.serve_rooms(core, now, request);
         }
         #[cfg(feature = "hooks")]
@@ -205,15 +205,6 @@ impl Services {
 
 /// What services do with packets and messages.
 impl Services {
-    /// Whether adaptors may want to hear of packets.
-    #[inline]
-    pub(crate) const fn has_hooks(&self) -> bool {
-        #[cfg(feature = "hooks")]
-        return self.hooks.has_adaptors();
-        #[cfg(not(feature = "hooks"))]
-        false
-    }
-
     /// Asks about a publish if an adaptor wants to hear of it. `Some` if it is done with for now:
     /// it was put aside, or refused because no more can wait.
     #[inline]
@@ -225,7 +216,7 @@ impl Services {
         packet: &[u8],
     ) -> Option<Result<(), CloseReason>> {
         #[cfg(feature = "hooks")]
-        if self.has_hooks() {
+        if self.hooks.has_adaptors() {
             return self.hooks.consult_publish(core, key, publish, packet);
         }
         None
@@ -240,7 +231,7 @@ impl Services {
         packet: &[u8],
     ) -> Option<Consulted> {
         #[cfg(feature = "hooks")]
-        if self.has_hooks() {
+        if self.hooks.has_adaptors() {
             return self.hooks.consult_subscribe(core, key, subscribe, packet);
         }
         None
@@ -402,7 +393,7 @@ impl Services {
     /// Adds what there is of rooms and of users who are there. O(rooms + zones).
     pub(crate) fn add_figures(&self, zones: &mut BTreeMap<u32, ZoneFigures>) {
         #[cfg(feature = "rooms")]
-        for (zone, rooms, members, room_bytes) in self.rooms.figures() {
+        for (zone, rooms, members, room_bytes) in self.rooms.zones().figures() {
             let zone = zones.entry(zone.get()).or_default();
             (zone.rooms, zone.members, zone.room_bytes) = (rooms, members, room_bytes);
         }
@@ -416,7 +407,7 @@ impl Services {
     /// number to go on with.
     pub(crate) fn rewrite_rooms(&self, core: &mut Core, from: u32) -> Option<u32> {
         #[cfg(feature = "rooms")]
-        return self.rooms.rewrite(core, from);
+        return self.rooms.zones().rewrite(core, from);
         #[cfg(not(feature = "rooms"))]
         None
     }
@@ -424,7 +415,7 @@ impl Services {
     /// About how many bytes [`Services::rewrite_rooms`] writes. O(such rooms).
     pub(crate) fn bytes_of_rooms(&self) -> u64 {
         #[cfg(feature = "rooms")]
-        return self.rooms.bytes_to_write();
+        return self.rooms.zones().bytes_to_write();
         #[cfg(not(feature = "rooms"))]
         0
     }
@@ -432,6 +423,6 @@ impl Services {
     /// Has a room go on that was there before the start. The shard is the home of its zone.
     pub(crate) fn restore_room(&mut self, core: &mut Core, now: Tick, room: RestoredRoom) {
         #[cfg(feature = "rooms")]
-        self.rooms.restore(core, now, room);
+        self.rooms.zones_mut().restore(core, now, room);
     }
 }

@@ -76,7 +76,7 @@ impl Services {
     /// Other adaptors judge what is done from now on, or none.
     pub(crate) fn set_adaptors(&mut self, adaptors: Option<Arc<dyn Adaptors>>) {
         #[cfg(feature = "rooms")]
-        self.rooms.set_watched(adaptors.is_some());
+        self.rooms.requests_mut().set_watched(adaptors.is_some());
         #[cfg(feature = "hooks")]
         self.hooks.set_adaptors(adaptors);
     }

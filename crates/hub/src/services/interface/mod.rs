@@ -1,5 +1,6 @@
-//! What the services, the control plane and the adaptors say to each other. It is the same whichever
-//! of the services are compiled in, so none of these has to name another.
+//! What the services, the control plane and the adaptors say to each other.
+//!
+//! It is the same whichever of the services are compiled in, so none of these names another.
 
 pub(crate) mod answer;
 pub(crate) mod broadcast;

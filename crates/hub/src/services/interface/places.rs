@@ -36,7 +36,7 @@ pub(crate) struct PlacesAsked {
 }
 
 /// What the home of a zone says to [`PlacesAsked`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) ticket: Ticket,
     /// Those of the rooms, in order.

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use stentor_session::Tick;
 use stentor_zone::{Entry, Expelled, Refusal, join_ended};
 
-use super::join::{Cause, RoomsWanted};
+use super::join::{Cause, Joins, RoomsWanted, rooms_to_ask};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{Denial, Element, Verdicts, Wishes, expel, room_of};
@@ -47,10 +47,10 @@ impl RoomService {
         elements: Vec<Element>,
         cause: Cause,
     ) {
-        let elements = self.tell_expelled(core, now, key, elements);
+        let elements = tell_expelled(core, now, key, elements);
         let allowed = elements.iter().filter(|element| element.denial.is_none());
         let filters = allowed.map(|element| &*element.filter);
-        let mut rooms = self.rooms_to_ask(core, key, filters, (&[], ROOMS_MAX));
+        let mut rooms = rooms_to_ask(core, key, filters, (&[], ROOMS_MAX));
         if matches!(cause, Cause::Back { hooks: true }) && sets_observers_aside(&mut rooms) {
             return self.came_back(core, now, key, elements, &rooms.verdicts);
         }
@@ -75,7 +75,7 @@ impl RoomService {
         elements: Vec<Element>,
         verdicts: &Verdicts,
     ) {
-        let elements = self.tell_expelled(core, now, key, elements);
+        let elements = tell_expelled(core, now, key, elements);
         let is_gone = |element: &Element| {
             let verdict = room_of(&element.filter).and_then(|room| verdicts.get(room));
             verdict.is_some_and(Option::is_some)
@@ -88,7 +88,7 @@ impl RoomService {
             core.go_on_subscribing(now, key, answered);
         }
         if !gone.is_empty() {
-            self.requests.push_back(RoomRequest::Return(key, gone));
+            self.requests.push(RoomRequest::Return(key, gone));
         }
     }
 
@@ -113,33 +113,6 @@ impl RoomService {
         core.let_go(now, key);
     }
 
-    /// Tells a session which rooms it is out of; gives back what it may still come back to.
-    pub(super) fn tell_expelled(
-        &mut self,
-        core: &mut Core,
-        now: Tick,
-        key: SessionKey,
-        mut elements: Vec<Element>,
-    ) -> Vec<Element> {
-        if elements.iter().all(|element| element.expelled.is_none()) {
-            return elements;
-        }
-        let mut told: BTreeSet<&str> = BTreeSet::new();
-        for element in &elements {
-            if let (Some(why), Some(room)) = (element.expelled, room_of(&element.filter))
-                && told.insert(room)
-            {
-                say_about_join(core, now, key, join_ended(room, why));
-            }
-            if element.expelled.is_some() {
-                leave(core, key, &element.filter);
-            }
-        }
-        drop(told);
-        elements.retain(|element| element.expelled.is_none());
-        elements
-    }
-
     /// A session is out of a room to which it will come back, or is about to: it learns it then.
     pub(super) fn expel_returning(
         &mut self,
@@ -159,25 +132,53 @@ impl RoomService {
                 }
             }
             Link::Live(live) if live.is_held() => {
-                self.coming_back(key).for_each(expel);
+                self.joins.coming_back(key).for_each(expel);
                 let expelled = RoomRequest::Expel(key, room.into(), why);
-                self.requests.push_back(expelled);
+                self.requests.push(expelled);
             }
             Link::Live(_) => {}
         }
     }
+}
 
+/// Tells a session which rooms it is out of; gives back what it may still come back to.
+pub(super) fn tell_expelled(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    mut elements: Vec<Element>,
+) -> Vec<Element> {
+    if elements.iter().all(|element| element.expelled.is_none()) {
+        return elements;
+    }
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    for element in &elements {
+        if let (Some(why), Some(room)) = (element.expelled, room_of(&element.filter))
+            && told.insert(room)
+        {
+            say_about_join(core, now, key, join_ended(room, why));
+        }
+        if element.expelled.is_some() {
+            leave(core, key, &element.filter);
+        }
+    }
+    drop(told);
+    elements.retain(|element| element.expelled.is_none());
+    elements
+}
+
+impl Joins {
     /// What a session asks for that comes back, and has no answer to yet.
     fn coming_back(&mut self, key: SessionKey) -> impl Iterator<Item = &mut [Element]> {
-        let joining = self.joins.waiting.values_mut();
+        let joining = self.waiting.values_mut();
         let own = joining.filter(move |joining| {
             joining.session == key && !matches!(joining.cause, Cause::Subscribe(_))
         });
         own.map(|joining| &mut joining.elements[..])
     }
 
-    /// A connection ends before its session is back: it tries again next time.
-    pub(super) fn take_returning(&mut self, key: SessionKey) -> Vec<Element> {
+    /// What a session asks for again next time, because its connection ends before it is back.
+    pub(super) fn returning(&mut self, key: SessionKey) -> Vec<Element> {
         let mut all: Vec<Element> = Vec::new();
         for elements in self.coming_back(key) {
             all.extend(elements.iter().cloned().map(|element| Element {

@@ -10,6 +10,7 @@ use stentor_mqtt::Subscribe;
 use stentor_session::{CloseReason, Remote, Tick, Ticket};
 use stentor_zone::{Entry, Refusal};
 
+use super::back::tell_expelled;
 use super::{Parting, RoomItem, all_below};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
@@ -105,6 +106,69 @@ pub(super) struct Joining {
 /// Sessions of this shard that may wait for rooms at a time.
 const WAITING_MAX: usize = 1 << 18;
 
+/// The rooms that a session has to ask for before it may subscribe to these filters: those that
+/// it is not in, and those that it may speak in. There it may still be an observer, who had not
+/// that right or found no place, and only the home of the zone knows. No more than `at_once`
+/// are asked for. Adaptors were not asked about these (`unasked`, in order), for the session
+/// was in them or had a place there: it comes into none of them from outside. O(filters).
+pub(super) fn rooms_to_ask<'f>(
+    core: &Core,
+    key: SessionKey,
+    filters: impl Iterator<Item = &'f str>,
+    (unasked, at_once): (&[Box<str>], usize),
+) -> RoomsWanted {
+    let mut wanted = RoomsWanted::default();
+    let mut known = Texts::default();
+    let Some(session) = core.session(key) else {
+        return wanted;
+    };
+    // What the session has no room for is refused without asking.
+    let mut places = core.rules().places_left(session);
+    let mut rooms = ROOMS_MAX.saturating_sub(session.room_count());
+    let (mut anew, mut again) = (at_once, at_once);
+    for filter in filters {
+        let Some(room) = room_of(filter).filter(|room| !known.contains(room)) else {
+            continue;
+        };
+        let access = session.state.identity().rights.may_subscribe(filter);
+        let is_inside = session.is_in_room(room);
+        let may_speak = session.state.identity().may_speak(room);
+        let may = core.settings().takes_topic(filter) && core.rules().is_accepted(access);
+        if !may || is_inside && !may_speak || !is_inside && places == 0 {
+            continue;
+        }
+        known.insert(room);
+        let was_there = unasked
+            .binary_search_by(|other| (**other).cmp(room))
+            .is_ok();
+        let entry = match (may_speak, is_inside, was_there) {
+            (true, true, _) => Entry::Again,
+            (true, false, true) => Entry::Kept,
+            (true, false, false) => Entry::Member,
+            (false, _, false) => Entry::Observer,
+            (false, _, true) => {
+                wanted
+                    .verdicts
+                    .insert(room.into(), Some(Refusal::NotMember));
+                continue;
+            }
+        };
+        let left = if is_inside { &mut again } else { &mut anew };
+        if *left == 0 || !is_inside && rooms == 0 {
+            // A session that is inside stays what it is there.
+            if !is_inside {
+                wanted.verdicts.insert(room.into(), Some(Refusal::TooMany));
+            }
+            continue;
+        }
+        *left -= 1;
+        places -= usize::from(!is_inside);
+        rooms -= usize::from(!is_inside);
+        wanted.to_ask.push((room.into(), entry));
+    }
+    wanted
+}
+
 impl RoomService {
     /// A SUBSCRIBE that may name rooms: their homes are asked before it goes on.
     pub(crate) fn subscribe(
@@ -117,7 +181,7 @@ impl RoomService {
     ) -> Result<(), CloseReason> {
         let filters = core.rules().allowed_filters(subscribe, denials, decided);
         let unasked = (&decided.unasked[..], JOINED_AT_ONCE_MAX);
-        let rooms = self.rooms_to_ask(core, key, filters, unasked);
+        let rooms = rooms_to_ask(core, key, filters, unasked);
         if !rooms.to_ask.is_empty()
             && let Some((awaited, elements, asked)) =
                 core.owned_request(key, subscribe, (denials, decided))
@@ -129,70 +193,6 @@ impl RoomService {
             }
         }
         core.subscribe(now, key, subscribe, (denials, decided), &rooms.verdicts)
-    }
-
-    /// The rooms that a session has to ask for before it may subscribe to these filters: those that
-    /// it is not in, and those that it may speak in. There it may still be an observer, who had not
-    /// that right or found no place, and only the home of the zone knows. No more than `at_once`
-    /// are asked for. Adaptors were not asked about these (`unasked`, in order), for the session
-    /// was in them or had a place there: it comes into none of them from outside. O(filters).
-    pub(super) fn rooms_to_ask<'f>(
-        &self,
-        core: &Core,
-        key: SessionKey,
-        filters: impl Iterator<Item = &'f str>,
-        (unasked, at_once): (&[Box<str>], usize),
-    ) -> RoomsWanted {
-        let mut wanted = RoomsWanted::default();
-        let mut known = Texts::default();
-        let Some(session) = core.session(key) else {
-            return wanted;
-        };
-        // What the session has no room for is refused without asking.
-        let mut places = core.rules().places_left(session);
-        let mut rooms = ROOMS_MAX.saturating_sub(session.room_count());
-        let (mut anew, mut again) = (at_once, at_once);
-        for filter in filters {
-            let Some(room) = room_of(filter).filter(|room| !known.contains(room)) else {
-                continue;
-            };
-            let access = session.state.identity().rights.may_subscribe(filter);
-            let is_inside = session.is_in_room(room);
-            let may_speak = session.state.identity().may_speak(room);
-            let may = core.settings().takes_topic(filter) && core.rules().is_accepted(access);
-            if !may || is_inside && !may_speak || !is_inside && places == 0 {
-                continue;
-            }
-            known.insert(room);
-            let was_there = unasked
-                .binary_search_by(|other| (**other).cmp(room))
-                .is_ok();
-            let entry = match (may_speak, is_inside, was_there) {
-                (true, true, _) => Entry::Again,
-                (true, false, true) => Entry::Kept,
-                (true, false, false) => Entry::Member,
-                (false, _, false) => Entry::Observer,
-                (false, _, true) => {
-                    wanted
-                        .verdicts
-                        .insert(room.into(), Some(Refusal::NotMember));
-                    continue;
-                }
-            };
-            let left = if is_inside { &mut again } else { &mut anew };
-            if *left == 0 || !is_inside && rooms == 0 {
-                // A session that is inside stays what it is there.
-                if !is_inside {
-                    wanted.verdicts.insert(room.into(), Some(Refusal::TooMany));
-                }
-                continue;
-            }
-            *left -= 1;
-            places -= usize::from(!is_inside);
-            rooms -= usize::from(!is_inside);
-            wanted.to_ask.push((room.into(), entry));
-        }
-        wanted
     }
 
     /// Asks for rooms, of which there is at least one; what was asked for goes on when all have
@@ -294,11 +294,11 @@ impl RoomService {
             match cause {
                 Cause::Back { .. } => self.came_back(core, now, key, elements, verdicts),
                 Cause::Anew => {
-                    let elements = self.tell_expelled(core, now, key, elements);
+                    let elements = tell_expelled(core, now, key, elements);
                     core.go_on_subscribing(now, key, (&elements[..], asked, verdicts));
                 }
                 Cause::Subscribe(awaited) => {
-                    let elements = self.tell_expelled(core, now, key, elements);
+                    let elements = tell_expelled(core, now, key, elements);
                     let rest = (asked, verdicts, ticket);
                     if !core.subscribe_entered(now, key, awaited, elements, rest) {
                         self.joins.entered.insert(ticket, entered);
@@ -350,7 +350,8 @@ impl RoomService {
             let has_joined = verdicts.get(room).is_some_and(Option::is_none);
             // Of a connection that ended in the meantime the home has been told.
             if is_same && has_joined && !core.is_in_room(key, room) {
-                self.leave_room(core, now, who.clone(), room, Parting::Left);
+                let who = (who.clone(), &Arc::default());
+                self.leave_room_as(core, now, who, room, Parting::Left);
             }
         }
     }
@@ -370,11 +371,13 @@ impl RoomService {
         &mut self,
         core: &mut Core,
         now: Tick,
-        who: Who,
+        key: SessionKey,
         room: &str,
         parting: Parting,
     ) {
-        self.leave_room_as(core, now, (who, &Arc::default()), room, parting);
+        if let Some(who) = Who::of(core, key) {
+            self.leave_room_as(core, now, (who, &Arc::default()), room, parting);
+        }
     }
 
     /// A session with this client id is out of a room.
@@ -410,9 +413,7 @@ impl RoomService {
         let rooms = rooms.filter(|room| known.insert(room) && !core.is_in_room(key, room));
         let left: Vec<&str> = rooms.collect();
         for room in left {
-            if let Some(who) = Who::of(core, key) {
-                self.leave_room(core, now, who, room, Parting::Left);
-            }
+            self.leave_room(core, now, key, room, Parting::Left);
         }
     }
 
@@ -430,7 +431,7 @@ impl RoomService {
                     .filter(|room| known.insert((*room).clone()))
                     .cloned(),
             );
-            let returning = self.take_returning(key);
+            let returning = self.joins.returning(key);
             core.keep_for_return(key, returning);
         }
         let parting = match detached.reason {

@@ -17,7 +17,7 @@ use stentor_zone::{
     Effect, HistoryBounds, PriorRoom, Property, Room as ZoneRoom, Rooms, decode_name,
 };
 
-use super::RoomService;
+use super::Zones;
 use crate::core::Core;
 use crate::core::sessions::log::{is_enough, write_place, write_room, writes_rooms};
 
@@ -238,15 +238,15 @@ impl KeptRooms {
     }
 }
 
-impl RoomService {
+impl Zones {
     /// Writes rooms down again, from a number on, until enough is written at once. Returns the
     /// number to go on with.
     pub(crate) fn rewrite(&self, core: &mut Core, from: u32) -> Option<u32> {
-        for (number, (zone, room)) in self.zones.kept.by_number.range(from..) {
+        for (number, (zone, room)) in self.kept.by_number.range(from..) {
             if is_enough(core) {
                 return Some(*number);
             }
-            let rooms = self.zones.by_zone.get(zone);
+            let rooms = self.by_zone.get(zone);
             if let Some(room) = rooms.and_then(|rooms| rooms.kept(room)) {
                 write_base(core, *zone, room);
             }
@@ -254,12 +254,12 @@ impl RoomService {
         None
     }
 
-    /// About how many bytes [`RoomService::rewrite`] writes. O(such rooms).
+    /// About how many bytes [`Zones::rewrite`] writes. O(such rooms).
     pub(crate) fn bytes_to_write(&self) -> u64 {
         /// Of a room beside its properties, and of a place.
         const EACH: u64 = 64;
-        let all = self.zones.kept.by_number.values();
-        let rooms = all.filter_map(|(zone, room)| self.zones.by_zone.get(zone)?.kept(room));
+        let all = self.kept.by_number.values();
+        let rooms = all.filter_map(|(zone, room)| self.by_zone.get(zone)?.kept(room));
         let bytes = rooms.map(|room| {
             let properties = room.properties().map(|(name, it)| {
                 let value = it.json().map_or(0, |value| value.len());
@@ -283,8 +283,8 @@ impl RoomService {
         let prior = prior_room(room);
         let ((), effects) =
             self.with_rooms(core, zone, |rooms, out| rooms.restore(now, prior, out));
-        self.zones.kept.unpublished.push((zone, effects));
-        self.zones.deadline = Tick::ZERO;
+        self.kept.unpublished.push((zone, effects));
+        self.deadline = Tick::ZERO;
     }
 }
 

@@ -15,6 +15,7 @@ mod join;
 mod kept;
 mod review;
 mod talk;
+mod zones;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -41,8 +42,8 @@ use crate::services::interface::places::{Placed, PlacesAsked, Sought};
 use crate::services::interface::who::{Who, session_of};
 use crate::services::rooms::talk::{explain, say_about_join};
 
-pub(crate) use home::Zones;
 pub(crate) use join::{Cause, Joins};
+pub(crate) use zones::Zones;
 
 /// What shards say to each other about rooms.
 #[derive(Clone, Debug)]
@@ -119,12 +120,7 @@ pub(crate) enum RoomItem {
         refusal: Option<Refusal>,
     },
     /// From the home: in which rooms the user has a place.
-    Placed {
-        /// What waits.
-        ticket: Ticket,
-        /// Those of the rooms that were asked about, in order.
-        found: Vec<Box<str>>,
-    },
+    Placed(Placed),
     /// From the home: what became of something said.
     Said {
         /// What waits.
@@ -172,7 +168,7 @@ impl RoomItem {
                 ..
             } => procedure.len() + payload.len() + to.bytes(),
             Self::Answer(answer) => size_of::<Answer>() + answer.json.len() + answer.to.bytes(),
-            Self::Places { rooms, .. } | Self::Placed { found: rooms, .. } => rooms
+            Self::Places { rooms, .. } | Self::Placed(Placed { rooms, .. }) => rooms
                 .iter()
                 .map(|room| room.len() + size_of::<Box<str>>())
                 .sum(),
@@ -228,33 +224,68 @@ pub(crate) enum RoomRequest {
     Tell(Zone, Happening),
 }
 
+/// What rooms want of other services, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct RoomRequests {
+    waiting: VecDeque<RoomRequest>,
+    /// Whether there may be adaptors that want to hear of rooms.
+    is_watched: bool,
+}
+
+impl RoomRequests {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn next(&mut self) -> Option<RoomRequest> {
+        self.waiting.pop_front()
+    }
+
+    fn push(&mut self, request: RoomRequest) {
+        self.waiting.push_back(request);
+    }
+
+    const fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    /// Whether there may be adaptors that want to hear of rooms.
+    pub(crate) const fn set_watched(&mut self, is_watched: bool) {
+        self.is_watched = is_watched;
+    }
+}
+
 /// The rooms of the zones whose home is this shard, and the sessions of this shard that ask the
 /// homes of theirs.
 #[derive(Debug, Default)]
 pub(crate) struct RoomService {
     zones: Zones,
     joins: Joins,
-    /// What other services have not taken yet.
-    requests: VecDeque<RoomRequest>,
-    /// Whether there may be adaptors that want to hear of rooms.
-    is_watched: bool,
+    requests: RoomRequests,
 }
 
 impl RoomService {
-    /// Whether something is wanted of other services.
+    /// The zones whose home is this shard.
     #[inline]
-    pub(crate) fn has_requests(&self) -> bool {
-        !self.requests.is_empty()
+    pub(crate) const fn zones(&self) -> &Zones {
+        &self.zones
     }
 
-    /// What is wanted of other services, the oldest first.
-    pub(crate) fn next_request(&mut self) -> Option<RoomRequest> {
-        self.requests.pop_front()
+    /// The same, to be changed.
+    pub(crate) const fn zones_mut(&mut self) -> &mut Zones {
+        &mut self.zones
     }
 
-    /// Whether there may be adaptors that want to hear of rooms.
-    pub(crate) const fn set_watched(&mut self, is_watched: bool) {
-        self.is_watched = is_watched;
+    /// What is wanted of other services.
+    #[inline]
+    pub(crate) const fn requests(&self) -> &RoomRequests {
+        &self.requests
+    }
+
+    /// The same, to be taken.
+    pub(crate) const fn requests_mut(&mut self) -> &mut RoomRequests {
+        &mut self.requests
     }
 
     /// Something that concerns rooms has happened to a session.
@@ -267,7 +298,10 @@ impl RoomService {
                 let filters = filters.iter().map(|filter| &**filter);
                 self.unsubscribed_rooms(core, now, session, filters);
             }
-            Transition::WantsRooms(zone) => self.list_rooms(core, now, zone),
+            Transition::WantsRooms(zone) => {
+                let home = core.home_of(zone);
+                self.send_room(core, now, home, RoomItem::Listed { zone });
+            }
             Transition::Unexplained(session, unexplained) => {
                 explain(core, now, session, &unexplained);
             }
@@ -288,12 +322,6 @@ impl RoomService {
             answer: (core.shard(), asked.ticket),
         };
         self.send_room(core, now, home, item);
-    }
-
-    /// Somebody subscribes to the list of a zone's rooms.
-    fn list_rooms(&mut self, core: &mut Core, now: Tick, zone: Zone) {
-        let home = core.home_of(zone);
-        self.send_room(core, now, home, RoomItem::Listed { zone });
     }
 
     /// Sends something about rooms to a shard, which may be this one.
@@ -321,15 +349,11 @@ impl RoomService {
                 who,
                 answer,
             } => {
-                let found = self.home_places(&who, rooms, sought);
+                let rooms = self.zones.places(&who, rooms, sought);
                 let (shard, ticket) = answer;
-                self.send_room(core, now, shard, RoomItem::Placed { ticket, found });
+                self.send_room(core, now, shard, RoomItem::Placed(Placed { ticket, rooms }));
             }
-            RoomItem::Placed { ticket, found } => {
-                let rooms = found;
-                self.requests
-                    .push_back(RoomRequest::Placed(Placed { ticket, rooms }));
-            }
+            RoomItem::Placed(placed) => self.requests.push(RoomRequest::Placed(placed)),
             RoomItem::Leave {
                 room,
                 who,
@@ -338,7 +362,7 @@ impl RoomService {
             } => {
                 self.home_leave(core, now, &room, &who, parting);
                 if parting == Parting::Lost {
-                    self.note_absent(now, &room, &who, &client_id);
+                    self.zones.note_absent(now, &room, &who, &client_id);
                 }
             }
             RoomItem::Say {
@@ -367,25 +391,15 @@ impl RoomService {
                 core.resolve(now, ticket, &talk::outcome(refusal));
             }
             RoomItem::Recall { seat, message } => {
-                self.deliver_recalled(core, now, session_of(seat), &message);
+                // With RETAIN, as nothing live has.
+                core.deliver_stored(now, session_of(seat), &message);
             }
-            RoomItem::Answer(answer) => self.requests.push_back(RoomRequest::Answer(answer)),
+            RoomItem::Answer(answer) => self.requests.push(RoomRequest::Answer(answer)),
             RoomItem::Charge { session, work } => core.charged(now, session, work),
             RoomItem::Clear { seat, room, why } => {
                 self.clear_room(core, now, session_of(seat), &room, why);
             }
         }
-    }
-
-    /// Tells the shard of a session how long its command has kept this one busy.
-    pub(super) fn charge(
-        &mut self,
-        core: &mut Core,
-        now: Tick,
-        (shard, session): (ShardId, SessionKey),
-        work: Duration,
-    ) {
-        self.send_room(core, now, shard, RoomItem::Charge { session, work });
     }
 
     /// Takes a session's subscriptions below a room away, and tells it so.

@@ -72,7 +72,7 @@ const ENTRY_BYTES: usize = 64;
 const ABSENT_BYTES_MIN: usize = 1 << 20;
 
 impl Absents {
-    fn note(&mut self, room: &str, who: &Who, client_id: &Arc<str>) {
+    pub(super) fn note(&mut self, room: &str, who: &Who, client_id: &Arc<str>) {
         let absent = self.by_seat.entry(who.seat).or_insert_with(|| {
             self.bytes += ENTRY_BYTES + client_id.len();
             Absent {
@@ -87,12 +87,12 @@ impl Absents {
         }
     }
 
-    const fn is_large(&self) -> bool {
+    pub(super) const fn is_large(&self) -> bool {
         self.bytes > self.bytes_max && self.bytes > ABSENT_BYTES_MIN
     }
 
     /// Forgets places that are not kept any more.
-    fn retain(&mut self, is_kept: impl Fn(&Who, &str) -> bool) {
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&Who, &str) -> bool) {
         let mut bytes = 0;
         self.by_seat.retain(|_, absent| {
             let who = &absent.who;
@@ -120,27 +120,9 @@ fn entry(identity: &Identity, room: &str, filter: &str) -> Option<Entry> {
 }
 
 impl RoomService {
-    /// At the home: a room may keep the place of a lost connection.
-    pub(super) fn note_absent(&mut self, now: Tick, room: &str, who: &Who, client_id: &Arc<str>) {
-        if !self.zones.awaits(now, who, room) {
-            return;
-        }
-        self.zones.absent.note(room, who, client_id);
-        if self.zones.absent.is_large() {
-            self.forget_absent(now);
-        }
-    }
-
-    /// At the home: forgets who is not absent any more. O(absent places).
-    pub(super) fn forget_absent(&mut self, now: Tick) {
-        let mut absent = core::mem::take(&mut self.zones.absent);
-        absent.retain(|who, room| self.zones.awaits(now, who, room));
-        self.zones.absent = absent;
-    }
-
     /// At the home: rights have changed, those of absent members too.
     pub(crate) fn review_absent(&mut self, core: &mut Core, now: Tick, renewal: &dyn Renewal) {
-        self.forget_absent(now);
+        self.zones.forget_absent(now);
         let mut all: Vec<(Who, Vec<Box<str>>)> = Vec::new();
         for absent in self.zones.absent.by_seat.values_mut() {
             let rooms = absent.barred(renewal);
@@ -168,95 +150,23 @@ impl RoomService {
         };
         let is_live = session.live().is_some();
         let mut expelled: Vec<Box<str>> = Vec::new();
-        for standing in self.standings(core, key, before) {
+        for standing in standings(core, key, before) {
             if standing.before == standing.now {
                 continue;
             }
             let room = &*standing.room;
             match standing.now {
                 None => {
-                    self.part_from(core, now, key, room, Parting::Revoked);
+                    self.leave_room(core, now, key, room, Parting::Revoked);
                     expelled.push(standing.room);
                 }
                 // Its session comes back as what it may be then.
-                _ if !is_live => self.part_from(core, now, key, room, Parting::Revoked),
-                Some(Entry::Observer) => self.part_from(core, now, key, room, Parting::Muted),
+                _ if !is_live => self.leave_room(core, now, key, room, Parting::Revoked),
+                Some(Entry::Observer) => self.leave_room(core, now, key, room, Parting::Muted),
                 Some(entry) => self.enter_as(core, now, key, room, entry),
             }
         }
-        self.expel(core, now, key, &expelled);
-    }
-
-    fn standings(&self, core: &Core, key: SessionKey, before: &Identity) -> Vec<Standing> {
-        let mut standings: Vec<Standing> = Vec::new();
-        let mut places: BTreeMap<Box<str>, usize> = BTreeMap::new();
-        let Some(session) = core.session(key) else {
-            return standings;
-        };
-        let mut add = |filter: &str| {
-            let Some(room) = room_of(filter) else {
-                return;
-            };
-            let entries = [before, &**session.state.identity()].map(|who| entry(who, room, filter));
-            let known = places.get(room).and_then(|at| standings.get_mut(*at));
-            if let Some(known) = known {
-                known.before = known.before.or(entries[0]);
-                known.now = known.now.or(entries[1]);
-                return;
-            }
-            places.insert(room.into(), standings.len());
-            standings.push(Standing {
-                room: room.into(),
-                before: entries[0],
-                now: entries[1],
-            });
-        };
-        match &session.link {
-            Link::Away(away) => {
-                let rooms = away.left.iter().flat_map(|left| &left.rooms);
-                let filters = rooms.map(|element| &*element.filter);
-                filters.for_each(&mut add);
-            }
-            Link::Live(_) => {
-                for subscription in session.state.subscriptions.as_slice() {
-                    let filter = core.filter_of(*subscription);
-                    if filter.starts_with(ROOMS) {
-                        add(&filter);
-                    }
-                }
-            }
-        }
-        standings
-    }
-
-    /// A session may be in these rooms no more. O(subscriptions), however many rooms they are.
-    fn expel(&mut self, core: &mut Core, now: Tick, key: SessionKey, rooms: &[Box<str>]) {
-        if rooms.is_empty() {
-            return;
-        }
-        let gone: BTreeSet<&str> = rooms.iter().map(|room| &**room).collect();
-        let dropped = core.drop_subscriptions(key, |filter| {
-            room_of(filter).is_some_and(|room| gone.contains(room))
-        });
-        let mut told: BTreeSet<&str> = BTreeSet::new();
-        let rooms = dropped.iter().filter_map(|it| room_of(&it.filter));
-        // A session that is away learns it when it is back, unless it has the right again by then.
-        for room in rooms.filter(|room| told.insert(room)) {
-            say_about_join(core, now, key, join_refused(room, Refusal::NoRight));
-        }
-    }
-
-    fn part_from(
-        &mut self,
-        core: &mut Core,
-        now: Tick,
-        key: SessionKey,
-        room: &str,
-        parting: Parting,
-    ) {
-        if let Some(who) = Who::of(core, key) {
-            self.leave_room(core, now, who, room, parting);
-        }
+        expel(core, now, key, &expelled);
     }
 
     /// An observer may speak now. It stays one if there is no place.
@@ -274,6 +184,66 @@ impl RoomService {
             answer,
         };
         self.send_room(core, now, home, item);
+    }
+}
+
+/// The rooms that a session is in, and may be in, by these rights and those that it had before.
+fn standings(core: &Core, key: SessionKey, before: &Identity) -> Vec<Standing> {
+    let mut standings: Vec<Standing> = Vec::new();
+    let mut places: BTreeMap<Box<str>, usize> = BTreeMap::new();
+    let Some(session) = core.session(key) else {
+        return standings;
+    };
+    let mut add = |filter: &str| {
+        let Some(room) = room_of(filter) else {
+            return;
+        };
+        let entries = [before, &**session.state.identity()].map(|who| entry(who, room, filter));
+        let known = places.get(room).and_then(|at| standings.get_mut(*at));
+        if let Some(known) = known {
+            known.before = known.before.or(entries[0]);
+            known.now = known.now.or(entries[1]);
+            return;
+        }
+        places.insert(room.into(), standings.len());
+        standings.push(Standing {
+            room: room.into(),
+            before: entries[0],
+            now: entries[1],
+        });
+    };
+    match &session.link {
+        Link::Away(away) => {
+            let rooms = away.left.iter().flat_map(|left| &left.rooms);
+            let filters = rooms.map(|element| &*element.filter);
+            filters.for_each(&mut add);
+        }
+        Link::Live(_) => {
+            for subscription in session.state.subscriptions.as_slice() {
+                let filter = core.filter_of(*subscription);
+                if filter.starts_with(ROOMS) {
+                    add(&filter);
+                }
+            }
+        }
+    }
+    standings
+}
+
+/// A session may be in these rooms no more. O(subscriptions), however many rooms they are.
+fn expel(core: &mut Core, now: Tick, key: SessionKey, rooms: &[Box<str>]) {
+    if rooms.is_empty() {
+        return;
+    }
+    let gone: BTreeSet<&str> = rooms.iter().map(|room| &**room).collect();
+    let dropped = core.drop_subscriptions(key, |filter| {
+        room_of(filter).is_some_and(|room| gone.contains(room))
+    });
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    let rooms = dropped.iter().filter_map(|it| room_of(&it.filter));
+    // A session that is away learns it when it is back, unless it has the right again by then.
+    for room in rooms.filter(|room| told.insert(room)) {
+        say_about_join(core, now, key, join_refused(room, Refusal::NoRight));
     }
 }
 

@@ -124,7 +124,7 @@ impl RoomService {
         if let Some(ran) = refuse_unread(procedure, payload) {
             let json = ran.answer;
             let answer = Box::new(Answer { to, json });
-            self.requests.push_back(RoomRequest::Answer(answer));
+            self.requests.push(RoomRequest::Answer(answer));
             core.charged(now, key, ran.work);
             return;
         }
@@ -136,17 +136,6 @@ impl RoomService {
             to,
         };
         self.send_room(core, now, home, item);
-    }
-
-    /// Something that was said before a session came in: with RETAIN, as nothing live has.
-    pub(super) fn deliver_recalled(
-        &mut self,
-        core: &mut Core,
-        now: Tick,
-        key: SessionKey,
-        message: &Arc<Message>,
-    ) {
-        core.deliver_stored(now, key, message);
     }
 }
 
