@@ -261,12 +261,12 @@ pub enum ControlItem {
     Renew(Arc<dyn Renewal>),
     /// The server itself publishes: `$SYS` topics, commands.
     Publish(Arc<Message>),
-    /// Memory is short, and the server frees this many bytes: see [`crate::Hub::relieve`].
+    /// Memory is short, and the server frees this many bytes: see [`crate::Operate::relieve`].
     Relieve {
         /// How many.
         bytes: u64,
     },
-    /// Far more memory is occupied than is held: see [`crate::Hub::unpin`].
+    /// Far more memory is occupied than is held: see [`crate::Operate::unpin`].
     Unpin,
 }
 

@@ -245,7 +245,7 @@ pub trait Retained: Send + Sync {
     /// `keep = "last"`, messages without it are kept too.
     ///
     /// What is answered says when the publish may be acknowledged. After [`Kept::Later`] the store
-    /// tells every shard, by [`crate::ControlItem::Resolved`] with the ticket, as soon as its
+    /// tells every shard, by [`crate::ShardItem::Resolved`] with the ticket, as soon as its
     /// promise holds or is known not to; exactly once, and not before this call has returned on
     /// that shard (a lane keeps that order). One ticket may stand for any number of messages, of
     /// several shards, and a number is not used again. Readers see the message in the meantime, and

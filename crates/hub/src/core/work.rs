@@ -86,7 +86,7 @@ const OWN_VISITS_LATE: u32 = OWN_VISITS - 1;
 
 /// Packets after which a connection is not read further in a turn: more than a read holds of
 /// messages of 60 bytes, so that a burst stays in one piece. See
-/// [`crate::Hub::set_packets_at_once`].
+/// [`crate::TurnControl::set_packets_at_once`].
 pub const OWN_PACKETS: u32 = 1_024;
 
 /// Subscribers that the messages of a connection have been handed to when it is not read further
@@ -203,7 +203,7 @@ struct Terms {
 #[derive(Clone, Copy, Debug)]
 pub enum Beside {
     /// A connection holds this many bytes more than before that were not applied yet. New memory
-    /// takes the system some time: it counts in [`crate::Hub::turn_work`], and no client
+    /// takes the system some time: it counts in [`crate::TurnView::work`], and no client
     /// is charged for it.
     Growth(u32),
     /// The layers below MQTT, and the packets in them, have taken this part of the turn: for a

@@ -7,54 +7,52 @@ use super::Hub;
 use crate::services::interface::hooks::Act;
 use crate::services::interface::message::server_message;
 
-impl Hub {
-    /// Does what an adaptor does.
-    pub(crate) fn act(&mut self, now: Tick, act: &Act) {
-        self.core.settle(now);
-        match act {
-            Act::Publish {
-                zone,
-                topic,
-                payload,
-                retain,
-            } => {
-                let is_topic = stentor_topic::validate_name(topic).is_ok();
-                if !is_topic || !self.core.settings().takes_topic(topic) {
-                    self.core.count_denied();
-                    return;
-                }
-                let effect = Effect::Publish {
-                    topic: topic.clone(),
-                    payload: payload.clone(),
-                    retain: *retain,
-                };
-                let effects = alloc::vec![effect];
-                self.services.perform(&mut self.core, now, *zone, effects);
+/// Does what an adaptor does.
+pub(crate) fn act(hub: &mut Hub, now: Tick, act: &Act) {
+    hub.core.settle(now);
+    match act {
+        Act::Publish {
+            zone,
+            topic,
+            payload,
+            retain,
+        } => {
+            let is_topic = stentor_topic::validate_name(topic).is_ok();
+            if !is_topic || !hub.core.settings().takes_topic(topic) {
+                hub.core.count_denied();
+                return;
             }
-            Act::Send {
-                zone,
-                to,
-                from,
-                payload,
-            } => {
-                let topic = zone_topic::private_from(from);
-                let parts = (payload.as_slice(), &[][..], false);
-                let message = server_message(now, *zone, &topic, parts);
-                let route = inbox::route(to, from);
-                self.services
-                    .send_private(&mut self.core, now, message, &route);
-            }
-            Act::Command {
-                zone,
-                procedure,
-                payload,
-                number,
-            } => {
-                let command = (procedure.as_str(), payload.as_slice());
-                let services = &mut self.services;
-                let json = services.run_as_administrator(&mut self.core, now, *zone, command);
-                services.hooks.tell_answer(*number, json);
-            }
+            let effect = Effect::Publish {
+                topic: topic.clone(),
+                payload: payload.clone(),
+                retain: *retain,
+            };
+            let effects = alloc::vec![effect];
+            hub.services.perform(&mut hub.core, now, *zone, effects);
+        }
+        Act::Send {
+            zone,
+            to,
+            from,
+            payload,
+        } => {
+            let topic = zone_topic::private_from(from);
+            let parts = (payload.as_slice(), &[][..], false);
+            let message = server_message(now, *zone, &topic, parts);
+            let route = inbox::route(to, from);
+            hub.services
+                .send_private(&mut hub.core, now, message, &route);
+        }
+        Act::Command {
+            zone,
+            procedure,
+            payload,
+            number,
+        } => {
+            let command = (procedure.as_str(), payload.as_slice());
+            let services = &mut hub.services;
+            let json = services.run_as_administrator(&mut hub.core, now, *zone, command);
+            services.hooks.tell_answer(*number, json);
         }
     }
 }

@@ -3,6 +3,7 @@
 use stentor_session::Tick;
 
 use super::Hub;
+use super::wills::will_due;
 use crate::core::transitions::Transition;
 
 impl Hub {
@@ -11,13 +12,8 @@ impl Hub {
     #[inline]
     pub(crate) fn finish(&mut self, now: Tick) {
         if self.core.has_news() || self.services.has_requests() {
-            self.finish_news(now);
+            finish_news(self, now);
         }
-    }
-
-    fn finish_news(&mut self, now: Tick) {
-        self.core.settle(now);
-        self.finish_unsettled(now);
     }
 
     /// [`Hub::finish`], but what waits for more messages of its kind goes on waiting.
@@ -33,32 +29,37 @@ impl Hub {
     pub(crate) fn hear(&mut self, now: Tick) {
         loop {
             if let Some(transition) = self.core.next_transition() {
-                self.hear_of(now, transition);
+                hear_of(self, now, transition);
             } else if self.services.has_requests() {
-                self.serve_request(now);
+                serve_request(self, now);
             } else {
                 return;
             }
         }
     }
+}
 
-    #[cold]
-    fn hear_of(&mut self, now: Tick, transition: Transition) {
-        let (core, services) = (&mut self.core, &mut self.services);
-        match transition {
-            Transition::Detached(detached) => services.detached(core, now, &detached),
-            Transition::WillDue(due) => self.will_due(now, &due),
-            of_rooms => services.hear_of_rooms(core, now, of_rooms),
-        }
+fn finish_news(hub: &mut Hub, now: Tick) {
+    hub.core.settle(now);
+    hub.finish_unsettled(now);
+}
+
+#[cold]
+fn hear_of(hub: &mut Hub, now: Tick, transition: Transition) {
+    let (core, services) = (&mut hub.core, &mut hub.services);
+    match transition {
+        Transition::Detached(detached) => services.detached(core, now, &detached),
+        Transition::WillDue(due) => will_due(hub, now, &due),
+        of_rooms => services.hear_of_rooms(core, now, of_rooms),
     }
+}
 
-    /// Does one thing that a service wants of another.
-    #[cold]
-    fn serve_request(&mut self, now: Tick) {
-        let placed = self.services.serve_request(&mut self.core, now);
-        #[cfg(feature = "hooks")]
-        if let Some(placed) = placed {
-            self.placed(now, &placed);
-        }
+/// Does one thing that a service wants of another.
+#[cold]
+fn serve_request(hub: &mut Hub, now: Tick) {
+    let placed = hub.services.serve_request(&mut hub.core, now);
+    #[cfg(feature = "hooks")]
+    if let Some(placed) = placed {
+        super::judged::placed(hub, now, &placed);
     }
 }

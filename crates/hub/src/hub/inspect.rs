@@ -1,15 +1,21 @@
 //! What an administrator may see.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_session::{CloseReason, Tick};
 use stentor_topic::Zone;
 
 use super::Hub;
+use crate::core::Core;
 use crate::core::audience::{self, AudiencePlace, FoundFilters, Listener};
 use crate::core::ids::{LinkId, SessionKey};
+use crate::core::inbound::subscribe::Granted;
 use crate::core::inspect::{self, ClientInfo, Delivering};
+use crate::core::memory::Holding;
+use crate::core::routing::share::ShareName;
 use crate::core::sessions::tally::LostBy;
+use crate::core::stats::{Losses, Stats};
 
 /// A time on the clock by which absences are counted, in milliseconds: since 1970 if sessions are
 /// written down, else since the start of the server.
@@ -56,9 +62,24 @@ pub fn audience_of(
 }
 
 impl Hub {
+    /// What there is to see of clients, sessions and subscriptions, and the counters.
+    #[inline]
+    #[must_use]
+    pub const fn inspect(&self) -> Inspect<'_> {
+        Inspect { core: &self.core }
+    }
+}
+
+/// What there is to see of a hub: see [`Hub::inspect`].
+#[derive(Clone, Copy)]
+pub struct Inspect<'a> {
+    core: &'a Core,
+}
+
+impl<'a> Inspect<'a> {
     /// The client id of a session that exists.
     #[must_use]
-    pub fn client_id(&self, key: SessionKey) -> Option<&str> {
+    pub fn client_id(&self, key: SessionKey) -> Option<&'a str> {
         self.core.client_id(key)
     }
 
@@ -85,5 +106,69 @@ impl Hub {
     #[must_use]
     pub fn delivering(&self, key: SessionKey, topic: &str) -> Option<Delivering> {
         self.core.delivering(key, topic)
+    }
+
+    /// The subscriptions of a session, for inspection.
+    #[must_use]
+    pub fn granted(&self, key: SessionKey) -> Vec<Granted> {
+        self.core.granted(key)
+    }
+
+    /// The subscriptions of a session that match a topic: of all its subscriptions from a number
+    /// on, this many are looked at; and with which to go on, if there are more. O(`at_most`).
+    #[must_use]
+    pub fn matching(
+        &self,
+        key: SessionKey,
+        topic: &str,
+        from: usize,
+        at_most: usize,
+    ) -> (Vec<Granted>, Option<usize>) {
+        self.core.matching(key, topic, from, at_most)
+    }
+
+    /// The filters of a session, as it wrote them, for inspection.
+    #[must_use]
+    pub fn subscriptions(&self, key: SessionKey) -> Vec<Arc<str>> {
+        self.core.subscriptions(key)
+    }
+
+    /// Every filter that this shard routes by, with the number of its own sessions that subscribe
+    /// to it: 0 if there are only members of shared subscriptions, here or elsewhere.
+    /// [`crate::Inspect::shared_subscriptions`] has those.
+    pub fn filters(&self) -> impl Iterator<Item = (Zone, &'a str, usize)> + use<'a> {
+        self.core.filters()
+    }
+
+    /// Every shared subscription with members on this shard, and their number.
+    pub fn shared_subscriptions(&self) -> impl Iterator<Item = (&'a ShareName, usize)> + use<'a> {
+        self.core.shared_subscriptions()
+    }
+
+    /// What was lost, and by whom.
+    #[must_use]
+    pub const fn losses(&self) -> &'a Losses {
+        self.core.losses()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
+    /// The sums over all sessions and all work, counted one by one: what the ledger says of this
+    /// shard after [`Hub::settle_accounts`]. O(sessions + work): for tests.
+    #[must_use]
+    pub fn recount(&self) -> [(Holding, u64); 3] {
+        self.core.recount()
+    }
+
+    /// Bytes of memory that work holds which goes on in later turns: messages that are expensive to
+    /// route, with the subscribers found so far, long SUBSCRIBE and UNSUBSCRIBE packets, and what
+    /// waited for sessions that have ended. O(1).
+    #[must_use]
+    pub fn work_bytes(&self) -> u64 {
+        self.core.work_bytes()
     }
 }

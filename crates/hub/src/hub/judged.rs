@@ -8,6 +8,7 @@ use stentor_session::{CloseReason, Outcome, Tick, TopicName, WillRequest};
 use stentor_zone::{Address, Refusal, adaptor_refused, call_denied, topic as zone_topic};
 
 use super::Hub;
+use super::wills::publish_will_as;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::NO_RIGHT;
@@ -58,287 +59,283 @@ fn denials_of(judgement: &Judgement) -> &[Option<Denial>] {
     }
 }
 
-impl Hub {
-    /// The adaptors have judged.
-    pub(crate) fn judged(&mut self, now: Tick, number: u64, judgement: &Judgement) {
-        match self.services.hooks.take_aside(number) {
-            Some(Aside::Packet(packed)) => self.packet_judged(now, &packed, judgement),
-            Some(Aside::Return {
-                session,
-                epoch,
-                elements,
-            }) => {
-                let denials = denials_of(judgement);
-                let of = (session, epoch);
-                let services = &mut self.services;
-                services.return_judged(&mut self.core, now, of, elements, denials);
-            }
-            Some(Aside::Will(identity, will)) => {
-                self.will_judged(now, &identity, will, judgement);
-            }
-            Some(Aside::Answer(answer)) => self.answer_judged(now, answer, judgement),
-            #[cfg(feature = "calls")]
-            Some(Aside::Broadcast(part)) => {
-                super::broadcast::broadcast_judged(self, now, &part, judgement);
-            }
-            #[cfg(not(feature = "calls"))]
-            Some(Aside::Broadcast(_)) => {}
-            None => {}
+/// The adaptors have judged.
+pub(crate) fn judged(hub: &mut Hub, now: Tick, number: u64, judgement: &Judgement) {
+    match hub.services.hooks.take_aside(number) {
+        Some(Aside::Packet(packed)) => packet_judged(hub, now, &packed, judgement),
+        Some(Aside::Return {
+            session,
+            epoch,
+            elements,
+        }) => {
+            let denials = denials_of(judgement);
+            let of = (session, epoch);
+            let services = &mut hub.services;
+            services.return_judged(&mut hub.core, now, of, elements, denials);
         }
+        Some(Aside::Will(identity, will)) => {
+            will_judged(hub, now, &identity, will, judgement);
+        }
+        Some(Aside::Answer(answer)) => answer_judged(hub, now, answer, judgement),
+        #[cfg(feature = "calls")]
+        Some(Aside::Broadcast(part)) => {
+            super::broadcast::broadcast_judged(hub, now, &part, judgement);
+        }
+        #[cfg(not(feature = "calls"))]
+        Some(Aside::Broadcast(_)) => {}
+        None => {}
     }
+}
 
-    /// The home has said in which rooms the user of a packet has a place: of those that it comes
-    /// back to no adaptor is asked, and of those that it speaks in they are.
-    pub(super) fn placed(&mut self, now: Tick, placed: &Placed) {
-        let Some(packed) = self.services.hooks.take_placing(placed.ticket) else {
-            return;
-        };
-        let found = &placed.rooms[..];
-        self.unpack(now, &packed, |hub, key, packet| {
-            let zone = hub.core.session(key).map(|session| session.state.zone());
-            let hooks = zone.map_or(Hooks::NONE, |zone| hub.services.hooks.hooks(zone));
-            let (core, service) = (&mut hub.core, &mut hub.services.hooks);
-            match packet {
-                Packet::Subscribe(subscribe) => {
-                    let deed = service.deed_of_subscribe(core, key, subscribe, (hooks, found));
-                    let about = deed.map(|deed| (deed, &packed.packet[..]));
-                    let consulted =
-                        about.map(|about| service.consult_about(core, key, subscribe, about));
-                    match consulted {
-                        Some(Consulted::Not(decided)) => {
-                            hub.on_subscribe(now, key, subscribe, (&[], &decided))
-                        }
-                        Some(Consulted::Waits) | None => Ok(()),
-                    }
-                }
-                Packet::Publish(publish) => {
-                    let deed = service.deed_of_publish(core, key, publish, hooks);
-                    if found.is_empty() && deed.is_some() {
-                        // It may be heard by now, but nobody has judged it.
-                        let judgement = Judgement::Denied(Denial {
-                            reason: ReasonCode::NotAuthorized,
-                            text: Refusal::NotMember.text().into(),
-                        });
-                        return hub.on_publish(now, key, publish, Some(&judgement));
-                    }
-                    let packet = &packed.packet[..];
-                    let consulted = deed.and_then(|deed| {
-                        service.consult_about_publish(core, key, publish, deed, packet)
-                    });
-                    consulted.unwrap_or_else(|| hub.on_publish(now, key, publish, None))
-                }
-                _ => Ok(()),
-            }
-        });
-    }
-
-    fn packet_judged(&mut self, now: Tick, packed: &Packed, judgement: &Judgement) {
-        self.unpack(now, packed, |hub, key, packet| match packet {
-            Packet::Publish(publish) => hub.on_publish(now, key, publish, Some(judgement)),
+/// The home has said in which rooms the user of a packet has a place: of those that it comes
+/// back to no adaptor is asked, and of those that it speaks in they are.
+pub(super) fn placed(hub: &mut Hub, now: Tick, placed: &Placed) {
+    let Some(packed) = hub.services.hooks.take_placing(placed.ticket) else {
+        return;
+    };
+    let found = &placed.rooms[..];
+    unpack(hub, now, &packed, |hub, key, packet| {
+        let zone = hub.core.session(key).map(|session| session.state.zone());
+        let hooks = zone.map_or(Hooks::NONE, |zone| hub.services.hooks.hooks(zone));
+        let (core, service) = (&mut hub.core, &mut hub.services.hooks);
+        match packet {
             Packet::Subscribe(subscribe) => {
-                let denials = packed.scope.denials(denials_of(judgement));
-                hub.on_subscribe(now, key, subscribe, (&denials, &packed.scope))
+                let deed = service.deed_of_subscribe(core, key, subscribe, (hooks, found));
+                let about = deed.map(|deed| (deed, &packed.packet[..]));
+                let consulted =
+                    about.map(|about| service.consult_about(core, key, subscribe, about));
+                match consulted {
+                    Some(Consulted::Not(decided)) => {
+                        hub.on_subscribe(now, key, subscribe, (&[], &decided))
+                    }
+                    Some(Consulted::Waits) | None => Ok(()),
+                }
+            }
+            Packet::Publish(publish) => {
+                let deed = service.deed_of_publish(core, key, publish, hooks);
+                if found.is_empty() && deed.is_some() {
+                    // It may be heard by now, but nobody has judged it.
+                    let judgement = Judgement::Denied(Denial {
+                        reason: ReasonCode::NotAuthorized,
+                        text: Refusal::NotMember.text().into(),
+                    });
+                    return hub.on_publish(now, key, publish, Some(&judgement));
+                }
+                let packet = &packed.packet[..];
+                let consulted = deed.and_then(|deed| {
+                    service.consult_about_publish(core, key, publish, deed, packet)
+                });
+                consulted.unwrap_or_else(|| hub.on_publish(now, key, publish, None))
             }
             _ => Ok(()),
-        });
-    }
-
-    /// Goes on with a packet that was put aside, and then with its connection.
-    fn unpack(
-        &mut self,
-        now: Tick,
-        packed: &Packed,
-        f: impl FnOnce(&mut Self, SessionKey, &Packet<'_>) -> Result<(), CloseReason>,
-    ) {
-        let (key, epoch, bytes) = (packed.session, packed.epoch, &packed.packet[..]);
-        let Some(session) = self.core.session(key) else {
-            return;
-        };
-        // Whoever is gone is not answered, and has asked for nothing any more.
-        let Some(live) = session.live().filter(|_| session.epoch == epoch) else {
-            return;
-        };
-        let (version, max) = (live.version, live.announced.packet_bytes_max);
-        self.core.settle(now);
-        let packet = match frame(bytes, max) {
-            Ok(Some(frame)) => {
-                let body = bytes.get(frame.header_len..frame.total_len);
-                decode(
-                    version,
-                    Sender::Client,
-                    frame.first,
-                    body.unwrap_or_default(),
-                )
-            }
-            Ok(None) | Err(_) => {
-                let what = "a packet was whole when it was put aside, and is not any more";
-                return self.core.bug(now, key, what);
-            }
-        };
-        let (before, mut share) = (self.core.turn().spent(), self.core.begin_reading(key));
-        let is_publish = matches!(packet, Ok(Packet::Publish(_)));
-        let result = match packet {
-            Ok(packet) => f(self, key, &packet),
-            Err(_) => {
-                let what = "a packet was valid when it was put aside, and is not any more";
-                Err(CloseReason::Bug(what))
-            }
-        };
-        self.core.end_reading(now);
-        share.count(
-            self.core.turn(),
-            is_publish,
-            self.core.turn().spent() - before,
-        );
-        self.core.charge_share(now, key, &share);
-        if let Err(reason) = result {
-            self.core.close(now, key, reason);
         }
-        self.core.let_go(now, key);
-    }
+    });
+}
 
-    /// What becomes of something that nobody waits for; `None` if nothing does.
-    fn rewrite_of<'j>(&mut self, judgement: &'j Judgement) -> Option<&'j Rewrite> {
-        match judgement {
-            Judgement::Done(rewrite) => Some(rewrite).filter(|rewrite| !rewrite.hides_notification),
-            Judgement::Denied(_) | Judgement::Filters(_) => {
-                self.core.count_denied();
-                None
-            }
+fn packet_judged(hub: &mut Hub, now: Tick, packed: &Packed, judgement: &Judgement) {
+    unpack(hub, now, packed, |hub, key, packet| match packet {
+        Packet::Publish(publish) => hub.on_publish(now, key, publish, Some(judgement)),
+        Packet::Subscribe(subscribe) => {
+            let denials = packed.scope.denials(denials_of(judgement));
+            hub.on_subscribe(now, key, subscribe, (&denials, &packed.scope))
         }
-    }
+        _ => Ok(()),
+    });
+}
 
-    /// An answer goes to its topic, or to another one to which its caller might publish.
-    fn answer_judged(&mut self, now: Tick, mut answer: Answer, judgement: &Judgement) {
-        let Some(rewrite) = self.rewrite_of(judgement) else {
-            return;
-        };
-        if let Some(payload) = &rewrite.payload {
-            answer.json = payload.to_vec();
+/// Goes on with a packet that was put aside, and then with its connection.
+fn unpack(
+    hub: &mut Hub,
+    now: Tick,
+    packed: &Packed,
+    f: impl FnOnce(&mut Hub, SessionKey, &Packet<'_>) -> Result<(), CloseReason>,
+) {
+    let (key, epoch, bytes) = (packed.session, packed.epoch, &packed.packet[..]);
+    let Some(session) = hub.core.session(key) else {
+        return;
+    };
+    // Whoever is gone is not answered, and has asked for nothing any more.
+    let Some(live) = session.live().filter(|_| session.epoch == epoch) else {
+        return;
+    };
+    let (version, max) = (live.version, live.announced.packet_bytes_max);
+    hub.core.settle(now);
+    let packet = match frame(bytes, max) {
+        Ok(Some(frame)) => {
+            let body = bytes.get(frame.header_len..frame.total_len);
+            decode(
+                version,
+                Sender::Client,
+                frame.first,
+                body.unwrap_or_default(),
+            )
         }
-        if answer
-            .to
-            .redirect(rewrite.to.as_deref(), self.core.settings())
-        {
-            answer.publish(&mut self.core, now);
-        } else {
-            self.core.count_denied();
+        Ok(None) | Err(_) => {
+            let what = "a packet was whole when it was put aside, and is not any more";
+            return hub.core.bug(now, key, what);
+        }
+    };
+    let (before, mut share) = (hub.core.turn().spent(), hub.core.begin_reading(key));
+    let is_publish = matches!(packet, Ok(Packet::Publish(_)));
+    let result = match packet {
+        Ok(packet) => f(hub, key, &packet),
+        Err(_) => {
+            let what = "a packet was valid when it was put aside, and is not any more";
+            Err(CloseReason::Bug(what))
+        }
+    };
+    hub.core.end_reading(now);
+    share.count(
+        hub.core.turn(),
+        is_publish,
+        hub.core.turn().spent() - before,
+    );
+    hub.core.charge_share(now, key, &share);
+    if let Err(reason) = result {
+        hub.core.close(now, key, reason);
+    }
+    hub.core.let_go(now, key);
+}
+
+/// What becomes of something that nobody waits for; `None` if nothing does.
+fn rewrite_of<'j>(hub: &mut Hub, judgement: &'j Judgement) -> Option<&'j Rewrite> {
+    match judgement {
+        Judgement::Done(rewrite) => Some(rewrite).filter(|rewrite| !rewrite.hides_notification),
+        Judgement::Denied(_) | Judgement::Filters(_) => {
+            hub.core.count_denied();
+            None
         }
     }
+}
 
-    fn will_judged(
-        &mut self,
-        now: Tick,
-        identity: &Arc<Identity>,
-        mut will: WillRequest,
-        judgement: &Judgement,
-    ) {
-        let Some(rewrite) = self.rewrite_of(judgement) else {
-            return;
-        };
-        if let Some(topic) = redirect(&will.topic, rewrite) {
-            will.topic = topic;
-        }
-        if let Some(payload) = &rewrite.payload {
-            will.payload = payload.to_vec();
-        }
-        self.core.settle(now);
-        // It may go elsewhere now, where its owner may not publish.
-        let is_topic = stentor_topic::validate_name(&will.topic).is_ok();
-        if is_topic && self.core.may_leave(identity, &will) {
-            self.publish_will_as(now, identity, &will);
-        }
+/// An answer goes to its topic, or to another one to which its caller might publish.
+fn answer_judged(hub: &mut Hub, now: Tick, mut answer: Answer, judgement: &Judgement) {
+    let Some(rewrite) = rewrite_of(hub, judgement) else {
+        return;
+    };
+    if let Some(payload) = &rewrite.payload {
+        answer.json = payload.to_vec();
     }
-
-    /// What becomes of a publish, as adaptors have it.
-    pub(crate) fn take_judged(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        (publish, name): (&Publish<'_>, TopicName<'_>),
-        judgement: &Judgement,
-    ) -> Taken {
-        let topic: &str = &name;
-        let rewrite = match judgement {
-            Judgement::Done(rewrite) => rewrite,
-            Judgement::Denied(denial) => return self.deny_deed(now, key, (publish, topic), denial),
-            Judgement::Filters(_) => return self.take(now, key, publish, name),
-        };
-        if let (Some(reply), Some(json)) = (reply_of_call(topic), &rewrite.answer) {
-            let answer = (reply, json.to_vec());
-            let services = &mut self.services;
-            return services.answer_call(&mut self.core, now, key, publish, answer);
-        }
-        let changed = redirect(topic, rewrite);
-        let is_elsewhere = changed.as_deref().is_some_and(|changed| changed != topic);
-        let topic = changed.as_deref().unwrap_or(topic);
-        if stentor_topic::validate_name(topic).is_err() {
-            return Taken::done(ReasonCode::TopicNameInvalid);
-        }
-        if rewrite.hides_notification {
-            if let Ok(Address::Private {
-                user,
-                reply: Some(id),
-            }) = Address::parse(topic)
-                && let Some(zone) = self.core.session(key).map(|session| session.state.zone())
-            {
-                let to = ReturnAddress::reply((self.core.shard(), key), zone, publish, id);
-                let delivered = stentor_zone::Reach::Delivered;
-                let json = stentor_zone::Response::Reached(delivered).json(&user);
-                Answer { to, json }.deliver(&mut self.core, now);
-            }
-            return Taken::SUCCESS;
-        }
-        let payload = rewrite.payload.as_deref().unwrap_or(publish.payload);
-        let publish = Publish {
-            payload,
-            ..publish.clone()
-        };
-        let name = match &changed {
-            Some(changed) => TopicName::Written(changed),
-            None => name,
-        };
-        match self.take(now, key, &publish, name) {
-            Taken::Done(refused) if is_elsewhere && refused == NO_RIGHT => {
-                Taken::Done(NO_RIGHT_THERE)
-            }
-            taken => taken,
-        }
+    if answer
+        .to
+        .redirect(rewrite.to.as_deref(), hub.core.settings())
+    {
+        answer.publish(&mut hub.core, now);
+    } else {
+        hub.core.count_denied();
     }
+}
 
-    fn deny_deed(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        (publish, topic): (&Publish<'_>, &str),
-        denial: &Denial,
-    ) -> Taken {
-        self.core.count_denied();
-        let Some(session) = self.core.session(key) else {
-            return Taken::done(denial.reason);
-        };
-        let (zone, is_v5) = (session.state.zone(), session.speaks_v5());
+fn will_judged(
+    hub: &mut Hub,
+    now: Tick,
+    identity: &Arc<Identity>,
+    mut will: WillRequest,
+    judgement: &Judgement,
+) {
+    let Some(rewrite) = rewrite_of(hub, judgement) else {
+        return;
+    };
+    if let Some(topic) = redirect(&will.topic, rewrite) {
+        will.topic = topic;
+    }
+    if let Some(payload) = &rewrite.payload {
+        will.payload = payload.to_vec();
+    }
+    hub.core.settle(now);
+    // It may go elsewhere now, where its owner may not publish.
+    let is_topic = stentor_topic::validate_name(&will.topic).is_ok();
+    if is_topic && hub.core.may_leave(identity, &will) {
+        publish_will_as(hub, now, identity, &will);
+    }
+}
+
+/// What becomes of a publish, as adaptors have it.
+pub(crate) fn take_judged(
+    hub: &mut Hub,
+    now: Tick,
+    key: SessionKey,
+    (publish, name): (&Publish<'_>, TopicName<'_>),
+    judgement: &Judgement,
+) -> Taken {
+    let topic: &str = &name;
+    let rewrite = match judgement {
+        Judgement::Done(rewrite) => rewrite,
+        Judgement::Denied(denial) => return deny_deed(hub, now, key, (publish, topic), denial),
+        Judgement::Filters(_) => return hub.take(now, key, publish, name),
+    };
+    if let (Some(reply), Some(json)) = (reply_of_call(topic), &rewrite.answer) {
+        let answer = (reply, json.to_vec());
+        let services = &mut hub.services;
+        return services.answer_call(&mut hub.core, now, key, publish, answer);
+    }
+    let changed = redirect(topic, rewrite);
+    let is_elsewhere = changed.as_deref().is_some_and(|changed| changed != topic);
+    let topic = changed.as_deref().unwrap_or(topic);
+    if stentor_topic::validate_name(topic).is_err() {
+        return Taken::done(ReasonCode::TopicNameInvalid);
+    }
+    if rewrite.hides_notification {
         if let Ok(Address::Private {
             user,
             reply: Some(id),
         }) = Address::parse(topic)
+            && let Some(zone) = hub.core.session(key).map(|session| session.state.zone())
         {
-            let to = ReturnAddress::reply((self.core.shard(), key), zone, publish, id);
-            let json = adaptor_refused(denial.reason as u8, "to", &user, &denial.text);
-            Answer { to, json }.deliver(&mut self.core, now);
+            let to = ReturnAddress::reply((hub.core.shard(), key), zone, publish, id);
+            let delivered = stentor_zone::Reach::Delivered;
+            let json = stentor_zone::Response::Reached(delivered).json(&user);
+            Answer { to, json }.deliver(&mut hub.core, now);
         }
-        if let Some(reply) = reply_of_call(topic) {
-            let json = call_denied(denial.reason as u8, &denial.text);
-            let services = &mut self.services;
-            services.answer_call(&mut self.core, now, key, publish, (reply, json));
-        }
-        // 3.x has no reason codes.
-        if !is_v5 {
-            return Taken::SUCCESS;
-        }
-        Taken::Done(Outcome {
-            reason: denial.reason,
-            text: String::from(&*denial.text).into(),
-        })
+        return Taken::SUCCESS;
     }
+    let payload = rewrite.payload.as_deref().unwrap_or(publish.payload);
+    let publish = Publish {
+        payload,
+        ..publish.clone()
+    };
+    let name = match &changed {
+        Some(changed) => TopicName::Written(changed),
+        None => name,
+    };
+    match hub.take(now, key, &publish, name) {
+        Taken::Done(refused) if is_elsewhere && refused == NO_RIGHT => Taken::Done(NO_RIGHT_THERE),
+        taken => taken,
+    }
+}
+
+fn deny_deed(
+    hub: &mut Hub,
+    now: Tick,
+    key: SessionKey,
+    (publish, topic): (&Publish<'_>, &str),
+    denial: &Denial,
+) -> Taken {
+    hub.core.count_denied();
+    let Some(session) = hub.core.session(key) else {
+        return Taken::done(denial.reason);
+    };
+    let (zone, is_v5) = (session.state.zone(), session.speaks_v5());
+    if let Ok(Address::Private {
+        user,
+        reply: Some(id),
+    }) = Address::parse(topic)
+    {
+        let to = ReturnAddress::reply((hub.core.shard(), key), zone, publish, id);
+        let json = adaptor_refused(denial.reason as u8, "to", &user, &denial.text);
+        Answer { to, json }.deliver(&mut hub.core, now);
+    }
+    if let Some(reply) = reply_of_call(topic) {
+        let json = call_denied(denial.reason as u8, &denial.text);
+        let services = &mut hub.services;
+        services.answer_call(&mut hub.core, now, key, publish, (reply, json));
+    }
+    // 3.x has no reason codes.
+    if !is_v5 {
+        return Taken::SUCCESS;
+    }
+    Taken::Done(Outcome {
+        reason: denial.reason,
+        text: String::from(&*denial.text).into(),
+    })
 }

@@ -11,12 +11,14 @@ mod hear;
 mod inspect;
 #[cfg(feature = "hooks")]
 mod judged;
+mod operate;
 mod publish;
 mod receive;
 mod renew;
 mod restore;
 mod subscribe;
 mod survey;
+mod turn;
 mod wills;
 
 pub use close::{ConnectedAs, close_banned, close_connection, connected_as};
@@ -24,7 +26,8 @@ pub use facade::{
     answer_bytes, forget_touched, has_answers, has_bulk, mark_output, note_touched, release_marked,
     release_output, session_lasts, set_owner, take_touched, transmit_released,
 };
-pub use inspect::{audience_of, clock_ms, filters_matching, losses_of, session_of};
+pub use inspect::{Inspect, audience_of, clock_ms, filters_matching, losses_of, session_of};
+pub use operate::Operate;
 pub use publish::publish_for;
 pub use restore::{
     ALL_WRITTEN, begin_restoring, bytes_to_write, end_restoring, fetched, give_up_rewriting,
@@ -33,10 +36,12 @@ pub use restore::{
     take_batches, take_spool_orders, tell_backlog_room,
 };
 pub use survey::{clients_from, each_client_from, filters_from, holders_from, zone_figures_from};
+pub use turn::{TurnControl, TurnView};
 
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;
 
+use self::renew::{begin_renewal, continue_renewals};
 use stentor_mqtt::QoS;
 use stentor_session::{Message, Tick};
 use stentor_topic::TopicHasher;
@@ -47,7 +52,7 @@ use crate::core::delivery::spool::share_memory;
 use crate::core::ids::ShardId;
 use crate::core::interface::take_item;
 use crate::core::memory::Ledger;
-use crate::core::retained::{Kept, NotKept, Retained};
+use crate::core::retained::Retained;
 use crate::core::routing::batch::Source;
 use crate::core::routing::interest::InterestTable;
 use crate::core::sessions::log;
@@ -122,18 +127,6 @@ impl Hub {
         }
     }
 
-    /// New limits and policies; what is connected keeps what its CONNACK said.
-    pub fn reconfigure(&mut self, settings: Arc<Settings>) {
-        self.core.reconfigure(settings);
-        self.services.reconfigure(self.core.settings());
-    }
-
-    /// Has other adaptors judge what is done from now on, or none. What waits is judged by those
-    /// who were asked.
-    pub fn set_adaptors(&mut self, adaptors: Option<Arc<dyn Adaptors>>) {
-        self.services.set_adaptors(adaptors);
-    }
-
     /// It has done that.
     pub fn end_drain(&mut self, now: Tick) {
         self.core.end_drain(now);
@@ -189,7 +182,7 @@ impl Hub {
         match item.into() {
             ControlItem::Shard(item) => take_item(&mut self.core, now, item),
             ControlItem::Service(command) => serve(self, now, command),
-            ControlItem::Renew(renewal) => self.begin_renewal(now, renewal),
+            ControlItem::Renew(renewal) => begin_renewal(self, now, renewal),
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
             ControlItem::Relieve { bytes } => self.core.relieve(now, bytes),
             ControlItem::Unpin => self.core.unpin(now),
@@ -202,22 +195,6 @@ impl Hub {
         // A full store keeps what it has; the server's own figures come again.
         self.core.keep_and_route_now(now, Arc::clone(message));
         self.finish(now);
-    }
-
-    /// Has a message kept by `put`, and then routes it, after everything that came before it. Under
-    /// `keep = "last"` this has to be the shard that orders its topic, see [`crate::home_shard`].
-    ///
-    /// # Errors
-    /// When there is no memory for it, and what `put` says: then nobody gets the message.
-    pub fn keep_by(
-        &mut self,
-        now: Tick,
-        message: Arc<Message>,
-        put: impl FnOnce(&Message) -> Result<Kept, NotKept>,
-    ) -> Result<Kept, NotKept> {
-        let kept = self.core.keep_by(now, message, put);
-        self.finish(now);
-        kept
     }
 
     /// Fires what is due, goes on with what earlier turns have left, and settles the accounts of
@@ -274,7 +251,7 @@ fn go_on(hub: &mut Hub, now: Tick) {
     hub.core.continue_endings(now);
     hub.core.continue_listed(now);
     hub.core.continue_reviews();
-    hub.continue_renewals(now);
+    continue_renewals(hub, now);
     hub.services.advance(&mut hub.core, now);
     hub.core.continue_overrun(now);
     hub.core.continue_relief(now);
@@ -297,9 +274,11 @@ fn serve(hub: &mut Hub, now: Tick, command: ServiceCommand) {
         ServiceCommand::Answer(answer) => services.answered(core, now, &answer),
         ServiceCommand::Ask(ask) => services.ask_client(core, now, &ask),
         #[cfg(feature = "hooks")]
-        ServiceCommand::Judged { number, judgement } => hub.judged(now, number, &judgement),
+        ServiceCommand::Judged { number, judgement } => {
+            judged::judged(hub, now, number, &judgement)
+        }
         #[cfg(feature = "hooks")]
-        ServiceCommand::Act(act) => hub.act(now, &act),
+        ServiceCommand::Act(act) => act::act(hub, now, &act),
         #[cfg(feature = "calls")]
         ServiceCommand::Broadcast(one) => broadcast::broadcast(hub, now, &one),
         #[cfg(not(all(feature = "calls", feature = "hooks")))]

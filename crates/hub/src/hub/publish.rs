@@ -56,7 +56,9 @@ impl Hub {
             #[cfg(not(feature = "hooks"))]
             Some(_) => hub.take(now, key, publish, topic),
             #[cfg(feature = "hooks")]
-            Some(judgement) => hub.take_judged(now, key, (publish, topic), judgement),
+            Some(judgement) => {
+                super::judged::take_judged(hub, now, key, (publish, topic), judgement)
+            }
         });
         let answered = taken.and_then(|taken| self.core.answer(key, publish, taken));
         if answered.is_err() {

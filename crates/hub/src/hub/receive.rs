@@ -23,82 +23,13 @@ impl Hub {
     /// [`crate::Effects::awaiting_room`]).
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
         let mut share = self.core.begin_reading(key);
-        let consumed = self.receive_packets(now, key, input, &mut share);
+        let consumed = receive_packets(self, now, key, input, &mut share);
         let before = self.core.turn().spent();
         self.core.end_reading(now);
         share.count(self.core.turn(), true, self.core.turn().spent() - before);
         self.core.charge_share(now, key, &share);
         self.finish(now);
         consumed
-    }
-
-    fn receive_packets(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        input: &[u8],
-        share: &mut Share,
-    ) -> usize {
-        let mut consumed = 0;
-        // How far the store knows what comes.
-        let mut looked = 0;
-        loop {
-            let has_more = consumed < input.len();
-            let (version, packet_bytes_max) = match self.core.gate(now, key, share, has_more) {
-                Gate::Open(version, packet_bytes_max) => (version, packet_bytes_max),
-                Gate::Shut => return consumed,
-                Gate::Gone => return input.len(),
-            };
-            let rest = input.get(consumed..).unwrap_or_default();
-            let frame = match frame(rest, packet_bytes_max) {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return consumed,
-                Err(error) => {
-                    self.core.settle(now);
-                    self.core.close(now, key, malformed(error));
-                    return input.len();
-                }
-            };
-            let Some(whole) = rest.get(..frame.total_len) else {
-                return consumed;
-            };
-            if is_list(frame.first)
-                && frame.total_len > LIST_BYTES
-                && self.core.has_no_room_for_lists()
-            {
-                // There would be no room for its filters.
-                self.core.give_way(now, key);
-                return consumed;
-            }
-            if flood::holds(&mut self.core, now, key, (version, frame), whole) {
-                return consumed;
-            }
-            consumed += frame.total_len;
-            self.core.meter_packet(now, key, frame);
-
-            if looked < consumed
-                && rest.len() > frame.total_len
-                && let Some(purpose) = self.core.rules().asks_store(frame.first)
-            {
-                let layout = (version, packet_bytes_max);
-                let at_most = share.packets_left(is_publish(frame.first));
-                let ahead = self.core.look_ahead(key, layout, (purpose, at_most), rest);
-                looked = consumed - whole.len() + ahead;
-            }
-            let before = self.core.turn().spent();
-            let result = self.on_frame(now, key, (version, frame), whole);
-            share.count(
-                self.core.turn(),
-                is_publish(frame.first),
-                self.core.turn().spent() - before,
-            );
-            if let Err(reason) = result {
-                self.core.settle(now);
-                self.core.close(now, key, reason);
-                return input.len();
-            }
-            self.hear(now);
-        }
     }
 
     /// What comes by the thousand is decoded where it is used: a [`Packet`] of any kind would be
@@ -134,50 +65,117 @@ impl Hub {
         let rest = body.len().saturating_sub(properties.raw().len());
         self.core.turn_mut().spend_each(rest / VISIT_BYTES, 1);
         self.core.spend_on_properties(properties);
-        self.on_packet(now, key, &packet)
+        on_packet(self, now, key, &packet)
     }
+}
 
-    fn on_packet(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        packet: &Packet<'_>,
-    ) -> Result<(), CloseReason> {
-        match packet {
-            Packet::Publish(publish) => self.on_publish(now, key, publish, None),
-            Packet::PubAck(ack) => {
-                self.core.on_puback(now, key, ack.packet_id);
-                Ok(())
+fn receive_packets(
+    hub: &mut Hub,
+    now: Tick,
+    key: SessionKey,
+    input: &[u8],
+    share: &mut Share,
+) -> usize {
+    let mut consumed = 0;
+    // How far the store knows what comes.
+    let mut looked = 0;
+    loop {
+        let has_more = consumed < input.len();
+        let (version, packet_bytes_max) = match hub.core.gate(now, key, share, has_more) {
+            Gate::Open(version, packet_bytes_max) => (version, packet_bytes_max),
+            Gate::Shut => return consumed,
+            Gate::Gone => return input.len(),
+        };
+        let rest = input.get(consumed..).unwrap_or_default();
+        let frame = match frame(rest, packet_bytes_max) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return consumed,
+            Err(error) => {
+                hub.core.settle(now);
+                hub.core.close(now, key, malformed(error));
+                return input.len();
             }
-            Packet::PubRec(ack) => {
-                self.core.on_pubrec(now, key, ack);
-                Ok(())
-            }
-            Packet::PubRel(ack) => {
-                self.core.on_pubrel(key, ack.packet_id);
-                Ok(())
-            }
-            Packet::PubComp(ack) => {
-                self.core.on_pubcomp(now, key, ack.packet_id);
-                Ok(())
-            }
-            Packet::Subscribe(subscribe) => {
-                self.on_subscribe(now, key, subscribe, (&[], Decided::NOTHING))
-            }
-            Packet::Unsubscribe(unsubscribe) => {
-                self.core.on_unsubscribe(key, unsubscribe);
-                Ok(())
-            }
-            Packet::PingReq => {
-                self.core.send(key, &Packet::PingResp);
-                Ok(())
-            }
-            Packet::Disconnect(disconnect) => self.core.on_disconnect(key, disconnect),
-            Packet::Connect(_) => Err(CloseReason::Violation(Violation::SecondConnect)),
-            Packet::Auth(auth) => self.core.on_auth(key, auth),
-            Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
-                Err(CloseReason::Violation(Violation::ServerPacket))
-            }
+        };
+        let Some(whole) = rest.get(..frame.total_len) else {
+            return consumed;
+        };
+        if is_list(frame.first) && frame.total_len > LIST_BYTES && hub.core.has_no_room_for_lists()
+        {
+            // There would be no room for its filters.
+            hub.core.give_way(now, key);
+            return consumed;
+        }
+        if flood::holds(&mut hub.core, now, key, (version, frame), whole) {
+            return consumed;
+        }
+        consumed += frame.total_len;
+        hub.core.meter_packet(now, key, frame);
+
+        if looked < consumed
+            && rest.len() > frame.total_len
+            && let Some(purpose) = hub.core.rules().asks_store(frame.first)
+        {
+            let layout = (version, packet_bytes_max);
+            let at_most = share.packets_left(is_publish(frame.first));
+            let ahead = hub.core.look_ahead(key, layout, (purpose, at_most), rest);
+            looked = consumed - whole.len() + ahead;
+        }
+        let before = hub.core.turn().spent();
+        let result = hub.on_frame(now, key, (version, frame), whole);
+        share.count(
+            hub.core.turn(),
+            is_publish(frame.first),
+            hub.core.turn().spent() - before,
+        );
+        if let Err(reason) = result {
+            hub.core.settle(now);
+            hub.core.close(now, key, reason);
+            return input.len();
+        }
+        hub.hear(now);
+    }
+}
+
+fn on_packet(
+    hub: &mut Hub,
+    now: Tick,
+    key: SessionKey,
+    packet: &Packet<'_>,
+) -> Result<(), CloseReason> {
+    match packet {
+        Packet::Publish(publish) => hub.on_publish(now, key, publish, None),
+        Packet::PubAck(ack) => {
+            hub.core.on_puback(now, key, ack.packet_id);
+            Ok(())
+        }
+        Packet::PubRec(ack) => {
+            hub.core.on_pubrec(now, key, ack);
+            Ok(())
+        }
+        Packet::PubRel(ack) => {
+            hub.core.on_pubrel(key, ack.packet_id);
+            Ok(())
+        }
+        Packet::PubComp(ack) => {
+            hub.core.on_pubcomp(now, key, ack.packet_id);
+            Ok(())
+        }
+        Packet::Subscribe(subscribe) => {
+            hub.on_subscribe(now, key, subscribe, (&[], Decided::NOTHING))
+        }
+        Packet::Unsubscribe(unsubscribe) => {
+            hub.core.on_unsubscribe(key, unsubscribe);
+            Ok(())
+        }
+        Packet::PingReq => {
+            hub.core.send(key, &Packet::PingResp);
+            Ok(())
+        }
+        Packet::Disconnect(disconnect) => hub.core.on_disconnect(key, disconnect),
+        Packet::Connect(_) => Err(CloseReason::Violation(Violation::SecondConnect)),
+        Packet::Auth(auth) => hub.core.on_auth(key, auth),
+        Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
+            Err(CloseReason::Violation(Violation::ServerPacket))
         }
     }
 }

@@ -269,8 +269,8 @@ fn messages_of_a_session_that_ends_early_are_counted_as_lost() {
     // It begins anew, and wants no more what waited.
     w.connect(Version::V5, "hog1", &clean());
     let hub = &w.hubs[0];
-    assert_eq!(hub.losses().by_cause(LossCause::SessionEnded), 2);
-    assert_eq!(hub.stats().publishes_dropped, 2);
+    assert_eq!(hub.inspect().losses().by_cause(LossCause::SessionEnded), 2);
+    assert_eq!(hub.inspect().stats().publishes_dropped, 2);
 }
 
 /// A world whose ledger may hold so many bytes, and whose warden looks some times. Returns what it
@@ -511,7 +511,10 @@ fn new_work_is_refused_when_memory_is_short_and_what_is_there_goes_on() {
         let (code, text) = w.take_ack(publisher, 0x40);
         assert_eq!((code, &*text), told, "{topic} {payload}");
     }
-    let unkept = w.hubs.iter().map(|hub| hub.stats().unkept_by_memory);
+    let unkept = w
+        .hubs
+        .iter()
+        .map(|hub| hub.inspect().stats().unkept_by_memory);
     assert_eq!(unkept.sum::<u64>(), 1);
     assert_eq!(w.try_restore("other", "1"), Err(NotKept::Memory));
     assert_eq!(assess(&mut w, u64::MAX), Pressure::None);

@@ -407,7 +407,7 @@ fn a_quota_that_is_raised_meanwhile_lets_nothing_pass_unasked() {
             w.subscribe_all_only(bob, &filters.map(String::from));
             let wide = Arc::new(Settings::default());
             for hub in &mut w.hubs {
-                hub.reconfigure(Arc::clone(&wide));
+                hub.operate().reconfigure(Arc::clone(&wide));
             }
             w.paused = false;
             w.settle();

@@ -159,8 +159,8 @@ fn an_unsubscribe_may_name_everything_at_once() {
     assert!(reasons[..FILTERS].iter().all(|reason| *reason == 0));
     assert_eq!(reasons[FILTERS..], [0x11, 0x11], "twice, and never there");
     let key = w.clients[c].key.unwrap();
-    assert_eq!(w.hubs[0].subscriptions(key), [Arc::from("left")]);
-    assert_eq!(w.hubs[0].stats().subscriptions, 1);
+    assert_eq!(w.hubs[0].inspect().subscriptions(key), [Arc::from("left")]);
+    assert_eq!(w.hubs[0].inspect().stats().subscriptions, 1);
 }
 
 /// A packet that names very many rooms joins some, without a pass over all for each.
@@ -199,7 +199,7 @@ fn a_subscribe_joins_so_many_rooms() {
         assert!(reasons.iter().all(|reason| *reason == 0x97), "in too many");
         w.drop_link(c);
         w.pass_secs(31);
-        assert_eq!(w.hubs[0].stats().subscriptions, 0);
+        assert_eq!(w.hubs[0].inspect().stats().subscriptions, 0);
     }
 }
 
@@ -270,7 +270,7 @@ fn expired_messages_of_an_absent_client_hold_no_room() {
         let properties = properties.as_properties();
         w.publish_with(p, "t", &payload, QoS::AtLeastOnce, false, properties);
     }
-    let lost = |w: &World, cause| w.hubs[0].losses().by_cause(cause);
+    let lost = |w: &World, cause| w.hubs[0].inspect().losses().by_cause(cause);
     assert_eq!(
         lost(&w, LossCause::DropNewest),
         1,
@@ -313,13 +313,13 @@ fn the_search_for_expired_messages_is_short_and_counted() {
     }
     w.pass_secs(6);
     w.paused = true;
-    let lost = |w: &World, cause| w.hubs[0].losses().by_cause(cause) as usize;
+    let lost = |w: &World, cause| w.hubs[0].inspect().losses().by_cause(cause) as usize;
     let mut visits = Vec::new();
     loop {
         let before = lost(&w, LossCause::DropNewest);
         w.hubs[0].begin_turn();
         w.publish(p, "t", "new", QoS::AtLeastOnce, false);
-        visits.push(w.hubs[0].turn_visits());
+        visits.push(w.hubs[0].turn().visits());
         if lost(&w, LossCause::DropNewest) == before {
             break;
         }
@@ -367,7 +367,7 @@ fn a_message_that_expires_while_the_socket_is_full_is_not_sent() {
         }
         assert_eq!(got.pop().unwrap().payload, b"d");
         assert_eq!(got.pop().unwrap().payload, b"b");
-        assert_eq!(w.hubs[0].losses().by_cause(LossCause::Expired), 2);
+        assert_eq!(w.hubs[0].inspect().losses().by_cause(LossCause::Expired), 2);
     }
 }
 
@@ -418,7 +418,7 @@ fn a_reload_takes_nothing_from_those_who_are_connected() {
     long.resize(3 + 0x801, b'x');
     let mut w = World::with_settings(1, wide);
     let old = w.connect(Version::V5, "old", &clean());
-    w.hubs[0].reconfigure(Arc::new(narrow));
+    w.hubs[0].operate().reconfigure(Arc::new(narrow));
     w.send_bytes(old, &aliased(1));
     w.send_bytes(old, &aliased(2));
     w.send_bytes(old, &long);
@@ -474,7 +474,9 @@ fn a_reload_changes_the_policies_of_those_who_are_connected() {
     );
     w.subscribe(s, "t", QoS::AtMostOnce);
     w.clients[s].socket_room = 0;
-    w.hubs[0].reconfigure(Arc::new(settings(SlowPolicy::DropOldest)));
+    w.hubs[0]
+        .operate()
+        .reconfigure(Arc::new(settings(SlowPolicy::DropOldest)));
     for i in 0..9 {
         w.publish(
             p,
@@ -501,7 +503,7 @@ fn sessions_of_one_client_id_are_bounded_and_the_newest_stay() {
     for name in &names {
         w.connect(Version::V5, "c", &user(name));
     }
-    assert_eq!(w.hubs[0].stats().sessions, 16);
+    assert_eq!(w.hubs[0].inspect().stats().sessions, 16);
     let comes_back = |w: &mut World, name| {
         let client = w.connect_only(Version::V5, "c", &user(name));
         w.take_packet(client, 0x20).unwrap()[2] == 1
@@ -509,7 +511,7 @@ fn sessions_of_one_client_id_are_bounded_and_the_newest_stay() {
     assert!(comes_back(&mut w, names[4]));
     assert!(!comes_back(&mut w, names[3]));
     assert!(!comes_back(&mut w, names[4]), "the oldest had to go for it");
-    assert_eq!(w.hubs[0].stats().sessions, 16);
+    assert_eq!(w.hubs[0].inspect().stats().sessions, 16);
 }
 
 /// A will whose topic is above a limit would never be published: its client is not let in.
@@ -555,7 +557,7 @@ fn a_topic_above_a_limit_is_counted_and_logged() {
             w.publish(c, "a/b/c", "x", QoS::AtMostOnce, false);
         }
         assert_eq!(w.take_messages(c).len(), 3);
-        let stats = w.hubs[0].stats();
+        let stats = w.hubs[0].inspect().stats();
         assert_eq!((stats.denied, stats.topics_refused), (3, 3));
         assert_eq!(stats.publishes_denied, 0, "it had the right");
         let logged = w.events.iter().filter(|event| match event {

@@ -179,7 +179,7 @@ fn what_is_above_a_limit_is_refused_with_its_name() {
         ..Settings::default()
     };
     for hub in &mut w.hubs {
-        hub.reconfigure(Arc::new(settings.clone()));
+        hub.operate().reconfigure(Arc::new(settings.clone()));
     }
     let long = to_topic("a-topic-of-20-bytes-");
     let told = send(

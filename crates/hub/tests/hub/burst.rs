@@ -117,7 +117,7 @@ fn a_client_gets_the_messages_that_it_takes() {
     let messages = [plain("1"), plain(&long), plain("2")];
     w.send_bytes(p, &burst(Version::V5, &messages));
     assert_eq!(w.take_payloads(s), ["1", "2"]);
-    assert_eq!(w.hubs[0].stats().publishes_dropped, 1);
+    assert_eq!(w.hubs[0].inspect().stats().publishes_dropped, 1);
 }
 
 /// The policy of a slow reader takes single messages out of a burst, and counts each.
@@ -147,7 +147,7 @@ fn the_queue_of_a_slow_reader_holds_as_many_as_fit() {
         w.open_socket(s, usize::MAX);
         let got = w.take_payloads(s);
         assert!((3..60).contains(&got.len()), "{}", got.len());
-        let dropped = w.hubs[0].stats().publishes_dropped as usize;
+        let dropped = w.hubs[0].inspect().stats().publishes_dropped as usize;
         assert_eq!(got.len() + dropped, payloads.len(), "{policy:?}");
         match policy {
             SlowPolicy::DropOldest => assert_eq!(got, payloads[dropped..]),
@@ -178,11 +178,11 @@ fn what_a_slow_reader_loses_by_its_end_is_named() {
         let payload = payload.to_string();
         w.send_bytes(p, &burst(Version::V311, &[plain(&payload)]));
     }
-    let losses = w.hubs[0].losses();
+    let losses = w.hubs[0].inspect().losses();
     let lost = losses.by_cause(LossCause::Disconnect);
     assert!(lost > 40, "{lost}");
     assert_eq!(losses.worst(9), [("s", "t", lost)]);
-    assert_eq!(w.hubs[0].stats().publishes_dropped, lost);
+    assert_eq!(w.hubs[0].inspect().stats().publishes_dropped, lost);
 }
 
 /// What a client published before its connection broke comes before its will.

@@ -76,7 +76,7 @@ fn owners_of_sessions_from_before_take_turns() {
     };
     let settings = Arc::new(settings);
     for hub in &mut w.hubs {
-        hub.reconfigure(Arc::clone(&settings));
+        hub.operate().reconfigure(Arc::clone(&settings));
     }
     assert_eq!(w.admit(Version::V5, "plc", &options("bob")), Ok(()));
     assert_eq!(w.admit(Version::V5, "plc", &options("ann")), FOREIGN);

@@ -82,7 +82,11 @@ fn what_was_dropped_on_its_way_comes_from_the_store() {
             assert!(read_all(&mut w, s, &mut seen), "{case}: the end is last");
             assert_eq!(seen.len(), TOPICS, "{case}");
             assert!(seen.values().all(|letter| *letter == 'b'), "{case}");
-            let dropped: u64 = w.hubs.iter().map(|h| h.stats().publishes_dropped).sum();
+            let dropped: u64 = w
+                .hubs
+                .iter()
+                .map(|h| h.inspect().stats().publishes_dropped)
+                .sum();
             let is_lossy = policy != SlowPolicy::Conflate;
             assert_eq!(dropped > 0, is_lossy, "{case}");
         }

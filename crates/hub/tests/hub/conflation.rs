@@ -65,8 +65,8 @@ fn a_turn_hands_over_fewer_messages_that_newer_ones_may_replace() {
             w.send_without_settling(p, &encoded_publish(&topic, b"x", Properties::EMPTY));
         }
         (
-            w.hubs[0].turn_handed_over().subscribers,
-            w.hubs[0].has_jobs(),
+            w.hubs[0].turn().handed_over().subscribers,
+            w.hubs[0].turn().has_jobs(),
         )
     };
     assert_eq!(handed("other"), (5_000, false));
@@ -104,7 +104,10 @@ fn a_slow_client_gets_the_newest_of_each_topic_and_a_fast_one_all() {
         assert_eq!(seen, ["t/a=0", "t/b=99", "t/c=99", "t/a=99"], "{qos:?}");
         let shard = usize::from(w.clients[slow].shard);
         assert_eq!(
-            w.hubs[shard].losses().by_cause(LossCause::Conflated),
+            w.hubs[shard]
+                .inspect()
+                .losses()
+                .by_cause(LossCause::Conflated),
             99 + 99 + 98
         );
         // It keeps up again: nothing is left out.
@@ -173,6 +176,7 @@ fn an_absent_client_finds_the_newest_of_each_topic() {
         w.publish(p, "t/c", &i.to_string(), QoS::ExactlyOnce, false);
     }
     let waiting = w.hubs[0]
+        .inspect()
         .client(stentor_topic::Zone(0), "s")
         .unwrap()
         .waiting;
@@ -401,9 +405,9 @@ fn messages_that_are_paced_count_as_more_work() {
     w.paused = true;
     w.hubs[0].begin_turn();
     let mut work = |topic: &str| {
-        let before = w.hubs[0].turn_work();
+        let before = w.hubs[0].turn().work();
         w.publish(p, topic, "x", QoS::AtMostOnce, false);
-        w.hubs[0].turn_work() - before
+        w.hubs[0].turn().work() - before
     };
     let usual = work("usual");
     for topic in ["asked", "r/policy"] {
@@ -730,7 +734,7 @@ fn paces_that_end_together_leave_turns_to_others() {
         w.flush(0);
         assert!(w.take_packet(bystander, 0xD0).is_some(), "turn {turns}");
         // What a flush makes room for belongs to the turn.
-        let those = w.hubs[0].turn_visits();
+        let those = w.hubs[0].turn().visits();
         assert!(those <= VISITS_MAX, "{those} visits in turn {turns}");
         (visits, turns) = (visits + u64::from(those), turns + 1);
         for (count, s) in got.iter_mut().zip(&sessions) {

@@ -181,7 +181,7 @@ fn an_empty_client_id_gets_one() {
     let id: String = id.chars().take(5 + 32).collect();
     w.connect(Version::V311, "", &clean());
     w.connect(Version::V5, "", &clean());
-    assert_eq!(w.hubs[0].stats().connected, 3);
+    assert_eq!(w.hubs[0].inspect().stats().connected, 3);
     w.drop_link(c);
     let c = w.connect_only(Version::V5, &id, &ConnectOptions::persistent());
     assert_eq!(w.receive_packet(c).unwrap()[2], 1, "session present");

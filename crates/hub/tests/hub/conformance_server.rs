@@ -241,7 +241,7 @@ fn subscribing_again_replaces_and_interrupts_nothing() {
         assert_eq!(got[0].qos, QoS::AtLeastOnce, "begun before");
         assert_eq!(got[2].qos, QoS::AtMostOnce, "the new one counts");
         let (shard, key) = (usize::from(w.clients[s].shard), w.clients[s].key.unwrap());
-        assert_eq!(w.hubs[shard].subscriptions(key).len(), 1);
+        assert_eq!(w.hubs[shard].inspect().subscriptions(key).len(), 1);
     }
 }
 
@@ -366,6 +366,7 @@ fn a_qos_2_exchange_is_completed_whatever_the_expiry() {
     w.send_ack(s, 0x70, b);
     assert_eq!(
         w.hubs[0]
+            .inspect()
             .client(stentor_topic::Zone(0), "s")
             .unwrap()
             .in_flight,

@@ -39,7 +39,13 @@ fn a_filter_has_so_many_wildcards() {
         ] {
             assert_eq!(w.subscribe(c, filter, Q0), reason, "{filter}");
         }
-        assert_eq!(w.hubs[usize::from(w.home("c"))].stats().subscriptions, 3);
+        assert_eq!(
+            w.hubs[usize::from(w.home("c"))]
+                .inspect()
+                .stats()
+                .subscriptions,
+            3
+        );
     }
 }
 
@@ -108,7 +114,11 @@ fn so_many_groups_share_one_filter() {
         for member in [2, 3] {
             w.drop_link(members[member]);
         }
-        let filters: usize = w.hubs.iter().map(|hub| hub.filters().count()).sum();
+        let filters: usize = w
+            .hubs
+            .iter()
+            .map(|hub| hub.inspect().filters().count())
+            .sum();
         assert_eq!(filters, 0);
     }
 }
@@ -132,7 +142,7 @@ fn a_session_keeps_what_it_has_when_limits_are_lowered() {
         ..Settings::default()
     });
     for hub in &mut w.hubs {
-        hub.reconfigure(Arc::clone(&lower));
+        hub.operate().reconfigure(Arc::clone(&lower));
     }
     for filter in had {
         assert_eq!(w.subscribe(c, filter, Q1), 1, "{filter}");

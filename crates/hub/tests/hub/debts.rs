@@ -49,7 +49,7 @@ fn is_read(w: &mut World, client: usize) -> bool {
 
 /// Turns until no message is left to be routed.
 fn route_all(w: &mut World) {
-    while w.hubs[0].work_bytes() > 0 {
+    while w.hubs[0].inspect().work_bytes() > 0 {
         w.go_on(0);
         w.tick();
     }
@@ -115,7 +115,7 @@ fn what_is_routed_after_its_publisher_has_gone_is_paid_for() {
                         break;
                     }
                     w.send_without_settling(p, &publish(&dear()));
-                    assert!(w.hubs[0].work_bytes() > 0);
+                    assert!(w.hubs[0].inspect().work_bytes() > 0);
                     w.drop_link(p);
                     let p = is_back.then(|| connect(&mut w, "p", after));
                     route_all(&mut w);
@@ -184,7 +184,7 @@ fn a_private_message_to_very_many_sessions_is_paid_for() {
                 w.deliver_one(pair);
             }
             let hub = &mut w.hubs[usize::from(shards) - 1];
-            assert!((512..2_048).contains(&hub.turn_visits()));
+            assert!((512..2_048).contains(&hub.turn().visits()));
             hub.begin_drain();
             hub.end_drain(w.now);
             w.settle();

@@ -29,18 +29,18 @@ fn many_filters_of_many_sessions_are_taken_out_in_turns() {
         })
         .collect();
     w.settle();
-    assert_eq!(w.hubs[0].stats().subscriptions, 20_000);
+    assert_eq!(w.hubs[0].inspect().stats().subscriptions, 20_000);
     w.paused = true;
     w.hubs[0].begin_turn();
     for &client in &all {
         w.drop_link(client);
     }
-    let stats = w.hubs[0].stats();
+    let stats = w.hubs[0].inspect().stats();
     assert_eq!((stats.sessions, stats.connected), (1, 1), "they are gone");
-    assert!(w.hubs[0].turn_visits() < VISITS_MAX);
+    assert!(w.hubs[0].turn().visits() < VISITS_MAX);
     assert!(turns(&mut w, bystander) > 30);
-    assert_eq!(w.hubs[0].stats().subscriptions, 0);
-    assert_eq!(w.hubs[0].filters().count(), 0);
+    assert_eq!(w.hubs[0].inspect().stats().subscriptions, 0);
+    assert_eq!(w.hubs[0].inspect().filters().count(), 0);
     w.check_accounts();
 }
 
@@ -59,9 +59,9 @@ fn a_newcomer_gets_nothing_for_the_filters_of_its_predecessor() {
     w.paused = true;
     w.hubs[0].begin_turn();
     let second = w.connect_only(Version::V5, "c", &clean());
-    assert_eq!(w.hubs[0].stats().sessions, 2);
+    assert_eq!(w.hubs[0].inspect().stats().sessions, 2);
     assert!(
-        w.hubs[0].stats().subscriptions > 0,
+        w.hubs[0].inspect().stats().subscriptions > 0,
         "they stand there still"
     );
     w.publish(publisher, "flood/0/4999", "old", QoS::AtLeastOnce, false);
@@ -74,7 +74,7 @@ fn a_newcomer_gets_nothing_for_the_filters_of_its_predecessor() {
     assert_eq!(w.take_payloads(second), ["new"]);
     w.drop_link(second);
     w.settle();
-    assert_eq!(w.hubs[0].filters().count(), 0);
+    assert_eq!(w.hubs[0].inspect().filters().count(), 0);
     w.check_accounts();
 }
 
@@ -98,7 +98,7 @@ fn what_members_that_leave_were_owed_is_handed_on_in_turns() {
     w.paused = true;
     w.hubs[0].begin_turn();
     w.drop_link(leaving);
-    assert!(w.hubs[0].turn_visits() < VISITS_MAX);
+    assert!(w.hubs[0].turn().visits() < VISITS_MAX);
     assert!(turns(&mut w, bystander) > 5);
     w.paused = false;
     w.settle();
@@ -147,11 +147,11 @@ fn the_queues_of_many_sessions_are_dropped_in_turns() {
     w.paused = true;
     w.hubs[0].begin_turn();
     w.hubs[0].advance(w.now);
-    assert!(w.hubs[0].turn_visits() < VISITS_MAX);
-    let gone = w.hubs[0].stats().expired as usize;
+    assert!(w.hubs[0].turn().visits() < VISITS_MAX);
+    let gone = w.hubs[0].inspect().stats().expired as usize;
     assert_eq!(gone, SESSIONS, "to end them is cheap");
-    assert_eq!(w.hubs[0].stats().sessions, 2);
-    let left = w.hubs[0].work_bytes();
+    assert_eq!(w.hubs[0].inspect().stats().sessions, 2);
+    let left = w.hubs[0].inspect().work_bytes();
     assert!(left > queued / 10 * 9, "{left} of {queued}");
     let (visits, turns) = w.turns_beside(bystander, VISITS_MAX, |_| {});
     let most = (SESSIONS * MESSAGES) as u64 * 2;
@@ -160,7 +160,7 @@ fn the_queues_of_many_sessions_are_dropped_in_turns() {
         "{visits}"
     );
     assert!(turns > 20, "{turns}");
-    assert_eq!(w.hubs[0].work_bytes(), 0);
+    assert_eq!(w.hubs[0].inspect().work_bytes(), 0);
     w.check_accounts();
 }
 
@@ -193,11 +193,11 @@ fn what_was_held_back_is_dropped_in_turns() {
     assert!(held > 100 * TOPICS as u64, "{held}");
     w.paused = true;
     w.hubs[0].begin_turn();
-    assert!(w.hubs[0].kick(w.now, Zone(0), "s", true));
-    assert!(w.hubs[0].turn_visits() < VISITS_MAX);
-    assert!(w.hubs[0].work_bytes() > held / 10 * 9);
+    assert!(w.hubs[0].operate().kick(w.now, Zone(0), "s", true));
+    assert!(w.hubs[0].turn().visits() < VISITS_MAX);
+    assert!(w.hubs[0].inspect().work_bytes() > held / 10 * 9);
     assert!(turns(&mut w, bystander) > 1);
-    assert_eq!(w.hubs[0].work_bytes(), 0);
+    assert_eq!(w.hubs[0].inspect().work_bytes(), 0);
     w.check_accounts();
 }
 
@@ -213,16 +213,20 @@ fn shared_subscriptions_are_found_among_many_others() {
     w.subscribe(client, "$share/g/gone", QoS::AtLeastOnce);
     w.unsubscribe(client, "$share/g/gone");
     w.pass_secs(1);
-    assert_eq!(w.hubs[0].stats().subscriptions, 3_002);
-    assert_eq!(w.hubs[0].shared_subscriptions().count(), 2);
+    assert_eq!(w.hubs[0].inspect().stats().subscriptions, 3_002);
+    assert_eq!(w.hubs[0].inspect().shared_subscriptions().count(), 2);
     w.paused = true;
     w.hubs[0].begin_turn();
     w.drop_link(client);
-    assert_eq!(w.hubs[0].shared_subscriptions().count(), 0);
-    assert_eq!(w.hubs[0].stats().subscriptions, 3_000);
-    assert!(w.hubs[0].turn_visits() < 200, "{}", w.hubs[0].turn_visits());
+    assert_eq!(w.hubs[0].inspect().shared_subscriptions().count(), 0);
+    assert_eq!(w.hubs[0].inspect().stats().subscriptions, 3_000);
+    assert!(
+        w.hubs[0].turn().visits() < 200,
+        "{}",
+        w.hubs[0].turn().visits()
+    );
     assert!(turns(&mut w, bystander) > 1);
-    assert_eq!(w.hubs[0].stats().subscriptions, 0);
+    assert_eq!(w.hubs[0].inspect().stats().subscriptions, 0);
     w.check_accounts();
 }
 
@@ -249,10 +253,10 @@ fn what_waited_for_a_socket_is_dropped_in_turns() {
     w.paused = true;
     w.hubs[0].begin_turn();
     w.drop_link(client);
-    assert!(w.hubs[0].turn_visits() < 500);
-    let left = w.hubs[0].work_bytes();
+    assert!(w.hubs[0].turn().visits() < 500);
+    let left = w.hubs[0].inspect().work_bytes();
     assert!(left > held / 10 * 9, "{left} of {held}");
     assert!(turns(&mut w, bystander) > 1);
-    assert_eq!(w.hubs[0].work_bytes(), 0);
+    assert_eq!(w.hubs[0].inspect().work_bytes(), 0);
     w.check_accounts();
 }

@@ -65,7 +65,7 @@ fn clients_overrun_by_one_message_are_closed_in_turns() {
         w.paused = true;
         w.hubs[0].begin_turn();
         w.publish(publisher, "t", "too much", level, false);
-        assert!(w.hubs[0].turn_visits() < VISITS_MAX);
+        assert!(w.hubs[0].turn().visits() < VISITS_MAX);
         w.flush(0);
         let at_once = closed(&w, &all);
         assert!((10..CLIENTS / 2).contains(&at_once), "{at_once}");
@@ -76,22 +76,22 @@ fn clients_overrun_by_one_message_are_closed_in_turns() {
             w.publish(other, "t", "more", level, false);
         }
         let waiting = *all.last().unwrap();
-        let received = w.hubs[0].stats().packets_received;
+        let received = w.hubs[0].inspect().stats().packets_received;
         w.send_without_settling(waiting, &PING);
-        assert_eq!(w.hubs[0].stats().packets_received, received);
+        assert_eq!(w.hubs[0].inspect().stats().packets_received, received);
         w.check_accounts();
         let after = w.ledger.of(Holding::Queues);
         // The acknowledgements of what has just come wait as well.
         assert!(after < held + 1_000, "{after} > {held}");
-        assert_eq!(w.hubs[0].stats().publishes_received, most + 21);
+        assert_eq!(w.hubs[0].inspect().stats().publishes_received, most + 21);
         let (_, turns) = w.turns_beside(bystander, VISITS_MAX, |_| {});
         assert!(turns > 3, "{turns}");
         w.flush(0);
         assert_eq!(closed(&w, &all), CLIENTS);
-        let stats = w.hubs[0].stats();
+        let stats = w.hubs[0].inspect().stats();
         assert_eq!((stats.connected, stats.sessions), (3, 3));
         w.check_accounts();
-        assert_eq!(w.hubs[0].work_bytes(), 0);
+        assert_eq!(w.hubs[0].inspect().work_bytes(), 0);
     }
 }
 

@@ -306,7 +306,7 @@ fn a_long_history_leaves_turns_to_others() {
     w.paused = true;
     w.hubs[0].begin_turn();
     w.send_without_settling(s, &subscribe("#", QoS::AtMostOnce, "since:1"));
-    assert!(w.hubs[0].turn_visits() <= VISITS_MAX);
+    assert!(w.hubs[0].turn().visits() <= VISITS_MAX);
     let mut got = 0;
     let (_, turns) = w.turns_beside(bystander, VISITS_MAX, |w| {
         while w.take_packet(s, 0x30).is_some() {

@@ -73,8 +73,8 @@ fn what_cannot_be_refused_is_delivered_without_being_kept() {
     let gone = w.connect(Version::V5, "gone", &will);
     w.drop_link(gone);
     assert_eq!(w.take_payloads(s), ["1", "2", "3"]);
-    assert_eq!(w.hubs[0].losses().by_cause(LossCause::NotKept), 2);
-    assert_eq!(w.hubs[0].stats().publishes_dropped, 2);
+    assert_eq!(w.hubs[0].inspect().losses().by_cause(LossCause::NotKept), 2);
+    assert_eq!(w.hubs[0].inspect().stats().publishes_dropped, 2);
     let late = w.connect(Version::V311, "late", &clean());
     w.subscribe(late, "#", QoS::AtMostOnce);
     assert_eq!(w.take_payloads(late), ["1"]);
@@ -302,8 +302,12 @@ fn drop_oldest_counts_each_loss() {
                 w.send_ack(s, 0x40, id);
             }
         }
-        assert_eq!(w.hubs[0].stats().publishes_dropped, 41 - got, "{level:?}");
-        for (_, topic, _) in w.hubs[0].losses().worst(9) {
+        assert_eq!(
+            w.hubs[0].inspect().stats().publishes_dropped,
+            41 - got,
+            "{level:?}"
+        );
+        for (_, topic, _) in w.hubs[0].inspect().losses().worst(9) {
             assert_eq!(topic, "small");
         }
     }
@@ -402,9 +406,9 @@ fn a_hundred_thousand_subscriptions_come_and_go() {
     for prefix in ["", "$share/g/"] {
         let filters: Vec<_> = (0..50_000).map(|i| format!("{prefix}{i}")).collect();
         w.send_bytes(c, &packet(0x82, &filters, &[0]));
-        assert_eq!(w.hubs[0].stats().subscriptions, 50_000);
+        assert_eq!(w.hubs[0].inspect().stats().subscriptions, 50_000);
         w.send_bytes(c, &packet(0xA2, &filters, &[]));
-        assert_eq!(w.hubs[0].stats().subscriptions, 0);
+        assert_eq!(w.hubs[0].inspect().stats().subscriptions, 0);
     }
     assert_eq!(w.clients[c].closed, None);
 }

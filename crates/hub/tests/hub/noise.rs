@@ -156,7 +156,7 @@ fn stumble(seed: u64) {
     for client in clients {
         w.drop_link(client.min(w.clients.len() - 1));
     }
-    let bugs: u64 = w.hubs.iter().map(|hub| hub.stats().bugs).sum();
+    let bugs: u64 = w.hubs.iter().map(|hub| hub.inspect().stats().bugs).sum();
     assert_eq!(bugs, 0, "seed {seed}");
 }
 

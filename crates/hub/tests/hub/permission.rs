@@ -27,7 +27,7 @@ fn withheld(world: &World) -> u64 {
     world
         .hubs
         .iter()
-        .map(|hub| hub.stats().publishes_withheld)
+        .map(|hub| hub.inspect().stats().publishes_withheld)
         .sum()
 }
 
@@ -206,13 +206,13 @@ fn new_rights_hold_at_once_however_long_their_review_takes() {
     let change = |w: &mut World, denied: &'static [&'static str]| {
         w.hubs[0].begin_turn();
         w.control_all(&ControlItem::Renew(Arc::new(Denying(denied))));
-        assert!(w.hubs[0].turn_visits() < 6_000);
+        assert!(w.hubs[0].turn().visits() < 6_000);
     };
     w.paused = true;
     change(&mut w, &["secret/"]);
     let mut turns = 0;
     while w.go_on(0) {
-        assert!(w.hubs[0].turn_visits() < 6_000);
+        assert!(w.hubs[0].turn().visits() < 6_000);
         publish(&mut w, "1");
         assert_eq!(w.take_payloads(ann), ["1"]);
         turns += 1;

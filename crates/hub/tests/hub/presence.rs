@@ -137,7 +137,7 @@ fn a_burst_that_is_too_much_for_a_client_ends_it_once() {
         let publish = [0x30, 4, 0, 1, b'm', 0];
         w.send_bytes(publisher, &publish.repeat(1_000));
         assert!(w.clients[slow].closed.is_some());
-        assert_eq!(w.hubs[0].stats().connected, 2);
+        assert_eq!(w.hubs[0].inspect().stats().connected, 2);
         assert_eq!(told(&mut w, watcher), [entry("slow", "", false)]);
     };
     let small_stack = std::thread::Builder::new().stack_size(256 * 1_024);

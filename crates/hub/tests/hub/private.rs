@@ -84,7 +84,7 @@ fn every_filter_below_the_inbox_works_and_ends() {
         assert_eq!(w.subscribe(bob, filter, Q1), 1, "{filter}");
         let key = w.clients[bob].key.unwrap();
         let hub = usize::from(w.clients[bob].shard);
-        let listed = w.hubs[hub].subscriptions(key);
+        let listed = w.hubs[hub].inspect().subscriptions(key);
         assert_eq!(listed.iter().map(|f| &**f).collect::<Vec<_>>(), [filter]);
         w.publish(ann, "$private/to/bob", "x", Q1, false);
         assert_eq!(

@@ -49,7 +49,7 @@ fn messages_in_flight_are_bounded_by_bytes() {
         let first = w.take_messages(s);
         let most = BYTES_MAX / 1_000;
         assert!((most / 2..most).contains(&first.len()), "{}", first.len());
-        let dropped = w.hubs[0].stats().publishes_dropped;
+        let dropped = w.hubs[0].inspect().stats().publishes_dropped;
         assert_eq!(dropped as usize, 200 - first.len(), "{level:?}");
         assert_eq!(full(&w), [Full::Bytes(BYTES_MAX)], "{level:?}");
         // Away, it holds no more.
@@ -114,7 +114,7 @@ fn small_messages_that_wait_are_bounded_by_what_they_cost() {
         w.open_socket(s, usize::MAX);
         let got = w.take_messages(s).len();
         assert!((BYTES_MAX / 300..BYTES_MAX / 100).contains(&got), "{got}");
-        let dropped = w.hubs[0].stats().publishes_dropped;
+        let dropped = w.hubs[0].inspect().stats().publishes_dropped;
         assert_eq!(dropped as usize, 1_000 - got, "{policy:?}");
     }
 }

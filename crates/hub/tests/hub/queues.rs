@@ -154,7 +154,11 @@ fn what_a_slow_member_has_no_room_for_goes_to_others_and_is_not_dropped() {
         }
         got.sort_unstable();
         assert_eq!(got, (0..100).collect::<Vec<_>>(), "{shards} shards");
-        let dropped: u64 = w.hubs.iter().map(|hub| hub.stats().publishes_dropped).sum();
+        let dropped: u64 = w
+            .hubs
+            .iter()
+            .map(|hub| hub.inspect().stats().publishes_dropped)
+            .sum();
         assert_eq!(dropped, 0);
     }
 }
@@ -167,7 +171,7 @@ fn a_question_that_came_too_early_is_answered_later() {
         publish(&mut w, 0..3);
         for hub in &mut w.hubs {
             begin_restoring(hub);
-            hub.set_share_room(u32::MAX);
+            hub.turn_mut().set_share_room(u32::MAX);
         }
         let m = w.connect(Version::V5, "m", &clean());
         assert_eq!(w.subscribe(m, "$queue/crew/jobs/#", QoS::AtLeastOnce), 1);
@@ -222,7 +226,11 @@ fn a_full_queue_drops_the_newest_or_the_oldest() {
     ] {
         let mut w = world(2, 3, full);
         publish(&mut w, 0..5);
-        let dropped: u64 = w.hubs.iter().map(|hub| hub.stats().publishes_dropped).sum();
+        let dropped: u64 = w
+            .hubs
+            .iter()
+            .map(|hub| hub.inspect().stats().publishes_dropped)
+            .sum();
         assert_eq!(dropped, 2);
         let m = w.connect(Version::V5, "m", &clean());
         w.subscribe(m, "$queue/crew/jobs/#", QoS::AtLeastOnce);
@@ -252,9 +260,9 @@ fn nobody_has_or_ends_the_session_of_a_queue() {
     let connack = w.receive_packet(client).expect("a CONNACK");
     assert_eq!(connack[2], 0, "it is another session");
     let home = usize::from(w.home(ID));
-    assert!(w.hubs[home].kick(w.now, Zone(0), ID, true));
+    assert!(w.hubs[home].operate().kick(w.now, Zone(0), ID, true));
     assert!(
-        !w.hubs[home].kick(w.now, Zone(0), ID, true),
+        !w.hubs[home].operate().kick(w.now, Zone(0), ID, true),
         "no client is left"
     );
     w.settle();

@@ -449,7 +449,11 @@ fn a_user_that_is_deleted_is_disconnected_and_kept_out() {
     assert_eq!(farewell[2], 0x98);
     assert_eq!(w.clients[bob].closed, None);
     assert!(w.take_payloads(watcher).is_empty(), "nobody's will");
-    let sessions: u64 = w.hubs.iter().map(|hub| hub.stats().sessions).sum();
+    let sessions: u64 = w
+        .hubs
+        .iter()
+        .map(|hub| hub.inspect().stats().sessions)
+        .sum();
     assert_eq!(sessions, 2);
     let refused = w.connect_as(V5, "a", &named("ann"), TestRights::denying(&[]));
     assert_eq!(refused.unwrap_err(), CloseReason::Denied(Denied::Banned));

@@ -70,7 +70,7 @@ fn publish(topic: &str, payload: &str, qos: QoS) -> Vec<u8> {
 /// Turns until nothing is left to do: each is short, and in each of them a bystander is served.
 fn turns(w: &mut World, bystander: usize) -> usize {
     let (_, turns) = w.turns_beside(bystander, VISITS_MAX, |_| {});
-    assert_eq!(w.hubs[0].work_bytes(), 0);
+    assert_eq!(w.hubs[0].inspect().work_bytes(), 0);
     turns
 }
 
@@ -101,10 +101,10 @@ fn filters_that_nearly_match_leave_turns_to_others() {
         bytes.extend(publish(&format!("{topic}y"), &n.to_string(), Q0));
     }
     w.send_without_settling(p, &bytes);
-    assert!(w.hubs[0].turn_visits() <= VISITS_MAX);
-    assert!(w.hubs[0].work_bytes() > 0);
+    assert!(w.hubs[0].turn().visits() <= VISITS_MAX);
+    assert!(w.hubs[0].inspect().work_bytes() > 0);
     w.check_accounts();
-    assert_eq!(w.hubs[0].turn_figures().client_id, "p");
+    assert_eq!(w.hubs[0].turn().figures().client_id, "p");
     assert!(turns(&mut w, bystander) >= 10);
     assert_eq!(w.take_payloads(s), ["0", "1", "2", "3", "4"]);
     // Its publisher owes for it.
@@ -165,7 +165,7 @@ fn very_many_subscribers_beside_the_most_leave_turns_to_others() {
     w.paused = true;
     w.send_without_settling(p, &publish("t", "x", Q1));
     w.go_on(0);
-    let bytes = w.hubs[0].work_bytes();
+    let bytes = w.hubs[0].inspect().work_bytes();
     assert!(bytes < 64 << 10, "{bytes}");
     turns(&mut w, bystander);
     for s in subscribers {
@@ -252,7 +252,7 @@ fn what_changes_meanwhile_counts() {
     }
     // Its publisher closes; the message is taken all the same.
     w.drop_link(p);
-    assert!(w.hubs[0].work_bytes() > 0);
+    assert!(w.hubs[0].inspect().work_bytes() > 0);
     turns(&mut w, bystander);
     for (at, qos) in [(0, Some(Q0)), (1, None), (4, Some(Q1)), (7, Some(Q1))] {
         let messages = w.take_messages(all[at]);
@@ -411,16 +411,16 @@ fn messages_to_many_are_put_off_while_output_is_left() {
         .collect();
     w.paused = true;
     w.hubs[0].begin_turn();
-    w.hubs[0].count_beside(Beside::OutputLeft);
+    w.hubs[0].turn_mut().count_beside(Beside::OutputLeft);
     for (n, p) in publishers.iter().enumerate() {
         w.send_without_settling(*p, &publish(&format!("wall/{n}"), &n.to_string(), Q0));
     }
     w.send_without_settling(bystander, &publish("own", "pong", Q0));
     assert!(
-        !w.hubs[0].turn_handed_over().is_too_much
-            && w.hubs[0].turn_handed_over().subscribers < 1_000
+        !w.hubs[0].turn().handed_over().is_too_much
+            && w.hubs[0].turn().handed_over().subscribers < 1_000
     );
-    assert!(w.hubs[0].has_jobs());
+    assert!(w.hubs[0].turn().has_jobs());
     w.flush(0);
     assert_eq!(w.take_payloads(bystander), ["pong"]);
     turns(&mut w, bystander);
@@ -443,14 +443,14 @@ fn a_burst_is_not_put_off() {
     let p = w.connect(Version::V5, "p", &clean());
     w.paused = true;
     w.hubs[0].begin_turn();
-    w.hubs[0].count_beside(Beside::OutputLeft);
+    w.hubs[0].turn_mut().count_beside(Beside::OutputLeft);
     let burst = publish("t", "x", Q0).repeat(3);
     for _ in 0..6 {
-        assert!(!w.hubs[0].turn_handed_over().is_too_much);
+        assert!(!w.hubs[0].turn().handed_over().is_too_much);
         w.send_without_settling(p, &burst);
     }
     w.send_without_settling(p, &burst);
-    assert!(w.hubs[0].turn_handed_over().is_too_much && !w.hubs[0].has_jobs());
+    assert!(w.hubs[0].turn().handed_over().is_too_much && !w.hubs[0].turn().has_jobs());
 }
 
 /// Figures of `$SYS` and what rooms tell go to all their subscribers, in their order.
@@ -483,9 +483,9 @@ fn the_messages_of_the_server_are_put_off_in_their_order() {
         w.hubs[0].control(now, ControlItem::Publish(Arc::new(message)));
     }
     assert!(
-        w.hubs[0].turn_handed_over().subscribers < 10_000,
+        w.hubs[0].turn().handed_over().subscribers < 10_000,
         "{}",
-        w.hubs[0].turn_handed_over().subscribers
+        w.hubs[0].turn().handed_over().subscribers
     );
     turns(&mut w, bystander);
     let expected: Vec<String> = (0..FIGURES).map(|n| n.to_string()).collect();
@@ -624,7 +624,7 @@ fn what_the_messages_of_a_job_take_is_counted() {
     const LEAST: usize = size_of::<usize>() + 4 * size_of::<usize>() + size_of::<Message>() + 1;
     let mut w = World::with_settings(1, dear());
     leave_messages(&mut w, 3, EACH);
-    let bytes = w.hubs[0].work_bytes();
+    let bytes = w.hubs[0].inspect().work_bytes();
     assert!(bytes >= (3 * EACH * LEAST) as u64, "{bytes}");
     assert!(bytes <= (6 * EACH * LEAST) as u64, "{bytes}");
     w.check_accounts();
@@ -638,15 +638,15 @@ fn messages_that_nobody_gets_any_more_leave_turns_to_others() {
     let mut w = World::with_settings(1, dear());
     let bystander = w.connect(Version::V5, "b", &clean());
     leave_messages(&mut w, PUBLISHERS, EACH);
-    let mut before = w.hubs[0].work_bytes();
+    let mut before = w.hubs[0].inspect().work_bytes();
     let all = before;
     let (_, turns) = w.turns_beside(bystander, VISITS_MAX, |w| {
-        let now = w.hubs[0].work_bytes();
+        let now = w.hubs[0].inspect().work_bytes();
         assert!(before - now <= all / 10, "{before} and {now} of {all}");
         before = now;
     });
     assert!(turns >= 12, "{turns}");
-    assert_eq!(w.hubs[0].work_bytes(), 0);
+    assert_eq!(w.hubs[0].inspect().work_bytes(), 0);
 }
 
 /// A long message makes room in many full queues: not in all of them at once.
@@ -691,13 +691,13 @@ fn room_is_made_in_few_queues_at_a_time() {
         }
         w.hubs[0].begin_turn();
         w.send_without_settling(p, &publish("t", &"y".repeat(390_000), qos));
-        let dropped = w.hubs[0].stats().publishes_dropped;
+        let dropped = w.hubs[0].inspect().stats().publishes_dropped;
         assert!(dropped > 0 && dropped <= 2 * SMALL as u64, "{dropped}");
         // Two visits for a message that is dropped, and two for its work.
         let visits = 3 * 4 * SMALL as u32;
-        assert!(w.hubs[0].turn_visits() <= visits);
+        assert!(w.hubs[0].turn().visits() <= visits);
         w.turns_beside(bystander, visits, |_| {});
-        let dropped = w.hubs[0].stats().publishes_dropped;
+        let dropped = w.hubs[0].inspect().stats().publishes_dropped;
         assert!(dropped >= (SUBSCRIBERS * SMALL / 2) as u64, "{dropped}");
         for subscriber in subscribers {
             w.open_socket(subscriber, usize::MAX);

@@ -39,7 +39,7 @@ fn members(w: &mut World, count: usize, options: &ConnectOptions<'_>) -> Vec<usi
         assert_eq!(granted, [0; SHARES]);
         all.push(member);
     }
-    assert_eq!(w.hubs[1].filters().count(), count * SHARES);
+    assert_eq!(w.hubs[1].inspect().filters().count(), count * SHARES);
     all
 }
 
@@ -50,13 +50,14 @@ fn turn(w: &mut World, room: u32) -> u32 {
     w.go_on(0);
     w.flush(0);
     w.tick();
-    w.hubs[1].turn_visits()
+    w.hubs[1].turn().visits()
 }
 
 /// Turns until nothing waits.
 fn turns(w: &mut World, room: u32, visits_max: u32) -> usize {
     for turns in 0..10_000 {
-        if w.hubs[0].next_deadline() != Some(Tick::ZERO) && !w.hubs[0].waits_for_share_room() {
+        if w.hubs[0].next_deadline() != Some(Tick::ZERO) && !w.hubs[0].turn().waits_for_share_room()
+        {
             return turns;
         }
         let visits = turn(w, room);
@@ -76,13 +77,13 @@ fn the_ends_of_many_members_reach_other_shards_over_many_turns() {
     for member in all {
         w.drop_link(member);
     }
-    assert!(w.hubs[1].turn_visits() <= ROOM + LETTER_MAX);
-    let untold = w.hubs[0].untold_bytes();
+    assert!(w.hubs[1].turn().visits() <= ROOM + LETTER_MAX);
+    let untold = w.hubs[0].turn().untold_bytes();
     assert!(untold > 16 * 50 * 800, "they are counted: {untold}");
     assert!(turns(&mut w, ROOM, ROOM + LETTER_MAX) > 10);
-    assert_eq!(w.hubs[0].untold_bytes(), 0);
+    assert_eq!(w.hubs[0].turn().untold_bytes(), 0);
     for hub in &w.hubs {
-        assert_eq!(hub.filters().count(), 0);
+        assert_eq!(hub.inspect().filters().count(), 0);
     }
 }
 
@@ -100,7 +101,7 @@ fn many_new_members_take_many_turns_and_are_known_when_they_are_acknowledged() {
     for (n, member) in joining.iter().enumerate() {
         w.subscribe_all_only(*member, &shares(&format!("j{n}x")));
     }
-    assert!(w.hubs[1].turn_visits() <= ROOM + SLICE_MAX);
+    assert!(w.hubs[1].turn().visits() <= ROOM + SLICE_MAX);
     w.flush(0);
     let (mut acknowledged, mut most) = (0, 0);
     while acknowledged < joining.len() {
@@ -149,8 +150,8 @@ fn a_member_that_comes_and_goes_is_told_of_once() {
         w.drop_link(back);
         back = w.connect_only(Version::V5, &id, &ConnectOptions::persistent());
     }
-    assert_eq!(w.hubs[1].turn_visits(), 0);
-    assert!(w.hubs[0].waits_for_share_room());
+    assert_eq!(w.hubs[1].turn().visits(), 0);
+    assert!(w.hubs[0].turn().waits_for_share_room());
     assert_ne!(w.hubs[0].next_deadline(), Some(Tick::ZERO), "it would spin");
     let letters = turn(&mut w, u32::MAX - 1);
     // None makes or removes anything.
@@ -174,7 +175,7 @@ fn sessions_of_an_earlier_start_tell_other_shards_over_many_turns() {
     members(&mut w, 16, &persistent);
     w.crash(2, 3);
     assert!(w.start_turns > 2, "{} turns", w.start_turns);
-    let known = |shard: usize| w.hubs[shard].filters().count();
+    let known = |shard: usize| w.hubs[shard].inspect().filters().count();
     assert_eq!((known(0), known(1)), (16 * SHARES, 16 * SHARES));
 }
 
@@ -189,7 +190,7 @@ fn only_what_is_shared_waits_for_room() {
     w.subscribe_all_only(two, &["x".into(), "$share/g/y".into()]);
     w.flush(0);
     assert!(w.take_packet(one, 0x90).is_some());
-    assert!(w.hubs[0].waits_for_share_room());
+    assert!(w.hubs[0].turn().waits_for_share_room());
     assert_ne!(w.hubs[0].next_deadline(), Some(Tick::ZERO), "it would spin");
     for _ in 0..3 {
         turn(&mut w, 0);
@@ -198,7 +199,7 @@ fn only_what_is_shared_waits_for_room() {
     turn(&mut w, 1);
     assert!(w.take_packet(two, 0x90).is_some());
     turn(&mut w, 1);
-    assert!(!w.hubs[0].waits_for_share_room());
+    assert!(!w.hubs[0].turn().waits_for_share_room());
 }
 
 /// What has ended is not counted with its members any more, so it is bounded by itself.
@@ -223,17 +224,17 @@ fn nothing_new_is_shared_while_others_have_not_heard_of_16_mib_that_have_ended()
     for member in members {
         w.drop_link(member);
     }
-    assert!(w.hubs[0].untold_bytes() > 20 << 20);
+    assert!(w.hubs[0].turn().untold_bytes() > 20 << 20);
     // Half of the room is left for new members.
     w.set_share_room(0, 20_000);
     w.subscribe_all_only(newcomer, &["$share/g/y".into()]);
     w.flush(0);
     assert!(w.take_packet(newcomer, 0x90).is_none());
-    while w.hubs[0].untold_bytes() > 16 << 20 {
+    while w.hubs[0].turn().untold_bytes() > 16 << 20 {
         assert!(w.take_packet(newcomer, 0x90).is_none());
         turn(&mut w, 20_000);
     }
     turn(&mut w, 20_000);
-    assert!(w.hubs[0].untold_bytes() > 0);
+    assert!(w.hubs[0].turn().untold_bytes() > 0);
     assert!(w.take_packet(newcomer, 0x90).is_some());
 }

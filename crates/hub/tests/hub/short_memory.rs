@@ -36,11 +36,11 @@ fn what_a_write_has_begun_counts_and_holds_up_the_next_retained_message() {
     w.check_accounts();
     let held = w.ledger.of(Holding::Queues);
     assert!((200_000..210_000).contains(&held), "{held}");
-    assert_eq!(w.hubs[0].stats().publishes_sent, 1);
+    assert_eq!(w.hubs[0].inspect().stats().publishes_sent, 1);
     w.open_socket(client, 110_000);
     w.check_accounts();
     assert_eq!(
-        w.hubs[0].stats().publishes_sent,
+        w.hubs[0].inspect().stats().publishes_sent,
         2,
         "the first one is through"
     );
@@ -91,7 +91,7 @@ fn nobody_waits_for_the_next_look_at_memory() {
     w.settle();
     assert_eq!(w.ledger.pressure(), Pressure::None);
     // One step, of 64 KiB.
-    assert_eq!(w.hubs[0].stats().publishes_sent, 2);
+    assert_eq!(w.hubs[0].inspect().stats().publishes_sent, 2);
 }
 
 /// A session without a connection holds messages that were acknowledged. None ends while somebody
@@ -205,7 +205,7 @@ fn no_message_for_an_absent_client_is_dropped_when_the_limit_is_reached() {
     w.advance();
     // Longer than all that may wait.
     publish(&mut w, 400_000);
-    assert_eq!(w.hubs[0].stats().publishes_dropped, 0);
+    assert_eq!(w.hubs[0].inspect().stats().publishes_dropped, 0);
     w.advance();
     let back = w.connect(Version::V5, "away", &ConnectOptions::persistent());
     assert_eq!(receive_all(&mut w, back), 22);
@@ -276,17 +276,17 @@ fn what_sessions_are_owed_that_end_takes_many_turns() {
     let mut turns = 0;
     loop {
         w.hubs[0].advance(w.now);
-        let visits = w.hubs[0].turn_visits();
+        let visits = w.hubs[0].turn().visits();
         assert!(visits < 25_000, "{visits} in turn {turns}");
         turns += 1;
         w.hubs[0].begin_turn();
         let left = w.ledger.total();
-        if w.hubs[0].stats().evicted >= 3 && left < before / 2 {
+        if w.hubs[0].inspect().stats().evicted >= 3 && left < before / 2 {
             break;
         }
         assert!(turns < 1_000, "{left} of {before} bytes are left");
     }
-    let dropped = w.hubs[0].stats().publishes_dropped;
+    let dropped = w.hubs[0].inspect().stats().publishes_dropped;
     assert!(dropped >= 3 * u64::from(MESSAGES) && turns > 10, "{turns}");
 }
 

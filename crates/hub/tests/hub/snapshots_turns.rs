@@ -28,7 +28,10 @@ fn subscribe(filters: &[String]) -> Vec<u8> {
 
 /// What the snapshots of a session hold that are not sent yet.
 fn snapshot_bytes(w: &World, client_id: &str) -> usize {
-    let client = w.hubs[0].client(Zone::DEFAULT, client_id).unwrap();
+    let client = w.hubs[0]
+        .inspect()
+        .client(Zone::DEFAULT, client_id)
+        .unwrap();
     assert!(client.held_bytes > client.snapshot_bytes as u64);
     client.snapshot_bytes
 }
@@ -53,9 +56,9 @@ fn ten_thousand_filters_that_match_nothing_leave_turns_to_others() {
     let filters: Vec<_> = (0..10_000).map(|n| format!("+/zz{n}")).collect();
     w.hubs[0].begin_turn();
     w.send_without_settling(flooder, &subscribe(&filters));
-    assert!(w.hubs[0].turn_visits() <= VISITS_MAX);
+    assert!(w.hubs[0].turn().visits() <= VISITS_MAX);
     // The packet is kept until the last of its filters is done.
-    let work = w.hubs[0].work_bytes();
+    let work = w.hubs[0].inspect().work_bytes();
     assert!((100_000..300_000).contains(&work), "{work}");
     let key = w.clients[flooder].key.unwrap();
     let mut most = 0;
@@ -74,7 +77,7 @@ fn ten_thousand_filters_that_match_nothing_leave_turns_to_others() {
     assert!(answered_in.unwrap() < 40, "{answered_in:?}");
     assert!((100_000..8_000_000).contains(&most), "{most}");
     assert_eq!(snapshot_bytes(&w, "f"), 0);
-    assert_eq!(w.hubs[0].work_bytes(), 0);
+    assert_eq!(w.hubs[0].inspect().work_bytes(), 0);
     // Who has so much looked at pays for it.
     assert_eq!(w.hubs[0].receive(w.now, key, &PING), 0);
 }
@@ -156,7 +159,7 @@ fn long_values_of_one_subscribe_go_out_one_after_the_other() {
         w.send_without_settling(*reader, &subscribe(&filters));
     }
     // One of them is four turns' worth, so it is the only one of this turn.
-    let visits = w.hubs[0].turn_visits();
+    let visits = w.hubs[0].turn().visits();
     assert!(visits < 2 * (LEN / 64) as u32, "{visits}");
     let mut got = [0; 4];
     for _ in 0..200 {
@@ -185,7 +188,7 @@ fn a_subscribe_of_one_wildcard_brings_little_in_its_own_turn() {
     assert_eq!(w.take_payloads(reader).len(), 20);
     // Nothing is owed for what everybody does.
     let key = w.clients[reader].key.unwrap();
-    assert!(!w.hubs[0].waits(w.now, key));
+    assert!(!w.hubs[0].turn().waits(w.now, key));
     assert_eq!(w.hubs[0].receive(w.now, key, &PING), 2);
 }
 
@@ -223,7 +226,7 @@ fn what_waits_ends_with_its_subscription_and_outlives_its_connection() {
         w.unsubscribe(flooder, filter);
     }
     assert_eq!(snapshot_bytes(&w, "p"), 0);
-    assert_eq!(w.hubs[0].stats().subscriptions, 0);
+    assert_eq!(w.hubs[0].inspect().stats().subscriptions, 0);
 }
 
 /// A shard that looks at its clock in between has the hub do little at a time.
@@ -231,7 +234,7 @@ fn what_waits_ends_with_its_subscription_and_outlives_its_connection() {
 fn what_goes_on_does_so_much_at_a_time() {
     const TOPICS: usize = 2_000;
     let (mut w, bystander, reader) = stored((0..TOPICS).map(|n| format!("t/{n:04}")));
-    w.hubs[0].count_beside(Beside::Slice(500));
+    w.hubs[0].turn_mut().count_beside(Beside::Slice(500));
     w.hubs[0].begin_turn();
     w.send_without_settling(reader, &subscribe(&["t/#".to_owned()]));
     w.flush(0);
@@ -254,8 +257,8 @@ fn bytes_that_are_stored_are_counted() {
     w.hubs[0].begin_turn();
     w.publish(p, "t", &"x".repeat(100_000), QoS::AtMostOnce, true);
     w.publish(p, "t", &"x".repeat(100_000), QoS::AtMostOnce, false);
-    let stored = w.hubs[0].turn_handed_over().stored_bytes;
+    let stored = w.hubs[0].turn().handed_over().stored_bytes;
     assert!((100_000..150_000).contains(&stored), "{stored}");
     w.hubs[0].begin_turn();
-    assert_eq!(w.hubs[0].turn_handed_over().stored_bytes, 0);
+    assert_eq!(w.hubs[0].turn().handed_over().stored_bytes, 0);
 }

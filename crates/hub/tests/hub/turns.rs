@@ -62,21 +62,21 @@ fn a_subscribe_of_10_000_filters_leaves_turns_to_others_and_is_answered_once() {
         w.send_without_settling(flooder, &subscribe(version, &filters));
         // What follows waits for its answer.
         w.send_without_settling(flooder, &PING);
-        assert!(w.hubs[0].turn_visits() < VISITS_MAX);
+        assert!(w.hubs[0].turn().visits() < VISITS_MAX);
         assert!(turns(&mut w, bystander) > 15);
         let suback = w.take_packet(flooder, 0x90).unwrap();
         assert_eq!(suback[suback.len() - 10_000..], [0; 10_000]);
         assert!(w.take_packet(flooder, 0x90).is_none());
         assert!(w.take_packet(flooder, 0xD0).is_some());
-        assert_eq!(w.hubs[0].stats().subscriptions, 10_000);
+        assert_eq!(w.hubs[0].inspect().stats().subscriptions, 10_000);
         // And back.
         let filters: Vec<_> = filters.into_iter().map(|(filter, _)| filter).collect();
         w.hubs[0].begin_turn();
         w.send_without_settling(flooder, &unsubscribe(version, &filters));
-        assert!(w.hubs[0].turn_visits() < VISITS_MAX);
+        assert!(w.hubs[0].turn().visits() < VISITS_MAX);
         assert!(turns(&mut w, bystander) > 15);
         assert!(w.take_packet(flooder, 0xB0).is_some());
-        assert_eq!(w.hubs[0].stats().subscriptions, 0);
+        assert_eq!(w.hubs[0].inspect().stats().subscriptions, 0);
     }
 }
 
@@ -96,7 +96,7 @@ fn ten_floods_at_once_share_the_turns() {
     for &flooder in &flooders {
         assert!(w.take_packet(flooder, 0x90).is_some());
     }
-    assert_eq!(w.hubs[0].stats().subscriptions, 100_000);
+    assert_eq!(w.hubs[0].inspect().stats().subscriptions, 100_000);
 }
 
 /// Far more filters than a session may have, or has.
@@ -130,7 +130,7 @@ fn a_flood_ends_with_its_connection() {
     w.go_on(0);
     w.drop_link(flooder);
     assert!(turns(&mut w, bystander) < 5);
-    let subscribed = w.hubs[0].stats().subscriptions;
+    let subscribed = w.hubs[0].inspect().stats().subscriptions;
     assert!((1..9_000).contains(&subscribed), "{subscribed}");
     // Who comes back can end what was begun.
     w.paused = false;
@@ -138,7 +138,7 @@ fn a_flood_ends_with_its_connection() {
     for (filter, _) in many(10_000).iter().take(600) {
         w.unsubscribe(flooder, filter);
     }
-    assert!(w.hubs[0].stats().subscriptions < subscribed);
+    assert!(w.hubs[0].inspect().stats().subscriptions < subscribed);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn thousands_of_cheap_packets_of_one_read_leave_turns_to_others() {
     }
     w.hubs[0].begin_turn();
     w.send_without_settling(flooder, &bytes);
-    let first = w.hubs[0].turn_figures();
+    let first = w.hubs[0].turn().figures();
     assert!((600..2_000).contains(&first.packets), "{first:?}");
     assert_eq!(first.client_id, "f");
     assert!(turns(&mut w, bystander) >= 4);
@@ -197,7 +197,7 @@ fn names_in_topics_cost_by_their_bytes() {
             bytes.extend(publish("", &alias).repeat(999));
             w.hubs[0].begin_turn();
             w.send_without_settling(flooder, &bytes);
-            let first = w.hubs[0].turn_figures();
+            let first = w.hubs[0].turn().figures();
             assert!(first.packets <= packets_max, "{topic}: {first:?}");
         }
     }
@@ -250,7 +250,7 @@ fn each_property_of_many_is_a_visit() {
         w.paused = true;
         w.hubs[0].begin_turn();
         w.send_without_settling(client, &bytes);
-        let visits = w.hubs[0].turn_visits();
+        let visits = w.hubs[0].turn().visits();
         assert!(
             (COUNT..2 * COUNT).contains(&visits),
             "{visits}: {:x}",
@@ -265,7 +265,7 @@ fn each_property_of_many_is_a_visit() {
     w.paused = true;
     w.hubs[0].begin_turn();
     w.send_without_settling(client, &publish("a", &few));
-    assert_eq!(w.hubs[0].turn_visits(), 0);
+    assert_eq!(w.hubs[0].turn().visits(), 0);
 }
 
 /// Whoever causes more work than its share pauses; and a turn that is spent has it wait first.
@@ -286,7 +286,7 @@ fn an_unsubscribe_costs_by_what_its_session_has() {
         w.now = stentor_session::Tick::from_micros(w.now.as_micros() + 1_000_000);
         w.hubs[0].begin_turn();
         w.send_without_settling(client, &unsubscribe(Version::V5, &["flood/7".to_owned()]));
-        *visits = w.hubs[0].turn_visits();
+        *visits = w.hubs[0].turn().visits();
     }
     assert!(visits[1] > visits[0] + 1_000, "{visits:?}");
 }
@@ -359,7 +359,7 @@ fn answers_are_the_same_in_one_packet_and_in_many() {
             }
             let mut kept = w.take_payloads(c);
             kept.dedup();
-            let before = w.hubs[0].stats().subscriptions;
+            let before = w.hubs[0].inspect().stats().subscriptions;
             for piece in ended.chunks(piece) {
                 w.send_bytes(c, &unsubscribe(version, piece));
                 let unsuback = w.take_packet(c, 0xB0).unwrap();
@@ -368,9 +368,9 @@ fn answers_are_the_same_in_one_packet_and_in_many() {
                 }
             }
             let key = w.clients[c].key.unwrap();
-            let mut left = w.hubs[0].subscriptions(key);
+            let mut left = w.hubs[0].inspect().subscriptions(key);
             left.sort_unstable();
-            assert_eq!(left.len() as u64, w.hubs[0].stats().subscriptions);
+            assert_eq!(left.len() as u64, w.hubs[0].inspect().stats().subscriptions);
             found.push((answers, kept, before, left));
         }
         assert_eq!(found[0], found[1]);
@@ -405,8 +405,8 @@ fn what_has_expired_while_it_waited_is_dropped_over_many_turns() {
     w.hubs[0].begin_turn();
     let first = w.take_messages(slow).remove(0).packet_id.unwrap();
     w.send_ack(slow, 0x40, first);
-    assert!(w.hubs[0].turn_visits() < VISITS_MAX);
-    let expired = |w: &World| w.hubs[0].losses().by_cause(LossCause::Expired);
+    assert!(w.hubs[0].turn().visits() < VISITS_MAX);
+    let expired = |w: &World| w.hubs[0].inspect().losses().by_cause(LossCause::Expired);
     assert!(expired(&w) < 2_000, "a part of them");
     assert!(turns(&mut w, bystander) > 5);
     assert_eq!(expired(&w), 10_000);

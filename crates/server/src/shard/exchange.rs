@@ -125,7 +125,7 @@ impl Shard {
         let key = self.link_key(index);
         let begun = match step {
             Step::Begin => {
-                let client_id = self.hub.client_id(session).map(Into::into);
+                let client_id = self.hub.inspect().client_id(session).map(Into::into);
                 let request = LoginRequest {
                     client_id,
                     address,
@@ -174,7 +174,7 @@ impl Shard {
     /// Says in the log why a web token renews nothing: the session's end only says that it has no
     /// right to go on.
     fn tell_bearer(&self, key: LinkKey, session: SessionKey, why: JwtRefusal) {
-        let client_id = self.hub.client_id(session).unwrap_or_default();
+        let client_id = self.hub.inspect().client_id(session).unwrap_or_default();
         let reason = CloseReason::Denied(Denied::Credentials);
         self.tell_refusal(
             key.index,

@@ -180,9 +180,10 @@ impl Shard {
     fn backlog_fills(&mut self) -> bool {
         // Once it fills, it does so until all jobs are done: those behind the first one may serve
         // the same crowd.
-        let goes_on = self.hub.crowd_goes_on() || self.backlog.is_filling() && self.hub.has_jobs();
+        let goes_on = self.hub.turn().crowd_goes_on()
+            || self.backlog.is_filling() && self.hub.turn().has_jobs();
         let goes_on = goes_on && self.stage == Stage::Serving;
-        let handed = self.hub.turn_handed_over();
+        let handed = self.hub.turn().handed_over();
         let turn = Fill {
             since: self.now,
             reached: u64::from(handed.subscribers),

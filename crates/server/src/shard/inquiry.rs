@@ -53,13 +53,13 @@ impl Shard {
                 zone,
                 client_id,
                 answer,
-            } => drop(answer.send(self.hub.departure(zone, &client_id))),
+            } => drop(answer.send(self.hub.inspect().departure(zone, &client_id))),
             Inquiry::ZonesOf {
                 client_id,
                 zones,
                 answer,
             } => {
-                let has = |zone: &Zone| self.hub.client(*zone, &client_id).is_some();
+                let has = |zone: &Zone| self.hub.inspect().client(*zone, &client_id).is_some();
                 let _ = answer.send(zones.map(Zone).filter(has).collect());
             }
             Inquiry::Kick {
@@ -71,7 +71,7 @@ impl Shard {
                 let _ = answer.send(self.kick(zone, &client_id, end_session));
             }
             Inquiry::EndZone(zone, answer) => {
-                let ended = self.hub.end_zone(self.now, zone);
+                let ended = self.hub.operate().end_zone(self.now, zone);
                 self.forward();
                 let _ = answer.send(ended);
             }
@@ -129,11 +129,11 @@ impl Shard {
 
     /// One session, with its subscriptions.
     fn client(&self, zone: Zone, client_id: &str) -> Option<Found> {
-        let client = self.hub.client(zone, client_id)?;
+        let client = self.hub.inspect().client(zone, client_id)?;
         let key = session_of(&self.hub, zone, client_id)?;
         Some(Found {
             entry: self.entry(client),
-            granted: self.hub.granted(key),
+            granted: self.hub.inspect().granted(key),
             lost: losses_of(&self.hub, key),
         })
     }
@@ -152,7 +152,7 @@ impl Shard {
             let store = &self.backplane.retained;
             let history = self.policy.hub.history(message.topic());
             let put = |message: &_| store.restore(message, received_ms, history);
-            outcomes.push(self.hub.keep_by(self.now, message, put));
+            outcomes.push(self.hub.operate().keep_by(self.now, message, put));
         }
         self.forward();
         outcomes
@@ -167,18 +167,20 @@ impl Shard {
 
     /// Closes a client's connection; whether it had one, or `None` without a session.
     fn kick(&mut self, zone: Zone, client_id: &str, end_session: bool) -> Option<bool> {
-        let client = self.hub.client(zone, client_id)?;
-        self.hub.kick(self.now, zone, client_id, end_session);
+        let client = self.hub.inspect().client(zone, client_id)?;
+        self.hub
+            .operate()
+            .kick(self.now, zone, client_id, end_session);
         self.forward();
         Some(client.connection.is_some())
     }
 
     /// What decides about a topic and a client. O([`LOOKED_AT`]) subscriptions.
     fn why(&self, (zone, client_id): (Zone, &str), topic: &str, from: usize) -> Option<Reasons> {
-        let client = self.hub.client(zone, client_id)?;
+        let client = self.hub.inspect().client(zone, client_id)?;
         let key = session_of(&self.hub, zone, client_id)?;
-        let delivering = self.hub.delivering(key, topic)?;
-        let (matching, next) = self.hub.matching(key, topic, from, LOOKED_AT);
+        let delivering = self.hub.inspect().delivering(key, topic)?;
+        let (matching, next) = self.hub.inspect().matching(key, topic, from, LOOKED_AT);
         Some(Reasons {
             entry: self.entry(client),
             delivering,
@@ -218,7 +220,7 @@ impl Shard {
 
     fn entry(&self, info: ClientInfo) -> ClientEntry {
         let connected = info.connection.as_ref();
-        let link = connected.and_then(|_| self.hub.link(info.zone, &info.client_id));
+        let link = connected.and_then(|_| self.hub.inspect().link(info.zone, &info.client_id));
         let link = link.and_then(|link| self.links.get(link.0));
         let bytes = link.map(|link| link.bytes).unwrap_or_default();
         let origin = link.map(|link| (link.peer, link.port.url.to_string()));
@@ -231,8 +233,12 @@ impl Shard {
     }
 
     fn report(&self) -> ShardReport {
-        let members = self.hub.shared_subscriptions().map(|(_, members)| members);
-        let losses = self.hub.losses().worst(WORST).into_iter();
+        let members = self
+            .hub
+            .inspect()
+            .shared_subscriptions()
+            .map(|(_, members)| members);
+        let losses = self.hub.inspect().losses().worst(WORST).into_iter();
         let worst =
             losses.map(|(client, topic, count)| (client.to_owned(), topic.to_owned(), count));
         let mut report = self.figures();
@@ -244,7 +250,7 @@ impl Shard {
     /// The report as far as it takes no walk: for those who ask every second.
     fn figures(&self) -> ShardReport {
         let (inward, overflowed) = self.mesh.depths();
-        let losses = self.hub.losses();
+        let losses = self.hub.inspect().losses();
         let causes = LossCause::ALL
             .iter()
             .map(|cause| (cause.label(), losses.by_cause(*cause)))
@@ -253,7 +259,7 @@ impl Shard {
         ShardReport {
             // There are at most 64 shards.
             shard: u8::try_from(self.id).unwrap_or(u8::MAX),
-            stats: self.hub.stats(),
+            stats: self.hub.inspect().stats(),
             shared_subscriptions: 0,
             links: self.links.len() as u64,
             refused: self.figures.refused,

@@ -22,7 +22,8 @@ impl Shard {
                 other.lane.ring();
             }
         }
-        self.hub.set_share_room(self.share_room());
+        let visits = self.share_room();
+        self.hub.turn_mut().set_share_room(visits);
         if !self.hub.effects().lanes.is_empty() {
             self.forward();
         }
@@ -30,7 +31,7 @@ impl Shard {
 
     /// Whether the hub has waited for room in the lanes of others, and there is some.
     pub(super) fn may_tell(&self) -> bool {
-        self.hub.waits_for_share_room() && self.share_room() > 0
+        self.hub.turn().waits_for_share_room() && self.share_room() > 0
     }
 
     /// What this shard may add to the fullest lane. O(shards).

@@ -288,7 +288,12 @@ impl Shard {
             }
             return self.send_home(index, home, Purpose::Connect(request, identity));
         }
-        if self.hub.link(identity.zone, &request.client_id).is_some() {
+        if self
+            .hub
+            .inspect()
+            .link(identity.zone, &request.client_id)
+            .is_some()
+        {
             return self.take_over_later(index, request, identity);
         }
         self.enter_now(index, request, identity);

@@ -249,7 +249,7 @@ fn hub(number: u8, shared: Shared, policy: &Policy, backplane: &Backplane) -> Hu
     let (shards, hasher) = (backplane.shard_count(), backplane.hasher.clone());
     let settings = Arc::clone(&policy.hub);
     let mut hub = Hub::new(ShardId(number), shards, hasher, shared, settings);
-    hub.count_beside(Beside::Slice(ADVANCE_VISITS));
+    hub.turn_mut().count_beside(Beside::Slice(ADVANCE_VISITS));
     hub
 }
 
@@ -408,7 +408,7 @@ impl Shard {
         }
         self.take_over_all();
         let packets = self.crowd.note(has_read_all);
-        self.hub.set_packets_at_once(packets);
+        self.hub.turn_mut().set_packets_at_once(packets);
         self.mesh.ring_bells();
         self.record(None);
         if self.may_flush() {
@@ -437,7 +437,7 @@ impl Shard {
         let ledger = &self.backplane.ledger;
         ledger.write(shard, Holding::Draining, self.figures.draining);
         ledger.write(shard, Holding::Connections, self.figures.links);
-        let untold = self.hub.untold_bytes();
+        let untold = self.hub.turn().untold_bytes();
         ledger.write(shard, Holding::Mesh, self.mesh.overflowed_bytes() + untold);
         ledger.write(shard, Holding::Journal, unwritten);
         if ledger.has_grown(shard) {
@@ -474,10 +474,10 @@ impl Shard {
             }
             Letter::Login(key, decision) => self.decided(key, decision),
             Letter::Configure(policy) => {
-                self.hub.reconfigure(Arc::clone(&policy.hub));
+                self.hub.operate().reconfigure(Arc::clone(&policy.hub));
                 self.policy = policy;
             }
-            Letter::Adaptors(adaptors) => self.hub.set_adaptors(adaptors),
+            Letter::Adaptors(adaptors) => self.hub.operate().set_adaptors(adaptors),
             Letter::Unlisten(port) => self.unlisten(&port),
             Letter::Traces(traces) => self.taps.set(traces),
             Letter::Inquiry(inquiry) => self.answer_timed(inquiry),
@@ -541,7 +541,8 @@ impl Shard {
     fn forward_urgent(&mut self, waits: bool) -> Option<usize> {
         let (behind, authentications) = self.send_on(waits);
         self.has_forwarded(waits);
-        self.hub.count_beside(Beside::MeshRoom(self.mesh_room()));
+        let room = Beside::MeshRoom(self.mesh_room());
+        self.hub.turn_mut().count_beside(room);
         for authentication in authentications {
             self.authenticate_again(authentication);
         }
@@ -677,7 +678,7 @@ impl Shard {
 
     /// Whether the hub has more to do at once, and the turn has not done its work.
     fn goes_on(&self) -> bool {
-        !self.hub.turn_is_spent() && self.hub.is_due(self.now)
+        !self.hub.turn().is_spent() && self.hub.is_due(self.now)
     }
 
     /// Goes on with what earlier turns have left, for as long as this one has time.
@@ -686,7 +687,7 @@ impl Shard {
         let mut part = Part::short(&self.hub, times, ADVANCE_TIME).of_long_steps();
         let mut before = None;
         while self.goes_on()
-            && before.replace(self.hub.turn_visits()) != Some(self.hub.turn_visits())
+            && before.replace(self.hub.turn().visits()) != Some(self.hub.turn().visits())
             && !part.is_over(&self.hub, &self.backplane.clock)
         {
             self.hub.advance(self.now);
@@ -729,7 +730,7 @@ impl Shard {
             recorder.stop();
         }
         let (links, policy) = (&self.links, &self.policy);
-        self.hub.shut_down(self.now, |link| {
+        self.hub.operate().shut_down(self.now, |link| {
             let link = links.get(link.0)?;
             policy.server_reference(&link.port)
         });

@@ -102,9 +102,9 @@ impl Part {
             until: turn.after(time).max(earliest),
             earliest,
             extent: Extent::Usual,
-            visits_before: hub.turn_visits(),
-            stored_before: hub.turn_handed_over().stored_bytes,
-            work: hub.turn_work(),
+            visits_before: hub.turn().visits(),
+            stored_before: hub.turn().handed_over().stored_bytes,
+            work: hub.turn().work(),
             steps: 0,
             steps_max: READ_STEPS,
         }
@@ -151,19 +151,19 @@ impl Part {
     pub(super) fn take_little(&mut self, hub: &mut Hub) {
         self.until = self.earliest;
         self.extent = Extent::Little;
-        hub.count_beside(Beside::OutputLeft);
+        hub.turn_mut().count_beside(Beside::OutputLeft);
     }
 
     /// Whether it has to end, after another step.
     #[inline]
     pub(super) fn is_over(&mut self, hub: &Hub, clock: &Clock) -> bool {
         self.steps += 1;
-        let work = hub.turn_work();
+        let work = hub.turn().work();
         if self.steps < self.steps_max && work - self.work < WORK {
             return false;
         }
         (self.steps, self.work) = (0, work);
-        self.has_enough(clock.now(), hub.turn_visits(), &hub.turn_handed_over())
+        self.has_enough(clock.now(), hub.turn().visits(), &hub.turn().handed_over())
     }
 
     /// Whether it has had its time, or all that a part takes of what the turn has done.

@@ -48,7 +48,7 @@ impl Shard {
         let mut ready = Vec::new();
         self.mesh.refill(|peer| ready.append(&mut stalled[peer]));
         let room = self.mesh_room();
-        self.hub.count_beside(Beside::MeshRoom(room));
+        self.hub.turn_mut().count_beside(Beside::MeshRoom(room));
         if room == MeshRoom::Free && !is_journal_laden(&self.hub) {
             ready.append(&mut self.awaiting_room);
         }
@@ -103,7 +103,7 @@ impl Shard {
         if held.is_empty() {
             return;
         }
-        self.hub.set_packets_at_once(LONGER_PACKETS);
+        self.hub.turn_mut().set_packets_at_once(LONGER_PACKETS);
         let times = (self.now, self.backplane.clock.now());
         let mut part = Part::go_on(&self.hub, times, &self.longer);
         let mut waiting = Vec::new();

@@ -111,7 +111,7 @@ impl Shard {
         link.is_some_and(is_live)
             && self.unwritten.is_empty()
             && !self.backlog.is_behind()
-            && !self.hub.turn_is_spent()
+            && !self.hub.turn().is_spent()
             && !self.is_overladen()
     }
 
@@ -194,11 +194,11 @@ impl Shard {
     /// Whether a link has to wait for the next turn, because this one is spent and its client owes
     /// for work.
     pub(super) fn waits(&self, index: u32) -> bool {
-        if !self.hub.turn_is_spent() {
+        if !self.hub.turn().is_spent() {
             return false;
         }
         let key = self.links.get(index).and_then(Link::session);
-        key.is_some_and(|key| self.hub.waits(self.now, key))
+        key.is_some_and(|key| self.hub.turn().waits(self.now, key))
     }
 
     /// Reads from a link whether it is listed or not, unless it has to wait.
@@ -217,7 +217,7 @@ impl Shard {
     /// Remembers of a link whether what it has sent just now went to a crowd, and whether it cost
     /// little.
     fn note_read(&mut self, index: u32, is_light: bool) {
-        let serves_crowd = self.hub.has_served_crowd();
+        let serves_crowd = self.hub.turn().has_served_crowd();
         if let Some(link) = self.links.get_mut(index) {
             link.serves_crowd = serves_crowd;
             link.light_reads = if is_light {
@@ -255,7 +255,7 @@ impl Shard {
                 link.bytes.received += len as u64;
                 // A short read means that the socket is empty: no need to ask again.
                 let may_have_more = len == capacity || link.stream == Stream::Ended;
-                let before = self.hub.turn_work();
+                let before = self.hub.turn().work();
                 let layers = if is_plain {
                     self.take_in_order(index, len);
                     Duration::ZERO
@@ -264,7 +264,7 @@ impl Shard {
                 };
                 self.weigh(index);
                 self.bound_long();
-                let work = self.hub.turn_work().saturating_sub(before);
+                let work = self.hub.turn().work().saturating_sub(before);
                 self.note_read(index, work < LIGHT_WORK && layers < LIGHT_TIME);
                 self.flush_laden(index);
                 if may_have_more {
@@ -297,7 +297,7 @@ impl Shard {
         let link = link.filter(|link| Some(link.serial) == serial);
         let key = link.and_then(Link::session);
         let took = self.backplane.clock.now().since(began);
-        self.hub.count_beside(Beside::Layers(key, took));
+        self.hub.turn_mut().count_beside(Beside::Layers(key, took));
         took
     }
 

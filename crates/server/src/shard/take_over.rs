@@ -168,7 +168,7 @@ impl Shard {
     }
 
     fn read_some(&mut self, zone: Zone, client_id: &str) -> ReadOut {
-        let Some(LinkId(index)) = self.hub.link(zone, client_id) else {
+        let Some(LinkId(index)) = self.hub.inspect().link(zone, client_id) else {
             return ReadOut::Done;
         };
         let Some(link) = self.links.get(index) else {

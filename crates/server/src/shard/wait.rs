@@ -77,7 +77,7 @@ impl Shard {
             || self.recorder.as_ref().is_some_and(Recorder::lacks_room)
             || self.doors.wait()
             || !self.accepting.is_empty()
-            || self.hub.waits_for_share_room()
+            || self.hub.turn().waits_for_share_room()
     }
 
     /// How long it is to the next thing that has its time; `None` if nothing has.

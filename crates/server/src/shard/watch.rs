@@ -206,7 +206,7 @@ impl Shard {
         let took = now.since(self.now).saturating_sub(self.napped_for());
         self.watch.last_took = took;
         self.watch.times.taken += took;
-        self.watch.visits_max = self.watch.visits_max.max(self.hub.turn_visits());
+        self.watch.visits_max = self.watch.visits_max.max(self.hub.turn().visits());
         let asked = mem::take(&mut self.watch.asked);
         self.watch.asked_max = self.watch.asked_max.max(asked);
         let bound = self.policy.slow_turn;
@@ -229,7 +229,7 @@ impl Shard {
             // What was on a processor in this turn did not wait.
             let ran_least = ran.unwrap_or_default().saturating_sub(before);
             let waited_most = took.saturating_sub(ran_least);
-            let done = self.hub.turn_figures();
+            let done = self.hub.turn().figures();
             turn = LongTurn {
                 waited: waited.map(|waited| waited.min(waited_most)),
                 ran: ran.map(|ran| ran.min(took)),

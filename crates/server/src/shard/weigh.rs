@@ -131,7 +131,7 @@ impl Shard {
                 }
             }
             let growth = now.saturating_sub(before);
-            self.hub.count_beside(Beside::Growth(growth));
+            self.hub.turn_mut().count_beside(Beside::Growth(growth));
         }
     }
 

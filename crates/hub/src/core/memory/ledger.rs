@@ -70,7 +70,7 @@ pub enum Pressure {
     /// There is room.
     #[default]
     None,
-    /// Four fifths are held: see [`crate::Hub::relieve`].
+    /// Four fifths are held: see [`crate::Operate::relieve`].
     Pressed,
     /// All of it is.
     Full,

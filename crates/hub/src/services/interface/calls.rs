@@ -66,7 +66,7 @@ pub enum Served<'a> {
 /// The receiver of calls: the control plane.
 pub trait Callees: Send + Sync {
     /// Takes a call. It is answered once, later and from another thread, by
-    /// [`crate::ControlItem::Answer`]. Must not block.
+    /// [`crate::ServiceCommand::Answer`]. Must not block.
     ///
     /// # Errors
     /// The call, if no more can wait.

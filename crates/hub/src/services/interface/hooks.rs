@@ -109,7 +109,7 @@ pub struct Question {
     pub client_id: Box<str>,
     /// What.
     pub deed: Deed,
-    /// The shard that waits, to be told by [`crate::ControlItem::Judged`].
+    /// The shard that waits, to be told by [`crate::ServiceCommand::Judged`].
     pub shard: ShardId,
     /// What it knows the question by.
     pub number: u64,
@@ -173,7 +173,7 @@ pub enum Happening {
     },
 }
 
-/// What an adaptor does. Goes to the home of the zone, by [`crate::ControlItem::Act`].
+/// What an adaptor does. Goes to the home of the zone, by [`crate::ServiceCommand::Act`].
 #[derive(Debug)]
 pub enum Act {
     /// Publishes as the server.

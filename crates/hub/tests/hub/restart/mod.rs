@@ -48,7 +48,9 @@ fn subscriptions_survive_with_their_options() {
     w.subscribe(a, "gone", QoS::AtMostOnce);
     w.unsubscribe(a, "gone");
     w.subscribe_asking(a, "slow", QoS::AtMostOnce, &[("max_rate", "2")]);
-    let before = w.hubs[usize::from(w.home("a"))].granted(w.clients[a].key.unwrap());
+    let before = w.hubs[usize::from(w.home("a"))]
+        .inspect()
+        .granted(w.clients[a].key.unwrap());
     for shards in [3, 1, 2] {
         restart(&mut w, shards);
         if shards == 1 {
@@ -58,7 +60,9 @@ fn subscriptions_survive_with_their_options() {
         let (a, present) = come_back(&mut w, "a");
         assert!(present, "{shards} shards");
         w.publish(p, "jobs", "for the group", QoS::AtLeastOnce, false);
-        let mut after = w.hubs[usize::from(w.home("a"))].granted(w.clients[a].key.unwrap());
+        let mut after = w.hubs[usize::from(w.home("a"))]
+            .inspect()
+            .granted(w.clients[a].key.unwrap());
         let mut expected = before.clone();
         for all in [&mut after, &mut expected] {
             all.sort_by(|a, b| a.filter.cmp(&b.filter));
@@ -121,7 +125,9 @@ fn what_has_ended_does_not_come_back() {
     w.connect(Version::V5, "clean", &clean());
     let home = usize::from(w.home("kicked"));
     let now = w.now;
-    w.hubs[home].kick(now, stentor_topic::Zone(0), "kicked", true);
+    w.hubs[home]
+        .operate()
+        .kick(now, stentor_topic::Zone(0), "kicked", true);
     w.settle();
     w.drop_link(ended[2]);
     w.drop_link(ended[3]);
@@ -300,7 +306,9 @@ fn what_is_below_rooms_is_asked_for_again() {
             restart(&mut w, 2);
         }
         let a = w.connect(Version::V5, "a", &lasts);
-        let granted = w.hubs[usize::from(w.home("a"))].granted(w.clients[a].key.unwrap());
+        let granted = w.hubs[usize::from(w.home("a"))]
+            .inspect()
+            .granted(w.clients[a].key.unwrap());
         let mut filters: Vec<_> = granted.iter().map(|it| &*it.filter).collect();
         filters.sort_unstable();
         assert_eq!(filters, ["$room/away/#", "$room/hall/#"], "{shards} shards");

@@ -159,7 +159,7 @@ fn a_shared_subscription_without_members_does_not_come_back() {
     let known: usize = w
         .hubs
         .iter()
-        .map(|hub| hub.shared_subscriptions().count())
+        .map(|hub| hub.inspect().shared_subscriptions().count())
         .sum();
     assert_eq!(known, 0);
     let (left, was_there) = come_back(&mut w, "left");

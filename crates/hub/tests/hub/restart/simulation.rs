@@ -391,13 +391,13 @@ impl Simulation {
     fn found(&self, who: usize) -> State {
         let id = format!("c{who}");
         let hub = &self.w.hubs[usize::from(self.w.home(&id))];
-        let info = hub.client(stentor_topic::Zone(0), &id);
+        let info = hub.inspect().client(stentor_topic::Zone(0), &id);
         // Of some, there is nothing but the will.
         let Some(info) = info.filter(|info| info.expiry_secs > 0) else {
             return State::default();
         };
         let key = stentor_hub::session_of(hub, stentor_topic::Zone(0), &id);
-        let granted = hub.granted(key.expect("it is there"));
+        let granted = hub.inspect().granted(key.expect("it is there"));
         let subscriptions = granted.iter().map(|granted| {
             let filter = FILTERS.iter().find(|filter| ***filter == *granted.filter);
             (*filter.unwrap(), granted.qos)

@@ -81,9 +81,9 @@ fn a_command_counts_as_work_of_the_turn() {
     let value = "1,".repeat(50_000);
     let words = format!(r#"{{"room":"tea","name":"p","value":[{value}1]}}"#);
     w.paused = true;
-    let before = w.hubs[0].turn_visits();
+    let before = w.hubs[0].turn().visits();
     w.publish(ann, "$call/room.set/1", &words, Q0, false);
-    let visits = w.hubs[0].turn_visits() - before;
+    let visits = w.hubs[0].turn().visits() - before;
     assert!(visits > 5_000, "{visits}");
 }
 
@@ -358,7 +358,7 @@ fn being_put_out_of_a_room_is_counted() {
         let words = r#"{"room":"tea","user":"ben"}"#;
         w.hubs[0].begin_turn();
         w.publish(ann, "$call/room.kick", words, Q1, false);
-        w.hubs[0].turn_visits()
+        w.hubs[0].turn().visits()
     };
     let visits = kick();
     // The command itself counts by its estimated time.

@@ -18,7 +18,7 @@ fn id_at(w: &World, shard: u8, name: &str) -> String {
 fn is_held_elsewhere(w: &mut World, (p, s): (usize, usize), topic: &str, dear_on: usize) {
     w.paused = true;
     w.send_without_settling(p, &publish(topic, "1", Q0));
-    while w.hubs[dear_on].work_bytes() == 0 {
+    while w.hubs[dear_on].inspect().work_bytes() == 0 {
         let pairs = w.pairs_under_way();
         assert!(!pairs.is_empty(), "it is dear");
         w.deliver_one(pairs[0]);
@@ -31,7 +31,7 @@ fn is_held_elsewhere(w: &mut World, (p, s): (usize, usize), topic: &str, dear_on
     w.settle();
     assert!(w.take_packet(p, 0xD0).is_some(), "it is let go");
     assert_eq!(w.take_payloads(s), ["1", "2"]);
-    assert!(w.hubs.iter().all(|hub| hub.work_bytes() == 0));
+    assert!(w.hubs.iter().all(|hub| hub.inspect().work_bytes() == 0));
 }
 
 /// A shard where a message is dear holds its publisher on another one.
@@ -124,9 +124,9 @@ fn visits_on_other_shards_are_charged() {
             for pair in w.pairs_under_way() {
                 w.deliver_one(pair);
             }
-            let visits = w.hubs[1].turn_visits();
+            let visits = w.hubs[1].turn().visits();
             assert!((500..2_048).contains(&visits), "{visits}");
-            assert_eq!(w.hubs[1].work_bytes(), 0);
+            assert_eq!(w.hubs[1].inspect().work_bytes(), 0);
         }
         sent += 10;
         assert!(takes_more(&mut w), "it does not know yet");

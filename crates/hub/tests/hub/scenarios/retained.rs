@@ -62,6 +62,7 @@ fn a_wildcard_gets_every_retained_match_however_slow_its_reader() {
         w.subscribe(s, "r/+", QoS::AtMostOnce);
         let mut seen = 0;
         while w.hubs[usize::from(w.clients[s].shard)]
+            .inspect()
             .client(stentor_topic::Zone(0), "slow")
             .and_then(|info| info.connection)
             .is_some_and(|connection| connection.is_blocked)

@@ -221,9 +221,9 @@ fn a_session_expires_and_its_subscriptions_with_it() {
     w.subscribe(s, "t", QoS::AtLeastOnce);
     w.drop_link(s);
     w.pass_secs(29);
-    assert_eq!(w.hubs[0].stats().subscriptions, 1);
+    assert_eq!(w.hubs[0].inspect().stats().subscriptions, 1);
     w.pass_secs(2);
-    let stats = w.hubs[0].stats();
+    let stats = w.hubs[0].inspect().stats();
     assert_eq!(
         (stats.subscriptions, stats.sessions, stats.expired),
         (0, 0, 1)
@@ -258,5 +258,5 @@ fn disconnect_may_change_the_session_expiry_but_not_from_zero() {
         },
     );
     disconnect(&mut w, b, 0);
-    assert_eq!(w.hubs[0].stats().sessions, 0);
+    assert_eq!(w.hubs[0].inspect().stats().sessions, 0);
 }

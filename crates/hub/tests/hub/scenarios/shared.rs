@@ -33,7 +33,7 @@ fn a_shared_subscription_gives_each_message_to_one_member() {
         assert_eq!(
             w.hubs
                 .iter()
-                .map(|hub| hub.filters().count())
+                .map(|hub| hub.inspect().filters().count())
                 .sum::<usize>(),
             0
         );

@@ -64,10 +64,10 @@ fn the_topic_policy_decides_what_a_slow_client_gets() {
     );
     let shard = usize::from(w.clients[s].shard);
     assert_eq!(
-        w.hubs[shard].stats().publishes_dropped,
+        w.hubs[shard].inspect().stats().publishes_dropped,
         100 - got.len() as u64
     );
-    assert_eq!(w.hubs[shard].losses().worst(1)[0].0, "slow");
+    assert_eq!(w.hubs[shard].inspect().losses().worst(1)[0].0, "slow");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn what_is_lost_by_policy_disconnect_is_counted() {
         }
         let shard = usize::from(w.clients[s].shard);
         assert_eq!(
-            w.hubs[shard].stats().publishes_dropped,
+            w.hubs[shard].inspect().stats().publishes_dropped,
             published,
             "{qos:?}"
         );

@@ -180,7 +180,7 @@ impl World {
     /// Has somebody judge what is done from now on.
     pub fn set_adaptors(&mut self, adaptors: &Arc<dyn Adaptors>) {
         for hub in &mut self.hubs {
-            hub.set_adaptors(Some(Arc::clone(adaptors)));
+            hub.operate().set_adaptors(Some(Arc::clone(adaptors)));
         }
     }
 
@@ -362,7 +362,9 @@ impl World {
         let home = home_shard(&self.hasher, Zone(0), topic, shards).0;
         let store = Arc::clone(&self.retained);
         let kept = Arc::clone(&message);
-        let done = self.hubs[usize::from(home)].keep_by(self.now, message, |_| store.put(&kept));
+        let done = self.hubs[usize::from(home)]
+            .operate()
+            .keep_by(self.now, message, |_| store.put(&kept));
         self.collect(home);
         self.settle();
         done.map(|_| ())
@@ -428,7 +430,7 @@ impl World {
     pub fn check_accounts(&mut self) {
         for (hub, shard) in self.hubs.iter_mut().zip(0..) {
             hub.settle_accounts();
-            for (kind, bytes) in hub.recount() {
+            for (kind, bytes) in hub.inspect().recount() {
                 let written = self.ledger.of_shard(ShardId(shard), kind);
                 assert_eq!(written, bytes, "{} of shard {shard}", kind.label());
             }

@@ -246,7 +246,7 @@ impl World {
             self.set_share_room(shard, ROOM);
         }
         self.settle();
-        let most = self.hubs.iter().map(Hub::turn_visits).max();
+        let most = self.hubs.iter().map(|hub| hub.turn().visits()).max();
         assert!(most <= Some(2 * ROOM), "{most:?} visits in a turn");
     }
 
@@ -333,7 +333,7 @@ impl World {
     /// The server stops in order.
     pub fn stop(&mut self) {
         for shard in 0..self.hubs.len() {
-            self.hubs[shard].shut_down(self.now, |_| None);
+            self.hubs[shard].operate().shut_down(self.now, |_| None);
             self.collect(u8::try_from(shard).unwrap());
         }
     }

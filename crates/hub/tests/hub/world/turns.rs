@@ -21,7 +21,7 @@ impl World {
         let (mut all, mut turns) = (0, 0_usize);
         loop {
             let goes_on = self.go_on(0);
-            let visits = self.hubs[0].turn_visits();
+            let visits = self.hubs[0].turn().visits();
             assert!(visits <= visits_max, "{visits} visits in turn {turns}");
             all += u64::from(visits);
             self.send_without_settling(bystander, &PING);
@@ -43,14 +43,16 @@ impl World {
 
     /// What other hubs may be told of shared subscriptions in a turn of one.
     pub fn set_share_room(&mut self, shard: u8, visits: u32) {
-        self.hubs[usize::from(shard)].set_share_room(visits);
+        self.hubs[usize::from(shard)]
+            .turn_mut()
+            .set_share_room(visits);
         self.collect(shard);
     }
 
     /// What room the mesh has for what a hub sends; those that wait for some go on.
     pub fn set_mesh_room(&mut self, shard: u8, room: MeshRoom) {
         let hub = &mut self.hubs[usize::from(shard)];
-        hub.count_beside(Beside::MeshRoom(room));
+        hub.turn_mut().count_beside(Beside::MeshRoom(room));
         if room == MeshRoom::Free {
             let effects = hub.effects();
             effects.yielded.append(&mut effects.awaiting_room);

@@ -354,7 +354,10 @@ fn few_sessions_catch_up_with_one_file() {
     world.tend_until(|recorder| recorder.round.is_none());
     let mut number = 0;
     while world.recorder.writer.usage().ready > 1 {
-        world.hub.kick(Tick::ZERO, Zone::DEFAULT, "large", true);
+        world
+            .hub
+            .operate()
+            .kick(Tick::ZERO, Zone::DEFAULT, "large", true);
         world.add_large("large");
         number += 1;
     }
@@ -387,7 +390,7 @@ fn an_end_that_was_dropped_is_made_up_for() {
     }
     assert!(world.recorder.has_told, "no file has failed");
     let now = Tick::from_secs(1);
-    world.hub.kick(now, Zone::DEFAULT, "ends", true);
+    world.hub.operate().kick(now, Zone::DEFAULT, "ends", true);
     world.recorder.record(&mut world.hub);
     start(&mut world);
     world.tend_until(|it| it.standing == Standing::Complete && it.round.is_none());
@@ -413,7 +416,7 @@ fn a_round_does_not_go_on_while_the_shard_stops() {
     world.tend();
     assert!(world.recorder.round.is_some(), "it takes several turns");
     world.recorder.stop();
-    world.hub.shut_down(Tick::from_secs(1), |_| None);
+    world.hub.operate().shut_down(Tick::from_secs(1), |_| None);
     start(&mut world);
     for _ in 0..1_000 {
         world.tend();

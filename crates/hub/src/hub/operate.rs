@@ -1,0 +1,116 @@
+//! What the operator and the server do to a hub, beside what clients do.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use stentor_session::{CloseReason, Local, Message, Tick};
+use stentor_topic::Zone;
+
+use super::Hub;
+use super::renew::revoke;
+use crate::core::ids::LinkId;
+use crate::core::retained::{Kept, NotKept};
+use crate::core::settings::Settings;
+use crate::services::interface::hooks::Adaptors;
+
+impl Hub {
+    /// What the operator and the server do to a hub.
+    #[inline]
+    pub const fn operate(&mut self) -> Operate<'_> {
+        Operate { hub: self }
+    }
+}
+
+/// What the operator and the server do to a hub: see [`Hub::operate`].
+pub struct Operate<'a> {
+    hub: &'a mut Hub,
+}
+
+impl Operate<'_> {
+    /// New limits and policies; what is connected keeps what its CONNACK said.
+    pub fn reconfigure(self, settings: Arc<Settings>) {
+        self.hub.core.reconfigure(settings);
+        self.hub.services.reconfigure(self.hub.core.settings());
+    }
+
+    /// Has other adaptors judge what is done from now on, or none. What waits is judged by those
+    /// who were asked.
+    pub fn set_adaptors(self, adaptors: Option<Arc<dyn Adaptors>>) {
+        self.hub.services.set_adaptors(adaptors);
+    }
+
+    /// Closes the connection of a client, and with `end_session` the sessions of all users under
+    /// its id too, but for that of a queue. Returns whether there was one.
+    pub fn kick(self, now: Tick, zone: Zone, client_id: &str, end_session: bool) -> bool {
+        let mut keys = self.hub.core.sessions_of_client(zone, client_id);
+        let is_queue =
+            |key| (self.hub.core.session(key)).is_some_and(|it| it.state.queue().is_some());
+        keys.retain(|key| !is_queue(*key));
+        for &key in &keys {
+            self.hub
+                .core
+                .close(now, key, CloseReason::Local(Local::Kicked));
+            if end_session {
+                self.hub.core.end_session(now, key);
+            }
+        }
+        self.hub.finish(now);
+        !keys.is_empty()
+    }
+
+    /// A zone ends: closes its connections, ends its sessions, and its rooms if this is their
+    /// home. Wills are not published. Returns how many sessions there were. O(sessions).
+    pub fn end_zone(self, now: Tick, zone: Zone) -> u64 {
+        self.hub.core.settle(now);
+        let keys = self.hub.core.sessions_of(zone);
+        for &key in &keys {
+            revoke(self.hub, now, key, true);
+        }
+        self.hub.hear(now);
+        self.hub.services.end_zone(&mut self.hub.core, now, zone);
+        self.hub.core.forget_traffic(zone);
+        self.hub.finish(now);
+        keys.len() as u64
+    }
+
+    /// Closes all connections because the server stops. Wills stay unpublished: their readers
+    /// are disconnected too. `elsewhere` names the server that the client of a connection may use
+    /// instead. An MQTT 5 client receives it with 0x9C, if its maximum packet size allows that.
+    pub fn shut_down(self, now: Tick, elsewhere: impl Fn(LinkId) -> Option<String>) {
+        self.hub.core.shut_down(now, elsewhere);
+        self.hub.finish(now);
+    }
+
+    /// Memory is short: the server has to free this many bytes. This shard gives its part of them
+    /// in this turn and the next ones, by sessions that wait for their clients. First those of
+    /// whoever holds most in that way, the one that is closest to its end before others. They
+    /// give what they hold of all that is held, of whatever kind, and no more: what clients hold
+    /// that are there does not make others lose their sessions.
+    pub fn relieve(self, now: Tick, bytes: u64) {
+        self.hub.core.relieve(now, bytes);
+        self.hub.finish(now);
+    }
+
+    /// An eighth of what the sessions hold that wait for their clients goes with them, in the same
+    /// order: their messages may keep far more memory than they count.
+    pub fn unpin(self, now: Tick) {
+        self.hub.core.unpin(now);
+        self.hub.finish(now);
+    }
+
+    /// Has a message kept by `put`, and then routes it, after everything that came before it. Under
+    /// `keep = "last"` this has to be the shard that orders its topic, see [`crate::home_shard`].
+    ///
+    /// # Errors
+    /// When there is no memory for it, and what `put` says: then nobody gets the message.
+    pub fn keep_by(
+        self,
+        now: Tick,
+        message: Arc<Message>,
+        put: impl FnOnce(&Message) -> Result<Kept, NotKept>,
+    ) -> Result<Kept, NotKept> {
+        let kept = self.hub.core.keep_by(now, message, put);
+        self.hub.finish(now);
+        kept
+    }
+}
