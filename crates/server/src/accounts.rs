@@ -11,9 +11,10 @@ use stentor_auth::store::{
     AuditLog, Books, Columns, Directory, DirectoryOptions, MosquittoFile, Order, OrderError, Place,
     QuerySource, Source, SqlStore, Store, StoreError, TextStore, Who,
 };
+use stentor_hub::WideSubscription;
 use tracing::warn;
 
-use crate::config::{Config, Secret, Subscribing};
+use crate::config::{Config, Secret};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::log;
@@ -170,7 +171,7 @@ pub(crate) fn open(
 /// Tells a directory what the configuration says of zones and of subscriptions.
 pub(crate) fn configure(directory: &Directory, config: &Config) {
     directory.name_zones(zones(config));
-    directory.subscribe_strictly(config.auth.subscribe == Subscribing::Strict);
+    directory.subscribe_strictly(config.auth.subscribe == WideSubscription::Refuse);
 }
 
 /// Tells if a server ran on this data folder and its users are not there any more.

@@ -15,9 +15,10 @@ use stentor_zone::{RoomOptions, RoomsOptions};
 use crate::core::history::HistoryBounds;
 
 /// What a message meets at a client that does not read fast enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SlowPolicy {
     /// Drop the message that arrives.
+    #[default]
     DropNewest,
     /// Drop the oldest queued messages until it fits.
     DropOldest,

@@ -6,11 +6,13 @@ use std::path::Path;
 use stentor_auth::credential::Stored;
 use stentor_auth::credential::jwt::Algorithm;
 use stentor_auth::model::{NameError, SERVER};
+use stentor_hub::Keep;
 use stentor_procedure::adaptor::Source;
 
+use super::choices::{CertificateUser, ClientCertificates};
 use super::environment::FileReader;
 use super::givens::{Entry, Givens};
-use super::keys::{CertificateUser, ClientCertificates, Keeping, Listener, Policy, User};
+use super::keys::{Listener, Policy, User};
 use super::reader::Reader;
 use super::secret::Secret;
 use super::{Adaptor, Asker, Config, ListenUrl, Origin, Problem, Question, http};
@@ -127,7 +129,7 @@ fn meets(one: &Adaptor, other: &Adaptor) -> bool {
 fn histories(config: &Config, givens: &mut Givens) {
     const KEYS: [&str; 3] = ["history", "history_bytes", "history_age"];
     for (index, policy) in config.policies.iter().enumerate() {
-        if policy.keep == Keeping::All {
+        if policy.keep == Keep::All {
             continue;
         }
         let entry = givens.entries("policy").get(index);

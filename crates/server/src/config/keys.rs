@@ -6,17 +6,20 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stentor_auth::credential::Cost;
+use stentor_hub::{ClientIdBinding, Keep, SlowPolicy, WideSubscription};
 
+use super::choices::{
+    CLIENT_ID_BINDINGS, CertificateUser, ClientCertificates, Format, KEEPS, Level,
+    PasswordFunction, QueueFull, SLOW_POLICIES, SessionSync, SyncLevel, WIDE_SUBSCRIPTIONS,
+};
 use super::diff::Change;
 use super::kind::Kind;
 use super::memory_limit::MemoryLimit;
 use super::reader::Reader;
 use super::secret::Secret;
 use super::table::Fallback::{Required, Unset, Value as Default};
-use super::table::{Key, Reload, Section, choice, section};
+use super::table::{Key, Reload, Section, section};
 use super::url::ListenUrl;
-use super::value::{Setting, Value};
 use super::zone_keys::{Adaptor, Room, Zone};
 
 pub(super) const KIB: u64 = 1 << 10;
@@ -37,180 +40,6 @@ pub(super) const fn seconds(min: u64, max: u64) -> Kind {
         min: Duration::from_secs(min),
         max: Duration::from_secs(max),
         never: false,
-    }
-}
-
-choice! {
-    /// The least important lines that the log takes.
-    Level {
-        /// What went wrong and needs somebody's attention.
-        Error = "error",
-        /// What looks wrong but was dealt with.
-        Warn = "warn",
-        /// One line per connection event.
-        Info = "info",
-        /// Details that help to find a fault.
-        Debug = "debug",
-        /// Everything.
-        Trace = "trace",
-    }
-}
-
-choice! {
-    /// The shape of log lines.
-    Format {
-        /// For people: in colour on a terminal, without a time stamp under systemd.
-        Auto = "auto",
-        /// For people, always with a time stamp and never in colour.
-        Human = "human",
-        /// One JSON object per line.
-        Json = "json",
-    }
-}
-
-choice! {
-    /// What happens to a message for a client whose queue is full.
-    Overflow {
-        /// The arriving message is dropped.
-        DropNewest = "drop-newest",
-        /// The oldest queued messages are dropped to make room.
-        DropOldest = "drop-oldest",
-        /// The client is disconnected with 0x97; its session is kept.
-        Disconnect = "disconnect",
-        /// While the client does not keep up, only the newest message of each topic waits for it.
-        Conflate = "conflate",
-    }
-}
-
-choice! {
-    /// What happens to a message for a queue that is full.
-    QueueFull {
-        /// The arriving message is dropped.
-        DropNewest = "drop-newest",
-        /// The oldest messages are dropped to make room.
-        DropOldest = "drop-oldest",
-    }
-}
-
-choice! {
-    /// What happens to a subscription that is wider than its client's rights.
-    Subscribing {
-        /// It is accepted, and delivers what the client may receive.
-        Filtered = "filtered",
-        /// It is refused with 0x87.
-        Strict = "strict",
-    }
-}
-
-choice! {
-    /// When retained messages are written to the disk.
-    SyncLevel {
-        /// When the operating system likes.
-        Never = "never",
-        /// After an interval at the latest.
-        Interval = "interval",
-        /// Before they are acknowledged.
-        Always = "always",
-    }
-}
-
-choice! {
-    /// When what is written down of sessions is brought to the disk.
-    SessionSync {
-        /// When the operating system likes.
-        Never = "never",
-        /// After an interval at the latest.
-        Interval = "interval",
-        /// Before it is acknowledged.
-        Always = "always",
-    }
-}
-
-choice! {
-    /// Which messages of a topic are kept for late subscribers.
-    Keeping {
-        /// Those that are published with RETAIN.
-        Retained = "retained",
-        /// Every one, as the last of its topic, whether its publisher knows or not.
-        Last = "last",
-        /// Every one, as the last of its topic and in the topic's history.
-        All = "all",
-    }
-}
-
-choice! {
-    /// The functions that new passwords are hashed with.
-    PasswordFunction {
-        /// argon2id with 19 MiB and two passes.
-        Argon2id = "argon2id",
-        /// PBKDF2 with SHA-256 and 600,000 rounds.
-        Pbkdf2Sha256 = "pbkdf2-sha256",
-        /// PBKDF2 with SHA-512 and 210,000 rounds.
-        Pbkdf2Sha512 = "pbkdf2-sha512",
-        /// scrypt with 128 MiB.
-        Scrypt = "scrypt",
-        /// bcrypt with 2^12 rounds.
-        Bcrypt = "bcrypt",
-    }
-}
-
-impl PasswordFunction {
-    /// The function of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::from_value(Value::Text(name.to_owned()))
-    }
-
-    /// What a hash of a new password costs.
-    #[must_use]
-    pub const fn cost(self) -> Cost {
-        match self {
-            Self::Argon2id => Cost::DEFAULT,
-            Self::Pbkdf2Sha256 => Cost::PBKDF2_SHA256,
-            Self::Pbkdf2Sha512 => Cost::PBKDF2_SHA512,
-            Self::Scrypt => Cost::SCRYPT,
-            Self::Bcrypt => Cost::BCRYPT,
-        }
-    }
-}
-
-choice! {
-    /// Which client ids a client may connect with.
-    ClientIds {
-        /// Any client id. A client that uses the client id of another connection ends that one.
-        None = "none",
-        /// A user with its name, and with what begins with its name and `-`, `/`, `:` or `.`.
-        UserPrefix = "user-prefix",
-        /// A user with what no other user of the zone has a session with.
-        Owner = "owner",
-    }
-}
-
-choice! {
-    /// Whether clients of an encrypted listener show certificates.
-    ClientCertificates {
-        /// They are not asked for one.
-        Off = "off",
-        /// They may show one; one that is not valid is refused.
-        Optional = "optional",
-        /// They must show a valid one.
-        Required = "required",
-    }
-}
-
-choice! {
-    /// Which name in a client's certificate is the name of the user that it logs in as.
-    CertificateUser {
-        /// None: the certificate lets a client talk to the server, and it logs in as usual.
-        None = "none",
-        /// The common name of the subject.
-        Cn = "cn",
-        /// The first DNS name of the alternative names.
-        Dns = "dns",
-        /// The first mail address of the alternative names.
-        Email = "email",
-        /// The first URI of the alternative names.
-        Uri = "uri",
     }
 }
 
@@ -605,9 +434,9 @@ section! {
     /// The topics.
     filter: String = Kind::Filter, Required("sensors/#"), Live;
     /// What happens to a message with QoS 0.
-    qos0: Overflow = Kind::Choice(Overflow::NAMES), Default("drop-newest"), Live;
+    qos0: SlowPolicy = Kind::Choice(SLOW_POLICIES), Default("drop-newest"), Live;
     /// What happens to a message with QoS 1 or 2.
-    qos1: Overflow = Kind::Choice(Overflow::NAMES), Default("disconnect"), Live;
+    qos1: SlowPolicy = Kind::Choice(SLOW_POLICIES), Default("disconnect"), Live;
     /// The highest number of messages of one topic that each client receives in a second. It
     /// receives the newest ones, and always the last one; 0 turns the limit off.
     max_rate: u32 = count(0, 1_000_000), Default("0"), Live;
@@ -618,7 +447,7 @@ section! {
         min: Duration::ZERO, max: Duration::from_secs(1), never: false,
     }, Default("0us"), Live;
     /// Which messages the server keeps for late subscribers.
-    keep: Keeping = Kind::Choice(Keeping::NAMES), Default("retained"), Live;
+    keep: Keep = Kind::Choice(KEEPS), Default("retained"), Live;
     /// With `keep = "all"`, the messages of each topic that its history keeps. Beyond this bound
     /// and the two below, the oldest messages go.
     history: u32 = count(1, 1_000_000), Default("100"), Live;
@@ -709,13 +538,14 @@ section! {
     /// What happens to a subscription if the client may receive only a part of it: `filtered`
     /// accepts it and delivers that part, `strict` refuses it. If the client may receive nothing of
     /// it, it is always refused.
-    subscribe: Subscribing = Kind::Choice(Subscribing::NAMES), Default("filtered"), Live;
+    subscribe: WideSubscription = Kind::Choice(WIDE_SUBSCRIPTIONS), Default("filtered"), Live;
     /// Which client ids a user may connect with; others are refused (0x85, in MQTT 3 return code
     /// 2). `none`: any; a client with the client id of a connection in the same zone ends that
     /// connection, also of another user. `user-prefix`: the user's name, and the name followed by
     /// `-`, `/`, `:` or `.` and anything. `owner`: any that no other user of the zone is connected
     /// with or has a session with. docs/rights.md says what this means for clients without a name.
-    client_id_binding: ClientIds = Kind::Choice(ClientIds::NAMES), Default("none"), NewConnections;
+    client_id_binding: ClientIdBinding = Kind::Choice(CLIENT_ID_BINDINGS), Default("none"),
+        NewConnections;
     /// The hash function of new passwords; older and weaker hashes are replaced at the next login.
     password_hash: PasswordFunction = Kind::Choice(PasswordFunction::NAMES), Default("argon2id"),
         Live;

@@ -11,6 +11,7 @@
 //! calls [`Config::load`] again and asks [`diff`] what changed.
 
 mod check;
+mod choices;
 mod diff;
 mod document;
 mod environment;
@@ -37,14 +38,16 @@ mod zone_keys;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use choices::{
+    CertificateUser, ClientCertificates, Format, Level, PasswordFunction, QueueFull, SessionSync,
+    SyncLevel,
+};
 pub use diff::{Change, Diff, diff};
 pub use generate::{reference, sample};
 pub use http::HttpUrl;
 pub use keys::{
-    Auth, CertificateUser, ClientCertificates, ClientIds, Figures, Format, General, Http, Jwt,
-    Keeping, Level, Limits, Listener, Log, Overflow, PasswordFunction, Policy, Procedures, Queue,
-    QueueFull, Retained, SECTIONS, SessionSync, Sessions, Subscribing, SyncLevel, Sys, Tls, User,
-    find_key, keys,
+    Auth, Figures, General, Http, Jwt, Limits, Listener, Log, Policy, Procedures, Queue, Retained,
+    SECTIONS, Sessions, Sys, Tls, User, find_key, keys,
 };
 pub use kind::Kind;
 pub use listing::{Listed, Listing};

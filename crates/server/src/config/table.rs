@@ -232,4 +232,23 @@ macro_rules! choice {
     };
 }
 
-pub(super) use {choice, section};
+/// Lets keys choose from an enum of another crate by name, and says the names.
+macro_rules! choice_of {
+    ($names:ident: $type:ident { $( $variant:ident = $text:literal, )+ }) => {
+        pub(super) const $names: &[&str] = &[$($text),+];
+
+        impl Setting for $type {
+            fn from_value(value: Value) -> Option<Self> {
+                match value {
+                    Value::Text(text) => match text.as_str() {
+                        $( $text => Some(Self::$variant), )+
+                        _ => None,
+                    },
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+pub(super) use {choice, choice_of, section};

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_hub::{
-    ClientIdBinding, HistoryBounds, Keep, Settings, SlowPolicy, SpoolSettings, TopicPolicy,
-    WideSubscription, ZoneSettings,
-};
+use stentor_hub::{HistoryBounds, Settings, SpoolSettings, TopicPolicy, ZoneSettings};
 
-use crate::config::{ClientIds, Config, Keeping, Overflow, Subscribing};
+use crate::config::Config;
 use crate::listener::Port;
 
 /// The limit for a CONNECT, whatever the limit for other packets: a client that has not logged in
@@ -58,15 +55,6 @@ impl Policy {
     }
 }
 
-const fn slow_policy(overflow: Overflow) -> SlowPolicy {
-    match overflow {
-        Overflow::DropNewest => SlowPolicy::DropNewest,
-        Overflow::DropOldest => SlowPolicy::DropOldest,
-        Overflow::Disconnect => SlowPolicy::Disconnect,
-        Overflow::Conflate => SlowPolicy::Conflate,
-    }
-}
-
 /// The time from one message to the next; zero for no limit.
 const fn interval(per_second: u32) -> Duration {
     match 1_000_000_u64.checked_div(per_second as u64) {
@@ -99,15 +87,11 @@ fn hub_settings(config: &Config, shards: u8) -> Settings {
     let limits = &config.limits;
     let policies = config.policies.iter().map(|policy| TopicPolicy {
         filter: policy.filter.clone(),
-        qos0: slow_policy(policy.qos0),
-        qos1: slow_policy(policy.qos1),
+        qos0: policy.qos0,
+        qos1: policy.qos1,
         interval: interval(policy.max_rate),
         delay: policy.delay,
-        keep: match policy.keep {
-            Keeping::Retained => Keep::Retained,
-            Keeping::Last => Keep::Last,
-            Keeping::All => Keep::All,
-        },
+        keep: policy.keep,
         history: HistoryBounds {
             messages: policy.history,
             age: policy.history_age,
@@ -132,15 +116,8 @@ fn hub_settings(config: &Config, shards: u8) -> Settings {
         subscriptions_max: limits.subscriptions_per_client as usize,
         shares_max: limits.shared_subscriptions_per_client as usize,
         share_groups_max: limits.share_groups_per_filter as usize,
-        wide_subscription: match config.auth.subscribe {
-            Subscribing::Filtered => WideSubscription::Filter,
-            Subscribing::Strict => WideSubscription::Refuse,
-        },
-        client_id_binding: match config.auth.client_id_binding {
-            ClientIds::None => ClientIdBinding::None,
-            ClientIds::UserPrefix => ClientIdBinding::UserPrefix,
-            ClientIds::Owner => ClientIdBinding::Owner,
-        },
+        wide_subscription: config.auth.subscribe,
+        client_id_binding: config.auth.client_id_binding,
         topic_levels_max: usize::from(limits.topic_levels),
         topic_bytes_max: usize::from(limits.topic_bytes),
         topic_wildcards_max: usize::from(limits.topic_wildcards),

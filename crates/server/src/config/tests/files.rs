@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use stentor_hub::SlowPolicy;
 
 use super::Case;
 use crate::config::check::DEFAULT_LISTENERS;
-use crate::config::{Format, Level, Overflow};
+use crate::config::{Format, Level};
 
 const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo";
 
@@ -106,8 +107,8 @@ fn a_full_file_is_read() {
         Some(Path::new("etc/run/stentor.sock"))
     );
     assert_eq!(config.listeners[1].mode, 0o600);
-    assert_eq!(config.policies[0].qos0, Overflow::DropOldest);
-    assert_eq!(config.policies[0].qos1, Overflow::Disconnect);
+    assert_eq!(config.policies[0].qos0, SlowPolicy::DropOldest);
+    assert_eq!(config.policies[0].qos1, SlowPolicy::Disconnect);
     assert_eq!(
         config.users[0]
             .password_hash
