@@ -12,7 +12,7 @@ use stentor_topic::Zone;
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::inspect::{ClientInfo, SeenClient, ZoneFigures, info, seen};
+use crate::core::inspect::{SeenClient, ZoneFigures, seen};
 use crate::core::memory::{Account, Holder};
 use crate::core::sessions::registry::{Session, in_slot};
 use crate::core::upkeep::own_sessions;
@@ -57,14 +57,6 @@ fn step<T>(from: u64, end: usize, look: impl FnMut(u64) -> Option<T>) -> Part<Ve
 fn sessions(core: &Core, from: u64) -> Part<Vec<(SessionKey, &Session)>> {
     let look = |slot| in_slot(&core.sessions, u32::try_from(slot).ok()?);
     step(from, core.sessions.slots(), look)
-}
-
-/// Sessions from a place on.
-pub(crate) fn clients(core: &Core, from: u64) -> Part<Vec<ClientInfo>> {
-    sessions(core, from).map(|found| {
-        let infos = found.into_iter().map(|(_, session)| info(session));
-        infos.collect()
-    })
 }
 
 /// Shows sessions from a place on, without a copy of anything. Returns where the next step begins.

@@ -6,15 +6,9 @@ use alloc::vec::Vec;
 use stentor_topic::Zone;
 
 use super::Hub;
-use crate::core::inspect::{ClientInfo, SeenClient, ZoneFigures};
+use crate::core::inspect::{SeenClient, ZoneFigures};
 use crate::core::memory::Holder;
 use crate::core::survey::{self, Part, Subscribed};
-
-/// Sessions of this shard, from a place on. A step looks into 256 slots.
-#[must_use]
-pub fn clients_from(hub: &Hub, from: u64) -> Part<Vec<ClientInfo>> {
-    survey::clients(&hub.core, from)
-}
 
 /// Shows the sessions of this shard, from a place on, to a caller who copies what is needed.
 /// Returns where the next step begins; `None` after the last one. A step looks into 256 slots.

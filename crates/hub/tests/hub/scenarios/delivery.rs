@@ -1,6 +1,6 @@
 //! What a subscriber gets, and how often.
 
-use stentor_hub::{clients_from, has_bulk};
+use stentor_hub::has_bulk;
 use stentor_mqtt::{PacketId, Properties, PropertyBuf, QoS, SubscribeOptions, Version};
 use stentor_session::{Batch, CloseReason, Flush};
 
@@ -64,8 +64,8 @@ fn qos_1_and_2_complete_and_free_their_packet_ids() {
         w.send_ack(s, 0x50, messages[1].packet_id.unwrap());
         assert!(w.take_packet(s, 0x60).is_some(), "PUBREL");
         w.send_ack(s, 0x70, messages[1].packet_id.unwrap());
-        let infos = clients_from(&w.hubs[usize::from(w.clients[s].shard)], 0).found;
-        let info = infos.iter().find(|c| &*c.client_id == "s");
+        let hub = &w.hubs[usize::from(w.clients[s].shard)];
+        let info = hub.inspect().client(stentor_topic::Zone(0), "s");
         assert_eq!(
             info.map(|info| (info.in_flight, info.waiting)),
             Some((0, 0))
