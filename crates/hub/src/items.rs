@@ -19,7 +19,7 @@ use crate::services::ServiceItem;
 use crate::services::interface::answer::Answer;
 use crate::services::interface::broadcast::Broadcast;
 use crate::services::interface::calls::Ask;
-use crate::services::interface::hooks::{Act, Judgement};
+use crate::services::interface::hooks::{Act, HookVerdict};
 
 /// The connection that a message came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -241,7 +241,7 @@ pub enum ServiceCommand {
         /// What the shard knows it by.
         number: u64,
         /// What they say.
-        judgement: Arc<Judgement>,
+        verdict: Arc<HookVerdict>,
     },
     /// An adaptor does something, in a zone whose home is this shard.
     Act(Arc<Act>),

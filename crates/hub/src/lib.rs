@@ -80,5 +80,5 @@ pub use services::interface::answer::{Answer, ReturnAddress};
 pub use services::interface::broadcast::{Broadcast, Fate, Origin, Recipient};
 pub use services::interface::calls::{Ask, Call, Callees, Served};
 pub use services::interface::hooks::{
-    Act, Adaptors, Deed, Happening, Hooks, Judgement, Question, Rewrite,
+    Act, Adaptors, HookEvent, HookRequest, HookVerdict, Hooks, Question, Rewrite,
 };

@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::core::sessions::limits;
 use crate::core::sessions::rights::Identity;
 use crate::services::interface::broadcast::{Broadcast, Fate, Origin, Part, Recipient};
-use crate::services::interface::hooks::{Judgement, Rewrite};
+use crate::services::interface::hooks::{HookVerdict, Rewrite};
 
 /// What the header of a PUBLISH takes at most, beside its topic and payload.
 const HEADER_BYTES: usize = 16;
@@ -44,23 +44,23 @@ pub(crate) fn broadcast(hub: &mut Hub, now: Tick, broadcast: &Arc<Broadcast>) {
 }
 
 /// The adaptors have judged what one recipient of a broadcast receives.
-pub(crate) fn broadcast_judged(hub: &mut Hub, now: Tick, part: &Part, judgement: &Judgement) {
+pub(crate) fn broadcast_judged(hub: &mut Hub, now: Tick, part: &Part, verdict: &HookVerdict) {
     let Some(recipient) = part.recipient() else {
         return;
     };
-    let fate = match judgement {
-        Judgement::Denied(denial) => {
+    let fate = match verdict {
+        HookVerdict::Denied(denial) => {
             hub.core.count_denied();
             Some(Fate::Refused {
                 status: "refused",
                 text: String::from(&*denial.text).into(),
             })
         }
-        Judgement::Done(rewrite) if rewrite.hides_notification => Some(match recipient {
+        HookVerdict::Done(rewrite) if rewrite.hides_notification => Some(match recipient {
             Recipient::User(_) => Fate::Private(Response::Reached(Reach::Delivered)),
             Recipient::Topic(_) => Fate::Published,
         }),
-        Judgement::Done(rewrite) => match redirected(recipient, rewrite) {
+        HookVerdict::Done(rewrite) => match redirected(recipient, rewrite) {
             None => Some(Fate::invalid(ELSEWHERE)),
             Some(recipient) => {
                 let payload = rewrite.payload.as_deref();
@@ -70,7 +70,7 @@ pub(crate) fn broadcast_judged(hub: &mut Hub, now: Tick, part: &Part, judgement:
                 })
             }
         },
-        Judgement::Filters(_) => None,
+        HookVerdict::Filters(_) => None,
     };
     tell(hub, part, fate);
 }

@@ -16,7 +16,7 @@ use crate::core::inbound::subscribe::Denial;
 use crate::core::sessions::rights::Identity;
 use crate::services::hooks::{Aside, Packed};
 use crate::services::interface::answer::{Answer, ReturnAddress};
-use crate::services::interface::hooks::{Consulted, Hooks, Judgement, Rewrite};
+use crate::services::interface::hooks::{Consulted, HookVerdict, Hooks, Rewrite};
 use crate::services::interface::places::Placed;
 
 /// What the server says to a publish that an adaptor has where its sender may not publish. Its
@@ -26,7 +26,7 @@ const NO_RIGHT_THERE: Outcome = Outcome::new(
     "an adaptor has this go to another topic, where the right to publish is missing",
 );
 
-/// Where a deed goes, if that is not where its sender had it go.
+/// Where a request goes, if that is not where its sender had it go.
 fn redirect(topic: &str, rewrite: &Rewrite) -> Option<String> {
     let to = rewrite.to.as_deref();
     match Address::parse(topic) {
@@ -52,34 +52,34 @@ fn reply_of_call(topic: &str) -> Option<Option<&str>> {
 }
 
 /// What is said against each filter.
-fn denials_of(judgement: &Judgement) -> &[Option<Denial>] {
-    match judgement {
-        Judgement::Filters(denials) => denials,
-        Judgement::Done(_) | Judgement::Denied(_) => &[],
+fn denials_of(verdict: &HookVerdict) -> &[Option<Denial>] {
+    match verdict {
+        HookVerdict::Filters(denials) => denials,
+        HookVerdict::Done(_) | HookVerdict::Denied(_) => &[],
     }
 }
 
 /// The adaptors have judged.
-pub(crate) fn judged(hub: &mut Hub, now: Tick, number: u64, judgement: &Judgement) {
+pub(crate) fn judged(hub: &mut Hub, now: Tick, number: u64, verdict: &HookVerdict) {
     match hub.services.hooks.take_aside(number) {
-        Some(Aside::Packet(packed)) => packet_judged(hub, now, &packed, judgement),
+        Some(Aside::Packet(packed)) => packet_judged(hub, now, &packed, verdict),
         Some(Aside::Return {
             session,
             epoch,
             elements,
         }) => {
-            let denials = denials_of(judgement);
+            let denials = denials_of(verdict);
             let of = (session, epoch);
             let services = &mut hub.services;
             services.return_judged(&mut hub.core, now, of, elements, denials);
         }
         Some(Aside::Will(identity, will)) => {
-            will_judged(hub, now, &identity, will, judgement);
+            will_judged(hub, now, &identity, will, verdict);
         }
-        Some(Aside::Answer(answer)) => answer_judged(hub, now, answer, judgement),
+        Some(Aside::Answer(answer)) => answer_judged(hub, now, answer, verdict),
         #[cfg(feature = "calls")]
         Some(Aside::Broadcast(part)) => {
-            super::broadcast::broadcast_judged(hub, now, &part, judgement);
+            super::broadcast::broadcast_judged(hub, now, &part, verdict);
         }
         #[cfg(not(feature = "calls"))]
         Some(Aside::Broadcast(_)) => {}
@@ -100,8 +100,8 @@ pub(super) fn placed(hub: &mut Hub, now: Tick, placed: &Placed) {
         let (core, service) = (&mut hub.core, &mut hub.services.hooks);
         match packet {
             Packet::Subscribe(subscribe) => {
-                let deed = service.deed_of_subscribe(core, key, subscribe, (hooks, found));
-                let about = deed.map(|deed| (deed, &packed.packet[..]));
+                let request = service.request_of_subscribe(core, key, subscribe, (hooks, found));
+                let about = request.map(|request| (request, &packed.packet[..]));
                 let consulted =
                     about.map(|about| service.consult_about(core, key, subscribe, about));
                 match consulted {
@@ -112,18 +112,18 @@ pub(super) fn placed(hub: &mut Hub, now: Tick, placed: &Placed) {
                 }
             }
             Packet::Publish(publish) => {
-                let deed = service.deed_of_publish(core, key, publish, hooks);
-                if found.is_empty() && deed.is_some() {
+                let request = service.request_of_publish(core, key, publish, hooks);
+                if found.is_empty() && request.is_some() {
                     // It may be heard by now, but nobody has judged it.
-                    let judgement = Judgement::Denied(Denial {
+                    let verdict = HookVerdict::Denied(Denial {
                         reason: ReasonCode::NotAuthorized,
                         text: Refusal::NotMember.text().into(),
                     });
-                    return hub.on_publish(now, key, publish, Some(&judgement));
+                    return hub.on_publish(now, key, publish, Some(&verdict));
                 }
                 let packet = &packed.packet[..];
-                let consulted = deed.and_then(|deed| {
-                    service.consult_about_publish(core, key, publish, deed, packet)
+                let consulted = request.and_then(|request| {
+                    service.consult_about_publish(core, key, publish, request, packet)
                 });
                 consulted.unwrap_or_else(|| hub.on_publish(now, key, publish, None))
             }
@@ -132,11 +132,11 @@ pub(super) fn placed(hub: &mut Hub, now: Tick, placed: &Placed) {
     });
 }
 
-fn packet_judged(hub: &mut Hub, now: Tick, packed: &Packed, judgement: &Judgement) {
+fn packet_judged(hub: &mut Hub, now: Tick, packed: &Packed, verdict: &HookVerdict) {
     unpack(hub, now, packed, |hub, key, packet| match packet {
-        Packet::Publish(publish) => hub.on_publish(now, key, publish, Some(judgement)),
+        Packet::Publish(publish) => hub.on_publish(now, key, publish, Some(verdict)),
         Packet::Subscribe(subscribe) => {
-            let denials = packed.scope.denials(denials_of(judgement));
+            let denials = packed.scope.denials(denials_of(verdict));
             hub.on_subscribe(now, key, subscribe, (&denials, &packed.scope))
         }
         _ => Ok(()),
@@ -198,10 +198,10 @@ fn unpack(
 }
 
 /// What becomes of something that nobody waits for; `None` if nothing does.
-fn rewrite_of<'j>(hub: &mut Hub, judgement: &'j Judgement) -> Option<&'j Rewrite> {
-    match judgement {
-        Judgement::Done(rewrite) => Some(rewrite).filter(|rewrite| !rewrite.hides_notification),
-        Judgement::Denied(_) | Judgement::Filters(_) => {
+fn rewrite_of<'j>(hub: &mut Hub, verdict: &'j HookVerdict) -> Option<&'j Rewrite> {
+    match verdict {
+        HookVerdict::Done(rewrite) => Some(rewrite).filter(|rewrite| !rewrite.hides_notification),
+        HookVerdict::Denied(_) | HookVerdict::Filters(_) => {
             hub.core.count_denied();
             None
         }
@@ -209,8 +209,8 @@ fn rewrite_of<'j>(hub: &mut Hub, judgement: &'j Judgement) -> Option<&'j Rewrite
 }
 
 /// An answer goes to its topic, or to another one to which its caller might publish.
-fn answer_judged(hub: &mut Hub, now: Tick, mut answer: Answer, judgement: &Judgement) {
-    let Some(rewrite) = rewrite_of(hub, judgement) else {
+fn answer_judged(hub: &mut Hub, now: Tick, mut answer: Answer, verdict: &HookVerdict) {
+    let Some(rewrite) = rewrite_of(hub, verdict) else {
         return;
     };
     if let Some(payload) = &rewrite.payload {
@@ -231,9 +231,9 @@ fn will_judged(
     now: Tick,
     identity: &Arc<Identity>,
     mut will: WillRequest,
-    judgement: &Judgement,
+    verdict: &HookVerdict,
 ) {
-    let Some(rewrite) = rewrite_of(hub, judgement) else {
+    let Some(rewrite) = rewrite_of(hub, verdict) else {
         return;
     };
     if let Some(topic) = redirect(&will.topic, rewrite) {
@@ -256,13 +256,15 @@ pub(crate) fn take_judged(
     now: Tick,
     key: SessionKey,
     (publish, name): (&Publish<'_>, TopicName<'_>),
-    judgement: &Judgement,
+    verdict: &HookVerdict,
 ) -> Taken {
     let topic: &str = &name;
-    let rewrite = match judgement {
-        Judgement::Done(rewrite) => rewrite,
-        Judgement::Denied(denial) => return deny_deed(hub, now, key, (publish, topic), denial),
-        Judgement::Filters(_) => return hub.take(now, key, publish, name),
+    let rewrite = match verdict {
+        HookVerdict::Done(rewrite) => rewrite,
+        HookVerdict::Denied(denial) => {
+            return deny_request(hub, now, key, (publish, topic), denial);
+        }
+        HookVerdict::Filters(_) => return hub.take(now, key, publish, name),
     };
     if let (Some(reply), Some(json)) = (reply_of_call(topic), &rewrite.answer) {
         let answer = (reply, json.to_vec());
@@ -304,7 +306,7 @@ pub(crate) fn take_judged(
     }
 }
 
-fn deny_deed(
+fn deny_request(
     hub: &mut Hub,
     now: Tick,
     key: SessionKey,

@@ -274,9 +274,7 @@ fn serve(hub: &mut Hub, now: Tick, command: ServiceCommand) {
         ServiceCommand::Answer(answer) => services.answered(core, now, &answer),
         ServiceCommand::Ask(ask) => services.ask_client(core, now, &ask),
         #[cfg(feature = "hooks")]
-        ServiceCommand::Judged { number, judgement } => {
-            judged::judged(hub, now, number, &judgement)
-        }
+        ServiceCommand::Judged { number, verdict } => judged::judged(hub, now, number, &verdict),
         #[cfg(feature = "hooks")]
         ServiceCommand::Act(act) => act::act(hub, now, &act),
         #[cfg(feature = "calls")]

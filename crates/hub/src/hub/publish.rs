@@ -12,7 +12,7 @@ use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::with_topic;
 use crate::core::retained::{Kept, NotKept};
 use crate::core::routing::keep::keep_and_route_for;
-use crate::services::interface::hooks::Judgement;
+use crate::services::interface::hooks::HookVerdict;
 
 /// Publishes a message for somebody without a connection: what the store keeps of it, if it is one
 /// to be kept. This has to be the shard that orders its topic, see [`crate::home_shard`].
@@ -37,28 +37,26 @@ impl AsMut<Core> for Hub {
 }
 
 impl Hub {
-    /// A PUBLISH, which adaptors have judged if there is a judgement. It is taken, unless it is a
+    /// A PUBLISH, which adaptors have judged if there is a verdict. It is taken, unless it is a
     /// repetition, and acknowledged.
     pub(crate) fn on_publish(
         &mut self,
         now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
-        judgement: Option<&Judgement>,
+        verdict: Option<&HookVerdict>,
     ) -> Result<(), CloseReason> {
         if let Some(again) = self.core.begin_publish(key, publish)? {
             // The alias still counts: packets after it may use it.
             with_topic(self, key, publish, |_, _| ())?;
             return self.core.answer(key, publish, again);
         }
-        let taken = with_topic(self, key, publish, |hub, topic| match judgement {
+        let taken = with_topic(self, key, publish, |hub, topic| match verdict {
             None => hub.take(now, key, publish, topic),
             #[cfg(not(feature = "hooks"))]
             Some(_) => hub.take(now, key, publish, topic),
             #[cfg(feature = "hooks")]
-            Some(judgement) => {
-                super::judged::take_judged(hub, now, key, (publish, topic), judgement)
-            }
+            Some(verdict) => super::judged::take_judged(hub, now, key, (publish, topic), verdict),
         });
         let answered = taken.and_then(|taken| self.core.answer(key, publish, taken));
         if answered.is_err() {

@@ -113,9 +113,9 @@ impl Services {
                 #[cfg(feature = "hooks")]
                 self.hooks.expel(key, &room, why);
             }
-            RoomRequest::Tell(zone, happening) => {
+            RoomRequest::Tell(zone, event) => {
                 #[cfg(feature = "hooks")]
-                self.hooks.tell_of_room(zone, happening);
+                self.hooks.tell_of_room(zone, event);
             }
         }
         None
@@ -238,7 +238,7 @@ impl Services {
     }
 
     /// Asks about a will that is due and permitted. Whether that is all to do for now: it waits
-    /// for the judgement, or is dropped because no more can wait.
+    /// for the verdict, or is dropped because no more can wait.
     pub(crate) fn consult_will(
         &mut self,
         core: &mut Core,

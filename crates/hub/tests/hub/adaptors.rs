@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::world::{ConnectOptions, World};
 use stentor_hub::{
-    Adaptors, Deed, Denial, Happening, Hooks, Judgement, Question, Rewrite, ServiceCommand,
-    Settings,
+    Adaptors, Denial, HookEvent, HookRequest, HookVerdict, Hooks, Question, Rewrite,
+    ServiceCommand, Settings,
 };
 use stentor_mqtt::{PacketId, QoS, ReasonCode, SubscribeOptions, Version};
 use stentor_session::{CloseReason, Remote};
@@ -31,7 +31,7 @@ impl Adaptors for Doorman {
         Ok(())
     }
 
-    fn tell(&self, _zone: Zone, _happening: Happening) {}
+    fn tell(&self, _zone: Zone, _happening: HookEvent) {}
 
     fn answered(&self, _number: u64, _json: Vec<u8>) {}
 }
@@ -42,7 +42,7 @@ impl Doorman {
         let questions = std::mem::take(&mut *self.asked.lock().unwrap());
         let mut rooms = Vec::new();
         for question in questions {
-            let Deed::Subscribe(filters) = question.deed else {
+            let HookRequest::Subscribe(filters) = question.request else {
                 continue;
             };
             let denial = || Denial {
@@ -59,7 +59,7 @@ impl Doorman {
             );
             let item = ServiceCommand::Judged {
                 number: question.number,
-                judgement: Arc::new(Judgement::Filters(denials)),
+                verdict: Arc::new(HookVerdict::Filters(denials)),
             };
             w.control(question.shard.0, item);
         }
@@ -175,13 +175,13 @@ fn allow_as(w: &mut World, doorman: &Doorman, rewrite: &Rewrite) -> usize {
     let questions = std::mem::take(&mut *doorman.asked.lock().unwrap());
     let count = questions.len();
     for question in questions {
-        let judgement = match question.deed {
-            Deed::Subscribe(_) => Judgement::Filters(Vec::new()),
-            _ => Judgement::Done(rewrite.clone()),
+        let verdict = match question.request {
+            HookRequest::Subscribe(_) => HookVerdict::Filters(Vec::new()),
+            _ => HookVerdict::Done(rewrite.clone()),
         };
         let item = ServiceCommand::Judged {
             number: question.number,
-            judgement: Arc::new(judgement),
+            verdict: Arc::new(verdict),
         };
         w.control(question.shard.0, item);
     }
@@ -534,17 +534,17 @@ fn a_call_is_answered_by_an_adaptor() {
         for caller in [bob, other] {
             w.publish(caller, "$room/tea/call/move/2", "e4", Q1, false);
             let question = doorman.asked.lock().unwrap().pop().expect("a question");
-            let deed = Deed::Call {
+            let request = HookRequest::Call {
                 room: Some("tea".into()),
                 procedure: "move".into(),
                 payload: b"e4"[..].into(),
                 arguments: Vec::new(),
             };
-            assert_eq!(question.deed, deed);
+            assert_eq!(question.request, request);
             assert!(w.take_packet(caller, 0x40).is_none(), "it waits");
             let item = ServiceCommand::Judged {
                 number: question.number,
-                judgement: Arc::new(Judgement::Done(Rewrite {
+                verdict: Arc::new(HookVerdict::Done(Rewrite {
                     answer: Some(b"check"[..].into()),
                     ..Rewrite::default()
                 })),

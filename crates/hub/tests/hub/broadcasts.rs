@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::world::{ConnectOptions, World, identity};
 use stentor_hub::{
-    Adaptors, Broadcast, Call, Callees, Deed, Denial, Fate, Happening, Hooks, Judgement, Origin,
-    Question, Recipient, Rewrite, Served, ServiceCommand, Settings,
+    Adaptors, Broadcast, Call, Callees, Denial, Fate, HookEvent, HookRequest, HookVerdict, Hooks,
+    Origin, Question, Recipient, Rewrite, Served, ServiceCommand, Settings,
 };
 use stentor_mqtt::{QoS, ReasonCode, SubscribeOptions, Version};
 use stentor_session::Tick;
@@ -54,7 +54,7 @@ impl Adaptors for Judge {
         Ok(())
     }
 
-    fn tell(&self, _zone: Zone, _happening: Happening) {}
+    fn tell(&self, _zone: Zone, _happening: HookEvent) {}
 
     fn answered(&self, _number: u64, _json: Vec<u8>) {}
 }
@@ -265,21 +265,21 @@ fn adaptors_judge_each_recipient() {
     w.subscribe(bob, "#", Q1);
     let (_, shard, origin) = caller(&mut w, &desk, "a");
     let to = |names: [Recipient; 2]| names.to_vec();
-    let judged = |w: &mut World, judgements: [Judgement; 2]| {
+    let judged = |w: &mut World, verdicts: [HookVerdict; 2]| {
         let questions = std::mem::take(&mut *judge.0.lock().unwrap());
         assert_eq!(questions.len(), 2);
-        for (question, judgement) in questions.into_iter().zip(judgements) {
+        for (question, verdict) in questions.into_iter().zip(verdicts) {
             let item = ServiceCommand::Judged {
                 number: question.number,
-                judgement: Arc::new(judgement),
+                verdict: Arc::new(verdict),
             };
             w.control(question.shard.0, item);
         }
         w.settle();
         fates(&desk)
     };
-    let rewrite = |rewrite: Rewrite| Judgement::Done(rewrite);
-    let denied = Judgement::Denied(Denial {
+    let rewrite = |rewrite: Rewrite| HookVerdict::Done(rewrite);
+    let denied = HookVerdict::Denied(Denial {
         reason: ReasonCode::NotAuthorized,
         text: "mind your words".into(),
     });
@@ -296,12 +296,15 @@ fn adaptors_judge_each_recipient() {
     assert_eq!(told.len(), 2);
     assert_eq!((told[0].0, status(&told[0].1)), (2, "busy"));
     assert_eq!((told[1].0, status(&told[1].1)), (3, "not-allowed"));
-    let deeds: Vec<Deed> = {
+    let requests: Vec<HookRequest> = {
         let asked = judge.0.lock().unwrap();
-        asked.iter().map(|question| question.deed.clone()).collect()
+        asked
+            .iter()
+            .map(|question| question.request.clone())
+            .collect()
     };
-    assert!(matches!(&deeds[0], Deed::Private { to, .. } if &**to == "bob"));
-    assert!(matches!(&deeds[1], Deed::Publish { topic, .. } if &**topic == "news"));
+    assert!(matches!(&requests[0], HookRequest::Private { to, .. } if &**to == "bob"));
+    assert!(matches!(&requests[1], HookRequest::Publish { topic, .. } if &**topic == "news"));
     let elsewhere = Rewrite {
         to: Some("$private/to/bob".into()),
         payload: Some(b"ho".as_slice().into()),

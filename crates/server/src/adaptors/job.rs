@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use stentor_call_protocol::Verdict;
-use stentor_hub::{Deed, Denial, Identity, Judgement, Question, Rewrite};
+use stentor_hub::{Denial, HookRequest, HookVerdict, Identity, Question, Rewrite};
 use stentor_procedure::adaptor::{Allowed, Event, Field};
 use stentor_procedure::{Answer, Outcome};
 use stentor_topic::Subscription;
@@ -25,15 +25,15 @@ pub(super) struct Job {
     /// Of a SUBSCRIBE: the places of the filters that come into each room.
     pub(super) by_room: HashMap<Box<str>, Vec<usize>>,
     /// Somebody who waits without a connection; otherwise a shard does.
-    pub(super) asker: Option<Sender<Judgement>>,
+    pub(super) asker: Option<Sender<HookVerdict>>,
     /// Of a publish that goes to one of the zone's own topics.
     pub(super) detour: Option<Detour>,
 }
 
 /// The places of the filters of a SUBSCRIBE that come into each room.
-pub(super) fn by_room(deed: &Deed) -> HashMap<Box<str>, Vec<usize>> {
+pub(super) fn by_room(request: &HookRequest) -> HashMap<Box<str>, Vec<usize>> {
     let mut places: HashMap<Box<str>, Vec<usize>> = HashMap::new();
-    if let Deed::Subscribe(filters) = deed {
+    if let HookRequest::Subscribe(filters) = request {
         for (at, (_, room)) in filters.iter().enumerate() {
             if let Some(room) = room {
                 places.entry(room.clone()).or_default().push(at);
@@ -60,8 +60,8 @@ impl Job {
             None => Field::from(own),
         };
         let to = |own: &str| Field::from(self.rewrite.to.as_deref().unwrap_or(own));
-        let hook = match &self.question.deed {
-            Deed::Publish {
+        let hook = match &self.question.request {
+            HookRequest::Publish {
                 topic,
                 payload: own,
                 qos,
@@ -73,12 +73,12 @@ impl Job {
                 fields.push(("retain", Field::Flag(*retain)));
                 "publish"
             }
-            Deed::Say { room, payload: own } => {
+            HookRequest::Say { room, payload: own } => {
                 fields.push(("room", Field::from(&**room)));
                 fields.push(("payload", payload(own)));
                 "say"
             }
-            Deed::Call {
+            HookRequest::Call {
                 room,
                 procedure,
                 payload: own,
@@ -91,7 +91,7 @@ impl Job {
                 fields.extend([name, ("payload", payload(own)), arguments]);
                 "call"
             }
-            Deed::Private {
+            HookRequest::Private {
                 to: own,
                 payload: text,
             } => {
@@ -99,7 +99,7 @@ impl Job {
                 fields.push(("payload", payload(text)));
                 "private"
             }
-            Deed::Subscribe(filters) => match filters.get(filter) {
+            HookRequest::Subscribe(filters) => match filters.get(filter) {
                 Some((text, Some(room))) => {
                     fields.push(("room", Field::from(&**room)));
                     fields.push(("filter", Field::from(&**text)));
@@ -130,27 +130,27 @@ impl Job {
         let Some(to) = self.rewrite.to.as_deref() else {
             return false;
         };
-        let Deed::Publish { payload, .. } = &mut self.question.deed else {
+        let HookRequest::Publish { payload, .. } = &mut self.question.request else {
             return false;
         };
         if self.rewrite.hides_notification {
             return false;
         }
-        let (deed, detour) = match Address::parse(to) {
+        let (request, detour) = match Address::parse(to) {
             Ok(Address::Private { user, reply }) if may(&topic::private_to(&user)) => {
                 let payload = mem::take(payload);
                 let to = user.as_ref().into();
                 let detour = Detour::Private(reply.map(Into::into));
-                (Deed::Private { to, payload }, detour)
+                (HookRequest::Private { to, payload }, detour)
             }
             Ok(Address::Say { room }) if may(&topic::say(room)) => {
                 let (room, payload): (Box<str>, _) = (room.into(), mem::take(payload));
                 let detour = Detour::Say(room.clone());
-                (Deed::Say { room, payload }, detour)
+                (HookRequest::Say { room, payload }, detour)
             }
             _ => return false,
         };
-        self.question.deed = deed;
+        self.question.request = request;
         self.detour = Some(detour);
         self.rewrite.to = None;
         true
@@ -158,8 +158,8 @@ impl Job {
 
     /// Where it goes after [`turn_off`](Self::turn_off), as the topic that it is published to.
     pub(super) fn come_back(&mut self) {
-        let to = match (self.detour.take(), &self.question.deed) {
-            (Some(Detour::Private(reply)), Deed::Private { to, .. }) => {
+        let to = match (self.detour.take(), &self.question.request) {
+            (Some(Detour::Private(reply)), HookRequest::Private { to, .. }) => {
                 let to = self.rewrite.to.as_deref().unwrap_or(to);
                 let reply = reply.filter(|_| !self.rewrite.hides_response);
                 let reply = reply.map_or_else(String::new, |id| format!("/{id}"));
@@ -177,7 +177,7 @@ impl Job {
         while self.steps.front().is_some_and(|(_, of)| *of == filter) {
             self.steps.pop_front();
         }
-        let Deed::Subscribe(filters) = &self.question.deed else {
+        let HookRequest::Subscribe(filters) = &self.question.request else {
             return;
         };
         let room = filters.get(filter).and_then(|(_, room)| room.as_deref());

@@ -2,7 +2,7 @@
 //!
 //! A [`Plane`] knows which adaptors a zone has ([`roster`]), in the order in which they are asked:
 //! those of the server, of the zone, of the room. Each sees what those before it have made of a
-//! deed; the first that denies decides. Shards ask and go on; the judgement comes back through the
+//! request; the first that denies decides. Shards ask and go on; the verdict comes back through the
 //! control lane. A [`Doorkeeper`] asks them about logins before the Auth Center.
 
 mod door;
@@ -22,7 +22,7 @@ use arc_swap::ArcSwap;
 use stentor_auth::center::Center;
 use stentor_auth::store::Directory;
 use stentor_hub::{
-    Adaptors, Deed, Denial, Happening, Hooks, Identity, Judgement, Question, Rewrite,
+    Adaptors, Denial, HookEvent, HookRequest, HookVerdict, Hooks, Identity, Question, Rewrite,
     ServiceCommand, ShardId,
 };
 use stentor_mqtt::ReasonCode;
@@ -41,7 +41,7 @@ use job::{Job, who};
 use roster::{Roster, Scoped};
 
 /// How long somebody without a connection waits for adaptors.
-const JUDGEMENT_TIME: Duration = Duration::from_secs(10);
+const VERDICT_TIME: Duration = Duration::from_secs(10);
 
 /// The reason string for a client when an adaptor is overloaded.
 const BUSY: &str = "the zone's adaptor has too much to do; try again";
@@ -169,20 +169,20 @@ impl Plane {
         &self,
         identity: &Arc<Identity>,
         zone: Arc<str>,
-        deed: Deed,
-    ) -> Option<Judgement> {
+        request: HookRequest,
+    ) -> Option<HookVerdict> {
         if !self.hooks(identity.zone).has(Hooks::PUBLISH) {
-            return Some(Judgement::Done(Rewrite::default()));
+            return Some(HookVerdict::Done(Rewrite::default()));
         }
         let (asker, judged) = channel();
         let job = Job {
             zone,
-            steps: self.0.roster.load().steps(identity.zone, &deed),
-            by_room: job::by_room(&deed),
+            steps: self.0.roster.load().steps(identity.zone, &request),
+            by_room: job::by_room(&request),
             question: Question {
                 identity: Arc::clone(identity),
                 client_id: Box::default(),
-                deed,
+                request,
                 // The asker waits elsewhere.
                 shard: ShardId(0),
                 number: 0,
@@ -193,7 +193,7 @@ impl Plane {
             denials: Vec::new(),
         };
         self.0.go_on(Box::new(job));
-        judged.recv_timeout(JUDGEMENT_TIME).ok()
+        judged.recv_timeout(VERDICT_TIME).ok()
     }
 
     /// Whether somebody is asked about logins, to whatever zone.
@@ -229,7 +229,10 @@ impl Shared {
     fn go_on(self: &Arc<Self>, mut job: Box<Job>) {
         if job.steps.is_empty() && job.turn_off() {
             let identity = &job.question.identity;
-            job.steps = self.roster.load().steps(identity.zone, &job.question.deed);
+            job.steps = self
+                .roster
+                .load()
+                .steps(identity.zone, &job.question.request);
         }
         let Some((next, filter)) = job.steps.pop_front() else {
             return self.finish(*job);
@@ -259,8 +262,8 @@ impl Shared {
             }),
         };
         if let Some(denial) = denial {
-            if !matches!(job.question.deed, Deed::Subscribe(_)) {
-                return self.judge(&job, Judgement::Denied(denial));
+            if !matches!(job.question.request, HookRequest::Subscribe(_)) {
+                return self.judge(&job, HookVerdict::Denied(denial));
             }
             job.deny(filter, &denial);
         }
@@ -268,27 +271,27 @@ impl Shared {
     }
 
     fn finish(&self, mut job: Job) {
-        let judgement = match job.question.deed {
-            Deed::Subscribe(_) => Judgement::Filters(mem::take(&mut job.denials)),
+        let verdict = match job.question.request {
+            HookRequest::Subscribe(_) => HookVerdict::Filters(mem::take(&mut job.denials)),
             _ => {
                 job.come_back();
-                Judgement::Done(mem::take(&mut job.rewrite))
+                HookVerdict::Done(mem::take(&mut job.rewrite))
             }
         };
-        self.judge(&job, judgement);
+        self.judge(&job, verdict);
     }
 
-    fn judge(&self, job: &Job, judgement: Judgement) {
+    fn judge(&self, job: &Job, verdict: HookVerdict) {
         if let Some(asker) = &job.asker {
             // Whoever asked may have given up.
-            let _ = asker.send(judgement);
+            let _ = asker.send(verdict);
             return;
         }
         let (question, backplane) = (&job.question, self.hands.backplane());
         if let Some(backplane) = backplane {
             let item = ServiceCommand::Judged {
                 number: question.number,
-                judgement: Arc::new(judgement),
+                verdict: Arc::new(verdict),
             };
             backplane.post(usize::from(question.shard.0), Letter::Hub(item.into()));
         }
@@ -315,14 +318,14 @@ impl Adaptors for Plane {
         let Some(backplane) = self.0.hands.backplane() else {
             return Err(Box::new(question));
         };
-        let filters = match &question.deed {
-            Deed::Subscribe(filters) => filters.len(),
+        let filters = match &question.request {
+            HookRequest::Subscribe(filters) => filters.len(),
             _ => 0,
         };
         let job = Job {
             zone: backplane.zone_name(zone).into(),
-            steps: self.0.roster.load().steps(zone, &question.deed),
-            by_room: job::by_room(&question.deed),
+            steps: self.0.roster.load().steps(zone, &question.request),
+            by_room: job::by_room(&question.request),
             question,
             rewrite: Rewrite::default(),
             asker: None,
@@ -333,7 +336,7 @@ impl Adaptors for Plane {
         Ok(())
     }
 
-    fn tell(&self, zone: Zone, happening: Happening) {
+    fn tell(&self, zone: Zone, told: HookEvent) {
         let Some(backplane) = self.0.hands.backplane() else {
             return;
         };
@@ -343,23 +346,23 @@ impl Adaptors for Plane {
             zone: name,
             fields,
         };
-        match happening {
-            Happening::Left { room, user } => {
+        match told {
+            HookEvent::Left { room, user } => {
                 let fields = vec![("room", Field::from(&*room)), ("user", Field::from(&*user))];
                 self.0
                     .tell(zone, Some(&room), "leave", &event("leave", fields));
             }
-            Happening::Created { room } => {
+            HookEvent::Created { room } => {
                 let fields = vec![("room", Field::from(&*room))];
                 self.0
                     .tell(zone, Some(&room), "created", &event("created", fields));
             }
-            Happening::Closed { room } => {
+            HookEvent::Closed { room } => {
                 let fields = vec![("room", Field::from(&*room))];
                 self.0
                     .tell(zone, Some(&room), "closed", &event("closed", fields));
             }
-            Happening::Disconnected {
+            HookEvent::Disconnected {
                 identity,
                 client_id,
                 reason,

@@ -10,7 +10,7 @@ use stentor_auth::center::Center;
 use stentor_auth::model::DEFAULT_ZONE;
 use stentor_auth::store::Directory;
 use stentor_control::adaptors::{Adaptor as Shown, Refused};
-use stentor_hub::Deed;
+use stentor_hub::HookRequest;
 use stentor_procedure::adaptor::{Adaptor, Change, HOOKS, OnError, Options, Source, Start};
 use stentor_topic::Zone;
 use stentor_zone::Interest;
@@ -106,21 +106,25 @@ impl Roster {
         }
     }
 
-    /// The adaptors that are asked about a deed, in this order, each with the index of a filter of
+    /// The adaptors that are asked about a request, in this order, each with the index of a filter of
     /// a SUBSCRIBE. Of several filters in one room, the adaptor is asked about the first.
-    pub(super) fn steps(&self, zone: Zone, deed: &Deed) -> VecDeque<(Arc<Scoped>, usize)> {
+    pub(super) fn steps(
+        &self,
+        zone: Zone,
+        request: &HookRequest,
+    ) -> VecDeque<(Arc<Scoped>, usize)> {
         let hearers = |hook: &'static str, room: Option<&str>, filter: usize| {
             let all = self.of(zone).iter();
             let hearers = all.filter(|one| one.hears(hook, room));
             let hearers = hearers.map(|one| (Arc::clone(one), filter));
             hearers.collect::<VecDeque<_>>()
         };
-        match deed {
-            Deed::Publish { .. } => hearers("publish", None, 0),
-            Deed::Private { .. } => hearers("private", None, 0),
-            Deed::Say { room, .. } => hearers("say", Some(room), 0),
-            Deed::Call { room, .. } => hearers("call", room.as_deref(), 0),
-            Deed::Subscribe(filters) => {
+        match request {
+            HookRequest::Publish { .. } => hearers("publish", None, 0),
+            HookRequest::Private { .. } => hearers("private", None, 0),
+            HookRequest::Say { room, .. } => hearers("say", Some(room), 0),
+            HookRequest::Call { room, .. } => hearers("call", room.as_deref(), 0),
+            HookRequest::Subscribe(filters) => {
                 let mut rooms: HashSet<&str> = HashSet::new();
                 let filters = filters.iter().enumerate();
                 let each = filters.flat_map(|(at, (text, room))| match room {

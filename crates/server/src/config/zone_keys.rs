@@ -68,7 +68,7 @@ section! {
 }
 
 choice! {
-    /// What a deed comes to when the adaptor that judges it fails.
+    /// What a request comes to when the adaptor that judges it fails.
     OnTrouble {
         /// It is denied.
         Deny = "deny",

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use stentor_auth::rights::Unrestricted;
 use stentor_auth::store::{Directory, Who};
 use stentor_control::publish::{Publish, Published};
-use stentor_hub::{Deed, Identity, Judgement, NotKept, Rewrite, home_shard};
+use stentor_hub::{HookRequest, HookVerdict, Identity, NotKept, Rewrite, home_shard};
 use stentor_session::{Message, Tick};
 use stentor_topic::Zone;
 
@@ -49,7 +49,7 @@ pub(super) fn publish(
         ..(**identity).clone()
     });
     let message = message(backplane, identity.zone, request, Rewrite::default())?;
-    let deed = Deed::Publish {
+    let asked = HookRequest::Publish {
         topic: message.topic().into(),
         payload: message.payload().into(),
         qos: message.qos,
@@ -58,15 +58,15 @@ pub(super) fn publish(
     let zone = backplane.zone_name(identity.zone);
     let judged = backplane
         .adaptors
-        .judge_publish(identity, zone.as_str().into(), deed);
+        .judge_publish(identity, zone.as_str().into(), asked);
     let message = match judged {
-        Some(Judgement::Done(rewrite)) if rewrite == Rewrite::default() => message,
+        Some(HookVerdict::Done(rewrite)) if rewrite == Rewrite::default() => message,
         // As with the publish of a client: it counts as done, and nobody gets it.
-        Some(Judgement::Done(rewrite)) if rewrite.hides_notification => {
+        Some(HookVerdict::Done(rewrite)) if rewrite.hides_notification => {
             let topic = message.topic().to_owned();
             return Ok(Published { kept: false, topic });
         }
-        Some(Judgement::Done(rewrite)) => {
+        Some(HookVerdict::Done(rewrite)) => {
             if let Some(to) = rewrite.to.as_deref().filter(|to| to.starts_with('$')) {
                 let text = format!("an adaptor sends it to {to:?}, where only clients can");
                 return Err(Failure::new("refused", text));
@@ -79,11 +79,11 @@ pub(super) fn publish(
             }
             message
         }
-        Some(Judgement::Denied(denial)) => {
+        Some(HookVerdict::Denied(denial)) => {
             let text = format!("an adaptor of the zone refuses it: {}", denial.text);
             return Err(Failure::new("refused", text));
         }
-        Some(Judgement::Filters(_)) | None => {
+        Some(HookVerdict::Filters(_)) | None => {
             let text = "the adaptors of the zone do not answer; try again";
             return Err(Failure::new("busy", text));
         }

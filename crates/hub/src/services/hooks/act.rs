@@ -6,11 +6,11 @@ use stentor_topic::Zone;
 
 use crate::core::transitions::Detached;
 use crate::services::hooks::HookService;
-use crate::services::interface::hooks::{Happening, Hooks};
+use crate::services::interface::hooks::{HookEvent, Hooks};
 
 impl HookService {
     /// Tells adaptors what the rooms of a zone have published about themselves.
-    pub(crate) fn tell_of_room(&mut self, zone: Zone, happening: Happening) {
+    pub(crate) fn tell_of_room(&mut self, zone: Zone, event: HookEvent) {
         let wanted = Hooks::LEAVE.and(Hooks::CREATED).and(Hooks::CLOSED);
         if !self.hooks(zone).has(wanted) {
             return;
@@ -18,19 +18,19 @@ impl HookService {
         let Some(adaptors) = &self.adaptors else {
             return;
         };
-        match &happening {
-            Happening::Closed { room } => {
+        match &event {
+            HookEvent::Closed { room } => {
                 self.rooms.remove(&(zone, room.clone()));
             }
             // Adaptors hear of it once. It is published whenever it changes.
-            Happening::Created { room } => {
+            HookEvent::Created { room } => {
                 if !self.rooms.insert((zone, room.clone())) {
                     return;
                 }
             }
-            Happening::Left { .. } | Happening::Disconnected { .. } => {}
+            HookEvent::Left { .. } | HookEvent::Disconnected { .. } => {}
         }
-        adaptors.tell(zone, happening);
+        adaptors.tell(zone, event);
     }
 
     /// Tells adaptors that a connection has ended.
@@ -40,12 +40,12 @@ impl HookService {
         };
         let zone = detached.identity.zone;
         if self.hooks(zone).has(Hooks::DISCONNECT) {
-            let happening = Happening::Disconnected {
+            let event = HookEvent::Disconnected {
                 identity: Arc::clone(&detached.identity),
                 client_id: detached.client_id.clone(),
                 reason: detached.reason.label(),
             };
-            adaptors.tell(zone, happening);
+            adaptors.tell(zone, event);
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::core::sessions::rights::Identity;
 use crate::services::hooks::HookService;
 use crate::services::interface::answer::{Answer, Listener, arguments, may_be_answered};
 use crate::services::interface::broadcast::{Part, Recipient};
-use crate::services::interface::hooks::{Consulted, Deed, Hooks, Question};
+use crate::services::interface::hooks::{Consulted, HookRequest, Hooks, Question};
 use crate::services::interface::places::{JOINED_AT_ONCE_MAX, PlacesAsked, ROOMS_MAX, Sought};
 use crate::services::interface::who::Who;
 
@@ -47,10 +47,10 @@ impl HookService {
         packet: &[u8],
     ) -> Option<Result<(), CloseReason>> {
         let hooks = self.hooks(core.session(key)?.state.zone());
-        let deed = self.deed_of_publish(core, key, publish, hooks)?;
-        let room = match &deed {
-            Deed::Say { room, .. } => Some(room),
-            Deed::Call { room, .. } => room.as_ref(),
+        let request = self.request_of_publish(core, key, publish, hooks)?;
+        let room = match &request {
+            HookRequest::Say { room, .. } => Some(room),
+            HookRequest::Call { room, .. } => room.as_ref(),
             _ => None,
         };
         if let Some(room) = room
@@ -61,7 +61,7 @@ impl HookService {
             let is_asked = self.ask_home(core, key, (rooms, Sought::Heard), packet);
             return is_asked.then_some(Ok(()));
         }
-        self.consult_about_publish(core, key, publish, deed, packet)
+        self.consult_about_publish(core, key, publish, request, packet)
     }
 
     /// Asks about a SUBSCRIBE, like [`HookService::consult_publish`].
@@ -76,20 +76,26 @@ impl HookService {
         if !hooks.has(Hooks::JOIN.and(Hooks::SUBSCRIBE)) {
             return None;
         }
-        let deed = self.deed_of_subscribe(core, key, subscribe, (hooks, &[]))?;
-        if hooks.has(Hooks::JOIN) && self.ask_places(core, key, &deed.0, packet) {
+        let request = self.request_of_subscribe(core, key, subscribe, (hooks, &[]))?;
+        if hooks.has(Hooks::JOIN) && self.ask_places(core, key, &request.0, packet) {
             return Some(Consulted::Waits);
         }
-        Some(self.consult_about(core, key, subscribe, (deed, packet)))
+        Some(self.consult_about(core, key, subscribe, (request, packet)))
     }
 
     /// To come back to a place that is kept is not a join, whatever session does it, and the home
     /// of the zone knows where one is. Whether it was asked.
-    fn ask_places(&mut self, core: &mut Core, key: SessionKey, deed: &Deed, packet: &[u8]) -> bool {
+    fn ask_places(
+        &mut self,
+        core: &mut Core,
+        key: SessionKey,
+        request: &HookRequest,
+        packet: &[u8],
+    ) -> bool {
         let Some(session) = core.session(key) else {
             return false;
         };
-        let Deed::Subscribe(filters) = deed else {
+        let HookRequest::Subscribe(filters) = request else {
             return false;
         };
         let rooms = filters.iter().filter_map(|(_, room)| room.as_ref());
@@ -135,12 +141,12 @@ impl HookService {
         core: &mut Core,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        ((deed, scope), packet): ((Deed, Decided), &[u8]),
+        ((request, scope), packet): ((HookRequest, Decided), &[u8]),
     ) -> Consulted {
         if scope.asked.is_empty() {
             return Consulted::Not(scope);
         }
-        if self.put_aside(core, key, (deed, scope), packet) == Some(false) {
+        if self.put_aside(core, key, (request, scope), packet) == Some(false) {
             core.refuse_subscribe(key, subscribe, ReasonCode::QuotaExceeded, BUSY);
         }
         Consulted::Waits
@@ -152,10 +158,10 @@ impl HookService {
         core: &mut Core,
         key: SessionKey,
         publish: &Publish<'_>,
-        deed: Deed,
+        request: HookRequest,
         packet: &[u8],
     ) -> Option<Result<(), CloseReason>> {
-        if self.put_aside(core, key, (deed, Decided::default()), packet)? {
+        if self.put_aside(core, key, (request, Decided::default()), packet)? {
             return Some(Ok(()));
         }
         let busy = Outcome::new(ReasonCode::QuotaExceeded, BUSY);
@@ -183,13 +189,13 @@ impl HookService {
             let room = room_of(&element.filter).map(Into::into);
             (element.filter.clone(), room)
         };
-        let deed = Deed::Subscribe(elements.iter().map(filter).collect());
+        let request = HookRequest::Subscribe(elements.iter().map(filter).collect());
         let aside = Aside::Return {
             session: key,
             epoch: session.epoch,
             elements: elements.clone(),
         };
-        if self.ask(core, identity, client_id, deed, aside) {
+        if self.ask(core, identity, client_id, request, aside) {
             core.hold(key);
             return None;
         }
@@ -203,12 +209,12 @@ impl HookService {
         Some(elements.into_iter().map(denied).collect())
     }
 
-    /// Asks, and keeps the packet until the judgement; `false` if no more can wait.
+    /// Asks, and keeps the packet until the verdict; `false` if no more can wait.
     fn put_aside(
         &mut self,
         core: &mut Core,
         key: SessionKey,
-        (deed, scope): (Deed, Decided),
+        (request, scope): (HookRequest, Decided),
         packet: &[u8],
     ) -> Option<bool> {
         let session = core.session(key)?;
@@ -222,7 +228,7 @@ impl HookService {
             packet: packet.into(),
             scope,
         });
-        let is_asked = self.ask(core, identity, client_id, deed, aside);
+        let is_asked = self.ask(core, identity, client_id, request, aside);
         if is_asked {
             core.hold(key);
         }
@@ -234,7 +240,7 @@ impl HookService {
         core: &mut Core,
         identity: Arc<Identity>,
         client_id: Box<str>,
-        deed: Deed,
+        request: HookRequest,
         aside: Aside,
     ) -> bool {
         let Some(adaptors) = &self.adaptors else {
@@ -245,7 +251,7 @@ impl HookService {
         let question = Question {
             identity,
             client_id,
-            deed,
+            request,
             shard: core.shard(),
             number,
         };
@@ -257,7 +263,7 @@ impl HookService {
     }
 
     /// Asks about a will that is due and permitted. Whether that is all to do for now: it waits
-    /// for the judgement, or is dropped because no more can wait.
+    /// for the verdict, or is dropped because no more can wait.
     pub(crate) fn consult_will(
         &mut self,
         core: &mut Core,
@@ -266,12 +272,14 @@ impl HookService {
         will: &WillRequest,
     ) -> bool {
         let hooks = self.hooks(identity.zone);
-        let deed = match Address::parse(&will.topic) {
-            Ok(Address::Private { user, .. }) if hooks.has(Hooks::PRIVATE) => Deed::Private {
-                to: user.as_ref().into(),
-                payload: will.payload.as_slice().into(),
-            },
-            Err(NotAddress::Elsewhere) if hooks.has(Hooks::PUBLISH) => Deed::Publish {
+        let request = match Address::parse(&will.topic) {
+            Ok(Address::Private { user, .. }) if hooks.has(Hooks::PRIVATE) => {
+                HookRequest::Private {
+                    to: user.as_ref().into(),
+                    payload: will.payload.as_slice().into(),
+                }
+            }
+            Err(NotAddress::Elsewhere) if hooks.has(Hooks::PUBLISH) => HookRequest::Publish {
                 topic: will.topic.as_str().into(),
                 payload: will.payload.as_slice().into(),
                 qos: will.qos,
@@ -280,7 +288,7 @@ impl HookService {
             _ => return false,
         };
         let aside = Aside::Will(Arc::clone(identity), will.clone());
-        if !self.ask(core, Arc::clone(identity), client_id.into(), deed, aside) {
+        if !self.ask(core, Arc::clone(identity), client_id.into(), request, aside) {
             core.count_denied();
         }
         true
@@ -297,7 +305,7 @@ impl HookService {
         if !self.hooks(listener.identity.zone).has(Hooks::PUBLISH) {
             return false;
         }
-        let deed = Deed::Publish {
+        let request = HookRequest::Publish {
             topic: listener.topic.clone(),
             payload: answer.json.as_slice().into(),
             qos: QoS::AtLeastOnce,
@@ -308,7 +316,7 @@ impl HookService {
             core,
             identity,
             client_id,
-            deed,
+            request,
             Aside::Answer(answer.clone()),
         ) {
             core.count_denied();
@@ -326,12 +334,12 @@ impl HookService {
         part: &Part,
     ) -> Option<bool> {
         let hooks = self.hooks(identity.zone);
-        let deed = match recipient {
-            Recipient::User(user) if hooks.has(Hooks::PRIVATE) => Deed::Private {
+        let request = match recipient {
+            Recipient::User(user) if hooks.has(Hooks::PRIVATE) => HookRequest::Private {
                 to: user.clone(),
                 payload: payload.into(),
             },
-            Recipient::Topic(topic) if hooks.has(Hooks::PUBLISH) => Deed::Publish {
+            Recipient::Topic(topic) if hooks.has(Hooks::PUBLISH) => HookRequest::Publish {
                 topic: topic.clone(),
                 payload: payload.into(),
                 qos: part.broadcast.qos,
@@ -341,29 +349,29 @@ impl HookService {
         };
         let client_id = part.broadcast.origin.client_id.clone();
         let (identity, aside) = (Arc::clone(identity), Aside::Broadcast(part.clone()));
-        Some(self.ask(core, identity, client_id, deed, aside))
+        Some(self.ask(core, identity, client_id, request, aside))
     }
 
     /// What a publish is, where an adaptor wants to hear of that and its sender may do it.
-    pub(crate) fn deed_of_publish(
+    pub(crate) fn request_of_publish(
         &mut self,
         core: &mut Core,
         key: SessionKey,
         publish: &Publish<'_>,
         hooks: Hooks,
-    ) -> Option<Deed> {
+    ) -> Option<HookRequest> {
         let wanted = Hooks::PUBLISH.and(Hooks::SAY).and(Hooks::PRIVATE);
         if !hooks.has(wanted.and(Hooks::CALL)) {
             return None;
         }
         let payload = || Box::<[u8]>::from(publish.payload);
-        let deed = with_topic(core, key, publish, |core, name| {
+        let request = with_topic(core, key, publish, |core, name| {
             let topic: &str = &name;
             let session = core.session(key)?;
             match Address::parse(topic) {
                 Err(NotAddress::Elsewhere) if hooks.has(Hooks::PUBLISH) => {
                     let may = session.state.identity().rights.may_publish(topic);
-                    may.then(|| Deed::Publish {
+                    may.then(|| HookRequest::Publish {
                         topic: topic.into(),
                         payload: payload(),
                         qos: publish.qos,
@@ -371,7 +379,7 @@ impl HookService {
                     })
                 }
                 Ok(Address::Private { user, .. }) if hooks.has(Hooks::PRIVATE) => {
-                    may_publish(session.state.identity(), topic).then(|| Deed::Private {
+                    may_publish(session.state.identity(), topic).then(|| HookRequest::Private {
                         to: user.as_ref().into(),
                         payload: payload(),
                     })
@@ -381,30 +389,32 @@ impl HookService {
                     // What is too long for every room is refused without asking.
                     let bounds = &core.settings().rooms_of(session.state.zone()).room.bounds;
                     let fits = publish.payload.len() <= bounds.say_bytes;
-                    (may && fits && session.state.identity().user.is_some()).then(|| Deed::Say {
-                        room: room.into(),
-                        payload: payload(),
+                    (may && fits && session.state.identity().user.is_some()).then(|| {
+                        HookRequest::Say {
+                            room: room.into(),
+                            payload: payload(),
+                        }
                     })
                 }
                 Ok(Address::Call { .. } | Address::RoomCall { .. }) if hooks.has(Hooks::CALL) => {
-                    deed_of_call(core, key, publish, topic)
+                    request_of_call(core, key, publish, topic)
                 }
                 _ => None,
             }
         });
         // A topic that cannot be is refused without asking.
-        deed.ok().flatten()
+        request.ok().flatten()
     }
 
     /// What a SUBSCRIBE is, where an adaptor wants to hear of that and the session may have it,
     /// which may be nothing, with what none is asked about.
-    pub(crate) fn deed_of_subscribe(
+    pub(crate) fn request_of_subscribe(
         &self,
         core: &Core,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
         (hooks, kept): (Hooks, &[Box<str>]),
-    ) -> Option<(Deed, Decided)> {
+    ) -> Option<(HookRequest, Decided)> {
         let is_kept = |room: &str| kept.binary_search_by(|known| (**known).cmp(room)).is_ok();
         let session = core.session(key)?;
         let mut left = Left {
@@ -447,7 +457,7 @@ impl HookService {
         } else {
             scope.unasked.clear();
         }
-        Some((Deed::Subscribe(filters), scope))
+        Some((HookRequest::Subscribe(filters), scope))
     }
 
     /// Whether a session may have one more subscription, if adaptors and the room have nothing
@@ -490,7 +500,12 @@ impl HookService {
 }
 
 /// What a call is, if its caller may make it. Commands about rooms are the server's own.
-fn deed_of_call(core: &Core, key: SessionKey, publish: &Publish<'_>, topic: &str) -> Option<Deed> {
+fn request_of_call(
+    core: &Core,
+    key: SessionKey,
+    publish: &Publish<'_>,
+    topic: &str,
+) -> Option<HookRequest> {
     let address = Address::parse(topic).ok()?;
     let identity = core.session(key)?.state.identity();
     let (room, procedure, reply) = match address {
@@ -508,7 +523,7 @@ fn deed_of_call(core: &Core, key: SessionKey, publish: &Publish<'_>, topic: &str
     if !may || !may_be_answered(core, key, publish, reply) {
         return None;
     }
-    Some(Deed::Call {
+    Some(HookRequest::Call {
         room: room.map(Into::into),
         procedure: procedure.into(),
         payload: publish.payload.into(),

@@ -2,7 +2,7 @@
 //!
 //! A shard runs no adaptor. Where a zone has one for what a client asks, the packet is put aside,
 //! the question handed over without waiting, and nothing more is read from that connection until
-//! the judgement is there; other connections go on. So an adaptor never reorders what one client
+//! the verdict is there; other connections go on. So an adaptor never reorders what one client
 //! sends. What a client may not do anyway is refused without asking.
 //!
 //! Notices (a client left, a room was made) go to the adaptor too, and nothing waits for them.
@@ -30,7 +30,7 @@ use crate::services::interface::broadcast::Part;
 use crate::services::interface::hooks::{Adaptors, Hooks};
 use crate::services::interface::places::PlacesAsked;
 
-/// The packets that wait for a judgement, and what the adaptors of the home's zones know.
+/// The packets that wait for a verdict, and what the adaptors of the home's zones know.
 #[derive(Default)]
 pub(crate) struct HookService {
     adaptors: Option<Arc<dyn Adaptors>>,
@@ -91,7 +91,7 @@ impl HookService {
         }
     }
 
-    /// What waits for the judgement of that number.
+    /// What waits for the verdict of that number.
     pub(crate) fn take_aside(&mut self, number: u64) -> Option<Aside> {
         self.waiting.remove(&number)
     }
@@ -141,7 +141,7 @@ pub(crate) struct Packed {
     pub(crate) scope: Decided,
 }
 
-/// What waits for a judgement.
+/// What waits for a verdict.
 #[derive(Debug)]
 pub(crate) enum Aside {
     Packet(Packed),

@@ -58,7 +58,7 @@ impl Hooks {
 
 /// What somebody asks to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum HookRequest {
     /// To publish to an ordinary topic.
     Publish {
         /// The topic.
@@ -108,16 +108,16 @@ pub struct Question {
     /// By which client.
     pub client_id: Box<str>,
     /// What.
-    pub deed: Deed,
+    pub request: HookRequest,
     /// The shard that waits, to be told by [`crate::ServiceCommand::Judged`].
     pub shard: ShardId,
     /// What it knows the question by.
     pub number: u64,
 }
 
-/// What adaptors say to a deed.
+/// What adaptors say to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
+pub enum HookVerdict {
     /// It is done, perhaps otherwise than asked.
     Done(Rewrite),
     /// It is not done.
@@ -126,7 +126,7 @@ pub enum Judgement {
     Filters(Vec<Option<Denial>>),
 }
 
-/// What becomes of a deed that is done.
+/// What becomes of a request that is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rewrite {
     /// The topic that is published to instead, or the user whom a private message goes to; whoever
@@ -144,7 +144,7 @@ pub struct Rewrite {
 
 /// The events that adaptors receive.
 #[derive(Clone, Debug)]
-pub enum Happening {
+pub enum HookEvent {
     /// Somebody has left a room, or was sent out, or the room has ended.
     Left {
         /// The room.
@@ -223,7 +223,7 @@ pub trait Adaptors: Send + Sync {
     fn ask(&self, question: Question) -> Result<(), Box<Question>>;
 
     /// Takes note of something, unless too much waits.
-    fn tell(&self, zone: Zone, happening: Happening);
+    fn tell(&self, zone: Zone, event: HookEvent);
 
     /// The answer of a command that an adaptor has given.
     fn answered(&self, number: u64, json: Vec<u8>);

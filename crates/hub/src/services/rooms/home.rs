@@ -17,7 +17,7 @@ use crate::core::work::VISIT_BYTES;
 use crate::effects::Event;
 use crate::items::Sender;
 use crate::services::interface::answer::{Answer, ReturnAddress};
-use crate::services::interface::hooks::Happening;
+use crate::services::interface::hooks::HookEvent;
 use crate::services::interface::message::server_message;
 use crate::services::interface::who::{Who, shard_of};
 use crate::services::rooms::{RoomRequest, RoomService};
@@ -198,8 +198,8 @@ impl RoomService {
         effects: Vec<Effect>,
     ) {
         if self.requests.is_watched() {
-            for happening in effects.iter().filter_map(happening) {
-                self.requests.push(RoomRequest::Tell(zone, happening));
+            for event in effects.iter().filter_map(hook_event) {
+                self.requests.push(RoomRequest::Tell(zone, event));
             }
         }
         for effect in effects {
@@ -238,21 +238,21 @@ impl RoomService {
 }
 
 /// What adaptors may want to hear of something that a room publishes.
-fn happening(effect: &Effect) -> Option<Happening> {
+fn hook_event(effect: &Effect) -> Option<HookEvent> {
     let Effect::Publish { topic, payload, .. } = effect else {
         return None;
     };
     if let Some(room) = topic.strip_prefix("$rooms/") {
         let room = room.into();
         return Some(match payload.is_empty() {
-            true => Happening::Closed { room },
-            false => Happening::Created { room },
+            true => HookEvent::Closed { room },
+            false => HookEvent::Created { room },
         });
     }
     let (room, user) = topic.strip_prefix("$room/")?.split_once("/member/")?;
     let user: Box<str> = decode_name(user).map_or_else(|| user.into(), Into::into);
     let room = room.into();
-    payload.is_empty().then_some(Happening::Left { room, user })
+    payload.is_empty().then_some(HookEvent::Left { room, user })
 }
 
 /// What was said before, as it was, marked as history.

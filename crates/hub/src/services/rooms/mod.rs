@@ -37,7 +37,7 @@ use crate::core::work::PACKET_VISITS_FREE;
 use crate::items::Sender;
 use crate::services::Item;
 use crate::services::interface::answer::{Answer, ReturnAddress};
-use crate::services::interface::hooks::Happening;
+use crate::services::interface::hooks::HookEvent;
 use crate::services::interface::places::{Placed, PlacesAsked, Sought};
 use crate::services::interface::who::{Who, session_of};
 use crate::services::rooms::talk::{explain, say_about_join};
@@ -221,7 +221,7 @@ pub(crate) enum RoomRequest {
     /// A session is out of a room to which it may be about to come back.
     Expel(SessionKey, Box<str>, Expelled),
     /// Adaptors may want to hear of this.
-    Tell(Zone, Happening),
+    Tell(Zone, HookEvent),
 }
 
 /// What rooms want of other services, the oldest first.
