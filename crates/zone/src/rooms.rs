@@ -126,6 +126,8 @@ pub struct Rooms {
     full: Arc<BTreeSet<Arc<str>>>,
     /// Bytes that all rooms hold.
     bytes: usize,
+    /// Places taken in all rooms.
+    members: usize,
     /// When a place that was held may be free again, since somebody asked last.
     deadline: Option<Tick>,
     /// Bytes that the server has for more of them, whatever the options say; `None` for any number.
@@ -146,6 +148,7 @@ impl Rooms {
             owned: BTreeMap::new(),
             full: Arc::default(),
             bytes: 0,
+            members: 0,
             room: None,
             deadline: None,
             is_disk_full: false,
@@ -192,6 +195,7 @@ impl Rooms {
     /// A room begins.
     pub(crate) fn insert(&mut self, room: Room) {
         self.bytes += room.bytes();
+        self.members += room.member_count();
         self.count_owner(None, room.counted_owner());
         self.rooms.insert(Arc::clone(room.name()), room);
     }
@@ -216,6 +220,12 @@ impl Rooms {
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Places taken in all of them. O(1).
+    #[must_use]
+    pub const fn members(&self) -> usize {
+        self.members
     }
 
     /// Whether there is none.
@@ -366,6 +376,7 @@ impl Rooms {
         let owner = held.counted_owner();
         if held.is_over() {
             self.bytes -= held.bytes();
+            self.members -= held.member_count();
             held.dissolve(out);
             self.rooms.remove(room);
         } else {
@@ -436,6 +447,7 @@ impl Rooms {
         let spare = self.spare();
         let held = self.rooms.get_mut(room).ok_or(Refusal::Unknown)?;
         let (owner, before) = (held.counted_owner(), held.bytes());
+        let members_before = held.member_count();
         held.spare(spare);
         held.pass_over(Some(Arc::clone(&self.full)));
         let result = f(held, out);
@@ -447,6 +459,7 @@ impl Rooms {
             heir = None;
         }
         self.bytes = self.bytes + held.bytes() - before;
+        self.members = self.members + held.member_count() - members_before;
         if is_over {
             self.rooms.remove(room);
         }
@@ -526,10 +539,11 @@ impl Rooms {
     ) -> Result<bool, Refusal> {
         let held = self.rooms.get_mut(room).ok_or(Refusal::Unknown)?;
         let owner = held.counted_owner();
-        let before = held.bytes();
+        let (before, members_before) = (held.bytes(), held.member_count());
         held.close(actor, out)?;
         self.rooms.remove(room);
         self.bytes -= before;
+        self.members -= members_before;
         self.count_owner(owner, None);
         let Some(options) = self.fixed.get(room) else {
             return Ok(false);
@@ -539,15 +553,19 @@ impl Rooms {
         Ok(true)
     }
 
-    /// Ends all rooms: the zone ends.
-    pub fn close_all(&mut self, out: &mut Vec<Effect>) {
-        for mut room in core::mem::take(&mut self.rooms).into_values() {
+    /// Ends some rooms, by name: the zone ends. Returns whether that were all. O(`at_most`).
+    pub fn close_some(&mut self, at_most: usize, out: &mut Vec<Effect>) -> bool {
+        self.fixed.clear();
+        for _ in 0..at_most {
+            let Some((_, mut room)) = self.rooms.pop_first() else {
+                break;
+            };
+            self.bytes -= room.bytes();
+            self.members -= room.member_count();
+            self.count_owner(room.counted_owner(), None);
             room.dissolve(out);
         }
-        self.owned.clear();
-        self.full = Arc::default();
-        self.fixed.clear();
-        self.bytes = 0;
+        self.rooms.is_empty()
     }
 
     /// When [`advance`](Self::advance) has something to do. O(rooms).

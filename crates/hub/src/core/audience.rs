@@ -13,11 +13,11 @@ use crate::core::inbound::subscribe::{Granted, SubscriptionRef};
 use crate::core::routing::options::as_share;
 use crate::core::sessions::rights::Rights;
 
-/// What one step of a match may cost, in visits: about 60 µs.
-const MATCH_VISITS: u32 = 2_000;
+/// What one step of a match may cost, in visits: about 30 µs, and what it takes to copy filters.
+const MATCH_VISITS: u32 = 1_000;
 
 /// Places in lists of subscribers, and of members of shared subscriptions, that one step looks at.
-const LOOKS_MAX: usize = 256;
+const LOOKS_MAX: usize = 128;
 
 /// The filters that a step has found.
 #[derive(Debug, Default)]

@@ -117,17 +117,15 @@ impl Core {
         self.sessions.slots()
     }
 
-    /// The sessions of a zone.
-    pub(crate) fn sessions_of(&self, zone: Zone) -> Vec<SessionKey> {
-        let all = self.sessions.iter();
-        let own = all.filter(|(_, session)| session.state.zone() == zone);
-        own.map(|(key, _)| key).collect()
-    }
-
     /// The sessions of a client id, one for each user.
     pub(crate) fn sessions_of_client(&self, zone: Zone, client_id: &str) -> Vec<SessionKey> {
         let all = self.sessions.all(zone, client_id);
         all.map(|(key, _)| key).collect()
+    }
+
+    /// There is something of a zone on this shard: walks over zones come to it.
+    pub(crate) fn note_zone(&mut self, zone: Zone) {
+        let _ = self.counters.traffic.of(zone);
     }
 
     /// Nothing went through for a zone that has ended.

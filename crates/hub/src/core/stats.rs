@@ -90,10 +90,15 @@ impl Traffic {
         own.sent_bytes += bytes;
     }
 
-    /// The zones that had any.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Zone, ZoneTraffic)> {
-        let numbered = (0..).zip(&self.0).map(|(zone, own)| (Zone(zone), *own));
-        numbered.filter(|(_, own)| *own != ZoneTraffic::default())
+    /// The numbers of all zones of which there is something are below this one.
+    pub(crate) const fn end(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Of a zone, if it had any.
+    pub(crate) fn seen(&self, zone: Zone) -> Option<ZoneTraffic> {
+        let own = self.0.get(zone.get() as usize).copied();
+        own.filter(|own| *own != ZoneTraffic::default())
     }
 }
 
@@ -234,8 +239,13 @@ impl Losses {
             .iter()
             .map(|((client_id, topic), count)| (&**client_id, &**topic, *count))
             .collect();
-        pairs.sort_unstable_by(|a, b| b.2.cmp(&a.2).then(a.cmp(b)));
+        // Only those that are shown are brought into an order: an operator asks a shard for them.
+        let worst_first = |a: &(_, _, u64), b: &(_, _, u64)| b.2.cmp(&a.2).then(a.cmp(b));
+        if (1..pairs.len()).contains(&at_most) {
+            pairs.select_nth_unstable_by(at_most - 1, worst_first);
+        }
         pairs.truncate(at_most);
+        pairs.sort_unstable_by(worst_first);
         pairs
     }
 }

@@ -20,11 +20,16 @@ use crate::core::upkeep::own_sessions;
 /// Slots that a step looks into.
 const SLOTS: u64 = 256;
 
+/// Bytes of names that a step shows, and those of one session or filter more: clients choose them,
+/// and somebody copies them.
+const NAME_BYTES: usize = 32 * 1024;
+
 /// Subscribers that a step over filters counts, and those of one filter more.
 const SUBSCRIBERS: usize = 4_096;
 
-/// Where shared subscriptions begin, behind all numbers of filters.
-const SHARES: u64 = 1 << 32;
+/// Where shared subscriptions begin, behind all numbers of filters, and zones, behind all slots of
+/// sessions.
+const BEHIND: u64 = 1 << 32;
 
 /// What one step has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,12 +72,40 @@ pub(crate) fn each_client(
 ) -> Option<u64> {
     let end = core.sessions.slots() as u64;
     let to = from.saturating_add(SLOTS).min(end);
-    for slot in (from..to).filter_map(|slot| u32::try_from(slot).ok()) {
-        if let Some((key, session)) = in_slot(&core.sessions, slot) {
-            look(seen(key, session));
+    let (mut next, mut name_bytes) = (from, 0);
+    while next < to && name_bytes < NAME_BYTES {
+        let slot = u32::try_from(next).ok();
+        next += 1;
+        if let Some((key, session)) = slot.and_then(|slot| in_slot(&core.sessions, slot)) {
+            let seen = seen(key, session);
+            name_bytes += seen.info.client_id.len() + seen.info.user.map_or(0, str::len);
+            look(seen);
         }
     }
-    (to < end).then_some(to)
+    (next < end).then_some(next)
+}
+
+/// The sessions of a zone from a place on, as many as this; and where the next step begins.
+pub(crate) fn sessions_of(
+    core: &Core,
+    zone: Zone,
+    from: u64,
+    at_most: usize,
+) -> Part<Vec<SessionKey>> {
+    let end = core.sessions.slots() as u64;
+    let to = from.saturating_add(SLOTS).min(end);
+    let (mut found, mut next) = (Vec::new(), from);
+    while next < to && found.len() < at_most {
+        let slot = u32::try_from(next).ok();
+        next += 1;
+        let session = slot.and_then(|slot| in_slot(&core.sessions, slot));
+        let own = session.filter(|(_, session)| session.state.zone() == zone);
+        found.extend(own.map(|(key, _)| key));
+    }
+    Part {
+        found,
+        next: (next < end).then_some(next),
+    }
 }
 
 /// Of the sessions from a place on those that hold most, at most this many, in order.
@@ -96,24 +129,55 @@ pub(crate) fn holders(core: &Core, from: u64, at_most: usize) -> Part<Vec<Holder
     })
 }
 
-/// Figures of zones: in the first step those that are there already, and in each those of some
-/// sessions.
-pub(crate) fn zone_figures(core: &Core, from: u64) -> Part<BTreeMap<u32, ZoneFigures>> {
-    sessions(core, from).map(|found| {
-        let mut zones: BTreeMap<u32, ZoneFigures> = BTreeMap::new();
-        for (_, session) in found {
-            let zone = zones.entry(session.state.zone().get()).or_default();
-            zone.sessions += 1;
-            zone.connections += u64::from(session.live().is_some());
-            zone.subscriptions += session.state.subscriptions.len() as u64;
-        }
-        if from == 0 {
-            for (zone, traffic) in core.counters.traffic.iter() {
-                zones.entry(zone.get()).or_default().traffic = traffic;
-            }
-        }
-        zones
-    })
+/// Figures of zones: in each step those of some sessions. Behind all of them, each step has zones
+/// with these numbers, of which the caller says what else there is.
+pub(crate) fn zone_figures(
+    core: &Core,
+    from: u64,
+    of_zone: impl FnMut(Zone, &mut ZoneFigures),
+) -> Part<Vec<(Zone, ZoneFigures)>> {
+    match from.checked_sub(BEHIND) {
+        None => figures_of_sessions(core, from),
+        Some(number) => figures_of_zones(core, number, of_zone),
+    }
+}
+
+fn figures_of_sessions(core: &Core, from: u64) -> Part<Vec<(Zone, ZoneFigures)>> {
+    let part = sessions(core, from);
+    let mut zones: BTreeMap<u32, ZoneFigures> = BTreeMap::new();
+    for (_, session) in part.found {
+        let zone = zones.entry(session.state.zone().get()).or_default();
+        zone.sessions += 1;
+        zone.connections += u64::from(session.live().is_some());
+        zone.subscriptions += session.state.subscriptions.len() as u64;
+    }
+    let numbered = |(zone, figures)| (Zone(zone), figures);
+    Part {
+        found: zones.into_iter().map(numbered).collect(),
+        next: part.next.or(Some(BEHIND)),
+    }
+}
+
+fn figures_of_zones(
+    core: &Core,
+    from: u64,
+    mut of_zone: impl FnMut(Zone, &mut ZoneFigures),
+) -> Part<Vec<(Zone, ZoneFigures)>> {
+    let look = |number| {
+        let zone = Zone(u32::try_from(number).ok()?);
+        let traffic = core.counters.traffic.seen(zone).unwrap_or_default();
+        let mut figures = ZoneFigures {
+            traffic,
+            ..ZoneFigures::default()
+        };
+        of_zone(zone, &mut figures);
+        (figures != ZoneFigures::default()).then_some((zone, figures))
+    };
+    let part = step(from, core.counters.traffic.end(), look);
+    Part {
+        next: part.next.map(|number| BEHIND + number),
+        found: part.found,
+    }
 }
 
 /// A filter with its zone and the number of subscribers, as `$share/GROUP/FILTER` if it is shared.
@@ -121,7 +185,7 @@ pub type Subscribed<'a> = (Zone, Cow<'a, str>, usize);
 
 /// Filters with subscribers on this shard, from a place on.
 pub(crate) fn filters(core: &Core, from: u64) -> Part<Vec<Subscribed<'_>>> {
-    match from.checked_sub(SHARES) {
+    match from.checked_sub(BEHIND) {
         None => plain_filters(core, from),
         Some(slot) => shared_filters(core, slot),
     }
@@ -132,19 +196,21 @@ fn plain_filters(core: &Core, from: u64) -> Part<Vec<Subscribed<'_>>> {
     let end = u64::from(index.numbers_end());
     let to = from.saturating_add(SLOTS).min(end);
     let (mut found, mut subscribers, mut next) = (Vec::new(), 0, from);
-    while next < to && subscribers < SUBSCRIBERS {
+    let mut name_bytes = 0;
+    while next < to && subscribers < SUBSCRIBERS && name_bytes < NAME_BYTES {
         let filter = u32::try_from(next).ok().and_then(|n| index.numbered(n));
         next += 1;
         let Some(filter) = filter else {
             continue;
         };
         subscribers += filter.subscribers.len();
+        name_bytes += filter.text.len();
         let count = own_sessions(filter.subscribers);
         if count > 0 {
             found.push((filter.zone, Cow::Borrowed(filter.text), count));
         }
     }
-    let next = if next < end { next } else { SHARES };
+    let next = if next < end { next } else { BEHIND };
     Part {
         found,
         next: Some(next),
@@ -160,7 +226,7 @@ fn shared_filters(core: &Core, from: u64) -> Part<Vec<Subscribed<'_>>> {
     };
     let part = step(from, shares.slots_end(), look);
     Part {
-        next: part.next.map(|slot| SHARES + slot),
+        next: part.next.map(|slot| BEHIND + slot),
         found: part.found,
     }
 }

@@ -150,6 +150,11 @@ impl Core {
     }
 }
 
+/// Shared subscriptions of this shard, once for each of their members. O(1).
+pub(crate) const fn shared_members(core: &Core) -> usize {
+    core.routing.shares.members()
+}
+
 /// How many of the subscribers of a filter are sessions of this shard, not shared subscriptions.
 pub(super) fn own_sessions(subscribers: &[Subscriber]) -> usize {
     let own = |subscriber: &&Subscriber| as_share(**subscriber).is_none();

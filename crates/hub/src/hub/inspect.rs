@@ -10,12 +10,13 @@ use super::Hub;
 use crate::core::Core;
 use crate::core::audience::{self, AudiencePlace, FoundFilters, Listener};
 use crate::core::ids::{LinkId, SessionKey};
-use crate::core::inbound::subscribe::Granted;
+use crate::core::inbound::subscribe::{self, Granted};
 use crate::core::inspect::{self, ClientInfo, Delivering};
 use crate::core::memory::Holding;
 use crate::core::routing::share::ShareName;
 use crate::core::sessions::tally::LostBy;
 use crate::core::stats::{Losses, Stats};
+use crate::core::upkeep::shared_members as shared_members_of;
 
 /// A time on the clock by which absences are counted, in milliseconds: since 1970 if sessions are
 /// written down, else since the start of the server.
@@ -36,6 +37,19 @@ pub fn losses_of(hub: &Hub, key: SessionKey) -> Vec<LostBy> {
     inspect::losses_of(&hub.core, key)
 }
 
+/// Shared subscriptions of this shard, once for each of their members. O(1).
+#[must_use]
+pub const fn shared_members(hub: &Hub) -> usize {
+    shared_members_of(&hub.core)
+}
+
+/// Some subscriptions of a session, from a number on; and with which to go on, if there are more. A
+/// step has 128 of them, or fewer if their filters are long.
+#[must_use]
+pub fn granted_from(hub: &Hub, key: SessionKey, from: usize) -> (Vec<Granted>, Option<usize>) {
+    subscribe::granted_from(&hub.core, key, from)
+}
+
 /// Filters of this shard that match a topic, from the beginning or from what an earlier step has
 /// left. A step costs as much as a bounded part of a publish.
 #[must_use]
@@ -49,7 +63,7 @@ pub fn filters_matching(
 }
 
 /// Sessions of this shard with a subscription to a filter, if that matches a topic: from a place
-/// on, at most this many; and where to go on, if there are more. A step looks at 256 places at
+/// on, at most this many; and where to go on, if there are more. A step looks at 128 places at
 /// most. While subscriptions come and go between two steps, one may be missed or come twice.
 #[must_use]
 pub fn audience_of(
@@ -108,7 +122,8 @@ impl<'a> Inspect<'a> {
         self.core.delivering(key, topic)
     }
 
-    /// The subscriptions of a session, for inspection.
+    /// All subscriptions of a session, for tests: [`granted_from`](crate::granted_from) has them in
+    /// steps.
     #[must_use]
     pub fn granted(&self, key: SessionKey) -> Vec<Granted> {
         self.core.granted(key)

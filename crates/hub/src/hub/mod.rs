@@ -26,7 +26,10 @@ pub use facade::{
     answer_bytes, forget_touched, has_answers, has_bulk, mark_output, note_touched, release_marked,
     release_output, session_lasts, set_owner, take_touched, transmit_released,
 };
-pub use inspect::{Inspect, audience_of, clock_ms, filters_matching, losses_of, session_of};
+pub use inspect::{
+    Inspect, audience_of, clock_ms, filters_matching, granted_from, losses_of, session_of,
+    shared_members,
+};
 pub use operate::Operate;
 pub use publish::publish_for;
 pub use restore::{

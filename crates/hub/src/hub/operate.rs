@@ -11,7 +11,14 @@ use super::renew::revoke;
 use crate::core::ids::LinkId;
 use crate::core::retained::{Kept, NotKept};
 use crate::core::settings::Settings;
+use crate::core::survey::{Part, sessions_of};
 use crate::services::interface::hooks::Adaptors;
+
+/// Sessions that end in one step when their zone does.
+const ENDED_AT_ONCE: usize = 16;
+
+/// Where the rooms of a zone that ends begin, behind all slots of sessions.
+const ROOMS: u64 = 1 << 32;
 
 impl Hub {
     /// What the operator and the server do to a hub.
@@ -58,19 +65,21 @@ impl Operate<'_> {
         !keys.is_empty()
     }
 
-    /// A zone ends: closes its connections, ends its sessions, and its rooms if this is their
-    /// home. Wills are not published. Returns how many sessions there were. O(sessions).
-    pub fn end_zone(self, now: Tick, zone: Zone) -> u64 {
+    /// A zone ends, in steps: closes its connections, ends its sessions, and its rooms if this is
+    /// their home. Wills are not published. A step begins at a place, looks into 256 slots, and
+    /// ends 16 sessions or rooms. It returns how many sessions that were, and where the next step
+    /// begins; `None` after the last one.
+    pub fn end_zone(self, now: Tick, zone: Zone, from: u64) -> Part<u64> {
         self.hub.core.settle(now);
-        let keys = self.hub.core.sessions_of(zone);
-        for &key in &keys {
-            revoke(self.hub, now, key, true);
-        }
-        self.hub.hear(now);
-        self.hub.services.end_zone(&mut self.hub.core, now, zone);
-        self.hub.core.forget_traffic(zone);
+        let part = match from < ROOMS {
+            true => end_sessions(self.hub, now, zone, from),
+            false => Part {
+                found: 0,
+                next: end_rooms(self.hub, now, zone),
+            },
+        };
         self.hub.finish(now);
-        keys.len() as u64
+        part
     }
 
     /// Closes all connections because the server stops. Wills stay unpublished: their readers
@@ -113,4 +122,26 @@ impl Operate<'_> {
         self.hub.finish(now);
         kept
     }
+}
+
+/// A step of the end of a zone, as long as there are sessions to look at.
+fn end_sessions(hub: &mut Hub, now: Tick, zone: Zone, from: u64) -> Part<u64> {
+    let Part { found, next } = sessions_of(&hub.core, zone, from, ENDED_AT_ONCE);
+    for &key in &found {
+        revoke(hub, now, key, true);
+    }
+    hub.hear(now);
+    Part {
+        found: found.len() as u64,
+        next: next.or(Some(ROOMS)),
+    }
+}
+
+/// The same with rooms. Returns where to go on, if there are more.
+fn end_rooms(hub: &mut Hub, now: Tick, zone: Zone) -> Option<u64> {
+    if !hub.services.end_zone(&mut hub.core, now, zone) {
+        return Some(ROOMS);
+    }
+    hub.core.forget_traffic(zone);
+    None
 }

@@ -11,7 +11,8 @@ use crate::core::memory::Holder;
 use crate::core::survey::{self, Part, Subscribed};
 
 /// Shows the sessions of this shard, from a place on, to a caller who copies what is needed.
-/// Returns where the next step begins; `None` after the last one. A step looks into 256 slots.
+/// Returns where the next step begins; `None` after the last one. A step looks into 256 slots, or
+/// fewer if clients have long names.
 pub fn each_client_from(hub: &Hub, from: u64, look: impl FnMut(SeenClient<'_>)) -> Option<u64> {
     survey::each_client(&hub.core, from, look)
 }
@@ -23,22 +24,18 @@ pub fn holders_from(hub: &Hub, from: u64, at_most: usize) -> Part<Vec<Holder>> {
     survey::holders(&hub.core, from, at_most)
 }
 
-/// Figures of zones: those of all steps make the sum. A step looks into 256 slots of sessions; the
-/// first one also takes what there is of rooms, O(rooms).
+/// Figures of zones: those of all steps make the sum. A step looks into 256 slots of sessions, or
+/// at 256 zones.
 #[must_use]
 pub fn zone_figures_from(hub: &Hub, from: u64) -> Part<Vec<(Zone, ZoneFigures)>> {
-    survey::zone_figures(&hub.core, from).map(|mut zones| {
-        if from == 0 {
-            hub.services.add_figures(&mut zones);
-        }
-        let numbered = |(zone, figures)| (Zone(zone), figures);
-        zones.into_iter().map(numbered).collect()
+    survey::zone_figures(&hub.core, from, |zone, figures| {
+        hub.services.add_figures(zone, figures);
     })
 }
 
 /// Filters with subscribers on this shard, from a place on: first those that are not shared, each
 /// with the number of its sessions, then those of shared subscriptions. A step looks at 256
-/// filters, or fewer if they have thousands of subscribers.
+/// filters, or fewer if they have thousands of subscribers or are long.
 #[must_use]
 pub fn filters_from(hub: &Hub, from: u64) -> Part<Vec<Subscribed<'_>>> {
     survey::filters(&hub.core, from)

@@ -1,6 +1,5 @@
 //! What the hub and the services want of services. One that is left out takes nothing.
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -194,12 +193,16 @@ impl Services {
         self.rooms.review_absent(core, now, renewal);
     }
 
-    /// A zone ends.
-    pub(crate) fn end_zone(&mut self, core: &mut Core, now: Tick, zone: Zone) {
+    /// A zone ends: some of its rooms do, and in the end who is there. Returns whether nothing is
+    /// left.
+    pub(crate) fn end_zone(&mut self, core: &mut Core, now: Tick, zone: Zone) -> bool {
         #[cfg(feature = "rooms")]
-        self.rooms.end_zone(core, now, zone);
+        if !self.rooms.end_zone(core, now, zone) {
+            return false;
+        }
         #[cfg(feature = "presence")]
         self.presence.end_zone(core, now, zone);
+        true
     }
 }
 
@@ -390,16 +393,15 @@ impl Services {
 
 /// What people and the disk want to know of services.
 impl Services {
-    /// Adds what there is of rooms and of users who are there. O(rooms + zones).
-    pub(crate) fn add_figures(&self, zones: &mut BTreeMap<u32, ZoneFigures>) {
+    /// Adds what there is of rooms and of users who are there. O(1).
+    pub(crate) fn add_figures(&self, zone: Zone, figures: &mut ZoneFigures) {
         #[cfg(feature = "rooms")]
-        for (zone, rooms, members, room_bytes) in self.rooms.zones().figures() {
-            let zone = zones.entry(zone.get()).or_default();
-            (zone.rooms, zone.members, zone.room_bytes) = (rooms, members, room_bytes);
+        if let Some((rooms, members, bytes)) = self.rooms.zones().figures(zone) {
+            (figures.rooms, figures.members, figures.room_bytes) = (rooms, members, bytes);
         }
         #[cfg(feature = "presence")]
-        for (zone, users) in self.presence.users() {
-            zones.entry(zone.get()).or_default().users = users;
+        {
+            figures.users = self.presence.users(zone);
         }
     }
 

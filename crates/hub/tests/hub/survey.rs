@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use stentor_hub::{
-    Hub, Part, each_client_from, filters_from, holders_from, losses_of, session_of,
+    Hub, Part, each_client_from, filters_from, granted_from, holders_from, losses_of, session_of,
     zone_figures_from,
 };
 use stentor_mqtt::{QoS, Version};
 use stentor_topic::Zone;
 
-use crate::world::{World, clean};
+use crate::world::{ConnectOptions, World, clean};
 
 /// Places that a step looks at.
 const STEP: usize = 256;
@@ -145,4 +145,90 @@ fn each_part_has_those_of_its_sessions_that_hold_most() {
     let found = parts(&mut w, look, |_| {});
     assert_eq!(found.len(), 4);
     assert!(found[0].bytes >= found[1].bytes && found[2].bytes >= found[3].bytes);
+}
+
+/// Clients choose their names, and whoever shows them copies them.
+#[test]
+fn a_step_shows_fewer_clients_and_filters_with_long_names() {
+    let mut w = World::new(1);
+    let long = |n: usize| format!("{n:0>9000}");
+    for n in 0..20 {
+        let client = w.connect(Version::V5, &long(n), &clean());
+        w.subscribe(client, &long(n), QoS::AtMostOnce);
+    }
+    let (mut from, mut shown) = (Some(0), 0);
+    while let Some(place) = from {
+        let before = shown;
+        from = each_client_from(&w.hubs[0], place, |_| shown += 1);
+        assert!(shown - before <= 4, "{}", shown - before);
+    }
+    assert_eq!(shown, 20);
+    let look = |hub: &Hub, from| {
+        let part = filters_from(hub, from);
+        assert!(part.found.len() <= 4, "{}", part.found.len());
+        part.map(|found| found.into_iter().map(|(.., count)| count).collect())
+    };
+    assert_eq!(parts(&mut w, look, |_| {}).len(), 20);
+}
+
+#[test]
+fn subscriptions_of_a_session_are_seen_in_steps() {
+    let mut w = World::new(1);
+    let client = connect(&mut w, 0..1)[0];
+    let filters: Vec<String> = (0..700).map(|n| format!("f/{n}")).collect();
+    w.subscribe_all(client, &filters);
+    w.subscribe(client, &"x".repeat(40_000), QoS::AtMostOnce);
+    w.subscribe(client, "last", QoS::AtMostOnce);
+    let key = w.clients[client].key.unwrap();
+    let (mut all, mut next, mut steps) = (Vec::new(), Some(0), Vec::new());
+    while let Some(from) = next {
+        let (some, more) = granted_from(&w.hubs[0], key, from);
+        steps.push(some.len());
+        all.extend(some);
+        next = more;
+    }
+    assert_eq!(all, w.hubs[0].inspect().granted(key));
+    assert_eq!(steps, [128, 128, 128, 128, 128, 61, 1]);
+}
+
+/// No step of the end of a zone takes long, whatever there is of it.
+#[test]
+fn a_zone_ends_in_steps() {
+    let mut w = World::new(1);
+    for n in 0..100 {
+        let (id, user) = (format!("c{n}"), format!("u{n}"));
+        let options = ConnectOptions {
+            user: Some(&user),
+            ..ConnectOptions::persistent()
+        };
+        let client = w.connect(Version::V5, &id, &options);
+        w.subscribe(client, &format!("$room/r{n}/#"), QoS::AtMostOnce);
+    }
+    let look = |hub: &Hub, from| zone_figures_from(hub, from);
+    let counted = |w: &mut World| {
+        let zones = parts(w, look, |_| {});
+        assert!(zones.iter().all(|(zone, _)| *zone == Zone::DEFAULT));
+        let all = zones
+            .iter()
+            .map(|(_, it)| [it.sessions, it.rooms, it.members, it.users, it.traffic.sent]);
+        all.fold([0; 5], |sum, more| {
+            std::array::from_fn(|n| sum[n] + more[n])
+        })
+    };
+    let before = counted(&mut w);
+    // The lobby is a room, too.
+    assert_eq!(before[..4], [100, 101, 100, 100]);
+    assert!(before[4] > 0);
+    let (mut ended, mut next, mut steps) = (0, Some(0), 0);
+    while let Some(from) = next {
+        let now = w.now;
+        let part = w.hubs[0].operate().end_zone(now, Zone::DEFAULT, from);
+        assert!(part.found <= 16, "{}", part.found);
+        (ended, next, steps) = (ended + part.found, part.next, steps + 1);
+        w.settle();
+    }
+    assert_eq!(ended, 100);
+    assert!(steps >= 7, "{steps}");
+    assert_eq!(counted(&mut w)[..4], [0; 4]);
+    w.check_accounts();
 }

@@ -18,21 +18,29 @@ use crate::survey::{Age, Seen};
 use crate::telemetry::collect::{ask_all, ask_one};
 
 /// Zones that a shard looks into in one turn.
-const ZONES_AT_ONCE: u32 = 1_000;
+const ZONES_AT_ONCE: u32 = 512;
 
 /// Sessions that are looked through for a client id that was misspelt.
 const NAMES_MAX: usize = 10_000;
 
 /// One session, with its subscriptions.
 pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failure> {
-    let (
-        _,
-        Found {
-            entry,
-            granted,
-            lost,
-        },
-    ) = find(backplane, &request.client_id, request.zone.as_ref())?;
+    let (zone, found) = find(backplane, &request.client_id, request.zone.as_ref())?;
+    let Found {
+        entry,
+        mut granted,
+        mut next,
+        lost,
+    } = found;
+    while let Some(from) = next {
+        let part = step(backplane, (zone, &entry.info.client_id), from);
+        // It may have ended in the meantime.
+        let Some(part) = part.ok_or_else(silent)? else {
+            break;
+        };
+        granted.extend(part.granted);
+        next = part.next;
+    }
     let filters = granted.iter().map(|granted| granted.filter.to_string());
     Ok(Shown {
         client: describe_entry(backplane, &entry),
@@ -50,6 +58,22 @@ fn lost_by(lost: &stentor_hub::LostBy) -> LostBy {
     }
 }
 
+/// A session with some of its subscriptions, from a number on; `None` if its shard does not answer.
+fn step(
+    backplane: &Backplane,
+    (zone, client_id): (Zone, &str),
+    from: usize,
+) -> Option<Option<Found>> {
+    ask_one(backplane, home(backplane, zone, client_id), |answer| {
+        Inquiry::Client {
+            zone,
+            client_id: client_id.to_owned(),
+            from,
+            answer,
+        }
+    })
+}
+
 /// The session that a request is about, and its zone.
 fn find(
     backplane: &Backplane,
@@ -58,12 +82,7 @@ fn find(
 ) -> Result<(Zone, Found), Failure> {
     let said = zones::named(backplane, zone)?;
     let zone = zone_of(backplane, said, client_id)?;
-    let question = |answer| Inquiry::Client {
-        zone,
-        client_id: client_id.to_owned(),
-        answer,
-    };
-    match ask_one(backplane, home(backplane, zone, client_id), question) {
+    match step(backplane, (zone, client_id), 0) {
         Some(Some(found)) => Ok((zone, found)),
         Some(None) => Err(missing(backplane, said, client_id)),
         None => Err(silent()),

@@ -63,6 +63,23 @@ pub(super) fn clear_zone(backplane: &Backplane, zone: Zone) -> Result<u64, Failu
     all.map_err(|reason| Failure::new("unavailable", reason))
 }
 
+/// Messages that a shard keeps in one step, and their bytes with the last one aside.
+const KEPT_AT_ONCE: usize = 8;
+const KEPT_BYTES: usize = 32 * 1024;
+
+/// The messages of the next step.
+fn few(messages: &mut impl Iterator<Item = (usize, Entry)>) -> Vec<(usize, Entry)> {
+    let (mut few, mut bytes) = (Vec::new(), 0);
+    while few.len() < KEPT_AT_ONCE && bytes < KEPT_BYTES {
+        let Some(next) = messages.next() else {
+            break;
+        };
+        bytes += next.1.0.cost();
+        few.push(next);
+    }
+    few
+}
+
 /// Keeps messages and waits until the store's promise holds for them.
 fn keep(backplane: &Backplane, entries: Vec<Entry>) -> Vec<Result<(), NotKept>> {
     let mut outcomes = vec![Err(NotKept::Failed); entries.len()];
@@ -79,7 +96,11 @@ fn keep(backplane: &Backplane, entries: Vec<Entry>) -> Vec<Result<(), NotKept>> 
     }
     let mut waiting = Vec::new();
     for (shard, (places, messages)) in shares.into_iter().enumerate() {
-        if !messages.is_empty() {
+        let mut of_shard = places.into_iter().zip(messages).peekable();
+        while of_shard.peek().is_some() {
+            let (places, messages) = few(&mut of_shard)
+                .into_iter()
+                .unzip::<_, _, Vec<_>, Vec<_>>();
             let (answer, answers) = channel();
             backplane.post(shard, Letter::Inquiry(Inquiry::Keep { messages, answer }));
             waiting.push((places, answers));

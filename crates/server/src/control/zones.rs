@@ -14,7 +14,7 @@ use crate::config::suggest::nearest;
 use crate::retained::ZoneNames as _;
 use crate::shard::{Inquiry, Survey};
 use crate::survey::Age;
-use crate::telemetry::collect::{ask_all, survey};
+use crate::telemetry::collect::{ask_one, survey};
 
 /// What there is of each zone now: connections, sessions, rooms, retained messages; and what went
 /// through it since the start. `named` are the zones of which there may be nothing.
@@ -138,7 +138,22 @@ fn meant(backplane: &Backplane, name: &str) -> String {
 /// # Errors
 /// When its retained messages cannot be cleared.
 pub(super) fn end(backplane: &Backplane, zone: Zone) -> Result<(u64, u64), Failure> {
-    let sessions = ask_all(backplane, |answer| Inquiry::EndZone(zone, answer));
+    let mut sessions = 0;
+    for shard in 0..backplane.shards.len() {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let question = |answer| Inquiry::EndZone { zone, from, answer };
+            let part = ask_one(backplane, shard, question).ok_or_else(|| {
+                let message = format!(
+                    "shard {shard} does not answer, so some sessions of the zone may be left; see \
+                     the server's log, and remove the zone again"
+                );
+                Failure::new("unavailable", message)
+            })?;
+            sessions += part.found;
+            next = part.next;
+        }
+    }
     let messages = retained::clear_zone(backplane, zone)?;
-    Ok((sessions.into_iter().sum(), messages))
+    Ok((sessions, messages))
 }

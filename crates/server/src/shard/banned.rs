@@ -14,8 +14,8 @@ use crate::peer::Peer;
 use crate::transport::Fault;
 
 /// Connections that are looked at in one turn, and those that it closes at most.
-const LOOKED_AT: usize = 1_024;
-const CLOSED_MAX: u64 = 64;
+const LOOKED_AT: usize = 256;
+const CLOSED_MAX: u64 = 8;
 
 impl Shard {
     /// Whether the address of a new connection is banned.

@@ -1,17 +1,17 @@
 //! Answers to the control plane.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use stentor_hub::{
     ClientInfo, Kept, LossCause, NotKept, Part, SeenClient, audience_of, clock_ms,
-    each_client_from, filters_from, filters_matching, holders_from, losses_of, publish_for,
-    session_of, zone_figures_from,
+    each_client_from, filters_from, filters_matching, granted_from, holders_from, losses_of,
+    publish_for, session_of, shared_members, zone_figures_from,
 };
 use stentor_session::Message;
 use stentor_topic::Zone;
 
 use super::Shard;
+use super::asked::{Next, Waiting};
 use super::letter::{Audience, ClientEntry, Found, Inquiry, Listeners, Reasons, Received, Survey};
 use crate::survey::{Origin, Rows, away_secs};
 use crate::telemetry::{LossReport, ShardReport};
@@ -20,28 +20,49 @@ use crate::telemetry::{LossReport, ShardReport};
 const WORST: usize = 20;
 
 /// Subscriptions of a session that are compared with a topic in one turn.
-const LOOKED_AT: usize = 1_000;
+const LOOKED_AT: usize = 256;
 
-/// Steps of surveys: a turn makes one, and the others wait for later turns.
-#[derive(Default)]
-pub(super) struct Looks {
-    /// The number of the turn that has made the last step.
-    made_at: u64,
-    waiting: VecDeque<(u64, Survey)>,
-}
+/// What waits to be answered.
+pub(super) type Questions = Waiting<Inquiry, (u64, Survey)>;
 
 impl Shard {
+    /// Answers what was asked, as much as one turn has time for. The rest waits for the next turns.
+    pub(super) fn answer_all(&mut self) {
+        self.questions.begin_turn();
+        while let Some(next) = self.questions.next(self.watch.asked()) {
+            match next {
+                Next::Question(inquiry) => self.answer_timed(|shard| shard.answer(inquiry)),
+                Next::Step((from, survey)) => self.answer_timed(|shard| shard.look(from, survey)),
+            }
+        }
+    }
+
+    /// Somebody asks. The answer comes when [`Shard::answer_all`] has come to it.
+    pub(super) fn question(&mut self, inquiry: Inquiry) {
+        match inquiry {
+            Inquiry::Survey(from, survey) => self.questions.push_step((from, survey)),
+            inquiry => self.questions.push(inquiry),
+        }
+    }
+
+    /// Whether somebody waits for an answer.
+    pub(super) fn has_questions(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
     /// Answers. The asker may have given up waiting, which is not an error.
-    pub(super) fn answer(&mut self, inquiry: Inquiry) {
+    fn answer(&mut self, inquiry: Inquiry) {
         match inquiry {
             Inquiry::Report(answer) => drop(answer.send(self.report())),
             Inquiry::Figures(answer) => drop(answer.send(self.figures())),
+            // They have a line of their own.
             Inquiry::Survey(from, survey) => self.look(from, survey),
             Inquiry::Client {
                 zone,
                 client_id,
+                from,
                 answer,
-            } => drop(answer.send(self.client(zone, &client_id))),
+            } => drop(answer.send(self.client(zone, &client_id, from))),
             Inquiry::Why {
                 zone,
                 client_id,
@@ -59,7 +80,7 @@ impl Shard {
                 zones,
                 answer,
             } => {
-                let has = |zone: &Zone| self.hub.inspect().client(*zone, &client_id).is_some();
+                let has = |zone: &Zone| session_of(&self.hub, *zone, &client_id).is_some();
                 let _ = answer.send(zones.map(Zone).filter(has).collect());
             }
             Inquiry::Kick {
@@ -70,10 +91,10 @@ impl Shard {
             } => {
                 let _ = answer.send(self.kick(zone, &client_id, end_session));
             }
-            Inquiry::EndZone(zone, answer) => {
-                let ended = self.hub.operate().end_zone(self.now, zone);
+            Inquiry::EndZone { zone, from, answer } => {
+                let part = self.hub.operate().end_zone(self.now, zone, from);
                 self.forward();
-                let _ = answer.send(ended);
+                let _ = answer.send(part);
             }
             Inquiry::CloseBanned { from, answer } => drop(answer.send(self.close_banned(from))),
             Inquiry::FiltersMatching((zone, topic), rest, answer) => {
@@ -88,13 +109,8 @@ impl Shard {
         }
     }
 
-    /// Makes a step of a survey, unless this turn has made one.
-    fn look(&mut self, from: u64, survey: Survey) {
-        if self.looks.made_at == self.figures.turns {
-            self.looks.waiting.push_back((from, survey));
-            return;
-        }
-        self.looks.made_at = self.figures.turns;
+    /// Makes a step of a survey.
+    fn look(&self, from: u64, survey: Survey) {
         match survey {
             Survey::Clients { mut rows, answer } => {
                 let next = self.clients(&mut rows, from);
@@ -115,25 +131,15 @@ impl Shard {
         }
     }
 
-    /// Makes the step of a survey that has waited longest, as a turn begins.
-    pub(super) fn look_further(&mut self) {
-        if let Some((from, survey)) = self.looks.waiting.pop_front() {
-            self.look(from, survey);
-        }
-    }
-
-    /// Whether a survey waits for the next turn.
-    pub(super) fn has_looks(&self) -> bool {
-        !self.looks.waiting.is_empty()
-    }
-
-    /// One session, with its subscriptions.
-    fn client(&self, zone: Zone, client_id: &str) -> Option<Found> {
+    /// One session, with some of its subscriptions.
+    fn client(&self, zone: Zone, client_id: &str, from: usize) -> Option<Found> {
         let client = self.hub.inspect().client(zone, client_id)?;
         let key = session_of(&self.hub, zone, client_id)?;
+        let (granted, next) = granted_from(&self.hub, key, from);
         Some(Found {
             entry: self.entry(client),
-            granted: self.hub.inspect().granted(key),
+            granted,
+            next,
             lost: losses_of(&self.hub, key),
         })
     }
@@ -233,21 +239,15 @@ impl Shard {
     }
 
     fn report(&self) -> ShardReport {
-        let members = self
-            .hub
-            .inspect()
-            .shared_subscriptions()
-            .map(|(_, members)| members);
         let losses = self.hub.inspect().losses().worst(WORST).into_iter();
         let worst =
             losses.map(|(client, topic, count)| (client.to_owned(), topic.to_owned(), count));
         let mut report = self.figures();
-        report.shared_subscriptions = members.sum::<usize>() as u64;
         report.losses.worst = worst.collect();
         report
     }
 
-    /// The report as far as it takes no walk: for those who ask every second.
+    /// The report without the names of losers: for those who ask every second.
     fn figures(&self) -> ShardReport {
         let (inward, overflowed) = self.mesh.depths();
         let losses = self.hub.inspect().losses();
@@ -260,7 +260,7 @@ impl Shard {
             // There are at most 64 shards.
             shard: u8::try_from(self.id).unwrap_or(u8::MAX),
             stats: self.hub.inspect().stats(),
-            shared_subscriptions: 0,
+            shared_subscriptions: shared_members(&self.hub) as u64,
             links: self.links.len() as u64,
             refused: self.figures.refused,
             bytes_received: self.figures.bytes_received,

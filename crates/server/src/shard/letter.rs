@@ -82,10 +82,11 @@ pub(crate) enum Inquiry {
     Figures(Sender<ShardReport>),
     /// A step of a survey, from a place on.
     Survey(u64, Survey),
-    /// One session with its subscriptions.
+    /// One session, with some of its subscriptions from a number on.
     Client {
         zone: Zone,
         client_id: String,
+        from: usize,
         answer: Sender<Option<Found>>,
     },
     /// What decides whether a client gets a message of a topic, or may publish it; of its
@@ -117,9 +118,13 @@ pub(crate) enum Inquiry {
         end_session: bool,
         answer: Sender<Option<bool>>,
     },
-    /// Close all connections of a zone, and end its sessions and rooms; answers how many sessions
-    /// there were.
-    EndZone(Zone, Sender<u64>),
+    /// A step of the end of a zone, from a place on: closes connections, and ends sessions and
+    /// rooms. The answer is how many sessions it has ended.
+    EndZone {
+        zone: Zone,
+        from: u64,
+        answer: Sender<Part<u64>>,
+    },
     /// Closes connections of those who are banned, from this place of the list on: how many there
     /// were, and where to go on.
     CloseBanned {
@@ -186,10 +191,12 @@ pub(crate) struct Listeners {
 /// Some who subscribe to a filter, and where the next ones are.
 pub(crate) type Audience = (Vec<Listener>, Option<AudiencePlace>);
 
-/// A session, its subscriptions, and what it has lost.
+/// A session, some of its subscriptions, and what it has lost.
 pub(crate) struct Found {
     pub(crate) entry: ClientEntry,
     pub(crate) granted: Vec<Granted>,
+    /// With which subscription to go on.
+    pub(crate) next: Option<usize>,
     pub(crate) lost: Vec<LostBy>,
 }
 

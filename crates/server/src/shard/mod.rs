@@ -14,6 +14,7 @@
 
 mod absent;
 mod accept;
+mod asked;
 mod backlog;
 mod banned;
 mod close;
@@ -78,7 +79,7 @@ use crate::transport::Transport;
 use accept::Listening;
 use backlog::Backlog;
 use doors::{Doors, inherit};
-use inquiry::Looks;
+use inquiry::Questions;
 use link::{Link, LinkKey, Phase, Reading};
 use pace::{ADVANCE_TIME, ADVANCE_VISITS, Crowd, Longer, Part};
 use poller::Poller;
@@ -192,7 +193,7 @@ pub(crate) struct Shard {
     longer: Longer,
     /// What traces look at.
     taps: Taps,
-    looks: Looks,
+    questions: Questions,
 }
 
 /// Whether a shard is there for clients.
@@ -338,7 +339,7 @@ impl Shard {
             crowd: Crowd::new(),
             longer: Longer::new(),
             taps: Taps::default(),
-            looks: Looks::default(),
+            questions: Questions::default(),
             policy,
             backplane,
         };
@@ -390,8 +391,8 @@ impl Shard {
         self.figures.turns += 1;
         self.begin_turn();
         self.share_lanes();
-        self.look_further();
         self.open_letters();
+        self.answer_all();
         let has_drained = self.drain_unladen();
         self.take_events(events);
         self.open_doors();
@@ -480,7 +481,7 @@ impl Shard {
             Letter::Adaptors(adaptors) => self.hub.operate().set_adaptors(adaptors),
             Letter::Unlisten(port) => self.unlisten(&port),
             Letter::Traces(traces) => self.taps.set(traces),
-            Letter::Inquiry(inquiry) => self.answer_timed(inquiry),
+            Letter::Inquiry(inquiry) => self.question(inquiry),
             Letter::Stop(deadline) => self.stop(deadline),
         }
     }

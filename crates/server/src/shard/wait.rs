@@ -53,7 +53,7 @@ impl Shard {
         let goes_on = !self.resumed.is_empty() || !self.due.is_empty() || ends;
         let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
         let goes_on = goes_on || self.recorder.as_ref().is_some_and(Recorder::has_work);
-        let goes_on = goes_on || self.doors.hear() || self.has_looks();
+        let goes_on = goes_on || self.doors.hear() || self.has_questions();
         if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
             return Some(Duration::ZERO);
         }

@@ -12,7 +12,6 @@ use nix::time::ClockId;
 use stentor_session::Tick;
 
 use super::Shard;
-use super::letter::Inquiry;
 use crate::telemetry::{Entry, LongTurn, TurnReport};
 
 /// Lines about long turns that a shard writes: one in such a time, and with it how many more there
@@ -128,6 +127,11 @@ impl Watch {
         self.flushes_before
     }
 
+    /// How long this turn has answered questions.
+    pub(super) const fn asked(&self) -> Duration {
+        self.asked
+    }
+
     /// How long the last turn took.
     pub(super) const fn last_took(&self) -> Duration {
         self.last_took
@@ -191,9 +195,9 @@ impl Shard {
 
     /// Answers a question, and counts the time on a processor that it takes: to wait for one is not
     /// the fault of who asks.
-    pub(super) fn answer_timed(&mut self, inquiry: Inquiry) {
+    pub(super) fn answer_timed(&mut self, answer: impl FnOnce(&mut Self)) {
         let begun = ran();
-        self.answer(inquiry);
+        answer(self);
         let taken = ran()
             .zip(begun)
             .map(|(now, begun)| now.saturating_sub(begun));

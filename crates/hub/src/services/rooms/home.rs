@@ -176,10 +176,11 @@ impl RoomService {
         self.zones.forget_absent(now);
     }
 
-    /// A zone ends: nothing is left of its rooms.
-    pub(crate) fn end_zone(&mut self, core: &mut Core, now: Tick, zone: Zone) {
-        let effects = self.zones.end_zone(core, zone);
+    /// A zone ends: some of its rooms do. Returns whether nothing is left of them.
+    pub(crate) fn end_zone(&mut self, core: &mut Core, now: Tick, zone: Zone) -> bool {
+        let (effects, is_done) = self.zones.end_zone(core, zone);
         self.perform(core, now, zone, "", effects);
+        is_done
     }
 
     /// Somebody looks at the list of a zone's rooms: it has the lobby from now on.

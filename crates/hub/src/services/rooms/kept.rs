@@ -227,14 +227,18 @@ impl KeptRooms {
         }
     }
 
-    /// A zone ends, with all its rooms.
-    pub(super) fn end_zone(&mut self, core: &mut Core, zone: Zone) {
+    /// A zone ends: some of its rooms are forgotten. Returns whether that were all.
+    pub(super) fn end_zone(&mut self, core: &mut Core, zone: Zone, at_most: usize) -> bool {
         let of_zone = self.written.get(&zone).into_iter().flatten();
-        let all: Vec<Arc<str>> = of_zone.map(|(room, _)| Arc::clone(room)).collect();
-        for room in all {
+        let some = of_zone.take(at_most).map(|(room, _)| Arc::clone(room));
+        for room in some.collect::<Vec<Arc<str>>>() {
             self.forget(core, zone, &room);
         }
-        self.written.remove(&zone);
+        let is_done = self.written.get(&zone).is_none_or(|left| left.is_empty());
+        if is_done {
+            self.written.remove(&zone);
+        }
+        is_done
     }
 }
 

@@ -21,6 +21,9 @@ use crate::core::settings::{Settings, ZoneSettings};
 use crate::services::interface::places::Sought;
 use crate::services::interface::who::Who;
 
+/// Rooms of a zone that ends, which end in one turn.
+const ROOMS_AT_ONCE: usize = 16;
+
 /// The zones whose home is this shard: their rooms, and who is there.
 #[derive(Debug)]
 pub(crate) struct Zones {
@@ -83,12 +86,11 @@ impl Zones {
         }
     }
 
-    /// Of each zone: rooms, places taken in them, bytes that they hold.
-    pub(crate) fn figures(&self) -> impl Iterator<Item = (Zone, u64, u64, u64)> {
-        self.by_zone.iter().map(|(zone, rooms)| {
-            let members = rooms.iter().map(|room| room.member_count() as u64).sum();
-            (*zone, rooms.len() as u64, members, rooms.bytes() as u64)
-        })
+    /// Of a zone: rooms, places taken in them, bytes that they hold. O(1).
+    pub(crate) fn figures(&self, zone: Zone) -> Option<(u64, u64, u64)> {
+        let rooms = self.by_zone.get(&zone)?;
+        let (members, bytes) = (rooms.members() as u64, rooms.bytes() as u64);
+        Some((rooms.len() as u64, members, bytes))
     }
 
     /// Whether a room keeps a place for a session whose connection was lost.
@@ -105,6 +107,7 @@ impl Zones {
         zone: Zone,
         f: impl FnOnce(&mut Rooms, &mut Vec<Effect>) -> R,
     ) -> (R, Vec<Effect>) {
+        core.note_zone(zone);
         let mut out = Vec::new();
         let options = core.settings().rooms_of(zone);
         let before = self.by_zone.get(&zone).map_or(0, memory);
@@ -252,16 +255,21 @@ impl Zones {
         all
     }
 
-    /// A zone ends: nothing is left of its rooms. Returns what they ask for.
-    pub(super) fn end_zone(&mut self, core: &mut Core, zone: Zone) -> Vec<Effect> {
-        let mut out = Vec::new();
-        if let Some(mut rooms) = self.by_zone.remove(&zone) {
-            self.bytes -= memory(&rooms);
-            rooms.close_all(&mut out);
+    /// A zone ends: some of its rooms do. Returns what they ask for, and whether nothing is left of
+    /// them.
+    pub(super) fn end_zone(&mut self, core: &mut Core, zone: Zone) -> (Vec<Effect>, bool) {
+        let (mut out, mut is_done) = (Vec::new(), true);
+        if let Some(rooms) = self.by_zone.get_mut(&zone) {
+            let before = memory(rooms);
+            is_done = rooms.close_some(ROOMS_AT_ONCE, &mut out);
+            self.bytes = self.bytes + memory(rooms) - before;
+        }
+        if is_done {
+            self.by_zone.remove(&zone);
         }
         self.fixed.retain(|(of, _)| *of != zone);
-        self.kept.end_zone(core, zone);
-        out
+        let is_done = self.kept.end_zone(core, zone, ROOMS_AT_ONCE) && is_done;
+        (out, is_done)
     }
 
     /// A room may keep the place of a lost connection.

@@ -430,6 +430,9 @@ impl World {
     pub fn check_accounts(&mut self) {
         for (hub, shard) in self.hubs.iter_mut().zip(0..) {
             hub.settle_accounts();
+            let members = hub.inspect().shared_subscriptions();
+            let shared: usize = members.map(|(_, members)| members).sum();
+            assert_eq!(stentor_hub::shared_members(hub), shared, "shard {shard}");
             for (kind, bytes) in hub.inspect().recount() {
                 let written = self.ledger.of_shard(ShardId(shard), kind);
                 assert_eq!(written, bytes, "{} of shard {shard}", kind.label());

@@ -236,3 +236,28 @@ impl Core {
         granted.map(|granted| granted.filter).collect()
     }
 }
+
+/// Subscriptions that a step of [`granted_from`] has, and bytes of their filters, but for the last.
+const GRANTED_AT_ONCE: usize = 128;
+const FILTER_BYTES: usize = 32 * 1024;
+
+/// Some subscriptions of a session: see [`crate::granted_from`].
+pub(crate) fn granted_from(
+    core: &Core,
+    key: SessionKey,
+    from: usize,
+) -> (Vec<Granted>, Option<usize>) {
+    let session = core.sessions.get(key);
+    let all = session.map_or(&[][..], |session| session.state.subscriptions.as_slice());
+    let (mut found, mut filter_bytes) = (Vec::new(), 0);
+    for subscription in all.get(from..).unwrap_or_default() {
+        if found.len() >= GRANTED_AT_ONCE || filter_bytes >= FILTER_BYTES {
+            let next = from + found.len();
+            return (found, Some(next));
+        }
+        let granted = core.grant_of(key, *subscription);
+        filter_bytes += granted.filter.len();
+        found.push(granted);
+    }
+    (found, None)
+}

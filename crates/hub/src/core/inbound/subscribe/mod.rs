@@ -25,7 +25,7 @@ pub(crate) use self::drop::suspend_subscriptions;
 pub use self::element::Denial;
 pub(crate) use self::element::{Decided, Element, ROOM, ROOMS, Refused, Verdicts, expel, room_of};
 pub use self::index::Granted;
-pub(crate) use self::index::indexed;
+pub(crate) use self::index::{granted_from, indexed};
 use self::permit::no_right;
 pub(crate) use self::permit::{TOO_LONG, TOO_MANY};
 pub(crate) use self::slice::Slices;

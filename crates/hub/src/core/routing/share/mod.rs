@@ -294,6 +294,9 @@ impl Core {
                 .take_if(|it| it.session.slot == session)
                 .is_some();
             self.routing.shares.left(session, slot);
+            if is_queue {
+                self.routing.shares.count_keeper(false);
+            }
             self.adjust_share(slot, Telling::Soon, |count| {
                 count.keeps &= !is_queue;
                 let of = if was_live {

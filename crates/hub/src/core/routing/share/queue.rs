@@ -116,11 +116,17 @@ pub(crate) fn open_queue(core: &mut Core, slot: u32, key: SessionKey) {
     };
     let own = usize::from(core.place.shard.0);
     if let Some(share) = core.routing.shares.slots.get_mut(slot as usize) {
-        share.queue = Some(Queue {
+        let before = share.queue.replace(Queue {
             session: key,
             epoch: session.epoch,
             is_timed: false,
         });
+        if before.is_none() {
+            core.routing.shares.count_keeper(true);
+        }
+        let Some(share) = core.routing.shares.slots.get_mut(slot as usize) else {
+            return;
+        };
         let had_keeper = share.keeper().is_some();
         share.counts[own].keeps = true;
         core.routing.shares.count_queue(had_keeper, true);

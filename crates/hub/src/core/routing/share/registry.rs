@@ -25,6 +25,8 @@ pub(crate) struct Shares {
     /// Of which shared subscriptions a session is a member, by its slot and theirs: no more than
     /// [`crate::Settings::shares_max`].
     memberships: HashMap<u32, SmallVec<[u32; 2]>, foldhash::fast::FixedState>,
+    /// How many memberships there are: those of queues do not count.
+    members: usize,
     pub(super) numbers: u64,
     pub(super) untold: Untold,
     /// Slots that were made for messages that sessions of earlier starts are owed.
@@ -41,6 +43,7 @@ impl Shares {
             by_name: TagTable::new(),
             groups: HashMap::default(),
             memberships: HashMap::default(),
+            members: 0,
             numbers: 0,
             untold: Untold::default(),
             expected: Vec::new(),
@@ -100,6 +103,20 @@ impl Shares {
     /// A session has become a member.
     pub(super) fn joined(&mut self, session: u32, slot: u32) {
         self.memberships.entry(session).or_default().push(slot);
+        self.members += 1;
+    }
+
+    /// How many memberships clients of this shard have. O(1).
+    pub(crate) const fn members(&self) -> usize {
+        self.members
+    }
+
+    /// One of its members is what keeps messages of a queue, or leaves as that.
+    pub(super) const fn count_keeper(&mut self, is_one: bool) {
+        self.members = match is_one {
+            true => self.members.saturating_sub(1),
+            false => self.members + 1,
+        };
     }
 
     /// A session is not a member any more. O(its memberships).
@@ -110,6 +127,7 @@ impl Shares {
         // A session that leaves them all begins with the last.
         if let Some(at) = slots.iter().rposition(|of| *of == slot) {
             slots.swap_remove(at);
+            self.members = self.members.saturating_sub(1);
         }
         if slots.is_empty() {
             self.memberships.remove(&session);
