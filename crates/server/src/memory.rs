@@ -5,6 +5,9 @@ use stentor_hub::{Holding, Ledger};
 use crate::backplane::Backplane;
 use crate::own_status::OwnStatus;
 
+/// Which part of `limits.memory` all event streams may hold.
+const STREAMS_PART: u64 = 8;
+
 /// Asks the system not to back memory with huge pages, where it does so unasked.
 ///
 /// A server with many connections holds many small things that come and go; in pages of 2 MiB the
@@ -53,7 +56,9 @@ pub(crate) fn take_stock(backplane: &Backplane) {
     let ledger = &backplane.ledger;
     ledger.write_common(Holding::Mesh, backplane.rings.bytes());
     ledger.write_common(Holding::Retained, backplane.retained.heap_bytes());
-    ledger.write_common(Holding::Connections, backplane.visitors.streams.bytes());
+    let streams = &backplane.visitors.streams;
+    streams.set_bytes_max(ledger.budget() / STREAMS_PART);
+    ledger.write_common(Holding::Connections, streams.bytes());
 }
 
 /// The bytes that clients may make the server hold; 0 for any number.

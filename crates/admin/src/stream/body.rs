@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
 use super::event;
-use super::held::Held;
+use super::held::StreamHeld;
 use crate::bounds::{HEARTBEAT, PIECE_BYTES};
 use crate::problem::Problem;
 
@@ -44,7 +44,7 @@ impl HttpBody for Pieces {
 pub(crate) struct Outlet {
     pieces: mpsc::Sender<Bytes>,
     stopping: watch::Receiver<()>,
-    held: Held,
+    held: StreamHeld,
     /// When something was put there last.
     put_at: Instant,
     /// Whether an event has begun that has not come whole.
@@ -72,7 +72,7 @@ impl From<Problem> for End {
 
 impl Outlet {
     /// The way to a client that counts what waits on it.
-    pub(crate) fn new(stopping: watch::Receiver<()>, held: Held) -> (Self, Pieces) {
+    pub(super) fn new(stopping: watch::Receiver<()>, held: StreamHeld) -> (Self, Pieces) {
         let (pieces, read) = mpsc::channel(1);
         let outlet = Self {
             pieces,
@@ -109,6 +109,7 @@ impl Outlet {
         let place = tokio::select! {
             biased;
             _ = self.stopping.changed() => return Err(End::Stop),
+            () = self.held.has_to_end() => return Err(too_much()),
             place = self.pieces.reserve() => place.map_err(|_| End::Gone)?,
         };
         place.send(piece);
@@ -126,12 +127,18 @@ impl Outlet {
         }
     }
 
-    /// Waits until the client is gone or the server stops.
+    /// What counts for this stream.
+    pub(super) const fn held(&self) -> &StreamHeld {
+        &self.held
+    }
+
+    /// Waits until the client is gone, the server stops, or the stream holds too much.
     pub(crate) async fn has_ended(&mut self) -> End {
         tokio::select! {
             biased;
             _ = self.stopping.changed() => End::Stop,
             () = self.pieces.closed() => End::Gone,
+            () = self.held.has_to_end() => too_much(),
         }
     }
 
@@ -154,12 +161,21 @@ impl Outlet {
     }
 }
 
+/// The end of the stream that holds most, when all hold too much.
+fn too_much() -> End {
+    let detail = "all event streams together hold more than an eighth of `limits.memory`, and this \
+                  one most of it, because it is read slowly; connect again, and read faster or ask \
+                  for less";
+    End::Over("memory", detail.to_owned())
+}
+
 fn said(code: &str, detail: &str) -> Value {
     json!({ "code": code, "detail": detail })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::held::Held;
     use tokio::runtime::Builder;
     use tokio::time::timeout;
 
@@ -175,7 +191,7 @@ mod tests {
     fn a_client_that_does_not_read_is_waited_for() {
         run(async {
             let (stop, stopping) = watch::channel(());
-            let (mut outlet, mut pieces) = Outlet::new(stopping, Held::default());
+            let (mut outlet, mut pieces) = Outlet::new(stopping, Held::default().stream());
             assert_eq!(outlet.put("a").await, Ok(()));
             let short = Duration::from_millis(1);
             let second = timeout(short, outlet.put("b")).await;
@@ -194,11 +210,45 @@ mod tests {
     fn a_client_that_is_gone_ends_the_stream() {
         run(async {
             let (_stop, stopping) = watch::channel(());
-            let (mut outlet, pieces) = Outlet::new(stopping, Held::default());
+            let (mut outlet, pieces) = Outlet::new(stopping, Held::default().stream());
             assert_eq!(outlet.put("").await, Ok(()));
             drop(pieces);
             assert_eq!(outlet.put("a").await, Err(End::Gone));
             assert_eq!(outlet.pause(Duration::from_secs(9)).await, Err(End::Gone));
+        });
+    }
+
+    /// Whatever it waits for, and a client that has read everything is told why.
+    #[test]
+    fn a_stream_that_holds_too_much_ends() {
+        run(async {
+            for reads in [true, false] {
+                let (_stop, stopping) = watch::channel(());
+                let held = Held::default();
+                held.set_bytes_max(1_000_000);
+                let (mut outlet, mut pieces) = Outlet::new(stopping, held.stream());
+                assert_eq!(outlet.put(": a\n\n").await, Ok(()));
+                let waits = match reads {
+                    true => {
+                        assert!(pieces.next().await.is_some());
+                        let charge = outlet.held().charge(1_000_001);
+                        let end = outlet.has_ended().await;
+                        drop(charge);
+                        Err(end)
+                    }
+                    false => outlet.put("x".repeat(1_000_001)).await,
+                };
+                let Err(end @ End::Over("memory", _)) = waits else {
+                    panic!("{waits:?}");
+                };
+                outlet.close(&end);
+                let last = pieces.next().await.expect("a piece");
+                let is_end = last.starts_with(b"event: end\ndata: {\"code\":\"memory\"");
+                assert_eq!(is_end, reads, "{last:?}");
+                assert_eq!(pieces.next().await, None);
+                drop(last);
+                assert_eq!(held.bytes(), 0);
+            }
         });
     }
 
@@ -208,7 +258,7 @@ mod tests {
         run(async {
             let (_stop, stopping) = watch::channel(());
             let held = Held::default();
-            let (mut outlet, mut pieces) = Outlet::new(stopping, held.clone());
+            let (mut outlet, mut pieces) = Outlet::new(stopping, held.stream());
             let text = "x".repeat(2 * PIECE_BYTES + 1);
             let put = async {
                 assert_eq!(outlet.put(text.clone()).await, Ok(()));
@@ -234,7 +284,7 @@ mod tests {
         run(async {
             for (text, is_told) in [("data: 1\n\n", true), ("data: 1", false), ("\n", true)] {
                 let (_stop, stopping) = watch::channel(());
-                let (mut outlet, mut pieces) = Outlet::new(stopping, Held::default());
+                let (mut outlet, mut pieces) = Outlet::new(stopping, Held::default().stream());
                 assert_eq!(outlet.put(text).await, Ok(()));
                 assert!(pieces.next().await.is_some());
                 outlet.close(&End::Stop);

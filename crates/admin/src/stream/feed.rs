@@ -10,7 +10,7 @@ use stentor_mqtt::{
 };
 use tokio::net::UnixStream;
 
-use super::held::{Charge, Held};
+use super::held::{Charge, StreamHeld};
 
 /// Bytes that one read takes at most, unless they are of one packet.
 const READ_BYTES: usize = 16 * 1024;
@@ -72,7 +72,7 @@ impl Feed {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub(crate) fn new(stream: StdUnixStream, held: &Held) -> io::Result<Self> {
+    pub(super) fn new(stream: StdUnixStream, held: &StreamHeld) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
             stream: UnixStream::from_std(stream)?,
@@ -117,6 +117,7 @@ impl Feed {
             false if self.input.len() > READ_BYTES => (missing.max(1), missing.max(1)),
             false => (READ_BYTES, READ_BYTES),
         };
+        self.counted.set(self.input.len() + room);
         self.input.reserve_exact(room);
         self.counted.set(self.input.capacity());
         Ok(read)
@@ -256,6 +257,7 @@ fn acknowledge(publish: &Publish<'_>, out: &mut Vec<u8>) {
 mod tests {
     use std::io::Write;
 
+    use super::super::held::Held;
     use stentor_mqtt::PropertyBuf;
     use tokio::runtime::Builder;
 
@@ -285,7 +287,7 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             let held = Held::default();
             let (ours, mut theirs) = StdUnixStream::pair().expect("a pair of sockets");
-            let mut feed = Feed::new(ours, &held).expect("it can be read");
+            let mut feed = Feed::new(ours, &held.stream()).expect("it can be read");
             let lengths = [10, 1_040_000, 20_000, READ_BYTES, 10, 1_000_000, 40_000, 10];
             let packets = lengths.map(|length| publish(&vec![b'x'; length]));
             let all = packets.concat();

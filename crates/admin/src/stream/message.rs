@@ -222,7 +222,7 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             let (_stop, stopping) = watch::channel(());
             let held = Held::default();
-            let (mut outlet, mut read) = Outlet::new(stopping, held.clone());
+            let (mut outlet, mut read) = Outlet::new(stopping, held.stream());
             let write = async {
                 let mut writer = Writer::new(&mut outlet, String::new());
                 writer.most = most;

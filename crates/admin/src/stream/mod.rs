@@ -231,7 +231,7 @@ where
         .places
         .take(watcher.name(), session)
         .map_err(full)?;
-    let (outlet, pieces) = Outlet::new(desk.streams.stopping.clone(), desk.streams.held.clone());
+    let (outlet, pieces) = Outlet::new(desk.streams.stopping.clone(), desk.streams.held.stream());
     let (told, begun) = oneshot::channel();
     tokio::spawn(async move {
         run(watcher, outlet, told).await;

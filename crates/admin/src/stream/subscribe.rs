@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::body::{End, Outlet};
 use super::feed::{Feed, Heard, Said};
+use super::held::StreamHeld;
 use super::message::Writer;
 use super::watcher::Watcher;
 use super::{Told, admit, event, follow};
@@ -77,7 +78,7 @@ impl Wish {
 }
 
 async fn run(watcher: Watcher, mut outlet: Outlet, wish: Wish, told: Told) {
-    let begun = timeout(SESSION_TIME, begin(&watcher, &wish)).await;
+    let begun = timeout(SESSION_TIME, begin(&watcher, &wish, outlet.held())).await;
     let (mut feed, client_id, granted) = match begun.unwrap_or_else(|_| Err(busy())) {
         Ok(begun) => begun,
         Err(problem) => return drop(told.send(Err(problem))),
@@ -97,12 +98,15 @@ async fn run(watcher: Watcher, mut outlet: Outlet, wish: Wish, told: Told) {
 }
 
 /// Opens the session, and subscribes: the session, its client id, and the QoS of each filter.
-async fn begin(watcher: &Watcher, wish: &Wish) -> Result<(Feed, String, Vec<u8>), Problem> {
+async fn begin(
+    watcher: &Watcher,
+    wish: &Wish,
+    held: &StreamHeld,
+) -> Result<(Feed, String, Vec<u8>), Problem> {
     let caller = Arc::clone(watcher.caller());
     let slot = &watcher.desk().slots.looks;
     let opened = slot.run(move || caller.session()).await.ok_or_else(busy)?;
     let stream = opened.map_err(|failure| problem(failure.code, failure.message))?;
-    let held = &watcher.desk().streams.held;
     let mut feed = Feed::new(stream, held).map_err(|_| busy())?;
     let begun = hear(&mut feed, |heard| match heard {
         Heard::Begun(begun) => Some(begun.map_err(|said| refused(&said))),
