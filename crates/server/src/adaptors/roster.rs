@@ -106,8 +106,8 @@ impl Roster {
         }
     }
 
-    /// The adaptors that are asked about a request, in this order, each with the index of a filter of
-    /// a SUBSCRIBE. Of several filters in one room, the adaptor is asked about the first.
+    /// The adaptors that are asked about a request, in this order, each with the index of a filter
+    /// of a SUBSCRIBE. Of several filters in one room, the adaptor is asked about the first.
     pub(super) fn steps(
         &self,
         zone: Zone,
