@@ -12,6 +12,8 @@ use rustls_pki_types::pem::{Error as PemError, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::public_key::PublicKey;
 
+use super::chains::ShortChains;
+
 /// A certificate chain with its key, ready for handshakes. Connections keep what they began with;
 /// a reload gives the next ones another.
 ///
@@ -186,9 +188,9 @@ fn client_verifier(
         Demand::Optional => builder.allow_unauthenticated(),
         Demand::Required => builder,
     };
-    builder
-        .build()
-        .map_err(|error| format!("{}: {error}", ca.display()))
+    let verifier = builder.build();
+    let verifier = verifier.map_err(|error| format!("{}: {error}", ca.display()))?;
+    Ok(Arc::new(ShortChains(verifier)))
 }
 
 /// What is said about a certificate of an old version.

@@ -6,6 +6,7 @@
 //! are not touched.
 
 mod certificate;
+mod chains;
 mod records;
 mod tls;
 mod websocket;
