@@ -22,6 +22,7 @@ use crate::core::Core;
 use crate::core::delivery::snapshot::Wanted;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{Element, Verdicts};
+use crate::core::sessions::log::laden;
 use crate::core::sessions::registry::Session;
 use crate::core::transitions::Transition;
 use crate::core::work::{ENQUEUE_VISITS, FILTER_VISITS, OWN_VISITS};
@@ -230,6 +231,11 @@ impl Slices {
     }
 }
 
+/// Whether what long packets change can be told and written down.
+fn may_go_on(core: &Core) -> bool {
+    core.routing.may_share() && !laden(core).has(core.place.shard)
+}
+
 impl Core {
     /// Whether a list of filters is too long for this turn. `count` is asked where the bytes alone
     /// do not tell.
@@ -273,16 +279,16 @@ impl Core {
 
     /// Whether a packet goes on as soon as it can.
     pub(crate) fn has_slices(&self) -> bool {
-        !self.inbound.slices.is_empty() && self.routing.may_share()
+        !self.inbound.slices.is_empty() && may_go_on(self)
     }
 
-    /// Goes on with long packets, as far as the turn allows, and a little in any case. While other
-    /// shards cannot hear of new members of shared subscriptions, all of them wait: most packets
-    /// are not long, and go on without this.
+    /// Goes on with long packets, as far as the turn allows, and a little in any case. All of them
+    /// wait while other shards cannot hear of new members of shared subscriptions, and while much
+    /// waits for room in the journal: most packets are not long, and go on without this.
     pub(crate) fn continue_slices(&mut self, now: Tick) {
         let mut left = self.turn.slice();
         while left >= FILTER_VISITS
-            && self.routing.may_share()
+            && may_go_on(self)
             && let Some(job) = self.inbound.slices.pop()
         {
             let before = self.turn.spent();
