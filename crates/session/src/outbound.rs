@@ -569,16 +569,38 @@ impl Outbound {
 
     /// The next free packet id in the circle. The window is far smaller than the circle, but a
     /// slow acknowledgement can stay behind for a whole turn.
+    ///
+    /// O(log window) for one that is free, else O(window).
     fn allocate(&mut self) -> PacketId {
+        let mut taken: Option<Vec<u64>> = None;
         loop {
             let candidate = PacketId::new(self.next_id);
             self.next_id = self.next_id.wrapping_add(1);
-            if let Some(packet_id) = candidate
-                && self.position(packet_id).is_none()
-            {
+            let Some(packet_id) = candidate else {
+                continue;
+            };
+            let is_free = match &taken {
+                Some(taken) => !has_bit(taken, packet_id),
+                None => self.position(packet_id).is_none(),
+            };
+            if is_free {
                 return packet_id;
             }
+            // Thousands in a row may be taken.
+            taken.get_or_insert_with(|| self.taken_ids());
         }
+    }
+
+    /// The packet ids in the window, as bits.
+    fn taken_ids(&self) -> Vec<u64> {
+        let mut taken = alloc::vec![0_u64; 1 << 10];
+        for entry in &self.in_flight {
+            let id = entry.packet_id.get();
+            if let Some(word) = taken.get_mut(usize::from(id / 64)) {
+                *word |= 1 << (id % 64);
+            }
+        }
+        taken
     }
 
     fn position(&self, packet_id: PacketId) -> Option<usize> {
@@ -757,6 +779,13 @@ impl Outbound {
             chunks: Vec::new(),
         }
     }
+}
+
+/// Whether a packet id is among these: see [`Outbound::taken_ids`].
+fn has_bit(taken: &[u64], packet_id: PacketId) -> bool {
+    let id = packet_id.get();
+    let word = taken.get(usize::from(id / 64));
+    word.is_some_and(|word| word >> (id % 64) & 1 == 1)
 }
 
 #[cfg(test)]

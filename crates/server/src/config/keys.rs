@@ -171,8 +171,9 @@ section! {
     /// The groups that may share one topic filter of a zone, because each of them receives every
     /// message; more are refused with 0x97.
     share_groups_per_filter: u32 = count(1, 10_000_000), Default("256"), Live;
-    /// Messages with QoS 1 or 2 on their way to one client that it has not acknowledged yet.
-    inflight: u16 = count(1, 65_535), Default("1024"), NewConnections;
+    /// Messages with QoS 1 or 2 on their way to one client that it has not acknowledged yet. More
+    /// than 4,096 would let a client that acknowledges in disorder take time from others.
+    inflight: u16 = count(1, 4_096), Default("1024"), NewConnections;
     /// Messages with QoS 1 or 2 that one client may have on their way to the server.
     receive_maximum: u16 = count(1, 65_535), Default("1024"), NewConnections;
     /// Messages that wait for one client, connected or away, at any QoS. Messages in flight do not
@@ -354,8 +355,8 @@ section! {
     /// Prometheus have to show one too.
     client_certificates: ClientCertificates = Kind::Choice(ClientCertificates::NAMES),
         Default("off"), Restart;
-    /// The authorities that must have signed these certificates, in PEM format. The file is read
-    /// again on every reload.
+    /// The authorities that must have signed these certificates, in PEM format. A client may send
+    /// three more certificates that lie between. The file is read again on every reload.
     client_ca: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/clients-ca.crt"), Restart;
     /// Which name in such a certificate is the name of the user who asks, as on a listener. A
     /// request that shows a token or a session is that of their user.
@@ -384,8 +385,8 @@ section! {
     /// Whether an encrypted listener asks clients for a certificate.
     client_certificates: ClientCertificates = Kind::Choice(ClientCertificates::NAMES),
         Default("off"), NewConnections;
-    /// The authorities that must have signed clients' certificates, in PEM format. The file is read
-    /// again on every reload.
+    /// The authorities that must have signed clients' certificates, in PEM format. A client may send
+    /// three more certificates that lie between. The file is read again on every reload.
     client_ca: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/clients-ca.crt"), NewConnections;
     /// Which name in a client's certificate is its user name, so that the client logs in without a
     /// password. A certificate without such a name logs no client in, not even as a client without

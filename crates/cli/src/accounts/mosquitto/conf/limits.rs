@@ -3,6 +3,9 @@
 use super::{Draft, Level};
 use crate::accounts::mosquitto::{Line, Plan};
 
+/// What `limits.inflight` may be at most.
+const MOST: u64 = 4_096;
+
 /// Options of the whole server.
 pub(super) fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
     let value = line.value.as_str();
@@ -29,7 +32,8 @@ pub(super) fn general(draft: &mut Draft, line: &Line, plan: &mut Plan) -> bool {
         }
         // 0 means unlimited there.
         ("max_inflight_messages", Some(count @ 0..=65_535)) => {
-            let count = if count == 0 { 65_535 } else { count };
+            // 0 is as many as there can be.
+            let count = if count == 0 { MOST } else { count.min(MOST) };
             draft.limit("inflight", count.to_string());
         }
         ("max_queued_messages", Some(count @ 0..=1_000_000)) => {

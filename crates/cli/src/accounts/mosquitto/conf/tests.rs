@@ -143,7 +143,7 @@ fn a_bound_of_payloads_is_no_bound_of_packets() {
         ),
         (
             "max_inflight_messages 0\nmax_queued_messages 0\n",
-            "inflight = 65535\nqueue_messages = 1000000\n",
+            "inflight = 4096\nqueue_messages = 1000000\n",
             0,
         ),
         ("max_queued_bytes 5000000\n", "queue_bytes = 5000000\n", 0),
