@@ -1,18 +1,19 @@
-//! A long queue, written in parts before the base of its session.
+//! A large session, written in parts before its base.
 //!
-//! A base is one batch. What waits may be too much for that, so earlier batches have most of it.
-//! Between these are others, with changes of the same session.
+//! A base is one batch. What a session has may be too much for that, so earlier batches have most
+//! of it. Between these are others, with changes of the same session.
 
 use alloc::vec::Vec;
 
 use crate::list::{List, put_items};
-use crate::message::{Owed, take_owed};
+use crate::message::{HeldBack, Owed, take_owed};
 use crate::record;
 use crate::session::Share;
 use crate::wire::{DELIVERY_MAX, Fault, Reader, put_varint};
 
-/// Some of what waits for a session. Chunks of this part follow as
-/// [`Record::Spooled`](crate::Record::Spooled).
+/// Some of what a session has. Chunks of this part follow as
+/// [`Record::Spooled`](crate::Record::Spooled), and subscriptions as
+/// [`Record::Sub`](crate::Record::Sub).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part<'a> {
     /// Which session.
@@ -23,14 +24,22 @@ pub struct Part<'a> {
     pub shares: List<'a, Share<'a>>,
     /// Deliveries with their numbers, ascending.
     pub owed: List<'a, Owed<'a>>,
+    /// Messages that are held back.
+    pub held: List<'a, HeldBack<'a>>,
 }
 
 impl<'a> Part<'a> {
-    /// Appends the record, with this list instead of the one in the field.
-    pub fn encode_to<'b>(&self, owed: impl ExactSizeIterator<Item = Owed<'b>>, out: &mut Vec<u8>) {
+    /// Appends the record, with these lists instead of those in the fields.
+    pub fn encode_to<'b>(
+        &self,
+        owed: impl ExactSizeIterator<Item = Owed<'b>>,
+        held: impl ExactSizeIterator<Item = HeldBack<'b>>,
+        out: &mut Vec<u8>,
+    ) {
         out.push(record::PART);
         self.put_head(out);
         put_items(owed, out);
+        put_items(held, out);
     }
 
     fn put_head(&self, out: &mut Vec<u8>) {
@@ -42,6 +51,7 @@ impl<'a> Part<'a> {
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         self.put_head(out);
         self.owed.put(out);
+        self.held.put(out);
     }
 
     pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Fault> {
@@ -54,12 +64,13 @@ impl<'a> Part<'a> {
             place,
             shares,
             owed,
+            held: List::take(reader, "held")?,
         })
     }
 }
 
-/// The session is owed what the parts say as well, as far as it has these numbers and was not done
-/// since. After its [`Queue`](crate::Queue), in its base.
+/// The session has what the parts say as well: deliveries of these numbers that were not done
+/// since, and what it still has of all else. After its [`Queue`](crate::Queue), in its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// Which session.

@@ -397,12 +397,13 @@ fn what_becomes_of_deliveries_is_written_and_read() {
         place: 2,
         shares: List::new(&[SHARE]),
         owed: List::new(&owed),
+        held: List::new(&held),
     };
     check(
         Record::Part(part),
         &hex!(
             "1C 05 02 01 01 67 03 742F23"
-            "03 00 04 07 8005 C0 00 AC02 60 03 AC02 07 8005 00"
+            "03 00 04 07 8005 C0 00 AC02 60 03 AC02 07 8005 00 01 02 07 8005 03"
         ),
     );
     let parts = Parts {
@@ -464,7 +465,7 @@ fn bad_fields_are_refused_by_name() {
         Why::TooLarge,
     );
     refused(
-        &hex!("1C 05 00 00 01 20 00 03 AC02 00"),
+        &hex!("1C 05 00 00 01 20 00 03 AC02 00 00"),
         "share",
         Why::TooLarge,
     );

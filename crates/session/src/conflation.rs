@@ -170,6 +170,19 @@ impl Conflation {
         all.map(|waiting| &waiting.delivery)
     }
 
+    /// In how many parts [`Conflation::waiting_in`] has them.
+    #[must_use]
+    pub fn parts(&self) -> usize {
+        self.topics.tables()
+    }
+
+    /// Those of one part. A topic stays in its part as long as the number of parts does.
+    pub fn waiting_in(&self, part: usize) -> impl Iterator<Item = &Delivery> {
+        let all = self.topics.in_table(part);
+        let all = all.filter_map(|(_, held)| held.waiting.as_ref());
+        all.map(|waiting| &waiting.delivery)
+    }
+
     /// Whether a message of this topic may go now, past what waits of others.
     #[must_use]
     pub fn may_pass(&self, now: Tick, topic: &str) -> bool {

@@ -34,7 +34,7 @@ use crate::message::{Arrival, Body, Delivery, Group, HeldBack};
 use crate::name::Name;
 use crate::packet_id_of;
 use crate::record::{DecodeError, Record, Records};
-use crate::session::{Origin, Session};
+use crate::session::{Filter, Origin, Session, Subscription};
 
 /// A journal: of one shard, in one generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,8 +70,8 @@ impl JournalId {
 #[derive(Debug, Default)]
 pub struct Replay<'a> {
     sessions: BTreeMap<Origin, Progress<'a>>,
-    /// What was written down of a queue before the base of its session.
-    parts: BTreeMap<Origin, Written>,
+    /// What was written down of a session before its base.
+    parts: BTreeMap<Origin, Written<'a>>,
     terms: AllTerms<'a>,
     /// Where the last record of each message is.
     bodies: ByName<(Name, &'a [u8])>,
@@ -281,14 +281,14 @@ impl<'a> Replay<'a> {
             Record::Owner { number, mark } => self.with(*number, |it| it.owner = Some(*mark)),
             Record::Here { number } => self.with(*number, |it| it.presence = Presence::Here),
             Record::Away(away) => self.with(away.number, |it| it.presence = (*away).into()),
-            Record::Sub(sub) => self.with(sub.number, |it| {
-                it.subscriptions.insert(sub.filter, *sub);
+            Record::Sub(sub) => self.with_subscriptions(sub.number, |all| {
+                all.insert(sub.filter, *sub);
             }),
-            Record::Unsub { number, filter } => self.with(*number, |it| {
-                it.subscriptions.remove(filter);
+            Record::Unsub { number, filter } => self.with_subscriptions(*number, |all| {
+                all.remove(filter);
             }),
-            Record::Done { number, filter } => self.with(*number, |it| {
-                if let Some(subscription) = it.subscriptions.get_mut(filter) {
+            Record::Done { number, filter } => self.with_subscriptions(*number, |all| {
+                if let Some(subscription) = all.get_mut(filter) {
                     subscription.snapshot = false;
                 }
             }),
@@ -307,7 +307,7 @@ impl<'a> Replay<'a> {
             Record::Acked(fronts) => {
                 for front in fronts.iter() {
                     self.with(front.number, |it| it.acked(&front));
-                    self.with_parts(front.number, |it| it.acked(front.front));
+                    self.with_parts(front.number, |it| it.owed.acked(front.front));
                 }
             }
             Record::Gone(Delivery { number, delivery }) => {
@@ -322,7 +322,7 @@ impl<'a> Replay<'a> {
             } => self.with_owed(*number, |it| it.sent_as(*delivery, *packet_id)),
             Record::Spooled(spooled) => {
                 self.with(spooled.number, |it| it.spooled(spooled));
-                self.with_parts(spooled.number, |it| it.spooled(spooled));
+                self.with_parts(spooled.number, |it| it.owed.spooled(spooled));
             }
             _ => self.apply_to_queue(record),
         }
@@ -331,15 +331,23 @@ impl<'a> Replay<'a> {
     fn apply_to_queue(&mut self, record: &Record<'a>) {
         match record {
             Record::LetGo { held, conflated } => {
+                self.with_parts(held.number, |it| {
+                    it.held.remove(&held.name);
+                });
                 let origin = self.current.session(held.number);
                 match self.sessions.get_mut(&origin) {
                     Some(it) => it.let_go((held.name, *conflated), &mut self.terms),
                     None => self.unknown(origin),
                 }
             }
-            Record::Dropped(held) => self.with(held.number, |it| {
-                let _ = it.take_held(held.name);
-            }),
+            Record::Dropped(held) => {
+                self.with(held.number, |it| {
+                    let _ = it.take_held(held.name);
+                });
+                self.with_parts(held.number, |it| {
+                    it.held.remove(&held.name);
+                });
+            }
             Record::Queue(queue) => {
                 let origin = self.current.session(queue.number);
                 match self.sessions.get_mut(&origin) {
@@ -377,12 +385,22 @@ impl<'a> Replay<'a> {
     /// Something has become of deliveries, of those as well that are written in parts.
     fn with_owed(&mut self, number: u32, apply: impl Fn(&mut Owed)) {
         self.with(number, |it| apply(&mut it.owed));
-        self.with_parts(number, apply);
+        self.with_parts(number, |it| apply(&mut it.owed));
     }
 
-    fn with_parts(&mut self, number: u32, apply: impl FnOnce(&mut Owed)) {
+    /// The same of subscriptions.
+    fn with_subscriptions(
+        &mut self,
+        number: u32,
+        apply: impl Fn(&mut BTreeMap<Filter<'a>, Subscription<'a>>),
+    ) {
+        self.with(number, |it| apply(&mut it.subscriptions));
+        self.with_parts(number, |it| apply(&mut it.subscriptions));
+    }
+
+    fn with_parts(&mut self, number: u32, apply: impl FnOnce(&mut Written<'a>)) {
         if let Some(parts) = self.parts.get_mut(&self.current.session(number)) {
-            apply(&mut parts.owed);
+            apply(parts);
         }
     }
 
@@ -456,6 +474,9 @@ impl<'a> Replay<'a> {
                 let held = HeldBack { name, terms };
                 for number in numbers.iter() {
                     self.with(number, |it| it.held.push_back(held));
+                    self.with_parts(number, |it| {
+                        it.held.insert(name, held);
+                    });
                 }
                 continue;
             }

@@ -1,6 +1,6 @@
 //! What a session is owed, while its records are applied.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -8,10 +8,10 @@ use stentor_mqtt::PacketId;
 
 use super::spool::Spool;
 use crate::list::List;
-use crate::message::{Debt, Owed as OwedItem, Terms};
+use crate::message::{Debt, HeldBack, Owed as OwedItem, Terms};
 use crate::name::Name;
 use crate::part::Part;
-use crate::session::Share;
+use crate::session::{Filter, Share, Subscription};
 use crate::spooled::Spooled;
 
 /// The terms of all deliveries: those that follow one another mostly have the same.
@@ -192,31 +192,38 @@ impl Owed {
     }
 }
 
-/// The parts of a queue that were written down before the base of its session.
+/// The parts of a session that were written down before its base.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct Written<'a> {
     pub(super) owed: Owed,
+    pub(super) subscriptions: BTreeMap<Filter<'a>, Subscription<'a>>,
+    /// By the names of the messages, which is their order.
+    pub(super) held: BTreeMap<Name, HeldBack<'a>>,
     /// How many there are; `None` if one is missing.
     pub(super) count: Option<u32>,
     /// How many places were damaged when the first one was written.
     pub(super) places_before: u32,
 }
 
-impl Written {
+impl<'a> Written<'a> {
     pub(super) fn new(places_before: u32) -> Self {
         Self {
             owed: Owed::default(),
+            subscriptions: BTreeMap::new(),
+            held: BTreeMap::new(),
             count: Some(0),
             places_before,
         }
     }
 
     /// Another part.
-    pub(super) fn add<'a>(&mut self, part: &Part<'a>, terms: &mut AllTerms<'a>) {
+    pub(super) fn add(&mut self, part: &Part<'a>, terms: &mut AllTerms<'a>) {
         let follows = self.count == Some(part.place);
         self.count = follows.then(|| part.place.saturating_add(1));
         let last = self.owed.queue.back().map_or(0, |it| it.delivery + 1);
         let all = entries(part.shares, part.owed, terms);
         self.owed.queue.extend(all.filter(|it| it.delivery >= last));
+        let held = part.held.iter().map(|held| (held.name, held));
+        self.held.extend(held);
     }
 }

@@ -114,13 +114,17 @@ impl<'a> Progress<'a> {
     }
 
     /// What the parts say is owed as well. `None` where they are missing.
-    pub(super) fn join(&mut self, written: Option<Written>, parts: &Parts) {
+    pub(super) fn join(&mut self, written: Option<Written<'a>>, parts: &Parts) {
         let written = written.filter(|it| it.count == Some(parts.count));
         let Some(written) = written else {
             self.lacks_parts = true;
             return;
         };
         self.owed.join(written.owed, parts.from..parts.to);
+        for (filter, subscription) in written.subscriptions {
+            self.subscriptions.entry(filter).or_insert(subscription);
+        }
+        self.held.extend(written.held.into_values());
         self.places_before = self.places_before.min(written.places_before);
         let last = self.owed.queue.back().map_or(0, |entry| entry.delivery + 1);
         self.next = self.next.max(last);

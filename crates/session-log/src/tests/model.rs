@@ -66,6 +66,16 @@ fn owed_as<'a>((delivery, owing): (&u64, &Owing)) -> Owed<'a> {
     }
 }
 
+fn held_as<'a>(name: &Name) -> HeldBack<'a> {
+    HeldBack {
+        name: *name,
+        terms: Terms {
+            held: true,
+            ..PLAIN
+        },
+    }
+}
+
 /// A shard, and what has been appended to its journal.
 #[derive(Clone, Debug, Default)]
 struct Shard {
@@ -403,16 +413,24 @@ impl Model {
         let mut parts = client.parts.filter(|_| !begins).unwrap_or(fresh);
         let waiting = client.owed.range(parts.to..).take(at_most);
         let owed: Vec<Owed<'_>> = waiting.map(owed_as).collect();
+        // All that is held back is in each part, and all subscriptions.
+        let held = client.held.iter().map(held_as);
+        let held: Vec<HeldBack<'_>> = held.collect();
+        let number = client.number;
+        let subs = client.subscriptions.clone();
         let record = Record::Part(Part {
             number: client.number,
             place: parts.count,
             shares: List::default(),
             owed: List::new(&owed),
+            held: List::new(&held),
         });
         parts.count += 1;
         parts.to = owed.last().map_or(parts.to, |it| it.delivery + 1);
         client.parts = Some(parts);
-        self.append(shard, &[record]);
+        let mut records = [record].to_vec();
+        records.extend(subs.iter().map(|topic| sub(number, topic)));
+        self.append(shard, &records);
     }
 
     fn rebase(&mut self, shard: usize, id: &str) {
@@ -424,7 +442,9 @@ impl Model {
         let number = client.number;
         let mut records = [Record::Base(session(number, id))].to_vec();
         records.extend(client.away.map(|since_ms| away(number, since_ms)));
-        records.extend(client.subscriptions.iter().map(|topic| sub(number, topic)));
+        let is_whole = parts.is_none();
+        let subscriptions = client.subscriptions.iter().filter(|_| is_whole);
+        records.extend(subscriptions.map(|topic| sub(number, topic)));
         records.extend(client.will.iter().map(|topic| will_record(number, topic)));
         for packet_id in &client.arrived {
             let packet_id = PacketId::new(*packet_id).unwrap();
@@ -434,14 +454,7 @@ impl Model {
         let owed = client.owed.iter().map(owed_as);
         let owed = owed.filter(|it| !in_parts.contains(&it.delivery));
         let owed: Vec<_> = owed.collect();
-        let terms = Terms {
-            held: true,
-            ..PLAIN
-        };
-        let held = client
-            .held
-            .iter()
-            .map(|name| HeldBack { name: *name, terms });
+        let held = client.held.iter().filter(|_| is_whole).map(held_as);
         let held: Vec<_> = held.collect();
         records.push(Record::Queue(Queue {
             number,

@@ -387,12 +387,15 @@ impl Random {
                 mark: NonZeroU64::new(self.next()).unwrap_or(NonZeroU64::MIN),
             },
             30 => {
-                let Queue { shares, owed, .. } = self.queue();
+                let Queue {
+                    shares, owed, held, ..
+                } = self.queue();
                 Record::Part(Part {
                     number,
                     place: self.u32(),
                     shares,
                     owed,
+                    held,
                 })
             }
             31 => {

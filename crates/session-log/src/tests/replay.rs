@@ -706,6 +706,7 @@ fn a_queue_in_parts_is_whole_with_its_base() {
             place,
             shares: List::default(),
             owed: List::new(owed),
+            held: List::default(),
         };
         batch(&[Record::Part(part)])
     };

@@ -165,6 +165,16 @@ impl<V> Topics<V> {
         self.tables.iter().flatten()
     }
 
+    /// How many tables there are.
+    pub(super) fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// What one of them has.
+    pub(super) fn in_table(&self, table: usize) -> impl Iterator<Item = &(Topic, V)> {
+        self.tables.get(table).into_iter().flatten()
+    }
+
     /// Has many tables share what one has.
     fn share_out(&mut self) {
         let alone = core::mem::take(&mut self.tables);

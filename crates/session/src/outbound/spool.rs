@@ -293,9 +293,9 @@ impl Spool {
         runs.flatten()
     }
 
-    /// How many chunks and runs there are that were not fetched.
+    /// How many chunks there are that were not fetched, and messages in runs, about.
     pub(super) fn items_len(&self) -> usize {
-        self.items.len()
+        self.items.len() + self.run_len
     }
 
     /// These, from a number on. O(log items), and what is looked at.

@@ -572,6 +572,61 @@ fn a_queue_of_many_messages_is_written_in_parts() {
     assert_eq!(w.take_payloads(a), all);
 }
 
+/// So are many subscriptions, and what is held back, while both change.
+#[test]
+fn subscriptions_and_what_is_held_back_are_written_in_parts() {
+    const COUNT: usize = 300;
+    let mut w = World::writing(1, Settings::default());
+    let a = w.connect(Version::V5, "a", &ConnectOptions::persistent());
+    let filters: Vec<String> = (0..COUNT).map(|at| format!("f/{at}")).collect();
+    w.subscribe_all(a, &filters);
+    w.subscribe_asking(a, "r/#", QoS::AtLeastOnce, &[("max-rate", "0.001")]);
+    let p = w.connect(Version::V311, "p", &clean());
+    // The first of each topic goes at once, and is not in flight.
+    for (payload, qos) in [("first", QoS::AtMostOnce), ("held", QoS::AtLeastOnce)] {
+        for at in 0..COUNT {
+            w.publish(p, &format!("r/{at}"), payload, qos, false);
+        }
+    }
+    let first = w.take_payloads(a);
+    assert!(
+        first.len() == COUNT && first.iter().all(|it| it == "first"),
+        "{first:?}"
+    );
+    let (mut calls, mut expected) = (1, filters.clone());
+    while !w.rewrite(0, 5) {
+        let at = calls % COUNT;
+        if calls % 3 == 0 && expected.len() > 250 {
+            w.unsubscribe(a, &expected.remove(at % 200));
+        }
+        w.publish(
+            p,
+            &format!("r/{at}"),
+            &calls.to_string(),
+            QoS::AtLeastOnce,
+            false,
+        );
+        calls += 1;
+    }
+    assert!(
+        calls > 2 * COUNT / 20,
+        "20 pieces count as 5 places: {calls}"
+    );
+    let largest = w.journals[0].sizes().into_iter().max();
+    assert!(largest < Some(6_000), "{largest:?}");
+    restart(&mut w, 1);
+    let (a, _) = come_back(&mut w, "a");
+    let hub = &w.hubs[0];
+    let granted = hub.inspect().granted(w.clients[a].key.unwrap());
+    let mut granted: Vec<String> = granted.iter().map(|it| it.filter.to_string()).collect();
+    granted.retain(|filter| filter != "r/#");
+    granted.sort();
+    expected.sort();
+    assert_eq!(granted, expected);
+    w.pass_secs(2_000);
+    assert_eq!(w.take_payloads(a).len(), COUNT, "one of each topic");
+}
+
 /// A message goes on in later turns while whole rounds begin and end.
 #[test]
 fn a_message_that_goes_on_outlives_rounds() {

@@ -65,6 +65,16 @@ impl Conflating {
         }
     }
 
+    /// In how many parts [`Conflating::waiting_in`] has what is held back.
+    pub(crate) fn parts(&self) -> usize {
+        self.queue.parts()
+    }
+
+    /// What is held back, of one part.
+    pub(crate) fn waiting_in(&self, part: usize) -> impl Iterator<Item = &Delivery> {
+        self.queue.waiting_in(part)
+    }
+
     /// What is held back.
     pub(crate) const fn charge(&self) -> Charge {
         Charge {
@@ -324,7 +334,7 @@ impl HeldBack {
 }
 
 impl Session {
-    fn conflating(&self) -> Option<&Conflating> {
+    pub(crate) fn conflating(&self) -> Option<&Conflating> {
         match &self.link {
             Link::Live(live) => live.extras.as_ref()?.conflating.as_deref(),
             Link::Away(away) => away.conflating.as_deref(),

@@ -2,15 +2,13 @@
 //!
 //! This replaces everything that was written of it before, so the files with those records can go.
 
-use core::ops::Range;
-
 use stentor_mqtt::SubscribeOptions;
 use stentor_session::Outbound;
 use stentor_session::waiting::numbered_but;
 use stentor_session_log::Filter;
 use stentor_topic::Subscription;
 
-use super::parts::{Stage, Taken, write_part};
+use super::parts::{Before, Taken, write_part};
 use super::queue::{All, carry_alone};
 use super::{SessionLog, Terms, gives_up_round, marks, round_ends};
 use crate::core::delivery::conflate::held_windowed;
@@ -51,8 +49,18 @@ fn write_base_of(core: &mut Core, key: SessionKey, parts: Option<Taken>) {
     if let Some(mark) = mark_of(&core.sessions, key) {
         number.counts_for(log, mark);
     }
+    let has_all = parts.is_none();
     write_owed((session, parts), number, &core.routing, log);
-    write_subscriptions((session, key.slot), number, &core.routing, log);
+    let subscriptions = session.state.subscriptions.as_slice().iter();
+    for subscription in subscriptions.filter(|_| has_all) {
+        write_subscription(
+            (session, key.slot),
+            *subscription,
+            number,
+            &core.routing,
+            log,
+        );
+    }
     if let Link::Away(away) = &session.link {
         session.state.is_away(away.since_ms, away.absence, log);
         for element in away.left.iter().flat_map(|left| &left.rooms) {
@@ -92,16 +100,15 @@ pub(crate) fn write_bases(core: &mut Core, from: u32, at_most: usize) -> Option<
     (!round_ends(&mut core.pending.log)).then_some(ALL_WRITTEN)
 }
 
-/// Writes a session in a round: parts of a long queue, the messages that it is owed, and its base.
+/// Writes a session in a round: parts of a large one, the messages that it is owed, and its base.
 /// Returns whether all of that is written.
 fn write_whole(core: &mut Core, key: SessionKey, places: usize) -> bool {
     let parts = match write_part(core, key, places) {
-        Stage::Short => None,
-        Stage::Parts => return false,
-        Stage::Ready(parts) => Some(parts),
+        Before::Nothing => None,
+        Before::Parts => return false,
+        Before::Done(parts) => Some(parts),
     };
-    let in_parts = parts.as_ref().map_or(0..0, |it| it.numbers.clone());
-    let are_written = carry_messages(core, key, in_parts);
+    let are_written = carry_messages(core, key, parts.as_ref());
     if are_written {
         write_base_with(core, key, parts);
     }
@@ -116,19 +123,21 @@ pub(crate) fn give_up_bases(core: &mut Core) {
 /// Writes the messages that a session is owed, but for those in parts, where a round has not done
 /// that yet, in batches of their own. Returns whether all are written, and have names: then its
 /// base is short.
-fn carry_messages(core: &mut Core, key: SessionKey, in_parts: Range<u64>) -> bool {
+fn carry_messages(core: &mut Core, key: SessionKey, parts: Option<&Taken>) -> bool {
     let log = &mut core.pending.log;
     let session = core.sessions.get(key);
     let Some(session) = session.filter(|it| it.state.number().is_some()) else {
         return true;
     };
+    let in_parts = parts.map_or(0..0, |it| it.numbers.clone());
     let owed = session.state.owed.get().into_iter();
     let owed = owed.flat_map(|owed| numbered_but(owed, in_parts.clone()));
     let owed = owed.filter_map(|(.., delivery)| delivery);
     let place = log.round.place_in(key.slot);
     let owed = owed.skip_while(|delivery| delivery.number < place);
     let mut have_names = true;
-    for delivery in owed.chain(held_windowed(session)) {
+    let held = held_windowed(session).filter(|_| parts.is_none());
+    for delivery in owed.chain(held) {
         if log.batches.is_large() {
             // What is held back has no number: all of that is looked at again.
             log.round.stops_at(key.slot, delivery.number.max(place));
@@ -154,47 +163,47 @@ fn write_owed(
     }
     let owed = session.state.owed.get().filter(|owed| owed.is_numbered());
     let none = Outbound::default();
-    let mut held = held_windowed(session).peekable();
-    if owed.is_some() || held.peek().is_some() {
+    let has_all = parts.is_none();
+    let mut held = held_windowed(session).filter(|_| has_all).peekable();
+    if owed.is_some() || held.peek().is_some() || !has_all {
         let owed = owed.unwrap_or(&none);
         log.queue(number, &All { owed, parts }, held, &routing.shares);
     }
 }
 
-fn write_subscriptions(
+/// One subscription, by the slot of its session.
+pub(super) fn write_subscription(
     (session, slot): (&Session, u32),
+    subscription: SubscriptionRef,
     number: Number,
     routing: &Routing,
     log: &mut SessionLog,
 ) {
-    for subscription in session.state.subscriptions.as_slice() {
-        let interval = session.rate_of(*subscription);
-        let (text, options, snapshot) = match *subscription {
-            SubscriptionRef::Filter(id) => {
-                let options = routing.index.options(id, slot);
-                let text = stentor_zone::inbox::written(routing.index.filter(id).1);
-                let options = options.map(Options::from_bits);
-                (text.into_owned(), options, Snapshots::are_due(session, id))
-            }
-            SubscriptionRef::Share(share) => {
-                let options = routing.shares.options(share, slot);
-                (routing.shares.text(share), options, false)
-            }
-        };
-        let (Ok(Subscription { share, filter }), Some(options)) =
-            (Subscription::parse(&text), options)
-        else {
-            debug_assert!(false, "it was subscribed to");
-            continue;
-        };
-        let terms = Terms {
-            options,
-            interval,
-            snapshot,
-        };
-        let group = share;
-        number.subscribed(log, Filter { group, filter }, terms);
-    }
+    let interval = session.rate_of(subscription);
+    let (text, options, snapshot) = match subscription {
+        SubscriptionRef::Filter(id) => {
+            let options = routing.index.options(id, slot);
+            let text = stentor_zone::inbox::written(routing.index.filter(id).1);
+            let options = options.map(Options::from_bits);
+            (text.into_owned(), options, Snapshots::are_due(session, id))
+        }
+        SubscriptionRef::Share(share) => {
+            let options = routing.shares.options(share, slot);
+            (routing.shares.text(share), options, false)
+        }
+    };
+    let (Ok(Subscription { share, filter }), Some(options)) = (Subscription::parse(&text), options)
+    else {
+        debug_assert!(false, "it was subscribed to");
+        return;
+    };
+    let terms = Terms {
+        options,
+        interval,
+        snapshot,
+    };
+    let group = share;
+    number.subscribed(log, Filter { group, filter }, terms);
 }
 
 /// Something below a room, to which the session comes back with its client.

@@ -1,40 +1,63 @@
-//! A long queue, written in parts before the base of its session.
+//! A large session, written in parts before its base.
 //!
-//! A base is one batch, and a turn has no time for one of a million messages. So most of what waits
-//! is written before, in several turns. In the meantime the queue goes on: what becomes of it is
+//! A base is one batch, and a turn has no time for one of a million messages. So a session that has
+//! much is written before, in several turns. In the meantime it goes on: what becomes of it is
 //! written as always, and holds for the parts as well. So the base says only which numbers it takes
 //! from them.
+//!
+//! ```text
+//! subscriptions ──▶ what is held back ──▶ what waits ──▶ the last part is appended: the base
+//! ```
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use stentor_mqtt::QoS;
 use stentor_session::waiting::{Waiting, pieces, waiting_from};
 use stentor_session::{Outbound, Spooled};
 use stentor_session_log::{List, Part, Parts, Record};
 
-use super::queue::{Shares, kept, put_part, received, write_spooled};
+use super::base::write_subscription;
+use super::queue::{Held, Kept, Shares, held, kept, put_part, received, write_spooled};
 use super::{Number, SessionLog};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::routing::share::Shares as AllShares;
+use crate::core::sessions::registry::Session;
 
-/// Pieces of a queue that count as one place for a session: a piece is a message, or a chunk on the
-/// disk.
+/// Pieces of a session that count as one place for a session: a piece is a message, a chunk on the
+/// disk, or a subscription.
 const PIECES_PER_PLACE: usize = 4;
 
-/// How far a round has come with the queue of one session.
+/// What it costs to write down one piece, in visits.
+const PIECE_VISITS: u32 = 4;
+
+/// How far a round has come with one session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parted {
     key: SessionKey,
     count: u32,
-    /// The number to go on with.
-    next: u64,
-    /// What has a number from this one on has come since: the base has it.
-    until: u64,
-    /// Whether that is reached.
-    is_complete: bool,
+    stage: Stage,
+    /// What has a number from this one on is not in the parts.
+    end: u64,
     /// The batch with the last part, and whether that is appended.
     batch: u32,
     is_logged: bool,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// So many subscriptions, from the last one to the first. A session that ends one of them may
+    /// put another in its place that stood behind it: that one is written twice.
+    Subscriptions(usize),
+    /// This part of what is held back, of so many.
+    Held(usize, usize),
+    /// What waits and has a number from the first of these on. What has the other one, or a higher
+    /// one, has come since, and the base has it.
+    Waiting(u64, u64),
+    /// The base.
+    Base,
 }
 
 impl Parted {
@@ -44,10 +67,11 @@ impl Parted {
     }
 }
 
-/// Which deliveries the base of a session takes from the parts before it.
+/// What the base of a session takes from the parts before it.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
     count: u32,
+    /// These deliveries. It also takes all subscriptions, and all that is held back.
     pub(super) numbers: Range<u64>,
 }
 
@@ -65,62 +89,76 @@ impl Taken {
 }
 
 /// What there is to do before the base of a session.
-pub(super) enum Stage {
-    /// Nothing: its queue is short.
-    Short,
+pub(super) enum Before {
+    /// Nothing: it has little.
+    Nothing,
     /// The next part, or to wait for the last one.
     Parts,
     /// Nothing more.
-    Ready(Taken),
+    Done(Taken),
 }
 
-/// Writes the next part of a queue in a round of bases, if there is more than such a part has: as
-/// many pieces as count as `places` for sessions. O(pieces).
-pub(super) fn write_part(core: &mut Core, key: SessionKey, places: usize) -> Stage {
+/// Writes the next part of a session in a round of bases, if it has more than such a part: as many
+/// pieces as count as `places` for sessions. O(pieces).
+pub(super) fn write_part(core: &mut Core, key: SessionKey, places: usize) -> Before {
     let most = places.saturating_mul(PIECES_PER_PLACE);
     let Some((number, parted)) = parted(core, key, most) else {
-        return Stage::Short;
+        return Before::Nothing;
     };
-    if parted.is_complete && parted.is_logged {
-        return ready(core, parted);
+    match parted.stage {
+        Stage::Base if parted.is_logged => return done(core, parted),
+        Stage::Base => {}
+        _ => {
+            let parted =
+                SessionLog::whole(core, |core| write_part_of(core, (number, most), parted));
+            core.pending.log.round.parted = parted;
+        }
     }
-    if !parted.is_complete {
-        let parted = SessionLog::whole(core, |core| write_part_of(core, (number, most), parted));
-        core.pending.log.round.parted = parted;
-    }
-    Stage::Parts
+    Before::Parts
 }
 
-/// How far the round has come with this session: it may begin with it. `None` for a short queue.
+/// How far the round has come with this session: it may begin with it. `None` if that has little.
 fn parted(core: &Core, key: SessionKey, most: usize) -> Option<(Number, Parted)> {
-    let state = &core.sessions.get(key)?.state;
-    let number = state.number()?;
-    let owed = state.owed.get()?;
+    let session = core.sessions.get(key)?;
+    let number = session.state.number()?;
     let parted = core.pending.log.round.parted;
     if let Some(parted) = parted.filter(|parted| parted.key == key) {
         return Some((number, parted));
     }
+    let subscriptions = session.state.subscriptions.len();
+    let held = session.conflating().map_or(0, |it| it.charge().messages);
+    let waiting = session.state.owed.get().map_or(0, pieces);
     let begins = Parted {
         key,
         count: 0,
-        next: 0,
-        until: owed.next_number(),
-        is_complete: false,
+        stage: Stage::Subscriptions(subscriptions),
+        end: 0,
         batch: 0,
         is_logged: false,
     };
-    (pieces(owed) > most).then_some((number, begins))
+    (subscriptions + held + waiting > most).then_some((number, begins))
 }
 
-fn ready(core: &Core, parted: Parted) -> Stage {
+fn done(core: &Core, parted: Parted) -> Before {
     let session = core.sessions.get(parted.key);
     let owed = session.and_then(|session| session.state.owed.get());
     let first = owed.and_then(|owed| waiting_from(owed, 0).next().map(|it| it.first()));
-    let first = first.unwrap_or(parted.next).min(parted.next);
-    Stage::Ready(Taken {
+    let end = parted.end.max(1);
+    let first = first.unwrap_or(end).clamp(1, end);
+    Before::Done(Taken {
         count: parted.count,
-        numbers: first.max(1)..parted.next.max(1),
+        numbers: first..end,
     })
+}
+
+/// A part, while it is being made.
+#[derive(Default)]
+struct Making<'s> {
+    shares: Shares,
+    here: Vec<Kept<'s>>,
+    held: Vec<Held<'s>>,
+    chunks: Vec<Spooled>,
+    done: usize,
 }
 
 fn write_part_of(
@@ -128,43 +166,136 @@ fn write_part_of(
     (number, most): (Number, usize),
     mut parted: Parted,
 ) -> Option<Parted> {
-    let owed = core.sessions.get(parted.key)?.state.owed.get()?;
+    let session = core.sessions.get(parted.key)?;
     let log = &mut core.pending.log;
-    let mut shares = Shares::default();
-    let (mut here, mut chunks) = (Vec::new(), Vec::new());
-    let mut all = waiting_from(owed, parted.next);
-    let mut done = 0;
-    while done < most && !log.batches.is_large() {
-        let Some(piece) = all.next().filter(|it| it.first() < parted.until) else {
-            parted.is_complete = true;
-            break;
-        };
-        done += 1;
-        parted.next = piece.end();
-        match piece {
-            Waiting::Chunk(chunk) => chunks.push(chunk),
-            Waiting::Here {
-                number,
-                packet_id,
-                delivery,
-            } => {
-                let one = (number, packet_id, Some(delivery));
-                here.extend(kept(log, one, &mut shares, &core.routing.shares));
+    let mut making = Making::default();
+    let mut subscriptions = 0..0;
+    while making.done < most && !log.batches.is_large() {
+        parted.stage = match parted.stage {
+            Stage::Subscriptions(left) => {
+                let left = left.min(session.state.subscriptions.len());
+                let from = left.saturating_sub(most - making.done);
+                making.done += left - from;
+                subscriptions = from..left;
+                match from {
+                    0 => Stage::Held(0, parts_of_held(session)),
+                    // One after the other, since a filter may be long.
+                    _ => {
+                        parted.stage = Stage::Subscriptions(from);
+                        break;
+                    }
+                }
             }
-        }
+            // A topic may be in another part than before.
+            Stage::Held(_, of) if of != parts_of_held(session) => {
+                Stage::Held(0, parts_of_held(session))
+            }
+            Stage::Held(at, of) if at < of => match hold(log, session, at, &mut making) {
+                true => Stage::Held(at + 1, of),
+                false => break,
+            },
+            Stage::Held(..) => {
+                let owed = session.state.owed.get();
+                Stage::Waiting(0, owed.map_or(1, Outbound::next_number))
+            }
+            Stage::Waiting(next, until) => {
+                let shared = &core.routing.shares;
+                match wait(log, (session, shared), (next, until, most), &mut making) {
+                    next if next >= until => {
+                        parted.end = next;
+                        Stage::Base
+                    }
+                    next => Stage::Waiting(next, until),
+                }
+            }
+            Stage::Base => break,
+        };
     }
     let part = Part {
         number: number.get(),
         place: parted.count,
         shares: List::default(),
         owed: List::default(),
+        held: List::default(),
     };
-    put_part(log, &part, &shares, &here);
-    write_chunks(log, number, (owed, &chunks));
+    let pieces = (&making.here[..], &making.held[..]);
+    put_part(log, &part, &making.shares, pieces);
+    if let Some(owed) = session.state.owed.get() {
+        write_chunks(log, number, (owed, &making.chunks));
+    }
+    for index in subscriptions {
+        if let Some(subscription) = session.state.subscriptions.as_slice().get(index) {
+            write_subscription(
+                (session, parted.key.slot),
+                *subscription,
+                number,
+                &core.routing,
+                log,
+            );
+        }
+    }
     parted.count += 1;
     parted.batch = log.batches.present();
-    core.turn.spend_each(done, 2);
+    parted.is_logged = false;
+    core.turn.spend_each(making.done, PIECE_VISITS);
     Some(parted)
+}
+
+fn parts_of_held(session: &Session) -> usize {
+    session.conflating().map_or(0, |held| held.parts())
+}
+
+/// Adds one part of what is held back. Returns whether that was all of it: else it begins anew, and
+/// the messages that were written are not written again.
+fn hold<'s>(
+    log: &mut SessionLog,
+    session: &'s Session,
+    at: usize,
+    making: &mut Making<'s>,
+) -> bool {
+    let all = session.conflating().into_iter();
+    let all = all.flat_map(|held| held.waiting_in(at));
+    for delivery in all.filter(|delivery| delivery.qos != QoS::AtMostOnce) {
+        if log.batches.is_large() {
+            return false;
+        }
+        making.done += 1;
+        making.held.extend(held(log, delivery));
+    }
+    true
+}
+
+/// Adds some of what waits, from a number on. Returns the number to go on with.
+fn wait<'s>(
+    log: &mut SessionLog,
+    (session, shared): (&'s Session, &AllShares),
+    (from, until, most): (u64, u64, usize),
+    making: &mut Making<'s>,
+) -> u64 {
+    let owed = session.state.owed.get();
+    let mut all = owed.into_iter().flat_map(|owed| waiting_from(owed, from));
+    let mut next = from;
+    while making.done < most && !log.batches.is_large() {
+        let Some(piece) = all.next().filter(|it| it.first() < until) else {
+            return until;
+        };
+        making.done += 1;
+        next = piece.end();
+        match piece {
+            Waiting::Chunk(chunk) => making.chunks.push(chunk),
+            Waiting::Here {
+                number,
+                packet_id,
+                delivery,
+            } => {
+                let one = (number, packet_id, Some(delivery));
+                making
+                    .here
+                    .extend(kept(log, one, &mut making.shares, shared));
+            }
+        }
+    }
+    next
 }
 
 fn write_chunks(log: &mut SessionLog, number: Number, (owed, chunks): (&Outbound, &[Spooled])) {

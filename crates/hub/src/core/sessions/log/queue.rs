@@ -113,11 +113,8 @@ impl SessionLog {
         let in_parts = parts.as_ref().map_or(0..0, |it| it.numbers.clone());
         let all = numbered_but(owed, in_parts.clone());
         let kept = keep(self, all, &mut shares, shared);
-        let held = held.filter_map(|delivery| {
-            let name = self.carry(delivery)?;
-            Some((name, delivery, identifiers(delivery)))
-        });
-        let held: Vec<(Name, &Delivery, Vec<Identifier>)> = held.collect();
+        let held = held.filter_map(|delivery| self::held(self, delivery));
+        let held: Vec<Held<'_>> = held.collect();
         let progress = owed.progress();
         let shares = shares.in_order();
         let queue = Queue {
@@ -128,15 +125,8 @@ impl SessionLog {
             owed: List::default(),
             held: List::default(),
         };
-        let held = held.iter().map(|(name, delivery, identifiers)| HeldBack {
-            name: *name,
-            terms: Terms {
-                held: true,
-                ..terms(delivery, identifiers)
-            },
-        });
         let all = kept.iter().map(Kept::owed);
-        queue.encode_to(all, held, self.batches.records());
+        queue.encode_to(all, held.iter().map(held_back), self.batches.records());
         if let Some(parts) = parts {
             parts.write(number, self);
         }
@@ -172,14 +162,39 @@ impl SessionLog {
     }
 }
 
-/// Appends a part, with these deliveries.
-pub(super) fn put_part(log: &mut SessionLog, part: &Part<'_>, shares: &Shares, here: &[Kept<'_>]) {
+/// Appends a part, with these deliveries, and those that are held back.
+pub(super) fn put_part(
+    log: &mut SessionLog,
+    part: &Part<'_>,
+    shares: &Shares,
+    (here, held): (&[Kept<'_>], &[Held<'_>]),
+) {
     let shares = shares.in_order();
     let part = Part {
         shares: List::new(&shares),
         ..*part
     };
-    part.encode_to(here.iter().map(Kept::owed), log.batches.records());
+    let here = here.iter().map(Kept::owed);
+    part.encode_to(here, held.iter().map(held_back), log.batches.records());
+}
+
+/// A message that is held back, with its name.
+pub(super) type Held<'q> = (Name, &'q Delivery, Vec<Identifier>);
+
+/// Such a message. Carries it. `None` if it is too large to be written down.
+pub(super) fn held<'q>(log: &mut SessionLog, delivery: &'q Delivery) -> Option<Held<'q>> {
+    let name = log.carry(delivery)?;
+    Some((name, delivery, identifiers(delivery)))
+}
+
+fn held_back<'h>((name, delivery, identifiers): &'h Held<'_>) -> HeldBack<'h> {
+    HeldBack {
+        name: *name,
+        terms: Terms {
+            held: true,
+            ..terms(delivery, identifiers)
+        },
+    }
 }
 
 /// Numbers of deliveries that the client has received at QoS 2, ascending. O(in flight).

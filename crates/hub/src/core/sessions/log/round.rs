@@ -64,7 +64,7 @@ pub(super) struct Round {
     /// The session whose messages are being written again, by its slot, and the number of the
     /// delivery to go on with.
     place: Option<(u32, u64)>,
-    /// How far it has come with a long queue.
+    /// How far it has come with a large session.
     pub(super) parted: Option<Parted>,
     /// What was under way when all bases were written.
     pub(super) awaited: Option<Vec<(u8, Name)>>,
