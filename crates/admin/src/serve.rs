@@ -102,7 +102,7 @@ impl Face {
         let (stop, stopped) = oneshot::channel();
         let slots = Arc::new(Slots::default());
         let room = Arc::new(Room::default());
-        let farewell = Arc::clone(&room);
+        let final_output = Arc::clone(&room);
         let (stopping, streams) = Streams::new(office.held());
         let (mut open, mut files) = (Vec::new(), Vec::new());
         for door in doors {
@@ -137,7 +137,7 @@ impl Face {
                 let _ = stopped.await;
                 drop(stopping);
                 // Whoever has the server stopped hears that it stops.
-                let _ = timeout(FAREWELL_TIME, farewell.is_at_rest()).await;
+                let _ = timeout(FAREWELL_TIME, final_output.is_at_rest()).await;
             });
             // An answer that a thread still makes reaches nobody.
             runtime.shutdown_background();

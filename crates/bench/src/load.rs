@@ -2,9 +2,9 @@
 //! where the system allows, its own descriptor table.
 
 pub(crate) mod crowd;
+pub(crate) mod echo;
 pub(crate) mod fill;
 pub(crate) mod lasting;
-pub(crate) mod penfriend;
 pub(crate) mod publisher;
 pub(crate) mod pulse;
 pub(crate) mod receiver;

@@ -595,8 +595,8 @@ impl Client {
             _ => return,
         };
         let properties = Properties::EMPTY;
-        let farewell = Packet::Disconnect(Disconnect { reason, properties });
-        let sent: Result<(), EncodeError> = encode(self.version, &farewell, &mut self.output);
+        let final_output = Packet::Disconnect(Disconnect { reason, properties });
+        let sent: Result<(), EncodeError> = encode(self.version, &final_output, &mut self.output);
         if self.version.is_v5() && sent.is_ok() {
             // The connection ends either way.
             let _ = self.flush();

@@ -109,8 +109,8 @@ pub enum SpoolOrder {
     Free(ChunkPlace),
 }
 
-/// A connection that the hub has disconnected: write the farewell once, as far as the socket takes
-/// it, then close.
+/// A connection that the hub has disconnected: write the final output once, as far as the socket
+/// takes it, then close.
 #[derive(Debug)]
 pub struct Closing {
     /// Which connection.
@@ -118,7 +118,7 @@ pub struct Closing {
     /// Why.
     pub reason: CloseReason,
     /// What was queued, with a DISCONNECT or CONNACK at its end where the protocol has one.
-    pub farewell: Box<Output>,
+    pub final_output: Box<Output>,
 }
 
 /// What the log should tell.

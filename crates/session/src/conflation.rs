@@ -76,12 +76,12 @@ struct Waiting {
     delivery: Delivery,
     /// The time from this message to the next one of its topic.
     interval: Duration,
-    lane: Lane,
+    class: QosClass,
 }
 
 /// Which list a message goes from. One that needs a packet id must not hold those that do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum QosClass {
     /// At QoS 0.
     Free = 0,
     /// Above QoS 0, or in the place of such a one.
@@ -215,27 +215,27 @@ impl Conflation {
         let Some(held) = self.topics.known(&topic) else {
             return Offered::First;
         };
-        let mut lane = match delivery.qos {
-            QoS::AtMostOnce => Lane::Free,
-            QoS::AtLeastOnce | QoS::ExactlyOnce => Lane::Windowed,
+        let mut class = match delivery.qos {
+            QoS::AtMostOnce => QosClass::Free,
+            QoS::AtLeastOnce | QoS::ExactlyOnce => QosClass::Windowed,
         };
         let old = held.waiting.take();
         if let Some(old) = &old {
             self.waiting_bytes -= cost(&old.delivery);
             delivery.conflated = old.delivery.conflated.saturating_add(1);
-            if old.lane == Lane::Windowed {
-                lane = Lane::Windowed;
+            if old.class == QosClass::Windowed {
+                class = QosClass::Windowed;
             }
         }
         let waiting = Waiting {
             delivery,
             interval,
-            lane,
+            class,
         };
         self.waiting_bytes += cost(&waiting.delivery);
         held.waiting = Some(Box::new(waiting));
         if held.next <= now {
-            list(&mut self.ready, held, &topic, lane);
+            list(&mut self.ready, held, &topic, class);
         }
         if old.is_some() {
             return Offered::Replaced;
@@ -281,9 +281,9 @@ impl Conflation {
                     continue;
                 }
                 held.timed = false;
-                let lane = held.waiting.as_ref().map(|waiting| waiting.lane);
-                if let Some(lane) = lane {
-                    list(&mut self.ready, held, &topic, lane);
+                let class = held.waiting.as_ref().map(|waiting| waiting.class);
+                if let Some(class) = class {
+                    list(&mut self.ready, held, &topic, class);
                 }
             }
             self.close(&topic);
@@ -294,20 +294,20 @@ impl Conflation {
     /// Takes out the message whose turn it is in one of the lists: it goes now. Its pace is
     /// remembered as by [`Conflation::passed`]. Looks at up to 8 places: after
     /// `None`, there is another message if [`Conflation::is_ready`] says so.
-    pub fn pop(&mut self, now: Tick, lane: Lane, topic_bytes_max: usize) -> Option<Delivery> {
+    pub fn pop(&mut self, now: Tick, class: QosClass, topic_bytes_max: usize) -> Option<Delivery> {
         for _ in 0..PLACES_AT_ONCE {
-            let topic = self.ready[lane as usize].pop_front()?;
-            self.taken[lane as usize] += 1;
+            let topic = self.ready[class as usize].pop_front()?;
+            self.taken[class as usize] += 1;
             let Some(held) = self.topics.known(&topic) else {
                 continue;
             };
-            held.listed[lane as usize] = false;
+            held.listed[class as usize] = false;
             if held.next > now {
                 // It stood here for a message that went from the other list or was withdrawn, and
                 // is listed again when its time has come.
                 continue;
             }
-            let waiting = held.waiting.take_if(|waiting| waiting.lane == lane);
+            let waiting = held.waiting.take_if(|waiting| waiting.class == class);
             let Some(waiting) = waiting else {
                 self.close(&topic);
                 continue;
@@ -325,8 +325,8 @@ impl Conflation {
 
     /// Whether a message may go from one of the lists.
     #[must_use]
-    pub fn is_ready(&self, lane: Lane) -> bool {
-        !self.ready[lane as usize].is_empty()
+    pub fn is_ready(&self, class: QosClass) -> bool {
+        !self.ready[class as usize].is_empty()
     }
 
     /// How many topics have come to their turn in each list.
@@ -338,7 +338,7 @@ impl Conflation {
     /// What [`Conflation::taken`] is when all that may go now has gone, whatever comes after it.
     #[must_use]
     pub fn listed(&self) -> [u64; 2] {
-        core::array::from_fn(|lane| self.taken[lane] + self.ready[lane].len() as u64)
+        core::array::from_fn(|class| self.taken[class] + self.ready[class].len() as u64)
     }
 
     /// The connection is gone: what waits at QoS 0 is, too.
@@ -406,10 +406,10 @@ impl Conflation {
     }
 }
 
-fn list(ready: &mut [Blocks<Topic>; 2], held: &mut Held, topic: &Topic, lane: Lane) {
-    if !held.listed[lane as usize] {
-        held.listed[lane as usize] = true;
-        ready[lane as usize].push_back(topic.clone());
+fn list(ready: &mut [Blocks<Topic>; 2], held: &mut Held, topic: &Topic, class: QosClass) {
+    if !held.listed[class as usize] {
+        held.listed[class as usize] = true;
+        ready[class as usize].push_back(topic.clone());
     }
 }
 

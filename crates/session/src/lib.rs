@@ -29,7 +29,7 @@ mod wheel;
 pub use acks::{AckQueue, Outcome, Receipt, Ticket};
 pub use alias::{ReceivedAliases, SentAliases, TopicForm, TopicName};
 pub use close::{CloseReason, Denied, Limit, Local, Remote, Timer, Violation};
-pub use conflation::{Conflation, Lane, Offered};
+pub use conflation::{Conflation, Offered, QosClass};
 pub use connect::{
     AuthAnswer, ConnectRequest, WillRequest, auth, malformed, read_auth, read_connect, refusal,
 };

@@ -20,7 +20,7 @@ use crate::args::{Common, measured_seconds, payload_bytes, seconds};
 use crate::clock::{as_ns, now_ns};
 use crate::error::BenchError;
 use crate::floor::FloorKind;
-use crate::load::penfriend::Schedule;
+use crate::load::echo::Schedule;
 use crate::measure::{Leg, Metric, Unit, push_cpu, push_latency};
 use crate::meter::{GeneratorMeter, push_link};
 use crate::pace::Pace;

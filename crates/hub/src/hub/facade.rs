@@ -79,9 +79,9 @@ impl Hub {
         self.core.writable(key);
     }
 
-    /// Takes back the queue of a farewell that was written or given up.
-    pub fn recycle(&mut self, farewell: Box<Output>) {
-        self.core.recycle(farewell);
+    /// Takes back the queue of a final output that was written or given up.
+    pub fn recycle(&mut self, final_output: Box<Output>) {
+        self.core.recycle(final_output);
     }
 
     /// Whether a client may have the session that it asks for: there is room for it, its user and

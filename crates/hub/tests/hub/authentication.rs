@@ -176,8 +176,8 @@ fn a_failed_authentication_closes_the_connection() {
     let refused = CloseReason::Denied(Denied::Right);
     decide(&mut world, client, Authenticated::Refused(refused));
     assert_eq!(world.clients[client].closed, Some(refused));
-    let farewell = read(&world.take_packet(client, 0xE0).unwrap());
-    assert_eq!(farewell.0, ReasonCode::NotAuthorized);
+    let final_output = read(&world.take_packet(client, 0xE0).unwrap());
+    assert_eq!(final_output.0, ReasonCode::NotAuthorized);
 }
 
 #[test]
@@ -233,8 +233,8 @@ fn auth_out_of_turn_is_a_protocol_error() {
         let closed = world.clients[client].closed;
         let expected = CloseReason::Violation(Violation::UnexpectedAuth);
         assert_eq!(closed, Some(expected), "{what}");
-        let farewell = read(&world.take_packet(client, 0xE0).unwrap());
-        assert_eq!(farewell.0, ReasonCode::ProtocolError, "{what}");
+        let final_output = read(&world.take_packet(client, 0xE0).unwrap());
+        assert_eq!(final_output.0, ReasonCode::ProtocolError, "{what}");
     }
 }
 
@@ -289,13 +289,13 @@ fn a_connection_ends_when_its_token_does_unless_it_is_renewed() {
             Some(expired),
             "{keep_alive_secs} {renewed}"
         );
-        let farewell = loop {
+        let final_output = loop {
             let packet = world.receive_packet(client).unwrap();
             if packet[0] == 0xE0 {
                 break read(&packet);
             }
         };
-        assert_eq!(farewell.0, ReasonCode::MaximumConnectTime);
+        assert_eq!(final_output.0, ReasonCode::MaximumConnectTime);
     }
 }
 

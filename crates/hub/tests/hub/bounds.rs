@@ -448,9 +448,9 @@ fn a_reload_takes_nothing_from_those_who_are_connected() {
         let new = w.connect(Version::V5, "new", &clean());
         w.send_bytes(new, &bytes);
         assert_eq!(w.clients[new].closed, Some(reason));
-        let farewell = w.take_packet(new, 0xE0).unwrap();
-        let farewell = String::from_utf8_lossy(&farewell).into_owned();
-        assert!(farewell.ends_with(told), "{farewell:?}");
+        let final_output = w.take_packet(new, 0xE0).unwrap();
+        let final_output = String::from_utf8_lossy(&final_output).into_owned();
+        assert!(final_output.ends_with(told), "{final_output:?}");
     }
 }
 

@@ -239,9 +239,9 @@ fn more_than_the_receive_maximum_closes() {
         publish(&mut w, p, &[last]);
         let reason = Some(CloseReason::Limit(Limit::ReceiveMaximum));
         assert_eq!(w.clients[p].closed, reason);
-        let farewell = w.receive_packet(p).unwrap();
-        assert_eq!([farewell[0], farewell[2]], [0xE0, 0x93]);
-        assert!(farewell.ends_with(b": limits.receive_maximum is 3"));
+        let final_output = w.receive_packet(p).unwrap();
+        assert_eq!([final_output[0], final_output[2]], [0xE0, 0x93]);
+        assert!(final_output.ends_with(b": limits.receive_maximum is 3"));
     }
     // Acknowledged in time, it may send on for ever.
     let mut w = late_world(1, settings());

@@ -445,8 +445,8 @@ fn a_user_that_is_deleted_is_disconnected_and_kept_out() {
         w.clients[ann].closed,
         Some(CloseReason::Local(Local::Revoked))
     );
-    let farewell = w.take_packet(ann, 0xE0).unwrap();
-    assert_eq!(farewell[2], 0x98);
+    let final_output = w.take_packet(ann, 0xE0).unwrap();
+    assert_eq!(final_output[2], 0x98);
     assert_eq!(w.clients[bob].closed, None);
     assert!(w.take_payloads(watcher).is_empty(), "nobody's will");
     let sessions: u64 = w

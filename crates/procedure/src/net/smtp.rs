@@ -12,7 +12,7 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// The longest reply of a relay.
 const REPLY_BYTES_MAX: usize = 64 * 1024;
 
-/// How long a relay may take to say farewell.
+/// How long a relay may take to say final output.
 const FAREWELL: Duration = Duration::from_millis(100);
 
 /// A message to be sent.
@@ -61,7 +61,7 @@ pub(crate) fn send(relay: &str, letter: &Letter<'_>, end: Instant) -> io::Result
     }
     talk.say(b"DATA\r\n", 3)?;
     talk.say(&dotted(letter.text), 2)?;
-    // It has the message; what it says to the farewell, and when, changes nothing.
+    // It has the message; what it says to the final output, and when, changes nothing.
     talk.stream.hurry(Instant::now() + FAREWELL);
     let _ = talk.say(b"QUIT\r\n", 2);
     Ok(())
@@ -139,7 +139,7 @@ mod tests {
                 all.push_str(&line);
                 all.push('\n');
                 let reply: &[u8] = match line.as_str() {
-                    // Nothing is said to the farewell.
+                    // Nothing is said to the final output.
                     "QUIT" => continue,
                     "." => {
                         in_data = false;
@@ -174,7 +174,7 @@ mod tests {
         let (address, heard) = relay();
         let start = Instant::now();
         give(&address, "", "b@here.test").unwrap();
-        assert!(start.elapsed() < PATIENCE, "it waits for the farewell");
+        assert!(start.elapsed() < PATIENCE, "it waits for the final_output");
         let expected = "EHLO stentor.localhost\nMAIL FROM:<>\nRCPT TO:<b@here.test>\nDATA\n\
                         A: b\n\n..dot\nxy\n.\nQUIT\n";
         assert_eq!(heard.recv().unwrap(), expected);

@@ -229,7 +229,7 @@ impl Server {
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 warn!("waiting for calls failed: {error}");
-                return self.farewell();
+                return self.final_output();
             }
             self.attend(&events);
             let now = Instant::now();
@@ -249,7 +249,7 @@ impl Server {
                 }
             }
             if end.is_some_and(|end| end <= now || self.connections.is_empty()) {
-                return self.farewell();
+                return self.final_output();
             }
         }
     }
@@ -355,7 +355,7 @@ impl Server {
     }
 
     /// Nothing is waited for any more.
-    fn farewell(&mut self) {
+    fn final_output(&mut self) {
         // Calls that were answered in time still receive their answers.
         self.hand_out();
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();

@@ -307,7 +307,7 @@ impl Shard {
                     self.timers.insert(self.now.after(STOP_TIME), key);
                 }
                 Phase::Authenticating(_) | Phase::ExpectAuth(_) => waiting.push(key.index),
-                Phase::Draining(rest) if rest.farewell.is_none() => leaving.push(key.index),
+                Phase::Draining(rest) if rest.final_output.is_none() => leaving.push(key.index),
                 Phase::Live(_) | Phase::Draining(_) | Phase::Gone => {}
             }
         }

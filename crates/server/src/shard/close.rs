@@ -27,15 +27,15 @@ impl Shard {
             match closing.reason {
                 // It is not there to be told anything.
                 CloseReason::Remote(Remote::Closed | Remote::Reset) => {
-                    self.hub.recycle(closing.farewell);
+                    self.hub.recycle(closing.final_output);
                     self.bury(closing.link.0);
                 }
                 // What it would be told, and why it is closed, is not written down yet.
                 _ if self.is_unwritten(closing.link.0) => {
-                    self.hub.recycle(closing.farewell);
+                    self.hub.recycle(closing.final_output);
                     self.part(closing.link.0, None);
                 }
-                _ => self.part(closing.link.0, Some(closing.farewell)),
+                _ => self.part(closing.link.0, Some(closing.final_output)),
             }
         }
         let effects = self.hub.effects();
@@ -131,11 +131,11 @@ impl Shard {
             link.permit = None;
             let phase = std::mem::replace(&mut link.phase, Phase::Gone);
             if let Phase::Draining(leaving) = phase
-                && let Some(farewell) = leaving.farewell
+                && let Some(final_output) = leaving.final_output
             {
-                self.figures.draining -= bytes_of(&farewell);
+                self.figures.draining -= bytes_of(&final_output);
                 // It may have very many messages, and many connections may end at once.
-                self.hub.recycle(farewell);
+                self.hub.recycle(final_output);
             }
             self.gone.push(index);
             self.weigh(index);

@@ -12,7 +12,7 @@ use stentor_session::{
 use super::Shard;
 use super::flush::write_batch;
 use super::link::{Entrance, Exchanging, LinkKey, Phase};
-use super::login::{farewell, reason_of};
+use super::login::{final_output, reason_of};
 use crate::transport::Fault;
 
 /// What one packet may gather at once: more than AUTH can be.
@@ -54,7 +54,7 @@ impl Shard {
     /// Writes to a connection that has no session yet. An empty socket takes something so small
     /// whole; one that does not is not served.
     fn write_first(&mut self, index: u32, bytes: &[u8]) -> bool {
-        let mut output = farewell(bytes);
+        let mut output = final_output(bytes);
         output.gather(self.now, None, AUTH_BYTES_MAX, &mut self.batch);
         let link = &mut self.links[index];
         let len = self.batch.len();

@@ -115,7 +115,7 @@ impl Writing {
 
     const fn written(shard: &Shard) -> (u64, u64) {
         let figures = &shard.figures;
-        (figures.flushes + figures.farewells, figures.bytes_sent)
+        (figures.flushes + figures.final_outputs, figures.bytes_sent)
     }
 
     /// Whether the time is over, after another flush.
@@ -428,7 +428,7 @@ impl Shard {
             self.hub.writable(key);
         }
         if let Some(link) = self.links.get(index)
-            && matches!(&link.phase, Phase::Draining(leaving) if leaving.farewell.is_some())
+            && matches!(&link.phase, Phase::Draining(leaving) if leaving.final_output.is_some())
         {
             self.leave_on(index);
         }

@@ -1,6 +1,6 @@
 //! The last bytes of connections that the server has closed.
 //!
-//! Many connections may be closed in one turn, each with a full queue. So their farewells are
+//! Many connections may be closed in one turn, each with a full queue. So their final outputs are
 //! written a piece at a time, as far as a turn has time, and the rest in later turns.
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -13,7 +13,7 @@ use super::flush::{Broken, Writing, write, write_batch};
 use super::link::{Leaving, Link, LinkKey, Phase};
 use super::{Shard, Stage};
 
-/// How long a peer may take to read its farewell and close its side.
+/// How long a peer may take to read its final output and close its side.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// The same while the server stops.
@@ -23,24 +23,24 @@ pub(super) const STOP_TIME: Duration = Duration::from_millis(500);
 /// purpose.
 const DRAIN_READS: u8 = 100;
 
-/// What a farewell gathers at a time, and what it writes of it if that has a long packet.
+/// What a final output gathers at a time, and what it writes of it if that has a long packet.
 const FAREWELL_BYTES: usize = 64 * 1024;
 const PIECE_BYTES: usize = 4 * FAREWELL_BYTES;
 
-/// A farewell of more bytes keeps the place of its connection until it is written: else there
+/// A final output of more bytes keeps the place of its connection until it is written: else there
 /// would be more queues than connections are allowed.
 const LIGHT_BYTES: u64 = 16 * 1024;
 
-/// When a turn stops writing farewells, from its beginning, and what they get in any case.
+/// When a turn stops writing final outputs, from its beginning, and what they get in any case.
 const LEAVE_TIME: Duration = Duration::from_millis(3);
 const LEAVE_TIME_MIN: Duration = Duration::from_micros(500);
 
 /// What it keeps in memory.
-pub(super) fn bytes_of(farewell: &Output) -> u64 {
-    farewell.memory() as u64
+pub(super) fn bytes_of(final_output: &Output) -> u64 {
+    final_output.memory() as u64
 }
 
-/// Writes a piece. Returns whether the socket is full, and how many bytes of the farewell went.
+/// Writes a piece. Returns whether the socket is full, and how many bytes of the final output went.
 fn write_piece(
     link: &mut Link,
     output: &mut Output,
@@ -71,9 +71,9 @@ fn write_piece(
 }
 
 impl Shard {
-    /// Parts with a connection: its farewell is written as far as this and later turns have time,
-    /// then this side is closed, and the peer has a moment to read it all and close its own.
-    pub(super) fn part(&mut self, index: u32, farewell: Option<Box<Output>>) {
+    /// Closes a connection: writes its final output as far as this and later turns have time, then
+    /// closes this side. The peer has a moment to read it all and close its own.
+    pub(super) fn part(&mut self, index: u32, final_output: Option<Box<Output>>) {
         let Some(link) = self.links.get_mut(index) else {
             return;
         };
@@ -81,8 +81,8 @@ impl Shard {
             return;
         }
         link.tail.clear();
-        let farewell = farewell.unwrap_or_default();
-        let bytes = bytes_of(&farewell);
+        let final_output = final_output.unwrap_or_default();
+        let bytes = bytes_of(&final_output);
         self.figures.draining += bytes;
         if bytes <= LIGHT_BYTES {
             // Its place is free for another: what is left is only politeness.
@@ -93,7 +93,7 @@ impl Shard {
             Stage::Stopping(deadline) => deadline,
         };
         link.phase = Phase::Draining(Box::new(Leaving {
-            farewell: Some(farewell),
+            final_output: Some(final_output),
             reads_left: DRAIN_READS,
             until,
         }));
@@ -104,14 +104,14 @@ impl Shard {
         self.weigh(index);
     }
 
-    /// The socket of a connection takes more of its farewell.
+    /// The socket of a connection takes more of its final output.
     pub(super) fn leave_on(&mut self, index: u32) {
         let key = self.link_key(index);
         self.leaving.push_back(key);
     }
 
-    /// Goes on writing farewells, a piece of each, as far as the turn has time.
-    pub(super) fn write_farewells(&mut self) {
+    /// Goes on writing final outputs, a piece of each, as far as the turn has time.
+    pub(super) fn write_final_outputs(&mut self) {
         if self.leaving.is_empty() {
             return;
         }
@@ -127,15 +127,15 @@ impl Shard {
                 self.leaving.push_back(key);
             }
             self.weigh(key.index);
-            self.figures.farewells += 1;
+            self.figures.final_outputs += 1;
             if writing.is_over(self) {
                 break;
             }
         }
     }
 
-    /// Writes a piece of a farewell; when all of it is written, closes this side. Returns whether
-    /// the socket may take more of it at once.
+    /// Writes a piece of a final output; when all of it is written, closes this side. Returns
+    /// whether the socket may take more of it at once.
     fn drain(&mut self, index: u32) -> bool {
         let Some(link) = self.links.get_mut(index) else {
             return false;
@@ -143,7 +143,7 @@ impl Shard {
         let Phase::Draining(leaving) = &mut link.phase else {
             return false;
         };
-        let Some(mut output) = leaving.farewell.take() else {
+        let Some(mut output) = leaving.final_output.take() else {
             return false;
         };
         // Until it is put back.
@@ -165,12 +165,12 @@ impl Shard {
         }
         self.figures.draining += bytes_of(&output);
         if let Phase::Draining(leaving) = &mut link.phase {
-            leaving.farewell = Some(output);
+            leaving.final_output = Some(output);
         }
         !is_blocked
     }
 
-    /// Closes this side of a connection whose farewell is written.
+    /// Closes this side of a connection whose final output is written.
     fn finish_writing(&mut self, index: u32) {
         let Some(link) = self.links.get_mut(index) else {
             return;
@@ -184,7 +184,7 @@ impl Shard {
             return self.bury(index);
         }
         if let Stage::Stopping(_) = self.stage {
-            // It has its farewell: a server that stops does not wait long for it to be read.
+            // It has its final output: a server that stops does not wait long for it to be read.
             self.hurry(index);
         }
         self.list(index);

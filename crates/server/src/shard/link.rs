@@ -97,7 +97,7 @@ pub(super) struct Exchanging {
 /// What is left of a connection that the server has closed.
 pub(super) struct Leaving {
     /// What is not written yet.
-    pub(super) farewell: Option<Box<Output>>,
+    pub(super) final_output: Option<Box<Output>>,
     /// This many more reads are thrown away; a peer that goes on talking is cut off then.
     pub(super) reads_left: u8,
     /// When it ends, whatever is left.
@@ -191,9 +191,9 @@ mod tests {
 
     /// The time for CONNECT has long begun when a late answer of the authenticator refuses.
     #[test]
-    fn an_earlier_timer_does_not_cut_a_farewell_short() {
+    fn an_earlier_timer_does_not_cut_a_final_output_short() {
         let leaving = Phase::Draining(Box::new(Leaving {
-            farewell: Some(Box::default()),
+            final_output: Some(Box::default()),
             reads_left: 1,
             until: Tick::from_secs(12),
         }));

@@ -443,7 +443,7 @@ impl Shard {
         });
         let mut bytes = Vec::new();
         encode(version, &packet, &mut bytes).ok()?;
-        Some(farewell(&bytes))
+        Some(final_output(&bytes))
     }
 }
 
@@ -469,7 +469,7 @@ fn malformed_answer(input: &[u8], reason: CloseReason) -> Option<Box<Output>> {
         code,
         ReasonCode::UnsupportedProtocolVersion | ReasonCode::ClientIdentifierNotValid
     );
-    (version.is_v5() || fits).then(|| farewell(&refusal(version, code, None)))
+    (version.is_v5() || fits).then(|| final_output(&refusal(version, code, None)))
 }
 
 /// The reason of a refusal in the words for the client, with the value of a limit.
@@ -488,11 +488,11 @@ pub(super) fn refused(request: &ConnectRequest, code: ReasonCode, text: &str) ->
     if answer.is_empty() || answer.len() > request.packet_bytes_max as usize {
         answer = refusal(request.version, code, None);
     }
-    farewell(&answer)
+    final_output(&answer)
 }
 
 /// Bytes to be written before a connection is closed.
-pub(super) fn farewell(bytes: &[u8]) -> Box<Output> {
+pub(super) fn final_output(bytes: &[u8]) -> Box<Output> {
     let mut output = Box::<Output>::default();
     output.push_control(bytes);
     output

@@ -169,7 +169,7 @@ pub(crate) struct Shard {
     dirty: Vec<SessionKey>,
     /// Sessions with output that an earlier turn had no time for.
     backlog: Backlog,
-    /// Links with a farewell whose socket may take some of it.
+    /// Links with a final output whose socket may take some of it.
     leaving: VecDeque<LinkKey>,
     /// Links that could not be written to, and are not ended yet.
     broken: VecDeque<LinkKey>,
@@ -234,10 +234,10 @@ struct Figures {
     bytes_sent: u64,
     turns: u64,
     flushes: u64,
-    /// Pieces of farewells written.
-    farewells: u64,
+    /// Pieces of final outputs written.
+    final_outputs: u64,
     accepted: u64,
-    /// Bytes of farewells that are not written yet.
+    /// Bytes of final outputs that are not written yet.
     draining: u64,
     /// Bytes that connections hold beside their sessions.
     links: u64,
@@ -422,7 +422,7 @@ impl Shard {
         self.advance();
         self.tend_recorder();
         self.close_all();
-        self.write_farewells();
+        self.write_final_outputs();
         self.mesh.ring_bells();
         self.outbox.flush();
         self.tell();

@@ -540,8 +540,8 @@ impl Output {
         end - from
     }
 
-    /// Drops everything that was not begun, control packets too: what follows is a farewell. The
-    /// rest of a packet that was begun stays, so that the stream stays whole. Tells `lost` of the
+    /// Drops everything that was not begun, control packets too: a final output follows. The rest
+    /// of a packet that was begun stays, so that the stream stays whole. Tells `lost` of the
     /// messages that are lost by that, which are those without a packet id: their topic, where it
     /// is still known, and how many they are.
     pub fn abandon(&mut self, mut lost: impl FnMut(Option<&str>, u64)) {

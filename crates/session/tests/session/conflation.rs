@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use stentor_mqtt::QoS;
 use stentor_session::{
-    Conflation, Delivery, Lane, Message, MessageParts, Offered, Publisher, SubscriptionIds, Tick,
+    Conflation, Delivery, Message, MessageParts, Offered, Publisher, QosClass, SubscriptionIds,
+    Tick,
 };
 use stentor_topic::{TopicHasher, Zone};
 
 const TOPICS: u64 = 7;
-const LANES: [Lane; 2] = [Lane::Free, Lane::Windowed];
+const LANES: [QosClass; 2] = [QosClass::Free, QosClass::Windowed];
 
 struct Random(u64);
 
@@ -101,13 +102,13 @@ fn drain(now: Tick, queue: &mut Conflation, model: &mut Model, at_most: u64) {
         let waits = model.waits.remove(&topic).expect("it waits");
         assert_eq!(number(&delivery), waits.number, "{topic} has the newest");
         assert_eq!(delivery.conflated, waits.conflated, "{topic}");
-        assert_eq!(waits.windowed, lane == Lane::Windowed, "{topic}");
+        assert_eq!(waits.windowed, lane == QosClass::Windowed, "{topic}");
         assert!(model.next(&topic) <= now, "{topic} keeps its pace");
         model.went(now, &topic, (waits.number, waits.interval));
         let next = model.next.clone();
         for (other, waits) in &mut model.waits {
             let is_ready = next.get(other).is_none_or(|at| *at <= now);
-            if is_ready && waits.windowed == (lane == Lane::Windowed) {
+            if is_ready && waits.windowed == (lane == QosClass::Windowed) {
                 waits.passed_over += 1;
                 assert!(waits.passed_over <= TOPICS, "{other} starves");
             }
@@ -238,11 +239,14 @@ fn topics_that_have_passed_are_bounded_by_bytes() {
     assert!(held > 1_000_000);
     queue.wake(now.after(interval), usize::MAX);
     while queue
-        .pop(now.after(interval), Lane::Free, BYTES_MAX)
+        .pop(now.after(interval), QosClass::Free, BYTES_MAX)
         .is_some()
     {}
     assert!(queue.bytes() <= BYTES_MAX, "{}", queue.bytes());
     queue.wake(now.after(3 * interval), usize::MAX);
-    while queue.pop(now.after(3 * interval), Lane::Free, 0).is_some() {}
+    while queue
+        .pop(now.after(3 * interval), QosClass::Free, 0)
+        .is_some()
+    {}
     assert!(queue.is_unused() && queue.bytes() == 0, "{queue:?}");
 }

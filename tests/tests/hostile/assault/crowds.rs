@@ -79,7 +79,7 @@ fn one_client_id_is_taken_over_again_and_again() {
     });
 }
 
-/// Clients that read nothing are taken over. Their queues of tiny messages are farewells that
+/// Clients that read nothing are taken over. Their queues of tiny messages are final outputs that
 /// nobody reads either: they are dropped two seconds later, at the same time.
 #[test]
 fn many_full_queues_are_given_up_at_once() {
@@ -95,7 +95,7 @@ fn many_full_queues_are_given_up_at_once() {
         let newcomers: Vec<_> = (0..CLIENTS)
             .map(|number| login(server, &format!("subscriber-{number}")))
             .collect();
-        eventually("no farewell is left", || {
+        eventually("no final_output is left", || {
             server.json(&["status", "--sample-ms", "0"])["memory"]["by_kind"]["draining"] == 0
         });
         drop((deaf, newcomers));

@@ -3,8 +3,8 @@
 mod column;
 mod dialect;
 mod file;
-mod lane;
 mod link;
+mod reconnecting;
 mod rows;
 
 use std::fs::OpenOptions;
@@ -17,8 +17,8 @@ use column::OfQuery;
 pub(super) use column::{Typed, UNREAD};
 use dialect::{Dialect, marks, pad, padded};
 use file::DatabaseFile;
-use lane::Lane;
 use link::{Answer, Options, Param, Statement};
+use reconnecting::Reconnecting;
 
 use super::place::{mysql_options, postgres_options};
 use super::{Place, Record, Store, StoreError, Task};
@@ -33,8 +33,8 @@ const INSERT_ROWS: usize = 64;
 /// Keeps records in a database. Look-ups, of roles and zones too, have a connection of their own,
 /// so that they never wait for a long change.
 pub struct SqlStore {
-    reads: Lane,
-    writes: Lane,
+    reads: Reconnecting,
+    writes: Reconnecting,
     dialect: Dialect,
     shown: String,
     /// The file of an SQLite database.
@@ -43,7 +43,7 @@ pub struct SqlStore {
 
 /// Runs any one query in a database, for foreign users.
 pub(super) struct Reader {
-    lane: Lane,
+    link: Reconnecting,
     dialect: Dialect,
 }
 
@@ -124,8 +124,8 @@ impl SqlStore {
         let watched = file.as_deref().map(DatabaseFile::new).map(Arc::new);
         Self {
             dialect: options.dialect(),
-            reads: Lane::new(options.clone(), watched.clone()),
-            writes: Lane::new(options, watched),
+            reads: Reconnecting::new(options.clone(), watched.clone()),
+            writes: Reconnecting::new(options, watched),
             shown,
             file,
         }
@@ -428,12 +428,12 @@ impl Reader {
         };
         Ok(Self {
             dialect: options.dialect(),
-            lane: Lane::new(options, file),
+            link: Reconnecting::new(options, file),
         })
     }
 
     pub(super) async fn ping(&self) -> Result<(), StoreError> {
-        self.lane.ping().await
+        self.link.ping().await
     }
 
     /// Runs a query in which `(?)` stands for a list of texts.
@@ -443,10 +443,10 @@ impl Reader {
         texts: Vec<String>,
     ) -> Result<Answer, StoreError> {
         // The owner of the file may put another one in its place.
-        self.lane.follow().await;
+        self.link.follow().await;
         let params = pad(texts.into_iter().map(Param::Text).collect());
         let sql = with_list(query, params.len());
-        self.lane.fetch(&self.dialect.statement(&sql, params)).await
+        self.link.fetch(&self.dialect.statement(&sql, params)).await
     }
 
     /// The type to which a query makes another one text.
@@ -460,7 +460,7 @@ impl Reader {
     /// The columns of the answers to such a query.
     pub(super) async fn columns(&self, query: &str) -> Result<Vec<OfQuery>, StoreError> {
         let sql = self.dialect.number(&with_list(query, 1));
-        self.lane.columns(&sql).await
+        self.link.columns(&sql).await
     }
 }
 

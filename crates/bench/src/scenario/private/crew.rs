@@ -13,7 +13,7 @@ use crate::accounts::Accounts;
 use crate::error::{BenchError, Doing};
 use crate::link::Endpoint;
 use crate::load::crowd::{self, Entry, Plan};
-use crate::load::penfriend::{Audience, Circle, Questions, Schedule, Tally};
+use crate::load::echo::{Audience, Circle, Questions, Schedule, Tally};
 use crate::load::source::Source;
 use crate::load::{join, spawn};
 use crate::progress::{Gauge, Progress};

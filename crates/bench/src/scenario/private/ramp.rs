@@ -7,7 +7,7 @@ use super::crew::{Crew, Missing, Way};
 use super::{CPU, IN, LATENCY, LATENCY_P99, OUT, Private, RSS_EACH};
 use crate::clock::{SECOND_NS, as_ns, now_ns};
 use crate::error::BenchError;
-use crate::load::penfriend::{Schedule, Tally};
+use crate::load::echo::{Schedule, Tally};
 use crate::measure::{Leg, MACHINE_CPU, Metric, SERVER_CPU, Unit, Verdict, processors};
 use crate::process::{self, CpuMeter};
 use crate::progress::Progress;

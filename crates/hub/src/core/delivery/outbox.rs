@@ -172,8 +172,8 @@ impl Outbox {
             .get_or_insert_with(|| self.spare.pop().unwrap_or_default())
     }
 
-    /// The queue to write a farewell into.
-    pub(crate) fn farewell(
+    /// The queue to write a final output into.
+    pub(crate) fn final_output(
         &mut self,
         output: Option<Box<Output>>,
         version: Version,

@@ -218,8 +218,8 @@ impl Core {
         }
     }
 
-    /// Takes back the queue of a farewell that was written or given up.
-    pub(crate) fn recycle(&mut self, farewell: alloc::boxed::Box<Output>) {
-        self.discard(farewell);
+    /// Takes back the queue of a final output that was written or given up.
+    pub(crate) fn recycle(&mut self, final_output: alloc::boxed::Box<Output>) {
+        self.discard(final_output);
     }
 }

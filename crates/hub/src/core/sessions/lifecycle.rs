@@ -196,11 +196,13 @@ impl Core {
             })
         });
         let output = live.output.take();
-        let farewell = self.outbox.farewell(output, live.version, packet.as_ref());
+        let final_output = self
+            .outbox
+            .final_output(output, live.version, packet.as_ref());
         self.effects.closing.push(Closing {
             link: live.link,
             reason,
-            farewell,
+            final_output,
         });
         self.detach(now, key, (reason, limit));
     }

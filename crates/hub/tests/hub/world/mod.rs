@@ -607,7 +607,7 @@ impl World {
         for closing in closing {
             if let Some(client) = self.links.remove(&(shard, closing.link.0)) {
                 closing
-                    .farewell
+                    .final_output
                     .gather(self.now, None, usize::MAX, &mut batch);
                 let bytes: Vec<u8> = batch.slices().flatten().copied().collect();
                 let client = &mut self.clients[client];
@@ -615,7 +615,7 @@ impl World {
                 client.link = None;
                 client.closed = Some(closing.reason);
             }
-            hub.recycle(closing.farewell);
+            hub.recycle(closing.final_output);
         }
         moved
     }

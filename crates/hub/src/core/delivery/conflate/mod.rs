@@ -9,7 +9,7 @@ use core::cmp::Reverse;
 use core::time::Duration;
 
 use stentor_mqtt::QoS;
-use stentor_session::{Conflation, Delivery, Lane, Message, Offered, Tick};
+use stentor_session::{Conflation, Delivery, Message, Offered, QosClass, Tick};
 use stentor_topic::{FilterId, TopicHasher};
 
 use self::rates::Rates;
@@ -329,7 +329,9 @@ pub(crate) struct HeldBack {
 impl HeldBack {
     /// Whether what was in the lists has gone; those that are empty have passed everything.
     pub(crate) fn has_passed(&self, listed: [u64; 2]) -> bool {
-        (0..2).all(|lane| self.taken[lane] >= listed[lane] || self.taken[lane] == self.listed[lane])
+        (0..2).all(|class| {
+            self.taken[class] >= listed[class] || self.taken[class] == self.listed[class]
+        })
     }
 }
 
@@ -367,7 +369,7 @@ impl Session {
     /// Whether messages above QoS 0 are held back that may go when the client acknowledges others.
     fn has_held_windowed(&self) -> bool {
         self.conflating()
-            .is_some_and(|known| known.queue.is_ready(Lane::Windowed))
+            .is_some_and(|known| known.queue.is_ready(QosClass::Windowed))
     }
 
     /// How far the lists of messages that are held back have come, and how far when all of them

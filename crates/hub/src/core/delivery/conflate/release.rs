@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 
 use smallvec::SmallVec;
 use stentor_mqtt::QoS;
-use stentor_session::{Delivery, Lane, Tick};
+use stentor_session::{Delivery, QosClass, Tick};
 
 use super::{TOPICS_SHARE, keeps_up};
 use crate::core::Core;
@@ -35,7 +35,7 @@ impl Core {
 
     fn release_within(&mut self, now: Tick, key: SessionKey, visits: u32) {
         let most = visits.min(SESSION_VISITS);
-        let mut lanes = [Lane::Windowed, Lane::Free].into_iter().cycle();
+        let mut classes = [QosClass::Windowed, QosClass::Free].into_iter().cycle();
         let before = self.turn.spent();
         loop {
             let is_enough = self.turn.spent() - before >= most;
@@ -57,11 +57,11 @@ impl Core {
             let woken = held.queue.wake(now, WOKEN_AT_ONCE);
             self.turn.spend_each(woken, RELEASE_VISITS);
             // The lists take turns, so that neither starves.
-            let may = |lane: Lane| keeps[lane as usize] && held.queue.is_ready(lane);
-            let turns = [lanes.next(), lanes.next()].into_iter().flatten();
-            let next = turns.into_iter().find(|lane| may(*lane));
-            lanes.next();
-            let Some(lane) = next else {
+            let may = |class: QosClass| keeps[class as usize] && held.queue.is_ready(class);
+            let turns = [classes.next(), classes.next()].into_iter().flatten();
+            let next = turns.into_iter().find(|class| may(*class));
+            classes.next();
+            let Some(class) = next else {
                 if held.queue.next_deadline().is_some_and(|at| at <= now) {
                     continue;
                 }
@@ -71,9 +71,9 @@ impl Core {
                 }
                 return;
             };
-            let taken = held.queue.taken()[lane as usize];
-            let next = held.queue.pop(now, lane, queue_bytes_max / TOPICS_SHARE);
-            let looked = held.queue.taken()[lane as usize] - taken;
+            let taken = held.queue.taken()[class as usize];
+            let next = held.queue.pop(now, class, queue_bytes_max / TOPICS_SHARE);
+            let looked = held.queue.taken()[class as usize] - taken;
             self.turn.spend_each(looked as usize, RELEASE_VISITS);
             if let Some(delivery) = next {
                 self.send_held(now, key, &delivery);

@@ -168,7 +168,7 @@ impl AddAssign for Tally {
 }
 
 /// One client.
-struct Penfriend {
+struct EchoClient {
     /// `None` if it could not be opened, and once the server has closed it.
     link: Option<Link>,
     /// Its number over all threads.
@@ -189,7 +189,7 @@ struct Penfriend {
 
 /// The clients of one thread.
 pub(crate) struct Circle {
-    friends: Vec<Penfriend>,
+    clients: Vec<EchoClient>,
     version: Version,
     source: Source,
     schedule: Schedule,
@@ -209,10 +209,10 @@ impl Circle {
         identity: impl Fn(usize) -> (usize, PublishTemplate),
         schedule: Schedule,
     ) -> Self {
-        let friends = clients.into_iter().enumerate().map(|(index, client)| {
+        let clients = clients.into_iter().enumerate().map(|(index, client)| {
             let (number, template) = identity(index);
             let (link, carry) = client.map(|client| (client.link, client.carry)).unzip();
-            Penfriend {
+            EchoClient {
                 link,
                 number,
                 template,
@@ -226,7 +226,7 @@ impl Circle {
             }
         });
         Self {
-            friends: friends.collect(),
+            clients: clients.collect(),
             version,
             source,
             schedule,
@@ -279,7 +279,7 @@ impl Circle {
             .register(&mut SourceFd(&fd), ALARM, Interest::READABLE)
             .doing("watch a timer")?;
         let mut events = Events::with_capacity(1_024);
-        let mut turn = (!self.friends.is_empty()).then(Turn::default);
+        let mut turn = (!self.clients.is_empty()).then(Turn::default);
         while now_ns() < self.schedule.end_ns.saturating_add(GRACE_NS)
             && !(turn.is_none() && self.is_answered())
         {
@@ -301,30 +301,30 @@ impl Circle {
                 self.turn(event);
             }
         }
-        for friend in &self.friends {
+        for client in &self.clients {
             self.tally.faults.lost += match &self.audience {
-                None => friend.checker.missing(friend.sequence),
-                Some(audience) => friend.missed(audience),
+                None => client.checker.missing(client.sequence),
+                Some(audience) => client.missed(audience),
             };
-            self.tally.unanswered += friend.waiting.len() as u64;
+            self.tally.unanswered += client.waiting.len() as u64;
         }
         Ok(self.tally)
     }
 
     fn is_answered(&self) -> bool {
         let total = self.audience.as_ref().map(|audience| audience.total());
-        let has_heard = |friend: &Penfriend| match total {
-            None => friend.checker.next() == friend.sequence,
-            Some(total) => total.is_some_and(|total| friend.heard >= total),
+        let has_heard = |client: &EchoClient| match total {
+            None => client.checker.next() == client.sequence,
+            Some(total) => total.is_some_and(|total| client.heard >= total),
         };
-        let is_done = |friend: &Penfriend| {
-            friend.link.is_none() || friend.waiting.is_empty() && has_heard(friend)
+        let is_done = |client: &EchoClient| {
+            client.link.is_none() || client.waiting.is_empty() && has_heard(client)
         };
-        self.friends.iter().all(is_done)
+        self.clients.iter().all(is_done)
     }
 
     fn due_ns(&self, turn: Turn) -> u64 {
-        let number = self.friends[turn.index].number;
+        let number = self.clients[turn.index].number;
         self.schedule.due_ns(number, turn.round)
     }
 
@@ -341,7 +341,7 @@ impl Circle {
             }
             self.write(turn.index, due_ns, now);
             turn.index += 1;
-            if turn.index == self.friends.len() {
+            if turn.index == self.clients.len() {
                 turn.index = 0;
                 turn.round += 1;
             }
@@ -349,45 +349,45 @@ impl Circle {
     }
 
     fn write(&mut self, index: usize, due_ns: u64, now: u64) {
-        let friend = &mut self.friends[index];
-        if friend.link.is_none() {
+        let client = &mut self.clients[index];
+        if client.link.is_none() {
             return;
         }
         // Packet ids are 1 to 65,535.
-        let packet_id = (friend.sequence % 65_535) as u16 + 1;
+        let packet_id = (client.sequence % 65_535) as u16 + 1;
         let stamp = Stamp {
-            publisher: friend.number as u32,
-            sequence: friend.sequence,
+            publisher: client.number as u32,
+            sequence: client.sequence,
             intended_ns: due_ns,
         };
-        let template = &friend.template;
-        template.push(&mut friend.unsent, packet_id, |payload| {
+        let template = &client.template;
+        template.push(&mut client.unsent, packet_id, |payload| {
             stamp.write(payload)
         });
-        friend.sequence += 1;
+        client.sequence += 1;
         if let Some(audience) = &self.audience {
-            let place = friend.number - self.schedule.first;
+            let place = client.number - self.schedule.first;
             audience.written[place].fetch_add(1, Ordering::SeqCst);
         }
-        friend.waiting.push_back((packet_id, due_ns));
+        client.waiting.push_back((packet_id, due_ns));
         if self.schedule.is_measured(due_ns) {
             self.tally.sent += 1;
             self.tally.lateness.saturating_record(now - due_ns);
         }
-        friend.send();
+        client.send();
     }
 
     fn turn(&mut self, event: &Event) {
         let index = event.token().0;
-        let Some(friend) = self.friends.get_mut(index) else {
+        let Some(client) = self.clients.get_mut(index) else {
             return;
         };
         if event.is_writable() {
-            friend.send();
+            client.send();
         }
-        let is_open = friend.link.is_some();
+        let is_open = client.link.is_some();
         if is_open && event.is_readable() && !self.read(index, event.is_read_closed()) {
-            self.friends[index].link = None;
+            self.clients[index].link = None;
             self.tally.broken += 1;
         }
     }
@@ -402,15 +402,15 @@ impl Circle {
 
     fn read_into(&mut self, index: usize, is_closed: bool, scratch: &mut Vec<u8>) -> bool {
         loop {
-            let friend = &mut self.friends[index];
-            let Some(link) = &mut friend.link else {
+            let client = &mut self.clients[index];
+            let Some(link) = &mut client.link else {
                 return true;
             };
-            let kept = friend.carry.len();
+            let kept = client.carry.len();
             if kept >= scratch.len() / 2 {
                 scratch.resize(kept * 4, 0);
             }
-            scratch[..kept].copy_from_slice(&friend.carry);
+            scratch[..kept].copy_from_slice(&client.carry);
             let read = match link.read(&mut scratch[kept..]) {
                 Ok(0) => return false,
                 Ok(read) => read,
@@ -422,9 +422,9 @@ impl Circle {
             let Some(used) = self.apply(index, input) else {
                 return false;
             };
-            let friend = &mut self.friends[index];
-            friend.carry.clear();
-            friend.carry.extend_from_slice(&input[used..]);
+            let client = &mut self.clients[index];
+            client.carry.clear();
+            client.carry.extend_from_slice(&input[used..]);
             if kept + read < scratch.len() && !is_closed {
                 return true;
             }
@@ -461,7 +461,7 @@ impl Circle {
     /// A response: a PUBACK, whose reason code stands for the verdict if there is one.
     fn answered(&mut self, index: usize, body: &[u8], now: u64) -> Option<()> {
         let id = wire::u16_at(body, 0)?;
-        let waiting = &mut self.friends[index].waiting;
+        let waiting = &mut self.clients[index].waiting;
         let place = waiting.iter().position(|(of, _)| *of == id)?;
         let (_, due_ns) = waiting.remove(place)?;
         let is_refused = body.get(2).is_some_and(|reason| *reason != 0);
@@ -477,13 +477,13 @@ impl Circle {
 
     fn arrived(&mut self, index: usize, publish: &Publish<'_>, now: u64) {
         let payload = publish.payload;
-        let friend = &mut self.friends[index];
+        let client = &mut self.clients[index];
         self.tally.received += u64::from(self.schedule.is_measured(now));
         let (audience, first) = (self.audience.as_deref(), self.schedule.first);
         let stamp = Stamp::read(payload).filter(|stamp| match audience {
             None => {
-                let is_own = stamp.publisher as usize == friend.number;
-                is_own && stamp.sequence < friend.sequence
+                let is_own = stamp.publisher as usize == client.number;
+                is_own && stamp.sequence < client.sequence
             }
             Some(audience) => audience.has_written(stamp, first),
         });
@@ -492,13 +492,13 @@ impl Circle {
             return;
         };
         // All of them write messages of one length.
-        let is_whole = stamp.fits(payload, friend.template.payload_len());
+        let is_whole = stamp.fits(payload, client.template.payload_len());
         if !is_whole || !self.source.is(publish.topic, stamp.publisher) {
             self.tally.faults.corrupt += 1;
         }
         let arrival = match audience {
-            None => friend.checker.arrive(stamp.sequence),
-            Some(_) => friend.hear(stamp.publisher as usize - first, stamp.sequence),
+            None => client.checker.arrive(stamp.sequence),
+            Some(_) => client.hear(stamp.publisher as usize - first, stamp.sequence),
         };
         match arrival {
             Arrival::InOrder | Arrival::Ahead => {}
@@ -513,7 +513,7 @@ impl Circle {
     }
 }
 
-impl Penfriend {
+impl EchoClient {
     /// Takes note of a message of the client in this place.
     fn hear(&mut self, place: usize, sequence: u64) -> Arrival {
         if self.others.len() <= place {
@@ -581,15 +581,15 @@ mod tests {
                 clients: 2,
             },
         );
-        let friend = &mut circle.friends[0];
+        let client = &mut circle.clients[0];
         let heard = [(0, 0), (0, 2), (0, 2), (0, 2), (1, 1), (1, 0)];
-        let arrivals = heard.map(|(place, sequence)| friend.hear(place, sequence));
+        let arrivals = heard.map(|(place, sequence)| client.hear(place, sequence));
         use Arrival::{Ahead, Duplicate, InOrder, Late};
         assert_eq!(
             arrivals,
             [InOrder, Ahead, Duplicate, Duplicate, Ahead, Late]
         );
-        assert_eq!((friend.heard, friend.missed(&audience)), (4, 1));
+        assert_eq!((client.heard, client.missed(&audience)), (4, 1));
     }
 
     /// The sender's name is in the topic: another one's is wrong, whatever the payload says.
@@ -607,7 +607,7 @@ mod tests {
             };
             let source = Source::Numbered("from/".into());
             let mut circle = Circle::new(vec![None], Version::V311, source, template, schedule);
-            circle.friends[0].sequence = 1;
+            circle.clients[0].sequence = 1;
             let stamp = Stamp {
                 publisher: 7,
                 sequence: 0,

@@ -11,7 +11,7 @@ use crate::store::StoreError;
 
 /// One connection, used by one statement at a time. sqlx's own pool is not used: it asks the
 /// database before or after each use whether it is still there, which costs a round trip.
-pub(super) struct Lane {
+pub(super) struct Reconnecting {
     pub(super) options: Options,
     link: Mutex<Option<Link>>,
     /// Of SQLite.
@@ -22,7 +22,7 @@ pub(super) struct Lane {
 /// whoever takes a connection puts it back only when it is whole.
 type Place<'a> = MutexGuard<'a, Option<Link>>;
 
-impl Lane {
+impl Reconnecting {
     pub(super) fn new(options: Options, file: Option<Arc<DatabaseFile>>) -> Self {
         let link = Mutex::new(None);
         Self {
@@ -176,8 +176,8 @@ fn keep_whole<T>(
 mod tests {
     use super::*;
 
-    fn lane(path: &std::path::Path) -> Lane {
-        Lane::new(Options::sqlite(path, false), None)
+    fn link(path: &std::path::Path) -> Reconnecting {
+        Reconnecting::new(Options::sqlite(path, false), None)
     }
 
     /// Rows of another width than the driver expects make it panic, on its own thread or on ours.
@@ -185,7 +185,7 @@ mod tests {
     async fn tables_of_somebody_else_may_be_altered_at_any_time() {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let path = folder.path().join("x.db");
-        let theirs = lane(&path);
+        let theirs = link(&path);
         let alter = async |sql: &str| {
             let sql = sql.to_owned();
             let params = Vec::new();
@@ -194,7 +194,7 @@ mod tests {
         };
         alter("CREATE TABLE one (a TEXT, b TEXT, c TEXT)").await;
         alter("INSERT INTO one VALUES ('1', '2', '3')").await;
-        let ours = Lane::new(Options::sqlite(&path, true), None);
+        let ours = Reconnecting::new(Options::sqlite(&path, true), None);
         let seen = async || {
             let sql = "SELECT * FROM one".to_owned();
             let params = Vec::new();
@@ -221,11 +221,11 @@ mod tests {
     async fn what_is_changed_after_a_failure_is_committed() {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let path = folder.path().join("x.db");
-        let lanes = [lane(&path), lane(&path)];
+        let links = [link(&path), link(&path)];
         let run = async |sql: &str| {
             let sql = sql.to_owned();
             let params = Vec::new();
-            lanes[0].execute(&[Statement { sql, params }]).await
+            links[0].execute(&[Statement { sql, params }]).await
         };
         run("CREATE TABLE one (n INTEGER PRIMARY KEY)")
             .await
@@ -245,7 +245,7 @@ mod tests {
             .expect("it is not there");
         let sql = "SELECT COUNT(*) FROM one".to_owned();
         let params = Vec::new();
-        let seen = lanes[1].fetch(&Statement { sql, params }).await;
+        let seen = links[1].fetch(&Statement { sql, params }).await;
         let seen = seen.expect("others may read").rows[0][0].clone();
         assert_eq!(seen.as_deref(), Some("2"));
     }
