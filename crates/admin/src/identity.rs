@@ -12,7 +12,7 @@ use crate::cookie;
 use crate::guard;
 use crate::office::{Admitted, Caller, Denied, NotAdmitted, Proof, Refused};
 use crate::origin::{self, Demand};
-use crate::pages::{Certified, Client, Desk};
+use crate::pages::{Certified, Client, DoorContext};
 use crate::problem::{Problem, busy, problem};
 
 /// How often a session is looked for again that a change is on its way to, and after which pause.
@@ -43,14 +43,14 @@ impl Asking {
     ///
     /// # Errors
     /// When they show nothing, or a page of others makes a browser show it.
-    pub(crate) fn of(desk: &Desk, parts: &Parts, what: &str) -> Result<Self, Problem> {
+    pub(crate) fn of(context: &DoorContext, parts: &Parts, what: &str) -> Result<Self, Problem> {
         let address = parts.extensions.get::<Client>().map(|client| client.0);
         if let Some(token) = guard::bearer(&parts.headers) {
             let shown = Shown::Token(token.to_owned());
             return Ok(Self { shown, address });
         }
         let certified = parts.extensions.get::<Certified>();
-        let cookie = cookie::of(&parts.headers, desk.is_tls);
+        let cookie = cookie::of(&parts.headers, context.is_tls);
         let shown = match (cookie, certified) {
             (Some(cookie), certified) => {
                 let name = certified.map(|Certified(name)| Arc::clone(name));
@@ -82,19 +82,27 @@ impl Asking {
     ///
     /// # Errors
     /// The answer, if nobody is known by what is shown.
-    pub(crate) async fn caller(&mut self, desk: &Desk) -> Result<Arc<dyn Caller>, Problem> {
+    pub(crate) async fn caller(
+        &mut self,
+        context: &DoorContext,
+    ) -> Result<Arc<dyn Caller>, Problem> {
         let name = match &self.shown {
-            Shown::Token(token) => return admitted(desk, Proof::Token(token), self.address).await,
+            Shown::Token(token) => {
+                return admitted(context, Proof::Token(token), self.address).await;
+            }
             Shown::Certificate(name) => Arc::clone(name),
             Shown::Session(cookie, certified) => {
-                let first = desk.office.session(cookie, self.address);
-                match (current(desk, cookie, self.address, first).await, certified) {
+                let first = context.office.session(cookie, self.address);
+                match (
+                    current(context, cookie, self.address, first).await,
+                    certified,
+                ) {
                     (Err(NotAdmitted::NoSession), Some(name)) => Arc::clone(name),
                     (caller, _) => return caller.map_err(not_admitted),
                 }
             }
         };
-        let caller = admitted(desk, Proof::Certificate(&name), self.address).await;
+        let caller = admitted(context, Proof::Certificate(&name), self.address).await;
         self.shown = Shown::Certificate(name);
         caller
     }
@@ -104,30 +112,38 @@ impl Asking {
     ///
     /// # Errors
     /// The answer, if nobody is known by what was shown.
-    pub(crate) async fn caller_again(&self, desk: &Desk) -> Result<Arc<dyn Caller>, Problem> {
+    pub(crate) async fn caller_again(
+        &self,
+        context: &DoorContext,
+    ) -> Result<Arc<dyn Caller>, Problem> {
         match &self.shown {
             Shown::Session(cookie, _) => {
-                let first = desk.office.session_now(cookie, self.address);
-                let caller = current(desk, cookie, self.address, first).await;
+                let first = context.office.session_now(cookie, self.address);
+                let caller = current(context, cookie, self.address, first).await;
                 caller.map_err(not_admitted)
             }
-            Shown::Token(token) => admitted(desk, Proof::Token(token), self.address).await,
+            Shown::Token(token) => admitted(context, Proof::Token(token), self.address).await,
             Shown::Certificate(name) => {
-                admitted(desk, Proof::Certificate(name), self.address).await
+                admitted(context, Proof::Certificate(name), self.address).await
             }
         }
     }
 }
 
 /// Waits for a change that is on its way to a session: a moment.
-async fn current(desk: &Desk, cookie: &str, address: Option<IpAddr>, first: Admitted) -> Admitted {
+async fn current(
+    context: &DoorContext,
+    cookie: &str,
+    address: Option<IpAddr>,
+    first: Admitted,
+) -> Admitted {
     let mut admitted = first;
     for _ in 0..LOOKS {
         if !matches!(admitted, Err(NotAdmitted::Unavailable)) {
             break;
         }
         sleep(PAUSE).await;
-        admitted = desk.office.session_now(cookie, address);
+        admitted = context.office.session_now(cookie, address);
     }
     admitted
 }
@@ -137,16 +153,16 @@ async fn current(desk: &Desk, cookie: &str, address: Option<IpAddr>, first: Admi
 /// # Errors
 /// The answer, if nobody is known.
 pub(crate) async fn identify(
-    desk: &Desk,
+    context: &DoorContext,
     parts: &Parts,
     what: &str,
 ) -> Result<Arc<dyn Caller>, Problem> {
-    Asking::of(desk, parts, what)?.caller(desk).await
+    Asking::of(context, parts, what)?.caller(context).await
 }
 
 /// The bearer of a proof.
 async fn admitted(
-    desk: &Desk,
+    context: &DoorContext,
     proof: Proof<'_>,
     address: Option<IpAddr>,
 ) -> Result<Arc<dyn Caller>, Problem> {
@@ -157,17 +173,17 @@ async fn admitted(
         }
         (_, why) => not_admitted(why),
     };
-    if let Some(caller) = desk.office.known(proof, address) {
+    if let Some(caller) = context.office.known(proof, address) {
         return caller.map_err(not_admitted);
     }
     let (then, admitted) = oneshot::channel();
     let answer = async {
         // Whoever asked may be gone.
         let then = Box::new(|admitted| drop(then.send(admitted)));
-        desk.office.admit(proof, address, then);
+        context.office.admit(proof, address, then);
         admitted.await.unwrap_or(Err(NotAdmitted::Unavailable))
     };
-    let admitted = desk.slots.tokens.wait(address, answer);
+    let admitted = context.slots.tokens.wait(address, answer);
     admitted.await.ok_or_else(busy)?.map_err(not_admitted)
 }
 

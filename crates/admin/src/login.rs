@@ -24,7 +24,7 @@ use crate::cookie;
 use crate::identity::{cross_site, identify, not_admitted, not_done};
 use crate::office::{Begun, Caller, Login, NewSession, NotAdmitted, Refused};
 use crate::origin::{self, Demand};
-use crate::pages::{Client, Desk};
+use crate::pages::{Client, DoorContext};
 use crate::problem::{JSON, Problem, answer, busy, other_method, problem};
 
 /// Where a link of `stentor console` leads.
@@ -47,7 +47,7 @@ fn password_path() -> String {
 }
 
 /// Adds the paths of logins.
-pub(crate) fn router(router: Router<Arc<Desk>>) -> Router<Arc<Desk>> {
+pub(crate) fn router(router: Router<Arc<DoorContext>>) -> Router<Arc<DoorContext>> {
     router
         .route(&login_path(), any(log_in))
         .route(&logout_path(), any(log_out))
@@ -57,16 +57,19 @@ pub(crate) fn router(router: Router<Arc<Desk>>) -> Router<Arc<Desk>> {
 }
 
 /// Begins a session by a password.
-async fn log_in(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response, Problem> {
+async fn log_in(
+    State(context): State<Arc<DoorContext>>,
+    request: Request,
+) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     check_post(&parts, Demand::NotAnother)?;
     let address = parts.extensions.get::<Client>().map(|client| client.0);
     let whole = body::whole(body, LOGIN_BODY_BYTES_MAX);
     // Nobody knows who sends this: it takes no place of those who are known.
-    let whole = desk.slots.strangers.wait(address, whole).await;
+    let whole = context.slots.strangers.wait(address, whole).await;
     let bytes = whole.ok_or_else(busy)?.map_err(body::no_body)?;
     let login = read(&bytes)?;
-    let begun = ask(&desk, login, &parts).await?;
+    let begun = ask(&context, login, &parts).await?;
     let session = begun.map_err(|why| match why {
         NotAdmitted::Unknown => {
             let detail = "the user or the password is wrong, or the user may not log in";
@@ -76,19 +79,22 @@ async fn log_in(State(desk): State<Arc<Desk>>, request: Request) -> Result<Respo
     })?;
     let text = format!("{}\n", json!(described(&*session.caller)));
     let mut response = answer(StatusCode::OK, JSON, text);
-    give_cookie(&desk, &parts.headers, &session, &mut response);
+    give_cookie(&context, &parts.headers, &session, &mut response);
     Ok(response)
 }
 
 /// Ends the session of a browser.
-async fn log_out(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response, Problem> {
+async fn log_out(
+    State(context): State<Arc<DoorContext>>,
+    request: Request,
+) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     check_post(&parts, Demand::Own)?;
-    if let Some(cookie) = cookie::of(&parts.headers, desk.is_tls) {
-        desk.office.log_out(&cookie);
+    if let Some(cookie) = cookie::of(&parts.headers, context.is_tls) {
+        context.office.log_out(&cookie);
     }
     let mut response = answer(StatusCode::OK, JSON, "{}\n".to_owned());
-    let is_secure = is_secure(&desk, &parts.headers);
+    let is_secure = is_secure(&context, &parts.headers);
     if let Some(header) = cookie::clear(&parts.headers, is_secure) {
         response.headers_mut().append(SET_COOKIE, header);
     }
@@ -96,26 +102,29 @@ async fn log_out(State(desk): State<Arc<Desk>>, request: Request) -> Result<Resp
 }
 
 /// Says who asks.
-async fn me(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response, Problem> {
+async fn me(
+    State(context): State<Arc<DoorContext>>,
+    request: Request,
+) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     if !origin::looks(&parts.method) {
         return Err(other_method("GET, HEAD"));
     }
-    let caller = identify(&desk, &parts, "this path").await?;
+    let caller = identify(&context, &parts, "this path").await?;
     let text = format!("{}\n", json!(described(&*caller)));
     Ok(answer(StatusCode::OK, JSON, text))
 }
 
 /// Gives a user who shows the present password another one.
 async fn set_password(
-    State(desk): State<Arc<Desk>>,
+    State(context): State<Arc<DoorContext>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     if parts.method != Method::POST {
         return Err(other_method("POST"));
     }
-    let caller = identify(&desk, &parts, "this path").await?;
+    let caller = identify(&context, &parts, "this path").await?;
     if caller.me().user.is_none() {
         let detail = "whoever came by a link of `stentor console` has no password to change";
         return Err(problem("refused", detail));
@@ -124,7 +133,7 @@ async fn set_password(
         return Err(no_json());
     }
     let bytes = {
-        let _place = desk.slots.bodies.try_acquire().map_err(|_| busy())?;
+        let _place = context.slots.bodies.try_acquire().map_err(|_| busy())?;
         let whole = body::whole(body, LOGIN_BODY_BYTES_MAX).await;
         whole.map_err(body::no_body)?
     };
@@ -132,9 +141,9 @@ async fn set_password(
         password,
         new_password,
     } = new_password(&bytes)?;
-    prove(&desk, &parts, &*caller, password.reveal()).await?;
+    prove(&context, &parts, &*caller, password.reveal()).await?;
     let set = move || caller.set_password(new_password.reveal());
-    let set = desk.slots.waits.run(set).await.ok_or_else(busy)?;
+    let set = context.slots.waits.run(set).await.ok_or_else(busy)?;
     set.map_err(|failure| not_done(Refused::Failed(failure)))?;
     Ok(answer(StatusCode::OK, JSON, "{}\n".to_owned()))
 }
@@ -163,7 +172,7 @@ fn new_password(bytes: &[u8]) -> Result<NewPassword, Problem> {
 
 /// Asks whether a user's password is right, as at a login.
 async fn prove(
-    desk: &Desk,
+    context: &DoorContext,
     parts: &Parts,
     caller: &dyn Caller,
     password: &str,
@@ -176,10 +185,10 @@ async fn prove(
     let (then, proved) = oneshot::channel();
     let answer = async {
         let then = Box::new(|proved| drop(then.send(proved)));
-        let _waiting = desk.office.prove(login, address, then);
+        let _waiting = context.office.prove(login, address, then);
         proved.await.unwrap_or(Err(NotAdmitted::Unavailable))
     };
-    let proved = desk.slots.tokens.wait(address, answer).await;
+    let proved = context.slots.tokens.wait(address, answer).await;
     proved.ok_or_else(busy)?.map_err(|why| match why {
         NotAdmitted::Unknown => problem("wrong-password", "this is not the present password"),
         why => not_admitted(why),
@@ -187,7 +196,10 @@ async fn prove(
 }
 
 /// Begins a session by a link, and leads the browser on: the link does not stay in its address.
-async fn open_link(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response, Problem> {
+async fn open_link(
+    State(context): State<Arc<DoorContext>>,
+    request: Request,
+) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     // HEAD opens nothing: programs send it to look what a link is.
     if parts.method != Method::GET {
@@ -204,13 +216,13 @@ async fn open_link(State(desk): State<Arc<Desk>>, request: Request) -> Result<Re
         return Err(problem("bad-request", detail));
     }
     let address = parts.extensions.get::<Client>().map(|client| client.0);
-    let session = desk.office.open_link(once, address);
+    let session = context.office.open_link(once, address);
     let session = session.map_err(not_admitted)?;
     let mut response = StatusCode::SEE_OTHER.into_response();
     let headers = response.headers_mut();
     headers.insert(LOCATION, HeaderValue::from_static("/"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
-    give_cookie(&desk, &parts.headers, &session, &mut response);
+    give_cookie(&context, &parts.headers, &session, &mut response);
     Ok(response)
 }
 
@@ -269,30 +281,35 @@ fn read(bytes: &[u8]) -> Result<Login, Problem> {
 }
 
 /// Asks whether a login is right. A session that nobody waits for any more ends at once.
-async fn ask(desk: &Desk, login: Login, parts: &Parts) -> Result<Begun, Problem> {
+async fn ask(context: &DoorContext, login: Login, parts: &Parts) -> Result<Begun, Problem> {
     let address = parts.extensions.get::<Client>().map(|client| client.0);
     let (then, begun) = oneshot::channel::<Begun>();
     let answer = async {
-        let office = Arc::clone(&desk.office);
+        let office = Arc::clone(&context.office);
         let then = Box::new(move |begun: Begun| {
             if let Err(Ok(session)) = then.send(begun) {
                 office.log_out(&session.cookie);
             }
         });
-        let _waiting = desk.office.log_in(login, address, then);
+        let _waiting = context.office.log_in(login, address, then);
         begun.await.unwrap_or(Err(NotAdmitted::Unavailable))
     };
-    let begun = desk.slots.tokens.wait(address, answer).await;
+    let begun = context.slots.tokens.wait(address, answer).await;
     begun.ok_or_else(busy)
 }
 
 /// Whether the cookie of an answer is for https alone.
-fn is_secure(desk: &Desk, headers: &HeaderMap) -> bool {
-    desk.is_tls || origin::is_https(headers)
+fn is_secure(context: &DoorContext, headers: &HeaderMap) -> bool {
+    context.is_tls || origin::is_https(headers)
 }
 
-fn give_cookie(desk: &Desk, headers: &HeaderMap, session: &NewSession, response: &mut Response) {
-    let is_secure = is_secure(desk, headers);
+fn give_cookie(
+    context: &DoorContext,
+    headers: &HeaderMap,
+    session: &NewSession,
+    response: &mut Response,
+) {
+    let is_secure = is_secure(context, headers);
     if let Some(header) = cookie::set(headers, is_secure, &session.cookie) {
         response.headers_mut().append(SET_COOKIE, header);
     }

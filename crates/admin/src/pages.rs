@@ -25,7 +25,7 @@ use crate::slots::Slots;
 use crate::stream::Streams;
 
 /// What all requests of a door share.
-pub(crate) struct Desk {
+pub(crate) struct DoorContext {
     pub(crate) office: Arc<dyn Office>,
     pub(crate) slots: Arc<Slots>,
     /// Whether only this machine can reach the door.
@@ -49,7 +49,7 @@ pub(crate) struct Client(pub(crate) IpAddr);
 pub(crate) struct Certified(pub(crate) Arc<str>);
 
 /// The paths of a door.
-pub(crate) fn router(desk: Arc<Desk>) -> Router {
+pub(crate) fn router(context: Arc<DoorContext>) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/healthz", get(health))
@@ -58,13 +58,13 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         .merge(api::router())
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)
-        .layer(from_fn_with_state(Arc::clone(&desk), admit))
-        .with_state(desk)
+        .layer(from_fn_with_state(Arc::clone(&context), admit))
+        .with_state(context)
 }
 
 /// What holds for all paths.
-async fn admit(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
-    let checked = guard::check(&request, desk.is_local, &desk.names);
+async fn admit(State(context): State<Arc<DoorContext>>, request: Request, next: Next) -> Response {
+    let checked = guard::check(&request, context.is_local, &context.names);
     let mut response = match checked.map_err(refused) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -113,9 +113,11 @@ fn refused(why: Refusal) -> Problem {
 
 /// Says what there is, and who is logged in. Whoever has opened a link of `stentor console` comes
 /// here.
-async fn index(State(desk): State<Arc<Desk>>, request: Request) -> Response {
+async fn index(State(context): State<Arc<DoorContext>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    let caller = identify(&desk, &parts, "").await.map(|caller| caller.me());
+    let caller = identify(&context, &parts, "")
+        .await
+        .map(|caller| caller.me());
     let who = match caller {
         Ok(me) => {
             let ends = me.session.map_or(String::new(), |session| {
@@ -140,21 +142,21 @@ async fn index(State(desk): State<Arc<Desk>>, request: Request) -> Response {
     answer(StatusCode::OK, "text/plain; charset=utf-8", text)
 }
 
-async fn health(State(desk): State<Arc<Desk>>) -> Response {
-    probe(desk, "healthy", |office| office.health()).await
+async fn health(State(context): State<Arc<DoorContext>>) -> Response {
+    probe(context, "healthy", |office| office.health()).await
 }
 
-async fn readiness(State(desk): State<Arc<Desk>>) -> Response {
-    probe(desk, "ready", |office| office.readiness()).await
+async fn readiness(State(context): State<Arc<DoorContext>>) -> Response {
+    probe(context, "ready", |office| office.readiness()).await
 }
 
 /// The answer to a probe. Beyond this machine nobody learns details.
-async fn probe(desk: Arc<Desk>, word: &str, ask: fn(&dyn Office) -> Report) -> Response {
-    let office = Arc::clone(&desk.office);
-    let Some(mut report) = desk.slots.health.run(move || ask(&*office)).await else {
+async fn probe(context: Arc<DoorContext>, word: &str, ask: fn(&dyn Office) -> Report) -> Response {
+    let office = Arc::clone(&context.office);
+    let Some(mut report) = context.slots.health.run(move || ask(&*office)).await else {
         return busy().into_response();
     };
-    if !desk.is_local {
+    if !context.is_local {
         for reason in &mut report.reasons {
             reason.detail.clear();
         }
@@ -168,18 +170,18 @@ async fn probe(desk: Arc<Desk>, word: &str, ask: fn(&dyn Office) -> Report) -> R
     answer(status, JSON, format!("{value}\n"))
 }
 
-async fn metrics(State(desk): State<Arc<Desk>>, request: Request) -> Response {
+async fn metrics(State(context): State<Arc<DoorContext>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    if !(desk.is_local || desk.are_metrics_open)
-        && let Err(refusal) = may_read_metrics(&desk, &parts).await
+    if !(context.is_local || context.are_metrics_open)
+        && let Err(refusal) = may_read_metrics(&context, &parts).await
     {
         return refusal.into_response();
     }
     let accept = parts.headers.get(ACCEPT);
     let accept = accept.and_then(|accept| accept.to_str().ok());
     let format = Exposition::wanted(accept.unwrap_or_default());
-    let office = Arc::clone(&desk.office);
-    let text = desk.slots.metrics.run(move || office.metrics(format));
+    let office = Arc::clone(&context.office);
+    let text = context.slots.metrics.run(move || office.metrics(format));
     match text.await {
         Some(text) => answer(StatusCode::OK, format.content_type(), text),
         None => busy().into_response(),
@@ -187,8 +189,8 @@ async fn metrics(State(desk): State<Arc<Desk>>, request: Request) -> Response {
 }
 
 /// Whether the sender of a request may read the metrics.
-async fn may_read_metrics(desk: &Desk, parts: &Parts) -> Result<(), Problem> {
-    let caller = identify(desk, parts, "the page of metrics").await?;
+async fn may_read_metrics(context: &DoorContext, parts: &Parts) -> Result<(), Problem> {
+    let caller = identify(context, parts, "the page of metrics").await?;
     caller.may_read_metrics().map_err(told)
 }
 

@@ -32,7 +32,7 @@ use crate::bounds::{
     UNACKNOWLEDGED_TIME,
 };
 use crate::office::Office;
-use crate::pages::{self, Certified, Client, Desk};
+use crate::pages::{self, Certified, Client, DoorContext};
 use crate::patience::{Answers, Patient};
 use crate::room::{Guest, Room};
 use crate::slots::Slots;
@@ -110,7 +110,7 @@ impl Face {
                 let _inside = runtime.enter();
                 Listening::new(door.socket, &mut files)?
             };
-            let desk = Desk {
+            let context = DoorContext {
                 office: Arc::clone(&office),
                 slots: Arc::clone(&slots),
                 is_local: door.is_local,
@@ -123,7 +123,7 @@ impl Face {
                 socket,
                 tls: door.tls,
                 certificate_name: door.certificate_name,
-                router: pages::router(Arc::new(desk)),
+                router: pages::router(Arc::new(context)),
                 room: Arc::clone(&room),
             });
         }

@@ -14,7 +14,7 @@ use stentor_topic::{TopicHasher, Zone};
 use crate::adaptors::Plane;
 use crate::admission::Admission;
 use crate::bans::Bans;
-use crate::call::Desk;
+use crate::call::CallQueue;
 use crate::clock::Clock;
 use crate::http::Visitors;
 use crate::inbox::{Slot, Tickets};
@@ -59,7 +59,7 @@ pub(crate) struct Backplane {
     /// What topics may be that commands put messages on.
     pub(crate) topic_bounds: TopicBounds,
     /// Where shards leave calls of procedures.
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) call_queue: Arc<CallQueue>,
     /// The operator's own code.
     pub(crate) adaptors: Plane,
     /// Receives the events for the log and the counters.

@@ -26,7 +26,7 @@ use stentor_control::{Http, Need, Verb};
 use crate::bounds::API_BODY_BYTES_MAX;
 use crate::identity::{identify, not_done, told};
 use crate::login;
-use crate::pages::Desk;
+use crate::pages::DoorContext;
 use crate::problem::{JSON, PROBLEMS, Problem, answer, busy, list, other_method, problem};
 use crate::stream;
 use request::{Line, Source, Wrong};
@@ -42,7 +42,7 @@ const LOOKING: &str = "GET, HEAD, POST";
 const CHANGING: &str = "POST";
 
 /// The paths of all verbs.
-pub(crate) fn router() -> Router<Arc<Desk>> {
+pub(crate) fn router() -> Router<Arc<DoorContext>> {
     let all = Verb::ALL.into_iter();
     let router = all.fold(Router::new(), |router, verb| {
         let path = format!("{ROOT}{}", verb.path());
@@ -51,9 +51,9 @@ pub(crate) fn router() -> Router<Arc<Desk>> {
         }
         let fields = Schemas::of(verb).fields();
         let line = Arc::new(Line { verb, fields });
-        let carry_out = move |State(desk): State<Arc<Desk>>, request: Request| {
+        let carry_out = move |State(context): State<Arc<DoorContext>>, request: Request| {
             let line = Arc::clone(&line);
-            async move { carry_out(&desk, line, request).await }
+            async move { carry_out(&context, line, request).await }
         };
         router.route(&path, any(carry_out))
     });
@@ -76,7 +76,11 @@ async fn socket_only(verb: Verb) -> Problem {
 }
 
 /// Carries out a verb.
-async fn carry_out(desk: &Desk, line: Arc<Line>, request: Request) -> Result<Response, Problem> {
+async fn carry_out(
+    context: &DoorContext,
+    line: Arc<Line>,
+    request: Request,
+) -> Result<Response, Problem> {
     let verb = line.verb;
     let (parts, body) = request.into_parts();
     let is_query = matches!(parts.method, Method::GET | Method::HEAD);
@@ -88,7 +92,7 @@ async fn carry_out(desk: &Desk, line: Arc<Line>, request: Request) -> Result<Res
             return Err(other_method(CHANGING));
         }
     }
-    let caller = identify(desk, &parts, "this path").await?;
+    let caller = identify(context, &parts, "this path").await?;
     caller.may(verb).map_err(told)?;
     let source = match is_query {
         true => Source::Query(parts.uri.query().unwrap_or_default().to_owned()),
@@ -97,14 +101,14 @@ async fn carry_out(desk: &Desk, line: Arc<Line>, request: Request) -> Result<Res
             return Err(problem("content-type", detail));
         }
         false => {
-            let _place = desk.slots.bodies.try_acquire().map_err(|_| busy())?;
+            let _place = context.slots.bodies.try_acquire().map_err(|_| busy())?;
             let whole = body::whole(body, API_BODY_BYTES_MAX).await;
             Source::Body(whole.map_err(body::no_body)?)
         }
     };
     let slot = match line.may_wait() {
-        true => &desk.slots.waits,
-        false => &desk.slots.verbs,
+        true => &context.slots.waits,
+        false => &context.slots.verbs,
     };
     // Large requests are read, and large answers are written, where that holds up nobody.
     let work = move || -> Result<String, Problem> {

@@ -21,7 +21,7 @@ pub(super) async fn follow(
     (wanted, last_id): (Wanted, Option<String>),
     told: Told,
 ) {
-    let run = watcher.desk().streams.run;
+    let run = watcher.context().streams.run;
     let begin = Begin::new(run, wanted, last_id.as_deref());
     let (first, mut request, begin) = match begin {
         Ok(begin) => match watcher.look(Verb::Events, begin.request.clone()).await {

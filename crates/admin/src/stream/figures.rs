@@ -95,14 +95,14 @@ fn every(wanted: &Wanted) -> Result<Duration, Problem> {
 
 /// Figures that are new enough. Only one stream looks at a time, and the others take what it sees.
 async fn newest(watcher: &Watcher) -> Result<Look, Problem> {
-    let desk = watcher.desk();
-    let mut newest = desk.streams.figures.0.lock().await;
+    let context = watcher.context();
+    let mut newest = context.streams.figures.0.lock().await;
     if let Some(look) = &*newest
         && look.at.elapsed() < FIGURES_AGE_MAX
     {
         return Ok(look.clone());
     }
-    let status = watcher.ask(&desk.slots.figures, Verb::Status, Wanted::new());
+    let status = watcher.ask(&context.slots.figures, Verb::Status, Wanted::new());
     let look = Look {
         status: Arc::new(status.await?),
         at: Instant::now(),

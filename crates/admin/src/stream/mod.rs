@@ -43,7 +43,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::api::request::{Line, Source};
 use crate::api::{ROOT, bad};
-use crate::pages::Desk;
+use crate::pages::DoorContext;
 use crate::problem::{Problem, busy, other_method, problem};
 use body::{Outlet, Pieces};
 use figures::Newest;
@@ -151,14 +151,14 @@ pub(crate) fn subscribe_path() -> String {
 }
 
 /// Adds the paths of all streams.
-pub(crate) fn router(router: Router<Arc<Desk>>) -> Router<Arc<Desk>> {
+pub(crate) fn router(router: Router<Arc<DoorContext>>) -> Router<Arc<DoorContext>> {
     let router = router.route(&subscribe_path(), any(subscribe::open));
     Kind::ALL.into_iter().fold(router, |router, kind| {
         let (verb, fields) = (kind.verb(), kind.fields());
         let line = Arc::new(Line { verb, fields });
-        let open = move |State(desk): State<Arc<Desk>>, request: Request| {
+        let open = move |State(context): State<Arc<DoorContext>>, request: Request| {
             let line = Arc::clone(&line);
-            async move { open(desk, kind, &line, request).await }
+            async move { open(context, kind, &line, request).await }
         };
         router.route(&kind.path(), any(open))
     })
@@ -172,18 +172,18 @@ pub(crate) fn is_stream(response: &Response) -> bool {
 
 /// Opens the stream of a verb.
 async fn open(
-    desk: Arc<Desk>,
+    context: Arc<DoorContext>,
     kind: Kind,
     line: &Line,
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
-    let watcher = admit(&desk, &parts).await?;
+    let watcher = admit(&context, &parts).await?;
     watcher.may(kind.verbs())?;
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let wanted = line.read(Source::Query(query)).map_err(bad)?;
     let last_id = last_id(&parts.headers)?;
-    follow(&desk, watcher, move |watcher, outlet, told| async move {
+    follow(&context, watcher, move |watcher, outlet, told| async move {
         match kind {
             Kind::Events => events::follow(watcher, outlet, (wanted, last_id), told).await,
             Kind::Figures => figures::follow(watcher, outlet, wanted, told).await,
@@ -194,11 +194,11 @@ async fn open(
 }
 
 /// The client that asks for a stream.
-async fn admit(desk: &Arc<Desk>, parts: &Parts) -> Result<Watcher, Problem> {
+async fn admit(context: &Arc<DoorContext>, parts: &Parts) -> Result<Watcher, Problem> {
     if parts.method != Method::GET {
         return Err(other_method("GET"));
     }
-    Watcher::admit(desk, parts).await
+    Watcher::admit(context, parts).await
 }
 
 /// Where the client has read up to, if this is not the first time.
@@ -218,7 +218,7 @@ type Told = oneshot::Sender<Result<(), Problem>>;
 /// Begins a stream in a task of its own, which ends what it has begun also if the client is gone
 /// before that.
 async fn follow<F>(
-    desk: &Desk,
+    context: &DoorContext,
     watcher: Watcher,
     run: impl FnOnce(Watcher, Outlet, Told) -> F + Send + 'static,
 ) -> Result<Response, Problem>
@@ -226,12 +226,15 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let session = watcher.caller().session_number();
-    let place = desk
+    let place = context
         .streams
         .places
         .take(watcher.name(), session)
         .map_err(full)?;
-    let (outlet, pieces) = Outlet::new(desk.streams.stopping.clone(), desk.streams.held.stream());
+    let (outlet, pieces) = Outlet::new(
+        context.streams.stopping.clone(),
+        context.streams.held.stream(),
+    );
     let (told, begun) = oneshot::channel();
     tokio::spawn(async move {
         run(watcher, outlet, told).await;

@@ -22,7 +22,7 @@ use super::{Told, admit, event, follow};
 use crate::api::query;
 use crate::bounds::{FILTERS_MAX, LOSS_LOOK, SESSION_TIME};
 use crate::identity::told;
-use crate::pages::Desk;
+use crate::pages::DoorContext;
 use crate::problem::{Problem, busy, problem};
 
 /// What is subscribed to.
@@ -34,13 +34,13 @@ struct Wish {
 
 /// Opens a stream of messages.
 pub(super) async fn open(
-    State(desk): State<Arc<Desk>>,
+    State(context): State<Arc<DoorContext>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
-    let watcher = admit(&desk, &parts).await?;
+    let watcher = admit(&context, &parts).await?;
     let wish = Wish::read(parts.uri.query().unwrap_or_default())?;
-    follow(&desk, watcher, move |watcher, outlet, told| {
+    follow(&context, watcher, move |watcher, outlet, told| {
         run(watcher, outlet, wish, told)
     })
     .await
@@ -104,7 +104,7 @@ async fn begin(
     held: &StreamHeld,
 ) -> Result<(Feed, String, Vec<u8>), Problem> {
     let caller = Arc::clone(watcher.caller());
-    let slot = &watcher.desk().slots.looks;
+    let slot = &watcher.context().slots.looks;
     let opened = slot.run(move || caller.session()).await.ok_or_else(busy)?;
     let stream = opened.map_err(|failure| problem(failure.code, failure.message))?;
     let mut feed = Feed::new(stream, held).map_err(|_| busy())?;
@@ -266,7 +266,7 @@ impl Losses {
         self.looked_at = Some(Instant::now());
         let (caller, client_id) = (Arc::clone(watcher.caller()), client_id.to_owned());
         let looked = watcher
-            .desk()
+            .context()
             .slots
             .looks
             .run(move || caller.lost(&client_id));

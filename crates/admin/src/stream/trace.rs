@@ -25,7 +25,7 @@ pub(super) async fn follow(mut watcher: Watcher, mut outlet: Outlet, wanted: Wan
     let stop = Wanted::from_iter([("id".to_owned(), id)]);
     // One that has ended by itself cannot be ended.
     let stop = move || drop(beginner.ask(Verb::TraceStop, stop));
-    let _ = watcher.desk().slots.looks.run(stop).await;
+    let _ = watcher.context().slots.looks.run(stop).await;
 }
 
 async fn go_on(watcher: &mut Watcher, outlet: &mut Outlet, started: &Value) -> Result<(), End> {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::identity::{Asking, Shown, not_admitted, not_done, told};
 use crate::office::{Caller, NotAdmitted, Proof};
-use crate::pages::Desk;
+use crate::pages::DoorContext;
 use crate::problem::{Problem, busy};
 use crate::slots::Slot;
 
@@ -24,7 +24,7 @@ pub(crate) struct Refused(Mutex<Vec<(String, Instant)>>);
 
 /// The reader of a stream.
 pub(crate) struct Watcher {
-    desk: Arc<Desk>,
+    context: Arc<DoorContext>,
     asking: Asking,
     caller: Arc<dyn Caller>,
 }
@@ -34,11 +34,11 @@ impl Watcher {
     ///
     /// # Errors
     /// The answer, if nobody is known by it.
-    pub(crate) async fn admit(desk: &Arc<Desk>, parts: &Parts) -> Result<Self, Problem> {
-        let mut asking = Asking::of(desk, parts, "this path")?;
+    pub(crate) async fn admit(context: &Arc<DoorContext>, parts: &Parts) -> Result<Self, Problem> {
+        let mut asking = Asking::of(context, parts, "this path")?;
         Ok(Self {
-            caller: asking.caller(desk).await?,
-            desk: Arc::clone(desk),
+            caller: asking.caller(context).await?,
+            context: Arc::clone(context),
             asking,
         })
     }
@@ -48,8 +48,8 @@ impl Watcher {
         self.caller.name()
     }
 
-    pub(crate) fn desk(&self) -> &Arc<Desk> {
-        &self.desk
+    pub(crate) fn context(&self) -> &Arc<DoorContext> {
+        &self.context
     }
 
     pub(crate) fn caller(&self) -> &Arc<dyn Caller> {
@@ -79,22 +79,22 @@ impl Watcher {
     /// revoked counts as one wrong token, however many streams it has.
     async fn caller_now(&self) -> Result<Arc<dyn Caller>, Problem> {
         let Shown::Token(token) = &self.asking.shown else {
-            return self.asking.caller_again(&self.desk).await;
+            return self.asking.caller_again(&self.context).await;
         };
         if let Some(known) = self
-            .desk
+            .context
             .office
             .known(Proof::Token(token), self.asking.address)
         {
             return known.map_err(not_admitted);
         }
-        let mut refused = self.desk.streams.refused.0.lock().await;
+        let mut refused = self.context.streams.refused.0.lock().await;
         refused.retain(|(_, at)| at.elapsed() < REFUSED_TIME);
         if refused.iter().any(|(one, _)| one == token) {
             return Err(not_admitted(NotAdmitted::Unknown));
         }
         // Another stream may have asked in the meantime: then it is known.
-        let caller = self.asking.caller_again(&self.desk).await;
+        let caller = self.asking.caller_again(&self.context).await;
         if caller.as_ref().is_err_and(Problem::is_of_token) {
             refused.push((token.clone(), Instant::now()));
         }
@@ -125,6 +125,6 @@ impl Watcher {
         verb: Verb,
         request: Map<String, Value>,
     ) -> Result<Value, Problem> {
-        self.ask(&self.desk.slots.looks, verb, request).await
+        self.ask(&self.context.slots.looks, verb, request).await
     }
 }

@@ -7,7 +7,7 @@ use stentor_auth::credential::Stored;
 use stentor_auth::model::{Credential, User};
 use stentor_auth::store::Order;
 
-use super::desk::Desk;
+use super::client::AccountsClient;
 use super::import::{in_words, quoted};
 use super::user::Format;
 use crate::failure::Failure;
@@ -18,12 +18,12 @@ pub(super) const HEAD: &str = "zone,name,credential,roles,disabled\n";
 
 /// Writes all users, page by page. A file is made when the first of them are there.
 pub(super) fn export(
-    desk: &mut Desk,
+    accounts: &mut AccountsClient,
     format: Format,
     zone: Option<&str>,
     file: Option<&Path>,
 ) -> Result<(), Failure> {
-    let (mut users, mut next) = page(desk, zone, None)?;
+    let (mut users, mut next) = page(accounts, zone, None)?;
     let mut out = match file {
         Some(path) => Pieces::private_file(path)?,
         None => Pieces::standard(),
@@ -47,7 +47,7 @@ pub(super) fn export(
         if next.is_none() {
             break;
         }
-        (users, next) = page(desk, zone, next)?;
+        (users, next) = page(accounts, zone, next)?;
     }
     if format == Format::Json {
         out.put(if first { "[]\n" } else { "\n]\n" })?;
@@ -57,7 +57,7 @@ pub(super) fn export(
 
 /// Some users, and after whom the next ones come.
 fn page(
-    desk: &mut Desk,
+    accounts: &mut AccountsClient,
     zone: Option<&str>,
     after: Option<String>,
 ) -> Result<(Vec<User>, Option<String>), Failure> {
@@ -66,7 +66,7 @@ fn page(
         after,
         limit: None,
     };
-    let answer = desk.order(&order)?;
+    let answer = accounts.order(&order)?;
     let users = serde_json::from_value(answer["users"].clone())
         .map_err(|error| Failure::new(format!("the answer makes no sense: {error}")))?;
     Ok((users, answer["next"].as_str().map(str::to_owned)))

@@ -1,7 +1,7 @@
 //! Commands for users, roles, tokens and zones: of the running server, or of its data folder while
 //! none runs.
 
-mod desk;
+mod client;
 mod export;
 mod import;
 mod login;

@@ -195,10 +195,10 @@ impl Role {
                 show_role(&change.which, &order)
             }
             Command::List { zone, which } => {
-                let mut desk = which.open()?;
-                let mut answer = desk.order(&Order::RoleList {})?;
+                let mut accounts = which.open()?;
+                let mut answer = accounts.order(&Order::RoleList {})?;
                 if let Some(zone) = &zone {
-                    desk.check_zone(zone)?;
+                    accounts.check_zone(zone)?;
                     only_of(&mut answer, zone);
                 }
                 show(which.json, &answer, || list_text(&answer))

@@ -101,17 +101,17 @@ impl Create {
 
 impl List {
     fn run(self) -> Result<(), Failure> {
-        let mut desk = self.which.open()?;
+        let mut accounts = self.which.open()?;
         let Some(name) = self.name else {
             let mut tokens = Vec::new();
-            desk.each_page(self.zone.as_deref(), |page| {
+            accounts.each_page(self.zone.as_deref(), |page| {
                 tokens.extend(tokens_of(page));
             })?;
             let answer = json!({ "tokens": tokens });
             return show(self.which.json, &answer, || list_text(&answer, &["user"]));
         };
         let name = Login::new(name, self.zone).full()?;
-        let answer = desk.order(&Order::TokenList { name })?;
+        let answer = accounts.order(&Order::TokenList { name })?;
         show(self.which.json, &answer, || list_text(&answer, &[]))
     }
 }

@@ -226,10 +226,10 @@ impl Add {
             true => None,
             false => Some(self.password.read()?),
         };
-        let mut desk = Which::open_config(config)?;
+        let mut accounts = Which::open_config(config)?;
         let credentials = match given {
             None => Vec::new(),
-            Some(given) => desk.maker(self.password.scram)?.credentials(given)?,
+            Some(given) => accounts.maker(self.password.scram)?.credentials(given)?,
         };
         let roles = self.roles.iter().map(|role| Arc::from(role.as_str()));
         let order = Order::UserAdd {
@@ -238,7 +238,7 @@ impl Add {
             roles: (!self.roles.is_empty()).then(|| roles.collect()),
             disabled: self.disabled,
         };
-        let answer = desk.order(&order)?;
+        let answer = accounts.order(&order)?;
         show(self.which.json, &answer, || {
             format!(
                 "{name} is added, with the role {}\n",
@@ -270,8 +270,8 @@ impl Export {
             false => Format::Csv,
         };
         let format = self.format.or(ending).unwrap_or(otherwise);
-        let mut desk = self.which.open()?;
-        export(&mut desk, format, self.zone.as_deref(), file.as_deref())
+        let mut accounts = self.which.open()?;
+        export(&mut accounts, format, self.zone.as_deref(), file.as_deref())
     }
 }
 
@@ -308,9 +308,9 @@ impl SetPassword {
         let name = self.login.full()?;
         let config = self.which.load()?;
         let given = self.password.read()?;
-        let mut desk = Which::open_config(config)?;
-        let mut maker = desk.maker(self.password.scram)?;
-        let user = desk.order(&Order::UserShow { name: name.clone() })?;
+        let mut accounts = Which::open_config(config)?;
+        let mut maker = accounts.maker(self.password.scram)?;
+        let user = accounts.order(&Order::UserShow { name: name.clone() })?;
         let credentials = user["credentials"].as_array().into_iter().flatten();
         maker.keep(credentials.filter_map(|one| one["kind"].as_str()));
         let credentials = maker.credentials(given)?;
@@ -318,7 +318,7 @@ impl SetPassword {
             name: name.clone(),
             credentials,
         };
-        let answer = desk.order(&order)?;
+        let answer = accounts.order(&order)?;
         show(self.which.json, &answer, || {
             format!("{name} has a new password\n")
         })

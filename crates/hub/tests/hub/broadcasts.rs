@@ -16,12 +16,12 @@ const Q1: QoS = QoS::AtLeastOnce;
 
 /// Keeps calls, and what became of broadcasts.
 #[derive(Default)]
-struct Desk {
+struct ControlPlane {
     calls: Mutex<Vec<Call>>,
     told: Mutex<Vec<(u64, usize, Fate)>>,
 }
 
-impl Callees for Desk {
+impl Callees for ControlPlane {
     fn call(&self, call: Call) -> Result<(), Box<Call>> {
         self.calls.lock().unwrap().push(call);
         Ok(())
@@ -76,17 +76,17 @@ fn to_topic(name: &str) -> Recipient {
 }
 
 /// A world, and a client that has made a call: where its broadcasts go, and from whom they are.
-fn caller(w: &mut World, desk: &Desk, id: &str) -> (usize, u8, Origin) {
+fn caller(w: &mut World, control_plane: &ControlPlane, id: &str) -> (usize, u8, Origin) {
     let client = w.connect(Version::V5, id, &user("ann"));
     w.publish(client, "$call/broadcast/1", "x", Q1, false);
-    let call = desk.calls.lock().unwrap().remove(0);
+    let call = control_plane.calls.lock().unwrap().remove(0);
     (client, call.return_to.shard.0, Origin::of_call(&call))
 }
 
 /// Sends "hi" to these; what is known of each then.
 fn send(
     w: &mut World,
-    desk: &Desk,
+    control_plane: &ControlPlane,
     (shard, origin): (u8, &Origin),
     recipients: Vec<Recipient>,
 ) -> Vec<(usize, Fate)> {
@@ -99,11 +99,11 @@ fn send(
     };
     w.control(shard, ServiceCommand::Broadcast(Arc::new(broadcast)));
     w.settle();
-    fates(desk)
+    fates(control_plane)
 }
 
-fn fates(desk: &Desk) -> Vec<(usize, Fate)> {
-    let mut told = std::mem::take(&mut *desk.told.lock().unwrap());
+fn fates(control_plane: &ControlPlane) -> Vec<(usize, Fate)> {
+    let mut told = std::mem::take(&mut *control_plane.told.lock().unwrap());
     told.sort_by_key(|(_, place, _)| *place);
     let known = told.into_iter();
     known
@@ -133,9 +133,9 @@ fn status(fate: &Fate) -> &str {
 fn each_recipient_is_checked_as_for_a_publish() {
     // Bob is at home on the caller's shard, or on another one.
     for (shards, bob) in [(1, "b"), (4, "b"), (4, "e"), (4, "h"), (4, "k")] {
-        let desk = Arc::new(Desk::default());
-        let mut w = World::with_callees(shards, desk.clone());
-        let (_, shard, origin) = caller(&mut w, &desk, "a");
+        let control_plane = Arc::new(ControlPlane::default());
+        let mut w = World::with_callees(shards, control_plane.clone());
+        let (_, shard, origin) = caller(&mut w, &control_plane, "a");
         let bob = w.connect(Version::V5, bob, &user("bob"));
         w.subscribe(bob, "$private/from/+", Q1);
         w.subscribe(bob, "#", Q1);
@@ -150,7 +150,7 @@ fn each_recipient_is_checked_as_for_a_publish() {
             to_topic("a/+"),
             to_topic(""),
         ];
-        let told = send(&mut w, &desk, (shard, &origin), recipients);
+        let told = send(&mut w, &control_plane, (shard, &origin), recipients);
         let told: Vec<&str> = told.iter().map(|(_, fate)| status(fate)).collect();
         let expected = [
             "delivered",
@@ -170,9 +170,9 @@ fn each_recipient_is_checked_as_for_a_publish() {
 
 #[test]
 fn what_is_above_a_limit_is_refused_with_its_name() {
-    let desk = Arc::new(Desk::default());
-    let mut w = World::with_callees(1, desk.clone());
-    let (_, shard, origin) = caller(&mut w, &desk, "a");
+    let control_plane = Arc::new(ControlPlane::default());
+    let mut w = World::with_callees(1, control_plane.clone());
+    let (_, shard, origin) = caller(&mut w, &control_plane, "a");
     let settings = Settings {
         packet_bytes_max: 30,
         topic_levels_max: 3,
@@ -184,7 +184,7 @@ fn what_is_above_a_limit_is_refused_with_its_name() {
     let long = to_topic("a-topic-of-20-bytes-");
     let told = send(
         &mut w,
-        &desk,
+        &control_plane,
         (shard, &origin),
         vec![long, to_topic("a/b/c/d")],
     );
@@ -201,8 +201,8 @@ fn what_is_above_a_limit_is_refused_with_its_name() {
 
 #[test]
 fn a_caller_without_a_session_has_its_rights_too() {
-    let desk = Arc::new(Desk::default());
-    let mut w = World::with_callees(2, desk.clone());
+    let control_plane = Arc::new(ControlPlane::default());
+    let mut w = World::with_callees(2, control_plane.clone());
     let bob = w.connect(Version::V5, "b", &user("bob"));
     w.subscribe(bob, "$private/from/+", Q1);
     w.subscribe(bob, "#", Q1);
@@ -214,7 +214,7 @@ fn a_caller_without_a_session_has_its_rights_too() {
     ] {
         let origin = Origin::without_session(who);
         let recipients = vec![to_user("bob"), to_topic("secret/x"), to_topic("news")];
-        let told = send(&mut w, &desk, (0, &origin), recipients);
+        let told = send(&mut w, &control_plane, (0, &origin), recipients);
         let told: Vec<&str> = told.iter().map(|(_, fate)| status(fate)).collect();
         assert_eq!(told, expected);
     }
@@ -223,9 +223,9 @@ fn a_caller_without_a_session_has_its_rights_too() {
 /// The message is the caller's own: one who has asked by No Local does not receive it.
 #[test]
 fn no_local_holds_for_the_caller() {
-    let desk = Arc::new(Desk::default());
-    let mut w = World::with_callees(1, desk.clone());
-    let (ann, shard, origin) = caller(&mut w, &desk, "a");
+    let control_plane = Arc::new(ControlPlane::default());
+    let mut w = World::with_callees(1, control_plane.clone());
+    let (ann, shard, origin) = caller(&mut w, &control_plane, "a");
     w.subscribe(ann, "with/echo", Q1);
     let options = SubscribeOptions {
         qos: Q1,
@@ -236,34 +236,39 @@ fn no_local_holds_for_the_caller() {
     w.subscribe_only(ann, id, "without/echo", options);
     w.take_packet(ann, 0x90).expect("a SUBACK");
     let topics = ["with/echo", "without/echo"].map(to_topic).to_vec();
-    send(&mut w, &desk, (shard, &origin), topics);
+    send(&mut w, &control_plane, (shard, &origin), topics);
     assert_eq!(received(&mut w, ann), ["with/echo hi"]);
 }
 
 /// A client that has sent its call and gone is not charged, and its message is sent.
 #[test]
 fn a_caller_that_has_gone_sends_all_the_same() {
-    let desk = Arc::new(Desk::default());
-    let mut w = World::with_callees(1, desk.clone());
+    let control_plane = Arc::new(ControlPlane::default());
+    let mut w = World::with_callees(1, control_plane.clone());
     let bob = w.connect(Version::V5, "b", &user("bob"));
     w.subscribe(bob, "#", Q1);
-    let (ann, shard, origin) = caller(&mut w, &desk, "a");
+    let (ann, shard, origin) = caller(&mut w, &control_plane, "a");
     w.drop_link(ann);
-    let told = send(&mut w, &desk, (shard, &origin), vec![to_topic("news")]);
+    let told = send(
+        &mut w,
+        &control_plane,
+        (shard, &origin),
+        vec![to_topic("news")],
+    );
     assert_eq!(told, [(0, Fate::Published)]);
     assert_eq!(received(&mut w, bob), ["news hi"]);
 }
 
 #[test]
 fn adaptors_judge_each_recipient() {
-    let desk = Arc::new(Desk::default());
-    let mut w = World::with_callees(1, desk.clone());
+    let control_plane = Arc::new(ControlPlane::default());
+    let mut w = World::with_callees(1, control_plane.clone());
     let judge = Arc::new(Judge::default());
     w.set_adaptors(&(Arc::clone(&judge) as Arc<dyn Adaptors>));
     let bob = w.connect(Version::V5, "b", &user("bob"));
     w.subscribe(bob, "$private/from/+", Q1);
     w.subscribe(bob, "#", Q1);
-    let (_, shard, origin) = caller(&mut w, &desk, "a");
+    let (_, shard, origin) = caller(&mut w, &control_plane, "a");
     let to = |names: [Recipient; 2]| names.to_vec();
     let judged = |w: &mut World, verdicts: [HookVerdict; 2]| {
         let questions = std::mem::take(&mut *judge.0.lock().unwrap());
@@ -276,7 +281,7 @@ fn adaptors_judge_each_recipient() {
             w.control(question.shard.0, item);
         }
         w.settle();
-        fates(&desk)
+        fates(&control_plane)
     };
     let rewrite = |rewrite: Rewrite| HookVerdict::Done(rewrite);
     let denied = HookVerdict::Denied(Denial {
@@ -292,7 +297,7 @@ fn adaptors_judge_each_recipient() {
         to_topic("more"),
         to_topic("secret/x"),
     ];
-    let told = send(&mut w, &desk, (shard, &origin), recipients);
+    let told = send(&mut w, &control_plane, (shard, &origin), recipients);
     assert_eq!(told.len(), 2);
     assert_eq!((told[0].0, status(&told[0].1)), (2, "busy"));
     assert_eq!((told[1].0, status(&told[1].1)), (3, "not-allowed"));
@@ -323,7 +328,7 @@ fn adaptors_judge_each_recipient() {
     // sent.
     send(
         &mut w,
-        &desk,
+        &control_plane,
         (shard, &origin),
         to([to_user("bob"), to_topic("news")]),
     );
@@ -340,7 +345,7 @@ fn adaptors_judge_each_recipient() {
     assert_eq!(status(&told[1].1), "not-allowed");
     send(
         &mut w,
-        &desk,
+        &control_plane,
         (shard, &origin),
         to([to_topic("news"), to_topic("more")]),
     );

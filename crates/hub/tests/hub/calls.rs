@@ -13,12 +13,12 @@ const Q0: QoS = QoS::AtMostOnce;
 const Q1: QoS = QoS::AtLeastOnce;
 
 /// Takes so many calls at a time.
-struct Desk {
+struct ControlPlane {
     calls: Mutex<Vec<Call>>,
     room: usize,
 }
 
-impl Callees for Desk {
+impl Callees for ControlPlane {
     fn call(&self, call: Call) -> Result<(), Box<Call>> {
         let mut calls = self.calls.lock().unwrap();
         if calls.len() >= self.room {
@@ -35,9 +35,9 @@ impl Callees for Desk {
     fn told(&self, _: u64, _: usize, _: Fate) {}
 }
 
-fn desk(room: usize) -> Arc<Desk> {
+fn control_plane(room: usize) -> Arc<ControlPlane> {
     let calls = Mutex::default();
-    Arc::new(Desk { calls, room })
+    Arc::new(ControlPlane { calls, room })
 }
 
 fn ann() -> ConnectOptions<'static> {
@@ -49,8 +49,8 @@ fn ann() -> ConnectOptions<'static> {
 }
 
 /// Answers the oldest call with its own payload.
-fn answer(w: &mut World, desk: &Desk) -> Call {
-    let call = desk.calls.lock().unwrap().remove(0);
+fn answer(w: &mut World, control_plane: &ControlPlane) -> Call {
+    let call = control_plane.calls.lock().unwrap().remove(0);
     let answer = Answer {
         to: call.return_to.clone(),
         json: call.payload.to_vec(),
@@ -76,8 +76,8 @@ fn puback(w: &mut World, client: usize) -> u8 {
 #[test]
 fn an_answer_goes_to_the_calling_session_alone() {
     for version in [Version::V311, Version::V5] {
-        let desk = desk(9);
-        let mut w = World::with_callees(4, desk.clone());
+        let control_plane = control_plane(9);
+        let mut w = World::with_callees(4, control_plane.clone());
         let caller = w.connect(version, "a", &ann());
         let other = w.connect(version, "b", &ann());
         for client in [caller, other] {
@@ -89,7 +89,7 @@ fn an_answer_goes_to_the_calling_session_alone() {
                 assert_eq!(puback(&mut w, caller), 0);
             }
             assert!(received(&mut w, caller).is_empty(), "not yet");
-            let call = answer(&mut w, &desk);
+            let call = answer(&mut w, &control_plane);
             assert_eq!((&*call.procedure, &*call.client_id), ("sum", "a"));
             assert_eq!(call.identity.user.as_deref(), Some("ann"));
             assert_eq!(call.expires_at, Tick::NEVER);
@@ -124,8 +124,8 @@ impl Renewal for Forbid {
 fn an_answer_needs_the_right_when_it_is_there() {
     for stays in [true, false] {
         for forbids in [false, true] {
-            let desk = desk(9);
-            let mut w = World::with_callees(2, desk.clone());
+            let control_plane = control_plane(9);
+            let mut w = World::with_callees(2, control_plane.clone());
             let caller = w.connect(Version::V5, "a", &ann());
             let other = w.connect(Version::V5, "b", &ConnectOptions::default());
             w.subscribe(other, "answers/+", Q1);
@@ -138,7 +138,7 @@ fn an_answer_needs_the_right_when_it_is_there() {
                 w.control_all(&ControlItem::Renew(Arc::new(Forbid)));
                 w.advance();
             }
-            answer(&mut w, &desk);
+            answer(&mut w, &control_plane);
             let heard = received(&mut w, other).len();
             assert_eq!(heard, usize::from(!forbids), "{stays} {forbids}");
         }
@@ -158,8 +158,8 @@ fn call_with(w: &mut World, client: usize, topic: &str, response_topic: Option<&
 
 #[test]
 fn a_response_topic_gets_the_correlation_data() {
-    let desk = desk(9);
-    let mut w = World::with_callees(4, desk.clone());
+    let control_plane = control_plane(9);
+    let mut w = World::with_callees(4, control_plane.clone());
     let caller = w.connect(Version::V5, "a", &ann());
     let others: Vec<usize> = ["b", "c", "d"]
         .map(|id| w.connect(Version::V5, id, &ann()))
@@ -170,7 +170,7 @@ fn a_response_topic_gets_the_correlation_data() {
         w.subscribe(*other, "answers/+", Q1);
     }
     call_with(&mut w, caller, "$call/sum", Some("$reply/a/b"));
-    let call = answer(&mut w, &desk);
+    let call = answer(&mut w, &control_plane);
     assert_eq!(call.expires_at, w.now.after_secs(5));
     assert_eq!(*call.arguments, [("max".into(), "10".into())]);
     let bytes = w.take_packet(caller, 0x30).unwrap();
@@ -178,20 +178,20 @@ fn a_response_topic_gets_the_correlation_data() {
     assert_eq!(w.clients[caller].parse(&bytes).topic, "$reply/a/b");
     // A topic of everybody's, to which the caller may publish.
     call_with(&mut w, caller, "$call/sum", Some("answers/1"));
-    answer(&mut w, &desk);
+    answer(&mut w, &control_plane);
     for other in &others {
         assert_eq!(received(&mut w, *other), ["answers/1 x"]);
     }
     // Without one, nobody is told.
     call_with(&mut w, caller, "$call/sum", None);
-    assert!(!answer(&mut w, &desk).return_to.is_somewhere());
+    assert!(!answer(&mut w, &control_plane).return_to.is_somewhere());
     assert!(received(&mut w, caller).is_empty());
 }
 
 #[test]
 fn an_answer_is_no_way_around_the_rights() {
-    let desk = desk(9);
-    let mut w = World::with_callees(1, desk.clone());
+    let control_plane = control_plane(9);
+    let mut w = World::with_callees(1, control_plane.clone());
     let caller = w.connect(Version::V5, "a", &ann());
     let bob = w.connect(
         Version::V5,
@@ -233,7 +233,7 @@ fn an_answer_is_no_way_around_the_rights() {
         w.publish(caller, topic, "x", Q1, false);
         assert_eq!(puback(&mut w, caller), code, "{topic}");
     }
-    assert!(desk.calls.lock().unwrap().is_empty());
+    assert!(control_plane.calls.lock().unwrap().is_empty());
     assert!(received(&mut w, bob).is_empty());
     // A will calls nobody.
     let will = ConnectOptions {
@@ -246,9 +246,9 @@ fn an_answer_is_no_way_around_the_rights() {
 #[test]
 fn who_cannot_be_served_is_told_at_once() {
     for version in [Version::V311, Version::V5] {
-        for (callees, status) in [(Some(desk(1)), "overloaded"), (None, "not-found")] {
+        for (callees, status) in [(Some(control_plane(1)), "overloaded"), (None, "not-found")] {
             let mut w = match &callees {
-                Some(desk) => World::with_callees(1, desk.clone()),
+                Some(control_plane) => World::with_callees(1, control_plane.clone()),
                 None => World::new(1),
             };
             let caller = w.connect(version, "a", &ann());
@@ -271,14 +271,14 @@ fn who_cannot_be_served_is_told_at_once() {
 
 #[test]
 fn an_answer_for_a_session_that_is_gone_is_for_nobody() {
-    let desk = desk(9);
-    let mut w = World::with_callees(1, desk.clone());
+    let control_plane = control_plane(9);
+    let mut w = World::with_callees(1, control_plane.clone());
     let caller = w.connect(Version::V5, "a", &ann());
     w.subscribe(caller, "$reply/+", Q1);
     w.publish(caller, "$call/sum/1", "x", Q1, false);
     w.drop_link(caller);
     let again = w.connect(Version::V5, "a", &ann());
     w.subscribe(again, "$reply/+", Q1);
-    answer(&mut w, &desk);
+    answer(&mut w, &control_plane);
     assert!(received(&mut w, again).is_empty());
 }

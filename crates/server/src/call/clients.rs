@@ -73,7 +73,7 @@ impl Clients for Switchboard {
         let backplane = self.backplane.upgrade().ok_or(Unserved::Broken)?;
         let zone = self.center.zone_number(zone);
         let zone = zone.map_err(|_| Unserved::Broken)?;
-        let asked = &backplane.desk.requests;
+        let asked = &backplane.call_queue.requests;
         let number = asked.count.fetch_add(1, Ordering::Relaxed) + 1;
         let left = || end.saturating_duration_since(Instant::now());
         let ask = Arc::new(Ask {

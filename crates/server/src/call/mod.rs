@@ -1,6 +1,6 @@
 //! Calls of procedures: listeners, connections, and who calls.
 //!
-//! Over MQTT calls come from the shards, through [`Desk`].
+//! Over MQTT calls come from the shards, through [`CallQueue`].
 //!
 //! None of this runs on a shard. One thread owns the listeners and their connections; what is
 //! built in runs there, everything else on the threads of its procedure. All of them share the
@@ -13,13 +13,13 @@ mod clients;
 mod closers;
 mod connection;
 mod crowd;
-mod desk;
 mod entrance;
 mod groups;
 mod identity;
 mod mail;
 mod mounts;
 mod outlets;
+mod queue;
 mod serve;
 mod stream;
 
@@ -42,11 +42,11 @@ use crate::error::ServerError;
 use crate::listener::Opened;
 use body::Bodies;
 use clients::Switchboard;
-pub(crate) use desk::{Desk, json as answer_json};
 use entrance::Entrance;
 use identity::{Identities, Tokens};
 use mail::MailServer;
 use outlets::Outlets;
+pub(crate) use queue::{CallQueue, json as answer_json};
 use serve::Stopper;
 
 /// How often the folder of procedures is looked at: a handful of `stat`s.
@@ -60,7 +60,7 @@ pub(crate) struct CallServer {
     looking: Option<(Sender<()>, JoinHandle<()>)>,
     serving: Option<JoinHandle<()>>,
     /// Takes the calls that come by MQTT.
-    desk: Arc<Desk>,
+    queue: Arc<CallQueue>,
     handing: Option<JoinHandle<()>>,
     mail: Option<MailServer>,
 }
@@ -82,7 +82,7 @@ impl CallServer {
             stopper: None,
             looking: None,
             serving: None,
-            desk: Arc::clone(&backplane.desk),
+            queue: Arc::clone(&backplane.call_queue),
             handing: None,
             mail: None,
         };
@@ -91,9 +91,9 @@ impl CallServer {
         let registry = open(config, data_dir, (clients, backplane.clock))?;
         let system = |error| ServerError::system("starting the threads of procedures", error);
         backplane.adaptors.serve_calls(&registry);
-        backplane.desk.serves(&registry);
+        backplane.call_queue.serves(&registry);
         let (plane, callees) = (Arc::clone(backplane), Arc::clone(&registry));
-        let hand_over = move || desk::run(&plane, &callees);
+        let hand_over = move || queue::run(&plane, &callees);
         server.handing = Some(spawn("mqtt-calls", hand_over).map_err(system)?);
         if listeners.is_empty() && config.folder.is_none() {
             return Ok(server);
@@ -137,7 +137,7 @@ impl CallServer {
             mail.drain(end);
         }
         if self.handing.is_some() {
-            self.desk.drain(end);
+            self.queue.drain(end);
         }
         if let Some(thread) = self.serving.take() {
             // A panic was reported when it happened.
@@ -160,7 +160,7 @@ impl Drop for CallServer {
         }
         self.drain(Instant::now());
         drop(self.mail.take());
-        self.desk.close();
+        self.queue.close();
         if let Some(thread) = self.handing.take() {
             let _ = thread.join();
         }

@@ -180,7 +180,7 @@ impl Outlet for OwnOutlet {
         let backplane = self.backplane.upgrade().ok_or(Unsent::Stopping)?;
         let messages = parcel.recipients.len();
         let size = (messages, messages.saturating_mul(parcel.payload.len()));
-        let pace = &backplane.desk.broadcasts.pace;
+        let pace = &backplane.call_queue.broadcasts.pace;
         pace.admit((&self.origin, self.origin.quotas()), size, Instant::now())?;
         let mut sent = Vec::with_capacity(messages);
         for recipients in parcel.recipients.chunks(AT_ONCE) {
@@ -221,7 +221,7 @@ impl OwnOutlet {
         parcel: &Parcel,
         end: Instant,
     ) -> Vec<Option<Sent>> {
-        let broadcasts = &backplane.desk.broadcasts;
+        let broadcasts = &backplane.call_queue.broadcasts;
         let (number, told) = broadcasts.begin();
         let broadcast = Broadcast {
             number,

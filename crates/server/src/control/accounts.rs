@@ -16,7 +16,7 @@ use stentor_control::{Secret, Verb, roles, tokens, users, zones};
 use zeroize::Zeroizing;
 
 use super::protocol::{Answer, Failure, answer as respond};
-use super::{Desk, lock};
+use super::{Admin, lock};
 
 /// How long somebody waits for the hash of a password: logins that came before go first.
 const HASH_TIME: Duration = Duration::from_secs(20);
@@ -28,8 +28,8 @@ const DAYS_MAX: u32 = 36_500;
 const DAY_SECS: u64 = 86_400;
 
 /// What a verb about users, roles, tokens or zones answers.
-pub(super) fn answer(desk: &Desk, verb: Verb, line: &[u8], who: &Who) -> Answer {
-    let books = Books { desk, who };
+pub(super) fn answer(admin: &Admin, verb: Verb, line: &[u8], who: &Who) -> Answer {
+    let books = Books { admin, who };
     match verb {
         Verb::UsersLs => respond(line, |request| books.users(request)),
         Verb::UsersShow => respond(line, |request: users::Show| {
@@ -80,12 +80,12 @@ pub(super) fn answer(desk: &Desk, verb: Verb, line: &[u8], who: &Who) -> Answer 
 /// # Errors
 /// When the password cannot be one, or the user database refuses it.
 pub(super) fn set_password(
-    desk: &Desk,
+    admin: &Admin,
     who: &Who,
     (login, password): (&str, &Secret),
     made: &dyn Fn(&Arc<str>),
 ) -> Result<(), Failure> {
-    let books = Books { desk, who };
+    let books = Books { admin, who };
     let renewed = (password, false);
     books
         .renew_password(login.to_owned(), renewed, made)
@@ -143,14 +143,14 @@ fn of_roles_and_zones(books: &Books<'_>, verb: Verb, line: &[u8]) -> Answer {
 
 /// The Auth Center, with the name of the caller for the audit log.
 struct Books<'a> {
-    desk: &'a Desk,
+    admin: &'a Admin,
     who: &'a Who,
 }
 
 impl Books<'_> {
     /// Has an order carried out.
     fn order<T: DeserializeOwned>(&self, order: Order) -> Result<T, Failure> {
-        let answer = self.desk.give(order, self.who)?;
+        let answer = self.admin.give(order, self.who)?;
         serde_json::from_value(answer).map_err(|error| {
             let message = format!("the answer has another form: {error}; this is a bug");
             Failure::new("unavailable", message)
@@ -224,7 +224,7 @@ impl Books<'_> {
     /// turn and within their bounds.
     fn hash(&self, password: &Secret, mechanisms: &[Sha]) -> Result<Vec<Credential>, Failure> {
         check(password)?;
-        let cost = lock(&self.desk.notes).password_hash.cost();
+        let cost = lock(&self.admin.notes).password_hash.cost();
         let password = Zeroizing::new(password.reveal().as_bytes().to_vec());
         let mechanisms = mechanisms.to_vec();
         let (sender, made) = channel();
@@ -236,7 +236,7 @@ impl Books<'_> {
             let message = "too many logins wait for the hash of a password; try again later";
             Failure::new("busy", message)
         };
-        if !self.desk.backplane.authenticator.hash(Arc::new(job)) {
+        if !self.admin.backplane.authenticator.hash(Arc::new(job)) {
             return Err(busy());
         }
         match made.recv_timeout(HASH_TIME) {

@@ -13,16 +13,16 @@ use stentor_hub::Identity;
 use super::protocol::{Answer, Failure, write};
 use super::publish::publish;
 use super::serve::Next;
-use super::{Desk, accounts, clients};
+use super::{Admin, accounts, clients};
 use crate::backplane::Backplane;
 
 /// Carries out verbs, as the control socket does.
 #[derive(Clone)]
-pub(crate) struct Clerk(Arc<Desk>);
+pub(crate) struct Clerk(Arc<Admin>);
 
 impl Clerk {
-    pub(super) const fn new(desk: Arc<Desk>) -> Self {
-        Self(desk)
+    pub(super) const fn new(admin: Arc<Admin>) -> Self {
+        Self(admin)
     }
 
     /// What the verbs work with.
@@ -34,9 +34,9 @@ impl Clerk {
     pub(crate) fn publish(&self, identity: &Arc<Identity>, request: Value, who: &Who) -> Answer {
         let request = serde_json::from_value(request)
             .map_err(|error| Failure::new("bad-request", error.to_string()))?;
-        let desk = &*self.0;
-        let by = (&*desk.directory, who);
-        write(publish(&desk.backplane, by, identity, &request)?)
+        let admin = &*self.0;
+        let by = (&*admin.directory, who);
+        write(publish(&admin.backplane, by, identity, &request)?)
     }
 
     /// Opens a session of somebody, which ends with its connection.
@@ -67,11 +67,13 @@ impl Clerk {
         who: &Who,
         made: &dyn Fn(&Arc<str>),
     ) -> Result<(), Failure> {
-        let desk = &*self.0;
-        let set = accounts::set_password(desk, who, (login, password), made);
+        let admin = &*self.0;
+        let set = accounts::set_password(admin, who, (login, password), made);
         if let Err(failure) = &set {
             let detail = json!({ "outcome": "refused", "reason": failure.message });
-            desk.directory.note(who, "user.set-password", login, detail);
+            admin
+                .directory
+                .note(who, "user.set-password", login, detail);
         }
         set
     }

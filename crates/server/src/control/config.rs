@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stentor_control::config::{Change, Changes, Effective, Source, Value, Values};
 
 use super::protocol::Failure;
-use super::{Desk, lock};
+use super::{Admin, lock};
 use crate::config::{Config, Listed, Origin, Reload, Sources, diff};
 
 /// What the server runs with, for those who ask.
@@ -23,8 +23,8 @@ pub(crate) struct Loaded {
 }
 
 /// All keys with their values and sources.
-pub(super) fn effective(desk: &Desk, request: &Effective) -> Result<Values, Failure> {
-    let loaded = loaded(desk)?;
+pub(super) fn effective(admin: &Admin, request: &Effective) -> Result<Values, Failure> {
+    let loaded = loaded(admin)?;
     let waiting = diff(&loaded.started, &loaded.config);
     let waiting: BTreeSet<&str> = waiting.restart().collect();
     let listed = loaded.config.listing.iter();
@@ -37,8 +37,8 @@ pub(super) fn effective(desk: &Desk, request: &Effective) -> Result<Values, Fail
 }
 
 /// What a reload would change.
-pub(super) fn changes(desk: &Desk) -> Result<Changes, Failure> {
-    let loaded = loaded(desk)?;
+pub(super) fn changes(admin: &Admin) -> Result<Changes, Failure> {
+    let loaded = loaded(admin)?;
     let failed = |reason: String| Failure::new("reload-failed", reason);
     let sources = Sources::from_process(loaded.file, loaded.flags);
     let new = Config::load(&sources).map_err(|error| failed(error.to_string()))?;
@@ -62,8 +62,8 @@ pub(super) fn changes(desk: &Desk) -> Result<Changes, Failure> {
     Ok(Changes { changes })
 }
 
-fn loaded(desk: &Desk) -> Result<Loaded, Failure> {
-    let loaded = lock(&desk.notes).loaded.clone();
+fn loaded(admin: &Admin) -> Result<Loaded, Failure> {
+    let loaded = lock(&admin.notes).loaded.clone();
     loaded.ok_or_else(|| Failure::new("unavailable", "the server is starting; try again"))
 }
 

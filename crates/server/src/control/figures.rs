@@ -9,7 +9,7 @@ use stentor_control::figures::{
 use stentor_series::{DAY_SECS, Peaks as Found, Range, Row, Span};
 
 use super::protocol::Failure;
-use super::{Desk, lock};
+use super::{Admin, lock};
 use crate::clock::unix_secs;
 use crate::telemetry::{FigureHistory, latency};
 
@@ -27,9 +27,9 @@ const DAYS_MAX: u64 = 732;
 type Wanted = (usize, (&'static str, Kind, Unit));
 
 /// The figures over time.
-pub(super) fn history(desk: &Desk, request: &History) -> Result<Curves, Failure> {
+pub(super) fn history(admin: &Admin, request: &History) -> Result<Curves, Failure> {
     let figures = wanted(request.figure.as_deref())?;
-    let history = of(desk)?;
+    let history = of(admin)?;
     let now = unix_secs(SystemTime::now());
     // The second that goes on is in it.
     let to = request.to_secs.unwrap_or(now + 1);
@@ -70,9 +70,9 @@ pub(super) fn history(desk: &Desk, request: &History) -> Result<Curves, Failure>
 }
 
 /// The highest values, and when they were.
-pub(super) fn peaks(desk: &Desk, request: &Peaks) -> Result<Highest, Failure> {
+pub(super) fn peaks(admin: &Admin, request: &Peaks) -> Result<Highest, Failure> {
     let figures = wanted(request.figure.as_deref())?;
-    let history = of(desk)?;
+    let history = of(admin)?;
     let days = request.days.unwrap_or(DAYS).min(DAYS_MAX);
     let today = unix_secs(SystemTime::now()) / DAY_SECS;
     let since = (today + 1).saturating_sub(days) * DAY_SECS;
@@ -92,8 +92,8 @@ pub(super) fn peaks(desk: &Desk, request: &Peaks) -> Result<Highest, Failure> {
     })
 }
 
-fn of(desk: &Desk) -> Result<Arc<FigureHistory>, Failure> {
-    let figures = lock(&desk.notes).figures.clone();
+fn of(admin: &Admin) -> Result<Arc<FigureHistory>, Failure> {
+    let figures = lock(&admin.notes).figures.clone();
     figures.ok_or_else(|| Failure::new("unavailable", "the server is starting; try again"))
 }
 

@@ -6,7 +6,7 @@ use stentor_control::log::{Level, Lines, LogLevel, Now, Tail};
 use tracing::info;
 
 use super::protocol::Failure;
-use super::{Desk, lock};
+use super::{Admin, lock};
 use crate::config::Level as Least;
 use crate::log::{Logger, Passing};
 
@@ -18,8 +18,8 @@ const SECS_MAX: u64 = 3_600;
 const TARGET_BYTES_MAX: usize = 100;
 
 /// Takes another level for a while, or goes back to that of the configuration.
-pub(super) fn level(desk: &Desk, request: &Level) -> Result<Now, Failure> {
-    let logger = logger(desk)?;
+pub(super) fn level(admin: &Admin, request: &Level) -> Result<Now, Failure> {
+    let logger = logger(admin)?;
     let secs = request.for_secs.unwrap_or(SECS);
     if secs == 0 || secs > SECS_MAX {
         let message = format!(
@@ -66,12 +66,12 @@ pub(super) fn tail(request: Tail) -> Lines {
 }
 
 /// The level that holds now.
-pub(super) fn show(desk: &Desk) -> Result<Now, Failure> {
-    logger(desk).map(|logger| now(&logger))
+pub(super) fn show(admin: &Admin) -> Result<Now, Failure> {
+    logger(admin).map(|logger| now(&logger))
 }
 
-fn logger(desk: &Desk) -> Result<Logger, Failure> {
-    let logger = lock(&desk.notes).logger.clone();
+fn logger(admin: &Admin) -> Result<Logger, Failure> {
+    let logger = lock(&admin.notes).logger.clone();
     logger.ok_or_else(|| Failure::new("unavailable", "the server is starting; try again"))
 }
 

@@ -124,7 +124,7 @@ use crate::telemetry::FigureHistory;
 pub(crate) struct Control {
     _file: SocketFile,
     notes: Arc<Mutex<Notes>>,
-    desk: Arc<Desk>,
+    admin: Arc<Admin>,
 }
 
 /// The control socket of a server that starts: whoever connects waits until it is served.
@@ -206,7 +206,7 @@ struct ReloadNote {
 }
 
 /// What the threads that serve the control socket share.
-struct Desk {
+struct Admin {
     backplane: Arc<Backplane>,
     directory: Arc<Directory>,
     table: Table,
@@ -243,7 +243,7 @@ impl Control {
             logger: None,
             figures: None,
         }));
-        let desk = Desk {
+        let admin = Admin {
             backplane: Arc::clone(backplane),
             directory: Arc::clone(directory),
             table,
@@ -253,13 +253,13 @@ impl Control {
             http_port: Arc::new(Port::http()),
             condition: Arc::clone(condition),
         };
-        let desk = Arc::new(desk);
-        serve::start(entrance.listener, Arc::clone(&desk))
+        let admin = Arc::new(admin);
+        serve::start(entrance.listener, Arc::clone(&admin))
             .map_err(|error| ServerError::system("starting the control thread", error))?;
         Ok(Self {
             _file: entrance.file,
             notes,
-            desk,
+            admin,
         })
     }
 
@@ -295,7 +295,7 @@ impl Control {
 
     /// Carries out the same verbs for others.
     pub(crate) fn clerk(&self) -> Clerk {
-        Clerk::new(Arc::clone(&self.desk))
+        Clerk::new(Arc::clone(&self.admin))
     }
 
     /// Remembers what new passwords are stored as, for the commands that make them.

@@ -11,7 +11,7 @@ const BUILT_IN: &str = "builtin";
 
 /// All procedures, with their figures.
 pub(super) fn list(backplane: &Backplane, Ls {}: Ls) -> List {
-    let all = backplane.desk.procedures().into_iter();
+    let all = backplane.call_queue.procedures().into_iter();
     List {
         procedures: all.map(shown).collect(),
     }
@@ -44,7 +44,7 @@ fn shown(figures: Figures) -> Procedure {
 
 /// Looks at the files of procedures now, and tells which version of each is in use.
 pub(super) fn reload(backplane: &Backplane) -> Result<Reloaded, Failure> {
-    let looked = backplane.desk.look();
+    let looked = backplane.call_queue.look();
     let looked = looked.map_err(|reason| Failure::new("reload-failed", reason))?;
     let state = |one: &Figures| Became {
         procedure: one.procedure.clone(),

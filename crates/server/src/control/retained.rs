@@ -9,17 +9,17 @@ use stentor_topic::Zone;
 
 use super::protocol::{Answer, Failure};
 use crate::backplane::Backplane;
-use crate::retained::{Desk, Entry, ZoneNames, not_noted};
+use crate::retained::{Entry, RetainedAdmin, ZoneNames, not_noted};
 use crate::shard::{Inquiry, Letter};
 use crate::telemetry::collect::ANSWER_TIME;
 
 /// Answers a request whose verb begins with `retained.`.
 pub(super) fn answer(backplane: &Backplane, line: &[u8]) -> Answer {
-    with_desk(backplane, |desk| desk.answer(line))
+    with_admin(backplane, |admin| admin.answer(line))
 }
 
-fn with_desk<T>(backplane: &Backplane, use_it: impl FnOnce(&Desk<'_>) -> T) -> T {
-    use_it(&Desk {
+fn with_admin<T>(backplane: &Backplane, use_it: impl FnOnce(&RetainedAdmin<'_>) -> T) -> T {
+    use_it(&RetainedAdmin {
         store: &backplane.retained,
         now: backplane.clock.now(),
         zones: backplane,
@@ -58,7 +58,7 @@ impl ZoneNames for Backplane {
 /// # Errors
 /// When some cannot be cleared: the others are.
 pub(super) fn clear_zone(backplane: &Backplane, zone: Zone) -> Result<u64, Failure> {
-    let cleared = with_desk(backplane, |desk| crate::retained::clear_zone(desk, zone))?;
+    let cleared = with_admin(backplane, |admin| crate::retained::clear_zone(admin, zone))?;
     let all = cleared.all();
     all.map_err(|reason| Failure::new("unavailable", reason))
 }

@@ -25,7 +25,7 @@ use tracing::warn;
 
 use super::audit::Subject;
 use super::protocol::{Answer, Failure, answer, head};
-use super::{Desk, NotesReader, lock};
+use super::{Admin, NotesReader, lock};
 use super::{
     accounts, bans, clients, config, events, figures, list, log, procedures, publish, retained,
     status, subscriptions, topics, traces, why, zones,
@@ -57,7 +57,7 @@ const REFUSAL_TIME: Duration = Duration::from_millis(100);
 const RELOAD_TIME: Duration = Duration::from_secs(60);
 
 /// Starts the thread that accepts.
-pub(super) fn start(listener: UnixListener, desk: Arc<Desk>) -> io::Result<()> {
+pub(super) fn start(listener: UnixListener, admin: Arc<Admin>) -> io::Result<()> {
     let connections = Arc::new(AtomicUsize::new(0));
     std::thread::Builder::new()
         .name("control".into())
@@ -76,10 +76,10 @@ pub(super) fn start(listener: UnixListener, desk: Arc<Desk>) -> io::Result<()> {
                     continue;
                 }
                 connections.fetch_add(1, Ordering::Relaxed);
-                let (desk, count) = (Arc::clone(&desk), Arc::clone(&connections));
+                let (admin, count) = (Arc::clone(&admin), Arc::clone(&connections));
                 let thread = std::thread::Builder::new().name("control-client".into());
                 let spawned = thread.spawn(move || {
-                    desk.serve(stream);
+                    admin.serve(stream);
                     count.fetch_sub(1, Ordering::Relaxed);
                 });
                 if spawned.is_err() {
@@ -139,7 +139,7 @@ pub(super) enum Next {
     Mqtt(Zone),
 }
 
-impl Desk {
+impl Admin {
     fn serve(&self, mut stream: UnixStream) {
         let limits = stream
             .set_read_timeout(Some(SILENCE_MAX))

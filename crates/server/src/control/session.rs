@@ -11,7 +11,7 @@ use stentor_hub::Identity;
 use stentor_mqtt::Version;
 use stentor_session::ConnectRequest;
 
-use super::Desk;
+use super::Admin;
 use super::protocol::Failure;
 use crate::peer::Peer;
 use crate::shard::{Incoming, Purpose, Traveller};
@@ -23,7 +23,7 @@ const RECEIVE_MAXIMUM: u16 = 100;
 /// The largest packet that is delivered, in bytes.
 const PACKET_BYTES_MAX: u32 = 1 << 20;
 
-impl Desk {
+impl Admin {
     /// Opens a session of somebody who is known, which ends with the connection: the CONNACK comes
     /// first. The caller's address counts as the other end, for bans and traces.
     pub(super) fn open_session(

@@ -11,7 +11,7 @@ use stentor_control::status::{
 };
 use stentor_hub::{Holder, Holding, Retained};
 
-use super::{Desk, ReloadNote, lock, zones};
+use super::{Admin, ReloadNote, lock, zones};
 use crate::backplane::Backplane;
 use crate::fdtable::Table;
 use crate::lifecycle::Reloaded;
@@ -31,8 +31,8 @@ const WORST: usize = 20;
 const HOLDERS: usize = 10;
 
 /// Counters, depths and latencies, of the whole server and of each shard.
-pub(super) fn status(desk: &Desk, request: &Status) -> Told {
-    let backplane = &*desk.backplane;
+pub(super) fn status(admin: &Admin, request: &Status) -> Told {
+    let backplane = &*admin.backplane;
     let rates = (request.sample_ms > 0).then(|| {
         let window = Duration::from_millis(request.sample_ms).min(SAMPLE_MAX);
         let (before, since) = (total(&reports(backplane)), Instant::now());
@@ -45,14 +45,14 @@ pub(super) fn status(desk: &Desk, request: &Status) -> Told {
     let sum = total(&reports);
     let uptime = backplane.clock.now().since(stentor_session::Tick::ZERO);
     let (ports, reload, password_hash, newer_file) = {
-        let notes = lock(&desk.notes);
+        let notes = lock(&admin.notes);
         let ports: Vec<Listener> = notes.ports.iter().map(|port| listener(port)).collect();
         let reload = notes.last_reload.as_ref().map(reload);
         let newer_file = notes.newer_file();
         (ports, reload, notes.password_hash.name(), newer_file)
     };
     let tallies = backplane.journal.tallies();
-    let audit_trouble = desk.directory.audit_trouble();
+    let audit_trouble = admin.directory.audit_trouble();
     Told {
         figures: figures(&sum),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -60,11 +60,11 @@ pub(super) fn status(desk: &Desk, request: &Status) -> Told {
         started_at: backplane.clock.started_at_secs(),
         uptime_secs: uptime.as_secs(),
         listeners: ports,
-        descriptor_tables: tables(desk.table).to_owned(),
+        descriptor_tables: tables(admin.table).to_owned(),
         connections: backplane.admission.connections(),
         connections_per_shard_max: backplane.capacity.connections,
         logins_waiting: backplane.authenticator.waiting(),
-        user_queries: desk.directory.queries(),
+        user_queries: admin.directory.queries(),
         audit_trouble: audit_trouble.map(|it| trouble(&(it.text, it.since))),
         password_hash: password_hash.to_owned(),
         log_lines_dropped: backplane.journal.dropped(),

@@ -39,7 +39,7 @@ use sessions::Visit;
 pub(crate) use visitors::Visitors;
 
 /// What the HTTP face asks.
-struct Desk {
+struct HttpBackend {
     condition: Arc<Condition>,
     metrics: Metrics,
     notes: NotesReader,
@@ -47,7 +47,7 @@ struct Desk {
     streams: Held,
 }
 
-impl Office for Desk {
+impl Office for HttpBackend {
     fn health(&self) -> Report {
         self.condition.health()
     }
@@ -130,7 +130,7 @@ impl Doors {
         let clerk = control.clerk();
         let visitors = &clerk.backplane().visitors;
         visitors.links.announce(self.bases(&config.names));
-        let desk = Desk {
+        let backend = HttpBackend {
             condition: Arc::clone(condition),
             metrics,
             notes: control.reader(),
@@ -149,7 +149,7 @@ impl Doors {
             names: config.names.clone(),
             are_metrics_open: config.open_metrics,
         };
-        Face::start(sockets, &rules, Arc::new(desk), priority::lower_somewhat)
+        Face::start(sockets, &rules, Arc::new(backend), priority::lower_somewhat)
             .map(Some)
             .map_err(|error| ServerError::system("starting the HTTP threads", error))
     }

@@ -275,7 +275,7 @@ fn connect(
         journals,
         topic_bounds: TopicBounds::new(&config.limits),
         journal,
-        desk: Arc::default(),
+        call_queue: Arc::default(),
         shards,
         capacity,
         rings,
@@ -369,7 +369,7 @@ fn shared(
         persistent_sessions: Arc::clone(persistent_sessions),
         random: Arc::new(random_bits),
         ledger: Arc::clone(&backplane.ledger),
-        callees: Some(backplane.desk.clone()),
+        callees: Some(backplane.call_queue.clone()),
         adaptors: backplane.adaptors.if_any(),
     }
 }

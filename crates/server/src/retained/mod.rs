@@ -86,9 +86,9 @@ impl Cleared {
 ///
 /// # Errors
 /// When a request is refused.
-pub(crate) fn clear_zone(desk: &Desk<'_>, zone: Zone) -> Result<Cleared, Refusal> {
+pub(crate) fn clear_zone(admin: &RetainedAdmin<'_>, zone: Zone) -> Result<Cleared, Refusal> {
     let zone = Some(ZoneWord::Number(zone.get()));
-    let found = desk.filters(&Filters { zone: zone.clone() })?;
+    let found = admin.filters(&Filters { zone: zone.clone() })?;
     let mut cleared = Cleared::default();
     for filter in found.filters {
         let mut request = Clear {
@@ -97,7 +97,7 @@ pub(crate) fn clear_zone(desk: &Desk<'_>, zone: Zone) -> Result<Cleared, Refusal
             cursor: None,
         };
         loop {
-            let page = desk.clear(&request)?;
+            let page = admin.clear(&request)?;
             cleared.add(&page);
             if page.cursor.is_none() {
                 break;
@@ -221,7 +221,7 @@ fn write(answer: impl Serialize) -> Result<Value, Refusal> {
 }
 
 /// A store to answer from.
-pub(crate) struct Desk<'a> {
+pub(crate) struct RetainedAdmin<'a> {
     pub(crate) store: &'a Store<MappedDisk>,
     pub(crate) now: Tick,
     pub(crate) zones: &'a dyn ZoneNames,
@@ -232,7 +232,7 @@ pub(crate) struct Desk<'a> {
     pub(crate) commit: &'a dyn Fn() -> bool,
 }
 
-impl Desk<'_> {
+impl RetainedAdmin<'_> {
     /// Answers a request: one whose verb begins with `retained.`.
     pub(crate) fn answer(&self, request: &[u8]) -> Result<Value, Refusal> {
         let Named { verb } = read(request)?;

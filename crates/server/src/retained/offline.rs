@@ -16,7 +16,7 @@ use stentor_topic::Zone;
 use stentor_zone::check_name;
 use tracing::warn;
 
-use super::{Desk, Entry, TopicBounds, ZoneNames, clear_zone};
+use super::{Entry, RetainedAdmin, TopicBounds, ZoneNames, clear_zone};
 use crate::accounts::AUDIT_LOG;
 use crate::config::Config;
 use crate::control::Subject;
@@ -220,22 +220,22 @@ impl OfflineStore {
 
     /// Answers such a request.
     fn answer(&self, request: &Value) -> Result<Value, String> {
-        let answer = self.with_desk(|desk| desk.answer(request.to_string().as_bytes()));
+        let answer = self.with_admin(|admin| admin.answer(request.to_string().as_bytes()));
         answer.map_err(|refusal| refusal.message)
     }
 
     /// Clears all messages of a zone, as a part of another change, which has its own line.
     pub(crate) fn clear_zone(&self, zone: Zone) -> Result<u64, String> {
-        let cleared = self.with_desk(|desk| clear_zone(desk, zone));
+        let cleared = self.with_admin(|admin| clear_zone(admin, zone));
         cleared.map_err(|refusal| refusal.message)?.all()
     }
 
-    fn with_desk<T>(&self, use_it: impl FnOnce(&Desk<'_>) -> T) -> T {
+    fn with_admin<T>(&self, use_it: impl FnOnce(&RetainedAdmin<'_>) -> T) -> T {
         let restore = |(message, received_ms): Entry| {
             let message: &Message = &message;
             self.store.restore(message, received_ms, None).map(|_| ())
         };
-        use_it(&Desk {
+        use_it(&RetainedAdmin {
             store: &self.store,
             now: now(),
             zones: &self.zones,

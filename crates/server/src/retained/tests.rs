@@ -9,7 +9,7 @@ use stentor_retained::{Quota, Store, StoreOptions, Sync};
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
-use super::{Desk, Entry, TopicBounds, ZoneNames, clear_zone};
+use super::{Entry, RetainedAdmin, TopicBounds, ZoneNames, clear_zone};
 use crate::config::{Config, Sources};
 
 /// The default zone alone.
@@ -49,7 +49,7 @@ fn usual_bounds() -> TopicBounds {
 /// one in three changes to them.
 fn with_topics(
     count: usize,
-    check: impl FnOnce(&Desk<'_>, &dyn Fn(&Value) -> Result<Value, String>),
+    check: impl FnOnce(&RetainedAdmin<'_>, &dyn Fn(&Value) -> Result<Value, String>),
 ) {
     let folder = tempfile::tempdir().unwrap();
     let options = StoreOptions {
@@ -71,7 +71,7 @@ fn with_topics(
         }
         store.restore(&message, received_ms, None).map(drop)
     };
-    let desk = Desk {
+    let admin = RetainedAdmin {
         store: &store,
         now: Tick::from_secs(2),
         zones: &NoZones,
@@ -80,14 +80,14 @@ fn with_topics(
         commit: &|| true,
     };
     let ask = |request: &Value| {
-        let answer = desk.answer(request.to_string().as_bytes());
+        let answer = admin.answer(request.to_string().as_bytes());
         answer.map_err(|refusal| refusal.message)
     };
     let message = |number| json!({ "topic": format!("t/{number}"), "payload": "x" });
     let messages: Vec<Value> = (0..count).map(message).collect();
     let answer = ask(&json!({ "verb": "retained.put", "messages": messages })).unwrap();
     assert_eq!(answer["new"], count);
-    check(&desk, &ask);
+    check(&admin, &ask);
 }
 
 /// On a full disk, most topics can be cleared; which, nobody knows before.
@@ -122,8 +122,8 @@ fn a_topic_that_cannot_be_cleared_does_not_stop_the_others() {
 
 #[test]
 fn a_zone_is_cleared_as_far_as_it_can_be() {
-    with_topics(3_000, |desk, ask| {
-        let cleared = clear_zone(desk, Zone::DEFAULT).unwrap();
+    with_topics(3_000, |admin, ask| {
+        let cleared = clear_zone(admin, Zone::DEFAULT).unwrap();
         let reason = cleared.all().unwrap_err();
         assert!(reason.contains("messages is full"), "{reason}");
         assert!(

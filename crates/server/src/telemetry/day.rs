@@ -132,7 +132,7 @@ impl Day {
             return;
         }
         let sum = total(&reports(backplane));
-        let (server, procedures) = (Totals::of(&sum), backplane.desk.procedures());
+        let (server, procedures) = (Totals::of(&sum), backplane.call_queue.procedures());
         let uptime_secs = backplane.clock.now().as_secs();
         let mut report = self.report((to, uptime_secs), (server, &procedures));
         report.publish(backplane, NAMED_TOPICS);

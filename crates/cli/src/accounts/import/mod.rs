@@ -18,7 +18,7 @@ use stentor_auth::counted;
 use stentor_auth::model::{Credential, DEFAULT_ZONE};
 use stentor_auth::store::{Imported, Order};
 
-use super::desk::Desk;
+use super::client::AccountsClient;
 use super::secret::{Maker, check as check_password};
 use super::show;
 use super::user::Format;
@@ -165,18 +165,18 @@ impl Import {
         }
         // Everything that can be refused is, before the long work begins.
         let places = places(&rows).map_err(|reason| failed(&reason))?;
-        let mut desk = self.which.open()?;
+        let mut accounts = self.which.open()?;
         if !self.replace {
-            self.refuse_known(&mut desk, &places)?;
+            self.refuse_known(&mut accounts, &places)?;
         }
         let placed = |failure: Failure| match place_of(&places, failure.message()) {
             Some(place) => failure.with_note(&format!("see {shown}, {place}")),
             None => failure,
         };
-        let maker = desk.maker(self.scram)?;
-        check(&mut desk, &rows, &maker, self.replace).map_err(placed)?;
+        let maker = accounts.maker(self.scram)?;
+        check(&mut accounts, &rows, &maker, self.replace).map_err(placed)?;
         let users = hash_all(rows, &maker).map_err(|reason| failed(&reason))?;
-        let imported = send(&mut desk, users, self.replace).map_err(placed)?;
+        let imported = send(&mut accounts, users, self.replace).map_err(placed)?;
         let answer = json!({ "imported": imported });
         show(self.which.json, &answer, || match imported {
             0 => format!("{shown}: {nobody}; no user is imported\n"),
@@ -187,10 +187,10 @@ impl Import {
     /// Refuses users who exist, before the long work begins.
     fn refuse_known(
         &self,
-        desk: &mut Desk,
+        accounts: &mut AccountsClient,
         places: &HashMap<String, Place>,
     ) -> Result<(), Failure> {
-        let known = desk.users_among(|login| places.contains_key(login))?;
+        let known = accounts.users_among(|login| places.contains_key(login))?;
         let Some(first) = known.first() else {
             return Ok(());
         };
@@ -229,7 +229,12 @@ fn groups(users: impl Iterator<Item = Imported>) -> impl Iterator<Item = Vec<Imp
 
 /// Lets the user database check all users as they will be, since it knows the zones, roles and
 /// tokens. So a bad user is refused before a user is imported or a password is hashed.
-fn check(desk: &mut Desk, rows: &[Row], maker: &Maker, replace: bool) -> Result<(), Failure> {
+fn check(
+    accounts: &mut AccountsClient,
+    rows: &[Row],
+    maker: &Maker,
+    replace: bool,
+) -> Result<(), Failure> {
     let foreseen = |row: &Row| {
         let mut user = row.user.clone();
         if row.password.is_some() {
@@ -240,13 +245,17 @@ fn check(desk: &mut Desk, rows: &[Row], maker: &Maker, replace: bool) -> Result<
         user
     };
     for users in groups(rows.iter().map(foreseen)) {
-        desk.order(&Order::UserImportCheck { users, replace })?;
+        accounts.order(&Order::UserImportCheck { users, replace })?;
     }
     Ok(())
 }
 
 /// Adds users in orders of bounded size; how many.
-pub(super) fn send(desk: &mut Desk, users: Vec<Imported>, replace: bool) -> Result<usize, Failure> {
+pub(super) fn send(
+    accounts: &mut AccountsClient,
+    users: Vec<Imported>,
+    replace: bool,
+) -> Result<usize, Failure> {
     let count = users.len();
     let mut imported = 0;
     for batch in groups(users.into_iter()) {
@@ -259,7 +268,7 @@ pub(super) fn send(desk: &mut Desk, users: Vec<Imported>, replace: bool) -> Resu
             "{imported} of {count} users were imported before; the same import with --replace \
              takes the others too"
         );
-        desk.order(&order).map_err(|failure| match imported {
+        accounts.order(&order).map_err(|failure| match imported {
             0 => failure,
             _ => failure.with_note(&note),
         })?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use stentor_auth::model::{ADMIN, ANONYMOUS, MEMBER, Role, initial_roles};
 use stentor_auth::store::Order;
 
-use super::{Desk, Plan, Trouble, of_user};
+use super::{AccountsClient, Plan, Trouble, of_user};
 use crate::failure::Failure;
 
 /// Users and roles that a refusal names.
@@ -16,13 +16,16 @@ const TOLD_MAX: usize = 20;
 /// Refuses a plan with users or roles that exist, or whose deletion it would undo. The names of the
 /// roles that exist just as the plan has them are returned: an earlier import may have made them,
 /// and there is nothing to do.
-pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<HashSet<Arc<str>>, Failure> {
+pub(super) fn check(
+    accounts: &mut AccountsClient,
+    plan: &Plan,
+) -> Result<HashSet<Arc<str>>, Failure> {
     let mut same = HashSet::new();
-    if !desk.has_books() {
+    if !accounts.has_books() {
         return Ok(same);
     }
     let mut clashes = Vec::new();
-    let roles = desk.order(&Order::RoleList {})?;
+    let roles = accounts.order(&Order::RoleList {})?;
     let roles: HashMap<&str, &Value> = list(&roles["roles"])
         .filter(|role| role["zone"].is_null())
         .filter_map(|role| Some((role["name"].as_str()?, role)))
@@ -49,7 +52,7 @@ pub(super) fn check(desk: &mut Desk, plan: &Plan) -> Result<HashSet<Arc<str>>, F
         .map(|user| user.key().to_string())
         .collect();
     if !users.is_empty() {
-        let known = desk.users_among(|login| users.contains(login))?;
+        let known = accounts.users_among(|login| users.contains(login))?;
         clashes.extend(known.iter().map(|name| format!("user {name:?}")));
     }
     if clashes.is_empty() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stentor_auth::model::{Effect, Quotas, Role, Rule};
 use stentor_auth::store::Order;
 
-use super::Desk;
+use super::AccountsClient;
 use super::clash::list;
 use crate::failure::Failure;
 
@@ -16,14 +16,18 @@ use crate::failure::Failure;
 const RULES_AT_ONCE: usize = 40;
 
 /// Writes a role to the user database.
-pub(super) fn put(desk: &mut Desk, role: &Role, replace: bool) -> Result<(), Failure> {
+pub(super) fn put(
+    accounts: &mut AccountsClient,
+    role: &Role,
+    replace: bool,
+) -> Result<(), Failure> {
     let is_long = role.rules.len() > RULES_AT_ONCE;
-    let known = match is_long && replace && desk.has_books() {
-        true => known(desk, &role.name)?,
+    let known = match is_long && replace && accounts.has_books() {
+        true => known(accounts, &role.name)?,
         false => None,
     };
     for order in steps(role, known, replace) {
-        desk.order(&order)?;
+        accounts.order(&order)?;
     }
     Ok(())
 }
@@ -36,8 +40,8 @@ struct Known {
 }
 
 /// The role of this name, if there is one.
-fn known(desk: &mut Desk, name: &str) -> Result<Option<Known>, Failure> {
-    let roles = desk.order(&Order::RoleList {})?;
+fn known(accounts: &mut AccountsClient, name: &str) -> Result<Option<Known>, Failure> {
+    let roles = accounts.order(&Order::RoleList {})?;
     let role = list(&roles["roles"]).find(|role| role["zone"].is_null() && role["name"] == name);
     let Some(role) = role else {
         return Ok(None);

@@ -22,7 +22,7 @@ use serde_json::json;
 use stentor_auth::model::{ANONYMOUS, PLACEHOLDERS, Role, Rule, User};
 use stentor_auth::store::Imported;
 
-use super::desk::Desk;
+use super::client::AccountsClient;
 use super::{import, show};
 use crate::failure::Failure;
 use crate::which::Which;
@@ -166,13 +166,13 @@ impl Mosquitto {
     fn run(self) -> Result<(), Failure> {
         let plan = Plan::read(&self.file).map_err(Failure::new)?;
         let config = self.config(&plan);
-        let mut desk = self.which.open_with(&self.output, &config)?;
+        let mut accounts = self.which.open_with(&self.output, &config)?;
         let there = match self.replace {
             true => HashSet::new(),
-            false => clash::check(&mut desk, &plan)?,
+            false => clash::check(&mut accounts, &plan)?,
         };
         if !self.dry_run {
-            self.carry_out(&mut desk, &config, (&plan, &there))?;
+            self.carry_out(&mut accounts, &config, (&plan, &there))?;
         }
         let answer = json!({
             "config": plan.config,
@@ -188,13 +188,18 @@ impl Mosquitto {
     }
 
     /// Adds everything, and leaves a configuration only when that is done.
-    fn carry_out(&self, desk: &mut Desk, config: &str, work: Work<'_>) -> Result<(), Failure> {
+    fn carry_out(
+        &self,
+        accounts: &mut AccountsClient,
+        config: &str,
+        work: Work<'_>,
+    ) -> Result<(), Failure> {
         if self.output.symlink_metadata().is_ok() {
             return Err(self.exists());
         }
         let draft = Draft::of(&self.output);
         self.write(&draft.0, config)?;
-        self.fill(desk, work).map_err(|failure| {
+        self.fill(accounts, work).map_err(|failure| {
             failure.with_note(
                 "no configuration is written, and what was added stays; correct the error, and \
                  start again with --replace",
@@ -235,13 +240,13 @@ impl Mosquitto {
             .map_err(|error| Failure::new(format!("cannot write {shown}: {error}")))
     }
 
-    fn fill(&self, desk: &mut Desk, (plan, there): Work<'_>) -> Result<(), Failure> {
+    fn fill(&self, accounts: &mut AccountsClient, (plan, there): Work<'_>) -> Result<(), Failure> {
         let missing = |role: &&Role| !there.contains(&role.name);
         for role in plan.roles.iter().filter(missing) {
-            fill::put(desk, role, self.replace || *role.name == *ANONYMOUS)?;
+            fill::put(accounts, role, self.replace || *role.name == *ANONYMOUS)?;
         }
         let users = plan.users.iter().cloned().map(Imported::from).collect();
-        import::send(desk, users, self.replace).map(|_| ())
+        import::send(accounts, users, self.replace).map(|_| ())
     }
 }
 

@@ -233,7 +233,7 @@ impl Sampler {
         let (now, at) = (Instant::now(), SystemTime::now());
         let elapsed = now.duration_since(self.sampled_at).as_secs_f64().max(1e-3);
         self.sampled_at = now;
-        let procedures = self.backplane.desk.procedures();
+        let procedures = self.backplane.call_queue.procedures();
         let sources = Sources {
             backplane: &self.backplane,
             directory: &self.directory,

@@ -62,7 +62,7 @@ impl Metrics {
     fn write(&self, format: Exposition, noted: &Noted) -> Page {
         let shards = self.reports();
         let sum = total(shards.iter().map(|(report, _)| report));
-        let procedures = self.backplane.desk.procedures();
+        let procedures = self.backplane.call_queue.procedures();
         let sources = Sources {
             backplane: &self.backplane,
             directory: &self.directory,

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::which::{Which, is_stopped, load};
 
 /// Where orders go.
-pub(super) struct Desk {
+pub(super) struct AccountsClient {
     way: Way,
     /// What new passwords are stored as, says the configuration that the command was given.
     password_hash: PasswordFunction,
@@ -38,12 +38,12 @@ struct Stopped {
 
 impl Which {
     /// Opens the way to the user database.
-    pub(super) fn open(&self) -> Result<Desk, Failure> {
+    pub(super) fn open(&self) -> Result<AccountsClient, Failure> {
         Self::open_config(self.load()?)
     }
 
     /// Opens the way to the user database of a configuration file that is not written yet.
-    pub(super) fn open_with(&self, file: &Path, text: &str) -> Result<Desk, Failure> {
+    pub(super) fn open_with(&self, file: &Path, text: &str) -> Result<AccountsClient, Failure> {
         let mut sources = self.sources(Some(file.to_owned()));
         let read = move |path: &Path| match path == file {
             true => Ok(text.to_owned()),
@@ -54,11 +54,11 @@ impl Which {
     }
 
     /// The same of a configuration that was read.
-    pub(super) fn open_config(config: Config) -> Result<Desk, Failure> {
+    pub(super) fn open_config(config: Config) -> Result<AccountsClient, Failure> {
         let data_dir = &config.general.data_dir;
         match control::connect(data_dir) {
             Ok(stream) => {
-                return Ok(Desk {
+                return Ok(AccountsClient {
                     password_hash: config.auth.password_hash,
                     way: Way::Running(BufReader::new(stream)),
                 });
@@ -72,7 +72,7 @@ impl Which {
                 )));
             }
         }
-        Ok(Desk {
+        Ok(AccountsClient {
             password_hash: config.auth.password_hash,
             way: Way::Stopped(Box::new(Stopped {
                 config,
@@ -116,7 +116,7 @@ impl Stopped {
     }
 }
 
-impl Desk {
+impl AccountsClient {
     /// Whether there may be books: a stopped server without a user database has none yet.
     pub(super) fn has_books(&self) -> bool {
         match &self.way {

@@ -40,7 +40,7 @@ pub(crate) struct Looked {
 
 /// Where shards leave calls.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct CallQueue {
     waiting: Mutex<Waiting>,
     changed: Condvar,
     /// What clients are asked that serve procedures.
@@ -69,7 +69,7 @@ enum Stage {
     Closed,
 }
 
-impl Desk {
+impl CallQueue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -136,7 +136,7 @@ impl Desk {
         self.changed.notify_all();
     }
 
-    /// The next call; `None` when the desk is closed.
+    /// The next call; `None` when the queue is closed.
     fn next(&self) -> Option<Call> {
         let mut waiting = self.lock();
         loop {
@@ -155,7 +155,7 @@ impl Desk {
     }
 }
 
-impl Callees for Desk {
+impl Callees for CallQueue {
     fn call(&self, call: Call) -> Result<(), Box<Call>> {
         let mut waiting = self.lock();
         if waiting.stage != Stage::Open || waiting.calls.len() >= WAITING_MAX {
@@ -176,10 +176,10 @@ impl Callees for Desk {
     }
 }
 
-/// Hands calls over until the desk is closed.
+/// Hands calls over until the queue is closed.
 pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
     let outlets = Outlets::new(backplane);
-    while let Some(call) = backplane.desk.next() {
+    while let Some(call) = backplane.call_queue.next() {
         let to = call.return_to.clone();
         let asked = asked(backplane, &outlets, call);
         let backplane = Arc::clone(backplane);
@@ -191,7 +191,7 @@ pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
                 backplane.post(shard, Letter::Hub(answer.into()));
             }
             // After it was posted: what the shard gets next may be to stop.
-            backplane.desk.answered();
+            backplane.call_queue.answered();
         };
         match asked {
             Ok(asked) => registry.call(asked, move |answer, line| {
