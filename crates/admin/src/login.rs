@@ -327,7 +327,7 @@ pub(crate) fn described(caller: &dyn Caller) -> Me {
 
 /// These paths in the description of the API.
 pub(crate) fn paths() -> Map<String, Value> {
-    let me = json!({ "description": "Who asks.", "content": { JSON: {
+    let me = json!({ "description": "The caller.", "content": { JSON: {
         "schema": { "$ref": "#/components/schemas/Me" },
     } } });
     let with_cookie = json!({
@@ -357,7 +357,7 @@ pub(crate) fn paths() -> Map<String, Value> {
         "description": "It has no effect without a session.",
         "security": [{ "cookie": [] }, {}],
         "responses": responses(json!({
-            "description": "There is no session any more.",
+            "description": "The session has ended.",
             "content": { JSON: { "schema": { "type": "object" } } },
         })),
     } });

@@ -39,7 +39,7 @@ pub trait Office: Send + Sync + 'static {
     );
 
     /// Asks whether a password is right, and begins a session. `then` is called as by
-    /// [`Office::admit`]. Whoever asks keeps what is returned for as long as the answer is awaited.
+    /// [`Office::admit`]. The caller keeps what is returned while it waits for the answer.
     fn log_in(
         &self,
         login: Login,

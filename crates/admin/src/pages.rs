@@ -111,7 +111,7 @@ fn refused(why: Refusal) -> Problem {
     }
 }
 
-/// Says what there is, and who is logged in. Whoever has opened a link of `stentor console` comes
+/// Says what there is, and who is logged in. A link of `stentor console` leads
 /// here.
 async fn index(State(context): State<Arc<DoorContext>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();

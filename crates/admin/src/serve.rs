@@ -136,7 +136,7 @@ impl Face {
                 // The sender is dropped.
                 let _ = stopped.await;
                 drop(stopping);
-                // Whoever has the server stopped hears that it stops.
+                // The client that stops the server learns that it stops.
                 let _ = timeout(FAREWELL_TIME, final_output.is_at_rest()).await;
             });
             // An answer that a thread still makes reaches nobody.

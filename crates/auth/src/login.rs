@@ -123,7 +123,7 @@ pub struct LoginRequest {
 
 impl LoginRequest {
     /// Has a token that says whose it is name the user, where the login names nobody, or a name
-    /// without its zone. Whoever says another name keeps it, and is refused with that token.
+    /// without its zone. A login with another name keeps it, and is refused with that token.
     pub fn name_by_token(&mut self) {
         let shown = self.password.as_ref().map(Secret::reveal);
         let Some(login) = shown.and_then(token_login) else {

@@ -371,7 +371,7 @@ mod tests {
         let (done, results) = mpsc::channel();
         let tell = done.clone();
         let stuck: Job = Arc::new(move || {
-            // Who takes this gets no further; who comes next does.
+            // The first thread that takes this gets no further; the next one does.
             let first = held.lock().unwrap().take();
             if let Some(held) = first {
                 let _ = held.recv();

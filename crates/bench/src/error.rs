@@ -24,7 +24,7 @@ pub(crate) enum BenchError {
     /// The request makes no sense.
     #[error("{0}")]
     Usage(String),
-    /// Whoever read the results has left.
+    /// The reader of the results has left.
     #[error("nobody reads the results any more")]
     NobodyReads,
 }

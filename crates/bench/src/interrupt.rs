@@ -107,7 +107,7 @@ fn tell_retained(why: &str, below: &str) {
          which can be removed by: stentor retained clear '{below}#', or mosquitto_sub -t \
          '{below}#' --remove-retained --retained-only\n"
     );
-    // Whoever does not read it any more is not told.
+    // A thread that no longer reads it is not told.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
@@ -140,7 +140,7 @@ impl Drop for Kept {
 }
 
 fn started() -> MutexGuard<'static, BTreeMap<u64, Leftover>> {
-    // Whoever panicked left it whole.
+    // A thread that panicked left it whole.
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

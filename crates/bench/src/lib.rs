@@ -69,7 +69,7 @@ const EXIT_FAILED: u8 = 1;
 const EXIT_GENERATOR: u8 = 2;
 /// Nothing could be measured: also the exit code of a command line that makes no sense.
 const EXIT_CANNOT_RUN: u8 = 3;
-/// Whoever read the tables left before the end: as if ended by SIGPIPE.
+/// The reader of the tables left before the end: as if ended by SIGPIPE.
 const EXIT_NOBODY_READS: u8 = 128 + 13;
 
 /// Runs the command line of this process. Tables go to standard output (to standard error where

@@ -91,7 +91,7 @@ impl MariaDb {
     }
 
     fn server(&self) -> MutexGuard<'_, Option<Server>> {
-        // Whoever panicked left it whole.
+        // A thread that panicked left it whole.
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -142,7 +142,7 @@ impl Failure {
         }
     }
 
-    /// Whoever read the output has left, and wants no more of it: nothing has failed.
+    /// The reader of the output has left: nothing has failed.
     pub(crate) const fn nobody_reads() -> Self {
         Self {
             message: None,
@@ -181,7 +181,7 @@ impl Failure {
                 true => json!({ "error": message, "exit_code": self.code }).to_string(),
                 false => format!("stentor: {message}"),
             };
-            // Whoever reads it may have gone; the exit code says it too.
+            // The reader may have gone; the exit code says it too.
             let _ = writeln!(io::stderr(), "{line}");
         }
         ExitCode::from(self.code)

@@ -122,7 +122,7 @@ fn is_shown(page: &[u8]) -> bool {
         return false;
     };
     if let Some(mut input) = child.stdin.take() {
-        // Whoever has read enough leaves.
+        // A reader that has read enough leaves.
         let _ = input.write_all(page);
     }
     child.wait().is_ok_and(|status| status.success())

@@ -251,7 +251,7 @@ impl SimulatedDisk {
         disk
     }
 
-    /// Changes a byte of a file: the disk has rotted. Whoever maps it does not see that.
+    /// Changes a byte of a file: the disk has rotted. A mapping does not show that.
     pub fn damage(&self, name: &str, at: usize, change: u8) {
         let mut world = self.lock();
         if let Some(file) = world.names.get(name).copied()

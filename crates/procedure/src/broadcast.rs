@@ -96,7 +96,7 @@ fn parcel(call: &Call) -> Result<Parcel, (Status, String)> {
     })
 }
 
-/// Reads the arguments. Whoever is named twice gets one message.
+/// Reads the arguments. A recipient that is named twice gets one message.
 fn read(arguments: &[(String, String)]) -> Result<Asked, String> {
     let mut asked = Asked {
         recipients: Vec::new(),
@@ -376,7 +376,7 @@ mod tests {
             { "to": "c", "status": "nobody-listening", "text": "nobody" },
         ]);
         assert_eq!(json["missed"], expected);
-        // Who is merely away is no reason to refuse.
+        // A user that is merely away is not a reason to refuse.
         let says = vec![Some(Sent::Taken), Some(Sent::Unheard(String::new()))];
         let answer = run(&call(&arguments[..2], &post(Ok(says))));
         assert_eq!(answer.status, Status::BadCall, "no message");

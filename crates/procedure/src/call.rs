@@ -63,7 +63,7 @@ impl Envelope {
     }
 }
 
-/// Who calls.
+/// The caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// Nobody in particular, from an address.
@@ -99,7 +99,7 @@ pub struct Call {
     pub arguments: Vec<(String, String)>,
     /// The envelope.
     pub envelope: Envelope,
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
     /// What it is about.
     pub message: Message,

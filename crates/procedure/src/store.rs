@@ -544,7 +544,7 @@ mod tests {
         assert_eq!(one.get(b"key").unwrap(), None);
     }
 
-    /// Whoever may not read mail may not read who has answered whom, either.
+    /// A user that may not read mail may not read either who has answered whom.
     #[test]
     fn the_file_is_its_owners_alone() {
         let folder = tempfile::tempdir().unwrap();

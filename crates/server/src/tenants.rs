@@ -19,7 +19,7 @@ enum Key {
 }
 
 impl Key {
-    /// Whoever has proved a name is that user, and all others are where they come from.
+    /// A client that has proved a name counts as that user, any other one by its address.
     fn of(identity: &Identity, peer: Peer) -> (Self, TenantKind) {
         match (&identity.user, peer) {
             (Some(user), _) if identity.guest.is_none() => {

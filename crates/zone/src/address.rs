@@ -109,7 +109,7 @@ impl<'a> Address<'a> {
         match self {
             Self::Private { user, .. } => topic::private_to_as(user, topic),
             Self::Call { procedure, .. } => topic::call(procedure).into(),
-            // Whoever may speak in a room may call it.
+            // A user that may speak in a room may call it.
             Self::RoomCall { room, .. } => topic::say(room).into(),
             Self::Say { .. } | Self::Answer { .. } => topic.into(),
         }

@@ -32,7 +32,7 @@ pub enum Response {
     Reached(Reach),
     /// The sender may not write to this user.
     Denied,
-    /// Whoever sends private messages needs a name.
+    /// The sender of a private message needs a name.
     Nameless,
     /// Its message expiry interval is 0: it has expired before anybody can get it.
     Expired,

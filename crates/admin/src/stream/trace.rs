@@ -10,7 +10,7 @@ use crate::bounds::LOOK_AGAIN;
 
 /// Begins a trace, and sends its lines until the client is gone, or may not have them any more.
 pub(super) async fn follow(mut watcher: Watcher, mut outlet: Outlet, wanted: Wanted, told: Told) {
-    // Whoever began it may end it, whatever becomes of the rights.
+    // The client that began it may end it, even without the right.
     let beginner = watcher.caller().clone();
     let started = match watcher.look(Verb::TraceStart, wanted).await {
         Ok(started) => started,

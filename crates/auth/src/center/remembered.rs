@@ -119,7 +119,7 @@ impl Generations {
         if age < lifetime / 2 {
             return;
         }
-        // Whoever was away for longer finds nothing.
+        // A client that was away for longer finds nothing.
         let last = std::mem::take(&mut self.now);
         self.before = if age < lifetime { last } else { HashSet::new() };
         self.began = Some(now);

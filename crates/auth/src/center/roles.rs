@@ -117,7 +117,8 @@ impl RoleGrants {
             let book = Book::new(all_roles(&self.directory), Some(&previous));
             self.book.store(Arc::new(book));
         }
-        // Whoever reads this number from now on reads the book, the zones and the users after it.
+        // A thread that reads this number from now on reads the book, the zones and the users
+        // after it.
         let number = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
         self.anonymous.store(Arc::new([None, None]));
         Arc::new(Renewals::new(Arc::downgrade(self), number, changes))

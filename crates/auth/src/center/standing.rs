@@ -138,7 +138,7 @@ impl Rights for Standing {
         if let Some(returned) = &self.returned {
             return returned.roles_are_of_credential;
         }
-        // Whoever has rules of a credential and no account has no other roles: `member` included.
+        // A login with rules of a credential and no account has no roles, not even `member`.
         let is_whole =
             |proof: &Proof| proof.roles.is_some() || self.user.is_none() && !proof.rules.is_empty();
         self.proof.as_deref().is_some_and(is_whole) || self.is_denied_something()

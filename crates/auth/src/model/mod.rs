@@ -1,7 +1,7 @@
 //! The records of the Auth Center: users, roles, rules, quotas and zones, as plain values.
 //!
-//! They know no database, no clock and no hash. Whoever makes one from something that a person or
-//! a file said calls its `check` (or its parser) first; the stores and the commands do.
+//! They know no database, no clock and no hash. Code that makes one from what a person or a file
+//! said calls its `check` (or its parser) first; the stores and the commands do.
 
 mod name;
 mod quotas;

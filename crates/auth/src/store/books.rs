@@ -182,7 +182,7 @@ mod tests {
         for (role, foreign, taken) in [
             (ADMIN, false, true),
             (MEMBER, false, false),
-            // Whom an operator has made one on purpose.
+            // An operator has given this role on purpose.
             (ADMIN, true, false),
         ] {
             let known = Known {

@@ -11,7 +11,7 @@ use crate::wire::Lasts;
 
 /// For the opening of the connections and their end, beside what the workload says.
 const MARGIN: Duration = Duration::from_secs(60);
-/// Whoever does not answer in the meantime will not answer the workload either.
+/// A server that does not answer in the meantime will not answer the workload either.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Logs in once, as the workload's clients will, and looks at the keep alive that the CONNACK has.

@@ -293,7 +293,7 @@ pub trait Retained: Send + Sync {
 
     /// Whether the disk has to bring what the next step of a walk, or [`Retained::get`] for a
     /// filter without wildcards, would read. If so, the store has it brought: ask again a moment
-    /// later. Whoever reads nevertheless waits for the disk.
+    /// later. A caller that reads nevertheless waits for the disk.
     fn is_fetching(&self, _zone: Zone, _filter: &str, _cursor: &Cursor, _visits: usize) -> bool {
         false
     }

@@ -178,8 +178,8 @@ pub fn transmit_released(hub: &mut Hub, now: Tick, key: SessionKey, batch: &mut 
 }
 
 /// From now on, [`take_touched`] says who gets output: for a shard that has to hold back what
-/// belongs to a change which is not on the disk. Whoever had output that is not written yet does
-/// not become dirty again.
+/// belongs to a change which is not on the disk. A session whose output is not written yet
+/// does not become dirty again.
 pub fn note_touched(hub: &mut Hub) {
     transmit::note_touched(&mut hub.core);
 }

@@ -154,7 +154,7 @@ fn unpack(
     let Some(session) = hub.core.session(key) else {
         return;
     };
-    // Whoever is gone is not answered, and has asked for nothing any more.
+    // A client that has gone gets no answer, and its request ends with its connection.
     let Some(live) = session.live().filter(|_| session.epoch == epoch) else {
         return;
     };

@@ -202,7 +202,7 @@ pub enum Verdict {
         /// The reason, for people.
         text: String,
     },
-    /// It is not done, for too much waits already. Whoever asked may try again.
+    /// It is not done, for too much waits already. The caller may try again.
     Busy,
 }
 
@@ -375,7 +375,7 @@ impl Adaptor {
         let (shared, own) = (Arc::clone(&common), sender.clone());
         let run = move || match Worker::start(options, host, shared, own) {
             Ok(worker) => {
-                // Whoever starts it waits for this.
+                // The thread that starts it waits for this.
                 let _ = started.send(Ok(()));
                 worker.run(&inputs);
             }

@@ -19,7 +19,7 @@ use stentor_disk::{Disk, Flusher};
 
 /// Rounds of the keeper for which a sample is believed that was not in memory.
 const WARY_ROUNDS: u32 = 120;
-/// Parts that wait to be read. Whoever finds no room asks again.
+/// Parts that wait to be read. A caller that finds no room asks again.
 const WAITING_MAX: usize = 4_096;
 
 /// What waits to be read, and for how long memory is taken to be scarce.

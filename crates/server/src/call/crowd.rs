@@ -135,7 +135,7 @@ mod tests {
         crowd.enter(Some(there));
         assert!(crowd.is_besieged(Some(here)));
         assert!(!crowd.is_besieged(Some(there)) && !crowd.is_besieged(None));
-        // Who shows a token is no stranger.
+        // A caller that shows a token is not a stranger.
         crowd.known(Some(here));
         assert!(!crowd.is_besieged(Some(here)));
         for address in [None, Some(here), Some(here), Some(there)] {

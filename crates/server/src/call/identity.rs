@@ -19,7 +19,7 @@ const TOKENS_MAX: usize = 10_000;
 pub(super) enum Claim {
     /// Nobody in particular, from an address or as a user of this machine.
     Nobody(String),
-    /// Whoever owns the server: root, or its own user.
+    /// The owner of the server: root, or its own user.
     Owner(&'static str),
     /// The configuration says that it is this user.
     Vouched(UserKey),
@@ -251,7 +251,7 @@ mod tests {
         let root = default.claim(Uid::from_raw(0), || vec![0]);
         assert!(matches!(root, Claim::Owner("root")));
         assert_eq!(name(&default, 54_321, 54_321), "");
-        // Whoever names a group names all who may.
+        // An operator that names a group names all users that may.
         let group = Identities::of(&listener(None, Some("12"))).unwrap();
         assert_eq!(
             (name(&group, 0, 0), name(&group, 0, 12)),

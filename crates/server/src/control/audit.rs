@@ -77,7 +77,7 @@ const fn order(verb: Verb) -> Option<&'static str> {
     })
 }
 
-/// Characters of a text that a line has. Whoever is refused may have sent more.
+/// Characters of a text that a line has. A refused request may have had more.
 const TEXT_CHARS_MAX: usize = 1_024;
 
 fn shortened(text: &str) -> String {

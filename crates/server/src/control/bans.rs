@@ -39,7 +39,7 @@ pub(super) fn add(backplane: &Backplane, who: &Who, request: &Add) -> Result<Add
         by: who.to_string(),
     };
     let replaced = backplane.bans.add(&ban, now)?;
-    // Whoever connects from now on is refused; these are there.
+    // New connections are refused from now on; these exist already.
     let closed = close(backplane)?;
     tell(backplane, &ban, added_text(&ban));
     Ok(Added {

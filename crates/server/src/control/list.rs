@@ -17,8 +17,8 @@ use crate::survey::{
 };
 use crate::telemetry::collect::ask_one;
 
-/// How long sessions are looked for where there are too many to keep their rows. Whoever wants more
-/// asks again.
+/// How long sessions are looked for where there are too many to keep their rows. A caller that
+/// wants more asks again.
 const LOOK_TIME: Duration = Duration::from_secs(5);
 
 /// Some sessions, in the order that was asked for.

@@ -61,8 +61,8 @@
 //! | `user.…`, `role.…`, `grant`, … | what an `Order` of the Auth Center has | what it shows |
 //! | `mqtt` | | nothing; then the connection speaks MQTT, as administrator |
 //!
-//! Whoever may connect is administrator: the socket has mode 0600, and the other end must be the
-//! server's own user or root. The connections are served by threads of their own, which share the
+//! A process that may connect is an administrator: the socket has mode 0600, and the other end must
+//! be the server's own user or root. The connections are served by threads of their own, which share the
 //! main thread's descriptor table.
 
 mod accounts;

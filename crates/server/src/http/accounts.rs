@@ -1,7 +1,7 @@
 //! The rights that it takes to change users, roles, tokens and zones.
 //!
-//! Whoever can give roles can give any right, so that takes all rights: those of the role `admin`,
-//! in the zone of the user who asks. Nobody takes away the rights by which he asks: so one
+//! A user that can give roles can give any right, so this takes all rights: those of the role
+//! `admin`, in the zone of the user who asks. Nobody takes away the rights by which he asks: so one
 //! administrator at least is left.
 
 use serde_json::{Map, Value};

@@ -1,6 +1,6 @@
 //! Lines on their way to standard error.
 //!
-//! Whoever reads the log may be slow or stand still: a paused pager, a full disk behind a pipe. No
+//! The reader of the log may be slow or stand still: a paused pager, a full disk behind a pipe. No
 //! thread of the server waits for that. Lines go into a bounded queue, and a thread of its own
 //! writes them; what finds no room, there or on the disk, is dropped and counted, and the next line
 //! says so.

@@ -85,7 +85,7 @@ impl Owners {
                 self.keys.push(key);
             }
         }
-        // Whoever ends the directory does not wait for this.
+        // The thread that ends the directory does not wait for this.
         drop((again, directory));
         self.keys.extend(unknown);
         self.keys.len() == left

@@ -73,8 +73,8 @@ pub(crate) enum Purpose {
     Administrate(Zone),
 }
 
-/// A question of the control plane. Whoever asks waits with a time limit; an answer that nobody
-/// waits for any more is dropped.
+/// A question of the control plane. The asker waits with a time limit; an answer that comes later
+/// is dropped.
 pub(crate) enum Inquiry {
     /// Counters, depths and latencies.
     Report(Sender<ShardReport>),

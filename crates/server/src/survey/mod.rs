@@ -133,7 +133,7 @@ impl Surveys {
     /// All sessions.
     pub(crate) fn clients(&self, backplane: &Backplane, age: Age) -> Kept<Counted> {
         self.clients.get(age, || {
-            // It gives way to the next one. Whoever pages in it has it still.
+            // It gives way to the next one. A reader that pages in it keeps it.
             drop(self.clients.take());
             census::walk(backplane)
         })

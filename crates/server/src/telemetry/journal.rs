@@ -110,7 +110,7 @@ struct Inner {
     /// How many of these the log has told of.
     dropped_told: AtomicU64,
     writer: OnceLock<Thread>,
-    /// Whoever keeps the audit log.
+    /// The keeper of the audit log.
     audit: OnceLock<Weak<Directory>>,
 }
 

@@ -232,7 +232,7 @@ impl Trace {
     pub(crate) fn read(&self, now: Tick, after: u64, patience: Duration) -> Read {
         let was_over = self.is_over(now);
         if !was_over {
-            // Whoever waits is there until then.
+            // The reader that waits is there until then.
             self.note_reader(now.after(patience));
         }
         let deadline = Instant::now() + patience;

@@ -24,8 +24,8 @@ struct Member {
 struct Lost {
     /// Where it sat.
     seat: Seat,
-    /// Until when the place of its user is kept for it, though all others leave. Whoever comes in
-    /// by another session has come for it, and then it is over.
+    /// Until when the place of its user is kept for it, though all others leave. Another session
+    /// of the user that comes in takes the place, and then this is over.
     until: Tick,
 }
 

@@ -7,8 +7,8 @@
 //!
 //! Nobody is locked out by what a stranger does:
 //!
-//! - A place in a line is taken at the time of that line alone. Whoever waits long for one of its
-//!   lines makes nobody wait longer in the others, and no line is longer than [`WAIT_MAX`].
+//! - A place in a line is taken at the time of that line alone. A login that waits long for one of
+//!   its lines makes nobody wait longer in the others, and no line is longer than [`WAIT_MAX`].
 //! - A client that has not failed does not wait behind those that have. An address that is new to
 //!   an account waits the account's delay, [`ACCOUNT`], and for nobody else; names that are new to
 //!   an address have a line of their own, which is quicker.

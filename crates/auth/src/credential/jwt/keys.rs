@@ -161,7 +161,7 @@ impl Keys {
                 && key.is_for(header.alg)
                 && match (&key.id, &header.kid) {
                     (Some(id), Some(wanted)) => id == wanted,
-                    // Whoever does not name keys has few of them.
+                    // An issuer that does not name keys has few of them.
                     (None, _) | (_, None) => true,
                 }
         };

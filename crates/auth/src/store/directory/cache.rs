@@ -200,7 +200,7 @@ impl Cache {
             *refreshes += 1;
             *refreshes <= CHANGED_REFRESHES_MAX
         });
-        // Whoever comes by such a name is looked up first.
+        // A login with such a name is looked up first.
         let Table { absent, left, .. } = &mut *table;
         left.retain(|key, _| absent.contains_key(key));
         let absent = table.absent.keys();

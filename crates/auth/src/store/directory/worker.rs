@@ -85,7 +85,7 @@ impl Worker {
         let runtime = match builder.enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
-                // Whoever waits for it is there.
+                // The receiver waits for it.
                 let _ = confirm.send(Err(StoreError::Refused(error.to_string())));
                 return;
             }

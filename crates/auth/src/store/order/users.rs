@@ -547,7 +547,7 @@ fn missing(key: &UserKey) -> OrderError {
     OrderError::new("not-found", message)
 }
 
-/// Whoever kept the user does not any more, and what was said here makes none.
+/// The source has removed the user, and local settings do not make one.
 fn gone(key: &UserKey) -> OrderError {
     let message = format!(
         "there is no user {key} any more: auth.source does not know it; `stentor user disable \

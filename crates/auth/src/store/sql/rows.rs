@@ -83,7 +83,7 @@ pub(super) fn role(row: Row) -> Result<Role, StoreError> {
 pub(super) fn zone(row: Row) -> Result<ZoneRecord, StoreError> {
     let [name, connections] = columns(row)?;
     let name = text(name.as_ref(), "name of a row of the table stentor_zone")?;
-    // Whoever wrote a bound wants one: a zone with a bound that says nothing gets none by mistake.
+    // The author of a bound wants one: an unreadable bound must not become no bound.
     let bound = |text: &str| match text.parse::<u64>() {
         Ok(count) => Ok(u32::try_from(count).unwrap_or(u32::MAX)),
         Err(_) => Err(StoreError::Content(format!(

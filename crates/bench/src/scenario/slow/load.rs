@@ -248,7 +248,7 @@ impl Job {
                 }
             }
         }
-        // Whoever reads everything now finds the last of each topic.
+        // A client that reads everything now finds the last message of each topic.
         let mut last_ns = now_ns();
         while now_ns() - last_ns < as_ns(SILENCE) {
             if self.take(client, &mut scratch, seen, false)? > 0 {

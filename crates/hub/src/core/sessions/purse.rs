@@ -129,7 +129,7 @@ mod tests {
         let later = purse.paid_at().after(CREDIT);
         purse.settle(later, Duration::from_millis(1));
         assert_eq!(purse.paid.since(now), Duration::from_millis(164));
-        // Who has given no commands has saved nothing.
+        // A session that has given no commands has saved nothing.
         let later = Tick::from_secs(200);
         purse.settle(later, Duration::from_secs(1_000));
         assert_eq!(purse.paid.since(later), PAUSE_MAX);

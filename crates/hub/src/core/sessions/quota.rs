@@ -49,7 +49,7 @@ impl Places {
     }
 }
 
-/// The newest connection of a user of whom only the newest stays. Whoever comes later puts its own
+/// The newest connection of a user of whom only the newest stays. A later connection puts its
 /// claim into the place of the one before in one step, so that of racing logins exactly one stays.
 #[derive(Debug, Default)]
 pub struct Newest(AtomicU64);

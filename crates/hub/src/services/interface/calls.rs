@@ -21,7 +21,7 @@ pub struct Call {
     pub payload: Box<[u8]>,
     /// The user properties of the publish, in their order.
     pub arguments: Vec<(Box<str>, Box<str>)>,
-    /// Who calls.
+    /// The caller.
     pub identity: Arc<Identity>,
     /// The caller's client id.
     pub client_id: Box<str>,

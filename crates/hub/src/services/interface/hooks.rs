@@ -103,7 +103,7 @@ pub enum HookRequest {
 /// A question to the adaptors of a zone.
 #[derive(Debug)]
 pub struct Question {
-    /// Who asks.
+    /// The client's user and rights.
     pub identity: Arc<Identity>,
     /// By which client.
     pub client_id: Box<str>,

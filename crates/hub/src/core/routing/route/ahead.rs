@@ -72,7 +72,7 @@ impl Routes {
         self.waiting.insert((number, key));
     }
 
-    /// Whoever waits for a job that is over.
+    /// The sessions that wait for a job that is over.
     pub(super) fn take_waiting(&mut self, number: u64) -> Vec<SessionKey> {
         let is_such = |(job, _): &(u64, SessionKey)| *job == number;
         let from = (number, FIRST_KEY);

@@ -136,7 +136,7 @@ impl Share {
         let keeper = self.keeper().filter(|_| qos > QoS::AtMostOnce);
         let (total, of): (u32, fn(&Count) -> u32) = match (live, away, qos) {
             (1.., _, _) => (live, |count| count.live),
-            // Whoever comes first gets it, and not one that may never come back.
+            // The first member that comes gets it, not one that may never come back.
             _ if keeper.is_some() => return keeper,
             (0, 1.., QoS::AtLeastOnce | QoS::ExactlyOnce) => (away, |count| count.away),
             _ => return None,

@@ -72,7 +72,7 @@ impl Topics {
         for (lately, before) in lately.iter().zip(before) {
             let told = lately.load(Ordering::Relaxed);
             all |= told;
-            // Whoever does not find it there any more finds it here.
+            // A reader that does not find it there finds it here.
             before.store(told, Ordering::SeqCst);
             lately.store(0, Ordering::SeqCst);
         }
