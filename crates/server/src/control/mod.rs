@@ -62,8 +62,8 @@
 //! | `mqtt` | | nothing; then the connection speaks MQTT, as administrator |
 //!
 //! A process that may connect is an administrator: the socket has mode 0600, and the other end must
-//! be the server's own user or root. The connections are served by threads of their own, which share the
-//! main thread's descriptor table.
+//! be the server's own user or root. The connections are served by threads of their own, which
+//! share the main thread's descriptor table.
 
 mod accounts;
 mod audit;

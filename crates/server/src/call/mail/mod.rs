@@ -318,7 +318,8 @@ fn line(limit: &Mutex<RateLimit>) -> Option<u64> {
 }
 
 /// The caller. On this machine, it is any process that reaches the listener: the operator has
-/// bound the procedure to it, and guards a Unix socket by its mode. From the network, who the manifest says.
+/// bound the procedure to it, and guards a Unix socket by its mode. From the network, it is the
+/// user that the manifest names.
 fn caller(door: &Door, address: Option<String>) -> Caller {
     match address {
         Some(address) if !door.url.is_local() => Caller::Anonymous(address),
