@@ -144,3 +144,32 @@ fn messages_with_qos_0_count_for_the_bound_of_messages() {
         assert_eq!(full(&w), [Full::Messages(10)], "{policy:?}");
     }
 }
+
+/// Little waits, but the next message is long: the bound that it meets is the one that is told,
+/// whatever part of the other one is used.
+#[test]
+fn a_long_message_meets_the_bound_of_bytes() {
+    for policy in [SlowPolicy::DropNewest, SlowPolicy::DropOldest] {
+        for level in [QoS::AtMostOnce, QoS::AtLeastOnce] {
+            for waiting in [0, 5] {
+                let mut w = world(policy, 10);
+                let s = w.connect(Version::V5, "s", &clean());
+                w.subscribe(s, "#", level);
+                let p = w.connect(Version::V5, "p", &clean());
+                w.clients[s].socket_room = 0;
+                for number in 0..waiting {
+                    w.publish(p, "t", &payload(number, 3), level, false);
+                }
+                // Above QoS 0, the first one goes on in any case.
+                for number in 0..2 {
+                    let long = payload(number, 2 * BYTES_MAX);
+                    w.publish(p, "long", &long, level, false);
+                }
+                let told = full(&w);
+                let bytes = told.iter().all(|one| *one == Full::Bytes(BYTES_MAX));
+                let what = (policy, level, waiting);
+                assert!(bytes && !told.is_empty(), "{what:?}: {told:?}");
+            }
+        }
+    }
+}

@@ -92,7 +92,8 @@ impl Session {
         live.flushing != Flushing::Blocked && live.extras.is_none()
     }
 
-    /// The bound that its queue has met: the one that more is used of.
+    /// The bound that its queue has met. One more message is above that of messages only when as many
+    /// wait; a long one may be above that of bytes though little waits.
     pub(crate) fn full(&self, settings: &Settings) -> Full {
         if let Some(queue) = self.state.queue() {
             return match settings.is_tightened() {
@@ -102,8 +103,7 @@ impl Session {
         }
         let (charge, messages_max) = (self.charge(), settings.queue_messages_max);
         let bytes_max = self.state.queue_bytes_max(settings);
-        let share = |used: usize, other_max: usize| used as u128 * other_max as u128;
-        if share(charge.messages, bytes_max) >= share(charge.bytes, messages_max) {
+        if charge.messages >= messages_max {
             Full::Messages(messages_max)
         } else if settings.is_tightened() {
             Full::Memory
