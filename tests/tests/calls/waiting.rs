@@ -9,7 +9,9 @@ use crate::{Calls, code, plan, word};
 
 /// As long as a caller may wait: an hour.
 const LONG_MS: u32 = 3_600_000;
+const END: u8 = 3;
 const NEED_BODY: u8 = 0x81;
+const ACCEPTED: u8 = 0;
 const BAD_CALL: u8 = 6;
 const NOT_ALLOWED: u8 = 2;
 const OVERLOADED: u8 = 3;
@@ -121,4 +123,51 @@ fn waiting_messages_have_a_bound() {
     stentor_tests::raw::eventually("there is room", || {
         next(&mut begin(&calls, "open", 500_000)) == (NEED_BODY, 0)
     });
+}
+
+/// Those in memory have an eighth of what the server may hold. The others lie in files, and are
+/// judged all the same.
+#[test]
+fn waiting_messages_have_a_share_of_the_memory() {
+    const CALLERS: usize = 20;
+    const SIZE: usize = 1_000_000;
+    const MIB: u64 = 1 << 20;
+    let manifest = "anonymous = true\ndeadline = \"300s\"";
+    let plan = plan(&[("open.luau", &script(manifest))]);
+    let calls = Calls {
+        server: plan.config("[limits]\nmemory = \"64MiB\"\n").start(),
+    };
+    let held = || {
+        let status = calls.server.json(&["status"]);
+        let held = status["memory"]["by_kind"]["procedures"].as_u64();
+        held.expect("a number")
+    };
+    let mut callers: Vec<_> = (0..CALLERS)
+        .map(|_| begin(&calls, "open", SIZE as u64))
+        .collect();
+    // All but the last bytes, in pieces, behind the eight of the header.
+    let last = [b'x'; 100];
+    for caller in &mut callers {
+        assert_eq!(next(caller), (NEED_BODY, 0));
+        let mut left = SIZE - 8 - last.len();
+        while left > 0 {
+            let piece = vec![b'x'; left.min(32 * 1024)];
+            left -= piece.len();
+            caller.write_all(&data(&piece)).expect("the server reads");
+        }
+    }
+    stentor_tests::raw::eventually("messages fill their share", || held() > 7 * MIB);
+    assert!(held() <= 8 * MIB, "{}", held());
+    for caller in &mut callers {
+        let end = [&data(&last)[..], &[END, 0, 0, 0, 0]].concat();
+        caller.write_all(&end).expect("the server reads");
+        assert_eq!(next(caller), (0x83, ACCEPTED));
+        assert!(held() <= 8 * MIB, "{}", held());
+    }
+    stentor_tests::raw::eventually("nothing is held", || held() == 0);
+}
+
+/// A frame with a piece of a message.
+fn data(piece: &[u8]) -> Vec<u8> {
+    [&[2][..], &(piece.len() as u32).to_be_bytes(), piece].concat()
 }

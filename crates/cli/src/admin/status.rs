@@ -293,6 +293,7 @@ fn kinds(memory: &Memory) -> String {
             "mesh" => "messages on their way between shards",
             "journal" => "what waits until it is written to the files of the sessions",
             "retained" => "index of retained messages",
+            "procedures" => "messages that procedures are asked about",
             other => other,
         };
         table.row([words.into(), bytes(held.as_u64().unwrap_or(0))]);

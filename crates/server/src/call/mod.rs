@@ -98,7 +98,8 @@ impl CallServer {
         if listeners.is_empty() && config.folder.is_none() {
             return Ok(server);
         }
-        let bodies = Bodies::new(data_dir.path().to_owned(), config.bodies);
+        let ledger = Arc::clone(&backplane.ledger);
+        let bodies = Bodies::new(data_dir.path().to_owned(), config.bodies, ledger);
         let connections_max = config.connections as usize;
         let urls = listeners.iter().flat_map(|(_, places)| places);
         server.urls.extend(urls.map(|(port, _)| port.url.clone()));

@@ -175,6 +175,8 @@ pub(super) const FIGURES: &[Figure] = &[
         Number(|from| held(from, Holding::Retained))),
     figure("memory/rooms", "bytes now", "rooms with their properties and histories",
         Number(|from| held(from, Holding::Rooms))),
+    figure("memory/procedures", "bytes now", "messages that procedures are asked about, without those in files",
+        Number(|from| held(from, Holding::Procedures))),
     figure("heap/current", "bytes now", "the resident anonymous memory of the process; only on systems that tell it",
         Known(|from| from.heap_bytes.map(|(current, _)| current))),
     figure("heap/maximum", "bytes", "the highest published value of `heap/current`",

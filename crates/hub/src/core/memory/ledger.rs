@@ -31,11 +31,13 @@ pub enum Holding {
     Retained,
     /// Rooms with their properties, members and histories.
     Rooms,
+    /// Messages that procedures are asked about, as far as they are in memory.
+    Procedures,
 }
 
 impl Holding {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Sessions,
         Self::Queues,
         Self::Draining,
@@ -45,6 +47,7 @@ impl Holding {
         Self::Journal,
         Self::Retained,
         Self::Rooms,
+        Self::Procedures,
     ];
 
     /// A word for people and for machines.
@@ -60,6 +63,7 @@ impl Holding {
             Self::Journal => "journal",
             Self::Retained => "retained",
             Self::Rooms => "rooms",
+            Self::Procedures => "procedures",
         }
     }
 }
@@ -514,6 +518,6 @@ mod tests {
             let same = labels.iter().filter(|label| **label == kind.label());
             assert_eq!(same.count(), 1);
         }
-        assert_eq!(ledger.total(), 900 + 45);
+        assert_eq!(ledger.total(), 1_000 + 55);
     }
 }

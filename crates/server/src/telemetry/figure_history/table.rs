@@ -197,6 +197,8 @@ pub(super) const FIGURES: &[Figure] = &[
         |from| some(from.backplane.journal.dropped())),
     figure("connections_shed", PerSecond, Count, "connections that were closed at once because no file descriptor was left",
         |from| some(from.backplane.journal.tallies().shed())),
+    figure("memory_procedures_bytes", Level, Bytes, "of `memory_held_bytes`, messages that procedures are asked about",
+        |from| held(from, Holding::Procedures)),
 ];
 
 const _: () = assert!(
