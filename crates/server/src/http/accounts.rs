@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 use stentor_admin::Denied;
 use stentor_auth::center::Standing;
-use stentor_auth::model::UserKey;
+use stentor_auth::model::{GUEST, USER_ROLES_MAX, UserKey, initial_roles};
 use stentor_control::{Failure, Verb};
 use stentor_hub::Identity;
 
@@ -83,6 +83,63 @@ impl Changer<'_> {
     fn has(&self, role: &str, zone: Option<&str>) -> bool {
         zone.is_none_or(|zone| zone == self.zone) && self.roles.contains(&role)
     }
+}
+
+/// The roles that users of a zone see, other than the default one: those of the zone, and those for
+/// all zones that every server has from the start. The names and rules of the others are for the
+/// administrators of the server, who may give them to users of any zone.
+pub(super) struct Shown<'z> {
+    /// The name of the zone.
+    pub(super) zone: &'z str,
+}
+
+impl Shown<'_> {
+    fn has(&self, role: &Value) -> bool {
+        let name = role["name"].as_str().unwrap_or_default();
+        match role["zone"].as_str() {
+            Some(zone) => zone == self.zone,
+            None => is_from_the_start(name),
+        }
+    }
+
+    /// Leaves out of an answer what is not shown.
+    ///
+    /// # Errors
+    /// `not-found`, when the answer is about a role that is not.
+    pub(super) fn keep(&self, verb: Verb, answer: &mut Value) -> Result<(), Failure> {
+        match verb {
+            Verb::RolesLs => {
+                if let Some(roles) = answer.get_mut("roles").and_then(Value::as_array_mut) {
+                    roles.retain(|role| self.has(role));
+                }
+                Ok(())
+            }
+            Verb::RolesShow if !self.has(answer) => Err(self.missing()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The names in a request that gives roles, as far as they have to be looked up: those from the
+    /// start need not.
+    pub(super) fn given<'r>(verb: Verb, request: &'r Map<String, Value>) -> Vec<&'r str> {
+        if !matches!(verb, Verb::UsersAdd | Verb::UsersGrant) {
+            return Vec::new();
+        }
+        let roles = request.get("roles").and_then(Value::as_array);
+        let names = roles.into_iter().flatten().filter_map(Value::as_str);
+        let names = names.filter(|name| !is_from_the_start(name));
+        names.take(USER_ROLES_MAX).collect()
+    }
+
+    /// What is said of a role that is not shown, and of one that there is not.
+    pub(super) fn missing(&self) -> Failure {
+        let message = format!("there is nothing of this name in the zone {:?}", self.zone);
+        Failure::new("not-found", message)
+    }
+}
+
+fn is_from_the_start(name: &str) -> bool {
+    name == GUEST || initial_roles().iter().any(|role| *role.name == *name)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use stentor_control::{Failure, Need, Network, Scope, Verb};
 use stentor_hub::Identity;
 use stentor_topic::Zone;
 
-use super::accounts::{self, Changer};
+use super::accounts::{self, Changer, Shown};
 use super::known::Known;
 use super::meter::{Meter, Over};
 use super::payloads;
@@ -136,15 +136,40 @@ impl Bearer {
         }
     }
 
+    /// Which roles this caller sees; `None` for all.
+    fn shown_roles(&self) -> Option<Shown<'_>> {
+        let shown = Shown { zone: &self.zone };
+        (!self.is_of_default_zone()).then_some(shown)
+    }
+
+    /// Refuses to give roles that this caller does not see.
+    fn check_roles(&self, verb: Verb, request: &Map<String, Value>) -> Result<(), Failure> {
+        let Some(shown) = self.shown_roles() else {
+            return Ok(());
+        };
+        for name in Shown::given(verb, request) {
+            let mut wanted = Map::new();
+            wanted.insert("name".into(), name.into());
+            wanted.insert("zone".into(), self.zone.as_str().into());
+            let found = self.clerk.carry_out(Verb::RolesShow, wanted, &self.who());
+            let mut found = found.map_err(|failure| match failure.code {
+                "not-found" => shown.missing(),
+                _ => failure,
+            })?;
+            shown.keep(Verb::RolesShow, &mut found)?;
+        }
+        Ok(())
+    }
+
     /// A failure as this caller may hear of it: sentences about names that are not found may show
     /// names of other zones. Those about users and roles show the names of the request alone.
     fn heard(&self, verb: Verb, failure: Failure) -> Failure {
         match failure.code {
             _ if verb.need() == Need::Administer => failure,
-            "not-found" | "ambiguous" if !self.is_of_default_zone() => {
-                let message = format!("there is nothing of this name in the zone {:?}", self.zone);
-                Failure::new("not-found", message)
-            }
+            "not-found" | "ambiguous" => match self.shown_roles() {
+                Some(shown) => shown.missing(),
+                None => failure,
+            },
             _ => failure,
         }
     }
@@ -304,9 +329,13 @@ impl Caller for Bearer {
             let checked = self.changer().check(verb, &request);
             checked.map_err(Refused::Failed)?;
         }
+        self.check_roles(verb, &request).map_err(Refused::Failed)?;
         let answer = self.clerk.carry_out(verb, request, &self.who());
         let mut answer = answer.map_err(|failure| Refused::Failed(self.heard(verb, failure)))?;
         payloads::withhold(verb, &mut answer);
+        if let Some(shown) = self.shown_roles() {
+            shown.keep(verb, &mut answer).map_err(Refused::Failed)?;
+        }
         Ok(answer)
     }
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use stentor_tests::Server;
 
 use super::{done, is_noted, place, refused};
-use crate::api::{get, token};
+use crate::api::{get, post, token};
 
 /// Two zones with an administrator each.
 fn games(server: &Server, root: &str) -> (String, String) {
@@ -146,6 +146,34 @@ fn an_administrator_of_a_zone_makes_roles_of_the_zone_alone() {
     );
     assert!(!names.contains(&"till"), "{listed}");
     assert_eq!(get(&server, "roles/show?name=till", &gus).0, 404);
+    // Roles for all zones that were made later are for the administrators of the server. Nobody
+    // hears whether there is one.
+    let global = json!({ "name": "clerk", "rules": ["allow both bank/#"] });
+    done(&server, "roles/add", &root, &global);
+    let (_, listed) = get(&server, "roles/ls", &gus);
+    assert!(!listed.to_string().contains("clerk"), "{listed}");
+    let (_, listed) = get(&server, "roles/ls?zone=game", &root);
+    assert!(listed.to_string().contains("clerk"), "{listed}");
+    for (made, path) in [("clerk", "users/add"), ("clerk", "users/grant")] {
+        let missing = |name: &str| {
+            let ben = json!({ "name": "ben", "roles": [name] });
+            let (status, problem) = post(&server, path, &gus, &ben);
+            let detail = problem["detail"].to_string().replace(name, "");
+            (status, problem["code"].clone(), detail)
+        };
+        assert_eq!(missing(made), missing("nosuch"), "{path}");
+        assert_eq!(missing(made).0, 404, "{path}");
+        let shown = |name: &str| {
+            let (status, problem) = get(&server, &format!("roles/show?name={name}"), &gus);
+            (status, problem["detail"].to_string().replace(name, ""))
+        };
+        assert_eq!(shown(made), shown("nosuch"));
+    }
+    let ben = json!({ "name": "game/ben", "roles": ["clerk"] });
+    done(&server, "users/add", &root, &ben);
+    let (_, shown) = get(&server, "users/show?name=ben", &gus);
+    assert_eq!(shown["roles"], json!(["clerk"]), "{shown}");
+    done(&server, "users/rm", &root, &json!({ "name": "game/ben" }));
     // The role for all zones is shown, and stays as it is.
     let (_, member) = get(&server, "roles/show?name=member", &gus);
     assert_eq!(member["zone"], json!(null), "{member}");
