@@ -95,7 +95,7 @@ impl Outlet {
         if text.len() <= PIECE_BYTES {
             return self.send(text).await;
         }
-        let _counted = self.held.charge(text.capacity());
+        let _counted = self.held.charge_text(text.capacity());
         for piece in text.chunks(PIECE_BYTES) {
             self.send(piece.to_vec()).await?;
         }
@@ -106,12 +106,14 @@ impl Outlet {
         // The line feed may be the second of the two that end an event.
         let is_within = !matches!(&*piece, [.., b'\n', b'\n'] | [b'\n']);
         let piece = self.held.piece(piece);
+        self.held.waits(true);
         let place = tokio::select! {
             biased;
             _ = self.stopping.changed() => return Err(End::Stop),
             () = self.held.has_to_end() => return Err(too_much()),
             place = self.pieces.reserve() => place.map_err(|_| End::Gone)?,
         };
+        self.held.waits(false);
         place.send(piece);
         self.put_at = Instant::now();
         self.is_within = is_within;
@@ -161,10 +163,10 @@ impl Outlet {
     }
 }
 
-/// The end of the stream that holds most, when all hold too much.
+/// The end of a stream, when all hold too much.
 fn too_much() -> End {
-    let detail = "all event streams together hold more than an eighth of `limits.memory`, and this \
-                  one most of it, because it is read slowly; connect again, and read faster or ask \
+    let detail = "event streams hold as much as they may, an eighth of `limits.memory`, and this \
+                  one has waited for its client for longest; connect again, and read faster or ask \
                   for less";
     End::Over("memory", detail.to_owned())
 }
@@ -231,7 +233,7 @@ mod tests {
                 let waits = match reads {
                     true => {
                         assert!(pieces.next().await.is_some());
-                        let charge = outlet.held().charge(1_000_001);
+                        let charge = outlet.held().charge_text(1_000_001);
                         let end = outlet.has_ended().await;
                         drop(charge);
                         Err(end)

@@ -33,6 +33,7 @@ pub(crate) struct Feed {
     parsed: usize,
     /// Counts the input.
     counted: Charge,
+    held: StreamHeld,
     /// Acknowledgements that wait to be sent.
     output: Vec<u8>,
 }
@@ -79,6 +80,7 @@ impl Feed {
             input: Vec::new(),
             parsed: 0,
             counted: held.charge(0),
+            held: held.clone(),
             output: Vec::new(),
         })
     }
@@ -92,7 +94,13 @@ impl Feed {
         loop {
             self.stream.readable().await?;
             let before = self.input.len();
-            let most = self.make_room()?;
+            let (room, most) = self.room_to_read()?;
+            if before + room > self.input.capacity() {
+                self.held.room_for(room).await;
+                self.counted.set(before + room);
+                self.input.reserve_exact(room);
+                self.counted.set(self.input.capacity());
+            }
             self.input.resize(before + most, 0);
             let read = self.stream.try_read(&mut self.input[before..]);
             let count = read.as_ref().copied().unwrap_or(0);
@@ -106,21 +114,17 @@ impl Feed {
         }
     }
 
-    /// Makes room for what may come next: the rest of a long packet and no more, or a few short
-    /// ones. Returns how many bytes to read.
-    fn make_room(&mut self) -> io::Result<usize> {
+    /// How much room what may come next takes: the rest of a long packet and no more, or a few short
+    /// ones. And how many bytes of it to read.
+    fn room_to_read(&self) -> io::Result<(usize, usize)> {
         let wrong = |_| io::Error::from(io::ErrorKind::InvalidData);
         let long = frame_header(&self.input, PACKET_BYTES_MAX).map_err(wrong)?;
         let missing = long.map_or(0, |frame| frame.total_len.saturating_sub(self.input.len()));
-        let (room, read) = match missing > READ_BYTES {
+        Ok(match missing > READ_BYTES {
             true => (missing, missing.min(LONG_READ_BYTES)),
             false if self.input.len() > READ_BYTES => (missing.max(1), missing.max(1)),
             false => (READ_BYTES, READ_BYTES),
-        };
-        self.counted.set(self.input.len() + room);
-        self.input.reserve_exact(room);
-        self.counted.set(self.input.capacity());
-        Ok(read)
+        })
     }
 
     /// Gives back the memory of the packets that are dealt with.
