@@ -125,7 +125,7 @@ enum ClientsCommand {
     #[command(visible_alias = "list")]
     Ls(Ls),
     /// Show one client with its subscriptions
-    Show(One),
+    Show(Show),
     /// Disconnect a client
     Kick(Kick),
 }
@@ -298,6 +298,15 @@ struct One {
 }
 
 #[derive(Debug, Args)]
+struct Show {
+    #[command(flatten)]
+    one: One,
+    /// Pass over this many subscriptions
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    offset: usize,
+}
+
+#[derive(Debug, Args)]
 struct Kick {
     #[command(flatten)]
     one: One,
@@ -326,12 +335,13 @@ impl Clients {
                 })?;
                 told.print(|answer| clients_text(answer, ls.by))
             }
-            ClientsCommand::Show(one) => {
+            ClientsCommand::Show(Show { one, offset }) => {
                 let told = one.which.tell(&clients::Show {
                     client_id: one.client_id,
                     zone: one.zone.map(ZoneWord::Name),
+                    offset,
                 })?;
-                told.print(client_text)
+                told.print(|told| client_text(told, offset))
             }
             ClientsCommand::Kick(Kick { one, end_session }) => {
                 let told = one.which.tell(&clients::Kick {
@@ -357,7 +367,7 @@ fn kicked(client_id: &str, answer: &Kicked) -> String {
 }
 
 /// One client: who it is, its connection, what waits for it, and its subscriptions.
-fn client_text(told: &clients::Shown) -> String {
+fn client_text(told: &clients::Shown, offset: usize) -> String {
     let client = &told.client;
     let mut table = Table::new(&["CLIENT", ""]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
@@ -416,6 +426,13 @@ fn client_text(told: &clients::Shown) -> String {
     let mut text = table.render();
     if !told.granted.is_empty() {
         text += &format!("\n{}", subscriptions_text(&told.granted));
+    }
+    if told.left_out > 0 {
+        let (more, next) = (told.left_out, offset + told.granted.len());
+        text += &format!(
+            "{more} more subscriptions; `stentor clients show {} --offset {next}` shows them\n",
+            shown(&client.client_id)
+        );
     }
     text
 }

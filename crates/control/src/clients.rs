@@ -123,6 +123,18 @@ pub struct Show {
     /// The default zone or the only one that has such a client, if it is not given.
     #[serde(default)]
     pub zone: Option<ZoneWord>,
+    /// How many of its subscriptions to pass over.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offset: usize,
+}
+
+/// Whether nothing is passed over, which need not be said.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands a reference over"
+)]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Request for Show {
@@ -137,10 +149,13 @@ pub struct Shown {
     /// The session.
     #[serde(flatten)]
     pub client: Client,
-    /// The filters of its subscriptions.
+    /// The filters of these subscriptions.
     pub filters: Vec<String>,
-    /// Its subscriptions.
+    /// Its subscriptions, or those of them whose filters have about 2 MiB together.
     pub granted: Vec<Subscription>,
+    /// How many there are behind these. The same verb shows them, with as many as `subscriptions`
+    /// without these as `offset`.
+    pub left_out: usize,
     /// The messages of `lost`, by cause.
     pub lost_causes: Vec<LostBy>,
 }

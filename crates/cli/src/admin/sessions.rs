@@ -157,7 +157,12 @@ impl Sessions {
                 which,
             } => {
                 let zone = zone.zone.map(ZoneWord::Name);
-                which.tell(&Show { client_id, zone })?.print(client_text)
+                let show = Show {
+                    client_id,
+                    zone,
+                    offset: 0,
+                };
+                which.tell(&show)?.print(|told| client_text(told, 0))
             }
             Command::End(end) => end.run(),
             Command::Verify(which) => files::verify(&which),

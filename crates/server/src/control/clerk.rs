@@ -53,9 +53,10 @@ impl Clerk {
         let request = Show {
             client_id: client_id.to_owned(),
             zone: Some(ZoneWord::Name(zone.to_owned())),
+            offset: 0,
         };
-        let shown = clients::show(&self.0.backplane, &request).ok()?;
-        Some(shown.client.lost.total)
+        let client = clients::client(&self.0.backplane, &request).ok()?;
+        Some(client.lost.total)
     }
 
     /// Gives a user another password. `made` hears each hash of it before it counts. What is

@@ -9,7 +9,7 @@ use stentor_mqtt::Version;
 use stentor_session::Tick;
 use stentor_topic::Zone;
 
-use super::protocol::Failure;
+use super::protocol::{Failure, Names};
 use super::zones;
 use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
@@ -26,28 +26,50 @@ const NAMES_MAX: usize = 10_000;
 /// One session, with its subscriptions.
 pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failure> {
     let (zone, found) = find(backplane, &request.client_id, request.zone.as_ref())?;
-    let Found {
-        entry,
-        mut granted,
-        mut next,
-        lost,
-    } = found;
-    while let Some(from) = next {
-        let part = step(backplane, (zone, &entry.info.client_id), from);
-        // It may have ended in the meantime.
-        let Some(part) = part.ok_or_else(silent)? else {
-            break;
-        };
-        granted.extend(part.granted);
-        next = part.next;
-    }
+    let Found { entry, lost, .. } = found;
+    let client = (zone, &*entry.info.client_id);
+    let (granted, behind) = some_of(backplane, client, request.offset)?;
     let filters = granted.iter().map(|granted| granted.filter.to_string());
     Ok(Shown {
         client: describe_entry(backplane, &entry),
         filters: filters.collect(),
         granted: granted.iter().map(subscription).collect(),
+        left_out: entry.info.subscriptions.saturating_sub(behind),
         lost_causes: lost.iter().map(lost_by).collect(),
     })
+}
+
+/// One session without its subscriptions.
+pub(super) fn client(backplane: &Backplane, request: &Show) -> Result<Client, Failure> {
+    let (_, found) = find(backplane, &request.client_id, request.zone.as_ref())?;
+    Ok(describe_entry(backplane, &found.entry))
+}
+
+/// Subscriptions of a session from a number on, as many as an answer has, and the number behind
+/// the last one.
+fn some_of(
+    backplane: &Backplane,
+    client: (Zone, &str),
+    from: usize,
+) -> Result<(Vec<Granted>, usize), Failure> {
+    let (mut granted, mut names, mut next) = (Vec::new(), Names::default(), Some(from));
+    while let Some(from) = next {
+        // It may have ended in the meantime.
+        let Some(part) = step(backplane, client, from).ok_or_else(silent)? else {
+            break;
+        };
+        next = part.next;
+        for one in part.granted {
+            // An answer has it twice.
+            if !names.take(2 * one.filter.len()) {
+                next = None;
+                break;
+            }
+            granted.push(one);
+        }
+    }
+    let behind = from.saturating_add(granted.len());
+    Ok((granted, behind))
 }
 
 fn lost_by(lost: &stentor_hub::LostBy) -> LostBy {

@@ -255,3 +255,47 @@ fn pages_of_the_longest_names_are_bounded() {
         client.ping_among_messages();
     }
 }
+
+/// A client may have more subscriptions than an answer shows, which says how many.
+#[test]
+fn subscriptions_of_the_longest_names_come_in_parts() {
+    let config = "[limits]\ntopic_bytes = 65535\nsubscription_bytes_per_client = \"64MiB\"\n";
+    let plan = Plan::new().config(config).tcp().http().anonymous();
+    let server = plan.start();
+    let root = token(&server, "root", &["admin"]);
+    let mut client = server.client(Version::V5, "many");
+    for at in 0..MANY {
+        client.subscribe(&long(at), 0);
+    }
+    let (mut all, mut offset, mut parts) = (Vec::new(), 0, 0);
+    loop {
+        let request = json!({ "client_id": "many", "offset": offset });
+        let (status, shown) = post(&server, "clients/show", &root, &request);
+        assert_eq!((status, &shown["subscriptions"]), (200, &json!(MANY)));
+        let bytes = shown.to_string().len();
+        assert!(bytes < LIST_BYTES, "a part of {bytes} bytes");
+        let filters = shown["filters"].as_array().expect("a list");
+        assert_eq!(
+            shown["granted"].as_array().map(Vec::len),
+            Some(filters.len())
+        );
+        all.extend(
+            filters
+                .iter()
+                .map(|it| it.as_str().expect("a text").to_owned()),
+        );
+        (offset, parts) = (all.len(), parts + 1);
+        assert_eq!(shown["left_out"], json!(MANY - offset));
+        if offset == MANY {
+            break;
+        }
+    }
+    assert!(parts > 1, "all came at once");
+    all.sort();
+    assert!(all.into_iter().eq((0..MANY).map(long)));
+    let shown = server.control(&["clients", "show", "many"]).success();
+    assert!(
+        shown.contains("`stentor clients show many --offset "),
+        "no hint"
+    );
+}
