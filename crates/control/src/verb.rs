@@ -284,7 +284,7 @@ impl Verb {
             Self::Subscriptions => ("subscriptions", Read, QUIET, Prompt, Zone),
             Self::Topics => ("topics", Read, QUIET, Prompt, Server),
             Self::TopicsChildren => ("topics.children", Read, QUIET, Prompt, Zone),
-            Self::Zones => ("zones", Read, QUIET, Prompt, Server),
+            Self::Zones => ("zones", Read, QUIET, Prompt, Zone),
             Self::UsersLs => ("users.ls", Read, QUIET, Prompt, Zone),
             Self::UsersShow => ("users.show", Read, QUIET, Prompt, Zone),
             Self::UsersAdd => ("users.add", Administer, Outcome, Waits, Zone),

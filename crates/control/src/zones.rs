@@ -6,11 +6,14 @@ use serde::{Deserialize, Serialize};
 use crate::{Request, Verb};
 
 /// `zones`: what there is of each zone.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Zones {
     /// What there is now: the server looks again. Otherwise the answer may be 2 seconds old.
     pub fresh: bool,
+    /// The name of a zone: only what there is of that one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
 }
 
 impl Request for Zones {
@@ -48,6 +51,8 @@ pub struct Zone {
     pub members: u64,
     /// What rooms hold.
     pub room_bytes: u64,
+    /// What sessions and rooms make the server hold, in bytes of memory.
+    pub held_bytes: u64,
     /// Messages from clients.
     pub messages_in: u64,
     /// Their payloads.

@@ -1,6 +1,6 @@
 //! `stentor top`: how the server is doing, again and again.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use stentor_tests::{Server, Version};
 
 #[test]
@@ -24,6 +24,33 @@ fn each_interval_is_a_line_with_what_happened_in_it() {
         assert_eq!(status["clients_connected"], 1, "{status}");
         let secs = status["rates"]["secs"].as_f64().expect("rates");
         assert!(secs >= 0.1, "{status}");
+    }
+}
+
+#[test]
+fn zones_are_shown_with_what_happens_in_them() {
+    let server = Server::open();
+    let mut pump = server.client(Version::V4, "pump");
+    pump.subscribe("a", 0);
+    let every = ["--zones", "--interval", "100ms", "--count", "2"];
+    let told = server.control(&[&["top"][..], &every].concat()).success();
+    let lines: Vec<Vec<&str>> = told
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .filter(|line: &Vec<&str>| !line.is_empty())
+        .collect();
+    assert_eq!(lines.len(), 4, "two heads with a zone each: {told}");
+    assert_eq!(lines[2][..3], ["ZONE", "CONNECTIONS", "SESSIONS"]);
+    assert_eq!(lines[3][..5], ["default", "1", "1", "0", "0"], "{told}");
+    let told = server.control(&[&["top", "--json"][..], &every].concat());
+    for line in told.success().lines() {
+        let zones: Value = serde_json::from_str(line).expect("a line is JSON");
+        let zone = &zones["zones"][0];
+        assert_eq!(
+            (&zone["name"], &zone["subscriptions"]),
+            (&json!("default"), &json!(1))
+        );
+        assert!(zone["held_bytes"].as_u64() > Some(0), "{zone}");
     }
 }
 

@@ -106,7 +106,10 @@ fn zones_text(answer: &Value) -> String {
 
 /// Shows what there is of a zone of the running server, or of each.
 pub(crate) fn zone_figures(name: Option<&str>, which: &Which) -> Result<(), Failure> {
-    let mut told = which.tell(&stentor_control::zones::Zones { fresh: true })?;
+    let mut told = which.tell(&stentor_control::zones::Zones {
+        fresh: true,
+        zone: None,
+    })?;
     if let Some(name) = name {
         told.keep("zones", |zone| zone["name"] == name);
         told.answer.zones.retain(|zone| zone.name == name);
@@ -125,6 +128,7 @@ pub(crate) fn zone_figures(name: Option<&str>, which: &Which) -> Result<(), Fail
             "ROOMS",
             "MEMBERS",
             "ROOM SIZE",
+            "HELD",
             "IN",
             "IN SIZE",
             "OUT",
@@ -143,6 +147,7 @@ pub(crate) fn zone_figures(name: Option<&str>, which: &Which) -> Result<(), Fail
                 zone.rooms.to_string(),
                 zone.members.to_string(),
                 bytes(zone.room_bytes),
+                bytes(zone.held_bytes),
                 zone.messages_in.to_string(),
                 bytes(zone.messages_in_bytes),
                 zone.messages_out.to_string(),

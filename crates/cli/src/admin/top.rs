@@ -1,12 +1,15 @@
 //! `stentor top`: how the running server is doing, again and again.
 
+mod zones;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use stentor_auth::calendar::Utc;
 use stentor_control::status::{Rates, Status, Told};
+use stentor_control::zones::Zones;
 use stentor_server::config::parse_duration;
 
 use super::now_secs;
@@ -22,6 +25,7 @@ Examples:
   stentor top                                 a screen that is new every 2 seconds, until Ctrl-C
   stentor top --interval 10s --count 6        for one minute
   stentor top >load.txt                       a line for each interval, for a file or a pipe
+  stentor top --zones                         what happens in each zone, the busiest first
   stentor top --json                          the answer of `stentor status` for each, on a line
 
 Each interval is one question to the server, which counts for so long and then answers.";
@@ -45,6 +49,9 @@ pub(crate) struct Top {
     /// End after N times
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
+    /// Show what happens in each zone: the 20 busiest, and all others as one
+    #[arg(long)]
+    zones: bool,
     #[command(flatten)]
     which: Which,
 }
@@ -59,6 +66,35 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 impl Top {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.zones {
+            true => self.run_zones(),
+            false => self.run_all(),
+        }
+    }
+
+    /// Looks at the zones, and again after each interval: the sums tell the rates.
+    fn run_zones(&self) -> Result<(), Failure> {
+        let is_screen = io::stdout().is_terminal() && !self.which.json;
+        let (mut before, mut shown) = (zones::Before::default(), 0);
+        while self.count.is_none_or(|count| shown < count) {
+            if shown > 0 {
+                std::thread::sleep(self.interval);
+            }
+            let told = self.which.tell(&Zones {
+                fresh: true,
+                zone: None,
+            })?;
+            let page = before.page(Instant::now(), &told.answer);
+            print_next(told.text(|_| match is_screen {
+                true => screen(&page),
+                false => format!("{page}\n"),
+            }))?;
+            shown += 1;
+        }
+        Ok(())
+    }
+
+    fn run_all(self) -> Result<(), Failure> {
         let request = Status {
             sample_ms: self.interval.as_millis() as u64,
             fresh: false,

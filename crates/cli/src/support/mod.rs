@@ -115,7 +115,10 @@ impl SupportBundle {
             part("config-diff.json", &self.answer(&config::Diff {}), told),
             part(
                 "zones.json",
-                &self.answer(&zones::Zones { fresh: true }),
+                &self.answer(&zones::Zones {
+                    fresh: true,
+                    zone: None,
+                }),
                 told,
             ),
             part("retained.json", &self.answer(&retained::Status {}), told),

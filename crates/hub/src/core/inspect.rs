@@ -144,6 +144,8 @@ pub struct ZoneFigures {
     pub members: u64,
     /// Bytes of their properties and of what they keep of what was said.
     pub room_bytes: u64,
+    /// Bytes that its sessions are charged with.
+    pub session_bytes: u64,
     /// Users with a name who are connected.
     pub users: u64,
     /// Messages that its clients have sent and were sent.

@@ -150,6 +150,7 @@ fn figures_of_sessions(core: &Core, from: u64) -> Part<Vec<(Zone, ZoneFigures)>>
         zone.sessions += 1;
         zone.connections += u64::from(session.live().is_some());
         zone.subscriptions += session.state.subscriptions.len() as u64;
+        zone.session_bytes += Account::of(session).bytes();
     }
     let numbered = |(zone, figures)| (Zone(zone), figures);
     Part {

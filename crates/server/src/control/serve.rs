@@ -370,7 +370,17 @@ impl Admin {
         let listed = listed.map_err(refused)?;
         let names = listed["zones"].as_array().into_iter().flatten();
         let names = names.filter_map(|zone| zone["name"].as_str().map(str::to_owned));
-        Ok(zones::zones(&self.backplane, Age::of(request.fresh), names))
+        let mut told = zones::zones(&self.backplane, Age::of(request.fresh), names);
+        if let Some(name) = request.zone {
+            told.zones.retain(|zone| zone.name == name);
+            if told.zones.is_empty() {
+                let message = format!(
+                    "there is nothing of a zone {name:?}; `stentor zone list` lists the zones"
+                );
+                return Err(Failure::new("not-found", message));
+            }
+        }
+        Ok(told)
     }
 
     /// The adaptors, of a zone if one is named.

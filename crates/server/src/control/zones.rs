@@ -42,6 +42,7 @@ pub(super) fn zones(backplane: &Backplane, age: Age, named: impl Iterator<Item =
             rooms: sum.rooms,
             members: sum.members,
             room_bytes: sum.room_bytes,
+            held_bytes: sum.session_bytes + sum.room_bytes,
             messages_in: sum.traffic.received,
             messages_in_bytes: sum.traffic.received_bytes,
             messages_out: sum.traffic.sent,
@@ -74,6 +75,7 @@ fn add(sum: &mut ZoneFigures, part: &ZoneFigures) {
     sum.rooms += part.rooms;
     sum.members += part.members;
     sum.room_bytes += part.room_bytes;
+    sum.session_bytes += part.session_bytes;
     sum.users += part.users;
     let (all, traffic) = (&mut sum.traffic, &part.traffic);
     all.received += traffic.received;

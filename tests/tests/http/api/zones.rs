@@ -86,6 +86,44 @@ fn verbs_show_and_change_nothing_of_other_zones() {
     own.expect(14);
 }
 
+#[test]
+fn figures_of_zones_are_shown_to_those_who_may_see_them() {
+    let server = place();
+    let gus = token(&server, "game/gus", &["admin"]);
+    let root = token(&server, "root", &["admin"]);
+    let mut own = gamer(&server, "hero", &gus);
+    own.subscribe("a/#", 1);
+    let publish = json!({ "topic": "a/b", "payload": "four", "retain": true });
+    assert_eq!(post(&server, "publish", &gus, &publish).0, 200);
+    own.expect(3);
+    let zones = |token: &str, query: &str| {
+        let (status, told) = get(&server, &format!("zones?fresh=true{query}"), token);
+        assert_eq!(status, 200, "{told}");
+        told["zones"].as_array().expect("a list").clone()
+    };
+    let shown = zones(&gus, "");
+    let names: Vec<_> = shown.iter().map(|zone| zone["name"].clone()).collect();
+    assert_eq!(names, ["game"], "{shown:?}");
+    let game = &shown[0];
+    for (key, expected) in [
+        ("connections", 1),
+        ("sessions", 1),
+        ("subscriptions", 1),
+        ("messages_out", 1),
+        ("messages_out_bytes", 4),
+        ("retained_messages", 1),
+    ] {
+        assert_eq!(game[key], json!(expected), "{key} of {game}");
+    }
+    assert!(game["held_bytes"].as_u64() > Some(200), "{game}");
+    assert_eq!(zones(&root, "&zone=game"), shown);
+    assert!(zones(&root, "").len() > 1);
+    let (status, problem) = get(&server, "zones?zone=default", &gus);
+    assert_eq!((status, &problem["code"]), (403, &json!("other-zone")));
+    let (status, problem) = get(&server, "zones?zone=none", &root);
+    assert_eq!((status, &problem["code"]), (404, &json!("not-found")));
+}
+
 /// Messages of another zone are not cleared without the right to that zone.
 #[test]
 fn messages_of_other_zones_are_cleared_by_the_right_to_the_zone() {
