@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use stentor_tests::{Plan, Server, Version, process, tools};
 
 use super::api::{get, post, token};
@@ -88,7 +88,7 @@ fn is_well(server: &Server, root: &str) {
     }
     let audit = fs::read_to_string(server.data_dir().join("audit.log"));
     let audit = audit.expect("there is a log of changes");
-    let whole = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
+    let whole = |line: &str| serde_json::from_str::<Value>(line).is_ok();
     assert!(
         audit.lines().all(whole),
         "a line of the audit log is not JSON"
@@ -159,4 +159,46 @@ fn answers_to_an_administrator_of_a_zone_conform_to_the_document() {
 #[test]
 fn answers_to_an_administrator_conform_to_the_document() {
     check("root", "admin");
+}
+
+/// The program notices what the document does not allow: one that is made wrong at one place, of a
+/// server that is right.
+#[test]
+fn a_wrong_document_is_noticed() {
+    let server = place();
+    let root = token(&server, "root", &["admin"]);
+    let _clients = furnish(&server, &root);
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let place = folder.path().join("openapi.json");
+    let url = server.url("http");
+    let right = fs::read_to_string(tools::folder().join("../docs/openapi.json"));
+    let right: Value = serde_json::from_str(&right.expect("it is in the project")).expect("JSON");
+    let run = |document: &Value| {
+        fs::write(&place, document.to_string()).expect("a file can be written");
+        let mut program: Command = tools::schemathesis();
+        program.current_dir(folder.path()).arg("--no-color");
+        program.args(["run", "--seed", "1", "--no-shrink", "--warnings", "off"]);
+        program.args([
+            "--generation-database",
+            "none",
+            "--phases",
+            "examples,coverage",
+        ]);
+        program.args(["--include-operation-id", "zones.ls.get", "--url", url]);
+        program.args(["--header", &format!("Authorization: Bearer {root}")]);
+        process::run_within(program.arg(&place), Duration::from_secs(120))
+    };
+    run(&right).success();
+    let mut undocumented = right.clone();
+    let responses = undocumented.pointer_mut("/paths/~1api~1v1~1zones~1ls/get/responses");
+    let responses = responses.and_then(Value::as_object_mut);
+    let answer = responses.expect("it has answers").remove("200");
+    assert!(answer.is_some(), "the answer has a schema");
+    let refused = run(&undocumented).to_string();
+    assert!(refused.contains("Undocumented status code"), "{refused}");
+    let mut other = right;
+    let schema = other.pointer_mut("/components/schemas/ZonesLsAnswer/properties/zones");
+    *schema.expect("it has a schema") = json!({ "type": "string" });
+    let refused = run(&other).to_string();
+    assert!(refused.contains("violates schema"), "{refused}");
 }
