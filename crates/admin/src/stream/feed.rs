@@ -114,8 +114,8 @@ impl Feed {
         }
     }
 
-    /// How much room what may come next takes: the rest of a long packet and no more, or a few short
-    /// ones. And how many bytes of it to read.
+    /// How much room what may come next takes: the rest of a long packet and no more, or a few
+    /// short ones. And how many bytes of it to read.
     fn room_to_read(&self) -> io::Result<(usize, usize)> {
         let wrong = |_| io::Error::from(io::ErrorKind::InvalidData);
         let long = frame_header(&self.input, PACKET_BYTES_MAX).map_err(wrong)?;

@@ -68,9 +68,9 @@ impl Held {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many there may be from now on, beside 128 KiB of each stream. A stream with a long message
-    /// waits for room. If there is none for a second, the stream ends that has waited for its
-    /// client for longest.
+    /// How many there may be from now on, beside 128 KiB of each stream. A stream with a long
+    /// message waits for room. If there is none for a second, the stream ends that has waited for
+    /// its client for longest.
     pub fn set_bytes_max(&self, bytes: u64) {
         self.0.bytes_max.store(bytes, Ordering::Relaxed);
     }
@@ -96,8 +96,8 @@ impl Held {
         self.0.begun.elapsed().as_micros() as u64
     }
 
-    /// Lets streams end that have waited for their clients since then, until there is room for so
-    /// many bytes more.
+    /// Lets streams end that have waited for their clients since then, until there is room for a
+    /// number of bytes more.
     fn make_room(&self, more: u64, since: u64) {
         let most = self.0.bytes_max.load(Ordering::Relaxed);
         let streams = self.streams();
@@ -172,8 +172,9 @@ impl StreamHeld {
         }
     }
 
-    /// Waits until there is room for so many bytes more of this stream, but not for longer than it
-    /// takes to let others end that are not read. It may be given up at any time, and begun again.
+    /// Waits until there is room for a number of bytes more of this stream, but not for longer than
+    /// it takes to let others end that are not read. It may be given up at any time, and begun
+    /// again.
     pub(super) async fn room_for(&self, bytes: usize) {
         while !self.has_room_for(bytes as u64) {
             tokio::time::sleep(LOOK_AGAIN).await;

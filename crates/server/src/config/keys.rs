@@ -288,8 +288,8 @@ section! {
     connections: u32 = count(1, 100_000), Default("4096"), Restart;
     /// The bytes of all messages that the server holds for procedures at once, from their arrival
     /// by TCP or from a mail server until the answer. Unknown callers get half of it. A call above
-    /// it gets the answer "overloaded". Files passed over a Unix socket are not counted. Messages of
-    /// more than 1 MiB are files without a name in the data folder; so are smaller ones while
+    /// it gets the answer "overloaded". Files passed over a Unix socket are not counted. Messages
+    /// of more than 1 MiB are files without a name in the data folder; so are smaller ones while
     /// those in memory take an eighth of `limits.memory`.
     bodies: u64 = bytes(MIB, 16 * TIB), Default("1GiB"), Restart;
     /// The mail server, `HOST:PORT`, that scripts with the grant `mail` hand their messages to.

@@ -121,7 +121,7 @@ impl Shown<'_> {
 
     /// The names in a request that gives roles, as far as they have to be looked up: those from the
     /// start need not.
-    pub(super) fn given<'r>(verb: Verb, request: &'r Map<String, Value>) -> Vec<&'r str> {
+    pub(super) fn given(verb: Verb, request: &Map<String, Value>) -> Vec<&str> {
         if !matches!(verb, Verb::UsersAdd | Verb::UsersGrant) {
             return Vec::new();
         }
@@ -131,7 +131,7 @@ impl Shown<'_> {
         names.take(USER_ROLES_MAX).collect()
     }
 
-    /// What is said of a role that is not shown, and of one that there is not.
+    /// What is said of a role that is not shown, and of one that does not exist.
     pub(super) fn missing(&self) -> Failure {
         let message = format!("there is nothing of this name in the zone {:?}", self.zone);
         Failure::new("not-found", message)

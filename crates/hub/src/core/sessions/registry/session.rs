@@ -92,8 +92,8 @@ impl Session {
         live.flushing != Flushing::Blocked && live.extras.is_none()
     }
 
-    /// The bound that its queue has met. One more message is above that of messages only when as many
-    /// wait; a long one may be above that of bytes though little waits.
+    /// The bound that its queue has met. One more message is above that of messages only when as
+    /// many wait; a long one may be above that of bytes though little waits.
     pub(crate) fn full(&self, settings: &Settings) -> Full {
         if let Some(queue) = self.state.queue() {
             return match settings.is_tightened() {
