@@ -32,7 +32,7 @@ const CHECK_BYTES: usize = 4;
 pub struct Token(Zeroizing<String>);
 
 /// The SHA-256 of a token, stored as `token:` and 64 hexadecimal digits.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TokenHash([u8; 32]);
 
 impl Token {

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use stentor_admin::{Admitted, Begun, Login, NewSession, NotAdmitted, Proof};
 use stentor_auth::center::Center;
-use stentor_auth::credential::{TokenHash, is_token};
+use stentor_auth::credential::is_token;
 use stentor_auth::{Answer, Asker, Begun as Began, Decision, LoginRequest, Refusal, Secret};
 
 use super::caller::Bearer;
-use super::known::Known;
+use super::known::{Known, Mark};
 use super::links::Wrong;
 use super::sessions::Visit;
 use crate::bans::Party;
@@ -39,7 +39,7 @@ impl Bearers {
             return Some(Err(NotAdmitted::Unknown));
         }
         let tokens = &self.clerk.backplane().visitors.tokens;
-        let known = tokens.find(&self.center, &mark(proof))?;
+        let known = tokens.find(&self.center, &Mark::of(proof))?;
         Some(self.let_in(known, address))
     }
 
@@ -60,7 +60,7 @@ impl Bearers {
             Proof::Certificate(name) => request.certificate_name = Some(name.to_owned()),
         }
         request.name_by_token();
-        let (bearers, mark) = (self.clone(), mark(proof));
+        let (bearers, mark) = (self.clone(), Mark::of(proof));
         self.begin(request, None, move |decision| {
             then(decided(decision).and_then(|known| {
                 let tokens = &bearers.clerk.backplane().visitors.tokens;
@@ -213,14 +213,5 @@ fn give(then: &Mutex<Option<impl FnOnce(Decision)>>, decision: Decision) {
     let then = then.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(then) = then {
         then(decision);
-    }
-}
-
-/// What a proof is remembered by.
-fn mark(proof: Proof<'_>) -> String {
-    match proof {
-        Proof::Token(token) => TokenHash::of(token.as_bytes()).to_string(),
-        // It begins otherwise than the hash of a token.
-        Proof::Certificate(name) => format!("certificate:{name}"),
     }
 }

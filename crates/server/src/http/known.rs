@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use stentor_admin::Proof;
 use stentor_auth::center::{Center, Renewals, as_of};
+use stentor_auth::credential::TokenHash;
 use stentor_auth::rights::Unrestricted;
 use stentor_hub::{Identity, Renewal, Renewed};
 use stentor_session::Tick;
@@ -102,9 +104,26 @@ impl Known {
     }
 }
 
-/// See the module. The key is the hash of a token.
+/// What a proof is remembered by.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) enum Mark {
+    Token(TokenHash),
+    /// The name in a certificate.
+    Certificate(Box<str>),
+}
+
+impl Mark {
+    pub(super) fn of(proof: Proof<'_>) -> Self {
+        match proof {
+            Proof::Token(token) => Self::Token(TokenHash::of(token.as_bytes())),
+            Proof::Certificate(name) => Self::Certificate(name.into()),
+        }
+    }
+}
+
+/// See the module.
 #[derive(Default)]
-pub(crate) struct KnownTokens(Mutex<HashMap<String, Known>>);
+pub(crate) struct KnownTokens(Mutex<HashMap<Mark, Known>>);
 
 impl KnownTokens {
     /// Holds a change against all of them, before anybody else hears of it.
@@ -113,14 +132,14 @@ impl KnownTokens {
     }
 
     /// The bearer of a token, if it is known and no change is on its way.
-    pub(super) fn find(&self, center: &Center, mark: &str) -> Option<Known> {
+    pub(super) fn find(&self, center: &Center, mark: &Mark) -> Option<Known> {
         let known = self.lock();
         let found = known.get(mark)?;
         found.is_current(center).then(|| found.clone())
     }
 
     /// Remembers a token.
-    pub(super) fn keep(&self, mark: String, bearer: Known) {
+    pub(super) fn keep(&self, mark: Mark, bearer: Known) {
         let mut known = self.lock();
         if known.len() >= KNOWN_MAX {
             known.clear();
@@ -129,7 +148,7 @@ impl KnownTokens {
     }
 
     /// Each entry is put in, changed or taken out in one step.
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Mark, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
