@@ -147,7 +147,18 @@ impl OperateArgs {
                 self.warmup, self.seconds
             )));
         }
-        Ok(())
+        match self.clients {
+            Some(wanted) => self.descriptors().check(wanted),
+            None => Ok(()),
+        }
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        Descriptors {
+            limit: process::raise_descriptor_limit(),
+            has_own_tables: has_own_tables(),
+            shards: self.common.shards(None),
+        }
     }
 
     fn workload(&self, what: What) -> Box<dyn Workload> {
@@ -182,7 +193,7 @@ impl OperateArgs {
     fn base(&self) -> Base {
         let (clients, few) = match self.clients {
             Some(clients) => (clients, None),
-            None => clients_here(process::raise_descriptor_limit(), has_own_tables()),
+            None => self.descriptors().clients(),
         };
         Base {
             clients,
@@ -194,27 +205,65 @@ impl OperateArgs {
     }
 }
 
-/// How many clients that do nothing this machine has descriptors for, and why if they are fewer
-/// than usual. The threads of this program have 15,000 each, and the shards of the server 19,000.
-fn clients_here(descriptors: u64, has_own_tables: bool) -> (usize, Option<String>) {
-    if descriptors >= DESCRIPTORS && has_own_tables {
-        return (CLIENTS, None);
+/// The descriptors that this machine gives the generator and the server.
+#[derive(Clone, Copy, Debug)]
+struct Descriptors {
+    /// Of a process, or of each thread that has a table of its own.
+    limit: u64,
+    has_own_tables: bool,
+    /// Of the server, if somebody has said how many.
+    shards: Option<u16>,
+}
+
+impl Descriptors {
+    /// How many clients that do nothing they are enough for, and why not for more; without a reason
+    /// for any number. The threads of this program have 15,000 each, and the server takes as many
+    /// shards as it needs, with 19,000 each, unless `--shards` says how many.
+    fn possible(self) -> (usize, Option<String>) {
+        let limit = self.limit;
+        let is_enough = limit >= DESCRIPTORS && self.has_own_tables;
+        let (holders, why) = match self.shards {
+            None if is_enough => return (usize::MAX, None),
+            Some(1) if is_enough => (1, format!("the server's one shard has {limit}")),
+            Some(shards) if is_enough => {
+                let why = format!("the server's {shards} shards have {limit} each");
+                (u64::from(shards), why)
+            }
+            _ if self.has_own_tables => (1, format!("each process may have {limit}")),
+            _ => (1, format!("all threads of a process share {limit}")),
+        };
+        let left = limit.saturating_sub(DESCRIPTORS_LEFT).max(limit / 4);
+        let possible = usize::try_from(left.saturating_mul(holders)).unwrap_or(usize::MAX);
+        (
+            possible,
+            Some(format!("{why} descriptors here (ulimit -n)")),
+        )
     }
-    let left = descriptors.saturating_sub(DESCRIPTORS_LEFT);
-    let possible = usize::try_from(left.max(descriptors / 4)).unwrap_or(CLIENTS);
-    if possible >= CLIENTS {
-        return (CLIENTS, None);
+
+    /// How many clients that do nothing there are if nobody says how many, and why if they are
+    /// fewer than usual.
+    fn clients(self) -> (usize, Option<String>) {
+        let (possible, why) = self.possible();
+        let clients = possible.min(CLIENTS);
+        let why = why.filter(|_| clients < CLIENTS);
+        let told = |why| {
+            let (clients, usual) = (count(clients), count(CLIENTS));
+            format!("{clients} idle clients, not {usual}: {why}")
+        };
+        (clients, why.map(told))
     }
-    let why = match has_own_tables {
-        true => "each process may have",
-        false => "all threads of a process share",
-    };
-    let told = format!(
-        "{} idle clients, not {}: {why} {descriptors} descriptors here (ulimit -n)",
-        count(possible),
-        count(CLIENTS)
-    );
-    (possible, Some(told))
+
+    /// Refuses a number of clients that they are not enough for.
+    fn check(self, wanted: usize) -> Result<(), BenchError> {
+        match self.possible() {
+            (possible, Some(why)) if wanted > possible => Err(BenchError::usage(format!(
+                "--clients {wanted}: {why}, enough for {}; give fewer clients, or raise the hard \
+                 limit (ulimit -Hn)",
+                count(possible)
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Whether a thread may have a table of descriptors of its own.
@@ -303,25 +352,68 @@ impl Sheet {
 mod tests {
     use super::*;
 
+    fn descriptors(limit: u64, has_own_tables: bool, shards: Option<u16>) -> Descriptors {
+        Descriptors {
+            limit,
+            has_own_tables,
+            shards,
+        }
+    }
+
     #[test]
     fn clients_are_as_many_as_descriptors_allow() {
-        for (descriptors, has_own_tables, expected, told) in [
-            (20_000, true, 80_000, None),
-            (1_048_576, false, 80_000, None),
+        let shared = "all threads of a process share 20000 descriptors";
+        for (limit, has_own_tables, shards, expected, told) in [
+            (20_000, true, None, 80_000, None),
+            (1_048_576, false, None, 80_000, None),
+            (1_048_576, true, Some(1), 80_000, None),
+            (20_000, false, None, 15_000, Some(shared)),
+            (20_000, false, Some(8), 15_000, Some(shared)),
+            (20_000, true, Some(6), 80_000, None),
             (
                 20_000,
-                false,
-                15_000,
-                Some("all threads of a process share 20000"),
+                true,
+                Some(2),
+                30_000,
+                Some("2 shards have 20000 each"),
             ),
-            (8_000, true, 3_000, Some("each process may have 8000")),
-            (1_024, true, 256, Some("256 idle clients, not 80,000")),
+            (20_000, true, Some(1), 15_000, Some("one shard has 20000")),
+            (8_000, true, None, 3_000, Some("each process may have 8000")),
+            (
+                8_000,
+                true,
+                Some(4),
+                3_000,
+                Some("each process may have 8000"),
+            ),
+            (1_024, true, None, 256, Some("256 idle clients, not 80,000")),
         ] {
-            let (clients, why) = clients_here(descriptors, has_own_tables);
-            assert_eq!(clients, expected, "{descriptors} {has_own_tables}");
+            let (clients, why) = descriptors(limit, has_own_tables, shards).clients();
+            assert_eq!(clients, expected, "{limit} {has_own_tables} {shards:?}");
             assert_eq!(why.is_some(), told.is_some(), "{why:?}");
             let has = |why: &String| why.contains(told.unwrap_or_default());
             assert!(why.as_ref().is_none_or(has), "{why:?}");
+        }
+    }
+
+    #[test]
+    fn more_clients_than_that_are_refused() {
+        for (limit, has_own_tables, shards, wanted, is_enough) in [
+            (20_000, true, None, 200_000, true),
+            (20_000, true, Some(1), 15_000, true),
+            (20_000, true, Some(1), 15_001, false),
+            (20_000, false, None, 80_000, false),
+            (1_048_576, false, None, 1_000_000, true),
+            (1_024, true, None, 257, false),
+        ] {
+            let checked = descriptors(limit, has_own_tables, shards).check(wanted);
+            assert_eq!(checked.is_ok(), is_enough, "{limit} {shards:?} {wanted}");
+            let Err(refused) = checked else {
+                continue;
+            };
+            let refused = refused.to_string();
+            let named = refused.contains(&format!("--clients {wanted}: "));
+            assert!(named && refused.contains("ulimit -n"), "{refused}");
         }
     }
 }
