@@ -64,6 +64,15 @@ pub(crate) const VERBS_WAITING_MAX: usize = 20;
 /// that may take as long as a client likes.
 pub(crate) const WAITS_AT_ONCE: usize = 8;
 
+/// Publishes that are begun at once and have no answer yet. Others are done as verbs, or wait.
+pub(crate) const SOON_MAX: usize = 64;
+
+/// Bytes of the body of such a publish: it is read where all requests are.
+pub(crate) const SOON_BYTES_MAX: usize = 16 * 1024;
+
+/// How long the answer to one may take.
+pub(crate) const SOON_TIME: Duration = Duration::from_secs(10);
+
 /// Bodies that are on their way at the same time: each holds a connection.
 pub(crate) const BODIES_AT_ONCE: usize = 12;
 

@@ -12,7 +12,7 @@ use crate::cookie;
 use crate::guard;
 use crate::office::{Admitted, Caller, Denied, NotAdmitted, Proof, Refused};
 use crate::origin::{self, Demand};
-use crate::pages::{Certified, Client, DoorContext};
+use crate::pages::{Client, DoorContext};
 use crate::problem::{Problem, busy, problem};
 
 /// How often a session is looked for again that a change is on its way to, and after which pause.
@@ -44,19 +44,17 @@ impl Asking {
     /// # Errors
     /// When they show nothing, or a page of others makes a browser show it.
     pub(crate) fn of(context: &DoorContext, parts: &Parts, what: &str) -> Result<Self, Problem> {
-        let address = parts.extensions.get::<Client>().map(|client| client.0);
+        let client = parts.extensions.get::<Client>();
+        let address = client.map(|client| client.address);
         if let Some(token) = guard::bearer(&parts.headers) {
             let shown = Shown::Token(token.to_owned());
             return Ok(Self { shown, address });
         }
-        let certified = parts.extensions.get::<Certified>();
+        let certified = client.and_then(|client| client.certified.clone());
         let cookie = cookie::of(&parts.headers, context.is_tls);
         let shown = match (cookie, certified) {
-            (Some(cookie), certified) => {
-                let name = certified.map(|Certified(name)| Arc::clone(name));
-                Shown::Session(cookie, name)
-            }
-            (None, Some(Certified(name))) => Shown::Certificate(Arc::clone(name)),
+            (Some(cookie), certified) => Shown::Session(cookie, certified),
+            (None, Some(name)) => Shown::Certificate(name),
             (None, None) => {
                 let detail = format!(
                     "{what} needs the token of a user, Authorization: Bearer TOKEN, or a login"

@@ -33,7 +33,9 @@ mod problem;
 mod room;
 mod serve;
 mod slots;
+mod soon;
 mod stream;
+mod visit;
 
 pub use api::openapi;
 pub use office::{
@@ -41,4 +43,5 @@ pub use office::{
     Reason, Refused, Report,
 };
 pub use serve::{CertificateName, Door, DoorSocket, Face, Rules, TlsSource};
+pub use soon::{Outcome, Reply, Taken};
 pub use stream::Held;

@@ -24,7 +24,7 @@ use crate::cookie;
 use crate::identity::{cross_site, identify, not_admitted, not_done};
 use crate::office::{Begun, Caller, Login, NewSession, NotAdmitted, Refused};
 use crate::origin::{self, Demand};
-use crate::pages::{Client, DoorContext};
+use crate::pages::{DoorContext, address_of};
 use crate::problem::{JSON, Problem, answer, busy, other_method, problem};
 
 /// Where a link of `stentor console` leads.
@@ -63,7 +63,7 @@ async fn log_in(
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     check_post(&parts, Demand::NotAnother)?;
-    let address = parts.extensions.get::<Client>().map(|client| client.0);
+    let address = address_of(&parts);
     let whole = body::whole(body, LOGIN_BODY_BYTES_MAX);
     // Nobody knows who sends this: it takes no place of those who are known.
     let whole = context.slots.strangers.wait(address, whole).await;
@@ -177,7 +177,7 @@ async fn prove(
     caller: &dyn Caller,
     password: &str,
 ) -> Result<(), Problem> {
-    let address = parts.extensions.get::<Client>().map(|client| client.0);
+    let address = address_of(parts);
     let login = Login {
         name: caller.name().to_owned(),
         password: password.to_owned(),
@@ -215,7 +215,7 @@ async fn open_link(
         let detail = "a link has the key once, and no other one";
         return Err(problem("bad-request", detail));
     }
-    let address = parts.extensions.get::<Client>().map(|client| client.0);
+    let address = address_of(&parts);
     let session = context.office.open_link(once, address);
     let session = session.map_err(not_admitted)?;
     let mut response = StatusCode::SEE_OTHER.into_response();
@@ -282,7 +282,7 @@ fn read(bytes: &[u8]) -> Result<Login, Problem> {
 
 /// Asks whether a login is right. A session that nobody waits for any more ends at once.
 async fn ask(context: &DoorContext, login: Login, parts: &Parts) -> Result<Begun, Problem> {
-    let address = parts.extensions.get::<Client>().map(|client| client.0);
+    let address = address_of(parts);
     let (then, begun) = oneshot::channel::<Begun>();
     let answer = async {
         let office = Arc::clone(&context.office);

@@ -1,7 +1,9 @@
 //! What the face asks the server.
 
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +11,10 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stentor_control::login::Me;
+use stentor_control::publish::Plain;
 use stentor_control::{Failure, Verb};
 
+use crate::soon::Reply;
 use crate::stream::Held;
 
 /// The server, as the HTTP face knows it. Its methods may block, except those that let
@@ -78,6 +82,20 @@ pub trait Office: Send + Sync + 'static {
 
     /// Where event streams count what they hold.
     fn held(&self) -> Held;
+
+    /// What was begun by [`Caller::publish`] goes on now: all that came together was begun. It asks
+    /// nobody.
+    fn go_on(&self);
+
+    /// A descriptor that does not block, and can be read each time that there are replies to be
+    /// given: eight bytes, whose value says nothing.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    fn bell(&self) -> io::Result<OwnedFd>;
+
+    /// Gives the replies that are there. It asks nobody.
+    fn give_replies(&self);
 }
 
 /// What a program shows with each request.
@@ -176,6 +194,14 @@ pub trait Caller: Send + Sync {
     /// # Errors
     /// When the password cannot be one, or the user's password is not the server's to change.
     fn set_password(&self, new: &str) -> Result<(), Failure>;
+
+    /// Begins to publish a message, as [`Verb::Publish`] does. It goes on with [`Office::go_on`],
+    /// and [`Office::give_replies`] gives the reply. It asks nobody, so it returns at once.
+    ///
+    /// # Errors
+    /// When that takes something that may block, or the message is refused: nothing was done, and
+    /// [`Caller::ask`] does it, or says why not.
+    fn publish(&self, message: &Plain<'_>, reply: Reply) -> Result<(), Reply>;
 
     /// Has a verb done. It may block. The request was checked: it is one of this verb.
     ///

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hyper::StatusCode;
 use hyper::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
+use hyper::{HeaderMap, StatusCode};
 use serde_json::json;
 
 use crate::api;
@@ -22,12 +21,15 @@ use crate::identity::{identify, told};
 use crate::office::{Exposition, Office, Report};
 use crate::problem::{JSON, Problem, answer, busy, problem};
 use crate::slots::Slots;
+use crate::soon::Soon;
 use crate::stream::Streams;
 
 /// What all requests of a door share.
 pub(crate) struct DoorContext {
     pub(crate) office: Arc<dyn Office>,
     pub(crate) slots: Arc<Slots>,
+    /// What is begun at once, and answered from elsewhere.
+    pub(crate) soon: Arc<Soon>,
     /// Whether only this machine can reach the door.
     pub(crate) is_local: bool,
     /// Whether it speaks https.
@@ -40,13 +42,19 @@ pub(crate) struct DoorContext {
     pub(crate) streams: Arc<Streams>,
 }
 
-/// The address of the client of a request.
-#[derive(Clone, Copy)]
-pub(crate) struct Client(pub(crate) IpAddr);
-
-/// The user whom the certificate of a connection names.
+/// The client of a connection, which all its requests have as an extension.
 #[derive(Clone)]
-pub(crate) struct Certified(pub(crate) Arc<str>);
+pub(crate) struct Client {
+    pub(crate) address: IpAddr,
+    /// The user whom its certificate names.
+    pub(crate) certified: Option<Arc<str>>,
+}
+
+/// The address of the client of a request.
+pub(crate) fn address_of(parts: &Parts) -> Option<IpAddr> {
+    let client = parts.extensions.get::<Client>();
+    client.map(|client| client.address)
+}
 
 /// The paths of a door.
 pub(crate) fn router(context: Arc<DoorContext>) -> Router {
@@ -58,22 +66,24 @@ pub(crate) fn router(context: Arc<DoorContext>) -> Router {
         .merge(api::router())
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)
-        .layer(from_fn_with_state(Arc::clone(&context), admit))
         .with_state(context)
 }
 
-/// What holds for all paths.
-async fn admit(State(context): State<Arc<DoorContext>>, request: Request, next: Next) -> Response {
-    let checked = guard::check(&request, context.is_local, &context.names);
-    let mut response = match checked.map_err(refused) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    };
-    let headers = response.headers_mut();
+/// Checks what holds for the requests of all paths.
+///
+/// # Errors
+/// The answer to one that does not fulfil it.
+pub(crate) fn check<B>(context: &DoorContext, request: &hyper::Request<B>) -> Result<(), Problem> {
+    guard::check(request, context.is_local, &context.names).map_err(refused)
+}
+
+/// Adds what the answers of all paths say.
+pub(crate) fn add_rules(headers: &mut HeaderMap) {
+    // With the type and the length of the body.
+    headers.reserve(RULES.len() + 2);
     for (name, value) in RULES {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    response
 }
 
 /// What all answers say to browsers: nothing is kept, guessed at, told to others, or shown within

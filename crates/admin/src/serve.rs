@@ -10,12 +10,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::Request;
-use axum::middleware::{Next, from_fn};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -32,11 +28,13 @@ use crate::bounds::{
     UNACKNOWLEDGED_TIME,
 };
 use crate::office::Office;
-use crate::pages::{self, Certified, Client, DoorContext};
+use crate::pages::{self, Client, DoorContext};
 use crate::patience::{Answers, Patient};
 use crate::room::{Guest, Room};
 use crate::slots::Slots;
-use crate::stream::{self, Streams};
+use crate::soon::{self, Soon};
+use crate::stream::Streams;
+use crate::visit::{Paths, Visit};
 
 /// Where the TLS settings for the next connection come from: a reload may replace them.
 pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
@@ -100,7 +98,7 @@ impl Face {
             .on_thread_start(prepare)
             .build()?;
         let (stop, stopped) = oneshot::channel();
-        let slots = Arc::new(Slots::default());
+        let (slots, soon) = (Arc::new(Slots::default()), Arc::new(Soon::default()));
         let room = Arc::new(Room::default());
         let final_output = Arc::clone(&room);
         let (stopping, streams) = Streams::new(office.held());
@@ -110,29 +108,36 @@ impl Face {
                 let _inside = runtime.enter();
                 Listening::new(door.socket, &mut files)?
             };
-            let context = DoorContext {
+            let context = Arc::new(DoorContext {
                 office: Arc::clone(&office),
                 slots: Arc::clone(&slots),
+                soon: Arc::clone(&soon),
                 is_local: door.is_local,
                 is_tls: door.tls.is_some(),
                 names: rules.names.clone(),
                 are_metrics_open: rules.are_metrics_open,
                 streams: Arc::clone(&streams),
-            };
+            });
             open.push(Open {
                 socket,
                 tls: door.tls,
                 certificate_name: door.certificate_name,
-                router: pages::router(Arc::new(context)),
+                paths: Paths::new(Arc::clone(&context), pages::router(context)),
                 room: Arc::clone(&room),
             });
         }
+        let replies = {
+            let _inside = runtime.enter();
+            soon::hear(office.bell()?, Arc::clone(&office))?
+        };
         let run = move || {
             prepare();
             runtime.block_on(async {
                 for door in open {
                     tokio::spawn(door.serve());
                 }
+                tokio::spawn(soon.tell(office));
+                tokio::spawn(replies);
                 // The sender is dropped.
                 let _ = stopped.await;
                 drop(stopping);
@@ -221,7 +226,7 @@ struct Open {
     socket: Listening,
     tls: Option<TlsSource>,
     certificate_name: Option<CertificateName>,
-    router: Router,
+    paths: Paths,
     room: Arc<Room>,
 }
 
@@ -246,18 +251,25 @@ impl Open {
             let address = accepted.address();
             let guest = self.room.enter(address).await;
             let tls = self.tls.as_ref().map(|source| source());
-            let (router, named) = (self.router.clone(), self.certificate_name.clone());
+            let (paths, named) = (self.paths.clone(), self.certificate_name.clone());
             tokio::spawn(async move {
                 let visit = async {
-                    let who = (address, &guest);
+                    let mut client = Client {
+                        address: address.to_canonical(),
+                        certified: None,
+                    };
                     match (accepted, tls) {
-                        (Accepted::Unix(stream), _) => converse(stream, who, router).await,
-                        (Accepted::Tcp(stream, _), None) => converse(stream, who, router).await,
+                        (Accepted::Unix(stream), _) => {
+                            converse(stream, client, &guest, paths).await;
+                        }
+                        (Accepted::Tcp(stream, _), None) => {
+                            converse(stream, client, &guest, paths).await;
+                        }
                         (Accepted::Tcp(stream, _), Some(config)) => {
                             let greeting = TlsAcceptor::from(config).accept(stream);
                             if let Ok(Ok(stream)) = timeout(HEADER_TIME, greeting).await {
-                                let router = certified(router, &stream, named);
-                                converse(stream, who, router).await;
+                                client.certified = certified(&stream, named);
+                                converse(stream, client, &guest, paths).await;
                             }
                         }
                     }
@@ -271,43 +283,28 @@ impl Open {
     }
 }
 
-/// Notes the user whom the certificate of a client names, for all its requests.
-fn certified(
-    router: Router,
-    stream: &TlsStream<TcpStream>,
-    named: Option<CertificateName>,
-) -> Router {
+/// The user whom the certificate of a client names.
+fn certified(stream: &TlsStream<TcpStream>, named: Option<CertificateName>) -> Option<Arc<str>> {
     let chain = stream.get_ref().1.peer_certificates();
     let own = chain.and_then(|chain| chain.first());
     let name = named.zip(own).and_then(|(named, own)| named(own.as_ref()));
-    match name {
-        Some(name) => router.layer(axum::Extension(Certified(name.into()))),
-        None => router,
-    }
+    name.map(Arc::from)
 }
 
 /// Serves one connection to its end.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    (address, guest): (IpAddr, &Guest),
-    router: Router,
+    client: Client,
+    guest: &Guest,
+    paths: Paths,
 ) {
-    let client = Client(address.to_canonical());
     let answers = Answers::default();
-    let (asking, made) = (guest.clone(), answers.clone());
-    let router = router.layer(from_fn(move |request: Request, next: Next| {
-        asking.is_answered();
-        let made = made.clone();
-        async move {
-            let response = next.run(request).await;
-            match stream::is_stream(&response) {
-                true => made.streams(),
-                false => made.is_made(),
-            }
-            response
-        }
-    }));
-    let service = TowerToHyperService::new(router.layer(axum::Extension(client)));
+    let service = Visit {
+        paths,
+        client,
+        guest: guest.clone(),
+        answers: answers.clone(),
+    };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)

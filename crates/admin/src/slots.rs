@@ -74,9 +74,21 @@ impl Slot {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let work = move || {
+            let _held = place;
+            work()
+        };
+        self.finish(work).await
+    }
+
+    /// The same of the end of something that has begun: it is not refused, however many wait.
+    pub(crate) async fn finish<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
         let work = move || {
-            let _held = (place, turn);
+            let _held = turn;
             work()
         };
         tokio::task::spawn_blocking(work).await.ok()

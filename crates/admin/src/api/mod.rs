@@ -10,6 +10,7 @@
 
 pub(crate) mod body;
 mod openapi;
+mod publish;
 pub(crate) mod query;
 pub(crate) mod request;
 
@@ -106,6 +107,12 @@ async fn carry_out(
             Source::Body(whole.map_err(body::no_body)?)
         }
     };
+    if verb == Verb::Publish
+        && let Source::Body(body) = &source
+        && let Some(answer) = publish::soon(context, &caller, body).await
+    {
+        return answer;
+    }
     let slot = match line.may_wait() {
         true => &context.slots.waits,
         false => &context.slots.verbs,

@@ -163,6 +163,11 @@ impl Plane {
         asked.map(|one| one.describe()).collect()
     }
 
+    /// Whether the adaptors of a zone are asked about publishes.
+    pub(crate) fn judges_publishes(&self, zone: Zone) -> bool {
+        self.hooks(zone).has(Hooks::PUBLISH)
+    }
+
     /// Asks the adaptors of a zone about a publish of somebody without a connection, and waits for
     /// them; `None` if they do not answer in time. Where none is asked, all is done.
     pub(crate) fn judge_publish(
@@ -171,7 +176,7 @@ impl Plane {
         zone: Arc<str>,
         request: HookRequest,
     ) -> Option<HookVerdict> {
-        if !self.hooks(identity.zone).has(Hooks::PUBLISH) {
+        if !self.judges_publishes(identity.zone) {
             return Some(HookVerdict::Done(Rewrite::default()));
         }
         let (asker, judged) = channel();

@@ -5,16 +5,20 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use stentor_admin::{Outcome, Reply};
 use stentor_auth::store::Who;
 use stentor_control::clients::Show;
+use stentor_control::publish::Plain;
 use stentor_control::{Secret, VERSION, Verb, ZoneWord};
 use stentor_hub::Identity;
+use stentor_session::Message;
+use stentor_topic::Zone;
 
 use super::protocol::{Answer, Failure, write};
-use super::publish::publish;
 use super::serve::Next;
-use super::{Admin, accounts, clients};
+use super::{Admin, accounts, clients, publish};
 use crate::backplane::Backplane;
+use crate::http::Done;
 
 /// Carries out verbs, as the control socket does.
 #[derive(Clone)]
@@ -36,7 +40,23 @@ impl Clerk {
             .map_err(|error| Failure::new("bad-request", error.to_string()))?;
         let admin = &*self.0;
         let by = (&*admin.directory, who);
-        write(publish(&admin.backplane, by, identity, &request)?)
+        write(publish::publish(&admin.backplane, by, identity, &request)?)
+    }
+
+    /// The message of a request of somebody who has the right to its topic; `None` if it cannot be
+    /// one, or if adaptors have to be asked.
+    pub(crate) fn plain(&self, zone: Zone, request: &Plain<'_>) -> Option<Message> {
+        publish::plain(self.backplane(), zone, request)
+    }
+
+    /// Begins to publish a message.
+    pub(crate) fn begin_publish(&self, message: Message, reply: Reply) {
+        publish::begin(self.backplane(), message, reply);
+    }
+
+    /// What has become of a message that was begun.
+    pub(crate) fn published(&self, done: Done) -> Outcome {
+        publish::told(self.backplane(), done)
     }
 
     /// Opens a session of somebody, which ends with its connection.

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+use stentor_admin::{Outcome, Reply, Taken};
 use stentor_auth::rights::Unrestricted;
 use stentor_auth::store::{Directory, Who};
-use stentor_control::publish::{Publish, Published};
-use stentor_hub::{HookRequest, HookVerdict, Identity, NotKept, Rewrite, home_shard};
+use stentor_control::publish::{Plain, Publish, Published};
+use stentor_hub::{HookRequest, HookVerdict, Identity, Kept, NotKept, Rewrite, home_shard};
 use stentor_session::{Message, Tick};
 use stentor_topic::Zone;
 
 use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
-use crate::retained::published;
+use crate::http::Done;
+use crate::retained::{plainly_published, published};
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_one;
 
@@ -131,29 +133,72 @@ fn message(
     }
     let now = backplane.clock.now();
     let message = published(&Value::Object(line), zone, now, request.retain).map_err(bad)?;
-    let bounds = &backplane.topic_bounds;
-    bounds.check(message.topic()).map_err(bad)?;
-    let bytes = message.topic().len() + message.properties().len() + message.payload().len();
-    bounds.check_packet(bytes).map_err(bad)?;
+    check_bounds(backplane, &message).map_err(bad)?;
     Ok(message)
+}
+
+/// Refuses a message that a client could not publish.
+fn check_bounds(backplane: &Backplane, message: &Message) -> Result<(), String> {
+    let bounds = &backplane.topic_bounds;
+    bounds.check(message.topic())?;
+    let bytes = message.topic().len() + message.properties().len() + message.payload().len();
+    bounds.check_packet(bytes)
+}
+
+/// The message of a request of somebody who has the right to its topic. `None` if it cannot be one,
+/// if adaptors have to be asked, or if it is to be noted: [`publish`] does all that, and says what
+/// is wrong.
+pub(super) fn plain(backplane: &Backplane, zone: Zone, request: &Plain<'_>) -> Option<Message> {
+    if request.retain || backplane.adaptors.judges_publishes(zone) {
+        return None;
+    }
+    let message = plainly_published(request, zone, backplane.clock.now())?;
+    check_bounds(backplane, &message).ok().map(|()| message)
+}
+
+/// Begins to publish a message: it goes to the shard that orders its topic together with others.
+pub(super) fn begin(backplane: &Backplane, message: Message, reply: Reply) {
+    let home = home_of(backplane, &message);
+    backplane.visitors.errands.begin(home, message, reply);
+}
+
+/// What has become of a message that was begun.
+pub(super) fn told(backplane: &Backplane, done: Done) -> Outcome {
+    match done.map_err(refused)? {
+        None => Ok(Taken::Passed),
+        Some(Kept::Now) => Ok(Taken::Kept),
+        Some(kept @ Kept::Later(_)) => {
+            let store = Arc::clone(&backplane.retained);
+            let wait = move || store.wait_for(kept).map_err(refused);
+            Ok(Taken::Waits(Box::new(wait)))
+        }
+    }
+}
+
+/// The shard that orders the topic of a message.
+fn home_of(backplane: &Backplane, message: &Message) -> usize {
+    let (hasher, shards) = (&backplane.hasher, backplane.shard_count());
+    home_shard(hasher, message.zone, message.topic(), shards)
+        .0
+        .into()
+}
+
+fn refused(why: NotKept) -> Failure {
+    let text = format!(
+        "the message is not kept, and nobody gets it: {}",
+        why.text()
+    );
+    Failure::new("unavailable", text)
 }
 
 /// Gives a message to the shard that orders its topic; whether the topic keeps it.
 fn hand_over(backplane: &Backplane, message: Message) -> Result<bool, Failure> {
-    let (hasher, shards) = (&backplane.hasher, backplane.shard_count());
-    let home = home_shard(hasher, message.zone, message.topic(), shards);
+    let home = home_of(backplane, &message);
     let message = Arc::new(message);
-    let kept = ask_one(backplane, usize::from(home.0), |answer| Inquiry::Publish {
+    let kept = ask_one(backplane, home, |answer| Inquiry::Publish {
         message,
         answer,
     });
-    let refused = |why: NotKept| {
-        let text = format!(
-            "the message is not kept, and nobody gets it: {}",
-            why.text()
-        );
-        Failure::new("unavailable", text)
-    };
     match kept {
         Some(Ok(None)) => Ok(false),
         Some(Ok(Some(kept))) => {

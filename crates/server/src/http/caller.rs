@@ -5,12 +5,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use stentor_admin::{Caller, Denied, Refused};
+use stentor_admin::{Caller, Denied, Refused, Reply};
 use stentor_auth::model::DEFAULT_ZONE;
 use stentor_auth::store::Who;
 use stentor_control::login::{Me, Session};
+use stentor_control::publish::{Plain, Text};
 use stentor_control::{Failure, Need, Network, Scope, Verb};
 use stentor_hub::Identity;
+use stentor_session::Message;
 use stentor_topic::Zone;
 
 use super::accounts::{self, Changer, Shown};
@@ -187,16 +189,29 @@ impl Bearer {
         answer.map_err(Refused::Failed)
     }
 
+    /// The message of a request, if nothing is against it, and nobody else has to be asked.
+    fn plain(&self, request: &Plain<'_>) -> Option<Message> {
+        if !self.identity.rights.may_publish(&request.topic) {
+            return None;
+        }
+        let message = self.clerk.plain(self.identity.zone, request)?;
+        let payloads = [&request.payload, &request.payload_base64].into_iter();
+        let bytes = payloads.flatten().map(|Text(text)| text.len()).sum();
+        self.metered(bytes).ok().map(|()| message)
+    }
+
+    /// Counts a message whose payload has this many bytes in the request.
+    fn metered(&self, bytes: usize) -> Result<(), Over> {
+        let now = self.clerk.backplane().clock.now();
+        let quotas = self.identity.rights.quotas();
+        self.meter.count(now, quotas, bytes as u64)
+    }
+
     /// Counts a message against the quotas of the user's roles.
     fn count(&self, request: &Map<String, Value>) -> Result<(), Failure> {
         let payloads = ["payload", "payload_base64"].into_iter();
         let payloads = payloads.filter_map(|key| request.get(key)?.as_str());
-        let bytes = payloads.map(str::len).sum::<usize>();
-        let now = self.clerk.backplane().clock.now();
-        let counted = self
-            .meter
-            .count(now, self.identity.rights.quotas(), bytes as u64);
-        counted.map_err(|over| {
+        self.metered(payloads.map(str::len).sum()).map_err(|over| {
             let (quota, flag, rate) = match over {
                 Over::Messages(rate) => ("messages_per_sec", "messages-per-sec", rate.into()),
                 Over::Bytes(rate) => ("bytes_per_sec", "bytes-per-sec", rate),
@@ -272,13 +287,12 @@ impl Caller for Bearer {
     }
 
     fn may(&self, verb: Verb) -> Result<(), Denied> {
-        let right = verb.right();
-        self.check(match verb.need() {
-            Need::Read => Wish::Subscribe(&right),
-            Need::Change | Need::Administer => Wish::Publish(&right),
+        match verb.need() {
+            Need::Read => self.check(Wish::Subscribe(&verb.right()))?,
+            Need::Change | Need::Administer => self.check(Wish::Publish(&verb.right()))?,
             // It is known only with the request.
             Need::Topic => return Ok(()),
-        })?;
+        }
         if verb.need() == Need::Administer {
             accounts::check_everything(&self.identity, &self.login, verb)?;
         }
@@ -310,6 +324,16 @@ impl Caller for Bearer {
         let new = new.to_owned().into();
         self.clerk
             .set_password(&self.login, &new, &self.who(), &made)
+    }
+
+    fn publish(&self, message: &Plain<'_>, reply: Reply) -> Result<(), Reply> {
+        match self.plain(message) {
+            Some(message) => {
+                self.clerk.begin_publish(message, reply);
+                Ok(())
+            }
+            None => Err(reply),
+        }
     }
 
     fn ask(&self, verb: Verb, mut request: Map<String, Value>) -> Result<Value, Refused> {

@@ -7,6 +7,7 @@
 mod accounts;
 mod bearers;
 mod caller;
+mod errands;
 mod known;
 mod links;
 mod meter;
@@ -16,7 +17,9 @@ mod rights;
 mod sessions;
 mod visitors;
 
+use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use stentor_admin::{
@@ -28,12 +31,14 @@ use stentor_auth::credential::certificate::{NameSource, user_name};
 
 use crate::condition::Condition;
 use crate::config::{Http, HttpUrl};
-use crate::control::{Control, NotesReader};
+use crate::control::{Clerk, Control, NotesReader};
 use crate::error::ServerError;
 use crate::listener::name_source;
 use crate::priority;
+use crate::shard::Letter;
 use crate::telemetry::Metrics;
 use bearers::Bearers;
+pub(crate) use errands::{Done, Errand, Errands};
 pub(crate) use open::{Doors, HttpTls, certificate};
 use sessions::Visit;
 pub(crate) use visitors::Visitors;
@@ -45,6 +50,7 @@ struct HttpBackend {
     notes: NotesReader,
     bearers: Bearers,
     streams: Held,
+    clerk: Clerk,
 }
 
 impl Office for HttpBackend {
@@ -110,6 +116,22 @@ impl Office for HttpBackend {
     fn held(&self) -> Held {
         self.streams.clone()
     }
+
+    fn go_on(&self) {
+        let backplane = self.clerk.backplane();
+        let post = |shard, errands| backplane.post(shard, Letter::Publish(errands));
+        backplane.visitors.errands.send(post);
+    }
+
+    fn bell(&self) -> io::Result<OwnedFd> {
+        self.clerk.backplane().visitors.errands.bell()
+    }
+
+    fn give_replies(&self) {
+        let clerk = &self.clerk;
+        let errands = &clerk.backplane().visitors.errands;
+        errands.give(|done| clerk.published(done));
+    }
 }
 
 impl Doors {
@@ -135,7 +157,8 @@ impl Doors {
             metrics,
             notes: control.reader(),
             streams: visitors.streams.clone(),
-            bearers: Bearers::new(center, clerk),
+            bearers: Bearers::new(center, clerk.clone()),
+            clerk,
         };
         let (tls, named) = (self.tls, name_source(config.certificate_user));
         let door = |(url, socket): (HttpUrl, _)| Door {

@@ -35,7 +35,7 @@ use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::fdtable::{self, Table};
 use crate::give_back;
-use crate::http::Visitors;
+use crate::http::{Errands, Visitors};
 use crate::inbox::{self, Inbox, Tickets};
 use crate::listener::Opened;
 use crate::logins;
@@ -197,6 +197,7 @@ struct Made {
     bells: Vec<Arc<Bell>>,
     inboxes: Vec<Inbox>,
     slots: Vec<inbox::Slot>,
+    errands: Errands,
 }
 
 impl Made {
@@ -206,6 +207,7 @@ impl Made {
             bells: Vec::new(),
             inboxes: Vec::new(),
             slots: Vec::new(),
+            errands: Errands::new()?,
         };
         for _ in 0..count {
             made.polls.push(Poll::new()?);
@@ -220,9 +222,9 @@ impl Made {
     /// What every shard keeps in its table.
     fn common(&self) -> Vec<RawFd> {
         let bells = self.bells.iter().map(|bell| bell.as_raw_fd());
-        bells
-            .chain(self.slots.iter().map(AsRawFd::as_raw_fd))
-            .collect()
+        let slots = self.slots.iter().map(AsRawFd::as_raw_fd);
+        let errands = self.errands.as_raw_fd();
+        bells.chain(slots).chain([errands]).collect()
     }
 }
 
@@ -250,6 +252,7 @@ fn connect(
     (center, adaptors): (&Arc<Center>, Plane),
     (retained, journals): (&Kept, Option<Journals>),
     (shards, capacity, rings): (Vec<Way>, Capacity, mesh::Gauges),
+    errands: Errands,
 ) -> Arc<Backplane> {
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
@@ -261,7 +264,7 @@ fn connect(
     let backplane = Arc::new(Backplane {
         adaptors,
         bans: Bans::open(journal.data_dir(), &authenticator, now),
-        visitors: Visitors::default(),
+        visitors: Visitors::new(errands),
         traces: Traces::default(),
         surveys: Surveys::default(),
         clock: retained.clock,
@@ -301,11 +304,12 @@ fn start_shards(
         bells,
         inboxes,
         slots,
+        errands,
     } = made;
     let meshes = mesh::build(&bells, mesh::RING_ITEMS);
     let shards = (ways(&bells, slots), capacity, mesh::Gauges::of(&meshes));
     let kept = (&retained, prior.as_ref().map(Prior::journals));
-    let backplane = connect(config, journal, (center, adaptors), kept, shards);
+    let backplane = connect(config, journal, (center, adaptors), kept, shards, errands);
     let queues = Queues::of(config, center)?;
     let dealt = prior.map(|prior| prior.deal(queues, center, &backplane));
     let dealt = dealt.transpose()?.unwrap_or_default();

@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+use stentor_control::publish::{Plain, Text};
 use stentor_disk::Disk;
 use stentor_mqtt::{Packet, Property, PropertyBuf, QoS, Sender, Version, decode};
 use stentor_retained::{Remembered, Store};
@@ -226,6 +227,29 @@ pub(crate) fn published(
         expiry_secs: line.expiry_secs,
     };
     Ok(Message::new(line.zone, Publisher::SERVER, now, &parts))
+}
+
+/// The same of a request that is not larger than a packet can be, without the detour; `None` if it
+/// is not one.
+pub(crate) fn plainly_published(request: &Plain<'_>, zone: Zone, now: Tick) -> Option<Message> {
+    let decoded = match &request.payload_base64 {
+        Some(_) if request.payload.is_some() => return None,
+        Some(Text(text)) => Some(STANDARD.decode(&**text).ok()?),
+        None => None,
+    };
+    let text = request.payload.as_ref();
+    let text = text.map_or(&b""[..], |Text(text)| text.as_bytes());
+    validate_name(&request.topic).ok()?;
+    refuse_own(&request.topic).ok()?;
+    let parts = MessageParts {
+        topic: &request.topic,
+        properties: &[],
+        payload: decoded.as_deref().unwrap_or(text),
+        qos: QoS::from_bits(request.qos)?,
+        retain: request.retain,
+        expiry_secs: request.expiry_secs,
+    };
+    Some(Message::new(zone, Publisher::SERVER, now, &parts))
 }
 
 /// Refuses the topics that only the server writes: figures of its own, rooms, presence, calls; and

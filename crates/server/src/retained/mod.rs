@@ -29,7 +29,7 @@ pub(crate) use bounds::TopicBounds;
 pub(crate) use history::Asked;
 use line::Line;
 pub use line::properties_json;
-pub(crate) use line::{base64, published, read_properties, stored_properties};
+pub(crate) use line::{base64, plainly_published, published, read_properties, stored_properties};
 pub(crate) use offline::not_noted;
 pub use offline::{Access, OfflineError, OfflineStore};
 use offline::{check_zone, unknown_zone};

@@ -165,7 +165,7 @@ impl Shard {
     }
 
     /// Publishes a message of somebody without a connection.
-    fn publish(&mut self, message: Arc<Message>) -> Result<Option<Kept>, NotKept> {
+    pub(super) fn publish(&mut self, message: Arc<Message>) -> Result<Option<Kept>, NotKept> {
         let kept = publish_for(&mut self.hub, self.now, message);
         self.forward();
         kept

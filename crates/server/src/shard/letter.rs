@@ -16,6 +16,7 @@ use stentor_topic::{Walk, Zone};
 use super::Policy;
 use super::link::{LinkBytes, LinkKey};
 use crate::admission::Permit;
+use crate::http::Errand;
 use crate::inbox::Ticket;
 use crate::listener::Port;
 use crate::peer::Peer;
@@ -40,6 +41,8 @@ pub(crate) enum Letter {
     Unlisten(Arc<Port>),
     /// These traces run from now on, and no others.
     Traces(Vec<Arc<Trace>>),
+    /// Messages published by HTTP, whose topics this shard orders.
+    Publish(Vec<Errand>),
     /// A question of the control plane.
     Inquiry(Inquiry),
     /// Close everything and end, at this time at the latest.

@@ -19,6 +19,7 @@ mod backlog;
 mod banned;
 mod close;
 mod doors;
+mod errands;
 mod exchange;
 mod flush;
 mod inquiry;
@@ -194,6 +195,7 @@ pub(crate) struct Shard {
     /// What traces look at.
     taps: Taps,
     questions: Questions,
+    errands: errands::Desk,
 }
 
 /// Whether a shard is there for clients.
@@ -288,11 +290,11 @@ impl Shard {
             backplane,
             heritage,
         } = equipment;
-        let arrivals = watch_own(&poll, &bell, inbox)?;
         let number = u8::try_from(id).unwrap_or(u8::MAX);
         let (recorder, prior, doors) = inherit(heritage);
         let shard = Self {
             id,
+            arrivals: watch_own(&poll, &bell, inbox)?,
             poller: Poller::new(poll, ALARM)?,
             bell,
             hub: hub(number, shared, &policy, &backplane),
@@ -307,7 +309,6 @@ impl Shard {
             listeners: Slab::new(),
             accepting: Vec::new(),
             patience: Patience::None,
-            arrivals,
             outbox: outbox(&backplane),
             tickets: Tickets::of(number),
             timers: Wheel::new(backplane.clock.now()),
@@ -340,6 +341,7 @@ impl Shard {
             longer: Longer::new(),
             taps: Taps::default(),
             questions: Questions::default(),
+            errands: errands::Desk::default(),
             policy,
             backplane,
         };
@@ -393,6 +395,7 @@ impl Shard {
         self.share_lanes();
         self.open_letters();
         self.answer_all();
+        self.run_errands();
         let has_drained = self.drain_unladen();
         self.take_events(events);
         self.open_doors();
@@ -481,6 +484,7 @@ impl Shard {
             Letter::Adaptors(adaptors) => self.hub.operate().set_adaptors(adaptors),
             Letter::Unlisten(port) => self.unlisten(&port),
             Letter::Traces(traces) => self.taps.set(traces),
+            Letter::Publish(errands) => self.take_errands(errands),
             Letter::Inquiry(inquiry) => self.question(inquiry),
             Letter::Stop(deadline) => self.stop(deadline),
         }

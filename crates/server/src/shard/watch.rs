@@ -92,7 +92,7 @@ impl Times {
 }
 
 /// How long this thread has been on a processor.
-fn ran() -> Option<Duration> {
+pub(super) fn ran() -> Option<Duration> {
     let time = ClockId::CLOCK_THREAD_CPUTIME_ID.now().ok()?;
     Some(time.into())
 }
@@ -135,6 +135,13 @@ impl Watch {
     /// How long the last turn took.
     pub(super) const fn last_took(&self) -> Duration {
         self.last_took
+    }
+
+    /// Counts the time on a processor since some time as given to questions.
+    pub(super) fn asked_since(&mut self, begun: Option<Duration>) {
+        let taken = ran().zip(begun);
+        let taken = taken.map(|(now, begun)| now.saturating_sub(begun));
+        self.asked += taken.unwrap_or_default();
     }
 
     /// Whether something is to be noted of a turn that took so long.
@@ -198,10 +205,7 @@ impl Shard {
     pub(super) fn answer_timed(&mut self, answer: impl FnOnce(&mut Self)) {
         let begun = ran();
         answer(self);
-        let taken = ran()
-            .zip(begun)
-            .map(|(now, begun)| now.saturating_sub(begun));
-        self.watch.asked += taken.unwrap_or_default();
+        self.watch.asked_since(begun);
     }
 
     /// A turn is over, except that its slots are not free.

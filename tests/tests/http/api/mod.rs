@@ -2,6 +2,7 @@
 
 mod answers;
 mod changes;
+mod kept;
 mod lists;
 mod names;
 mod payloads;

@@ -1,0 +1,141 @@
+//! What is begun on the thread of the face, and answered from elsewhere.
+//!
+//! A verb waits on a thread of its own ([`crate::slots`]), which costs four changes between
+//! threads. What need not wait is begun where the request is read. Requests that came together
+//! begin together: the office hears once when all of them have begun ([`Office::go_on`]). It rings
+//! a bell when it has replies, and gives them on the thread of the face ([`Office::give_replies`]).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use stentor_control::Failure;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::{Notify, oneshot};
+
+use crate::bounds::SOON_MAX;
+use crate::office::Office;
+
+/// What comes of a message that was published.
+pub type Outcome = Result<Taken, Failure>;
+
+/// What has become of a message that was taken.
+pub enum Taken {
+    /// It was sent to those who are subscribed.
+    Passed,
+    /// Its topic keeps it too.
+    Kept,
+    /// Its topic keeps it as soon as this says so, which may block.
+    Waits(Box<dyn FnOnce() -> Result<(), Failure> + Send>),
+}
+
+/// The way back to a request that was begun. If it is dropped, the request is answered by an error.
+///
+/// Both wake the thread of the face by a descriptor. So a thread with a table of descriptors of its
+/// own must neither give nor drop it.
+pub struct Reply {
+    to: oneshot::Sender<Outcome>,
+    _place: Place,
+}
+
+impl Reply {
+    /// Answers. If the client is gone, nobody hears it.
+    pub fn give(self, outcome: Outcome) {
+        let _ = self.to.send(outcome);
+    }
+}
+
+/// The place of a request that was begun, until it is answered.
+struct Place(Arc<Soon>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.begun.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All requests that were begun.
+#[derive(Default)]
+pub(crate) struct Soon {
+    /// Those that were begun and not answered.
+    begun: AtomicUsize,
+    /// Some were begun, and the office has not heard that.
+    is_wanted: Notify,
+}
+
+impl Soon {
+    /// The way back to a request that begins, and where its answer comes; `None` if too many have
+    /// begun.
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<(Reply, oneshot::Receiver<Outcome>)> {
+        let place = Place(Arc::clone(self));
+        if self.begun.fetch_add(1, Ordering::Relaxed) >= SOON_MAX {
+            return None;
+        }
+        let (to, answer) = oneshot::channel();
+        Some((Reply { to, _place: place }, answer))
+    }
+
+    /// A request has begun: the office hears it after the others that are there have begun too.
+    pub(crate) fn has_begun(&self) {
+        self.is_wanted.notify_one();
+    }
+
+    /// Tells the office each time when requests have begun, for as long as the runtime lives.
+    pub(crate) async fn tell(self: Arc<Self>, office: Arc<dyn Office>) {
+        loop {
+            // This task comes after those that are ready now.
+            self.is_wanted.notified().await;
+            office.go_on();
+        }
+    }
+}
+
+/// Has the office give its replies each time that its bell rings, for as long as the runtime lives.
+///
+/// # Errors
+/// When the bell cannot be heard.
+pub(crate) fn hear(bell: OwnedFd, office: Arc<dyn Office>) -> io::Result<impl Future<Output = ()>> {
+    let mut bell = Receiver::from_owned_fd_unchecked(bell)?;
+    Ok(async move {
+        // More than one ring: so what is read is all that there was.
+        let mut rung = [0; 16];
+        while bell.read(&mut rung).await.is_ok() {
+            office.give_replies();
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_are_begun_at_once() {
+        let soon = Arc::new(Soon::default());
+        let mut begun: Vec<_> = (0..SOON_MAX).filter_map(|_| soon.begin()).collect();
+        assert_eq!(begun.len(), SOON_MAX);
+        assert!(soon.begin().is_none());
+        let (reply, _answer) = begun.pop().expect("one has begun");
+        reply.give(Ok(Taken::Passed));
+        assert!(soon.begin().is_some(), "a place is free");
+        drop(begun);
+        let again = (0..SOON_MAX).filter_map(|_| soon.begin());
+        assert_eq!(again.collect::<Vec<_>>().len(), SOON_MAX);
+    }
+
+    #[test]
+    fn answers_come_to_those_who_asked() {
+        let soon = Arc::new(Soon::default());
+        let (first, mut to_first) = soon.begin().expect("there is room");
+        let (second, mut to_second) = soon.begin().expect("there is room");
+        let (lost, mut to_lost) = soon.begin().expect("there is room");
+        second.give(Ok(Taken::Kept));
+        first.give(Err(Failure::new("busy", "later")));
+        drop(lost);
+        assert!(matches!(to_first.try_recv(), Ok(Err(failure)) if failure.code == "busy"));
+        assert!(matches!(to_second.try_recv(), Ok(Ok(Taken::Kept))));
+        assert!(to_lost.try_recv().is_err(), "nobody answers");
+    }
+}

@@ -1,0 +1,68 @@
+//! The requests of one connection, on their way from hyper to the paths and back.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+
+use crate::pages::{Client, DoorContext, add_rules, check};
+use crate::patience::Answers;
+use crate::room::Guest;
+use crate::stream;
+
+/// A door, as each of its connections has it.
+#[derive(Clone)]
+pub(crate) struct Paths {
+    context: Arc<DoorContext>,
+    router: TowerToHyperService<Router>,
+}
+
+impl Paths {
+    pub(crate) fn new(context: Arc<DoorContext>, router: Router) -> Self {
+        let router = TowerToHyperService::new(router);
+        Self { context, router }
+    }
+}
+
+/// What answers the requests of a connection. What holds for all of them is done here and not by
+/// layers of the router: a layer copies and boxes what is below it for each request.
+pub(crate) struct Visit {
+    pub(crate) paths: Paths,
+    pub(crate) client: Client,
+    pub(crate) guest: Guest,
+    pub(crate) answers: Answers,
+}
+
+impl Service<Request<Incoming>> for Visit {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.guest.is_answered();
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(self.client.clone());
+        let checked = check(&self.paths.context, &request);
+        let answer = checked.map(|()| self.paths.router.call(request));
+        let answers = self.answers.clone();
+        Box::pin(async move {
+            let mut response = match answer {
+                Ok(answer) => answer.await?,
+                Err(problem) => problem.into_response(),
+            };
+            add_rules(response.headers_mut());
+            match stream::is_stream(&response) {
+                true => answers.streams(),
+                false => answers.is_made(),
+            }
+            Ok(response)
+        })
+    }
+}

@@ -1,0 +1,55 @@
+//! Messages that are published by HTTP.
+//!
+//! A turn begins with some of them, for as long as a part that tidies up may take: each may go to
+//! very many. The rest waits for later turns, and all of them while other shards or the journal are
+//! behind.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::Shard;
+use super::pace::Part;
+use super::watch::ran;
+use crate::http::{Done, Errand};
+
+/// What waits, and what is done and not reported.
+#[derive(Default)]
+pub(super) struct Desk {
+    waiting: VecDeque<Errand>,
+    /// Empty between turns: its allocation is used again.
+    done: Vec<(usize, Done)>,
+}
+
+impl Shard {
+    /// Takes messages in, which wait for [`Shard::run_errands`].
+    pub(super) fn take_errands(&mut self, errands: Vec<Errand>) {
+        self.errands.waiting.extend(errands);
+    }
+
+    /// Whether messages wait that can be published.
+    pub(super) fn has_errands(&self) -> bool {
+        !self.errands.waiting.is_empty() && !self.is_overfull()
+    }
+
+    /// Publishes what waits, as far as the turn has time.
+    pub(super) fn run_errands(&mut self) {
+        if !self.has_errands() {
+            return;
+        }
+        let begun = ran();
+        let now = self.backplane.clock.now();
+        let mut part = Part::short(&self.hub, (self.now, now), Duration::ZERO);
+        while let Some(Errand { number, message }) = self.errands.waiting.pop_front() {
+            let done = self.publish(message);
+            self.errands.done.push((number, done));
+            if part.is_over(&self.hub, &self.backplane.clock) {
+                break;
+            }
+        }
+        self.backplane
+            .visitors
+            .errands
+            .report(&mut self.errands.done);
+        self.watch.asked_since(begun);
+    }
+}
