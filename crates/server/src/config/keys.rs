@@ -387,8 +387,8 @@ section! {
     /// Whether an encrypted listener asks clients for a certificate.
     client_certificates: ClientCertificates = Kind::Choice(ClientCertificates::NAMES),
         Default("off"), NewConnections;
-    /// The authorities that must have signed clients' certificates, in PEM format. A client may send
-    /// three more certificates that lie between. The file is read again on every reload.
+    /// The authorities that must have signed clients' certificates, in PEM format. A client may
+    /// send three more certificates that lie between. The file is read again on every reload.
     client_ca: Option<PathBuf> = Kind::Path, Unset("/etc/stentor/clients-ca.crt"), NewConnections;
     /// Which name in a client's certificate is its user name, so that the client logs in without a
     /// password. A certificate without such a name logs no client in, not even as a client without

@@ -10,8 +10,8 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-/// Certificates between that of a client and that of the authority, at most. Each of them may be the
-/// issuer of each other one: with three, there are up to 15 ways, and some 30 signatures.
+/// Certificates between that of a client and that of the authority, at most. Each of them may be
+/// the issuer of each other one: with three, there are up to 15 ways, and some 30 signatures.
 pub(super) const BETWEEN_MAX: usize = 3;
 
 /// Refuses longer chains, and has others checked by the inner one.

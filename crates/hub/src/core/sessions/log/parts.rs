@@ -48,10 +48,10 @@ pub(super) struct Parted {
 /// What comes next.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// So many subscriptions, from the last one to the first. A session that ends one of them may
-    /// put another in its place that stood behind it: that one is written twice.
+    /// The subscriptions before this place, from the last one to the first. A session that ends one
+    /// may put another in its place that stood behind it: that one is written twice.
     Subscriptions(usize),
-    /// This part of what is held back, of so many.
+    /// The first of these parts of what is held back, and how many there are.
     Held(usize, usize),
     /// What waits and has a number from the first of these on. What has the other one, or a higher
     /// one, has come since, and the base has it.
@@ -158,6 +158,8 @@ struct Making<'s> {
     here: Vec<Kept<'s>>,
     held: Vec<Held<'s>>,
     chunks: Vec<Spooled>,
+    /// Places among the subscriptions.
+    subscriptions: Range<usize>,
     done: usize,
 }
 
@@ -169,47 +171,15 @@ fn write_part_of(
     let session = core.sessions.get(parted.key)?;
     let log = &mut core.pending.log;
     let mut making = Making::default();
-    let mut subscriptions = 0..0;
     while making.done < most && !log.batches.is_large() {
-        parted.stage = match parted.stage {
-            Stage::Subscriptions(left) => {
-                let left = left.min(session.state.subscriptions.len());
-                let from = left.saturating_sub(most - making.done);
-                making.done += left - from;
-                subscriptions = from..left;
-                match from {
-                    0 => Stage::Held(0, parts_of_held(session)),
-                    // One after the other, since a filter may be long.
-                    _ => {
-                        parted.stage = Stage::Subscriptions(from);
-                        break;
-                    }
-                }
-            }
-            // A topic may be in another part than before.
-            Stage::Held(_, of) if of != parts_of_held(session) => {
-                Stage::Held(0, parts_of_held(session))
-            }
-            Stage::Held(at, of) if at < of => match hold(log, session, at, &mut making) {
-                true => Stage::Held(at + 1, of),
-                false => break,
-            },
-            Stage::Held(..) => {
-                let owed = session.state.owed.get();
-                Stage::Waiting(0, owed.map_or(1, Outbound::next_number))
-            }
-            Stage::Waiting(next, until) => {
-                let shared = &core.routing.shares;
-                match wait(log, (session, shared), (next, until, most), &mut making) {
-                    next if next >= until => {
-                        parted.end = next;
-                        Stage::Base
-                    }
-                    next => Stage::Waiting(next, until),
-                }
-            }
-            Stage::Base => break,
-        };
+        let what = (session, &core.routing.shares, most);
+        let before = parted.stage;
+        parted.stage = go_on(log, what, &mut parted.end, (before, &mut making));
+        // Filters may be long: they are in a part of their own.
+        let has_filters = !making.subscriptions.is_empty();
+        if has_filters || matches!(parted.stage, Stage::Base) {
+            break;
+        }
     }
     let part = Part {
         number: number.get(),
@@ -223,16 +193,10 @@ fn write_part_of(
     if let Some(owed) = session.state.owed.get() {
         write_chunks(log, number, (owed, &making.chunks));
     }
-    for index in subscriptions {
-        if let Some(subscription) = session.state.subscriptions.as_slice().get(index) {
-            write_subscription(
-                (session, parted.key.slot),
-                *subscription,
-                number,
-                &core.routing,
-                log,
-            );
-        }
+    let subscriptions = session.state.subscriptions.as_slice();
+    let its = (session, parted.key.slot);
+    for subscription in subscriptions.get(making.subscriptions).unwrap_or_default() {
+        write_subscription(its, *subscription, number, &core.routing, log);
     }
     parted.count += 1;
     parted.batch = log.batches.present();
@@ -241,12 +205,54 @@ fn write_part_of(
     Some(parted)
 }
 
+/// Adds some of what is next to a part. Returns the next stage.
+fn go_on<'s>(
+    log: &mut SessionLog,
+    (session, shared, most): (&'s Session, &AllShares, usize),
+    end: &mut u64,
+    (stage, making): (Stage, &mut Making<'s>),
+) -> Stage {
+    let parts = parts_of_held(session);
+    match stage {
+        Stage::Subscriptions(left) => {
+            let left = left.min(session.state.subscriptions.len());
+            let from = left.saturating_sub(most - making.done);
+            making.done += left - from;
+            making.subscriptions = from..left;
+            match from {
+                0 => Stage::Held(0, parts),
+                _ => Stage::Subscriptions(from),
+            }
+        }
+        // A topic may be in another part than before.
+        Stage::Held(_, of) if of != parts => Stage::Held(0, parts),
+        Stage::Held(at, of) if at < of => match hold(log, session, at, making) {
+            true => Stage::Held(at + 1, of),
+            false => stage,
+        },
+        Stage::Held(..) => {
+            let owed = session.state.owed.get();
+            Stage::Waiting(0, owed.map_or(1, Outbound::next_number))
+        }
+        Stage::Waiting(next, until) => {
+            match wait(log, (session, shared), (next, until, most), making) {
+                next if next >= until => {
+                    *end = next;
+                    Stage::Base
+                }
+                next => Stage::Waiting(next, until),
+            }
+        }
+        Stage::Base => Stage::Base,
+    }
+}
+
 fn parts_of_held(session: &Session) -> usize {
     session.conflating().map_or(0, |held| held.parts())
 }
 
-/// Adds one part of what is held back. Returns whether that was all of it: else it begins anew, and
-/// the messages that were written are not written again.
+/// Adds one part of what is held back. Returns whether that was all of it. Else it begins
+/// again, and the messages that were written are not written again.
 fn hold<'s>(
     log: &mut SessionLog,
     session: &'s Session,
