@@ -1,8 +1,8 @@
 //! Messages that are published by HTTP.
 //!
 //! A turn begins with some of them, for as long as a part that tidies up may take: each may go to
-//! very many. The rest waits for later turns, and all of them while other shards or the journal are
-//! behind.
+//! very many. It takes one while the hub has something left of earlier turns. The rest waits for
+//! later turns, and all of them while other shards or the journal are behind.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -42,7 +42,8 @@ impl Shard {
         while let Some(Errand { number, message }) = self.errands.waiting.pop_front() {
             let done = self.publish(message);
             self.errands.done.push((number, done));
-            if part.is_over(&self.hub, &self.backplane.clock) {
+            // What the hub has left of earlier messages, to very many, is delivered first.
+            if part.is_over(&self.hub, &self.backplane.clock) || self.hub.is_due(self.now) {
                 break;
             }
         }
