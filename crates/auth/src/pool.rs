@@ -322,7 +322,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use std::sync::{Barrier, mpsc};
 
     #[test]
     fn jobs_are_done_in_order_and_refused_beyond_the_bound() {
@@ -358,10 +358,12 @@ mod tests {
     /// The thread is at a job that gets no processor, and another waits.
     #[test]
     fn the_helper_steps_in_where_the_threads_do_not_get_on() {
+        // Without this, the helper may be the first to take the job.
+        static TAKEN: Barrier = Barrier::new(2);
         let pool = Pool::start(PoolOptions {
             helper: Some(Helper {
                 patience: Duration::from_millis(1),
-                at_start: || {},
+                at_start: || drop(TAKEN.wait()),
             }),
             ..PoolOptions::default()
         })
@@ -374,6 +376,7 @@ mod tests {
             // The first thread that takes this gets no further; the next one does.
             let first = held.lock().unwrap().take();
             if let Some(held) = first {
+                TAKEN.wait();
                 let _ = held.recv();
             }
             tell.send("stuck").unwrap();
