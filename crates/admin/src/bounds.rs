@@ -49,8 +49,8 @@ pub(crate) const HEALTH_AT_ONCE: usize = 1;
 /// The same of metrics.
 pub(crate) const METRICS_AT_ONCE: usize = 2;
 
-/// Requests whose token or password is being checked. They hold a connection each but no thread,
-/// and whoever sends them is not known yet. See [`crate::checks`].
+/// Requests whose token is being checked, and as many of logins, and of users whose bodies are on
+/// their way. They hold a connection each but no thread. See [`crate::checks`].
 pub(crate) const TOKENS_MAX: usize = 16;
 
 /// How long a token may take. A wrong one that would be answered later gets 503.
@@ -64,17 +64,15 @@ pub(crate) const VERBS_WAITING_MAX: usize = 20;
 /// that may take as long as a client likes.
 pub(crate) const WAITS_AT_ONCE: usize = 8;
 
-/// Publishes that are begun at once and have no answer yet. Others are done as verbs, or wait.
-pub(crate) const SOON_MAX: usize = 64;
+/// Publishes that are begun at once and have no answer yet: one of each connection. Others are done
+/// as verbs.
+pub(crate) const SOON_MAX: usize = CONNECTIONS_MAX;
 
 /// Bytes of the body of such a publish: it is read where all requests are.
 pub(crate) const SOON_BYTES_MAX: usize = 16 * 1024;
 
 /// How long the answer to one may take.
 pub(crate) const SOON_TIME: Duration = Duration::from_secs(10);
-
-/// Bodies that are on their way at the same time: each holds a connection.
-pub(crate) const BODIES_AT_ONCE: usize = 12;
 
 /// Event streams at a time. Each holds a connection, and no thread.
 pub(crate) const STREAMS_MAX: usize = 64;
@@ -143,11 +141,6 @@ const _: () = assert!(
 
 /// Even if all of these are taken, there are connections left for probes.
 const _: () = assert!(
-    2 * TOKENS_MAX
-        + VERBS_AT_ONCE
-        + VERBS_WAITING_MAX
-        + WAITS_AT_ONCE
-        + BODIES_AT_ONCE
-        + STREAMS_MAX
+    3 * TOKENS_MAX + VERBS_AT_ONCE + VERBS_WAITING_MAX + WAITS_AT_ONCE + STREAMS_MAX
         < CONNECTIONS_MAX
 );

@@ -1,9 +1,11 @@
-//! Requests whose token is being checked: none of them takes the place of another one for long.
+//! Requests whose token is being checked, or whose body is on its way: none of them takes the place
+//! of another one for long.
 //!
 //! A wrong token is answered late, so that guessing is slow. If [`TOKENS_MAX`] requests wait, the
 //! oldest one gives way to a new one: of the address that has most of them. So wrong tokens keep no
 //! right one out, which is answered as soon as the user database has been asked.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,13 +17,16 @@ use crate::room::block;
 
 /// The requests that wait, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Checks(Mutex<Vec<Arc<Seat>>>);
+pub(crate) struct Checks {
+    seats: Mutex<Vec<Arc<Seat>>>,
+    users: RandomState,
+}
 
 /// The place of a request.
 #[derive(Debug)]
 struct Seat {
-    /// Its address; none of a Unix socket.
-    block: Option<u128>,
+    /// Whose it is: its address, none of a Unix socket; or its user.
+    of: Option<u128>,
     end: Notify,
 }
 
@@ -39,15 +44,31 @@ impl Checks {
         address: Option<IpAddr>,
         answer: impl Future<Output = T>,
     ) -> Option<T> {
-        let taken = self.take(address);
+        let answer = timeout(TOKEN_TIME, answer);
+        self.wait_as(address.map(block), answer).await?.ok()
+    }
+
+    /// The same for a user who is known, from whatever address. The answer has a bound in time of
+    /// its own.
+    pub(crate) async fn wait_for<T>(
+        &self,
+        user: &str,
+        answer: impl Future<Output = T>,
+    ) -> Option<T> {
+        let user = self.users.hash_one(user);
+        self.wait_as(Some(user.into()), answer).await
+    }
+
+    async fn wait_as<T>(&self, of: Option<u128>, answer: impl Future<Output = T>) -> Option<T> {
+        let taken = self.take(of);
         tokio::select! {
             biased;
-            answer = timeout(TOKEN_TIME, answer) => answer.ok(),
+            answer = answer => Some(answer),
             () = taken.seat.end.notified() => None,
         }
     }
 
-    fn take(&self, address: Option<IpAddr>) -> Taken<'_> {
+    fn take(&self, of: Option<u128>) -> Taken<'_> {
         let mut seats = self.lock();
         if seats.len() >= TOKENS_MAX
             && let Some(place) = who_gives_way(&seats)
@@ -55,7 +76,7 @@ impl Checks {
             seats.remove(place).end.notify_one();
         }
         let seat = Arc::new(Seat {
-            block: address.map(block),
+            of,
             end: Notify::new(),
         });
         seats.push(Arc::clone(&seat));
@@ -65,15 +86,15 @@ impl Checks {
 
     /// A seat is put in or taken out in one step.
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Seat>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The oldest seat of the address that has most; of several such addresses, of the one that has the
-/// oldest seat.
+/// The oldest seat of the address or user that has most; of several of these, of the one that has
+/// the oldest seat.
 fn who_gives_way(seats: &[Arc<Seat>]) -> Option<usize> {
     let count = |place: usize| {
-        let of_same = seats.iter().filter(|seat| seat.block == seats[place].block);
+        let of_same = seats.iter().filter(|seat| seat.of == seats[place].of);
         of_same.count()
     };
     (0..seats.len()).rev().max_by_key(|place| count(*place))

@@ -132,11 +132,9 @@ async fn set_password(
     if !body::is_json(&parts.headers) {
         return Err(no_json());
     }
-    let bytes = {
-        let _place = context.slots.bodies.try_acquire().map_err(|_| busy())?;
-        let whole = body::whole(body, LOGIN_BODY_BYTES_MAX).await;
-        whole.map_err(body::no_body)?
-    };
+    let whole = body::whole(body, LOGIN_BODY_BYTES_MAX);
+    let whole = context.slots.bodies.wait_for(caller.name(), whole).await;
+    let bytes = whole.ok_or_else(busy)?.map_err(body::no_body)?;
     let NewPassword {
         password,
         new_password,

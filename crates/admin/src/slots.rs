@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::bounds::{
-    BODIES_AT_ONCE, FIGURES_AT_ONCE, HEALTH_AT_ONCE, LOOKS_AT_ONCE, METRICS_AT_ONCE, VERBS_AT_ONCE,
+    FIGURES_AT_ONCE, HEALTH_AT_ONCE, LOOKS_AT_ONCE, METRICS_AT_ONCE, VERBS_AT_ONCE,
     VERBS_WAITING_MAX, WAITS_AT_ONCE,
 };
 use crate::checks::Checks;
@@ -22,8 +22,8 @@ pub(crate) struct Slots {
     pub(crate) verbs: Slot,
     /// Verbs that wait for something to happen.
     pub(crate) waits: Slot,
-    /// Bodies of users that are on their way.
-    pub(crate) bodies: Semaphore,
+    /// Bodies of users that are on their way; they need no thread.
+    pub(crate) bodies: Checks,
     /// Looks of event streams.
     pub(crate) looks: Slot,
     /// Looks of event streams at the figures.
@@ -39,7 +39,7 @@ impl Default for Slots {
             strangers: Checks::default(),
             verbs: Slot::new(VERBS_AT_ONCE, VERBS_WAITING_MAX),
             waits: Slot::new(WAITS_AT_ONCE, 0),
-            bodies: Semaphore::new(BODIES_AT_ONCE),
+            bodies: Checks::default(),
             looks: Slot::endless(LOOKS_AT_ONCE),
             figures: Slot::endless(FIGURES_AT_ONCE),
         }

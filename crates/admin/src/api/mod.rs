@@ -102,9 +102,9 @@ async fn carry_out(
             return Err(problem("content-type", detail));
         }
         false => {
-            let _place = context.slots.bodies.try_acquire().map_err(|_| busy())?;
-            let whole = body::whole(body, API_BODY_BYTES_MAX).await;
-            Source::Body(whole.map_err(body::no_body)?)
+            let whole = body::whole(body, API_BODY_BYTES_MAX);
+            let whole = context.slots.bodies.wait_for(caller.name(), whole).await;
+            Source::Body(whole.ok_or_else(busy)?.map_err(body::no_body)?)
         }
     };
     if verb == Verb::Publish

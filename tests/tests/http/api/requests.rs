@@ -179,6 +179,31 @@ fn slow_bodies_are_given_up() {
     refused(json_of(read(&mut client)), 408, "slow-body");
 }
 
+/// Bodies that stop half-way give way to one another, and hold up no other user.
+#[test]
+fn slow_bodies_of_a_user_hold_up_nobody_else() {
+    let server = server();
+    let [root, other] = ["root", "other"].map(|name| token(&server, name, &["admin"]));
+    let request = format!(
+        "POST /api/v1/publish HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Type: application/json\r\n{}Content-Length: 10\r\n\r\n{{",
+        bearer(&other)
+    );
+    let mut slow: Vec<Raw> = (0..20)
+        .map(|_| {
+            let mut client = Raw::tcp(&server.address("http"));
+            client.send(request.as_bytes());
+            client
+        })
+        .collect();
+    // So 17 of them are there.
+    refused(json_of(read(&mut slow[0])), 503, "busy");
+    for _ in 0..20 {
+        let (status, answer) = post(&server, "clients/ls", &root, &json!({}));
+        assert_eq!(status, 200, "{answer}");
+    }
+}
+
 /// A page of the web whose name resolves to this machine.
 #[test]
 fn other_hosts_are_refused_whatever_the_token() {
