@@ -74,6 +74,9 @@ pub(crate) const SOON_BYTES_MAX: usize = 16 * 1024;
 /// How long the answer to one may take.
 pub(crate) const SOON_TIME: Duration = Duration::from_secs(10);
 
+/// A body that takes longer is from a caller whose rights are looked up again when it is there.
+pub(crate) const BODY_AT_ONCE: Duration = Duration::from_millis(10);
+
 /// Event streams at a time. Each holds a connection, and no thread.
 pub(crate) const STREAMS_MAX: usize = 64;
 

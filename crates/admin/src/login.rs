@@ -4,6 +4,7 @@
 //! (`/login`). Its cookie is all that a browser has of it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -19,7 +20,7 @@ use stentor_control::{Http, Verb};
 use tokio::sync::oneshot;
 
 use crate::api::{ROOT, body, query, responses};
-use crate::bounds::LOGIN_BODY_BYTES_MAX;
+use crate::bounds::{BODY_AT_ONCE, LOGIN_BODY_BYTES_MAX};
 use crate::cookie;
 use crate::identity::{cross_site, identify, not_admitted, not_done};
 use crate::office::{Begun, Caller, Login, NewSession, NotAdmitted, Refused};
@@ -124,7 +125,7 @@ async fn set_password(
     if parts.method != Method::POST {
         return Err(other_method("POST"));
     }
-    let caller = identify(&context, &parts, "this path").await?;
+    let mut caller = identify(&context, &parts, "this path").await?;
     if caller.me().user.is_none() {
         let detail = "whoever came by a link of `stentor console` has no password to change";
         return Err(problem("refused", detail));
@@ -132,9 +133,14 @@ async fn set_password(
     if !body::is_json(&parts.headers) {
         return Err(no_json());
     }
+    let begun = Instant::now();
     let whole = body::whole(body, LOGIN_BODY_BYTES_MAX);
     let whole = context.slots.bodies.wait_for(caller.name(), whole).await;
     let bytes = whole.ok_or_else(busy)?.map_err(body::no_body)?;
+    if begun.elapsed() > BODY_AT_ONCE {
+        // The user may have been disabled since.
+        caller = identify(&context, &parts, "this path").await?;
+    }
     let NewPassword {
         password,
         new_password,

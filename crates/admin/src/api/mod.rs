@@ -15,6 +15,7 @@ pub(crate) mod query;
 pub(crate) mod request;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -24,7 +25,7 @@ use hyper::{Method, StatusCode};
 use stentor_control::schema::Schemas;
 use stentor_control::{Http, Need, Verb};
 
-use crate::bounds::API_BODY_BYTES_MAX;
+use crate::bounds::{API_BODY_BYTES_MAX, BODY_AT_ONCE};
 use crate::identity::{identify, not_done, told};
 use crate::login;
 use crate::pages::DoorContext;
@@ -93,8 +94,9 @@ async fn carry_out(
             return Err(other_method(CHANGING));
         }
     }
-    let caller = identify(context, &parts, "this path").await?;
+    let mut caller = identify(context, &parts, "this path").await?;
     caller.may(verb).map_err(told)?;
+    let begun = Instant::now();
     let source = match is_query {
         true => Source::Query(parts.uri.query().unwrap_or_default().to_owned()),
         false if !body::is_json(&parts.headers) => {
@@ -107,6 +109,11 @@ async fn carry_out(
             Source::Body(whole.ok_or_else(busy)?.map_err(body::no_body)?)
         }
     };
+    if begun.elapsed() > BODY_AT_ONCE {
+        // The caller may have been removed since, or may do less.
+        caller = identify(context, &parts, "this path").await?;
+        caller.may(verb).map_err(told)?;
+    }
     if verb == Verb::Publish
         && let Source::Body(body) = &source
         && let Some(answer) = publish::soon(context, &caller, body).await

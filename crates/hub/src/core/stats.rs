@@ -21,7 +21,7 @@ pub struct Stats {
     pub packets_received: u64,
     /// Packets queued for clients.
     pub packets_sent: u64,
-    /// PUBLISH packets received.
+    /// PUBLISH packets received, and messages published by verbs.
     pub publishes_received: u64,
     /// PUBLISH payload bytes received.
     pub publish_bytes_received: u64,

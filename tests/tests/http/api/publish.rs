@@ -46,6 +46,9 @@ fn a_message_reaches_those_who_are_subscribed() {
             assert_eq!(client.message(), ("a/b".to_owned(), payload.to_vec()));
         }
     }
+    let root = token(&server, "root", &["admin"]);
+    let (_, zones) = get(&server, "zones", &root);
+    assert_eq!(zones["zones"][0]["messages_in"], 4, "{zones}");
 }
 
 #[test]

@@ -8,9 +8,10 @@ use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{
     Arrival, CloseReason, Limit, Message, MessageParts, Outcome, Receipt, Tick, TopicName,
 };
+use stentor_topic::Zone;
 use stentor_zone::{Address, NotAddress};
 
-use crate::core::Core;
+use crate::core::{Core, Counters};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::{Taken, receipt};
 use crate::core::routing::keep::refusal;
@@ -85,6 +86,18 @@ impl AsMut<Self> for Core {
     }
 }
 
+/// Counts a message that was published, by a client or by somebody without a connection.
+#[inline]
+pub(crate) fn count_received(counters: &mut Counters, zone: Option<Zone>, bytes: u64) {
+    counters.stats.publishes_received += 1;
+    counters.stats.publish_bytes_received += bytes;
+    if let Some(zone) = zone {
+        let own = counters.traffic.of(zone);
+        own.received += 1;
+        own.received_bytes += bytes;
+    }
+}
+
 impl Core {
     /// Counts a publish, and tells whether it is new. One that is not is acknowledged once more, by
     /// what is returned.
@@ -94,17 +107,13 @@ impl Core {
         publish: &Publish<'_>,
     ) -> Result<Option<Taken>, CloseReason> {
         let bytes = publish.payload.len() as u64;
-        self.counters.stats.publishes_received += 1;
-        self.counters.stats.publish_bytes_received += bytes;
+        let counters = &mut self.counters;
         let mut session = self.sessions.get_mut(key);
-        if let Some(session) = &mut session {
-            if let Some(live) = session.live_mut() {
-                live.messages.received += 1;
-            }
-            let own = self.counters.traffic.of(session.state.zone());
-            own.received += 1;
-            own.received_bytes += bytes;
+        if let Some(live) = session.as_mut().and_then(|session| session.live_mut()) {
+            live.messages.received += 1;
         }
+        let zone = session.as_ref().map(|session| session.state.zone());
+        count_received(counters, zone, bytes);
         let Some(receipt) = receipt(publish) else {
             return Ok(None);
         };

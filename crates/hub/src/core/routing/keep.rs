@@ -18,6 +18,7 @@ use stentor_topic::Zone;
 use crate::core::history::HistoryBounds;
 use crate::core::ids::home_shard;
 use crate::core::inbound::acknowledge::Taken;
+use crate::core::inbound::publish::count_received;
 use crate::core::retained::{Kept, NotKept, Retained};
 use crate::core::routing::batch::Source;
 use crate::core::sessions::log;
@@ -271,13 +272,15 @@ impl Core {
     }
 }
 
-/// Keeps a message of somebody without a connection, if it is one to be kept, and routes it: by the
-/// shard that orders its topic. What the store keeps is promised only when it says so.
+/// Counts a message of somebody without a connection, keeps it if it is one to be kept, and routes
+/// it: by the shard that orders its topic. What the store keeps is promised only when it says so.
 pub(crate) fn keep_and_route_for(
     core: &mut Core,
     now: Tick,
     message: Arc<Message>,
 ) -> Result<Option<Kept>, NotKept> {
+    let bytes = message.payload().len() as u64;
+    count_received(&mut core.counters, Some(message.zone), bytes);
     let is_kept = message.retain || core.rules.keeps_last(message.topic());
     let taken = core.put_and_route(now, (message, None), (is_kept, true), Routing::Now);
     match (refusal(&taken), taken) {
