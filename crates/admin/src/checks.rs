@@ -25,7 +25,7 @@ pub(crate) struct Checks {
 /// The place of a request.
 #[derive(Debug)]
 struct Seat {
-    /// Whose it is: its address, none of a Unix socket; or its user.
+    /// The address of its client, none on a Unix socket; or its user.
     of: Option<u128>,
     end: Notify,
 }

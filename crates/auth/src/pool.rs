@@ -363,7 +363,9 @@ mod tests {
         let pool = Pool::start(PoolOptions {
             helper: Some(Helper {
                 patience: Duration::from_millis(1),
-                at_start: || drop(TAKEN.wait()),
+                at_start: || {
+                    TAKEN.wait();
+                },
             }),
             ..PoolOptions::default()
         })
