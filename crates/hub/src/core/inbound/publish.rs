@@ -11,12 +11,12 @@ use stentor_session::{
 use stentor_topic::Zone;
 use stentor_zone::{Address, NotAddress};
 
-use crate::core::{Core, Counters};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::{Taken, receipt};
 use crate::core::routing::keep::refusal;
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::sessions::rights::Identity;
+use crate::core::{Core, Counters};
 use crate::effects::Event;
 
 /// What the server says to a publish whose sender has not the right to it.
