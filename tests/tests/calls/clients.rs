@@ -184,11 +184,10 @@ fn a_client_that_fails_fails_its_own_calls_only() {
     assert!(late.stderr.contains("timed-out: "), "{late}");
     let (number, _) = asked(&mut worker, "one");
     let json = r#"{"verdict":"accept"}"#;
-    assert_eq!(
-        answer(&mut worker, Version::V5, &number, json),
-        0x10,
-        "too late"
-    );
+    // The caller may hear of it a moment before the shard.
+    eventually("an answer that is too late is refused", || {
+        answer(&mut worker, Version::V5, &number, json) == 0x10
+    });
     // One that goes in the middle of a call: it is not waited for.
     thread::scope(|scope| {
         let call = call(scope, &calls, &["/check"]);
