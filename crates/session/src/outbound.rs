@@ -405,13 +405,9 @@ impl Outbound {
 
     /// All that is owed and written down, in order, with the packet ids of what was sent: `None` in
     /// the place of a message that the client has received. What is in chunks is not among it, but
-    /// for such messages: see [`backlog::spooled`].
-    pub fn numbered(&self) -> impl Iterator<Item = (u64, Option<PacketId>, Option<&Delivery>)> {
-        self.all_numbered(0..0)
-    }
-
-    /// The same without what waits in memory and has one of these numbers.
-    fn all_numbered(
+    /// for such messages: see [`backlog::spooled_but`]. Neither is what waits in memory and has one
+    /// of these numbers.
+    pub fn numbered_but(
         &self,
         parts: Range<u64>,
     ) -> impl Iterator<Item = (u64, Option<PacketId>, Option<&Delivery>)> {

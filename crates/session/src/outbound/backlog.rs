@@ -37,14 +37,10 @@ pub fn is_spooled(outbound: &Outbound) -> bool {
         .is_some_and(|spool| !spool.is_empty())
 }
 
-/// The chunks of which some is owed still, in order.
+/// The chunks of which some is owed still, in order, but for those that were not fetched and begin
+/// with one of these numbers.
 #[must_use]
-pub fn spooled(outbound: &Outbound) -> Vec<Spooled> {
-    all_spooled(outbound, &(0..0))
-}
-
-/// The same without chunks that were not fetched and begin with one of these numbers.
-pub(super) fn all_spooled(outbound: &Outbound, parts: &Range<u64>) -> Vec<Spooled> {
+pub fn spooled_but(outbound: &Outbound, parts: &Range<u64>) -> Vec<Spooled> {
     let Some(spool) = &outbound.spool else {
         return Vec::new();
     };

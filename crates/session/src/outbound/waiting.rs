@@ -3,10 +3,6 @@
 //! A long queue is written down in parts. Between two parts the queue goes on: deliveries leave it
 //! at its front, others join it at its end, and some of it goes to the disk.
 
-use core::ops::Range;
-
-use alloc::vec::Vec;
-
 use stentor_mqtt::PacketId;
 
 use super::{Delivery, Outbound, Spooled};
@@ -77,20 +73,4 @@ fn here<'o>(outbound: &'o Outbound, delivery: &'o Delivery) -> Waiting<'o> {
         packet_id: spool.and_then(|it| it.odd.get(&number)).copied(),
         delivery,
     }
-}
-
-/// All that is owed and written down, but for what waits in memory and has one of these numbers:
-/// see [`Outbound::numbered`].
-pub fn numbered_but(
-    outbound: &Outbound,
-    parts: Range<u64>,
-) -> impl Iterator<Item = (u64, Option<PacketId>, Option<&Delivery>)> {
-    outbound.all_numbered(parts)
-}
-
-/// The chunks of which some is owed still, but for those that were not fetched and begin with one
-/// of these numbers: see [`super::backlog::spooled`].
-#[must_use]
-pub fn spooled_but(outbound: &Outbound, parts: &Range<u64>) -> Vec<Spooled> {
-    super::backlog::all_spooled(outbound, parts)
 }

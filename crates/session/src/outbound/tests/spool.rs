@@ -6,7 +6,7 @@ use core::num::NonZeroU32;
 
 use super::*;
 use crate::backlog::{
-    disk_len, fetched, is_spooled, next_fetch, seal, sealed, spooled, take_done_chunks,
+    disk_len, fetched, is_spooled, next_fetch, seal, sealed, spooled_but, take_done_chunks,
 };
 
 const OPEN: Window = Window {
@@ -218,7 +218,7 @@ impl World {
         self.is_here = false;
         let outbound = core::mem::take(&mut self.outbound);
         let kept: Vec<PriorDelivery> = outbound
-            .numbered()
+            .numbered_but(0..0)
             .map(|(number, packet_id, delivery)| PriorDelivery {
                 number,
                 packet_id: packet_id.or_else(|| natural_id(number)).unwrap(),
@@ -251,7 +251,7 @@ impl World {
             .collect();
         self.held.retain(|held| !released.contains(&held.0));
         let sent = outbound.progress().sent;
-        let all = spooled(&outbound);
+        let all = spooled_but(&outbound, &(0..0));
         let used: BTreeSet<u16> = all.iter().map(|it| it.chunk.place.at).collect();
         let numbers = outbound.next_number() - 1;
         self.outbound = Outbound::restored((numbers, sent), kept, all);

@@ -4,7 +4,6 @@
 
 use stentor_mqtt::SubscribeOptions;
 use stentor_session::Outbound;
-use stentor_session::waiting::numbered_but;
 use stentor_session_log::Filter;
 use stentor_topic::Subscription;
 
@@ -131,7 +130,7 @@ fn carry_messages(core: &mut Core, key: SessionKey, parts: Option<&Taken>) -> bo
     };
     let in_parts = parts.map_or(0..0, |it| it.numbers.clone());
     let owed = session.state.owed.get().into_iter();
-    let owed = owed.flat_map(|owed| numbered_but(owed, in_parts.clone()));
+    let owed = owed.flat_map(|owed| owed.numbered_but(in_parts.clone()));
     let owed = owed.filter_map(|(.., delivery)| delivery);
     let place = log.round.place_in(key.slot);
     let owed = owed.skip_while(|delivery| delivery.number < place);

@@ -36,10 +36,10 @@ const PIECE_VISITS: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parted {
     key: SessionKey,
+    /// What it was called in the journal when the parts began.
+    number: Number,
     count: u32,
     stage: Stage,
-    /// What has a number from this one on is not in the parts.
-    end: u64,
     /// The batch with the last part, and whether that is appended.
     batch: u32,
     is_logged: bool,
@@ -56,8 +56,8 @@ enum Stage {
     /// What waits and has a number from the first of these on. What has the other one, or a higher
     /// one, has come since, and the base has it.
     Waiting(u64, u64),
-    /// The base.
-    Base,
+    /// The base. What has a number from this one on is not in the parts.
+    Base(u64),
 }
 
 impl Parted {
@@ -102,15 +102,14 @@ pub(super) enum Before {
 /// pieces as count as `places` for sessions. O(pieces).
 pub(super) fn write_part(core: &mut Core, key: SessionKey, places: usize) -> Before {
     let most = places.saturating_mul(PIECES_PER_PLACE);
-    let Some((number, parted)) = parted(core, key, most) else {
+    let Some(parted) = parted(core, key, most) else {
         return Before::Nothing;
     };
     match parted.stage {
-        Stage::Base if parted.is_logged => return done(core, parted),
-        Stage::Base => {}
+        Stage::Base(end) if parted.is_logged => return done(core, &parted, end),
+        Stage::Base(_) => {}
         _ => {
-            let parted =
-                SessionLog::whole(core, |core| write_part_of(core, (number, most), parted));
+            let parted = SessionLog::whole(core, |core| write_part_of(core, most, parted));
             core.pending.log.round.parted = parted;
         }
     }
@@ -118,32 +117,34 @@ pub(super) fn write_part(core: &mut Core, key: SessionKey, places: usize) -> Bef
 }
 
 /// How far the round has come with this session: it may begin with it. `None` if that has little.
-fn parted(core: &Core, key: SessionKey, most: usize) -> Option<(Number, Parted)> {
+fn parted(core: &Core, key: SessionKey, most: usize) -> Option<Parted> {
     let session = core.sessions.get(key)?;
     let number = session.state.number()?;
     let parted = core.pending.log.round.parted;
-    if let Some(parted) = parted.filter(|parted| parted.key == key) {
-        return Some((number, parted));
+    // A session that was forgotten in the meantime has another number: its parts begin again.
+    let is_its = |parted: &Parted| parted.key == key && parted.number == number;
+    if let Some(parted) = parted.filter(is_its) {
+        return Some(parted);
     }
     let subscriptions = session.state.subscriptions.len();
     let held = session.conflating().map_or(0, |it| it.charge().messages);
     let waiting = session.state.owed.get().map_or(0, pieces);
     let begins = Parted {
         key,
+        number,
         count: 0,
         stage: Stage::Subscriptions(subscriptions),
-        end: 0,
         batch: 0,
         is_logged: false,
     };
-    (subscriptions + held + waiting > most).then_some((number, begins))
+    (subscriptions + held + waiting > most).then_some(begins)
 }
 
-fn done(core: &Core, parted: Parted) -> Before {
+fn done(core: &Core, parted: &Parted, end: u64) -> Before {
     let session = core.sessions.get(parted.key);
     let owed = session.and_then(|session| session.state.owed.get());
     let first = owed.and_then(|owed| waiting_from(owed, 0).next().map(|it| it.first()));
-    let end = parted.end.max(1);
+    let end = end.max(1);
     let first = first.unwrap_or(end).clamp(1, end);
     Before::Done(Taken {
         count: parted.count,
@@ -163,21 +164,17 @@ struct Making<'s> {
     done: usize,
 }
 
-fn write_part_of(
-    core: &mut Core,
-    (number, most): (Number, usize),
-    mut parted: Parted,
-) -> Option<Parted> {
+fn write_part_of(core: &mut Core, most: usize, mut parted: Parted) -> Option<Parted> {
+    let number = parted.number;
     let session = core.sessions.get(parted.key)?;
     let log = &mut core.pending.log;
     let mut making = Making::default();
     while making.done < most && !log.batches.is_large() {
         let what = (session, &core.routing.shares, most);
-        let before = parted.stage;
-        parted.stage = go_on(log, what, &mut parted.end, (before, &mut making));
+        parted.stage = go_on(log, what, parted.stage, &mut making);
         // Filters may be long: they are in a part of their own.
         let has_filters = !making.subscriptions.is_empty();
-        if has_filters || matches!(parted.stage, Stage::Base) {
+        if has_filters || matches!(parted.stage, Stage::Base(_)) {
             break;
         }
     }
@@ -209,8 +206,8 @@ fn write_part_of(
 fn go_on<'s>(
     log: &mut SessionLog,
     (session, shared, most): (&'s Session, &AllShares, usize),
-    end: &mut u64,
-    (stage, making): (Stage, &mut Making<'s>),
+    stage: Stage,
+    making: &mut Making<'s>,
 ) -> Stage {
     let parts = parts_of_held(session);
     match stage {
@@ -236,14 +233,11 @@ fn go_on<'s>(
         }
         Stage::Waiting(next, until) => {
             match wait(log, (session, shared), (next, until, most), making) {
-                next if next >= until => {
-                    *end = next;
-                    Stage::Base
-                }
+                end if end >= until => Stage::Base(end),
                 next => Stage::Waiting(next, until),
             }
         }
-        Stage::Base => Stage::Base,
+        Stage::Base(_) => stage,
     }
 }
 

@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use stentor_mqtt::PacketId;
-use stentor_session::waiting::{numbered_but, spooled_but};
+use stentor_session::backlog::spooled_but;
 use stentor_session::{Delivery, Message, Outbound, Spooled};
 use stentor_session_log::{
     Carry, Debt, Delivery as Place, Elsewhere, HeldBack, Identifier, List, Name, Owed, Part, Queue,
@@ -111,7 +111,7 @@ impl SessionLog {
         self.close();
         let mut shares = Shares::default();
         let in_parts = parts.as_ref().map_or(0..0, |it| it.numbers.clone());
-        let all = numbered_but(owed, in_parts.clone());
+        let all = owed.numbered_but(in_parts.clone());
         let kept = keep(self, all, &mut shares, shared);
         let held = held.filter_map(|delivery| self::held(self, delivery));
         let held: Vec<Held<'_>> = held.collect();
@@ -199,7 +199,7 @@ fn held_back<'h>((name, delivery, identifiers): &'h Held<'_>) -> HeldBack<'h> {
 
 /// Numbers of deliveries that the client has received at QoS 2, ascending. O(in flight).
 pub(super) fn received(owed: &Outbound) -> Vec<u64> {
-    let all = numbered_but(owed, 0..u64::MAX);
+    let all = owed.numbered_but(0..u64::MAX);
     let all = all.filter(|(.., delivery)| delivery.is_none());
     let mut all: Vec<u64> = all.map(|(number, ..)| number).collect();
     all.sort_unstable();
