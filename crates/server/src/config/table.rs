@@ -192,6 +192,23 @@ macro_rules! section {
     (@flag) => { None };
 }
 
+/// Reads the values of an enum by their names.
+macro_rules! by_name {
+    ($type:ident { $( $variant:ident = $text:literal, )+ }) => {
+        impl Setting for $type {
+            fn from_value(value: Value) -> Option<Self> {
+                match value {
+                    Value::Text(text) => match text.as_str() {
+                        $( $text => Some(Self::$variant), )+
+                        _ => None,
+                    },
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
 /// Declares an enum that a key chooses from by name.
 macro_rules! choice {
     (
@@ -218,17 +235,7 @@ macro_rules! choice {
             fn default() -> Self { [$(Self::$variant),+][0] }
         }
 
-        impl Setting for $name {
-            fn from_value(value: Value) -> Option<Self> {
-                match value {
-                    Value::Text(text) => match text.as_str() {
-                        $( $text => Some(Self::$variant), )+
-                        _ => None,
-                    },
-                    _ => None,
-                }
-            }
-        }
+        $crate::config::table::by_name! { $name { $( $variant = $text, )+ } }
     };
 }
 
@@ -237,18 +244,8 @@ macro_rules! choice_of {
     ($names:ident: $type:ident { $( $variant:ident = $text:literal, )+ }) => {
         pub(super) const $names: &[&str] = &[$($text),+];
 
-        impl Setting for $type {
-            fn from_value(value: Value) -> Option<Self> {
-                match value {
-                    Value::Text(text) => match text.as_str() {
-                        $( $text => Some(Self::$variant), )+
-                        _ => None,
-                    },
-                    _ => None,
-                }
-            }
-        }
+        $crate::config::table::by_name! { $type { $( $variant = $text, )+ } }
     };
 }
 
-pub(super) use {choice, choice_of, section};
+pub(super) use {by_name, choice, choice_of, section};
