@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb, ZoneWord};
 
-/// `adaptor.ls`: the adaptors.
+/// `adaptors.ls`: the adaptors.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Ls {
@@ -14,11 +14,11 @@ pub struct Ls {
 }
 
 impl Request for Ls {
-    const VERB: Verb = Verb::AdaptorLs;
+    const VERB: Verb = Verb::AdaptorsLs;
     type Answer = List;
 }
 
-/// `adaptor.reload`: reads their files again.
+/// `adaptors.reload`: reads their files again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Reload {
@@ -31,11 +31,11 @@ pub struct Reload {
 }
 
 impl Request for Reload {
-    const VERB: Verb = Verb::AdaptorReload;
+    const VERB: Verb = Verb::AdaptorsReload;
     type Answer = Reloaded;
 }
 
-/// What `adaptor.ls` answers.
+/// What `adaptors.ls` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct List {
@@ -43,7 +43,7 @@ pub struct List {
     pub adaptors: Vec<Adaptor>,
 }
 
-/// What `adaptor.reload` answers.
+/// What `adaptors.reload` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Reloaded {

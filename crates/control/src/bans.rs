@@ -38,7 +38,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// `ban.add`: keeps somebody out, and closes the connections that there are.
+/// `bans.add`: keeps somebody out, and closes the connections that there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Add {
@@ -54,11 +54,11 @@ pub struct Add {
 }
 
 impl Request for Add {
-    const VERB: Verb = Verb::BanAdd;
+    const VERB: Verb = Verb::BansAdd;
     type Answer = Added;
 }
 
-/// What `ban.add` answers.
+/// What `bans.add` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Added {
@@ -70,16 +70,16 @@ pub struct Added {
     pub closed: u64,
 }
 
-/// `ban.ls`: the bans that hold.
+/// `bans.ls`: the bans that hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ls {}
 
 impl Request for Ls {
-    const VERB: Verb = Verb::BanLs;
+    const VERB: Verb = Verb::BansLs;
     type Answer = List;
 }
 
-/// What `ban.ls` answers.
+/// What `bans.ls` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct List {
@@ -87,21 +87,21 @@ pub struct List {
     pub bans: Vec<Ban>,
 }
 
-/// `ban.rm`: lets somebody in again.
+/// `bans.rm`: lets somebody in again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rm {
-    /// The target, as `ban.ls` tells it.
+    /// The target, as `bans.ls` tells it.
     #[serde(flatten)]
     pub target: Target,
 }
 
 impl Request for Rm {
-    const VERB: Verb = Verb::BanRm;
+    const VERB: Verb = Verb::BansRm;
     type Answer = Removed;
 }
 
-/// What `ban.rm` answers.
+/// What `bans.rm` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Removed {

@@ -5,25 +5,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb};
 
-/// `procedure.ls`: the procedures with their figures.
+/// `procedures.ls`: the procedures with their figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ls {}
 
 impl Request for Ls {
-    const VERB: Verb = Verb::ProcedureLs;
+    const VERB: Verb = Verb::ProceduresLs;
     type Answer = List;
 }
 
-/// `procedure.reload`: looks at their files now.
+/// `procedures.reload`: looks at their files now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reload {}
 
 impl Request for Reload {
-    const VERB: Verb = Verb::ProcedureReload;
+    const VERB: Verb = Verb::ProceduresReload;
     type Answer = Reloaded;
 }
 
-/// What `procedure.ls` answers.
+/// What `procedures.ls` answers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct List {
@@ -68,7 +68,7 @@ pub struct Procedure {
     pub problem: String,
 }
 
-/// What `procedure.reload` answers.
+/// What `procedures.reload` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Reloaded {

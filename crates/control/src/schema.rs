@@ -212,7 +212,7 @@ mod tests {
         ]);
         assert_eq!(sorted(fields(Verb::RetainedPage)), sorted(page));
         // The target stands beside the other keys.
-        let names: Vec<String> = fields(Verb::BanAdd).into_iter().map(|it| it.0).collect();
+        let names: Vec<String> = fields(Verb::BansAdd).into_iter().map(|it| it.0).collect();
         for name in [
             "client_id",
             "user",

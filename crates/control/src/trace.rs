@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Request, Verb};
 
-/// `trace.start`: notes packets from now on. What is given has to be so of each of them.
+/// `traces.start`: notes packets from now on. What is given has to be so of each of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Start {
@@ -28,11 +28,11 @@ pub struct Start {
 }
 
 impl Request for Start {
-    const VERB: Verb = Verb::TraceStart;
+    const VERB: Verb = Verb::TracesStart;
     type Answer = Started;
 }
 
-/// What `trace.start` answers.
+/// What `traces.start` answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Started {
@@ -44,7 +44,7 @@ pub struct Started {
     pub lines: u64,
 }
 
-/// `trace.read`: the lines of a trace. It takes nothing away, so several may read one trace. A
+/// `traces.read`: the lines of a trace. It takes nothing away, so several may read one trace. A
 /// trace that nobody reads for 30 seconds ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -59,11 +59,11 @@ pub struct Read {
 }
 
 impl Request for Read {
-    const VERB: Verb = Verb::TraceRead;
+    const VERB: Verb = Verb::TracesRead;
     type Answer = Lines;
 }
 
-/// What `trace.read` answers.
+/// What `traces.read` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Lines {
@@ -78,7 +78,7 @@ pub struct Lines {
     pub ended: bool,
 }
 
-/// `trace.stop`: ends a trace.
+/// `traces.stop`: ends a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Stop {
@@ -87,21 +87,21 @@ pub struct Stop {
 }
 
 impl Request for Stop {
-    const VERB: Verb = Verb::TraceStop;
+    const VERB: Verb = Verb::TracesStop;
     type Answer = crate::Done;
 }
 
-/// `trace.ls`: the traces that run, and who began them.
+/// `traces.ls`: the traces that run, and who began them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Ls {}
 
 impl Request for Ls {
-    const VERB: Verb = Verb::TraceLs;
+    const VERB: Verb = Verb::TracesLs;
     type Answer = List;
 }
 
-/// What `trace.ls` answers.
+/// What `traces.ls` answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct List {

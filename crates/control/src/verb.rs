@@ -84,19 +84,19 @@ pub enum Verb {
     /// See [`crate::figures::Peaks`].
     FiguresPeaks,
     /// See [`crate::bans::Add`].
-    BanAdd,
+    BansAdd,
     /// See [`crate::bans::Ls`].
-    BanLs,
+    BansLs,
     /// See [`crate::bans::Rm`].
-    BanRm,
+    BansRm,
     /// See [`crate::trace::Start`].
-    TraceStart,
+    TracesStart,
     /// See [`crate::trace::Ls`].
-    TraceLs,
+    TracesLs,
     /// See [`crate::trace::Read`].
-    TraceRead,
+    TracesRead,
     /// See [`crate::trace::Stop`].
-    TraceStop,
+    TracesStop,
     /// See [`crate::subscriptions`].
     Subscriptions,
     /// See [`crate::topics`].
@@ -146,13 +146,13 @@ pub enum Verb {
     /// See [`crate::zones::Rm`].
     ZonesRm,
     /// See [`crate::adaptors::Ls`].
-    AdaptorLs,
+    AdaptorsLs,
     /// See [`crate::adaptors::Reload`].
-    AdaptorReload,
+    AdaptorsReload,
     /// See [`crate::procedures::Ls`].
-    ProcedureLs,
+    ProceduresLs,
     /// See [`crate::procedures::Reload`].
-    ProcedureReload,
+    ProceduresReload,
     /// See [`crate::publish`].
     Publish,
     /// See [`crate::retained::Page`].
@@ -205,13 +205,13 @@ impl Verb {
         Self::Events,
         Self::FiguresHistory,
         Self::FiguresPeaks,
-        Self::BanAdd,
-        Self::BanLs,
-        Self::BanRm,
-        Self::TraceStart,
-        Self::TraceLs,
-        Self::TraceRead,
-        Self::TraceStop,
+        Self::BansAdd,
+        Self::BansLs,
+        Self::BansRm,
+        Self::TracesStart,
+        Self::TracesLs,
+        Self::TracesRead,
+        Self::TracesStop,
         Self::Subscriptions,
         Self::Topics,
         Self::TopicsChildren,
@@ -236,10 +236,10 @@ impl Verb {
         Self::ZonesLs,
         Self::ZonesAdd,
         Self::ZonesRm,
-        Self::AdaptorLs,
-        Self::AdaptorReload,
-        Self::ProcedureLs,
-        Self::ProcedureReload,
+        Self::AdaptorsLs,
+        Self::AdaptorsReload,
+        Self::ProceduresLs,
+        Self::ProceduresReload,
         Self::Publish,
         Self::RetainedPage,
         Self::RetainedHistory,
@@ -274,13 +274,13 @@ impl Verb {
             Self::Events => ("events", Read, QUIET, Waits, Zone),
             Self::FiguresHistory => ("figures.history", Read, QUIET, Prompt, Server),
             Self::FiguresPeaks => ("figures.peaks", Read, QUIET, Prompt, Server),
-            Self::BanAdd => ("ban.add", Change, Outcome, Prompt, Server),
-            Self::BanLs => ("ban.ls", Read, QUIET, Prompt, Server),
-            Self::BanRm => ("ban.rm", Change, Outcome, Prompt, Server),
-            Self::TraceStart => ("trace.start", Change, Outcome, Prompt, Server),
-            Self::TraceLs => ("trace.ls", Read, QUIET, Prompt, Server),
-            Self::TraceRead => ("trace.read", Read, QUIET, Waits, Server),
-            Self::TraceStop => ("trace.stop", Change, Outcome, Prompt, Server),
+            Self::BansAdd => ("bans.add", Change, Outcome, Prompt, Server),
+            Self::BansLs => ("bans.ls", Read, QUIET, Prompt, Server),
+            Self::BansRm => ("bans.rm", Change, Outcome, Prompt, Server),
+            Self::TracesStart => ("traces.start", Change, Outcome, Prompt, Server),
+            Self::TracesLs => ("traces.ls", Read, QUIET, Prompt, Server),
+            Self::TracesRead => ("traces.read", Read, QUIET, Waits, Server),
+            Self::TracesStop => ("traces.stop", Change, Outcome, Prompt, Server),
             Self::Subscriptions => ("subscriptions", Read, QUIET, Prompt, Zone),
             Self::Topics => ("topics", Read, QUIET, Prompt, Server),
             Self::TopicsChildren => ("topics.children", Read, QUIET, Prompt, Zone),
@@ -305,10 +305,10 @@ impl Verb {
             Self::ZonesLs => ("zones.ls", Read, QUIET, Prompt, Server),
             Self::ZonesAdd => ("zones.add", Administer, Outcome, Prompt, Server),
             Self::ZonesRm => ("zones.rm", Administer, Outcome, Prompt, Server),
-            Self::AdaptorLs => ("adaptor.ls", Read, QUIET, Prompt, Server),
-            Self::AdaptorReload => ("adaptor.reload", Change, Outcome, Prompt, Server),
-            Self::ProcedureLs => ("procedure.ls", Read, QUIET, Prompt, Server),
-            Self::ProcedureReload => ("procedure.reload", Change, Outcome, Prompt, Server),
+            Self::AdaptorsLs => ("adaptors.ls", Read, QUIET, Prompt, Server),
+            Self::AdaptorsReload => ("adaptors.reload", Change, Outcome, Prompt, Server),
+            Self::ProceduresLs => ("procedures.ls", Read, QUIET, Prompt, Server),
+            Self::ProceduresReload => ("procedures.reload", Change, Outcome, Prompt, Server),
             Self::Publish => ("publish", Topic, Elsewhere, Prompt, Zone),
             Self::RetainedPage => ("retained.page", Read, QUIET, Prompt, Zone),
             Self::RetainedHistory => ("retained.history", Read, QUIET, Prompt, Zone),

@@ -86,7 +86,7 @@ fn whatever_a_command_changes_is_noted_with_its_outcome() {
     server.control(&["retained", "compact"]).success();
     last(&server, "retained.compact", &[("outcome", done.clone())]);
     server.control(&["adaptor", "reload"]).success();
-    last(&server, "adaptor.reload", &[("outcome", done.clone())]);
+    last(&server, "adaptors.reload", &[("outcome", done.clone())]);
     let add = ["user", "add", "ann", "--no-password"];
     server.control(&add).success();
     last(

@@ -57,7 +57,7 @@ fn a_banned_client_is_disconnected_without_its_will_and_stays_out_over_a_kill() 
     assert_eq!(knock(&server, Version::V5, "pump"), BANNED);
     assert_eq!(knock(&server, Version::V4, "pump"), 5);
     assert_eq!(knock(&server, Version::V5, "lamp"), 0);
-    let line = noted(&server, "ban.add");
+    let line = noted(&server, "bans.add");
     let who = line["who"].as_str().unwrap_or_default();
     assert!(who.ends_with("by the control socket"), "{line}");
     assert_eq!(
@@ -91,7 +91,7 @@ fn a_banned_client_is_disconnected_without_its_will_and_stays_out_over_a_kill() 
     assert_eq!(list["bans"][0]["reason"], "it loops", "{list}");
     server.control(&["ban", "rm", "--client", "pump"]).success();
     assert_eq!(knock(&server, Version::V5, "pump"), 0);
-    assert_eq!(noted(&server, "ban.rm")["target"], "pump");
+    assert_eq!(noted(&server, "bans.rm")["target"], "pump");
     let refused = server.control(&["ban", "rm", "--client", "pump"]).refusal();
     assert!(refused.contains("stentor ban ls"), "{refused}");
 }
@@ -127,7 +127,7 @@ fn a_client_that_connects_again_and_again_is_banned_for_a_time() {
     );
     eventually("it is in the audit log", || {
         let log = fs::read_to_string(server.data_dir().join("audit.log")).unwrap_or_default();
-        log.contains("\"who\":\"the server (limits.flapping_connects)\",\"what\":\"ban.add\"")
+        log.contains("\"who\":\"the server (limits.flapping_connects)\",\"what\":\"bans.add\"")
     });
     server
         .control(&["ban", "rm", "--client", "pump", "--zone", "default"])

@@ -33,7 +33,7 @@ impl Drop for Trace {
 
 fn begun(server: &Server) -> usize {
     let log = fs::read_to_string(server.data_dir().join("audit.log")).unwrap_or_default();
-    log.matches("\"what\":\"trace.start\"").count()
+    log.matches("\"what\":\"traces.start\"").count()
 }
 
 fn trace(server: &Server, options: &[&str]) -> Trace {

@@ -186,14 +186,14 @@ fn requests_and_answers_are_those_of_the_golden_file() {
     retained(&mut talk);
     talk.ask(json!({ "verb": "topics", "containing": "a", "limit": 1, "offset": 0 }));
     running(&mut talk);
-    talk.ask(json!({ "verb": "adaptor.ls", "zone": "game" }));
-    talk.ask(json!({ "verb": "adaptor.reload", "fresh": true, "file": null, "zone": null }));
-    talk.ask(json!({ "verb": "adaptor.reload", "file": "none.luau" }));
+    talk.ask(json!({ "verb": "adaptors.ls", "zone": "game" }));
+    talk.ask(json!({ "verb": "adaptors.reload", "fresh": true, "file": null, "zone": null }));
+    talk.ask(json!({ "verb": "adaptors.reload", "file": "none.luau" }));
     fs::write(server.folder().join("greet.luau"), "no end").expect("a file can be written");
-    talk.ask(json!({ "verb": "adaptor.reload" }));
-    talk.ask(json!({ "verb": "adaptor.ls" }));
-    talk.ask(json!({ "verb": "procedure.ls" }));
-    talk.ask(json!({ "verb": "procedure.reload" }));
+    talk.ask(json!({ "verb": "adaptors.reload" }));
+    talk.ask(json!({ "verb": "adaptors.ls" }));
+    talk.ask(json!({ "verb": "procedures.ls" }));
+    talk.ask(json!({ "verb": "procedures.reload" }));
     talk.ask(json!({ "verb": "clients.kick", "client_id": "pump", "end_session": true }));
     let show = json!({ "verb": "clients.show", "client_id": "pump" });
     eventually("it is gone", || {

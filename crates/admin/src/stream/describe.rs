@@ -74,8 +74,8 @@ fn path(kind: Kind) -> Value {
         ),
         Kind::Trace => (
             "The packets of some clients, as server-sent events. The trace ends with the stream.",
-            "The first event is called `started` and is the answer of `trace.start`. Each other \
-             one is a line of `trace.read`.",
+            "The first event is called `started` and is the answer of `traces.start`. Each other \
+             one is a line of `traces.read`.",
             "",
         ),
     };

@@ -11,7 +11,7 @@
 //! | `events/stream` | what happens to connections | `events` |
 //! | `status/stream` | the figures, at an interval | `status` |
 //! | `subscribe` | messages, by a session of the user's own | none: the topics decide |
-//! | `trace/stream` | the packets of some clients | `trace.start`, `trace.read`, `trace.stop` |
+//! | `traces/stream` | the packets of some clients | `traces.start`, `traces.read`, `traces.stop` |
 
 mod body;
 pub(crate) mod describe;
@@ -99,7 +99,7 @@ impl Kind {
         let noun = match self {
             Self::Events => "events",
             Self::Figures => "status",
-            Self::Trace => "trace",
+            Self::Trace => "traces",
         };
         format!("{ROOT}{noun}/stream")
     }
@@ -109,7 +109,7 @@ impl Kind {
         match self {
             Self::Events => Verb::Events,
             Self::Figures => Verb::Status,
-            Self::Trace => Verb::TraceStart,
+            Self::Trace => Verb::TracesStart,
         }
     }
 
@@ -118,7 +118,7 @@ impl Kind {
         match self {
             Self::Events => &[Verb::Events],
             Self::Figures => &[Verb::Status],
-            Self::Trace => &[Verb::TraceStart, Verb::TraceRead, Verb::TraceStop],
+            Self::Trace => &[Verb::TracesStart, Verb::TracesRead, Verb::TracesStop],
         }
     }
 

@@ -1,4 +1,4 @@
-//! `trace/stream`: the packets of some clients. The trace ends with the stream.
+//! `traces/stream`: the packets of some clients. The trace ends with the stream.
 
 use serde_json::{Value, json};
 use stentor_control::Verb;
@@ -12,7 +12,7 @@ use crate::bounds::LOOK_AGAIN;
 pub(super) async fn follow(mut watcher: Watcher, mut outlet: Outlet, wanted: Wanted, told: Told) {
     // The client that began it may end it, even without the right.
     let beginner = watcher.caller().clone();
-    let started = match watcher.look(Verb::TraceStart, wanted).await {
+    let started = match watcher.look(Verb::TracesStart, wanted).await {
         Ok(started) => started,
         Err(problem) => return drop(told.send(Err(problem))),
     };
@@ -24,7 +24,7 @@ pub(super) async fn follow(mut watcher: Watcher, mut outlet: Outlet, wanted: Wan
     }
     let stop = Wanted::from_iter([("id".to_owned(), id)]);
     // One that has ended by itself cannot be ended.
-    let stop = move || drop(beginner.ask(Verb::TraceStop, stop));
+    let stop = move || drop(beginner.ask(Verb::TracesStop, stop));
     let _ = watcher.context().slots.looks.run(stop).await;
 }
 
@@ -35,7 +35,7 @@ async fn go_on(watcher: &mut Watcher, outlet: &mut Outlet, started: &Value) -> R
         outlet.put(std::mem::take(&mut text)).await?;
         outlet.pause(LOOK_AGAIN).await?;
         watcher.renew(Kind::Trace.verbs()).await?;
-        let answer = watcher.look(Verb::TraceRead, request.clone()).await?;
+        let answer = watcher.look(Verb::TracesRead, request.clone()).await?;
         let lines = answer["lines"].as_array().into_iter().flatten();
         lines.for_each(|line| text += &event(None, None, line));
         if answer["suppressed"].as_u64().unwrap_or(0) > 0 {

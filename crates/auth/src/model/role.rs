@@ -121,10 +121,10 @@ const EVERY_VERB: &str = "$control/#";
 const OPERATED: [&str; 7] = [
     "$control/clients/#",
     "$control/retained/#",
-    "$control/ban/#",
-    "$control/trace/#",
-    "$control/adaptor/#",
-    "$control/procedure/#",
+    "$control/bans/#",
+    "$control/traces/#",
+    "$control/adaptors/#",
+    "$control/procedures/#",
     "$control/reload",
 ];
 

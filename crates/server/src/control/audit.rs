@@ -190,7 +190,7 @@ fn done(verb: &str, answer: &Value) -> Option<Value> {
     if is_counted && counts.into_iter().flatten().sum::<u64>() + refused as u64 == 0 {
         return None;
     }
-    if verb == "adaptor.reload" {
+    if verb == "adaptors.reload" {
         let adaptors = answer["adaptors"].as_array().into_iter().flatten();
         let short = adaptors.map(|one| match one["error"].as_str() {
             Some(reason) => json!({ "file": one["file"], "reason": reason }),
@@ -202,13 +202,13 @@ fn done(verb: &str, answer: &Value) -> Option<Value> {
         }
         detail["adaptors"] = json!(all);
     }
-    if verb == "ban.add" {
+    if verb == "bans.add" {
         let ban = &answer["ban"];
         detail["until"] = ban["until"].clone();
         detail["ban_reason"] = ban["reason"].clone();
         detail["closed"] = answer["closed"].clone();
     }
-    if verb == "procedure.reload" {
+    if verb == "procedures.reload" {
         return procedures(answer);
     }
     Some(detail)
@@ -310,7 +310,7 @@ mod tests {
             { "file": "a.luau", "zone": null, "new": true },
             { "file": "b.luau", "error": "b.luau:2: no end" },
         ]});
-        let (target, noted) = detail(json!({ "verb": "adaptor.reload" }), Ok(answer)).unwrap();
+        let (target, noted) = detail(json!({ "verb": "adaptors.reload" }), Ok(answer)).unwrap();
         assert_eq!(target, "all adaptors");
         assert_eq!(noted["outcome"], "refused");
         assert_eq!(noted["adaptors"][1]["reason"], "b.luau:2: no end");
@@ -324,7 +324,7 @@ mod tests {
         };
         let reload = |procedures: Vec<Value>, removed: &[&str]| {
             let answer = json!({ "procedures": procedures, "removed": removed });
-            detail(json!({ "verb": "procedure.reload" }), Ok(answer))
+            detail(json!({ "verb": "procedures.reload" }), Ok(answer))
         };
         assert_eq!(reload(vec![one("a", false, "")], &[]), None);
         let (target, noted) =

@@ -101,7 +101,7 @@ pub(crate) fn ban_flapping(
                 json!({ "zone": zone, "outcome": "refused", "reason": reason })
             }
         };
-        directory.note(&who, "ban.add", &shown(client), detail);
+        directory.note(&who, "bans.add", &shown(client), detail);
     }
 }
 

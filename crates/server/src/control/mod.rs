@@ -17,13 +17,13 @@
 //! | `events` | `after`, filters, `limit`, `wait_ms` | `events`, and the `cursor` to go on |
 //! | `figures.history` | `figure`, `from_secs`, `to_secs`, `points` | `figures` over `times` |
 //! | `figures.peaks` | `figure`, `days` | the peaks of `all` times and of each day |
-//! | `ban.add` | the target, `for_secs`, `reason`, `force` | the `ban`, how many were `closed` |
-//! | `ban.ls` | | the `bans` that hold |
-//! | `ban.rm` | the target | the `ban` that held |
-//! | `trace.start` | client, user, address, topic, zone, bounds | the `id` of the trace |
-//! | `trace.ls` | | the `traces` that run, with who began each |
-//! | `trace.read` | `id`, `after`, `wait_ms` | `lines`, `suppressed`, `cursor`, whether `ended` |
-//! | `trace.stop` | `id` | nothing |
+//! | `bans.add` | the target, `for_secs`, `reason`, `force` | the `ban`, how many were `closed` |
+//! | `bans.ls` | | the `bans` that hold |
+//! | `bans.rm` | the target | the `ban` that held |
+//! | `traces.start` | client, user, address, topic, zone, bounds | the `id` of the trace |
+//! | `traces.ls` | | the `traces` that run, with who began each |
+//! | `traces.read` | `id`, `after`, `wait_ms` | `lines`, `suppressed`, `cursor`, whether `ended` |
+//! | `traces.stop` | `id` | nothing |
 //! | `subscriptions` | `topic`, `zone`, `limit`, `cursor` | the `subscriptions` that match it |
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `topics.children` | `below`, `after`, `limit`, `zone` | `names` of retained topics |
@@ -37,10 +37,10 @@
 //! | `tokens.ls`, `tokens.revoke` | `name`, `zone`; `id` | `tokens`, without their secrets |
 //! | `tokens.create` | `name`, `zone`, `label`, `days` | the `id`, and the `token` this once |
 //! | `zones.ls`, `zones.add`, `zones.rm` | `name`, `connections` | `zones` with their bounds |
-//! | `adaptor.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what of a file is refused |
-//! | `adaptor.reload` | `fresh`: without what was kept; `file`, `zone` | also what became of each |
-//! | `procedure.ls` | | `procedures`: versions, figures, and why a file is not in use |
-//! | `procedure.reload` | | what became of each file in `folder`, and what was `removed` |
+//! | `adaptors.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what of a file is refused |
+//! | `adaptors.reload` | `fresh`: without what was kept; `file`, `zone` | also what became of each |
+//! | `procedures.ls` | | `procedures`: versions, figures, and why a file is not in use |
+//! | `procedures.reload` | | what became of each file in `folder`, and what was `removed` |
 //! | `publish` | `topic`, `payload`, `qos`, `retain`, `properties`, … | whether it is `kept` |
 //! | `retained.page` | `filter`, `zone`, `cursor` | `messages`, and a `cursor` if there are more |
 //! | `retained.history` | `topic`, `zone`, `ask`, `limit` | `messages`, their `epoch`, and `more` |

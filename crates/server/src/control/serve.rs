@@ -234,13 +234,13 @@ impl Admin {
             Verb::ClientsShow => answer(line, |request| clients::show(backplane, &request)),
             Verb::ClientsKick => answer(line, |request| clients::kick(backplane, &request)),
             Verb::Why => answer(line, |request| why::why(backplane, &request)),
-            Verb::BanAdd => answer(line, |request| bans::add(backplane, who, &request)),
-            Verb::BanLs => answer(line, |_: ListBans| Ok(bans::list(backplane))),
-            Verb::BanRm => answer(line, |request| bans::remove(backplane, who, &request)),
-            Verb::TraceStart => answer(line, |request| traces::start(backplane, who, &request)),
-            Verb::TraceLs => answer(line, |request| Ok(traces::list(backplane, request))),
-            Verb::TraceRead => answer(line, |request| traces::read(backplane, &request)),
-            Verb::TraceStop => answer(line, |request| traces::stop(backplane, &request)),
+            Verb::BansAdd => answer(line, |request| bans::add(backplane, who, &request)),
+            Verb::BansLs => answer(line, |_: ListBans| Ok(bans::list(backplane))),
+            Verb::BansRm => answer(line, |request| bans::remove(backplane, who, &request)),
+            Verb::TracesStart => answer(line, |request| traces::start(backplane, who, &request)),
+            Verb::TracesLs => answer(line, |request| Ok(traces::list(backplane, request))),
+            Verb::TracesRead => answer(line, |request| traces::read(backplane, &request)),
+            Verb::TracesStop => answer(line, |request| traces::stop(backplane, &request)),
             _ => self.about_messages(verb, line, who),
         }
     }
@@ -254,10 +254,10 @@ impl Admin {
             }),
             Verb::Topics => answer(line, |request| topics::topics(backplane, &request)),
             Verb::TopicsChildren => answer(line, |request| topics::children(backplane, &request)),
-            Verb::AdaptorLs => answer(line, |request| self.adaptors(&request)),
-            Verb::AdaptorReload => answer(line, |request| self.reload_adaptors(&request)),
-            Verb::ProcedureLs => answer(line, |request| Ok(procedures::list(backplane, request))),
-            Verb::ProcedureReload => answer(line, |_: stentor_control::procedures::Reload| {
+            Verb::AdaptorsLs => answer(line, |request| self.adaptors(&request)),
+            Verb::AdaptorsReload => answer(line, |request| self.reload_adaptors(&request)),
+            Verb::ProceduresLs => answer(line, |request| Ok(procedures::list(backplane, request))),
+            Verb::ProceduresReload => answer(line, |_: stentor_control::procedures::Reload| {
                 procedures::reload(backplane)
             }),
             Verb::Publish => answer(line, |request| {

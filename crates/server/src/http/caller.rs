@@ -344,7 +344,7 @@ impl Caller for Bearer {
             return self.publish(request);
         }
         payloads::check(self, verb, &request).map_err(Refused::Denied)?;
-        if verb == Verb::BanAdd && self.bans_himself(&request) {
+        if verb == Verb::BansAdd && self.bans_himself(&request) {
             let message = "this would ban whoever asks for it; ask as somebody else, or use \
                            `stentor ban` on the machine of the server";
             return Err(Refused::Failed(Failure::new("refused", message)));

@@ -48,7 +48,7 @@ pub(super) fn check(
             }
             Ok(())
         }
-        Verb::TraceStart if request.get("payload_bytes").is_some_and(|it| *it != 0) => {
+        Verb::TracesStart if request.get("payload_bytes").is_some_and(|it| *it != 0) => {
             Err(Denied {
                 code: "denied",
                 detail: "payloads are traced by `stentor trace --payload` on the machine of the \
@@ -63,7 +63,7 @@ pub(super) fn check(
 
 /// Takes payloads out of an answer that somebody else has asked for.
 pub(super) fn withhold(verb: Verb, answer: &mut Value) {
-    if verb != Verb::TraceRead {
+    if verb != Verb::TracesRead {
         return;
     }
     let lines = answer["lines"].as_array_mut().into_iter().flatten();
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn lines_of_a_trace_lose_their_payloads() {
         let mut answer = json!({ "lines": [{ "topic": "a", "payload": "x" }], "ended": false });
-        withhold(Verb::TraceRead, &mut answer);
+        withhold(Verb::TracesRead, &mut answer);
         assert_eq!(answer["lines"][0], json!({ "topic": "a", "payload": null }));
     }
 }

@@ -32,13 +32,13 @@ fn answers_are_those_of_the_control_socket() {
     client.publish("a/b", b"x");
     let _ = client.message();
     let ban = json!({ "client_id": "late", "reason": "why" });
-    assert_eq!(post(&server, "ban/add", &root, &ban).0, 200);
+    assert_eq!(post(&server, "bans/add", &root, &ban).0, 200);
     let verbs = [
-        "ban.ls",
+        "bans.ls",
         "topics",
         "retained.filters",
-        "procedure.ls",
-        "adaptor.ls",
+        "procedures.ls",
+        "adaptors.ls",
     ];
     for verb in verbs {
         let (status, answer) = get(&server, &verb.replace('.', "/"), &root);
@@ -75,7 +75,7 @@ fn query(verb: Verb) -> Option<&'static str> {
         Verb::RetainedHistory => "?topic=a/b",
         Verb::Subscriptions => "?topic=a/b&limit=1",
         // There is no trace.
-        Verb::TraceRead => return None,
+        Verb::TracesRead => return None,
         _ => "",
     })
 }

@@ -43,22 +43,22 @@ fn what_is_changed_is_done_and_noted_with_its_user() {
     });
     assert_eq!(noted(&server, "clients.kick")["outcome"], "refused");
     let ban = json!({ "client_id": "pump", "reason": "noise", "for_secs": 60 });
-    let (status, added) = post(&server, "ban/add", &olga, &ban);
+    let (status, added) = post(&server, "bans/add", &olga, &ban);
     assert_eq!(
         (status, &added["replaced"]),
         (200, &json!(false)),
         "{added}"
     );
-    let (_, bans) = get(&server, "ban/ls", &olga);
+    let (_, bans) = get(&server, "bans/ls", &olga);
     assert_eq!(
         bans["bans"][0]["by"], "olga by HTTP from 127.0.0.1",
         "{bans}"
     );
     assert_eq!(
-        post(&server, "ban/rm", &olga, &json!({ "client_id": "pump" })).0,
+        post(&server, "bans/rm", &olga, &json!({ "client_id": "pump" })).0,
         200
     );
-    let (status, problem) = post(&server, "ban/rm", &olga, &json!({ "client_id": "pump" }));
+    let (status, problem) = post(&server, "bans/rm", &olga, &json!({ "client_id": "pump" }));
     assert_eq!((status, &problem["code"]), (404, &json!("not-found")));
     let (status, problem) = post(&server, "reload", &olga, &json!({}));
     assert_eq!(status, 200, "{problem}");
@@ -76,14 +76,14 @@ fn nobody_bans_himself() {
         json!({ "address": "127.0.0.0/8", "force": true }),
         json!({ "zone": "default", "force": true }),
     ] {
-        let (status, problem) = post(&server, "ban/add", &root, &ban);
+        let (status, problem) = post(&server, "bans/add", &root, &ban);
         assert_eq!(
             (status, &problem["code"]),
             (409, &json!("refused")),
             "{ban}"
         );
     }
-    assert_eq!(get(&server, "ban/ls", &root).1["bans"], json!([]));
+    assert_eq!(get(&server, "bans/ls", &root).1["bans"], json!([]));
 }
 
 #[test]

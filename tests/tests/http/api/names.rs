@@ -45,7 +45,7 @@ fn query(verb: Verb, name: &str) -> Value {
         Verb::RetainedHistory => json!({ "topic": format!("t/{name}") }),
         Verb::Subscriptions => json!({ "topic": format!("t/{name}") }),
         Verb::TopicsChildren => json!({ "below": "t" }),
-        Verb::TraceRead => json!({ "id": 1 }),
+        Verb::TracesRead => json!({ "id": 1 }),
         _ => json!({}),
     }
 }
@@ -79,7 +79,7 @@ fn every_list_and_stream_has_names_as_they_are() {
     let server = place();
     let root = token(&server, "root", &["admin", "member"]);
     let trace = json!({ "topic": "t/#" });
-    assert_eq!(post(&server, "trace/start", &root, &trace).1["id"], 1);
+    assert_eq!(post(&server, "traces/start", &root, &trace).1["id"], 1);
     let mut events = open(&server, "events/stream", &root);
     let mut messages = open(&server, "subscribe?topic=t/%23", &root);
     assert_eq!(messages.next().name.as_deref(), Some("subscribed"));
@@ -95,7 +95,7 @@ fn every_list_and_stream_has_names_as_they_are() {
             let shown = match verb {
                 Verb::ClientsLs | Verb::ClientsShow | Verb::Events | Verb::Why => name,
                 Verb::Topics | Verb::Subscriptions | Verb::RetainedPage => &topic,
-                Verb::TopicsChildren | Verb::TraceRead => name,
+                Verb::TopicsChildren | Verb::TracesRead => name,
                 _ => continue,
             };
             assert!(has(&answer, shown), "{verb:?} {name:?}: {answer}");

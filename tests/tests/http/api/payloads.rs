@@ -91,18 +91,18 @@ fn traces_have_no_payloads_here() {
     let server = server();
     let root = token(&server, "root", &["admin"]);
     let start = json!({ "topic": "a/#", "payload_bytes": 10 });
-    assert_eq!(post(&server, "trace/start", &root, &start).0, 403);
-    let (status, started) = post(&server, "trace/start", &root, &json!({ "topic": "a/#" }));
+    assert_eq!(post(&server, "traces/start", &root, &start).0, 403);
+    let (status, started) = post(&server, "traces/start", &root, &json!({ "topic": "a/#" }));
     assert_eq!(status, 200, "{started}");
     let mut client = server.client(Version::V5, "pump");
     client.publish("a/b", b"secret");
     let id = started["id"].as_u64().expect("a number");
-    let (status, read) = get(&server, &format!("trace/read?id={id}&wait_ms=5000"), &root);
+    let (status, read) = get(&server, &format!("traces/read?id={id}&wait_ms=5000"), &root);
     assert_eq!(status, 200);
     assert_eq!(read["lines"][0]["topic"], "a/b", "{read}");
     assert_eq!(read["lines"][0]["payload"], json!(null), "{read}");
     assert_eq!(
-        post(&server, "trace/stop", &root, &json!({ "id": id })).0,
+        post(&server, "traces/stop", &root, &json!({ "id": id })).0,
         200
     );
 }

@@ -15,14 +15,18 @@ fn several_read_one_trace() {
     let mut pump = server.client(Version::V5, "pump");
     let (status, begun) = post(
         &server,
-        "trace/start",
+        "traces/start",
         &olga,
         &json!({ "client_id": "pump" }),
     );
     assert_eq!(status, 200, "{begun}");
     let id = begun["id"].as_u64().expect("a number");
     let read = |token: &str, after: u64| {
-        let (status, lines) = get(&server, &format!("trace/read?id={id}&after={after}"), token);
+        let (status, lines) = get(
+            &server,
+            &format!("traces/read?id={id}&after={after}"),
+            token,
+        );
         assert_eq!(status, 200, "{lines}");
         lines
     };
@@ -43,7 +47,7 @@ fn several_read_one_trace() {
     eventually("the next packets are traced", || {
         packets(&read(&olga, cursor)) == ["\"PINGREQ\"", "\"PINGRESP\""]
     });
-    let (status, _) = post(&server, "trace/stop", &olga, &json!({ "id": id }));
+    let (status, _) = post(&server, "traces/stop", &olga, &json!({ "id": id }));
     assert_eq!(status, 200);
     let rest = read(&vic, cursor);
     assert_eq!(

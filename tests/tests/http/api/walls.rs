@@ -230,7 +230,7 @@ fn attack(role: &str) {
         let told = leak(&request.to_string(), &answer.to_string());
         assert_eq!(told, None, "{path} {request}: {answer}");
     }
-    for path in ["status/stream", "trace/stream?client_id=hidden-client"] {
+    for path in ["status/stream", "traces/stream?client_id=hidden-client"] {
         let (status, problem) = get(server, path, &gus);
         assert_eq!(status, 403, "{path}: {problem}");
     }

@@ -83,7 +83,7 @@ fn dead_readers_hold_up_nobody() {
         .map(|number| {
             let path = match number % 2 {
                 0 => "events/stream?limit=1000",
-                _ => "trace/stream?zone=default",
+                _ => "traces/stream?zone=default",
             };
             unread(&server, path, &root)
         })
@@ -112,10 +112,14 @@ fn dead_readers_hold_up_nobody() {
 fn a_stop_of_the_server_ends_all_streams() {
     let mut server = server();
     let root = token(&server, "root", &["admin"]);
-    let mut streams: Vec<Stream> = ["events/stream", "status/stream", "trace/stream?client_id=a"]
-        .into_iter()
-        .map(|path| open(&server, path, &root))
-        .collect();
+    let mut streams: Vec<Stream> = [
+        "events/stream",
+        "status/stream",
+        "traces/stream?client_id=a",
+    ]
+    .into_iter()
+    .map(|path| open(&server, path, &root))
+    .collect();
     assert!(server.stop().success());
     for stream in &mut streams {
         assert_eq!(stream.end()["code"], "stopping");

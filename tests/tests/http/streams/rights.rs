@@ -9,7 +9,11 @@ use super::super::api::{bearer, json_of, send};
 use super::{get, open, role, token};
 use crate::server;
 
-const STREAMS: [&str; 3] = ["events/stream", "status/stream", "trace/stream?client_id=a"];
+const STREAMS: [&str; 3] = [
+    "events/stream",
+    "status/stream",
+    "traces/stream?client_id=a",
+];
 
 #[test]
 fn the_right_to_the_verb_decides() {
@@ -20,7 +24,7 @@ fn the_right_to_the_verb_decides() {
         &server,
         "starts",
         &[
-            "allow publish $control/trace/start",
+            "allow publish $control/traces/start",
             "allow subscribe $control/#",
         ],
     );
@@ -64,7 +68,7 @@ fn a_user_of_another_zone_has_that_zone_alone() {
     let gus = token(&server, "game/gus", &["admin"]);
     for path in [
         "status/stream",
-        "trace/stream?client_id=a",
+        "traces/stream?client_id=a",
         "events/stream?zone=default",
     ] {
         let (status, problem) = get(&server, path, &gus);

@@ -1,4 +1,4 @@
-//! `trace/stream`: the packets of some clients. The trace ends with the stream.
+//! `traces/stream`: the packets of some clients. The trace ends with the stream.
 
 use serde_json::json;
 use stentor_tests::Version;
@@ -12,7 +12,7 @@ fn packets_come_as_they_are_noted_and_the_trace_ends_with_the_stream() {
     let server = server();
     let olga = token(&server, "olga", &["operator"]);
     let mut pump = server.client(Version::V5, "pump");
-    let mut stream = open(&server, "trace/stream?client_id=pump", &olga);
+    let mut stream = open(&server, "traces/stream?client_id=pump", &olga);
     let started = stream.next();
     assert_eq!(started.name.as_deref(), Some("started"));
     let id = started.data["id"].as_u64().expect("a number");
@@ -28,11 +28,11 @@ fn packets_come_as_they_are_noted_and_the_trace_ends_with_the_stream() {
     assert_eq!(line.data["payload"], json!(null), "{line:?}");
     drop(stream);
     eventually("the trace has ended", || {
-        let (status, read) = get(&server, &format!("trace/read?id={id}"), &olga);
+        let (status, read) = get(&server, &format!("traces/read?id={id}"), &olga);
         status == 404 || read["ended"] == json!(true)
     });
     let log = std::fs::read_to_string(server.data_dir().join("audit.log")).expect("it is there");
-    for what in ["trace.start", "trace.stop"] {
+    for what in ["traces.start", "traces.stop"] {
         let line = log.lines().find(|line| line.contains(what));
         let line = line.unwrap_or_else(|| panic!("{what} is not in the audit log: {log}"));
         assert!(line.contains("olga by HTTP from 127.0.0.1"), "{line}");
@@ -47,7 +47,7 @@ fn streams_that_are_closed_leave_no_traces() {
     for _ in 0..3 {
         let streams: Vec<_> = (0..8)
             .map(|_| {
-                let mut stream = open(&server, "trace/stream?client_id=a", &olga);
+                let mut stream = open(&server, "traces/stream?client_id=a", &olga);
                 assert_eq!(stream.next().name.as_deref(), Some("started"));
                 stream
             })
@@ -55,9 +55,9 @@ fn streams_that_are_closed_leave_no_traces() {
         drop(streams);
         eventually("there is room for another trace", || {
             let body = json!({ "client_id": "a" });
-            let (status, begun) = super::super::api::post(&server, "trace/start", &olga, &body);
+            let (status, begun) = super::super::api::post(&server, "traces/start", &olga, &body);
             let stop = json!({ "id": begun["id"] });
-            status == 200 && super::super::api::post(&server, "trace/stop", &olga, &stop).0 == 200
+            status == 200 && super::super::api::post(&server, "traces/stop", &olga, &stop).0 == 200
         });
     }
 }
@@ -66,11 +66,11 @@ fn streams_that_are_closed_leave_no_traces() {
 fn a_trace_that_is_over_ends_its_stream() {
     let server = server();
     let olga = token(&server, "olga", &["operator"]);
-    let mut stream = open(&server, "trace/stream?client_id=a&for_secs=1", &olga);
+    let mut stream = open(&server, "traces/stream?client_id=a&for_secs=1", &olga);
     assert_eq!(stream.end()["code"], "ended");
-    let (status, problem) = get(&server, "trace/stream", &olga);
+    let (status, problem) = get(&server, "traces/stream", &olga);
     assert_eq!(status, 400, "a trace is about something: {problem}");
-    let (status, problem) = get(&server, "trace/stream?client_id=a&payload_bytes=9", &olga);
+    let (status, problem) = get(&server, "traces/stream?client_id=a&payload_bytes=9", &olga);
     assert_eq!(
         (status, &problem["field"]),
         (400, &json!("payload_bytes")),

@@ -103,7 +103,7 @@ fn trace(office: &Office) -> Result<Crew<u64>, BenchError> {
         while stop.wait(LOOK) {
             let found = http.get(SUBSCRIBER)?.json();
             if let Some(client_id) = found["clients"][0]["client_id"].as_str() {
-                let path = format!("/api/v1/trace/stream?client_id={client_id}");
+                let path = format!("/api/v1/traces/stream?client_id={client_id}");
                 let events = http.stream(&path)?.count(|| stop.is_set())?;
                 // The first one says that it has begun.
                 return Ok(events.saturating_sub(1));
