@@ -67,7 +67,7 @@ pub use hub::{
     ALL_WRITTEN, ConnectedAs, Hub, Inspect, Operate, Shared, TurnControl, TurnView, answer_bytes,
     audience_of, begin_restoring, bytes_to_write, clock_ms, close_banned, close_connection,
     connected_as, each_client_from, end_restoring, fetched, filters_from, filters_matching,
-    forget_touched, give_up_rewriting, granted_from, has_answers, has_backlogs, has_bulk,
+    forget_touched, give_up_rewriting, granted_from, has_answers, has_backlogs, has_bulk, has_news,
     has_spool_orders, has_untold_shares, holders_from, is_journal_laden, logged, losses_of,
     mark_output, note_touched, publish_for, release_marked, release_output, restore_room,
     rewrite_sessions, seal_backlogs, sealed, session_lasts, session_of, set_journal_full,

@@ -48,13 +48,14 @@ pub(crate) fn keep_out_of_core_dumps() {
     let _ = std::fs::write("/proc/self/coredump_filter", "0");
 }
 
-/// Counts what no shard counts: what is in the rings between them, the index of the retained
-/// topics, and what event streams hold. Gives up lists that nobody uses any more. For threads that
-/// may wait.
+/// Counts what no shard counts: what is in the rings between them, answers to calls, the index of
+/// the retained topics, and what event streams hold. Gives up lists that nobody uses any more. For
+/// threads that may wait.
 pub(crate) fn take_stock(backplane: &Backplane) {
     backplane.surveys.drop_old();
     let ledger = &backplane.ledger;
-    ledger.write_common(Holding::Mesh, backplane.rings.bytes());
+    let answers = backplane.call_queue.answers.bytes() as u64;
+    ledger.write_common(Holding::Mesh, backplane.rings.bytes() + answers);
     ledger.write_common(Holding::Retained, backplane.retained.heap_bytes());
     let streams = &backplane.visitors.streams;
     streams.set_bytes_max(ledger.budget() / STREAMS_PART);

@@ -1,6 +1,7 @@
 //! Clients that misbehave, beside a healthy one that must notice nothing.
 
 mod accounts;
+mod answers;
 mod assault;
 mod backlogs;
 mod bystander;

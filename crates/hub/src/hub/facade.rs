@@ -13,7 +13,7 @@ use crate::core::ids::{LinkId, SessionKey};
 use crate::core::memory::Tenants;
 use crate::core::sessions::authenticate::Authenticated;
 use crate::core::sessions::connect::Admitted;
-use crate::core::sessions::registry::Session;
+use crate::core::sessions::registry::{Live, Session};
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::state::set_owner_of;
 use crate::effects::Effects;
@@ -157,10 +157,19 @@ impl Hub {
     }
 }
 
-/// Whether packets other than PUBLISH wait to be written to a client. O(1).
+/// Whether packets wait to be written to a client that answer what it has asked for: anything but
+/// PUBLISH and PINGRESP. O(1).
 #[must_use]
 pub fn has_answers(hub: &Hub, key: SessionKey) -> bool {
-    answer_bytes(hub, key) > 0
+    let live = hub.core.session(key).and_then(Session::live);
+    live.is_some_and(Live::has_answers)
+}
+
+/// Whether anything but PINGRESP waits to be written to a client. O(1).
+#[must_use]
+pub fn has_news(hub: &Hub, key: SessionKey) -> bool {
+    let live = hub.core.session(key).and_then(Session::live);
+    live.is_some_and(Live::has_news)
 }
 
 /// How many bytes of packets other than PUBLISH wait to be written to a client. O(1).

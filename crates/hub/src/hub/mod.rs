@@ -23,8 +23,8 @@ mod wills;
 
 pub use close::{ConnectedAs, close_banned, close_connection, connected_as};
 pub use facade::{
-    answer_bytes, forget_touched, has_answers, has_bulk, mark_output, note_touched, release_marked,
-    release_output, session_lasts, set_owner, take_touched, transmit_released,
+    answer_bytes, forget_touched, has_answers, has_bulk, has_news, mark_output, note_touched,
+    release_marked, release_output, session_lasts, set_owner, take_touched, transmit_released,
 };
 pub use inspect::{
     Inspect, audience_of, clock_ms, filters_matching, granted_from, losses_of, session_of,

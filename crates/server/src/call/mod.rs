@@ -7,6 +7,7 @@
 //! main thread's table of descriptors, which is what makes a received file usable: a descriptor is
 //! valid only in the table that received it.
 
+mod answers;
 mod body;
 mod callers;
 mod clients;
@@ -40,6 +41,7 @@ use crate::config::{ListenUrl, Listener, Procedures};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::listener::Opened;
+pub(crate) use answers::Reply;
 use body::Bodies;
 use clients::Switchboard;
 use entrance::Entrance;

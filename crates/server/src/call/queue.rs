@@ -9,12 +9,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use stentor_call_protocol::{Format, Status, Verdict};
-use stentor_hub::{Answer as Answered, Call, Callees, Fate, Served, ServiceCommand};
+use stentor_hub::{Call, Callees, Fate, Served};
 use stentor_procedure::{
     Answer, Call as Asked, Caller, Content, Envelope, Figures, Loaded, Message, Registry,
 };
 use stentor_session::Tick;
 
+use super::answers::Answers;
 use super::clients::Requests;
 use super::outlets::{Broadcasts, Outlets};
 use crate::backplane::Backplane;
@@ -43,6 +44,8 @@ pub(crate) struct Looked {
 pub(crate) struct CallQueue {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// What procedures have answered, until it is delivered.
+    pub(crate) answers: Arc<Answers>,
     /// What clients are asked that serve procedures.
     pub(super) requests: Requests,
     /// What procedures send in the names of their callers.
@@ -181,18 +184,24 @@ pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
     let outlets = Outlets::new(backplane);
     while let Some(call) = backplane.call_queue.next() {
         let to = call.return_to.clone();
+        let budget = backplane.ledger.budget();
+        let refusal = backplane.call_queue.answers.refusal(budget);
+        let refusal = refusal.filter(|_| to.is_somewhere());
         let asked = asked(backplane, &outlets, call);
         let backplane = Arc::clone(backplane);
         let then = move |answer: Answer| {
             if to.is_somewhere() {
-                let shard = usize::from(to.shard.0);
-                let json = json(&answer);
-                let answer = ServiceCommand::Answer(Arc::new(Answered { to, json }));
-                backplane.post(shard, Letter::Hub(answer.into()));
+                let (shard, budget) = (usize::from(to.shard.0), backplane.ledger.budget());
+                let reply = backplane.call_queue.answers.send(to, &answer, budget);
+                backplane.post(shard, Letter::Answer(reply));
             }
             // After it was posted: what the shard gets next may be to stop.
             backplane.call_queue.answered();
         };
+        if let Some(refusal) = refusal {
+            then(refusal);
+            continue;
+        }
         match asked {
             Ok(asked) => registry.call(asked, move |answer, line| {
                 // Nobody waits for the line; the end of the server waits for what follows it.

@@ -37,8 +37,8 @@
 //! | `tokens.ls`, `tokens.revoke` | `name`, `zone`; `id` | `tokens`, without their secrets |
 //! | `tokens.create` | `name`, `zone`, `label`, `days` | the `id`, and the `token` this once |
 //! | `zones.ls`, `zones.add`, `zones.rm` | `name`, `connections` | `zones` with their bounds |
-//! | `adaptors.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what of a file is refused |
-//! | `adaptors.reload` | `fresh`: without what was kept; `file`, `zone` | also what became of each |
+//! | `adaptors.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what is refused |
+//! | `adaptors.reload` | `fresh`: forget what was kept; `file`, `zone` | also what became of each |
 //! | `procedures.ls` | | `procedures`: versions, figures, and why a file is not in use |
 //! | `procedures.reload` | | what became of each file in `folder`, and what was `removed` |
 //! | `publish` | `topic`, `payload`, `qos`, `retain`, `properties`, … | whether it is `kept` |

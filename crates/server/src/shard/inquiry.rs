@@ -258,7 +258,7 @@ impl Shard {
         let stalled = self.stalled.iter().map(Vec::len);
         ShardReport {
             // There are at most 64 shards.
-            shard: u8::try_from(self.id).unwrap_or(u8::MAX),
+            shard: super::number_of(self.id),
             stats: self.hub.inspect().stats(),
             shared_subscriptions: shared_members(&self.hub) as u64,
             links: self.links.len() as u64,

@@ -16,6 +16,7 @@ use stentor_topic::{Walk, Zone};
 use super::Policy;
 use super::link::{LinkBytes, LinkKey};
 use crate::admission::Permit;
+use crate::call::Reply;
 use crate::http::Errand;
 use crate::inbox::Ticket;
 use crate::listener::Port;
@@ -41,6 +42,8 @@ pub(crate) enum Letter {
     Unlisten(Arc<Port>),
     /// These traces run from now on, and no others.
     Traces(Vec<Arc<Trace>>),
+    /// The answer of a procedure to a call of a client here.
+    Answer(Reply),
     /// Messages published by HTTP, whose topics this shard orders.
     Publish(Vec<Errand>),
     /// A question of the control plane.

@@ -34,6 +34,7 @@ mod policy;
 mod poller;
 mod read;
 mod recording;
+mod replies;
 mod scratch;
 mod strangers;
 mod tail;
@@ -70,6 +71,7 @@ use stentor_session::{Batch, Tick, Wheel};
 use stentor_topic::Slots;
 
 use crate::backplane::Backplane;
+use crate::call::Reply;
 use crate::inbox::{Arrivals, Inbox, Outbox, Tickets};
 use crate::listener::Port;
 use crate::mesh::{Bell, Mesh};
@@ -196,6 +198,8 @@ pub(crate) struct Shard {
     taps: Taps,
     questions: Questions,
     errands: errands::Desk,
+    /// Answers of procedures that wait to be delivered.
+    replies: VecDeque<Reply>,
 }
 
 /// Whether a shard is there for clients.
@@ -290,14 +294,13 @@ impl Shard {
             backplane,
             heritage,
         } = equipment;
-        let number = u8::try_from(id).unwrap_or(u8::MAX);
         let (recorder, prior, doors) = inherit(heritage);
-        let shard = Self {
+        Self {
             id,
             arrivals: watch_own(&poll, &bell, inbox)?,
             poller: Poller::new(poll, ALARM)?,
             bell,
-            hub: hub(number, shared, &policy, &backplane),
+            hub: hub(number_of(id), shared, &policy, &backplane),
             recorder,
             unwritten: Unwritten::default(),
             unsent: Default::default(),
@@ -310,7 +313,7 @@ impl Shard {
             accepting: Vec::new(),
             patience: Patience::None,
             outbox: outbox(&backplane),
-            tickets: Tickets::of(number),
+            tickets: Tickets::of(number_of(id)),
             timers: Wheel::new(backplane.clock.now()),
             due: VecDeque::new(),
             exchanges: HashMap::new(),
@@ -342,10 +345,11 @@ impl Shard {
             taps: Taps::default(),
             questions: Questions::default(),
             errands: errands::Desk::default(),
+            replies: VecDeque::new(),
             policy,
             backplane,
-        };
-        shard.begin(listeners, prior)
+        }
+        .begin(listeners, prior)
     }
 
     /// Watches its listeners, and goes on with sessions.
@@ -395,6 +399,7 @@ impl Shard {
         self.share_lanes();
         self.open_letters();
         self.answer_all();
+        self.deliver_replies();
         self.run_errands();
         let has_drained = self.drain_unladen();
         self.take_events(events);
@@ -436,7 +441,7 @@ impl Shard {
 
     /// Writes down what this shard holds beside its sessions: the hub writes the rest.
     fn keep_accounts(&mut self) {
-        let shard = ShardId(u8::try_from(self.id).unwrap_or(u8::MAX));
+        let shard = ShardId(number_of(self.id));
         let unwritten = self.unwritten_bytes();
         let ledger = &self.backplane.ledger;
         ledger.write(shard, Holding::Draining, self.figures.draining);
@@ -484,6 +489,7 @@ impl Shard {
             Letter::Adaptors(adaptors) => self.hub.operate().set_adaptors(adaptors),
             Letter::Unlisten(port) => self.unlisten(&port),
             Letter::Traces(traces) => self.taps.set(traces),
+            Letter::Answer(reply) => self.replies.push_back(reply),
             Letter::Publish(errands) => self.take_errands(errands),
             Letter::Inquiry(inquiry) => self.question(inquiry),
             Letter::Stop(deadline) => self.stop(deadline),
@@ -727,6 +733,7 @@ impl Shard {
         }
         self.stage = Stage::Stopping(deadline);
         self.accept_last();
+        self.deliver_last_replies();
         // What other shards have acknowledged already goes out before the DISCONNECT: after the
         // round that may be under way, another one.
         while !self.drain_mesh() {}
@@ -764,4 +771,9 @@ impl Equipment {
             .chain(self.listeners.iter().map(|(_, socket)| socket.as_raw_fd()))
             .collect()
     }
+}
+
+/// The number of a shard, of which there are at most 64.
+fn number_of(id: usize) -> u8 {
+    u8::try_from(id).unwrap_or(u8::MAX)
 }

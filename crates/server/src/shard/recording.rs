@@ -2,8 +2,8 @@
 
 use stentor_hub::{
     MeshRoom, NotKept, SessionKey, ShardId, ShardItem, answer_bytes, begin_restoring,
-    forget_touched, has_answers, mark_output, note_touched, release_marked, release_output,
-    restore_room, session_lasts, take_touched,
+    forget_touched, has_answers, has_news, mark_output, note_touched, release_marked,
+    release_output, restore_room, session_lasts, take_touched,
 };
 use stentor_session::Remote;
 
@@ -55,7 +55,7 @@ impl Shard {
     /// What was recorded waits for room, or for the disk. Those that would hear of it wait too: the
     /// client that has asked for it, and sessions that last. If nobody has asked for it, all that
     /// have output wait for room, but only those with answers wait for the disk: the others have
-    /// been promised nothing.
+    /// been promised nothing. A client that hears only that its connection is alive never waits.
     ///
     /// A session that waits for the disk may have earlier output that is not written yet. Then it
     /// is not dirty because of what it hears now.
@@ -66,7 +66,11 @@ impl Shard {
         unwritten.extend(client);
         let touched = take_touched(hub);
         let mut dirty = std::mem::take(&mut hub.effects().dirty);
-        let may_ask = |key| client.is_none() && (lacks_room || has_answers(hub, key));
+        let tells = |key| match lacks_room {
+            true => has_news(hub, key),
+            false => has_answers(hub, key),
+        };
+        let may_ask = |key| client.is_none() && tells(key);
         let hears = |key: &SessionKey| may_ask(*key) || session_lasts(hub, *key);
         let heard = if syncs_first { &touched } else { &dirty };
         unwritten.extend(heard.iter().copied().filter(hears));

@@ -54,7 +54,7 @@ impl Shard {
         let accepts = !self.accepting.is_empty() && self.patience == Patience::None;
         let goes_on = goes_on || self.recorder.as_ref().is_some_and(Recorder::has_work);
         let goes_on = goes_on || self.doors.hear() || self.has_questions();
-        let goes_on = goes_on || self.has_errands();
+        let goes_on = goes_on || self.has_errands() || self.has_replies();
         if reads || flushes || goes_on || accepts || !self.pending.is_empty() {
             return Some(Duration::ZERO);
         }

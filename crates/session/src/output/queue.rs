@@ -28,6 +28,8 @@ pub struct Output {
     copied: VecDeque<u8>,
     /// How many of them are of stored messages.
     stored_bytes: usize,
+    /// Whether a control packet other than PINGRESP was added since none waited.
+    has_news: bool,
     remnant: Remnant,
     /// All entries together.
     load: Load,
@@ -126,6 +128,9 @@ struct Copied {
     messages: u32,
 }
 
+/// The first byte of a PINGRESP.
+const PINGRESP: u8 = 0xD0;
+
 /// Packets of about this many bytes make one entry: what a write leaves of an entry is copied.
 const COPIED_BYTES_MAX: u32 = 16 * 1024;
 
@@ -178,6 +183,19 @@ impl Output {
     #[must_use]
     pub fn control_bytes(&self) -> usize {
         self.copied.len() - self.stored_bytes
+    }
+
+    /// Whether something waits that tells its client something: anything but PINGRESP. It may be
+    /// said of PINGRESP that came behind another control packet. O(1).
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.has_answers() || self.wire_bytes() > self.control_bytes()
+    }
+
+    /// Whether packets wait other than PUBLISH and PINGRESP, as above. O(1).
+    #[must_use]
+    pub fn has_answers(&self) -> bool {
+        self.has_news && self.control_bytes() > 0
     }
 
     /// Whether nothing waits.
@@ -277,6 +295,8 @@ impl Output {
 
     /// Adds a packet other than PUBLISH.
     pub fn push_control(&mut self, packet: &[u8]) {
+        let told = self.has_answers();
+        self.has_news = told || packet.first() != Some(&PINGRESP);
         self.push_copied(packet, false);
     }
 

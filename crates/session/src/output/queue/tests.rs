@@ -166,6 +166,25 @@ fn the_same_are_dropped_as_by_looking_from_the_front() {
     }
 }
 
+#[test]
+fn a_pingresp_tells_nothing() {
+    let mut output = Output::default();
+    output.push_control(&[0xD0, 0]);
+    assert!(!output.has_answers() && !output.has_news());
+    // PUBACK.
+    output.push_control(&[0x40, 2, 0, 1]);
+    output.push_control(&[0xD0, 0]);
+    assert!(output.has_answers() && output.has_news());
+    let (mut batch, _) = gathered(&output, usize::MAX);
+    let all = batch.len();
+    output.written(&mut batch, all);
+    assert!(!output.has_answers() && !output.has_news());
+    output.push_control(&[0xD0, 0]);
+    assert!(!output.has_answers() && !output.has_news());
+    output.push_publish(outgoing(b"x", None));
+    assert!(!output.has_answers() && output.has_news());
+}
+
 /// Replies that nobody reads stand between small messages, which larger ones push out.
 #[test]
 fn what_may_not_be_dropped_is_passed_once() {

@@ -291,6 +291,16 @@ impl Live {
         output.map_or(0, |output| output.control_bytes())
     }
 
+    /// Whether packets other than PUBLISH and PINGRESP wait for the socket.
+    pub(crate) fn has_answers(&self) -> bool {
+        self.output.as_ref().is_some_and(|it| it.has_answers())
+    }
+
+    /// Whether anything but PINGRESP waits for the socket.
+    pub(crate) fn has_news(&self) -> bool {
+        self.output.as_ref().is_some_and(|it| it.has_news())
+    }
+
     /// Bytes that are to be written, with the rest of what a write has begun.
     pub(crate) fn due_bytes(&self) -> usize {
         self.output.as_ref().map_or(0, |output| output.due_bytes())
