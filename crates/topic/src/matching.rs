@@ -1,6 +1,6 @@
 //! One filter against one name, and what can be read off a filter's text.
 
-use crate::word::{contains_any, count, find};
+use crate::word::{contains_wildcard, count, find};
 
 /// Whether `filter` matches `name`, by the rules of section 4.7 of the specification.
 ///
@@ -88,7 +88,7 @@ pub fn matches_levels(filter: &str, levels: &[&[u8]]) -> bool {
 #[must_use]
 pub fn has_wildcard(filter: &str) -> bool {
     // A valid filter has wildcards as whole levels only, so that any occurrence is one.
-    contains_any(filter.as_bytes(), [b'+', b'#'])
+    contains_wildcard(filter.as_bytes())
 }
 
 /// The levels of a filter before its first wildcard, without the slash that ends them.

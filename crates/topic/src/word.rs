@@ -84,6 +84,32 @@ pub(crate) fn contains_any<const N: usize>(text: &[u8], bytes: [u8; N]) -> bool 
     }
 }
 
+/// Whether `+` or `#` occurs in `text`. Asked several times for each subscription, mostly of texts
+/// of one or two words: they are compared without a loop over their bytes.
+#[inline]
+pub(crate) fn contains_wildcard(text: &[u8]) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
+    const PLUS: u64 = u64::from_le_bytes([b'+'; 8]);
+    /// The one bit that `+` has and `#` has not.
+    const BIT: u64 = u64::from_le_bytes([b'+' ^ b'#'; 8]);
+    const { assert!(BIT.count_ones() == 8 && PLUS & BIT == BIT) }
+    let found = |word: u64| {
+        let zeros = (word | BIT) ^ PLUS;
+        zeros.wrapping_sub(ONES) & !zeros & HIGH
+    };
+    let (blocks, rest) = text.as_chunks::<8>();
+    let all = blocks.iter().map(|block| found(u64::from_le_bytes(*block)));
+    let in_blocks = all.fold(0, |all, one| all | one) != 0;
+    let last = match text.last_chunk() {
+        // Some bytes are looked at twice.
+        Some(last) => u64::from_le_bytes(*last),
+        // Zeros above the text do not matter.
+        None => rest_word(rest) as u64,
+    };
+    in_blocks || found(last) != 0
+}
+
 /// How far it is from the start of a level to the level that comes `levels` after it: one more than
 /// the text's length where it has just this many, `None` where it has fewer.
 pub(crate) fn levels_after(text: &[u8], levels: u32) -> Option<usize> {
@@ -135,6 +161,27 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+
+    #[test]
+    fn wildcards_are_found_anywhere() {
+        for len in 0..70 {
+            // Bytes that differ from a wildcard by a bit, or by one, are not wildcards.
+            let text: Vec<u8> = b"\"*\x03\x0B\xABz"
+                .iter()
+                .copied()
+                .cycle()
+                .take(len)
+                .collect();
+            assert!(!contains_wildcard(&text), "{len}");
+            for at in 0..len {
+                for wildcard in [b'+', b'#'] {
+                    let mut text = text.clone();
+                    text[at] = wildcard;
+                    assert!(contains_wildcard(&text), "{wildcard} at {at} of {len}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn levels_are_stepped_over_and_back() {
