@@ -212,6 +212,13 @@ pub(crate) struct Turn {
     pub(crate) drops: bool,
 }
 
+impl Turn {
+    /// Whether nothing has become of any.
+    pub(crate) fn is_quiet(self) -> bool {
+        self == Self::default()
+    }
+}
+
 /// See the module.
 pub(crate) struct Recorder {
     writer: MappedWriter,

@@ -69,7 +69,7 @@ impl Shard {
             mut first,
             mut last,
         } = std::mem::take(&mut self.readable);
-        let mut part = self.begin_part(READ_TIME);
+        let mut part = self.begin_reading();
         if self.backlog.is_behind() {
             part.take_little(&mut self.hub);
         }
@@ -144,6 +144,15 @@ impl Shard {
     pub(super) fn begin_part(&self, time: Duration) -> Part {
         let times = (self.now, self.backplane.clock.now());
         Part::begin(&self.hub, times, time)
+    }
+
+    /// The part that reads. In a turn that has done nothing before, the clock was just looked at.
+    fn begin_reading(&self) -> Part {
+        let has_accepted = self.figures.accepted > self.watch.accepted_before();
+        if self.hub.turn().work() > 0 || has_accepted {
+            return self.begin_part(READ_TIME);
+        }
+        Part::begin(&self.hub, (self.now, self.now), READ_TIME)
     }
 
     /// Reads from links whose TLS handshakes or long CONNECTs wait, for as long as a turn has time

@@ -99,6 +99,9 @@ impl Shard {
         };
         let turn = recorder.tend(&mut self.hub);
         let waits = recorder.waits();
+        if turn.is_quiet() && self.unwritten.is_idle() {
+            return self.forward_unsent();
+        }
         let effects = self.hub.effects();
         if turn.drops {
             return self.break_off_unwritten();
@@ -135,6 +138,13 @@ impl Shard {
             self.backplane.post_item(to, item);
         }
         if goes_on || has_mesh {
+            self.forward();
+        }
+    }
+
+    /// Sends on what other shards get, which waited for the journal perhaps.
+    fn forward_unsent(&mut self) {
+        if !self.hub.effects().mesh.is_empty() {
             self.forward();
         }
     }

@@ -38,6 +38,11 @@ impl Unwritten {
         self.open.is_empty() && self.committing.is_empty()
     }
 
+    /// Whether no client and no outcome waits. O(1).
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_empty() && self.open_outcomes.is_empty() && self.committing_outcomes.is_empty()
+    }
+
     /// Whether a client waits. O(1).
     pub(super) fn contains(&self, key: SessionKey) -> bool {
         !self.is_empty() && (self.open.contains(&key) || self.committing.contains(&key))

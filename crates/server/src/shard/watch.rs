@@ -127,6 +127,11 @@ impl Watch {
         self.flushes_before
     }
 
+    /// How many connections had been accepted when the turn began.
+    pub(super) const fn accepted_before(&self) -> u64 {
+        self.accepted_before
+    }
+
     /// How long this turn has answered questions.
     pub(super) const fn asked(&self) -> Duration {
         self.asked

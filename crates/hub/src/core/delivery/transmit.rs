@@ -32,7 +32,7 @@ pub(crate) fn has_bulk(core: &Core, key: SessionKey) -> bool {
 /// The connection of a session that is to be flushed.
 #[inline]
 fn listed(core: &mut Core, key: SessionKey) -> Option<&mut Live> {
-    let session = core.sessions.flush_mut(key)?;
+    let session = core.sessions.unmarked_mut(key)?;
     let Link::Live(live) = &mut session.link else {
         return None;
     };
@@ -81,7 +81,7 @@ pub(crate) fn forget_touched(core: &mut Core) {
 
 /// Changes which part of what waits for a client may leave.
 pub(crate) fn change_output(core: &mut Core, key: SessionKey, change: fn(&mut Output)) {
-    let session = core.sessions.flush_mut(key);
+    let session = core.sessions.unmarked_mut(key);
     if let Some(Link::Live(live)) = session.map(|session| &mut session.link)
         && let Some(output) = &mut live.output
     {
@@ -141,7 +141,7 @@ impl Core {
         batch: &mut Batch,
         written: usize,
     ) -> Flush {
-        let Some(session) = self.sessions.flush_mut(key) else {
+        let Some(session) = self.sessions.unmarked_mut(key) else {
             return Flush::Done;
         };
         let had_queue = session.had_queue();

@@ -108,7 +108,7 @@ impl Core {
     ) -> Result<Option<Taken>, CloseReason> {
         let bytes = publish.payload.len() as u64;
         let counters = &mut self.counters;
-        let mut session = self.sessions.get_mut(key);
+        let mut session = self.sessions.unmarked_mut(key);
         if let Some(live) = session.as_mut().and_then(|session| session.live_mut()) {
             live.messages.received += 1;
         }
@@ -117,7 +117,8 @@ impl Core {
         let Some(receipt) = receipt(publish) else {
             return Ok(None);
         };
-        let arrival = session.and_then(|session| {
+        // What it has to acknowledge may be remembered.
+        let arrival = self.sessions.get_mut(key).and_then(|session| {
             let receive_maximum = session.live()?.announced.receive_maximum;
             let receipt = (receipt, publish.dup);
             Some(session.state.arrivals.arrived(receipt, receive_maximum))

@@ -94,7 +94,7 @@ impl Core {
     ) -> Gate {
         let Some(live) = self
             .sessions
-            .get_mut(key)
+            .unmarked_mut(key)
             .and_then(|session| session.live_mut())
         else {
             return Gate::Gone;
@@ -113,6 +113,7 @@ impl Core {
             live.tally().pause(now, cause);
             let paused = (live.link, until);
             self.effects.paused.push(paused);
+            self.sessions.mark(key);
             return Gate::Shut;
         }
         // Answers that nobody reads are bounded like messages.
@@ -135,7 +136,7 @@ impl Core {
     /// Leaves what a connection has sent for the next turn.
     #[cold]
     pub(crate) fn give_way(&mut self, now: Tick, key: SessionKey) {
-        let session = self.sessions.get_mut(key);
+        let session = self.sessions.unmarked_mut(key);
         if let Some(live) = session.and_then(|session| session.live_mut()) {
             // That it is alive is seen already.
             live.last_seen = now;
@@ -147,7 +148,7 @@ impl Core {
     #[inline]
     pub(crate) fn meter_packet(&mut self, now: Tick, key: SessionKey, frame: Frame) {
         self.counters.stats.packets_received += 1;
-        let session = self.sessions.get_mut(key);
+        let session = self.sessions.unmarked_mut(key);
         let Some(live) = session.and_then(|session| session.live_mut()) else {
             return;
         };

@@ -322,9 +322,10 @@ impl Sessions {
         Some(session)
     }
 
-    /// For the flush of its output, which is followed by [`Sessions::mark`] where that matters.
+    /// For a change that does not touch what it holds, or is followed by [`Sessions::mark`] where
+    /// it does: to count a session again reads memory that most packets do not need.
     #[inline]
-    pub(crate) fn flush_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
+    pub(crate) fn unmarked_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
         self.slots
             .get_mut(key.slot)
             .filter(|s| s.generation == key.generation)
