@@ -20,6 +20,7 @@ pub mod config;
 pub mod events;
 pub mod figures;
 pub mod health;
+pub mod heaviest;
 pub mod log;
 pub mod login;
 pub mod metrics;

@@ -2,8 +2,9 @@
 
 use crate::{Mqtt, Request, Stop, Verb};
 use crate::{
-    adaptors, bans, clients, config, events, figures, health, log, login, metrics, procedures,
-    publish, reload, retained, roles, status, subscriptions, tokens, topics, trace, users, zones,
+    adaptors, bans, clients, config, events, figures, health, heaviest, log, login, metrics,
+    procedures, publish, reload, retained, roles, status, subscriptions, tokens, topics, trace,
+    users, zones,
 };
 
 /// Something to be done with the types of a verb.
@@ -24,6 +25,7 @@ impl Verb {
             Self::ClientsLs => visit.visit::<clients::Ls>(),
             Self::ClientsShow => visit.visit::<clients::Show>(),
             Self::ClientsKick => visit.visit::<clients::Kick>(),
+            Self::ClientsHeaviest => visit.visit::<heaviest::Clients>(),
             Self::Why => visit.visit::<clients::Why>(),
             Self::Events => visit.visit::<events::Events>(),
             Self::FiguresHistory => visit.visit::<figures::History>(),
@@ -38,6 +40,7 @@ impl Verb {
             Self::Subscriptions => visit.visit::<subscriptions::Subscriptions>(),
             Self::Topics => visit.visit::<topics::Topics>(),
             Self::TopicsChildren => visit.visit::<topics::Children>(),
+            Self::TopicsHeaviest => visit.visit::<heaviest::Topics>(),
             Self::Zones => visit.visit::<zones::Zones>(),
             Self::UsersLs => visit.visit::<users::Ls>(),
             Self::UsersShow => visit.visit::<users::Show>(),

@@ -75,6 +75,8 @@ pub enum Verb {
     ClientsShow,
     /// See [`crate::clients::Kick`].
     ClientsKick,
+    /// See [`crate::heaviest::Clients`].
+    ClientsHeaviest,
     /// See [`crate::clients::Why`].
     Why,
     /// See [`crate::events`].
@@ -103,6 +105,8 @@ pub enum Verb {
     Topics,
     /// See [`crate::topics::Children`].
     TopicsChildren,
+    /// See [`crate::heaviest::Topics`].
+    TopicsHeaviest,
     /// See [`crate::zones`].
     Zones,
     /// See [`crate::users::Ls`].
@@ -195,12 +199,13 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs, as they are listed.
-    pub const ALL: [Self; 63] = [
+    pub const ALL: [Self; 65] = [
         Self::Health,
         Self::Status,
         Self::ClientsLs,
         Self::ClientsShow,
         Self::ClientsKick,
+        Self::ClientsHeaviest,
         Self::Why,
         Self::Events,
         Self::FiguresHistory,
@@ -215,6 +220,7 @@ impl Verb {
         Self::Subscriptions,
         Self::Topics,
         Self::TopicsChildren,
+        Self::TopicsHeaviest,
         Self::Zones,
         Self::UsersLs,
         Self::UsersShow,
@@ -270,6 +276,7 @@ impl Verb {
             Self::ClientsLs => ("clients.ls", Read, QUIET, Prompt, Zone),
             Self::ClientsShow => ("clients.show", Read, QUIET, Prompt, Zone),
             Self::ClientsKick => ("clients.kick", Change, Outcome, Prompt, Zone),
+            Self::ClientsHeaviest => ("clients.heaviest", Read, QUIET, Prompt, Zone),
             Self::Why => ("why", Read, QUIET, Prompt, Server),
             Self::Events => ("events", Read, QUIET, Waits, Zone),
             Self::FiguresHistory => ("figures.history", Read, QUIET, Prompt, Server),
@@ -284,6 +291,7 @@ impl Verb {
             Self::Subscriptions => ("subscriptions", Read, QUIET, Prompt, Zone),
             Self::Topics => ("topics", Read, QUIET, Prompt, Server),
             Self::TopicsChildren => ("topics.children", Read, QUIET, Prompt, Zone),
+            Self::TopicsHeaviest => ("topics.heaviest", Read, QUIET, Prompt, Zone),
             Self::Zones => ("zones", Read, QUIET, Prompt, Zone),
             Self::UsersLs => ("users.ls", Read, QUIET, Prompt, Zone),
             Self::UsersShow => ("users.show", Read, QUIET, Prompt, Zone),

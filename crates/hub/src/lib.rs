@@ -32,6 +32,9 @@ mod services;
 
 pub use self::core::audience::{AudiencePlace, FoundFilters, Listener};
 pub use self::core::delivery::spool::SPOOL_UNIT;
+pub use self::core::heavy_hitters::{
+    Heaviest, Heavy, HeavyBy, HeavyPublisher, HeavyTopic, SAMPLED_ONE_IN,
+};
 pub use self::core::history::{HistoryAsk, HistoryBounds, HistoryQuery, NoHistoryAsk};
 pub use self::core::ids::{LinkId, SHARDS_MAX, SessionKey, ShardId, home_of_zone, home_shard};
 pub use self::core::inbound::flood::MeshRoom;
@@ -68,11 +71,12 @@ pub use hub::{
     audience_of, begin_restoring, bytes_to_write, clock_ms, close_banned, close_connection,
     connected_as, each_client_from, end_restoring, fetched, filters_from, filters_matching,
     forget_touched, give_up_rewriting, granted_from, has_answers, has_backlogs, has_bulk, has_news,
-    has_spool_orders, has_untold_shares, holders_from, is_journal_laden, logged, losses_of,
-    mark_output, note_touched, publish_for, release_marked, release_output, restore_room,
-    rewrite_sessions, seal_backlogs, sealed, session_lasts, session_of, set_journal_full,
-    set_journal_laden, set_owner, shared_members, spool_goes_on, take_batches, take_spool_orders,
-    take_touched, tell_backlog_room, transmit_released, zone_figures_from,
+    has_spool_orders, has_untold_shares, heaviest_publishers, heaviest_topics, holders_from,
+    is_journal_laden, logged, losses_of, mark_output, note_touched, publish_for, release_marked,
+    release_output, restore_room, rewrite_sessions, seal_backlogs, sealed, session_lasts,
+    session_of, set_journal_full, set_journal_laden, set_owner, shared_members, spool_goes_on,
+    take_batches, take_spool_orders, take_touched, tell_backlog_room, transmit_released,
+    zone_figures_from,
 };
 pub use items::{ControlItem, KeepItem, MeshItem, RoutedItem, Sender, ServiceCommand, ShardItem};
 pub use services::ServiceItem;

@@ -6,6 +6,7 @@
 
 pub(crate) mod audience;
 pub(crate) mod delivery;
+pub(crate) mod heavy_hitters;
 pub(crate) mod history;
 pub(crate) mod ids;
 pub(crate) mod inbound;
@@ -32,6 +33,7 @@ use stentor_topic::{Index, TopicHasher};
 
 use crate::core::delivery::copies::Copies;
 use crate::core::delivery::outbox::Outbox;
+use crate::core::heavy_hitters::HeavyHitters;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::acknowledge::Deferred;
 use crate::core::inbound::subscribe::Slices;
@@ -71,6 +73,7 @@ pub(crate) struct Counters {
     pub(in crate::core) stats: Stats,
     pub(in crate::core) losses: Losses,
     pub(in crate::core) traffic: Traffic,
+    pub(in crate::core) heavy_hitters: HeavyHitters,
 }
 
 /// What sessions hold, and what is done where memory is short.
@@ -197,6 +200,7 @@ impl Core {
                 stats: Stats::default(),
                 losses: Losses::default(),
                 traffic: Traffic::default(),
+                heavy_hitters: HeavyHitters::new(&hasher, shard),
             },
             memory: Memory {
                 ledger: shared.ledger,

@@ -4,6 +4,7 @@ use stentor_session::Tick;
 use stentor_zone::{Effect, inbox, topic as zone_topic};
 
 use super::Hub;
+use crate::core::heavy_hitters::count_publish_of;
 use crate::services::interface::hooks::Act;
 use crate::services::interface::message::server_message;
 
@@ -22,6 +23,7 @@ pub(crate) fn act(hub: &mut Hub, now: Tick, act: &Act) {
                 hub.core.count_denied();
                 return;
             }
+            count_publish_of(&mut hub.core, now, *zone, (topic, payload), None);
             let effect = Effect::Publish {
                 topic: topic.clone(),
                 payload: payload.clone(),
@@ -36,6 +38,8 @@ pub(crate) fn act(hub: &mut Hub, now: Tick, act: &Act) {
             from,
             payload,
         } => {
+            let to_user = zone_topic::private_to(to);
+            count_publish_of(&mut hub.core, now, *zone, (&to_user, payload), None);
             let topic = zone_topic::private_from(from);
             let parts = (payload.as_slice(), &[][..], false);
             let message = server_message(now, *zone, &topic, parts);

@@ -11,6 +11,7 @@ use stentor_zone::{
 
 use super::Hub;
 use crate::core::Core;
+use crate::core::heavy_hitters::{By, count_publish_of};
 use crate::core::sessions::limits;
 use crate::core::sessions::rights::Identity;
 use crate::services::interface::broadcast::{Broadcast, Fate, Origin, Part, Recipient};
@@ -126,6 +127,9 @@ fn send(
     let Some(identity) = hub.core.refresh(identity, &origin.client_id) else {
         return Some(Fate::not_allowed(GONE));
     };
+    if asks {
+        count(hub, now, &identity, (recipient, payload), &origin.client_id);
+    }
     if let Err(fate) = permitted(&hub.core, &identity, recipient, payload) {
         hub.core.count_denied();
         return Some(fate);
@@ -159,6 +163,35 @@ fn send(
             response.map(Fate::Private)
         }
     }
+}
+
+/// Counts what a caller publishes, like the publish of its client.
+fn count(
+    hub: &mut Hub,
+    now: Tick,
+    identity: &Identity,
+    (recipient, payload): (&Recipient, &[u8]),
+    client_id: &str,
+) {
+    let to_user;
+    let topic = match recipient {
+        Recipient::Topic(topic) => topic,
+        Recipient::User(user) => {
+            to_user = zone_topic::private_to(user);
+            &*to_user
+        }
+    };
+    let by = By {
+        client_id: Some(client_id).filter(|id| !id.is_empty()),
+        user: identity.user.as_deref(),
+    };
+    count_publish_of(
+        &mut hub.core,
+        now,
+        identity.zone,
+        (topic, payload),
+        Some(by),
+    );
 }
 
 /// Whether a caller may send this, and anybody can.

@@ -38,7 +38,10 @@ pub use restore::{
     rewrite_sessions, seal_backlogs, sealed, set_journal_full, set_journal_laden, spool_goes_on,
     take_batches, take_spool_orders, tell_backlog_room,
 };
-pub use survey::{each_client_from, filters_from, holders_from, zone_figures_from};
+pub use survey::{
+    each_client_from, filters_from, heaviest_publishers, heaviest_topics, holders_from,
+    zone_figures_from,
+};
 pub use turn::{TurnControl, TurnView};
 
 use alloc::sync::Arc;

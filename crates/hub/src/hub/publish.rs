@@ -7,6 +7,7 @@ use stentor_session::{CloseReason, Message, Tick, TopicName};
 
 use super::Hub;
 use crate::core::Core;
+use crate::core::heavy_hitters::{By, count_publish, count_publish_of};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::with_topic;
@@ -14,8 +15,9 @@ use crate::core::retained::{Kept, NotKept};
 use crate::core::routing::keep::keep_and_route_for;
 use crate::services::interface::hooks::HookVerdict;
 
-/// Publishes a message for somebody without a connection: what the store keeps of it, if it is one
-/// to be kept. This has to be the shard that orders its topic, see [`crate::home_shard`].
+/// Publishes a message for a user without a connection: what the store keeps of it, if it is one
+/// to be kept. Without the name of a user, it is one of the server's owner. This has to be the
+/// shard that orders its topic, see [`crate::home_shard`].
 ///
 /// # Errors
 /// When it is to be kept and cannot be: then nobody gets the message.
@@ -23,7 +25,14 @@ pub fn publish_for(
     hub: &mut Hub,
     now: Tick,
     message: Arc<Message>,
+    user: Option<&str>,
 ) -> Result<Option<Kept>, NotKept> {
+    let by = user.map(|user| By {
+        client_id: None,
+        user: Some(user),
+    });
+    let what = (message.topic(), message.payload());
+    count_publish_of(&mut hub.core, now, message.zone, what, by);
     let kept = keep_and_route_for(&mut hub.core, now, message);
     hub.finish(now);
     kept
@@ -51,12 +60,17 @@ impl Hub {
             with_topic(self, key, publish, |_, _| ())?;
             return self.core.answer(key, publish, again);
         }
-        let taken = with_topic(self, key, publish, |hub, topic| match verdict {
-            None => hub.take(now, key, publish, topic),
-            #[cfg(not(feature = "hooks"))]
-            Some(_) => hub.take(now, key, publish, topic),
-            #[cfg(feature = "hooks")]
-            Some(verdict) => super::judged::take_judged(hub, now, key, (publish, topic), verdict),
+        let taken = with_topic(self, key, publish, |hub, topic| {
+            count_publish(&mut hub.core, now, key, (&topic, publish.payload));
+            match verdict {
+                None => hub.take(now, key, publish, topic),
+                #[cfg(not(feature = "hooks"))]
+                Some(_) => hub.take(now, key, publish, topic),
+                #[cfg(feature = "hooks")]
+                Some(verdict) => {
+                    super::judged::take_judged(hub, now, key, (publish, topic), verdict)
+                }
+            }
         });
         let answered = taken.and_then(|taken| self.core.answer(key, publish, taken));
         if answered.is_err() {

@@ -3,9 +3,11 @@
 
 use alloc::vec::Vec;
 
+use stentor_session::Tick;
 use stentor_topic::Zone;
 
 use super::Hub;
+use crate::core::heavy_hitters::{self, Heaviest, HeavyBy, HeavyPublisher, HeavyTopic};
 use crate::core::inspect::{SeenClient, ZoneFigures};
 use crate::core::memory::Holder;
 use crate::core::survey::{self, Part, Subscribed};
@@ -39,4 +41,22 @@ pub fn zone_figures_from(hub: &Hub, from: u64) -> Part<Vec<(Zone, ZoneFigures)>>
 #[must_use]
 pub fn filters_from(hub: &Hub, from: u64) -> Part<Vec<Subscribed<'_>>> {
     survey::filters(&hub.core, from)
+}
+
+/// The topics that most has been published to of late, as far as samples tell. A look at 256
+/// places.
+#[must_use]
+pub fn heaviest_topics(hub: &Hub, now: Tick, by: HeavyBy) -> Heaviest<HeavyTopic, HeavyPublisher> {
+    heavy_hitters::topics(&hub.core, now, by)
+}
+
+/// Those who have published most of late, as far as samples tell: clients, and users without a
+/// connection. A look at 256 places.
+#[must_use]
+pub fn heaviest_publishers(
+    hub: &Hub,
+    now: Tick,
+    by: HeavyBy,
+) -> Heaviest<HeavyPublisher, HeavyTopic> {
+    heavy_hitters::publishers(&hub.core, now, by)
 }

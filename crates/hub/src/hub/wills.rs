@@ -6,6 +6,7 @@ use stentor_session::{Message, MessageParts, Publisher, Tick, WillRequest};
 use stentor_zone::{Address, inbox, topic as zone_topic};
 
 use super::Hub;
+use crate::core::heavy_hitters::{By, count_publish_of};
 use crate::core::sessions::rights::Identity;
 use crate::core::transitions::DueWill;
 
@@ -16,11 +17,17 @@ pub(crate) fn will_due(hub: &mut Hub, now: Tick, due: &DueWill) {
         client_id,
         will,
     } = due;
-    if hub.core.may_leave(identity, will)
-        && !hub
-            .services
-            .consult_will(&mut hub.core, identity, client_id, will)
-    {
+    if !hub.core.may_leave(identity, will) {
+        return;
+    }
+    let by = By {
+        client_id: Some(client_id),
+        user: identity.user.as_deref(),
+    };
+    let what = (&*will.topic, &*will.payload);
+    count_publish_of(&mut hub.core, now, identity.zone, what, Some(by));
+    let services = &mut hub.services;
+    if !services.consult_will(&mut hub.core, identity, client_id, will) {
         hub.core.begin_will(identity.zone, client_id);
         publish_will_as(hub, now, identity, will);
         hub.core.end_will();

@@ -25,6 +25,7 @@ mod deferred;
 mod delay;
 mod endings;
 mod given_up;
+mod heaviest;
 mod history;
 mod hostile;
 mod keep;

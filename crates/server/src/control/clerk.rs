@@ -49,9 +49,9 @@ impl Clerk {
         publish::plain(self.backplane(), zone, request)
     }
 
-    /// Begins to publish a message.
-    pub(crate) fn begin_publish(&self, message: Message, reply: Reply) {
-        publish::begin(self.backplane(), message, reply);
+    /// Begins to publish a message of a user.
+    pub(crate) fn begin_publish(&self, message: Message, user: Option<Arc<str>>, reply: Reply) {
+        publish::begin(self.backplane(), (message, user), reply);
     }
 
     /// What has become of a message that was begun.

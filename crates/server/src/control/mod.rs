@@ -13,6 +13,7 @@
 //! | `clients.ls` | `containing`, `zone`, `limit`, `offset` | `clients`, `total`, `truncated` |
 //! | `clients.show` | `client_id`, `zone` | one client with its `filters` |
 //! | `clients.kick` | `client_id`, `zone`, `end_session` | nothing; the session may stay |
+//! | `clients.heaviest` | `zone`, `by`, `limit` | the `clients` that publish most |
 //! | `why` | `client_id`, `topic`, `to`, `zone` | what keeps a message from a client |
 //! | `events` | `after`, filters, `limit`, `wait_ms` | `events`, and the `cursor` to go on |
 //! | `figures.history` | `figure`, `from_secs`, `to_secs`, `points` | `figures` over `times` |
@@ -27,6 +28,7 @@
 //! | `subscriptions` | `topic`, `zone`, `limit`, `cursor` | the `subscriptions` that match it |
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `topics.children` | `below`, `after`, `limit`, `zone` | `names` of retained topics |
+//! | `topics.heaviest` | `zone`, `by`, `limit` | the `topics` with most messages |
 //! | `zones` | | what there is of each zone: connections, users, rooms, retained messages |
 //! | `users.ls` | `zone`, `containing`, `after`, `limit` | `users` and the `next`; `configured` |
 //! | `users.show`, `users.disable`, `users.enable`, `users.rm` | `name`, `zone` | the user |
@@ -73,6 +75,7 @@ mod clients;
 mod config;
 mod events;
 mod figures;
+mod heaviest;
 mod list;
 mod log;
 mod noted;

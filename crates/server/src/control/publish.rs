@@ -91,7 +91,7 @@ pub(super) fn publish(
         }
     };
     let topic = message.topic().to_owned();
-    let kept = hand_over(backplane, message);
+    let kept = hand_over(backplane, message, identity.user.clone());
     if request.retain {
         let mut detail = match &kept {
             Ok(_) => json!({}),
@@ -156,10 +156,18 @@ pub(super) fn plain(backplane: &Backplane, zone: Zone, request: &Plain<'_>) -> O
     check_bounds(backplane, &message).ok().map(|()| message)
 }
 
-/// Begins to publish a message: it goes to the shard that orders its topic together with others.
-pub(super) fn begin(backplane: &Backplane, message: Message, reply: Reply) {
+/// Begins to publish a message of a user: it goes to the shard that orders its topic together with
+/// others.
+pub(super) fn begin(
+    backplane: &Backplane,
+    (message, user): (Message, Option<Arc<str>>),
+    reply: Reply,
+) {
     let home = home_of(backplane, &message);
-    backplane.visitors.errands.begin(home, message, reply);
+    backplane
+        .visitors
+        .errands
+        .begin(home, (message, user), reply);
 }
 
 /// What has become of a message that was begun.
@@ -192,11 +200,16 @@ fn refused(why: NotKept) -> Failure {
 }
 
 /// Gives a message to the shard that orders its topic; whether the topic keeps it.
-fn hand_over(backplane: &Backplane, message: Message) -> Result<bool, Failure> {
+fn hand_over(
+    backplane: &Backplane,
+    message: Message,
+    user: Option<Arc<str>>,
+) -> Result<bool, Failure> {
     let home = home_of(backplane, &message);
     let message = Arc::new(message);
     let kept = ask_one(backplane, home, |answer| Inquiry::Publish {
         message,
+        user,
         answer,
     });
     match kept {

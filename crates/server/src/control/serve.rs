@@ -27,8 +27,8 @@ use super::audit::Subject;
 use super::protocol::{Answer, Failure, answer, head};
 use super::{Admin, NotesReader, lock};
 use super::{
-    accounts, bans, clients, config, events, figures, list, log, procedures, publish, retained,
-    status, subscriptions, topics, traces, why, zones,
+    accounts, bans, clients, config, events, figures, heaviest, list, log, procedures, publish,
+    retained, status, subscriptions, topics, traces, why, zones,
 };
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
@@ -233,6 +233,7 @@ impl Admin {
             Verb::ClientsLs => answer(line, |request| list::list(backplane, &request)),
             Verb::ClientsShow => answer(line, |request| clients::show(backplane, &request)),
             Verb::ClientsKick => answer(line, |request| clients::kick(backplane, &request)),
+            Verb::ClientsHeaviest => answer(line, |request| heaviest::clients(backplane, &request)),
             Verb::Why => answer(line, |request| why::why(backplane, &request)),
             Verb::BansAdd => answer(line, |request| bans::add(backplane, who, &request)),
             Verb::BansLs => answer(line, |_: ListBans| Ok(bans::list(backplane))),
@@ -254,6 +255,7 @@ impl Admin {
             }),
             Verb::Topics => answer(line, |request| topics::topics(backplane, &request)),
             Verb::TopicsChildren => answer(line, |request| topics::children(backplane, &request)),
+            Verb::TopicsHeaviest => answer(line, |request| heaviest::topics(backplane, &request)),
             Verb::AdaptorsLs => answer(line, |request| self.adaptors(&request)),
             Verb::AdaptorsReload => answer(line, |request| self.reload_adaptors(&request)),
             Verb::ProceduresLs => answer(line, |request| Ok(procedures::list(backplane, request))),

@@ -329,7 +329,8 @@ impl Caller for Bearer {
     fn publish(&self, message: &Plain<'_>, reply: Reply) -> Result<(), Reply> {
         match self.plain(message) {
             Some(message) => {
-                self.clerk.begin_publish(message, reply);
+                let user = self.identity.user.clone();
+                self.clerk.begin_publish(message, user, reply);
                 Ok(())
             }
             None => Err(reply),

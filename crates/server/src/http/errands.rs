@@ -21,6 +21,8 @@ pub(crate) struct Errand {
     /// The number of the request.
     pub(crate) number: usize,
     pub(crate) message: Arc<Message>,
+    /// The user that publishes it.
+    pub(crate) user: Option<Arc<str>>,
 }
 
 /// What has become of a message: whether its topic keeps it.
@@ -65,14 +67,23 @@ impl Errands {
     }
 
     /// Notes a message for a shard: [`Self::send`] sends it.
-    pub(crate) fn begin(&self, shard: usize, message: Message, reply: Reply) {
+    pub(crate) fn begin(
+        &self,
+        shard: usize,
+        (message, user): (Message, Option<Arc<str>>),
+        reply: Reply,
+    ) {
         let mut begun = self.begun();
         let number = begun.replies.insert(reply);
         if begun.waiting.len() <= shard {
             begun.waiting.resize_with(shard + 1, Vec::new);
         }
         let message = Arc::new(message);
-        begun.waiting[shard].push(Errand { number, message });
+        begun.waiting[shard].push(Errand {
+            number,
+            message,
+            user,
+        });
     }
 
     /// Hands over what was begun: all that is for a shard at once.

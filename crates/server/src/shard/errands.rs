@@ -39,8 +39,13 @@ impl Shard {
         let begun = ran();
         let now = self.backplane.clock.now();
         let mut part = Part::short(&self.hub, (self.now, now), Duration::ZERO);
-        while let Some(Errand { number, message }) = self.errands.waiting.pop_front() {
-            let done = self.publish(message);
+        while let Some(errand) = self.errands.waiting.pop_front() {
+            let Errand {
+                number,
+                message,
+                user,
+            } = errand;
+            let done = self.publish(message, user.as_deref());
             self.errands.done.push((number, done));
             // What the hub has left of earlier messages, to very many, is delivered first.
             if part.is_over(&self.hub, &self.backplane.clock) || self.hub.is_due(self.now) {

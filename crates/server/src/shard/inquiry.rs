@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use stentor_hub::{
     ClientInfo, Kept, LossCause, NotKept, Part, SeenClient, audience_of, clock_ms,
-    each_client_from, filters_from, filters_matching, granted_from, holders_from, losses_of,
-    publish_for, session_of, shared_members, zone_figures_from,
+    each_client_from, filters_from, filters_matching, granted_from, heaviest_publishers,
+    heaviest_topics, holders_from, losses_of, publish_for, session_of, shared_members,
+    zone_figures_from,
 };
 use stentor_session::Message;
 use stentor_topic::Zone;
@@ -104,7 +105,17 @@ impl Shard {
             Inquiry::Keep { messages, answer } => {
                 let _ = answer.send(self.keep(messages));
             }
-            Inquiry::Publish { message, answer } => drop(answer.send(self.publish(message))),
+            Inquiry::Publish {
+                message,
+                user,
+                answer,
+            } => drop(answer.send(self.publish(message, user.as_deref()))),
+            Inquiry::HeaviestTopics(by, answer) => {
+                let _ = answer.send(heaviest_topics(&self.hub, self.now, by));
+            }
+            Inquiry::HeaviestPublishers(by, answer) => {
+                let _ = answer.send(heaviest_publishers(&self.hub, self.now, by));
+            }
             Inquiry::Pulse(answer) => drop(answer.send(())),
         }
     }
@@ -164,9 +175,13 @@ impl Shard {
         outcomes
     }
 
-    /// Publishes a message of somebody without a connection.
-    pub(super) fn publish(&mut self, message: Arc<Message>) -> Result<Option<Kept>, NotKept> {
-        let kept = publish_for(&mut self.hub, self.now, message);
+    /// Publishes a message of a user without a connection, or of the server's owner.
+    pub(super) fn publish(
+        &mut self,
+        message: Arc<Message>,
+        user: Option<&str>,
+    ) -> Result<Option<Kept>, NotKept> {
+        let kept = publish_for(&mut self.hub, self.now, message, user);
         self.forward();
         kept
     }

@@ -7,8 +7,9 @@ use std::sync::mpsc::Sender;
 
 use stentor_auth::Decision;
 use stentor_hub::{
-    Adaptors, AudiencePlace, ClientInfo, ControlItem, Delivering, FoundFilters, Granted, Holder,
-    Identity, Kept, Listener, LostBy, NotKept, Part, ZoneFigures,
+    Adaptors, AudiencePlace, ClientInfo, ControlItem, Delivering, FoundFilters, Granted, Heaviest,
+    HeavyBy, HeavyPublisher, HeavyTopic, Holder, Identity, Kept, Listener, LostBy, NotKept, Part,
+    ZoneFigures,
 };
 use stentor_session::{CloseReason, ConnectRequest, Message, Tick};
 use stentor_topic::{Walk, Zone};
@@ -147,11 +148,17 @@ pub(crate) enum Inquiry {
         messages: Vec<Received>,
         answer: Sender<Vec<Result<Kept, NotKept>>>,
     },
-    /// Publish a message of somebody without a connection, whose topic this shard orders.
+    /// Publish a message of a user without a connection, or of the server's owner, whose topic
+    /// this shard orders.
     Publish {
         message: Arc<Message>,
+        user: Option<Arc<str>>,
         answer: Sender<Result<Option<Kept>, NotKept>>,
     },
+    /// The topics that most is published to.
+    HeaviestTopics(HeavyBy, Sender<Heaviest<HeavyTopic, HeavyPublisher>>),
+    /// Those who publish most.
+    HeaviestPublishers(HeavyBy, Sender<Heaviest<HeavyPublisher, HeavyTopic>>),
     /// Whether the shard is alive.
     Pulse(Sender<()>),
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod changes;
+mod heaviest;
 mod kept;
 mod lists;
 mod names;
