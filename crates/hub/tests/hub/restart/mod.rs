@@ -9,6 +9,7 @@ mod simulation;
 mod stored;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use stentor_hub::{Settings, Start, prior_message, prior_sessions};
 use stentor_mqtt::{Packet, PacketId, Properties, Publish, QoS, SubscribeOptions, Version};
@@ -48,10 +49,13 @@ fn subscriptions_survive_with_their_options() {
     w.subscribe(a, "$share/crew/jobs", QoS::AtMostOnce);
     w.subscribe(a, "gone", QoS::AtMostOnce);
     w.unsubscribe(a, "gone");
-    w.subscribe_asking(a, "slow", QoS::AtMostOnce, &[("max_rate", "2")]);
+    w.subscribe_asking(a, "slow", QoS::AtMostOnce, &[("max-rate", "2")]);
     let before = w.hubs[usize::from(w.home("a"))]
         .inspect()
         .granted(w.clients[a].key.unwrap());
+    let slow = before.iter().find(|one| &*one.filter == "slow");
+    let interval = slow.and_then(|one| one.interval);
+    assert_eq!(interval, Some(Duration::from_millis(500)));
     for shards in [3, 1, 2] {
         restart(&mut w, shards);
         if shards == 1 {
