@@ -5,8 +5,12 @@ use std::time::Duration;
 /// Connections at a time. For another one, one that asks for nothing ends: see [`crate::room`].
 pub(crate) const CONNECTIONS_MAX: usize = 192;
 
-/// The time for a TLS handshake, for the headers of a request, and between two requests.
+/// The time for a TLS handshake, for the headers of a request from their first byte on, and until
+/// the first request begins.
 pub(crate) const HEADER_TIME: Duration = Duration::from_secs(5);
+
+/// How long a connection is kept on which nothing comes, between two requests.
+pub(crate) const IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// Header lines of a request.
 pub(crate) const HEADERS_MAX: usize = 64;

@@ -1,4 +1,5 @@
-//! A stream whose writes end: a client that does not read is not waited for.
+//! A stream whose writes end: a client that does not read is not waited for. Nor is one whose
+//! request begins and does not go on.
 //!
 //! It tells the room when its connection rests: see [`crate::room`].
 
@@ -11,16 +12,20 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::bounds::ANSWER_TIME;
+use crate::bounds::{ANSWER_TIME, HEADER_TIME};
 use crate::room::Guest;
 
-/// A stream that fails when a write has not gone on for [`ANSWER_TIME`].
+/// A stream that fails when a write has not gone on for [`ANSWER_TIME`], and when the headers of a
+/// request take more than [`HEADER_TIME`].
 pub(crate) struct Patient<S> {
     stream: S,
     guest: Guest,
     answers: Answers,
     /// Runs while a write waits.
     until: Option<Pin<Box<Sleep>>>,
+    /// Runs from the first byte of a request until its headers are there; for the first request,
+    /// from the beginning on.
+    head_until: Option<Pin<Box<Sleep>>>,
 }
 
 /// The answers of a connection that are made, and were not flushed yet.
@@ -29,11 +34,23 @@ pub(crate) struct Answers(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// A request is there whose answer has not gone.
+    is_asked: AtomicBool,
     is_made: AtomicBool,
     is_stream: AtomicBool,
 }
 
 impl Answers {
+    /// The headers of a request are there.
+    pub(crate) fn has_come(&self) {
+        self.0.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what comes next belongs to a request that is there.
+    fn is_asked(&self) -> bool {
+        self.0.is_asked.load(Ordering::Relaxed)
+    }
+
     /// One is made, and is written next.
     pub(crate) fn is_made(&self) {
         self.0.is_made.store(true, Ordering::Relaxed);
@@ -51,19 +68,49 @@ impl Answers {
 
     /// What was made has been written.
     fn have_gone(&self) -> bool {
-        self.0.is_made.swap(false, Ordering::Relaxed)
+        let have_gone = self.0.is_made.swap(false, Ordering::Relaxed);
+        if have_gone {
+            self.0.is_asked.store(false, Ordering::Relaxed);
+        }
+        have_gone
     }
 }
 
 impl<S> Patient<S> {
-    /// The stream with its clock.
-    pub(crate) const fn new(stream: S, guest: Guest, answers: Answers) -> Self {
+    /// The stream with its clocks, the first of which runs.
+    pub(crate) fn new(stream: S, guest: Guest, answers: Answers) -> Self {
         Self {
             stream,
             guest,
             answers,
             until: None,
+            head_until: Some(Box::pin(sleep(HEADER_TIME))),
         }
+    }
+
+    /// Fails when the headers of a request have taken too long.
+    fn judge_head(
+        &mut self,
+        context: &mut Context<'_>,
+        read: Poll<io::Result<()>>,
+        is_more: bool,
+    ) -> Poll<io::Result<()>> {
+        if self.answers.is_asked() {
+            self.head_until = None;
+            return read;
+        }
+        if is_more {
+            self.head_until
+                .get_or_insert_with(|| Box::pin(sleep(HEADER_TIME)));
+        }
+        let Some(until) = &mut self.head_until else {
+            return read;
+        };
+        // Each byte is a reason to look, however slowly they come.
+        if until.is_elapsed() || Future::poll(until.as_mut(), context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        read
     }
 
     /// Fails when a write has waited for too long.
@@ -95,7 +142,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let is_more = buffer.filled().len() > before;
+        self.judge_head(context, read, is_more)
     }
 }
 
@@ -126,6 +176,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         let result = Pin::new(&mut self.stream).poll_flush(context);
         let result = self.judge(context, result);
         if result.is_ready() && self.answers.have_gone() {
+            self.head_until = None;
             self.guest.rests();
         }
         result

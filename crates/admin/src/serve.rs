@@ -24,8 +24,8 @@ use tokio_rustls::server::TlsStream;
 use tracing::warn;
 
 use crate::bounds::{
-    CONNECTION_TIME, END_TIME, FAREWELL_TIME, HEAD_BYTES_MAX, HEADER_TIME, HEADERS_MAX, THREADS,
-    UNACKNOWLEDGED_TIME,
+    CONNECTION_TIME, END_TIME, FAREWELL_TIME, HEAD_BYTES_MAX, HEADER_TIME, HEADERS_MAX, IDLE_TIME,
+    THREADS, UNACKNOWLEDGED_TIME,
 };
 use crate::office::Office;
 use crate::pages::{self, Client, DoorContext};
@@ -307,7 +307,8 @@ async fn converse(
     };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIME)
+        // The headers themselves have less: see `Patient`.
+        .header_read_timeout(IDLE_TIME)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(

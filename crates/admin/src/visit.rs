@@ -49,6 +49,7 @@ impl Service<Request<Incoming>> for Visit {
         self.guest.is_answered();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.client.clone());
+        self.answers.has_come();
         let checked = check(&self.paths.context, &request);
         let answer = checked.map(|()| self.paths.router.call(request));
         let answers = self.answers.clone();

@@ -1,5 +1,7 @@
 //! Requests that are not answered.
 
+use std::time::{Duration, Instant};
+
 use stentor_tests::{Raw, Server};
 
 use super::{Answer, ask, probe, read, server};
@@ -87,7 +89,8 @@ fn requests_that_are_too_large_are_refused() {
     assert_eq!(probe(&server, "/healthz").0, 200);
 }
 
-/// Connections that say nothing, or too little, are closed; others are served in the meantime.
+/// Connections that say nothing, or too little, are closed; others are served in the meantime. One
+/// that has been answered is kept for longer.
 #[test]
 fn slow_headers_are_not_waited_for() {
     let server = server();
@@ -103,7 +106,15 @@ fn slow_headers_are_not_waited_for() {
     }
     let _ = silent.rest();
     let _ = slow.rest();
+    // One that begins after it, and is closed for its silence.
+    let _ = Raw::tcp(&address).rest();
+    kept.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let _ = kept.until(b"reasons\":[]}\n");
+    // The next request on it has no more time than any other one.
+    kept.send(b"GET /healthz HTTP/1.1\r\nHost: local");
+    let begun = Instant::now();
     let _ = kept.rest();
+    assert!(begun.elapsed() < Duration::from_secs(30), "{begun:?}");
 }
 
 /// At the limit, the oldest connection that asks for nothing makes room for a new one.
