@@ -22,11 +22,13 @@ pub struct Head {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// `bad-request`, `unknown-verb`, `version`, `busy`, `not-found`, `not-connected`, `not-away`,
-    /// `ambiguous`, `expired`, `exists`, `conflict`, `reload-failed`, `refused`, `too-many`,
-    /// `quota` or `unavailable`.
+    /// `ambiguous`, `expired`, `exists`, `conflict`, `reload-failed`, `refused`, `queue`,
+    /// `too-many`, `quota` or `unavailable`.
     pub code: &'static str,
     /// A sentence with a remedy.
     pub message: String,
+    /// The key of the request that is wrong, if it is one. The control socket leaves it out.
+    pub field: Option<&'static str>,
 }
 
 impl Failure {
@@ -36,6 +38,16 @@ impl Failure {
         Self {
             code,
             message: message.into(),
+            field: None,
+        }
+    }
+
+    /// The same about a key of the request.
+    #[must_use]
+    pub fn about(self, field: &'static str) -> Self {
+        Self {
+            field: Some(field),
+            ..self
         }
     }
 }
@@ -82,7 +94,7 @@ pub fn asked<R: Request>(request: &R) -> Result<Value, serde_json::Error> {
 pub fn told(answer: &Result<Value, Failure>) -> String {
     let object = match answer {
         Ok(value) => json!({ "v": VERSION, "ok": value }),
-        Err(Failure { code, message }) => {
+        Err(Failure { code, message, .. }) => {
             json!({ "v": VERSION, "error": message, "code": code })
         }
     };

@@ -57,11 +57,26 @@ impl Line {
             return Err(wrong(detail, Some("limit")));
         }
         let whole = Value::Object(request);
-        check(self.verb, &whole).map_err(|error| wrong(error.to_string(), None))?;
+        check(self.verb, &whole).map_err(|error| self.blame(&error.to_string(), &whole))?;
         match whole {
             Value::Object(request) => Ok(request),
             _ => Ok(Map::new()),
         }
+    }
+
+    /// Why a request is not one of the verb, with the key that the reader means: one that is
+    /// missing, or one that has a word which it cannot have.
+    fn blame(&self, error: &str, request: &Value) -> Wrong {
+        let names = |text: &str| error.contains(&format!("`{text}`"));
+        let missing = error.starts_with("missing field");
+        let has_word = |name: &str| request[name].as_str().is_some_and(names);
+        let is_it = |name: &str| match missing {
+            true => names(name),
+            false => has_word(name),
+        };
+        let mut all = self.fields.iter().map(|field| &*field.name);
+        let field = all.find(|name| is_it(name));
+        wrong(error, field)
     }
 
     /// Whether a request is one that waits.
@@ -213,13 +228,14 @@ mod tests {
             ("fly=1", Some("fly")),
             ("verb=stop", Some("verb")),
             ("limit=1&limit=2", Some("limit")),
-            ("by=colour", None),
+            ("by=colour", Some("by")),
             ("limit=%", None),
         ] {
             let wrong = of_query(Verb::ClientsLs, query).expect_err(query);
             assert_eq!(wrong.field.as_deref(), field, "{query}: {}", wrong.detail);
         }
         let wrong = of_query(Verb::ClientsShow, "").expect_err("the client id is missing");
+        assert_eq!(wrong.field.as_deref(), Some("client_id"));
         assert!(wrong.detail.contains("`client_id`"), "{}", wrong.detail);
     }
 

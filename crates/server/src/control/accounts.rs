@@ -175,7 +175,7 @@ impl Books<'_> {
         let credentials = match &request.password {
             None if request.scram => {
                 let message = "scram needs a password to be made from; give one, or leave it out";
-                return Err(Failure::new("bad-request", message));
+                return Err(Failure::new("bad-request", message).about("scram"));
             }
             None => Vec::new(),
             Some(password) => {
@@ -258,7 +258,7 @@ impl Books<'_> {
         {
             let message =
                 format!("days is from 1 to {DAYS_MAX}; leave it out for a token that lasts");
-            return Err(Failure::new("bad-request", message));
+            return Err(Failure::new("bad-request", message).about("days"));
         }
         let token = Token::generate_for(&name).map_err(not_made)?;
         let mut credential = dated(&token.hash().to_string());
@@ -306,7 +306,7 @@ pub(crate) fn login(name: &str, zone: Option<&str>) -> Result<String, Failure> {
     const MAX: usize = 2 * NAME_BYTES_MAX + 1;
     if name.len() > MAX {
         let message = format!("a login name has at most {MAX} bytes, with its zone");
-        return Err(Failure::new("bad-request", message));
+        return Err(Failure::new("bad-request", message).about("name"));
     }
     let Some(zone) = zone else {
         return Ok(name.to_owned());
@@ -320,18 +320,18 @@ pub(crate) fn login(name: &str, zone: Option<&str>) -> Result<String, Failure> {
                 "{name:?} is in the zone {said:?}, and the key zone says {zone:?}; leave one of \
                  them out"
             );
-            Err(Failure::new("bad-request", message))
+            Err(Failure::new("bad-request", message).about("zone"))
         }
     }
 }
 
 /// A text that is no longer than a name may be.
-fn short<'t>(key: &str, text: &'t str) -> Result<&'t str, Failure> {
+fn short<'t>(key: &'static str, text: &'t str) -> Result<&'t str, Failure> {
     if text.len() <= NAME_BYTES_MAX {
         return Ok(text);
     }
     let message = format!("{key} has at most {NAME_BYTES_MAX} bytes");
-    Err(Failure::new("bad-request", message))
+    Err(Failure::new("bad-request", message).about(key))
 }
 
 fn zone(name: Option<&str>) -> Result<Option<Arc<str>>, Failure> {
@@ -342,7 +342,7 @@ fn zone(name: Option<&str>) -> Result<Option<Arc<str>>, Failure> {
 fn role_names(names: &[String]) -> Result<Vec<Arc<str>>, Failure> {
     if names.len() > USER_ROLES_MAX {
         let message = format!("a user has at most {USER_ROLES_MAX} roles");
-        return Err(Failure::new("bad-request", message));
+        return Err(Failure::new("bad-request", message).about("roles"));
     }
     let names = names.iter();
     names.map(|name| Ok(short("roles", name)?.into())).collect()
@@ -351,7 +351,7 @@ fn role_names(names: &[String]) -> Result<Vec<Arc<str>>, Failure> {
 fn rules(sentences: &[String]) -> Result<Vec<Rule>, Failure> {
     if sentences.len() > ROLE_RULES_MAX {
         let message = format!("a role has at most {ROLE_RULES_MAX} rules");
-        return Err(Failure::new("bad-request", message));
+        return Err(Failure::new("bad-request", message).about("rules"));
     }
     let rule = |(at, sentence): (usize, &String)| {
         sentence.parse::<Rule>().map_err(|error| {
@@ -381,7 +381,7 @@ fn check(password: &Secret) -> Result<(), Failure> {
         }
         _ => return Ok(()),
     };
-    Err(Failure::new("bad-request", message))
+    Err(Failure::new("bad-request", message).about("password"))
 }
 
 /// Why there is no hash or token. The sentence never contains what it was to be made from.

@@ -28,7 +28,7 @@ pub(super) fn add(backplane: &Backplane, who: &Who, request: &Add) -> Result<Add
     let for_secs = request.for_secs.map(|secs| secs.min(SECS_MAX));
     if for_secs == Some(0) {
         let message = "a ban of 0 seconds keeps out nobody; name a time such as --for 10m";
-        return Err(Failure::new("bad-request", message));
+        return Err(Failure::new("bad-request", message).about("for_secs"));
     }
     let now = Now::at(backplane.clock.now());
     let ban = Ban {

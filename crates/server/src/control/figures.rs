@@ -36,7 +36,7 @@ pub(super) fn history(admin: &Admin, request: &History) -> Result<Curves, Failur
     let from = request.from_secs.unwrap_or_else(|| to.saturating_sub(SECS));
     if from >= to {
         let message = format!("the range from {from} to {to} is empty; begin earlier");
-        return Err(Failure::new("bad-request", message));
+        return Err(Failure::new("bad-request", message).about("from_secs"));
     }
     let points = request.points.unwrap_or(POINTS).clamp(1, POINTS_MAX);
     let curve = history.curve(Range { from, to, points }, now);

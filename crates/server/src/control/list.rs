@@ -51,7 +51,7 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
                 "offset is {from}, and there are too many sessions for pages by number; leave it \
                  out, and give the `cursor` of each answer to the next request (`--cursor`)"
             );
-            Err(Failure::new("bad-request", message))
+            Err(Failure::new("bad-request", message).about("offset"))
         }
         Err(too_many) => {
             let mut list = in_places(backplane, &some, to, (0, 0))?;
@@ -67,7 +67,7 @@ fn further(
     some: &Selection,
     (text, request): (&str, &Ls),
 ) -> Result<List, Failure> {
-    let refused = |message: String| Failure::new("bad-request", message);
+    let refused = |message: String| Failure::new("bad-request", message).about("cursor");
     let Ok(cursor) = text.parse::<Cursor>() else {
         let message = format!("{text:?} is not a cursor; give the `cursor` of the answer before");
         return Err(refused(message));

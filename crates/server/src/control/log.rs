@@ -26,7 +26,7 @@ pub(super) fn level(admin: &Admin, request: &Level) -> Result<Now, Failure> {
             "for_secs = {secs}: another log level holds for 1 second to {SECS_MAX} seconds, so that \
              nobody forgets it; change log.level in the configuration for longer"
         );
-        return Err(Failure::new("bad-request", message));
+        return Err(Failure::new("bad-request", message).about("for_secs"));
     }
     let target = request.target.clone();
     if let Some(target) = target.as_deref().filter(|target| !is_target(target)) {
@@ -35,7 +35,7 @@ pub(super) fn level(admin: &Admin, request: &Level) -> Result<Now, Failure> {
              stentor_server::http, in up to {TARGET_BYTES_MAX} letters, digits, underscores and \
              colons"
         );
-        return Err(Failure::new("bad-request", message));
+        return Err(Failure::new("bad-request", message).about("target"));
     }
     let passing = request.level.map(|level| {
         let time = Duration::from_secs(secs);

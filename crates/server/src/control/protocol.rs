@@ -67,7 +67,7 @@ pub(super) fn network(text: Option<&str>) -> Result<Option<Network>, Failure> {
     let parsed = text.map(|text| {
         text.parse().map_err(|error| {
             let message = format!("{text:?} names no address: {error}");
-            Failure::new("bad-request", message)
+            Failure::new("bad-request", message).about("address")
         })
     });
     parsed.transpose()

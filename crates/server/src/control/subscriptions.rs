@@ -18,6 +18,7 @@ use super::zones;
 use crate::backplane::Backplane;
 use crate::shard::{Inquiry, Listeners};
 use crate::telemetry::collect::ask_one;
+use crate::telemetry::shown;
 
 /// Entries of a page, if nothing is said and at most.
 const LIMIT: usize = 1_000;
@@ -47,8 +48,9 @@ pub(super) fn subscriptions(
 ) -> Result<Told, Failure> {
     let topic = &*request.topic;
     validate_name(topic).map_err(|error| {
+        let topic = shown(topic);
         let message = format!("{topic:?} cannot be published to: {error}");
-        Failure::new("bad-request", message)
+        Failure::new("bad-request", message).about("topic")
     })?;
     let zone = zones::named(backplane, request.zone.as_ref())?.unwrap_or(Zone::DEFAULT);
     let asked = Asked {

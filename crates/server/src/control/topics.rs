@@ -13,6 +13,7 @@ use super::protocol::{Failure, fitting};
 use super::zones;
 use crate::backplane::Backplane;
 use crate::survey::{Age, each_part};
+use crate::telemetry::shown;
 
 /// Topics visited in one step over the store, under whose locks nobody should wait long.
 const VISITS: usize = 1_000;
@@ -118,8 +119,9 @@ pub(super) fn children(backplane: &Backplane, request: &Children) -> Result<Name
     let zone = zones::named(backplane, request.zone.as_ref())?.unwrap_or(Zone::DEFAULT);
     let below = request.below.as_deref();
     if let Some(below) = below.filter(|below| has_wildcard(below)) {
+        let below = shown(below);
         let message = format!("{below:?} has a wildcard; name the levels above, such as plant/17");
-        return Err(Failure::new("bad-request", message));
+        return Err(Failure::new("bad-request", message).about("below"));
     }
     let limit = request.limit.unwrap_or(1_000).clamp(1, NAMES_MAX);
     let (all, are_all) = backplane.retained.children(zone, below, NAMES_MAX);

@@ -13,6 +13,7 @@ use super::protocol::{Failure, network, wait};
 use super::zones;
 use crate::backplane::Backplane;
 use crate::shard::Letter;
+use crate::telemetry::shown;
 use crate::trace::{LINES_MAX, Origin, Rule, TRACES_MAX, Trace};
 
 /// How long a trace runs if nothing is said, and at most.
@@ -70,7 +71,13 @@ fn rule(backplane: &Backplane, request: &Start) -> Result<Rule, Failure> {
     }
     if let Some(filter) = topic {
         validate_filter(filter)
-            .map_err(|error| bad(format!("{filter:?} is not a topic filter: {error}")))?;
+            .map_err(|error| {
+                bad(format!(
+                    "{:?} is not a topic filter: {error}",
+                    shown(filter)
+                ))
+            })
+            .map_err(|failure| failure.about("topic"))?;
     }
     let network = network(address.as_deref())?;
     // As at a login, a user without a zone is one of the default zone.
@@ -84,7 +91,8 @@ fn rule(backplane: &Backplane, request: &Start) -> Result<Rule, Failure> {
     {
         return Err(bad(format!(
             "the user is in the zone {other:?}, and the trace is for {said:?}; leave --zone out"
-        )));
+        ))
+        .about("zone"));
     }
     let zone = of_user.or(zone.as_deref());
     Ok(Rule {

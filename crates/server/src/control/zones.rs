@@ -120,7 +120,7 @@ pub(super) fn number(backplane: &Backplane, name: &str) -> Result<Zone, Failure>
     if !backplane.authenticator.has_zone(name) {
         let meant = meant(backplane, name);
         let message = format!("there is no zone {name:?}{meant}; `stentor zone list` lists them");
-        return Err(Failure::new("not-found", message));
+        return Err(Failure::new("not-found", message).about("zone"));
     }
     let number = backplane.number(name);
     number.map_err(|message| Failure::new("unavailable", message))

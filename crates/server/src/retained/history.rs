@@ -9,6 +9,7 @@ use stentor_topic::{Zone, validate_name};
 
 use super::line::Line;
 use super::{Refusal, ZoneNames, refuse};
+use crate::telemetry::shown;
 
 /// Visits of one step: a lock is held for no longer.
 const VISITS: usize = 1_000;
@@ -29,8 +30,10 @@ impl Asked {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn read(topic: &str, ask: Option<&str>, limit: u32) -> Result<Self, String> {
-        let wrong =
-            |error| format!("{topic:?} is not a topic: {error}; name one, without wildcards");
+        let wrong = |error| {
+            let topic = shown(topic);
+            format!("{topic:?} is not a topic: {error}; name one, without wildcards")
+        };
         validate_name(topic).map_err(wrong)?;
         let ask = match ask {
             None => HistoryAsk::ALL,
