@@ -151,7 +151,7 @@ pub struct Shown {
     pub client: Client,
     /// The filters of these subscriptions.
     pub filters: Vec<String>,
-    /// Its subscriptions, or those of them whose filters have about 2 MiB together.
+    /// Its subscriptions, or those of them that fit into an answer of about 2 MiB.
     pub granted: Vec<Subscription>,
     /// How many there are behind these. The same verb shows them, with as many as `subscriptions`
     /// without these as `offset`.

@@ -60,8 +60,8 @@ fn some_of(
         };
         next = part.next;
         for one in part.granted {
-            // An answer has it twice.
-            if !names.take(2 * one.filter.len()) {
+            // An answer has it twice, with the keys of its options once.
+            if !names.take(2 * (2 * written(&one.filter) + OPTIONS_BYTES)) {
                 next = None;
                 break;
             }
@@ -70,6 +70,14 @@ fn some_of(
     }
     let behind = from.saturating_add(granted.len());
     Ok((granted, behind))
+}
+
+/// Bytes of the rest of a subscription in an answer.
+const OPTIONS_BYTES: usize = 64;
+
+/// Bytes of a filter as JSON has it: some characters take six.
+fn written(filter: &str) -> usize {
+    serde_json::to_string(filter).map_or(filter.len(), |text| text.len())
 }
 
 fn lost_by(lost: &stentor_hub::LostBy) -> LostBy {
