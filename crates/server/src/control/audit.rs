@@ -30,6 +30,9 @@ pub(crate) struct Subject {
     filter: Option<String>,
     #[serde(default)]
     file: Option<String>,
+    /// The number of a trace.
+    #[serde(default)]
+    id: Option<u64>,
     #[serde(default)]
     zone: Value,
     #[serde(default)]
@@ -137,9 +140,12 @@ impl Subject {
         let named = named.into_iter().flatten().next().map(|it| shortened(it));
         named.unwrap_or_else(|| match self.verb.split('.').next() {
             Some("retained") => "retained messages".to_owned(),
-            Some("adaptor") => "all adaptors".to_owned(),
-            Some("procedure") => "all procedures".to_owned(),
-            Some("ban" | "trace") => "all clients of a zone".to_owned(),
+            Some("adaptors") => "all adaptors".to_owned(),
+            Some("procedures") => "all procedures".to_owned(),
+            Some("traces") if self.id.is_some() => {
+                format!("trace {}", self.id.unwrap_or_default())
+            }
+            Some("bans" | "traces") => "all clients of a zone".to_owned(),
             Some("login") => "the owner".to_owned(),
             Some("log") => "the log".to_owned(),
             _ => "users".to_owned(),
@@ -302,6 +308,15 @@ mod tests {
             detail(json!({ "verb": "user.show", "name": "ann" }), refused),
             None
         );
+    }
+
+    #[test]
+    fn a_trace_is_named_by_its_number() {
+        let stop = json!({ "verb": "traces.stop", "id": 7 });
+        assert_eq!(detail(stop, Ok(json!({}))).unwrap().0, "trace 7");
+        let start = json!({ "verb": "traces.start", "zone": "game" });
+        let (target, _) = detail(start, Ok(json!({ "id": 8 }))).unwrap();
+        assert_eq!(target, "all clients of a zone");
     }
 
     #[test]

@@ -350,7 +350,8 @@ impl Supervisor {
         self.systemd.reloading();
         let who = asker.as_ref().map(|asker| asker.who.clone());
         let who = who.unwrap_or_else(|| Who::new(cause));
-        let result = self.reloader.reload(&who, &self.backplane);
+        let is_asked_for = cause != FILE_CHANGED;
+        let result = self.reloader.reload((&who, is_asked_for), &self.backplane);
         match &result {
             Ok(reloaded) => reloaded.log(cause),
             Err(reason) => {

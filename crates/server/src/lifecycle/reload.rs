@@ -135,7 +135,11 @@ impl Prepared {
 
 impl Reloader {
     /// Loads the configuration again and takes it over, all or nothing.
-    pub(super) fn reload(&mut self, who: &Who, backplane: &Backplane) -> ReloadResult {
+    pub(super) fn reload(
+        &mut self,
+        (who, is_asked_for): (&Who, bool),
+        backplane: &Backplane,
+    ) -> ReloadResult {
         let new = Config::load(&self.sources).map_err(|error| error.to_string())?;
         let diff = diff(&self.config, &new);
         let prepared = self
@@ -184,7 +188,10 @@ impl Reloader {
                 .collect(),
         };
         let was_refused = std::mem::take(&mut self.was_refused);
-        if was_refused || !(reloaded.changed.is_empty() && reloaded.renewed.is_empty()) {
+        if was_refused
+            || is_asked_for
+            || !(reloaded.changed.is_empty() && reloaded.renewed.is_empty())
+        {
             self.note(who, &reloaded, &new);
         }
         self.config = new;
