@@ -1,16 +1,17 @@
 //! The sender of a request, known by a token, by the cookie of a session or by a certificate.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::http::request::Parts;
+use stentor_control::{Failure, Verb};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::cookie;
 use crate::guard;
-use crate::office::{Admitted, Caller, Denied, NotAdmitted, Proof, Refused};
+use crate::office::{Admitted, Caller, Denied, NotAdmitted, Proof, REASONS, Refused};
 use crate::origin::{self, Demand};
 use crate::pages::{Client, DoorContext};
 use crate::problem::{Problem, busy, problem};
@@ -35,7 +36,7 @@ pub(crate) enum Shown {
 #[derive(Clone, Debug)]
 pub(crate) struct Asking {
     pub(crate) shown: Shown,
-    pub(crate) address: Option<IpAddr>,
+    pub(crate) address: Option<SocketAddr>,
 }
 
 impl Asking {
@@ -59,7 +60,7 @@ impl Asking {
                 let detail = format!(
                     "{what} needs the token of a user, Authorization: Bearer TOKEN, or a login"
                 );
-                return Err(problem("no-token", detail));
+                return Err(problem("no-token", detail).noted("no-token"));
             }
         };
         let is_look = origin::looks(&parts.method);
@@ -132,7 +133,7 @@ impl Asking {
 async fn current(
     context: &DoorContext,
     cookie: &str,
-    address: Option<IpAddr>,
+    address: Option<SocketAddr>,
     first: Admitted,
 ) -> Admitted {
     let mut admitted = first;
@@ -162,14 +163,16 @@ pub(crate) async fn identify(
 async fn admitted(
     context: &DoorContext,
     proof: Proof<'_>,
-    address: Option<IpAddr>,
+    address: Option<SocketAddr>,
 ) -> Result<Arc<dyn Caller>, Problem> {
     let not_admitted = |why| match (proof, why) {
-        (Proof::Certificate(name), NotAdmitted::Unknown) => {
+        (Proof::Certificate(name), NotAdmitted::Unknown(unproven)) => {
             let detail = format!("{name:?}, whom the certificate names, is not a user who may ask");
-            problem("no-user", detail)
+            let problem = problem("no-user", detail).noted("no-user");
+            problem.noted_as(unproven.why).by(name)
         }
-        (_, why) => not_admitted(why),
+        (Proof::Certificate(name), why) => not_admitted(why).by(name),
+        (Proof::Token(_), why) => not_admitted(why),
     };
     if let Some(caller) = context.office.known(proof, address) {
         return caller.map_err(not_admitted);
@@ -181,7 +184,7 @@ async fn admitted(
         context.office.admit(proof, address, then);
         admitted.await.unwrap_or(Err(NotAdmitted::Unavailable))
     };
-    let admitted = context.slots.tokens.wait(address, answer);
+    let admitted = context.slots.tokens.wait(address.map(|it| it.ip()), answer);
     admitted.await.ok_or_else(busy)?.map_err(not_admitted)
 }
 
@@ -189,48 +192,66 @@ async fn admitted(
 pub(crate) fn cross_site() -> Problem {
     let detail = "a browser sends this request for a page that is not the server's own: its \
                   header Sec-Fetch-Site or Origin says so, or says nothing";
-    problem("cross-site", detail)
+    problem("cross-site", detail).noted("cross-site")
 }
 
 /// The answer to somebody who is not let in.
 pub(crate) fn not_admitted(why: NotAdmitted) -> Problem {
     match why {
-        NotAdmitted::Unknown => problem("no-token", "this is not the token of a user"),
+        NotAdmitted::Unknown(unproven) => {
+            let problem = problem("no-token", "this is not the token of a user");
+            let problem = problem.noted("wrong-token").noted_as(unproven.why);
+            problem.by(&unproven.user)
+        }
         NotAdmitted::NoSession => {
             let detail = "the session has ended: by a logout, after 30 minutes without a request, \
                           after 12 hours, by a newer login, or by a change of the user";
-            problem("no-session", detail)
+            problem("no-session", detail).noted("no-session")
         }
         NotAdmitted::NoLink => {
             let detail = "this link does not work: it works once, for 60 seconds";
-            problem("no-link", detail)
+            problem("no-link", detail).noted("no-link")
         }
         NotAdmitted::TooFast(time) => {
             let detail = "a session has 20 requests in a second, and 60 at once";
-            problem("too-fast", detail).after(time)
+            problem("too-fast", detail).after(time).noted("too-fast")
         }
         NotAdmitted::Slowed => {
             let detail = "too many wrong tokens came from this address or for this user";
-            problem("slowed", detail)
+            problem("slowed", detail).noted("slowed")
         }
-        NotAdmitted::Unavailable => busy(),
+        NotAdmitted::Unavailable => busy().noted("unavailable"),
         NotAdmitted::Banned => {
             let detail = "the user, or the address that the request comes from, is banned";
-            problem("banned", detail)
+            problem("banned", detail).noted("banned")
         }
-        NotAdmitted::Denied(detail) => problem("denied", detail),
+        NotAdmitted::Denied(detail) => problem("adaptor", detail).noted("adaptor"),
     }
 }
 
-/// The answer to somebody who has not the right.
-pub(crate) fn told(denied: Denied) -> Problem {
-    problem(denied.code, denied.detail).with("rule", denied.rule)
+/// The answer to a user who has not the right, perhaps to a verb.
+pub(crate) fn told(denied: Denied, user: &str, verb: Option<Verb>) -> Problem {
+    let text = denied.detail.clone();
+    let problem = problem(denied.code, denied.detail).with("rule", denied.rule);
+    match REASONS.contains(&denied.code) {
+        true => problem
+            .noted(denied.code)
+            .noted_as(text)
+            .lacked_by(user, verb),
+        false => problem,
+    }
 }
 
-/// The answer to somebody whose verb was not done.
-pub(crate) fn not_done(refused: Refused) -> Problem {
+/// The answer to a user whose verb was not done.
+pub(crate) fn not_done(refused: Refused, user: &str, verb: Verb) -> Problem {
     match refused {
-        Refused::Denied(denied) => told(denied),
-        Refused::Failed(failure) => problem(failure.code, failure.message),
+        Refused::Denied(denied) => told(denied, user, Some(verb)),
+        Refused::Failed(failure) => failed(failure),
     }
+}
+
+/// The answer to a request that has failed.
+pub(crate) fn failed(failure: Failure) -> Problem {
+    let field = failure.field.map(str::to_owned);
+    problem(failure.code, failure.message).with("field", field)
 }

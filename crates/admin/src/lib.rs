@@ -40,7 +40,7 @@ mod visit;
 pub use api::openapi;
 pub use office::{
     Admitted, Begun, Caller, Denied, Exposition, Login, NewSession, NotAdmitted, Office, Proof,
-    Reason, Refused, Report,
+    REASONS, Reason, Refused, Rejected, Report, Unproven,
 };
 pub use serve::{CertificateName, Door, DoorSocket, Face, Rules, TlsSource};
 pub use soon::{Outcome, Reply, Taken};

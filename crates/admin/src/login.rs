@@ -16,14 +16,14 @@ use hyper::{HeaderMap, Method, StatusCode};
 use serde_json::{Map, Value, json};
 use stentor_control::login::{Login as Said, Me, NewPassword};
 use stentor_control::schema::{of_answer, of_request};
-use stentor_control::{Http, Verb};
+use stentor_control::{Http, Need, Verb};
 use tokio::sync::oneshot;
 
 use crate::api::{ROOT, body, query, responses};
 use crate::bounds::{BODY_AT_ONCE, LOGIN_BODY_BYTES_MAX};
 use crate::cookie;
-use crate::identity::{cross_site, identify, not_admitted, not_done};
-use crate::office::{Begun, Caller, Login, NewSession, NotAdmitted, Refused};
+use crate::identity::{cross_site, failed, identify, not_admitted};
+use crate::office::{Begun, Caller, Login, NewSession, NotAdmitted};
 use crate::origin::{self, Demand};
 use crate::pages::{DoorContext, address_of};
 use crate::problem::{JSON, Problem, answer, busy, other_method, problem};
@@ -67,16 +67,22 @@ async fn log_in(
     let address = address_of(&parts);
     let whole = body::whole(body, LOGIN_BODY_BYTES_MAX);
     // Nobody knows who sends this: it takes no place of those who are known.
-    let whole = context.slots.strangers.wait(address, whole).await;
+    let whole = context
+        .slots
+        .strangers
+        .wait(address.map(|it| it.ip()), whole)
+        .await;
     let bytes = whole.ok_or_else(busy)?.map_err(body::no_body)?;
     let login = read(&bytes)?;
+    let name = login.name.clone();
     let begun = ask(&context, login, &parts).await?;
     let session = begun.map_err(|why| match why {
-        NotAdmitted::Unknown => {
+        NotAdmitted::Unknown(unproven) => {
             let detail = "the user or the password is wrong, or the user may not log in";
-            problem("wrong-login", detail)
+            let problem = problem("wrong-login", detail).noted("wrong-login");
+            problem.noted_as(unproven.why).by(&name)
         }
-        why => not_admitted(why),
+        why => not_admitted(why).by(&name),
     })?;
     let text = format!("{}\n", json!(described(&*session.caller)));
     let mut response = answer(StatusCode::OK, JSON, text);
@@ -148,7 +154,7 @@ async fn set_password(
     prove(&context, &parts, &*caller, password.reveal()).await?;
     let set = move || caller.set_password(new_password.reveal());
     let set = context.slots.waits.run(set).await.ok_or_else(busy)?;
-    set.map_err(|failure| not_done(Refused::Failed(failure)))?;
+    set.map_err(failed)?;
     Ok(answer(StatusCode::OK, JSON, "{}\n".to_owned()))
 }
 
@@ -192,10 +198,16 @@ async fn prove(
         let _waiting = context.office.prove(login, address, then);
         proved.await.unwrap_or(Err(NotAdmitted::Unavailable))
     };
-    let proved = context.slots.tokens.wait(address, answer).await;
+    let proved = context
+        .slots
+        .tokens
+        .wait(address.map(|it| it.ip()), answer)
+        .await;
     proved.ok_or_else(busy)?.map_err(|why| match why {
-        NotAdmitted::Unknown => problem("wrong-password", "this is not the present password"),
-        why => not_admitted(why),
+        NotAdmitted::Unknown(_) => problem("wrong-password", "this is not the present password")
+            .noted("wrong-password")
+            .by(caller.name()),
+        why => not_admitted(why).by(caller.name()),
     })
 }
 
@@ -298,7 +310,11 @@ async fn ask(context: &DoorContext, login: Login, parts: &Parts) -> Result<Begun
         let _waiting = context.office.log_in(login, address, then);
         begun.await.unwrap_or(Err(NotAdmitted::Unavailable))
     };
-    let begun = context.slots.tokens.wait(address, answer).await;
+    let begun = context
+        .slots
+        .tokens
+        .wait(address.map(|it| it.ip()), answer)
+        .await;
     begun.ok_or_else(busy)
 }
 
@@ -322,7 +338,11 @@ fn give_cookie(
 /// Somebody with the verbs that he may ask for.
 pub(crate) fn described(caller: &dyn Caller) -> Me {
     let verbs = Verb::ALL.into_iter();
-    let verbs = verbs.filter(|verb| verb.http() != Http::Never && caller.may(*verb).is_ok());
+    let may = |verb: Verb| match verb.need() {
+        Need::Topic => caller.may_publish(),
+        Need::Read | Need::Change | Need::Administer => caller.may(verb).is_ok(),
+    };
+    let verbs = verbs.filter(|verb| verb.http() != Http::Never && may(*verb));
     Me {
         may: verbs.map(|verb| verb.name().to_owned()).collect(),
         ..caller.me()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -31,14 +31,14 @@ pub trait Office: Send + Sync + 'static {
 
     /// The bearer of a proof that was accepted before, if nothing has changed since. It asks
     /// nobody, so it answers at once.
-    fn known(&self, proof: Proof<'_>, address: Option<IpAddr>) -> Option<Admitted>;
+    fn known(&self, proof: Proof<'_>, address: Option<SocketAddr>) -> Option<Admitted>;
 
     /// Asks who has a proof. `then` is called once, now or on another thread; for a wrong token
     /// that takes its time. It is dropped if nobody can say.
     fn admit(
         &self,
         proof: Proof<'_>,
-        address: Option<IpAddr>,
+        address: Option<SocketAddr>,
         then: Box<dyn FnOnce(Admitted) + Send>,
     );
 
@@ -47,7 +47,7 @@ pub trait Office: Send + Sync + 'static {
     fn log_in(
         &self,
         login: Login,
-        address: Option<IpAddr>,
+        address: Option<SocketAddr>,
         then: Box<dyn FnOnce(Begun) + Send>,
     ) -> Box<dyn Send>;
 
@@ -55,7 +55,7 @@ pub trait Office: Send + Sync + 'static {
     fn prove(
         &self,
         login: Login,
-        address: Option<IpAddr>,
+        address: Option<SocketAddr>,
         then: Box<dyn FnOnce(Result<(), NotAdmitted>) + Send>,
     ) -> Box<dyn Send>;
 
@@ -63,19 +63,23 @@ pub trait Office: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the link does not work.
-    fn open_link(&self, once: &str, address: Option<IpAddr>) -> Begun;
+    fn open_link(&self, once: &str, address: Option<SocketAddr>) -> Begun;
 
     /// The owner of a session, by what its cookie has. It asks nobody.
     ///
     /// # Errors
     /// When there is no such session, or its requests come too fast.
-    fn session(&self, cookie: &str, address: Option<IpAddr>) -> Admitted;
+    fn session(&self, cookie: &str, address: Option<SocketAddr>) -> Admitted;
 
     /// The same without a request of the browser: a stream looks whether its session goes on.
     ///
     /// # Errors
     /// When there is no such session.
-    fn session_now(&self, cookie: &str, address: Option<IpAddr>) -> Admitted;
+    fn session_now(&self, cookie: &str, address: Option<SocketAddr>) -> Admitted;
+
+    /// Notes that a request was refused: for the log, the events and the metrics. It waits for
+    /// nothing.
+    fn refused(&self, refused: &Rejected<'_>);
 
     /// Ends a session, if there is one.
     fn log_out(&self, cookie: &str);
@@ -171,6 +175,9 @@ pub trait Caller: Send + Sync {
     /// When the right is missing.
     fn may(&self, verb: Verb) -> Result<(), Denied>;
 
+    /// Whether there may be a topic that the caller may publish to. It asks nobody.
+    fn may_publish(&self) -> bool;
+
     /// Whether the caller may subscribe to all that a filter matches. It asks nobody.
     ///
     /// # Errors
@@ -187,6 +194,10 @@ pub trait Caller: Send + Sync {
     /// How many messages a session of the caller has lost; `None` if there is none of this client
     /// id. It may block.
     fn lost(&self, client_id: &str) -> Option<u64>;
+
+    /// Ends a session of the caller whose stream holds too much memory: so the log says it. It may
+    /// block.
+    fn cut(&self, client_id: &str);
 
     /// Gives the caller, who has shown the present password, another one. The session of the caller
     /// goes on, and the user's other sessions end. It may block.
@@ -214,7 +225,7 @@ pub trait Caller: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
     /// It is the token or the certificate of nobody, or a wrong password.
-    Unknown,
+    Unknown(Unproven),
     /// There is no such session, or it has ended.
     NoSession,
     /// The link does not work, or not any more.
@@ -229,6 +240,52 @@ pub enum NotAdmitted {
     Banned,
     /// The operator's own code does not let the user in: a sentence.
     Denied(String),
+}
+
+/// What the server knows of a proof that does not hold. No answer has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unproven {
+    /// The user whom it names; empty if it names nobody.
+    pub user: String,
+    /// What is wrong, and what helps: for the operator.
+    pub why: String,
+}
+
+/// The words for refusals, in order: a request counts under one of them.
+pub const REASONS: [&str; 16] = [
+    "adaptor",
+    "banned",
+    "cross-site",
+    "denied",
+    "no-link",
+    "no-session",
+    "no-token",
+    "no-user",
+    "other-host",
+    "other-zone",
+    "slowed",
+    "too-fast",
+    "unavailable",
+    "wrong-login",
+    "wrong-password",
+    "wrong-token",
+];
+
+/// A request that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected<'r> {
+    /// One of [`REASONS`].
+    pub reason: &'static str,
+    /// The user who asks, or whom the request names; empty if that is nobody.
+    pub user: &'r str,
+    /// What is wrong, and what helps.
+    pub text: &'r str,
+    /// The other end.
+    pub address: Option<SocketAddr>,
+    /// Whether the user is known, and lacks a right.
+    pub is_known: bool,
+    /// The verb, if that is what the right is for.
+    pub verb: Option<Verb>,
 }
 
 /// A right that is missing.

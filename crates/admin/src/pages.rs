@@ -1,6 +1,6 @@
 //! The paths and their answers.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -45,13 +45,13 @@ pub(crate) struct DoorContext {
 /// The client of a connection, which all its requests have as an extension.
 #[derive(Clone)]
 pub(crate) struct Client {
-    pub(crate) address: IpAddr,
+    pub(crate) address: SocketAddr,
     /// The user whom its certificate names.
     pub(crate) certified: Option<Arc<str>>,
 }
 
 /// The address of the client of a request.
-pub(crate) fn address_of(parts: &Parts) -> Option<IpAddr> {
+pub(crate) fn address_of(parts: &Parts) -> Option<SocketAddr> {
     let client = parts.extensions.get::<Client>();
     client.map(|client| client.address)
 }
@@ -115,7 +115,8 @@ fn refused(why: Refusal) -> Problem {
         Refusal::OtherHost => problem(
             "other-host",
             "this address answers requests for localhost; name another host in http.names",
-        ),
+        )
+        .noted("other-host"),
         Refusal::NoBody => problem("too-large", "no request has a body here"),
         Refusal::TooLarge => problem("too-large", "the body has more than 1 MiB"),
     }
@@ -201,7 +202,8 @@ async fn metrics(State(context): State<Arc<DoorContext>>, request: Request) -> R
 /// Whether the sender of a request may read the metrics.
 async fn may_read_metrics(context: &DoorContext, parts: &Parts) -> Result<(), Problem> {
     let caller = identify(context, parts, "the page of metrics").await?;
-    caller.may_read_metrics().map_err(told)
+    let may = caller.may_read_metrics();
+    may.map_err(|denied| told(denied, caller.name(), None))
 }
 
 async fn unknown() -> Problem {

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde_json::{Value, json};
+use stentor_control::Verb;
 
 /// Where all kinds of problems are listed; each is named by its code as a fragment.
 pub(crate) const PROBLEMS: &str = "/api/v1/problems";
@@ -35,7 +36,7 @@ const fn kind(code: &'static str, status: StatusCode, remedy: &'static str) -> K
 }
 
 /// All kinds of problems: those of HTTP, then those of verbs.
-const KINDS: [Kind; 33] = [
+const KINDS: [Kind; 35] = [
     kind(
         "no-host",
         StatusCode::BAD_REQUEST,
@@ -112,12 +113,12 @@ const KINDS: [Kind; 33] = [
     kind(
         "slowed",
         StatusCode::TOO_MANY_REQUESTS,
-        "wait: too many wrong tokens came from this address or for this user",
+        "correct the token or the password, and try again after the time of the header Retry-After",
     ),
     kind(
         "denied",
         StatusCode::FORBIDDEN,
-        "give the user a role with the right; `stentor user test` says which rule decides",
+        "give the user a role with the right by `stentor grant`; `stentor user test` says which rule decides",
     ),
     kind(
         "banned",
@@ -127,7 +128,12 @@ const KINDS: [Kind; 33] = [
     kind(
         "other-zone",
         StatusCode::FORBIDDEN,
-        "use the token of a user of the zone default",
+        "leave the key zone out, or use the token of a user of the zone default",
+    ),
+    kind(
+        "adaptor",
+        StatusCode::FORBIDDEN,
+        "ask the operator: an adaptor refuses the login, and `stentor adaptor ls` lists them",
     ),
     kind(
         "socket-only",
@@ -137,7 +143,7 @@ const KINDS: [Kind; 33] = [
     kind(
         "not-found",
         StatusCode::NOT_FOUND,
-        "compare the name with the lists that the server gives",
+        "compare the path with /api/v1/openapi.json, and the name with a list: each noun has a verb ls",
     ),
     kind(
         "expired",
@@ -177,7 +183,12 @@ const KINDS: [Kind; 33] = [
     kind(
         "refused",
         StatusCode::CONFLICT,
-        "the detail says what is in the way",
+        "change what the detail names, in the request or in the server",
+    ),
+    kind(
+        "queue",
+        StatusCode::CONFLICT,
+        "take its [[queue]] out of the configuration, and restart the server",
     ),
     kind(
         "reload-failed",
@@ -231,6 +242,21 @@ pub(crate) struct Problem {
     allow: Option<&'static str>,
     /// After how many seconds another try may succeed, where that is known.
     retry_secs: Option<u64>,
+    /// What the operator hears of it.
+    noted: Option<Box<Noted>>,
+}
+
+/// A refusal, for the log of the server: an answer that is sent carries it as an extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// One of [`crate::REASONS`].
+    pub(crate) reason: &'static str,
+    /// Empty if nobody is named.
+    pub(crate) user: String,
+    pub(crate) text: String,
+    /// Whether the user is known, and lacks a right.
+    pub(crate) is_known: bool,
+    pub(crate) verb: Option<Verb>,
 }
 
 /// A problem of this kind, with a sentence.
@@ -241,6 +267,7 @@ pub(crate) fn problem(code: &'static str, detail: impl Into<String>) -> Problem 
         more: None,
         allow: None,
         retry_secs: None,
+        noted: None,
     }
 }
 
@@ -258,6 +285,50 @@ pub(crate) fn busy() -> Problem {
 }
 
 impl Problem {
+    /// The same, of which the operator hears for this reason.
+    pub(crate) fn noted(mut self, reason: &'static str) -> Self {
+        let text = format!("{}; {}", self.detail, of(self.code).remedy);
+        self.noted = Some(Box::new(Noted {
+            reason,
+            user: String::new(),
+            text,
+            is_known: false,
+            verb: None,
+        }));
+        self
+    }
+
+    /// The same with another text for the operator, if there is one.
+    pub(crate) fn noted_as(mut self, text: String) -> Self {
+        if let Some(noted) = self.noted.as_mut().filter(|_| !text.is_empty()) {
+            noted.text = text;
+        }
+        self
+    }
+
+    /// The same for a request that names this user.
+    pub(crate) fn by(mut self, user: &str) -> Self {
+        if let Some(noted) = self.noted.as_mut().filter(|noted| noted.user.is_empty()) {
+            user.clone_into(&mut noted.user);
+        }
+        self
+    }
+
+    /// The same for a right that this user lacks, perhaps that to a verb.
+    pub(crate) fn lacked_by(mut self, user: &str, verb: Option<Verb>) -> Self {
+        if let Some(noted) = &mut self.noted {
+            noted.is_known = true;
+            noted.verb = verb;
+        }
+        self.by(user)
+    }
+
+    /// The same, of which the operator hears otherwise.
+    pub(crate) fn unnoted(mut self) -> Self {
+        self.noted = None;
+        self
+    }
+
     /// Whether nobody is known by the token.
     pub(crate) fn is_of_token(&self) -> bool {
         self.code == "no-token"
@@ -311,6 +382,9 @@ impl IntoResponse for Problem {
                 headers.insert(RETRY_AFTER, HeaderValue::from(secs));
             }
             _ => {}
+        }
+        if let Some(noted) = self.noted {
+            response.extensions_mut().insert(*noted);
         }
         response
     }

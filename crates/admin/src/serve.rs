@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, TcpListener as StdListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -178,7 +178,7 @@ enum Listening {
 
 /// A connection that was accepted.
 enum Accepted {
-    Tcp(TcpStream, IpAddr),
+    Tcp(TcpStream, SocketAddr),
     Unix(UnixStream),
 }
 
@@ -204,7 +204,7 @@ impl Listening {
                 let _ = stream.set_nodelay(true);
                 let option = SockRef::from(&stream);
                 let _ = option.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIME));
-                Accepted::Tcp(stream, peer.ip())
+                Accepted::Tcp(stream, peer)
             }
             Self::Unix(socket) => Accepted::Unix(socket.accept().await?.0),
         })
@@ -213,10 +213,10 @@ impl Listening {
 
 impl Accepted {
     /// A client of a Unix socket counts as one of this machine.
-    const fn address(&self) -> IpAddr {
+    const fn address(&self) -> SocketAddr {
         match self {
             Self::Tcp(_, address) => *address,
-            Self::Unix(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Self::Unix(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         }
     }
 }
@@ -249,13 +249,13 @@ impl Open {
                 }
             };
             let address = accepted.address();
-            let guest = self.room.enter(address).await;
+            let guest = self.room.enter(address.ip()).await;
             let tls = self.tls.as_ref().map(|source| source());
             let (paths, named) = (self.paths.clone(), self.certificate_name.clone());
             tokio::spawn(async move {
                 let visit = async {
                     let mut client = Client {
-                        address: address.to_canonical(),
+                        address: SocketAddr::new(address.ip().to_canonical(), address.port()),
                         certified: None,
                     };
                     match (accepted, tls) {

@@ -12,8 +12,10 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
+use crate::office::Rejected;
 use crate::pages::{Client, DoorContext, add_rules, check};
 use crate::patience::Answers;
+use crate::problem::Noted;
 use crate::room::Guest;
 use crate::stream;
 
@@ -47,17 +49,28 @@ impl Service<Request<Incoming>> for Visit {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.guest.is_answered();
+        self.answers.has_come();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.client.clone());
-        self.answers.has_come();
         let checked = check(&self.paths.context, &request);
         let answer = checked.map(|()| self.paths.router.call(request));
         let answers = self.answers.clone();
+        let (office, address) = (Arc::clone(&self.paths.context.office), self.client.address);
         Box::pin(async move {
             let mut response = match answer {
                 Ok(answer) => answer.await?,
                 Err(problem) => problem.into_response(),
             };
+            if let Some(noted) = response.extensions_mut().remove::<Noted>() {
+                office.refused(&Rejected {
+                    reason: noted.reason,
+                    user: &noted.user,
+                    text: &noted.text,
+                    address: Some(address),
+                    is_known: noted.is_known,
+                    verb: noted.verb,
+                });
+            }
             add_rules(response.headers_mut());
             match stream::is_stream(&response) {
                 true => answers.streams(),

@@ -21,17 +21,20 @@ pub enum Kind {
     Losing,
     /// Somebody was banned.
     Banned,
+    /// Somebody has logged in by HTTP.
+    LoggedIn,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Connected,
         Self::Disconnected,
         Self::Refused,
         Self::Denied,
         Self::Losing,
         Self::Banned,
+        Self::LoggedIn,
     ];
 
     /// Its word.
@@ -44,6 +47,7 @@ impl Kind {
             Self::Denied => "denied",
             Self::Losing => "losing",
             Self::Banned => "banned",
+            Self::LoggedIn => "logged-in",
         }
     }
 

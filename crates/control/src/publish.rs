@@ -100,6 +100,14 @@ pub struct Published {
     pub topic: String,
     /// Whether the topic keeps it, as far as its store has promised.
     pub kept: bool,
+    /// Whether the topic was cleared: the message was to be kept, and its payload is empty.
+    #[serde(skip_serializing_if = "is_false")]
+    pub cleared: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod certificates;
 mod metrics;
 mod probes;
 mod prometheus;
+mod refusals;
 mod schemathesis;
 mod sessions;
 mod strangers;

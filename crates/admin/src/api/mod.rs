@@ -26,8 +26,9 @@ use stentor_control::schema::Schemas;
 use stentor_control::{Http, Need, Verb};
 
 use crate::bounds::{API_BODY_BYTES_MAX, BODY_AT_ONCE};
-use crate::identity::{identify, not_done, told};
+use crate::identity::{Asking, not_done, told};
 use crate::login;
+use crate::office::Caller;
 use crate::pages::DoorContext;
 use crate::problem::{JSON, PROBLEMS, Problem, answer, busy, list, other_method, problem};
 use crate::stream;
@@ -94,8 +95,10 @@ async fn carry_out(
             return Err(other_method(CHANGING));
         }
     }
-    let mut caller = identify(context, &parts, "this path").await?;
-    caller.may(verb).map_err(told)?;
+    let mut asking = Asking::of(context, &parts, "this path")?;
+    let mut caller = asking.caller(context).await?;
+    let denied = |caller: &dyn Caller, denied| told(denied, caller.name(), Some(verb));
+    caller.may(verb).map_err(|why| denied(&*caller, why))?;
     let begun = Instant::now();
     let source = match is_query {
         true => Source::Query(parts.uri.query().unwrap_or_default().to_owned()),
@@ -111,9 +114,10 @@ async fn carry_out(
     };
     if begun.elapsed() > BODY_AT_ONCE {
         // The caller may have been removed since, or may do less.
-        caller = identify(context, &parts, "this path").await?;
-        caller.may(verb).map_err(told)?;
+        caller = asking.caller(context).await?;
+        caller.may(verb).map_err(|why| denied(&*caller, why))?;
     }
+    let begun = Instant::now();
     if verb == Verb::Publish
         && let Source::Body(body) = &source
         && let Some(answer) = publish::soon(context, &caller, body).await
@@ -127,10 +131,16 @@ async fn carry_out(
     // Large requests are read, and large answers are written, where that holds up nobody.
     let work = move || -> Result<String, Problem> {
         let request = line.read(source).map_err(bad)?;
-        let answer = caller.ask(verb, request).map_err(not_done)?;
+        let answer = caller.ask(verb, request);
+        let answer = answer.map_err(|refused| not_done(refused, caller.name(), verb))?;
         Ok(format!("{answer}\n"))
     };
     let text = slot.run(work).await.ok_or_else(busy)??;
+    if verb.need() == Need::Read && begun.elapsed() > BODY_AT_ONCE {
+        // What has happened in the meantime is not for a user who was removed in the meantime.
+        let caller = asking.caller_again(context).await?;
+        caller.may(verb).map_err(|why| denied(&*caller, why))?;
+    }
     Ok(answer(StatusCode::OK, JSON, text))
 }
 

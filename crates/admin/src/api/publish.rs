@@ -9,8 +9,8 @@ use stentor_control::publish::{Plain, Published};
 use tokio::time::timeout;
 
 use crate::bounds::{SOON_BYTES_MAX, SOON_TIME};
-use crate::identity::not_done;
-use crate::office::{Caller, Refused};
+use crate::identity::failed;
+use crate::office::Caller;
 use crate::pages::DoorContext;
 use crate::problem::{JSON, Problem, answer, busy};
 use crate::soon::{Outcome, Taken};
@@ -36,12 +36,17 @@ pub(super) async fn soon(
     };
     let kept = kept(context, outcome).await;
     let topic = message.topic.into_owned();
-    Some(kept.map(|kept| written(&Published { topic, kept })))
+    Some(kept.map(|kept| {
+        written(&Published {
+            topic,
+            kept,
+            ..Published::default()
+        })
+    }))
 }
 
 /// Whether the topic keeps the message: that may have to be waited for.
 async fn kept(context: &DoorContext, outcome: Outcome) -> Result<bool, Problem> {
-    let failed = |failure| not_done(Refused::Failed(failure));
     match outcome.map_err(failed)? {
         Taken::Passed => Ok(false),
         Taken::Kept => Ok(true),

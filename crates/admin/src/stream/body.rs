@@ -51,6 +51,9 @@ pub(crate) struct Outlet {
     is_within: bool,
 }
 
+/// The code of the end of a stream that holds too much.
+pub(crate) const MEMORY: &str = "memory";
+
 /// Why a stream ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -168,7 +171,7 @@ fn too_much() -> End {
     let detail = "event streams hold as much as they may, an eighth of `limits.memory`, and this \
                   one has waited for its client for longest; connect again, and read faster or ask \
                   for less";
-    End::Over("memory", detail.to_owned())
+    End::Over(MEMORY, detail.to_owned())
 }
 
 fn said(code: &str, detail: &str) -> Value {

@@ -13,7 +13,7 @@ use serde_json::json;
 use stentor_mqtt::{QoS, ReasonCode};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::body::{End, Outlet};
+use super::body::{End, MEMORY, Outlet};
 use super::feed::{Feed, Heard, Said};
 use super::held::StreamHeld;
 use super::message::Writer;
@@ -93,6 +93,11 @@ async fn run(watcher: Watcher, mut outlet: Outlet, wish: Wish, told: Told) {
     let end = go_on(&watcher, &mut outlet, (&mut feed, &client_id), first).await;
     if let Err(end) = end {
         outlet.close(&end);
+        if matches!(end, End::Over(MEMORY, _)) {
+            let caller = Arc::clone(watcher.caller());
+            let slot = &watcher.context().slots.looks;
+            let _ = slot.run(move || caller.cut(&client_id)).await;
+        }
     }
     feed.leave();
 }
@@ -169,7 +174,8 @@ fn not_granted(watcher: &Watcher, filter: &str, said: &Said) -> Problem {
     let detail = format!("the topic filter {shown:?} is refused: {}", said.text);
     match said.reason {
         ReasonCode::NotAuthorized => match watcher.caller().may_subscribe(filter) {
-            Err(denied) => told(denied),
+            // The session has told the operator.
+            Err(denied) => told(denied, "", None).unnoted(),
             Ok(()) => problem("denied", detail),
         },
         ReasonCode::QuotaExceeded => problem("too-many", detail),

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::identity::{Asking, Shown, not_admitted, not_done, told};
-use crate::office::{Caller, NotAdmitted, Proof};
+use crate::office::{Caller, NotAdmitted, Proof, Unproven};
 use crate::pages::DoorContext;
 use crate::problem::{Problem, busy};
 use crate::slots::Slot;
@@ -61,9 +61,10 @@ impl Watcher {
     /// # Errors
     /// When not.
     pub(crate) fn may(&self, verbs: &[Verb]) -> Result<(), Problem> {
-        verbs
-            .iter()
-            .try_for_each(|verb| self.caller.may(*verb).map_err(told))
+        verbs.iter().try_for_each(|verb| {
+            let denied = |why| told(why, self.name(), Some(*verb));
+            self.caller.may(*verb).map_err(denied)
+        })
     }
 
     /// Looks whether the token or the session still holds, and with which rights.
@@ -91,7 +92,7 @@ impl Watcher {
         let mut refused = self.context.streams.refused.0.lock().await;
         refused.retain(|(_, at)| at.elapsed() < REFUSED_TIME);
         if refused.iter().any(|(one, _)| one == token) {
-            return Err(not_admitted(NotAdmitted::Unknown));
+            return Err(not_admitted(NotAdmitted::Unknown(Unproven::default())));
         }
         // Another stream may have asked in the meantime: then it is known.
         let caller = self.asking.caller_again(&self.context).await;
@@ -113,6 +114,7 @@ impl Watcher {
     ) -> Result<Value, Problem> {
         let caller = Arc::clone(&self.caller);
         let done = slot.run(move || caller.ask(verb, request)).await;
+        let not_done = |refused| not_done(refused, self.name(), verb);
         done.ok_or_else(busy)?.map_err(not_done)
     }
 

@@ -107,6 +107,16 @@ impl Grant {
         all(EVERY_TOPIC) && all(EVERY_DOLLAR) && !denies
     }
 
+    /// Whether any rule allows to publish messages: topics below `$control/` only name rights.
+    #[must_use]
+    pub fn allows_publish(&self) -> bool {
+        let mut rules = self.roles.iter().flat_map(|compiled| &compiled.role.rules);
+        rules.any(|rule| {
+            let is_verb = rule.pattern.starts_with("$control/");
+            Powers::of(rule).has(Powers::ALLOW_PUBLISH) && !is_verb
+        })
+    }
+
     /// How many rules its roles have.
     fn rules(&self) -> usize {
         let roles = self.roles.iter();

@@ -186,11 +186,12 @@ fn line(line: &Line) -> String {
         Way::Received => "<-",
         Way::Sent => "->",
     };
-    let mut text = format!(
-        "{}.{millis:03}  {way} {}",
-        utc.clock(),
-        shown(&line.client_id)
-    );
+    // A message of somebody without a connection has no client.
+    let client = match &*line.client_id {
+        "" => "-".into(),
+        client_id => shown(client_id),
+    };
+    let mut text = format!("{}.{millis:03}  {way} {client}", utc.clock());
     text += &format!("  {}", shown(&line.packet));
     if let Some(topic) = &line.topic {
         text += &format!("  {}", shown(topic));

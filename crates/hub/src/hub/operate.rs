@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use stentor_session::{CloseReason, Local, Message, Tick};
+use stentor_session::{CloseReason, Limit, Local, Message, Tick};
 use stentor_topic::Zone;
 
 use super::Hub;
@@ -63,6 +63,16 @@ impl Operate<'_> {
         }
         self.hub.finish(now);
         !keys.is_empty()
+    }
+
+    /// Closes the connection of a client for which more memory is held elsewhere than there may be.
+    pub fn cut(self, now: Tick, zone: Zone, client_id: &str) {
+        for key in self.hub.core.sessions_of_client(zone, client_id) {
+            self.hub
+                .core
+                .close(now, key, CloseReason::Limit(Limit::Memory));
+        }
+        self.hub.finish(now);
     }
 
     /// A zone ends, in steps: closes its connections, ends its sessions, and its rooms if this is

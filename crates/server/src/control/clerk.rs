@@ -1,6 +1,6 @@
 //! Verbs for callers that come by HTTP. Their rights are checked before.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -19,6 +19,10 @@ use super::serve::Next;
 use super::{Admin, accounts, clients, publish};
 use crate::backplane::Backplane;
 use crate::http::Done;
+use crate::listener::Port;
+use crate::shard::Inquiry;
+use crate::telemetry::collect::ask_one;
+use crate::telemetry::{ByHttp, Entry};
 
 /// Carries out verbs, as the control socket does.
 #[derive(Clone)]
@@ -34,12 +38,31 @@ impl Clerk {
         &self.0.backplane
     }
 
+    /// The entrance of all that come by HTTP.
+    pub(crate) fn http_port(&self) -> &Arc<Port> {
+        &self.0.http_port
+    }
+
+    /// Notes something that has come by HTTP. It waits for nothing.
+    pub(crate) fn note(&self, request: ByHttp) {
+        let journal = &self.backplane().journal;
+        journal.note(Entry::ByHttp(Box::new(request.shortened())));
+        journal.wake();
+    }
+
     /// Publishes a message of somebody who has the right to its topic.
-    pub(crate) fn publish(&self, identity: &Arc<Identity>, request: Value, who: &Who) -> Answer {
+    pub(crate) fn publish(
+        &self,
+        identity: &Arc<Identity>,
+        address: Option<SocketAddr>,
+        request: Value,
+        who: &Who,
+    ) -> Answer {
         let request = serde_json::from_value(request)
             .map_err(|error| Failure::new("bad-request", error.to_string()))?;
         let admin = &*self.0;
-        let by = (&*admin.directory, who);
+        let address = address.map(|it| it.ip());
+        let by = (&*admin.directory, who, address);
         write(publish::publish(&admin.backplane, by, identity, &request)?)
     }
 
@@ -49,9 +72,21 @@ impl Clerk {
         publish::plain(self.backplane(), zone, request)
     }
 
-    /// Begins to publish a message of a user.
-    pub(crate) fn begin_publish(&self, message: Message, user: Option<Arc<str>>, reply: Reply) {
-        publish::begin(self.backplane(), (message, user), reply);
+    /// Begins to publish a message of somebody.
+    pub(crate) fn begin_publish(
+        &self,
+        identity: &Identity,
+        address: Option<SocketAddr>,
+        message: Message,
+        reply: Reply,
+    ) {
+        publish::trace(
+            self.backplane(),
+            identity,
+            address.map(|it| it.ip()),
+            &message,
+        );
+        publish::begin(self.backplane(), (message, identity.user.clone()), reply);
     }
 
     /// What has become of a message that was begun.
@@ -63,7 +98,7 @@ impl Clerk {
     pub(crate) fn open_session(
         &self,
         identity: &Arc<Identity>,
-        address: Option<IpAddr>,
+        address: Option<SocketAddr>,
     ) -> Result<UnixStream, Failure> {
         self.0.open_session(identity, address)
     }
@@ -77,6 +112,18 @@ impl Clerk {
         };
         let client = clients::client(&self.0.backplane, &request).ok()?;
         Some(client.lost.total)
+    }
+
+    /// Ends the connection of a client whose event stream holds too much memory.
+    pub(crate) fn cut(&self, zone: Zone, client_id: &str) {
+        let backplane = &self.0.backplane;
+        let home = clients::home(backplane, zone, client_id);
+        // Without an answer it ends by itself.
+        let _ = ask_one(backplane, home, |answer| Inquiry::Cut {
+            zone,
+            client_id: client_id.to_owned(),
+            answer,
+        });
     }
 
     /// Gives a user another password. `made` hears each hash of it before it counts. What is

@@ -1,5 +1,6 @@
 //! The verb `publish`: a message of somebody who has no connection.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -10,8 +11,9 @@ use stentor_auth::rights::Unrestricted;
 use stentor_auth::store::{Directory, Who};
 use stentor_control::publish::{Plain, Publish, Published};
 use stentor_hub::{HookRequest, HookVerdict, Identity, Kept, NotKept, Rewrite, home_shard};
+use stentor_mqtt::QoS;
 use stentor_session::{Message, Tick};
-use stentor_topic::Zone;
+use stentor_topic::{Zone, validate_name};
 
 use super::protocol::Failure;
 use super::zones;
@@ -20,6 +22,7 @@ use crate::http::Done;
 use crate::retained::{plainly_published, published};
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_one;
+use crate::trace::Publisher;
 
 /// Publishes a message of the server's owner.
 pub(super) fn by_owner(
@@ -34,14 +37,14 @@ pub(super) fn by_owner(
         expires_at: Tick::NEVER,
         guest: None,
     };
-    publish(backplane, (directory, who), &Arc::new(owner), request)
+    publish(backplane, (directory, who, None), &Arc::new(owner), request)
 }
 
 /// Publishes a message of somebody who has the right to its topic, in the zone that the request
 /// names or else in his own. The adaptors of the zone are asked as about the publish of a client.
 pub(super) fn publish(
     backplane: &Backplane,
-    (directory, who): (&Directory, &Who),
+    (directory, who, address): (&Directory, &Who, Option<IpAddr>),
     identity: &Arc<Identity>,
     request: &Publish,
 ) -> Result<Published, Failure> {
@@ -66,7 +69,10 @@ pub(super) fn publish(
         // As with the publish of a client: it counts as done, and nobody gets it.
         Some(HookVerdict::Done(rewrite)) if rewrite.hides_notification => {
             let topic = message.topic().to_owned();
-            return Ok(Published { kept: false, topic });
+            return Ok(Published {
+                topic,
+                ..Published::default()
+            });
         }
         Some(HookVerdict::Done(rewrite)) => {
             if let Some(to) = rewrite.to.as_deref().filter(|to| to.starts_with('$')) {
@@ -90,7 +96,9 @@ pub(super) fn publish(
             return Err(Failure::new("busy", text));
         }
     };
+    trace(backplane, identity, address, &message);
     let topic = message.topic().to_owned();
+    let clears = message.retain && message.payload().is_empty();
     let kept = hand_over(backplane, message, identity.user.clone());
     if request.retain {
         let mut detail = match &kept {
@@ -100,7 +108,27 @@ pub(super) fn publish(
         detail["zone"] = json!(zone);
         directory.note(who, "publish.retained", &topic, detail);
     }
-    Ok(Published { kept: kept?, topic })
+    let kept = kept?;
+    Ok(Published {
+        kept: kept && !clears,
+        cleared: clears,
+        topic,
+    })
+}
+
+/// Notes a message in the traces that are about it.
+pub(super) fn trace(
+    backplane: &Backplane,
+    identity: &Identity,
+    address: Option<IpAddr>,
+    message: &Message,
+) {
+    let by = Publisher {
+        user: identity.user.as_deref(),
+        address,
+    };
+    let now = backplane.clock.now();
+    backplane.traces.note_published(now, &by, message);
 }
 
 /// The message of a request, as adaptors want it.
@@ -112,7 +140,11 @@ fn message(
 ) -> Result<Message, Failure> {
     let bad = |reason: String| {
         let text = format!("the message cannot be published: {reason}");
-        Failure::new("bad-request", text)
+        let failure = Failure::new("bad-request", text);
+        match blamed(request, &reason) {
+            Some(field) => failure.about(field),
+            None => failure,
+        }
     };
     let mut line = Map::new();
     let topic = rewrite.to.as_deref().unwrap_or(&request.topic);
@@ -135,6 +167,19 @@ fn message(
     let message = published(&Value::Object(line), zone, now, request.retain).map_err(bad)?;
     check_bounds(backplane, &message).map_err(bad)?;
     Ok(message)
+}
+
+/// The key of a request that a reason is about, if it is one.
+fn blamed(request: &Publish, reason: &str) -> Option<&'static str> {
+    let is_base64 = |text: &String| STANDARD.decode(text).is_ok();
+    match request {
+        _ if validate_name(&request.topic).is_err() => Some("topic"),
+        _ if request.payload.is_some() && request.payload_base64.is_some() => Some("payload"),
+        _ if !request.payload_base64.as_ref().is_none_or(is_base64) => Some("payload_base64"),
+        _ if QoS::from_bits(request.qos).is_none() => Some("qos"),
+        _ if reason.contains("topic") || reason.contains("subscribe") => Some("topic"),
+        _ => None,
+    }
 }
 
 /// Refuses a message that a client could not publish.

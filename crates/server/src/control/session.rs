@@ -1,7 +1,7 @@
 //! MQTT sessions of callers that come by HTTP: a connection inside the server, as if it had come by
 //! a listener after its login.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Admin {
     pub(super) fn open_session(
         &self,
         identity: &Arc<Identity>,
-        address: Option<IpAddr>,
+        address: Option<SocketAddr>,
     ) -> Result<UnixStream, Failure> {
         let shard = self.idlest_shard();
         let load = self.backplane.shards[shard].load.load(Ordering::Relaxed);
@@ -44,7 +44,7 @@ impl Admin {
         let traveller = Traveller {
             transport: Transport::Plain,
             unread: Vec::new(),
-            peer: peer(address),
+            peer: address.map_or_else(own, Peer::from),
             port: Arc::clone(&self.http_port),
             // It is counted where it came in.
             permit: None,
@@ -92,13 +92,10 @@ fn request() -> ConnectRequest {
     }
 }
 
-fn peer(address: Option<IpAddr>) -> Peer {
-    match address {
-        Some(IpAddr::V4(address)) => Peer::V4(address.octets(), 0),
-        Some(IpAddr::V6(address)) => Peer::V6(address.octets(), 0),
-        None => Peer::Unix {
-            uid: nix::unistd::geteuid().as_raw(),
-            pid: 0,
-        },
+/// The server itself.
+fn own() -> Peer {
+    Peer::Unix {
+        uid: nix::unistd::geteuid().as_raw(),
+        pid: 0,
     }
 }

@@ -1,11 +1,12 @@
 //! Somebody who has shown a token or a session, and what he may ask.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use stentor_admin::{Caller, Denied, Refused, Reply};
+use stentor_auth::center::Standing;
 use stentor_auth::model::DEFAULT_ZONE;
 use stentor_auth::store::Who;
 use stentor_control::login::{Me, Session};
@@ -35,12 +36,12 @@ pub(super) struct Bearer {
     zone: String,
     /// The name as at a login; of somebody who came by a link, its maker.
     login: String,
-    address: Option<IpAddr>,
+    address: Option<SocketAddr>,
     session: Option<(u64, Session)>,
 }
 
 impl Bearer {
-    pub(super) fn new(clerk: &Clerk, known: Known, address: Option<IpAddr>) -> Self {
+    pub(super) fn new(clerk: &Clerk, known: Known, address: Option<SocketAddr>) -> Self {
         let zone = clerk.backplane().zone_name(known.identity.zone);
         let login = known.login(&zone);
         let Known {
@@ -65,7 +66,7 @@ impl Bearer {
             number,
             told,
         }: Found,
-        address: Option<IpAddr>,
+        address: Option<SocketAddr>,
     ) -> Self {
         Self {
             session: Some((number, told)),
@@ -185,7 +186,9 @@ impl Bearer {
         self.check(wish).map_err(Refused::Denied)?;
         self.count(&request).map_err(Refused::Failed)?;
         let request = Value::Object(request);
-        let answer = self.clerk.publish(&self.identity, request, &self.who());
+        let answer = self
+            .clerk
+            .publish(&self.identity, self.address, request, &self.who());
         answer.map_err(Refused::Failed)
     }
 
@@ -232,7 +235,7 @@ impl Bearer {
         let network = text("address").and_then(|text| text.parse::<Network>().ok());
         let is_here = network
             .zip(self.address)
-            .is_some_and(|(network, address)| network.contains(address));
+            .is_some_and(|(network, address)| network.contains(address.ip()));
         let is_user = text("user").is_some_and(|user| {
             let (zone, name) = match text("zone") {
                 Some(zone) => (zone, user),
@@ -251,7 +254,7 @@ impl Bearer {
     fn who(&self) -> Who {
         let login = &self.login;
         Who::new(match self.address {
-            Some(address) => format!("{login} by HTTP from {address}"),
+            Some(address) => format!("{login} by HTTP from {}", address.ip()),
             None => format!("{login} by HTTP"),
         })
     }
@@ -302,6 +305,12 @@ impl Caller for Bearer {
         }
     }
 
+    fn may_publish(&self) -> bool {
+        let standing = self.identity.rights.as_any();
+        let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
+        standing.is_none_or(|standing| standing.holder().grant().allows_publish())
+    }
+
     fn may_subscribe(&self, filter: &str) -> Result<(), Denied> {
         self.check(Wish::Subscribe(filter))
     }
@@ -312,6 +321,10 @@ impl Caller for Bearer {
 
     fn lost(&self, client_id: &str) -> Option<u64> {
         self.clerk.lost(&self.zone, client_id)
+    }
+
+    fn cut(&self, client_id: &str) {
+        self.clerk.cut(self.identity.zone, client_id);
     }
 
     fn set_password(&self, new: &str) -> Result<(), Failure> {
@@ -329,8 +342,8 @@ impl Caller for Bearer {
     fn publish(&self, message: &Plain<'_>, reply: Reply) -> Result<(), Reply> {
         match self.plain(message) {
             Some(message) => {
-                let user = self.identity.user.clone();
-                self.clerk.begin_publish(message, user, reply);
+                let (identity, address) = (&self.identity, self.address);
+                self.clerk.begin_publish(identity, address, message, reply);
                 Ok(())
             }
             None => Err(reply),

@@ -18,25 +18,28 @@ mod sessions;
 mod visitors;
 
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use stentor_admin::{
     Admitted, Begun, CertificateName, Door, Exposition, Face, Held, Login, NotAdmitted, Office,
-    Proof, Report, Rules, TlsSource,
+    Proof, Rejected, Report, Rules, TlsSource,
 };
 use stentor_auth::center::Center;
 use stentor_auth::credential::certificate::{NameSource, user_name};
+
+use stentor_control::events::Kind;
 
 use crate::condition::Condition;
 use crate::config::{Http, HttpUrl};
 use crate::control::{Clerk, Control, NotesReader};
 use crate::error::ServerError;
 use crate::listener::name_source;
+use crate::peer::Peer;
 use crate::priority;
 use crate::shard::Letter;
-use crate::telemetry::Metrics;
+use crate::telemetry::{ByHttp, Metrics};
 use bearers::Bearers;
 pub(crate) use errands::{Done, Errand, Errands};
 pub(crate) use open::{Doors, HttpTls, certificate};
@@ -66,14 +69,14 @@ impl Office for HttpBackend {
         self.metrics.page(format, &self.notes.read())
     }
 
-    fn known(&self, proof: Proof<'_>, address: Option<IpAddr>) -> Option<Admitted> {
+    fn known(&self, proof: Proof<'_>, address: Option<SocketAddr>) -> Option<Admitted> {
         self.bearers.known(proof, address)
     }
 
     fn admit(
         &self,
         proof: Proof<'_>,
-        address: Option<IpAddr>,
+        address: Option<SocketAddr>,
         then: Box<dyn FnOnce(Admitted) + Send>,
     ) {
         self.bearers.admit(proof, address, then);
@@ -82,7 +85,7 @@ impl Office for HttpBackend {
     fn log_in(
         &self,
         login: Login,
-        address: Option<IpAddr>,
+        address: Option<SocketAddr>,
         then: Box<dyn FnOnce(Begun) + Send>,
     ) -> Box<dyn Send> {
         Box::new(self.bearers.log_in(login, address, then))
@@ -91,22 +94,38 @@ impl Office for HttpBackend {
     fn prove(
         &self,
         login: Login,
-        address: Option<IpAddr>,
+        address: Option<SocketAddr>,
         then: Box<dyn FnOnce(Result<(), NotAdmitted>) + Send>,
     ) -> Box<dyn Send> {
         Box::new(self.bearers.prove(login, address, then))
     }
 
-    fn open_link(&self, once: &str, address: Option<IpAddr>) -> Begun {
+    fn open_link(&self, once: &str, address: Option<SocketAddr>) -> Begun {
         self.bearers.open_link(once, address)
     }
 
-    fn session(&self, cookie: &str, address: Option<IpAddr>) -> Admitted {
+    fn session(&self, cookie: &str, address: Option<SocketAddr>) -> Admitted {
         self.bearers.session(cookie, address, Visit::Request)
     }
 
-    fn session_now(&self, cookie: &str, address: Option<IpAddr>) -> Admitted {
+    fn session_now(&self, cookie: &str, address: Option<SocketAddr>) -> Admitted {
         self.bearers.session(cookie, address, Visit::Look)
+    }
+
+    fn refused(&self, refused: &Rejected<'_>) {
+        let kind = match refused.is_known {
+            true => Kind::Denied,
+            false => Kind::Refused,
+        };
+        self.clerk.note(ByHttp {
+            kind,
+            reason: refused.reason,
+            user: refused.user.into(),
+            peer: refused.address.map(Peer::from),
+            port: Arc::clone(self.clerk.http_port()),
+            text: refused.text.into(),
+            verb: refused.verb,
+        });
     }
 
     fn log_out(&self, cookie: &str) {

@@ -5,6 +5,8 @@ use stentor_auth::center::Standing;
 use stentor_auth::rights::Explanation;
 use stentor_hub::{Access, Identity};
 
+use crate::telemetry::{shown, word};
+
 /// Something that somebody wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish<'a> {
@@ -60,10 +62,11 @@ pub(super) fn check(identity: &Identity, login: &str, wish: Wish<'_>) -> Result<
         Some(rule) => format!("it is denied by {rule}"),
         None => "no rule of its roles allows it".to_owned(),
     };
-    let ((action, command), topic) = (wish.words(), wish.topic());
+    let ((action, command), topic) = (wish.words(), shown(wish.topic()));
+    let (user, asked) = (word(login), word(&topic));
     let detail = format!(
-        "the user {login:?} may not {action} {topic:?}: {why}; `stentor user test {login} {command} \
-         '{topic}'` asks again after a change"
+        "the user {login:?} may not {action} {topic:?}: {why}; `stentor user test {user} {command} \
+         {asked}` asks again after a change"
     );
     Err(Denied {
         code: "denied",

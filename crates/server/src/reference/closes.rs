@@ -142,7 +142,7 @@ closes! {
             "The client asks for a session that outlives its connection, and the disk of the sessions is full.",
             "Free space on the disk of `sessions.dir`, or raise `sessions.bytes` if the log says so. Sessions that are there go on.";
         Limit(Limit::Memory) =>
-            "`limits.memory` is reached, or packets that have not arrived in full take an eighth of it.",
+            "`limits.memory` is reached, or packets that have not arrived in full take an eighth of it. For a listener `unix:http`: event streams hold an eighth of it, and this one waits for its reader.",
             "`stentor status` says who holds most. Raise the limit.";
         Limit(Limit::QueueBytes) =>
             "The queue of the client is full, and its `[[policy]]` is `disconnect`.",

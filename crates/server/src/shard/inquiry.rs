@@ -92,6 +92,15 @@ impl Shard {
             } => {
                 let _ = answer.send(self.kick(zone, &client_id, end_session));
             }
+            Inquiry::Cut {
+                zone,
+                client_id,
+                answer,
+            } => {
+                self.hub.operate().cut(self.now, zone, &client_id);
+                self.forward();
+                let _ = answer.send(());
+            }
             Inquiry::EndZone { zone, from, answer } => {
                 let part = self.hub.operate().end_zone(self.now, zone, from);
                 self.forward();

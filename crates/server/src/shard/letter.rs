@@ -125,6 +125,12 @@ pub(crate) enum Inquiry {
         end_session: bool,
         answer: Sender<Option<bool>>,
     },
+    /// Closes a client's connection, whose event stream holds too much memory.
+    Cut {
+        zone: Zone,
+        client_id: String,
+        answer: Sender<()>,
+    },
     /// A step of the end of a zone, from a place on: closes connections, and ends sessions and
     /// rooms. The answer is how many sessions it has ended.
     EndZone {

@@ -498,7 +498,7 @@ pub(super) fn final_output(bytes: &[u8]) -> Box<Output> {
     output
 }
 
-pub(super) const fn reason_of(refusal: Refusal) -> CloseReason {
+pub(crate) const fn reason_of(refusal: Refusal) -> CloseReason {
     match refusal {
         Refusal::Credentials | Refusal::Disabled => WRONG_LOGIN,
         Refusal::LoginRequired => CloseReason::Denied(Denied::Anonymous),

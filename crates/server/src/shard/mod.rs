@@ -51,6 +51,7 @@ pub(crate) use letter::{
     ClientEntry, Found, Incoming, Inquiry, Letter, Listeners, Purpose, Survey, Traveller,
 };
 pub(crate) use link::LinkBytes;
+pub(crate) use login::reason_of;
 pub(crate) use policy::Policy;
 
 use std::collections::{HashMap, VecDeque};

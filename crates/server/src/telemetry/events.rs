@@ -116,6 +116,7 @@ impl Noted {
                     ..Self::new(Kind::Refused)
                 })
             }
+            Entry::ByHttp(request) => request.noted(pace),
             Entry::Banned(noted) => Some((**noted).clone()),
             Entry::Administered(..) | Entry::LongTurn(..) | Entry::Shed { .. } => None,
         }

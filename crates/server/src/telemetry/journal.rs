@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use super::LongTurn;
 use super::administered::note_administered;
+use super::by_http::{AuditPaces, ByHttp};
 use super::denied::write_denied;
 use super::events::{Events, Noted};
 use super::remedy::{Scene, remedy};
@@ -62,6 +63,8 @@ pub(crate) enum Entry {
         /// Why.
         reason: CloseReason,
     },
+    /// A request by HTTP was refused, or somebody has logged in there.
+    ByHttp(Box<ByHttp>),
     /// Somebody was banned, or is no longer.
     Banned(Box<Noted>),
     /// A turn of a shard was long, and this many more before it that nothing was said of.
@@ -215,6 +218,11 @@ impl Journal {
                 }
                 continue;
             }
+            if let Entry::ByHttp(request) = &entry
+                && let Some(directory) = self.0.audit.get().and_then(Weak::upgrade)
+            {
+                request.audit(&directory, &mut pace.audited);
+            }
             self.0.events.note(&entry, &self.0.data_dir, &mut pace.kept);
             self.count_connection(&entry, &mut pace.connections);
             write(&entry, &self.0.data_dir, &mut pace.written);
@@ -261,6 +269,7 @@ struct Paces {
     written: Pace,
     kept: Pace,
     connections: Counts,
+    audited: AuditPaces,
 }
 
 impl Default for Paces {
@@ -269,6 +278,7 @@ impl Default for Paces {
             written: Pace::of(REFUSALS_MAX),
             kept: Events::pace(),
             connections: Counts::default(),
+            audited: AuditPaces::default(),
         }
     }
 }
@@ -278,7 +288,7 @@ impl Default for Paces {
 pub(super) struct Pace {
     /// Of each reason, in a period.
     lines_max: u32,
-    limits: HashMap<&'static str, RateLimit>,
+    limits: HashMap<(&'static str, &'static str), RateLimit>,
 }
 
 impl Pace {
@@ -293,14 +303,19 @@ impl Pace {
     /// Whether a line about missing entries is written now.
     fn admit_loss(&mut self) -> bool {
         let limit = RateLimit::new(1, Duration::from_secs(1));
-        let limit = self.limits.entry("journal").or_insert(limit);
+        let limit = self.limits.entry(("", "journal")).or_insert(limit);
         matches!(limit.admit(Instant::now()), Admission::Write { .. })
     }
 
     /// Whether a line for this reason is written now, and how many were not since the last one.
     pub(super) fn admit(&mut self, label: &'static str) -> Option<u64> {
+        self.admit_of("", label)
+    }
+
+    /// The same of reasons that have words of their own.
+    pub(super) fn admit_of(&mut self, kind: &'static str, label: &'static str) -> Option<u64> {
         let limit = RateLimit::new(self.lines_max, REFUSALS_PERIOD);
-        let limit = self.limits.entry(label).or_insert(limit);
+        let limit = self.limits.entry((kind, label)).or_insert(limit);
         match limit.admit(Instant::now()) {
             Admission::Write { held_back } => Some(held_back),
             Admission::HoldBack => None,
@@ -360,6 +375,7 @@ fn write(entry: &Entry, data_dir: &Path, pace: &mut Pace) {
                 warn!(%peer, %listener, client, user, reason, held_back, "refused{remedy}");
             }
         }
+        Entry::ByHttp(request) => request.write(pace),
         Entry::Banned(noted) => info!("a ban has changed: {}", noted.text),
         // It is in the audit log.
         Entry::Administered(..) => {}

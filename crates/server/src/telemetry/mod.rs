@@ -2,6 +2,7 @@
 
 mod administered;
 mod bound;
+mod by_http;
 pub(crate) mod collect;
 mod day;
 mod denied;
@@ -19,6 +20,7 @@ mod tallies;
 mod waiting;
 
 pub(crate) use bound::Bound;
+pub(crate) use by_http::ByHttp;
 pub(crate) use events::{Noted, Wanted, ZoneOf};
 pub use figure_history::figures_reference;
 pub(crate) use figure_history::{FigureHistory, Keeper as FigureKeeper};
@@ -26,6 +28,7 @@ pub use figures::sys_topics;
 pub(crate) use journal::{Claim, Entry, Journal, shown};
 pub(crate) use metrics::Metrics;
 pub use metrics::metrics_reference;
+pub(crate) use remedy::{why_refused, word};
 pub(crate) use report::{LongTurn, LossReport, ShardReport, TurnReport};
 pub(crate) use rounds::Rounds;
 pub(crate) use stentor_series::Histogram;

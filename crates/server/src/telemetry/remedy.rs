@@ -10,7 +10,7 @@ use stentor_session::{CloseReason, Denied, Limit, Local, Timer, Violation};
 use super::bound::Bound;
 use super::journal::{Claim, shown};
 use crate::config::ListenUrl;
-use crate::listener::Rules;
+use crate::listener::{Port, Rules};
 use crate::transport::Fault;
 
 /// Where somebody was refused, and who.
@@ -55,6 +55,26 @@ pub(super) fn remedy(reason: CloseReason, scene: &Scene<'_>) -> String {
         return String::new();
     }
     format!(": {text}")
+}
+
+/// What was wrong with somebody who has come by this entrance and claims to be a user, and what
+/// helps.
+pub(crate) fn why_refused(
+    reason: CloseReason,
+    (port, claim): (&Port, &Claim),
+    fault: Option<&Fault>,
+    data_dir: &Path,
+) -> String {
+    let rules = port.rules.load();
+    let scene = Scene {
+        url: &port.url,
+        rules: &rules,
+        claim,
+        fault,
+        data_dir,
+    };
+    let text = remedy(reason, &scene);
+    text.trim_start_matches(": ").to_owned()
 }
 
 fn denial(denied: Denied, scene: &Scene<'_>) -> Cow<'static, str> {
@@ -366,7 +386,7 @@ fn violated(violation: Violation, scene: &Scene<'_>) -> Cow<'static, str> {
 
 /// A word of a command that can be pasted into a shell. What holds control characters is shown
 /// instead: nobody should paste it.
-pub(super) fn word(text: &str) -> Cow<'_, str> {
+pub(crate) fn word(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./@:+,%=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         Cow::Borrowed(text)

@@ -3,6 +3,8 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stentor_admin::REASONS;
+use stentor_control::events::Kind;
 use stentor_hub::Event;
 use stentor_session::CloseReason;
 
@@ -24,6 +26,9 @@ pub(crate) struct Tallies {
     refused: Vec<AtomicU64>,
     ended: Vec<AtomicU64>,
     shed: AtomicU64,
+    /// Requests by HTTP, by the words of the HTTP face.
+    http: [AtomicU64; REASONS.len()],
+    http_logins: AtomicU64,
 }
 
 impl Default for Tallies {
@@ -33,6 +38,8 @@ impl Default for Tallies {
             refused: zeros(),
             ended: zeros(),
             shed: AtomicU64::new(0),
+            http: [const { AtomicU64::new(0) }; REASONS.len()],
+            http_logins: AtomicU64::new(0),
         }
     }
 }
@@ -43,6 +50,16 @@ impl Tallies {
         match entry {
             Entry::Refused { reason, .. } => add(&self.refused, *reason),
             Entry::Session(Event::Disconnected { reason, .. }, _) => add(&self.ended, *reason),
+            Entry::ByHttp(request) if request.kind == Kind::LoggedIn => {
+                self.http_logins.fetch_add(1, Ordering::Relaxed);
+            }
+            Entry::ByHttp(request) => {
+                let place = REASONS.binary_search(&request.reason);
+                debug_assert!(place.is_ok(), "{} has no counter", request.reason);
+                if let Some(counter) = place.ok().and_then(|place| self.http.get(place)) {
+                    counter.fetch_add(1, Ordering::Relaxed);
+                }
+            }
             Entry::Shed { .. } => {
                 self.shed.fetch_add(1, Ordering::Relaxed);
             }
@@ -61,6 +78,17 @@ impl Tallies {
     /// Connections of clients that have ended, for every reason that there is.
     pub(crate) fn ended(&self) -> impl Iterator<Item = (&'static str, u64)> {
         counted(&self.ended)
+    }
+
+    /// Requests by HTTP that were refused, for every reason that there is.
+    pub(crate) fn http_refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.http.iter().map(|it| it.load(Ordering::Relaxed));
+        REASONS.into_iter().zip(counts)
+    }
+
+    /// Logins by HTTP.
+    pub(crate) fn http_logins(&self) -> u64 {
+        self.http_logins.load(Ordering::Relaxed)
     }
 
     /// Connections that were closed without a word, for want of a descriptor.
@@ -94,6 +122,7 @@ mod tests {
     fn each_reason_has_a_counter_and_begins_with_zero() {
         let tallies = Tallies::default();
         assert!(LABELS.len() > 60, "{LABELS:?}");
+        assert!(REASONS.is_sorted(), "{REASONS:?}");
         assert!(LABELS.contains(&"malformed") && LABELS.contains(&"bug"));
         assert!(
             tallies

@@ -71,6 +71,7 @@ fn text_bytes(entry: &Entry) -> usize {
             user, client_id, ..
         } => user.name().len() + client_id.len(),
         Entry::Administered(Event::Administered { target, .. }, _) => target.len(),
+        Entry::ByHttp(request) => request.user.len() + request.text.len(),
         Entry::Administered(..) | Entry::Banned(_) | Entry::LongTurn(..) | Entry::Shed { .. } => 0,
     }
 }

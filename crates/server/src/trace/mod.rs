@@ -8,15 +8,17 @@ mod packet;
 mod tap;
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use stentor_control::Network;
-use stentor_control::trace::Line;
+use stentor_control::trace::{Line, Way};
 use stentor_hub::ConnectedAs;
-use stentor_session::Tick;
+use stentor_session::{Message, Tick};
 use stentor_topic::{Zone, matches};
 
 use crate::peer::Peer;
@@ -59,6 +61,17 @@ impl Rule {
         is(&self.client_id, Some(who.client_id))
             && is(&self.user, who.user)
             && self.zone.is_none_or(|zone| zone == who.zone)
+            && self.network.is_none_or(is_near)
+    }
+
+    /// Whether a message of this zone is meant that somebody publishes without a connection: so a
+    /// client id is not.
+    fn is_about_publisher(&self, by: &Publisher<'_>, zone: Zone) -> bool {
+        let is_near = |network: Network| by.address.is_some_and(|at| network.contains(at));
+        let user = self.user.as_deref();
+        self.client_id.is_none()
+            && user.is_none_or(|user| by.user == Some(user))
+            && self.zone.is_none_or(|it| it == zone)
             && self.network.is_none_or(is_near)
     }
 
@@ -272,6 +285,44 @@ fn bytes(line: &Line) -> usize {
     size_of::<Line>() + line.client_id.len() + line.text.len() + more
 }
 
+/// Somebody who publishes without a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Publisher<'p> {
+    /// The name in the zone.
+    pub(crate) user: Option<&'p str>,
+    /// The address that HTTP came from; none for the control socket.
+    pub(crate) address: Option<IpAddr>,
+}
+
+/// The line about such a message. It is no packet, so it has the bytes of its topic, properties and
+/// payload.
+fn published(by: &Publisher<'_>, message: &Message, payload_bytes: usize) -> Line {
+    let payload = message.payload();
+    let retain = if message.retain { " retain" } else { "" };
+    let mut text = format!(
+        "qos={}{retain} payload={} bytes",
+        message.qos as u8,
+        payload.len()
+    );
+    if let Some(user) = by.user {
+        let _ = write!(text, " user={:?}", packet::shown(user));
+    }
+    let _ = match by.address {
+        Some(address) => write!(text, " by HTTP from {address}"),
+        None => write!(text, " by the control socket"),
+    };
+    let beginning = payload.get(..payload_bytes).unwrap_or(payload);
+    Line {
+        way: Way::Received,
+        packet: "PUBLISH".to_owned(),
+        topic: Some(packet::shown(message.topic()).to_owned()),
+        text,
+        bytes: (message.topic().len() + message.properties().len() + payload.len()) as u64,
+        payload: (payload_bytes > 0).then(|| String::from_utf8_lossy(beginning).into_owned()),
+        ..Line::default()
+    }
+}
+
 /// The traces that run.
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
@@ -304,6 +355,18 @@ impl Traces {
     pub(crate) fn find(&self, id: u64) -> Option<Arc<Trace>> {
         let running = self.running.load();
         running.iter().find(|trace| trace.id == id).cloned()
+    }
+
+    /// Notes a message that somebody has published without a connection, in the traces that are
+    /// about him and its topic. While no trace runs, that costs one look.
+    pub(crate) fn note_published(&self, now: Tick, by: &Publisher<'_>, message: &Message) {
+        for trace in self.running.load().iter() {
+            if trace.rule.is_about_publisher(by, message.zone) {
+                trace.note(now, Some(message.topic()), |payload_bytes| {
+                    published(by, message, payload_bytes)
+                });
+            }
+        }
     }
 
     /// Those that have not ended.

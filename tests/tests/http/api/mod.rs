@@ -12,6 +12,7 @@ mod requests;
 mod rights;
 mod size;
 mod tokens;
+mod told;
 mod traces;
 mod walls;
 mod zones;

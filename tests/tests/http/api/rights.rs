@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use stentor_control::{Http, Need, Scope, Verb};
-use stentor_tests::Server;
 use stentor_tests::raw::eventually;
+use stentor_tests::{Raw, Server, Version};
 
-use super::{bearer, get, json_of, role, send, server, token};
+use super::{bearer, get, json_of, read, role, send, server, token};
 use crate::sessions;
 
 /// What a user is answered to a request that no verb takes: 400 shows that the right is there, and
@@ -173,4 +173,24 @@ fn rights_and_tokens_end_at_once() {
     let nonsense = send(&server, ("GET", "/api/v1/health"), &bearer("nonsense"), "");
     let (code, problem) = json_of(nonsense);
     assert_eq!((code, &problem["code"]), (401, &json!("no-token")));
+}
+
+/// A request that waits ends with the user: what happens then is not for him.
+#[test]
+fn a_user_who_is_removed_while_he_waits_hears_nothing() {
+    let server = server();
+    let vic = token(&server, "vic", &["viewer"]);
+    let (_, told) = get(&server, "events?limit=1", &vic);
+    let cursor = told["cursor"].as_u64().expect("a cursor");
+    let path = format!("/api/v1/events?after={cursor}&event=connected&wait_ms=10000");
+    let headers = bearer(&vic);
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+    let mut waiting = Raw::tcp(&server.address("http"));
+    waiting.send(request.as_bytes());
+    server.control(&["user", "delete", "vic"]).success();
+    let _pump = server.client(Version::V5, "pump");
+    let answer = read(&mut waiting);
+    assert_eq!(answer.status, 401, "{}", answer.body);
+    assert!(!answer.body.contains("pump"), "{}", answer.body);
 }

@@ -201,6 +201,7 @@ fn attack(role: &str) {
         for request in requests(verb) {
             let (status, answer) = post(server, &verb.path(), &gus, &request);
             assert!(status < 500, "{name} {request}: {answer}");
+            let answer = without_own(answer);
             let told = leak(&request.to_string(), &answer.to_string());
             assert_eq!(told, None, "{name} {request}: {answer}");
             asked += 1;
@@ -227,7 +228,10 @@ fn attack(role: &str) {
     for (path, request) in cursors {
         let (status, answer) = post(server, path, &gus, &request);
         assert!(matches!(status, 200 | 400 | 403), "{path}: {answer}");
-        let told = leak(&request.to_string(), &answer.to_string());
+        let told = leak(
+            &request.to_string(),
+            &without_own(answer.clone()).to_string(),
+        );
         assert_eq!(told, None, "{path} {request}: {answer}");
     }
     for path in ["status/stream", "traces/stream?client_id=hidden-client"] {
@@ -238,6 +242,14 @@ fn attack(role: &str) {
     for client in &mut place.hidden {
         client.ping_among_messages();
     }
+}
+
+/// An answer without the events that tell the attacker what he has asked for himself.
+fn without_own(mut answer: Value) -> Value {
+    if let Some(events) = answer["events"].as_array_mut() {
+        events.retain(|event| event["event"] != "denied" || event["user"] != "game/gus");
+    }
+    answer
 }
 
 #[test]

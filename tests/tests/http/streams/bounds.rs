@@ -26,7 +26,7 @@ fn a_user_and_all_users_have_so_many_streams() {
         .collect();
     let mut streams: Vec<Vec<Stream>> = Vec::new();
     for user in &users[..8] {
-        let own = (0..8).map(|_| open(&server, "events/stream", user));
+        let own = (0..8).map(|_| open(&server, "events/stream?event=connected", user));
         streams.push(own.collect());
         let (status, problem) = get(&server, "events/stream", user);
         assert_eq!(

@@ -130,6 +130,13 @@ fn streams_hold_a_share_of_the_memory() {
         assert!(held <= most, "{held} of {most}");
         status["clients_connected"].as_u64() < Some(SLOW as u64 + 1)
     });
+    // The log says which one, and from where.
+    let log = server.wait_lines(1, &["disconnected", "reason=\"memory\""]);
+    let line = log.lines().find(|line| line.contains("reason=\"memory\""));
+    let line = line.expect("there is one");
+    let ports = slow.iter().map(|it| it.get_ref().local_addr());
+    let mut peers = ports.map(|it| format!("peer=\"{}\"", it.expect("it has an address")));
+    assert!(peers.any(|peer| line.contains(&peer)), "{line}");
     let status = server.json(&["status"]);
     assert_eq!(status["sessions_evicted_by_memory"], 0, "{status}");
     drop(slow);

@@ -112,7 +112,8 @@ asks for it. [Monitoring](../monitoring.md) says how to use it.
 - **Labels:** no label has the name of a client, a user or a topic, or the address of a client. So
   the number of series depends on the configuration alone. Each of the first 64 listeners and of the
   first 64 procedures has its own series.
-- **`reason`** is a close reason; [Reasons](reasons.md) lists them.
+- **`reason`** is a close reason; [Reasons](reasons.md) lists them. Requests by HTTP have
+  [reasons of their own](../http.md#refusals-that-the-operator-sees).
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -173,6 +174,7 @@ mod tests {
         for line in [
             "stentor_clients_connected 0",
             "stentor_refusals_total{reason=\"bad-credentials\"} 0",
+            "stentor_http_refusals_total{reason=\"wrong-login\"} 0",
             "stentor_disconnects_total{reason=\"keep-alive-timeout\"} 0",
             "stentor_messages_lost_total{cause=\"drop-newest\"} 0",
             "stentor_publish_to_socket_seconds_count 0",

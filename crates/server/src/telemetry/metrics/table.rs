@@ -127,6 +127,16 @@ pub(super) const FAMILIES: &[Family] = &[
                 out.by("reason", reason, count);
             }
         }),
+    family("stentor_http_refusals_total", Counter, "reason",
+        "Requests by HTTP that were refused: wrong or missing logins, and rights that are missing. [The HTTP API](../http.md#refusals-that-the-operator-sees) lists the reasons.",
+        |from, out| {
+            for (reason, count) in from.backplane.journal.tallies().http_refused() {
+                out.by("reason", reason, count);
+            }
+        }),
+    family("stentor_http_logins_total", Counter, "",
+        "Logins by HTTP: sessions of browsers, and tokens and certificates that were checked.",
+        |from, out| out.one(from.backplane.journal.tallies().http_logins())),
     family("stentor_disconnects_total", Counter, "reason",
         "Connections of clients that ended, by close reason.",
         |from, out| {
