@@ -166,6 +166,14 @@ fn each_of_thousands_gets_its_own_answer() {
     assert_eq!(code(&one), Some(75), "{one}");
     let text = "overloaded: too many calls are waiting";
     assert!(one.stderr.contains(text), "{one}");
+    // A flood of them does not fill the log.
+    for _ in 0..4 {
+        assert_eq!(code(&calls.by_unix(&words)), Some(75));
+    }
+    let parts = ["WARN", "procedure=\"held\"", "too many calls are waiting"];
+    let log = calls.server.wait_lines(1, &parts);
+    let told = log.lines().filter(|line| line.contains(parts[2]));
+    assert_eq!(told.count(), 1, "{log}");
     // Other procedures go on.
     assert_eq!(code(&calls.by_tcp(&["/noop"])), Some(0));
 
