@@ -606,7 +606,14 @@ fn finish<T: FnOnce(Answer, Line)>(
         statistics.count(&answer, took, is_observed);
         // What was read of the message says more.
         let _ = read.set(about);
-        let line = Line::of((name, manifest), read, &answer, took);
+        let mut line = Line::of((name, manifest), read, &answer, took);
+        if answer.status == Status::Overloaded {
+            // The figures count all; a flood of calls does not fill the log.
+            line = match statistics.admit_overload(Instant::now()) {
+                Some(suppressed) => line.after(suppressed),
+                None => line.held_back(),
+            };
+        }
         if is_observed {
             answer = observed(answer);
         }

@@ -1,7 +1,7 @@
 //! What each procedure did.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -11,6 +11,9 @@ use crate::answer::Answer;
 
 /// The longest time that is distinguished, in microseconds: five minutes.
 const LONGEST_US: u64 = 300_000_000;
+
+/// How often the log says of a procedure that its calls find no room.
+const OVERLOAD_PERIOD: Duration = Duration::from_secs(10);
 
 /// Counters of one procedure; they outlive its versions.
 pub(crate) struct Statistics(Mutex<Counters>);
@@ -22,6 +25,14 @@ struct Counters {
     observed: [u64; Verdict::ALL.len()],
     cpu: Duration,
     time_us: Histogram<u64>,
+    overloads: Overloads,
+}
+
+/// The lines of the log about calls that found no room: one in [`OVERLOAD_PERIOD`].
+#[derive(Default)]
+struct Overloads {
+    told: Option<Instant>,
+    held_back: u64,
 }
 
 /// A procedure's figures, as `/status` shows them.
@@ -79,6 +90,7 @@ impl Statistics {
             cpu: Duration::ZERO,
             // The bounds above are valid ones; without them it grows as needed.
             time_us: histogram.unwrap_or_else(|_| growing()),
+            overloads: Overloads::default(),
         }))
     }
 
@@ -93,6 +105,19 @@ impl Statistics {
         }
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         counters.time_us.saturating_record(us.clamp(1, LONGEST_US));
+    }
+
+    /// Asks to write a line about a call that found no room. `Some` if it is written: the number of
+    /// such calls before it that have none.
+    pub(crate) fn admit_overload(&self, now: Instant) -> Option<u64> {
+        let overloads = &mut self.lock().overloads;
+        let is_early = |told| now.saturating_duration_since(told) < OVERLOAD_PERIOD;
+        if overloads.told.is_some_and(is_early) {
+            overloads.held_back += 1;
+            return None;
+        }
+        overloads.told = Some(now);
+        Some(std::mem::take(&mut overloads.held_back))
     }
 
     /// Counts processor time.

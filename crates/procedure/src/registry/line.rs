@@ -92,6 +92,8 @@ struct Told {
     verdict: Option<Verdict>,
     text: String,
     took: Duration,
+    /// Calls of the same kind before it that have no line.
+    suppressed: Option<u64>,
 }
 
 impl Line {
@@ -115,7 +117,22 @@ impl Line {
             verdict: answer.verdict(),
             text: answer.text().to_owned(),
             took,
+            suppressed: None,
         }))
+    }
+
+    /// The same after this many calls of the same kind that have no line.
+    pub(super) fn after(mut self, suppressed: u64) -> Self {
+        if let Some(told) = &mut self.0 {
+            told.suppressed = Some(suppressed).filter(|count| *count > 0);
+        }
+        self
+    }
+
+    /// No line of this call.
+    pub(super) fn held_back(mut self) -> Self {
+        self.0 = None;
+        self
     }
 }
 
@@ -150,6 +167,7 @@ impl Told {
                     size = about.size,
                     caller = about.caller,
                     ms = self.took.as_micros() as f64 / 1000.0,
+                    suppressed = self.suppressed,
                     "{}",
                     self.text,
                 )
