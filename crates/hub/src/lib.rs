@@ -41,6 +41,7 @@ pub use self::core::inbound::flood::MeshRoom;
 pub use self::core::inbound::subscribe::{Denial, Granted};
 pub use self::core::inspect::{ClientInfo, ConnectionInfo, Delivering, SeenClient, ZoneFigures};
 pub use self::core::memory::{Holder, Holding, Ledger, Pressure, Tenant, TenantKind, Tenants};
+pub use self::core::queued::{QueuePlace, QueuedMessage, QueuedPart, QueuedPiece, QueuedState};
 pub use self::core::retained::{
     Cursor, Kept, Mark, NotKept, Purpose, Retained, STRIPE_VISITS, Scope, Stored, Walk,
     copy_visits, topic_visits,
@@ -68,15 +69,7 @@ pub use self::core::work::{Beside, HandedOver, OWN_PACKETS, TurnFigures};
 pub use effects::{Closing, Effects, Event, Full, SpoolOrder};
 pub use hub::{
     ALL_WRITTEN, ConnectedAs, Hub, Inspect, Operate, Shared, TurnControl, TurnView, answer_bytes,
-    audience_of, begin_restoring, bytes_to_write, clock_ms, close_banned, close_connection,
-    connected_as, each_client_from, end_restoring, fetched, filters_from, filters_matching,
-    forget_touched, give_up_rewriting, granted_from, has_answers, has_backlogs, has_bulk, has_news,
-    has_spool_orders, has_untold_shares, heaviest_publishers, heaviest_topics, holders_from,
-    is_journal_laden, logged, losses_of, mark_output, note_touched, publish_for, release_marked,
-    release_output, restore_room, rewrite_sessions, seal_backlogs, sealed, session_lasts,
-    session_of, set_journal_full, set_journal_laden, set_owner, shared_members, spool_goes_on,
-    take_batches, take_spool_orders, take_touched, tell_backlog_room, transmit_released,
-    zone_figures_from,
+    ask_rooms, audience_of, begin_restoring, bytes_to_write, clock_ms, close_banned, close_connection, connected_as, each_client_from, end_restoring, fetched, filters_from, filters_matching, forget_touched, give_up_rewriting, granted_from, has_answers, has_backlogs, has_bulk, has_news, has_spool_orders, has_untold_shares, heaviest_publishers, heaviest_topics, holders_from, is_journal_laden, logged, losses_of, mark_output, note_touched, publish_for, queued_from, release_marked, release_output, restore_room, rewrite_sessions, seal_backlogs, sealed, session_lasts, session_of, set_journal_full, set_journal_laden, set_owner, shared_members, spool_goes_on, take_batches, take_spool_orders, take_touched, tell_backlog_room, transmit_released, zone_figures_from,
 };
 pub use items::{ControlItem, KeepItem, MeshItem, RoutedItem, Sender, ServiceCommand, ShardItem};
 pub use services::ServiceItem;
@@ -86,3 +79,4 @@ pub use services::interface::calls::{Ask, Call, Callees, Served};
 pub use services::interface::hooks::{
     Act, Adaptors, HookEvent, HookRequest, HookVerdict, Hooks, Question, Rewrite,
 };
+pub use services::interface::rooms::{RoomsAsk, RoomsTold};

@@ -163,6 +163,44 @@ impl<T> Blocks<T> {
         }
     }
 
+    /// The entries from a place on. O(blocks).
+    pub(crate) fn iter_from(&self, mut from: usize) -> Iter<'_, T> {
+        let mut all = self.iter();
+        while from > 0 {
+            let here = all.block.len();
+            if from < here || all.rest.as_ref().is_none_or(|rest| rest.len() == 0) {
+                all.block.by_ref().take(from).for_each(drop);
+                break;
+            }
+            from -= here;
+            all.block = { all.rest.as_mut() }
+                .and_then(Iterator::next)
+                .map_or_else(Default::default, VecDeque::iter);
+        }
+        all
+    }
+
+    /// The entries behind the last one that was passed. `is_passed` says that of an entry, and
+    /// nothing of some; those of which it says something come in this order: passed, then not.
+    /// O(log blocks), and two blocks.
+    pub(crate) fn iter_behind(&self, is_passed: impl Fn(&T) -> Option<bool>) -> Iter<'_, T> {
+        let has_passed = |block: &VecDeque<T>| block.iter().find_map(&is_passed) == Some(true);
+        let blocks = self.rest.as_ref().map(|rest| &rest.blocks);
+        // The last block that begins with one that was passed.
+        let passed = blocks.map_or(0, |blocks| blocks.partition_point(has_passed));
+        let mut rest = blocks.map(VecDeque::iter);
+        let block = match passed.checked_sub(1) {
+            Some(at) => rest.as_mut().and_then(|rest| rest.nth(at)),
+            None => None,
+        };
+        let block = block.unwrap_or(&self.first);
+        let at = block.iter().rposition(|it| is_passed(it) == Some(true));
+        Iter {
+            block: block.range(at.map_or(0, |at| at + 1)..),
+            rest,
+        }
+    }
+
     /// Takes everything out.
     pub(crate) fn take(&mut self) -> Drain<T> {
         Drain(core::mem::take(self))
@@ -318,6 +356,14 @@ mod tests {
                 let len = (blocks.len(), blocks.is_empty());
                 assert_eq!(len, (plain.len(), plain.is_empty()));
                 assert!(blocks.iter().eq(&plain), "round {round}");
+                let at = random(plain.len() + 9);
+                assert!(blocks.iter_from(at).eq(plain.iter().skip(at)), "from {at}");
+                // Of some nothing is known.
+                let last = plain.get(at).copied().unwrap_or(0);
+                let known = |it: &usize| (it % 7 != 3).then_some(*it <= last);
+                let passed = plain.iter().rposition(|it| known(it) == Some(true));
+                let behind = plain.iter().skip(passed.map_or(0, |at| at + 1));
+                assert!(blocks.iter_behind(known).eq(behind), "behind {last}");
             }
         }
     }

@@ -39,7 +39,7 @@ pub use outbound::{
     Acked, Advanced, CHUNK_BYTES, CHUNK_LEN, Chunk, ChunkPlace, Delivery, Outbound, PriorDelivery,
     Progress, Remains, Resend, Sealing, Spooled, SubscriptionIds, Window,
 };
-pub use outbound::{backlog, waiting};
+pub use outbound::{backlog, owed, waiting};
 pub use output::{Batch, Flush, Outgoing, Output, Run, Wire};
 pub use tick::Tick;
 pub use wheel::Wheel;

@@ -2,6 +2,7 @@
 
 mod acknowledged;
 pub mod backlog;
+pub mod owed;
 mod remains;
 mod restored;
 mod spool;
@@ -95,6 +96,8 @@ enum Awaits {
 #[derive(Debug)]
 struct InFlight {
     packet_id: PacketId,
+    /// When it was sent last, in whole seconds of [`Tick`].
+    sent_secs: u32,
     awaits: Awaits,
 }
 
@@ -220,6 +223,8 @@ pub struct Outbound {
     /// [`Outbound::drop_expired_waiting`].
     swept_expiry: Tick,
     next_id: u16,
+    /// The time, as [`owed::note_time`] was told last, in whole seconds.
+    now_secs: u32,
     /// Whether the window is ordered by distance from its front.
     ordered: bool,
     /// Whether the numbers in the window ascend: what the client has received at QoS 2 is put there
@@ -254,6 +259,7 @@ impl Default for Outbound {
             earliest_expiry: Tick::NEVER,
             swept_expiry: Tick::NEVER,
             next_id: 1,
+            now_secs: 0,
             ordered: true,
             ascends: true,
             highest: 0,
@@ -537,7 +543,11 @@ impl Outbound {
             QoS::ExactlyOnce => Awaits::Receipt(delivery),
             QoS::AtMostOnce | QoS::AtLeastOnce => Awaits::Acknowledgement(delivery),
         };
-        self.push_in_flight(InFlight { packet_id, awaits });
+        self.push_in_flight(InFlight {
+            packet_id,
+            sent_secs: self.now_secs,
+            awaits,
+        });
         self.sent += 1;
         packet_id
     }
@@ -694,10 +704,11 @@ impl Outbound {
     /// What to send again next, if the window has room; with its original packet id, in the
     /// original order [MQTT-4.4.0-1] [MQTT-4.6.0-1].
     pub fn resend(&mut self, window: Window) -> Option<Resend<'_>> {
-        let entry = self.in_flight.get(self.sent)?;
+        let entry = self.in_flight.get_mut(self.sent)?;
         if !window.is_open(self.sent, self.sent_bytes) {
             return None;
         }
+        entry.sent_secs = self.now_secs;
         self.sent += 1;
         self.sent_bytes += entry.cost();
         Some(match &entry.awaits {

@@ -7,7 +7,7 @@
 //! ```text
 //! file      a file of chunks               lanes     between shards and the threads
 //! folder    all files: who is in which     threads   the two that wait for the disk
-//! extents   what of a file is needed       reader    while no server runs
+//! extents   what of a file is needed       reader    without the threads
 //! ```
 //!
 //! Chunks lie in files of 4 MiB, one after the other. A file goes when nobody needs one of its
@@ -29,5 +29,5 @@ mod threads;
 pub use file::{Place, UNIT};
 pub use folder::{Folder, NotKept};
 pub use lanes::{Batch, Lane, Monitor, Owner, Reply};
-pub use reader::{NotRead, Reader};
+pub use reader::{Looked, Looker, NotRead, Reader};
 pub use threads::{Spool, SpoolEvent, Watcher};

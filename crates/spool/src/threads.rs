@@ -12,6 +12,7 @@ use stentor_disk::Disk;
 use crate::file::{Place, file_name, read};
 use crate::folder::{Folder, NotKept};
 use crate::lanes::{Lane, Lanes, Monitor, Owner, Read, Reply, Write};
+use crate::reader::Looker;
 
 /// How long the writer waits before it tries again what the disk has refused.
 const RETRY: Duration = Duration::from_millis(500);
@@ -48,6 +49,7 @@ pub enum SpoolEvent {
 /// The threads. They end with it, when all that was asked before is done.
 pub struct Spool {
     lanes: Arc<Lanes>,
+    looker: Looker,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -63,6 +65,7 @@ impl Spool {
     ) -> io::Result<Self> {
         let lanes = Arc::new(Lanes::new(shards));
         lanes.set_bytes((folder.bytes(), folder.free_bytes()));
+        let looker = Looker::new(folder.disk());
         let mut reader = Reader {
             disk: folder.disk(),
             lanes: Arc::clone(&lanes),
@@ -79,6 +82,7 @@ impl Spool {
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let mut spool = Self {
             lanes,
+            looker,
             threads: Vec::new(),
         };
         let writes = named("spool-writer").spawn(move || while writer.step() {})?;
@@ -92,6 +96,12 @@ impl Spool {
     #[must_use]
     pub fn lane(&self, shard: u16) -> Lane {
         Lane::new(Arc::clone(&self.lanes), shard)
+    }
+
+    /// Reads chunks for people who look at them.
+    #[must_use]
+    pub fn looker(&self) -> Looker {
+        self.looker.clone()
     }
 
     /// Shows how it is doing.

@@ -18,6 +18,7 @@ mod address;
 mod command;
 mod effect;
 mod kept;
+mod look;
 mod name;
 mod presence;
 mod private;
@@ -34,6 +35,7 @@ pub use command::{
 };
 pub use effect::{Effect, Expelled, Seat};
 pub use kept::PriorRoom;
+pub use look::{ListedRoom, ListedRooms, ShownMember, ShownRoom, room_shown, rooms_after};
 pub use name::{LEVEL_BYTES_MAX, NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
 pub use presence::{Presence, Standing, Uniqueness, Verdict};
 pub use private::{

@@ -252,6 +252,12 @@ impl Rooms {
         range.map(|(_, room)| room)
     }
 
+    /// Those whose names begin there.
+    pub(crate) fn from(&self, begin: Bound<&str>) -> impl Iterator<Item = &Room> {
+        let range = self.rooms.range::<str, _>((begin, Bound::Unbounded));
+        range.map(|(_, room)| room)
+    }
+
     /// What a new room is made with unless its maker says otherwise.
     #[must_use]
     pub const fn defaults(&self) -> &RoomOptions {

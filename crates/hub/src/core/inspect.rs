@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::Version;
+use stentor_session::owed::counts;
 use stentor_session::{CloseReason, Outbound, Tick};
 use stentor_topic::Zone;
 
@@ -44,7 +45,7 @@ pub struct ClientInfo<I = Box<str>, U = Arc<str>> {
     pub subscriptions: usize,
     /// Messages in flight to it.
     pub in_flight: usize,
-    /// Messages that wait for it: those in flight do not.
+    /// Messages that wait for it, in memory and on the disk: those in flight do not.
     pub waiting: usize,
     /// Bytes of memory that it makes the server hold, as it is charged with them.
     pub held_bytes: u64,
@@ -288,9 +289,15 @@ fn info_with<I, U>(session: &Session, client_id: I, user: Option<U>) -> ClientIn
         expiry_secs: session.state.expiry_secs(),
         subscriptions: session.state.subscriptions.len(),
         in_flight: session.state.owed.get().map_or(0, Outbound::in_flight_len),
-        waiting: session.charge().messages,
+        waiting: session.charge().messages + on_the_disk(session),
         held_bytes: Account::of(session).bytes(),
         snapshot_bytes: session.snapshots().map_or(0, Snapshots::bytes),
         tally: session.tallied().map(Tallies::shown).unwrap_or_default(),
     }
+}
+
+/// How many of its messages wait on the disk, or on their way there.
+fn on_the_disk(session: &Session) -> usize {
+    let owed = session.state.owed.get();
+    owed.map_or(0, |owed| counts(owed).on_the_disk)
 }

@@ -13,6 +13,7 @@ pub(crate) mod inbound;
 pub(crate) mod inspect;
 pub(crate) mod interface;
 pub(crate) mod memory;
+pub(crate) mod queued;
 pub(crate) mod retained;
 pub(crate) mod routing;
 pub(crate) mod sessions;

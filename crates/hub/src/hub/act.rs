@@ -7,6 +7,7 @@ use super::Hub;
 use crate::core::heavy_hitters::count_publish_of;
 use crate::services::interface::hooks::Act;
 use crate::services::interface::message::server_message;
+use crate::services::interface::rooms::{RoomsAsk, RoomsTold};
 
 /// Does what an adaptor does.
 pub(crate) fn act(hub: &mut Hub, now: Tick, act: &Act) {
@@ -53,10 +54,14 @@ pub(crate) fn act(hub: &mut Hub, now: Tick, act: &Act) {
             payload,
             number,
         } => {
-            let command = (procedure.as_str(), payload.as_slice());
+            let run = RoomsAsk::Run {
+                command: procedure.as_str().into(),
+                words: payload.as_slice().into(),
+            };
             let services = &mut hub.services;
-            let json = services.run_as_administrator(&mut hub.core, now, *zone, command);
-            services.hooks.tell_answer(*number, json);
+            if let RoomsTold::Ran(json) = services.ask_rooms(&mut hub.core, now, *zone, &run) {
+                services.hooks.tell_answer(*number, json);
+            }
         }
     }
 }

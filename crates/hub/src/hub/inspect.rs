@@ -13,6 +13,7 @@ use crate::core::ids::{LinkId, SessionKey};
 use crate::core::inbound::subscribe::{self, Granted};
 use crate::core::inspect::{self, ClientInfo, Delivering};
 use crate::core::memory::Holding;
+use crate::core::queued::{self, QueuePlace, QueuedPart};
 use crate::core::routing::share::ShareName;
 use crate::core::sessions::tally::LostBy;
 use crate::core::stats::{Losses, Stats};
@@ -35,6 +36,19 @@ pub fn session_of(hub: &Hub, zone: Zone, client_id: &str) -> Option<SessionKey> 
 #[must_use]
 pub fn losses_of(hub: &Hub, key: SessionKey) -> Vec<LostBy> {
     inspect::losses_of(&hub.core, key)
+}
+
+/// Pieces of what waits for the client of a session, from a place on, at most this many: what is in
+/// flight, then what waits, then what is held back. `None` without a session. A chunk on the disk
+/// is one piece, and is not read.
+#[must_use]
+pub fn queued_from(
+    hub: &Hub,
+    key: SessionKey,
+    place: QueuePlace,
+    at_most: usize,
+) -> Option<QueuedPart> {
+    queued::from(&hub.core, key, place, at_most)
 }
 
 /// Shared subscriptions of this shard, once for each of their members. O(1).

@@ -27,10 +27,10 @@ pub use facade::{
     release_marked, release_output, session_lasts, set_owner, take_touched, transmit_released,
 };
 pub use inspect::{
-    Inspect, audience_of, clock_ms, filters_matching, granted_from, losses_of, session_of,
-    shared_members,
+    Inspect, audience_of, clock_ms, filters_matching, granted_from, losses_of, queued_from,
+    session_of, shared_members,
 };
-pub use operate::Operate;
+pub use operate::{Operate, ask_rooms};
 pub use publish::publish_for;
 pub use restore::{
     ALL_WRITTEN, begin_restoring, bytes_to_write, end_restoring, fetched, give_up_rewriting,

@@ -13,6 +13,7 @@ use crate::core::retained::{Kept, NotKept};
 use crate::core::settings::Settings;
 use crate::core::survey::{Part, sessions_of};
 use crate::services::interface::hooks::Adaptors;
+use crate::services::interface::rooms::{RoomsAsk, RoomsTold};
 
 /// Sessions that end in one step when their zone does.
 const ENDED_AT_ONCE: usize = 16;
@@ -26,6 +27,15 @@ impl Hub {
     pub const fn operate(&mut self) -> Operate<'_> {
         Operate { hub: self }
     }
+}
+
+/// Answers what an operator asks about the rooms of a zone, or does it. This has to be the zone's
+/// home, see [`crate::home_of_zone`]. A list or a page of members costs O(`at_most`).
+pub fn ask_rooms(hub: &mut Hub, now: Tick, zone: Zone, ask: &RoomsAsk) -> RoomsTold {
+    hub.core.settle(now);
+    let told = hub.services.ask_rooms(&mut hub.core, now, zone, ask);
+    hub.finish(now);
+    told
 }
 
 /// What the operator and the server do to a hub: see [`Hub::operate`].

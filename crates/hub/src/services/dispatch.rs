@@ -14,6 +14,7 @@ use super::interface::broadcast::{Fate, Part, Recipient};
 use super::interface::calls::Ask;
 use super::interface::hooks::Consulted;
 use super::interface::places::Placed;
+use super::interface::rooms::{RoomsAsk, RoomsTold};
 use super::interface::who::Who;
 #[cfg(feature = "rooms")]
 use super::rooms::{Cause, RoomRequest};
@@ -351,18 +352,18 @@ impl Services {
         super::interface::message::publish(core, now, zone, effects);
     }
 
-    /// Runs a command about rooms as the server itself; returns the answer, which is JSON.
-    pub(crate) fn run_as_administrator(
+    /// What an operator asks about the rooms of a zone. The shard is its home.
+    pub(crate) fn ask_rooms(
         &mut self,
         core: &mut Core,
         now: Tick,
         zone: Zone,
-        command: (&str, &[u8]),
-    ) -> Vec<u8> {
+        ask: &RoomsAsk,
+    ) -> RoomsTold {
         #[cfg(feature = "rooms")]
-        return self.rooms.run_as_administrator(core, now, zone, command);
+        return self.rooms.asked(core, now, zone, ask);
         #[cfg(not(feature = "rooms"))]
-        stentor_zone::call_refused("not-found", "this server is built without rooms")
+        RoomsTold::none(ask)
     }
 
     /// The adaptors have judged a session that comes back to rooms; what is missing is allowed.

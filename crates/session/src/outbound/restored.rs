@@ -103,7 +103,11 @@ fn relaunch(
         Some(delivery) => Awaits::Acknowledgement(delivery),
         None => Awaits::Completion(number),
     };
-    let entry = InFlight { packet_id, awaits };
+    let entry = InFlight {
+        packet_id,
+        sent_secs: 0,
+        awaits,
+    };
     outbound.bytes += entry.cost();
     outbound.push_in_flight(entry);
 }

@@ -14,6 +14,7 @@ use core::ops::Range;
 use stentor_mqtt::PacketId;
 
 use super::Delivery;
+use super::owed::{Piece, behind};
 use super::waiting::Waiting;
 use crate::blocks::Blocks;
 
@@ -268,14 +269,20 @@ impl Spool {
     pub(super) fn first(&self, next: u64) -> Option<u64> {
         let numbered = |delivery: &&Delivery| delivery.number > 0;
         let front = self.front.iter().find(numbered).map(|it| it.number);
-        front.or_else(|| {
-            self.items.iter().find_map(|item| match item {
-                Item::Chunk(packed) => {
-                    let chunk = packed.chunk(next);
-                    (chunk.first..chunk.end()).find(|number| !self.gone.contains(number))
-                }
-                Item::Run(run) => run.deliveries.iter().find(numbered).map(|it| it.number),
-            })
+        front.or_else(|| self.first_item(next))
+    }
+
+    /// The lowest number of what waits behind the front.
+    pub(super) fn first_item(&self, next: u64) -> Option<u64> {
+        self.items.iter().find_map(|item| match item {
+            Item::Chunk(packed) => {
+                let chunk = packed.chunk(next);
+                (chunk.first..chunk.end()).find(|number| !self.gone.contains(number))
+            }
+            Item::Run(run) => {
+                let numbers = run.deliveries.iter().map(|it| it.number);
+                { numbers }.find(|number| *number > 0)
+            }
         })
     }
 
@@ -320,6 +327,22 @@ impl Spool {
             chunk.into_iter().chain(run)
         });
         all.skip_while(move |it| it.first() < from)
+    }
+
+    /// Runs and chunks that were not fetched, behind the delivery of a number, one piece after the
+    /// other. O(log items), and what is looked at.
+    pub(super) fn pieces_behind(&self, after: u64, next: u64) -> impl Iterator<Item = Piece<'_>> {
+        // A run without numbers has that of what is before it.
+        let at = { &self.items }.partition_point(|item| last_of(item, next) < after);
+        self.items.range(at..).flat_map(move |item| {
+            let (chunk, run) = match item {
+                Item::Chunk(packed) => (Some(packed.chunk(next)), Vec::new()),
+                Item::Run(run) => (None, behind(run.deliveries.iter().collect(), after)),
+            };
+            let chunk = chunk.filter(|chunk| chunk.end() > after + 1);
+            let chunk = chunk.map(|chunk| Piece::Chunk(self.unfetched(chunk)));
+            chunk.into_iter().chain(run.into_iter().map(Piece::Here))
+        })
     }
 
     /// A chunk that was not fetched, as it is to be restored.

@@ -9,6 +9,7 @@ use super::members::{Departure, Seated};
 use super::notice::{Notice, Reason};
 use super::{Actor, Entry, Refusal, Role, Room, clear};
 use crate::effect::{Effect, Expelled, Seat};
+use crate::look::ShownMember;
 use crate::name::NAME_BYTES_MAX;
 use crate::topic;
 
@@ -89,6 +90,11 @@ impl Room {
     #[must_use]
     pub fn members(&self) -> Vec<Arc<str>> {
         self.members.in_order()
+    }
+
+    /// Members whose names come after this one, by name, at most this many.
+    pub(crate) fn members_after(&self, after: Option<&str>, at_most: usize) -> Vec<ShownMember> {
+        self.members.after(after).take(at_most).collect()
     }
 
     /// Whether nobody is in it, seen or unseen, but virtual members.

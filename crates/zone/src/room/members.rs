@@ -4,9 +4,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use alloc::collections::BTreeMap;
+use core::ops::Bound;
+
 use stentor_session::Tick;
 
 use crate::effect::Seat;
+use crate::look::ShownMember;
 
 /// A member is a user; it sits on the seats of its sessions.
 #[derive(Debug)]
@@ -103,6 +106,17 @@ impl Members {
         self.by_user
             .get(user)
             .is_some_and(|member| matches!(member.presence, Presence::Here(_)))
+    }
+
+    /// Those whose names come after this one, by name.
+    pub(super) fn after(&self, user: Option<&str>) -> impl Iterator<Item = ShownMember> {
+        let begin = user.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.by_user.range::<str, _>((begin, Bound::Unbounded));
+        range.map(|(user, member)| ShownMember {
+            user: Arc::clone(user),
+            is_away: matches!(member.presence, Presence::Away(_)),
+            is_virtual: member.is_virtual(),
+        })
     }
 
     /// Whether a user's place is kept, though all its connections are lost.

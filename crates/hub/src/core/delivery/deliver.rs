@@ -541,7 +541,7 @@ fn owe(
             return DeliveryResult::Lost(LossCause::PacketTooLarge);
         };
         context.count_encoded(&wire, terms);
-        let packet_id = owed.send((window, next_id), &delivery);
+        let packet_id = owed.send((context.now, window, next_id), &delivery);
         context.write(number, &delivery, terms.group);
         if number.is_some() {
             session.state.write_odd(context.log);

@@ -84,6 +84,7 @@ impl Core {
             expired: 0,
             too_large: 0,
         };
+        pump.owed.note_time(now);
         pump.resend();
         pump.advance();
         let left = pump.left;

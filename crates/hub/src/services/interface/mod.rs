@@ -8,4 +8,5 @@ pub(crate) mod calls;
 pub(crate) mod hooks;
 pub(crate) mod message;
 pub(crate) mod places;
+pub(crate) mod rooms;
 pub(crate) mod who;

@@ -13,6 +13,7 @@ mod back;
 mod home;
 mod join;
 mod kept;
+mod look;
 mod review;
 mod talk;
 mod zones;

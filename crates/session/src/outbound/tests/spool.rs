@@ -8,6 +8,7 @@ use super::*;
 use crate::backlog::{
     disk_len, fetched, is_spooled, next_fetch, seal, sealed, spooled_but, take_done_chunks,
 };
+use crate::owed::{Piece, counts, waiting_behind};
 
 const OPEN: Window = Window {
     messages: 20,
@@ -266,6 +267,38 @@ impl World {
         in_flight.chain(waiting).sum()
     }
 
+    /// What waits, by number, with what is on the disk.
+    fn waiting_behind(&self, place: (u64, usize)) -> Vec<u64> {
+        let all = waiting_behind(&self.outbound, place);
+        let numbers = all.flat_map(|piece| match piece {
+            Piece::Here(delivery) => vec![delivery.number],
+            Piece::Chunk(spooled) => {
+                let all = spooled.chunk.first..spooled.chunk.end();
+                all.filter(|it| !spooled.gone.contains(it) && *it > place.0)
+                    .collect()
+            }
+        });
+        numbers.collect()
+    }
+
+    /// Whoever looks at the queue may stop anywhere, and goes on there.
+    fn check_look(&self, at: usize) {
+        let all = self.waiting_behind((0, 0));
+        let counts = counts(&self.outbound);
+        assert_eq!(all.len(), counts.here + counts.on_the_disk);
+        let (before, behind) = all.split_at(at.min(all.len()));
+        let last = before.iter().rposition(|number| *number > 0);
+        let number = last.map_or(0, |last| before[last]);
+        let passed = before.len() - last.map_or(0, |last| last + 1);
+        let found = self.waiting_behind((number, passed));
+        let differs = found.iter().zip(behind).position(|(a, b)| a != b);
+        assert_eq!(
+            (differs, found.len()),
+            (None, behind.len()),
+            "{number} and {passed}"
+        );
+    }
+
     fn check(&self) {
         assert_eq!(self.outbound.bytes(), self.bytes_in_memory());
         let waiting = self.outbound.waiting_here().count();
@@ -303,6 +336,9 @@ fn what_is_on_the_disk_comes_back_in_its_order() {
             world.pump();
             world.free();
             world.check();
+            if random(4) == 0 {
+                world.check_look(random(2_000));
+            }
         }
         // The client takes all that is left.
         world.is_here = true;

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{PacketId, ReasonCode};
+use stentor_session::owed::note_time;
 use stentor_session::{
     Acked, Advanced, Chunk, ChunkPlace, Delivery, Message, Outbound, Progress, Remains, Resend,
     Sealing, Tick, Window, backlog,
@@ -141,10 +142,19 @@ impl Owed {
     #[inline]
     pub(crate) fn send(
         &mut self,
-        (window, next_id): (Window, u16),
+        (now, window, next_id): (Tick, Window, u16),
         delivery: &Delivery,
     ) -> Option<PacketId> {
-        self.open(next_id).send(window, delivery)
+        let outbound = self.open(next_id);
+        note_time(outbound, now);
+        outbound.send(window, delivery)
+    }
+
+    /// Says when what is sent next was sent.
+    pub(crate) fn note_time(&mut self, now: Tick) {
+        if let Some(outbound) = &mut self.0 {
+            note_time(outbound, now);
+        }
     }
 
     /// Whether [`Owed::send`] would take a message now.
