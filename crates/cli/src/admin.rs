@@ -3,6 +3,7 @@
 //! `reload` and `stop`.
 
 pub(crate) mod ban;
+pub(crate) mod certificates;
 pub(crate) mod config;
 pub(crate) mod console;
 pub(crate) mod events;
@@ -29,6 +30,7 @@ use crate::failure::Failure;
 use crate::output::shown;
 use crate::which::Which;
 pub(crate) use ban::Bans;
+pub(crate) use certificates::Certificates;
 pub(crate) use console::Console;
 pub(crate) use events::Events;
 pub(crate) use figures::Figures;

@@ -152,6 +152,9 @@ enum Command {
     /// Say who gets messages of a topic, and by which subscription
     #[command(after_help = admin::subscriptions::HELP)]
     Subscriptions(admin::Subscriptions),
+    /// Show the certificates in use: names, issuers, days left
+    #[command(after_help = admin::certificates::HELP)]
+    Certificates(admin::Certificates),
     /// List topic filters and retained topics of the running server
     Topics(admin::Topics),
     /// List, change, copy and check retained messages, of a running server or of files
@@ -201,7 +204,7 @@ enum Command {
 
 /// Commands about the server and its accounts, to which `--json` says that a program reads what
 /// goes wrong. Others have it as a word of a message, or as a form of messages.
-const FAIL_AS_JSON: [&str; 27] = [
+const FAIL_AS_JSON: [&str; 28] = [
     "health",
     "status",
     "top",
@@ -212,6 +215,7 @@ const FAIL_AS_JSON: [&str; 27] = [
     "ban",
     "why",
     "subscriptions",
+    "certificates",
     "topics",
     "history",
     "log",
@@ -241,7 +245,8 @@ fn fails_as_json() -> bool {
     is_one && arguments.any(|argument| argument == "--json")
 }
 
-fn main() -> ExitCode {
+/// What comes before the command line is read.
+fn prepare() {
     // What writes to a file says so if it cannot: the files of a stopped server are not left in the
     // middle of a change. Should this fail, nothing is worse than it was.
     let _ = stentor_server::survive_long_files();
@@ -253,6 +258,10 @@ fn main() -> ExitCode {
         // waits for the server. Should this fail, the server says so when it tries again.
         let _ = stentor_server::block_signals();
     }
+}
+
+fn main() -> ExitCode {
+    prepare();
     if let Some(arguments) = bench::asked(std::env::args_os()) {
         return bench::go_on(&arguments).report(false);
     }
@@ -285,6 +294,7 @@ fn main() -> ExitCode {
         Command::Trace(command) => command.run(),
         Command::Ban(command) => command.run(),
         Command::Why(command) => command.run(),
+        Command::Certificates(command) => command.run(),
         Command::Subscriptions(command) => command.run(),
         Command::Topics(command) => command.run(),
         Command::Retained(command) => command.run(),

@@ -15,6 +15,7 @@
 
 pub mod adaptors;
 pub mod bans;
+pub mod certificates;
 pub mod clients;
 pub mod config;
 pub mod events;
@@ -30,8 +31,10 @@ pub mod publish;
 pub mod reload;
 pub mod retained;
 pub mod roles;
+pub mod rooms;
 pub mod schema;
 mod secret;
+pub mod sessions;
 pub mod status;
 pub mod subscriptions;
 pub mod tokens;

@@ -77,6 +77,8 @@ pub enum Verb {
     ClientsKick,
     /// See [`crate::heaviest::Clients`].
     ClientsHeaviest,
+    /// See [`crate::sessions::Queue`].
+    SessionsQueue,
     /// See [`crate::clients::Why`].
     Why,
     /// See [`crate::events`].
@@ -107,6 +109,14 @@ pub enum Verb {
     TopicsChildren,
     /// See [`crate::heaviest::Topics`].
     TopicsHeaviest,
+    /// See [`crate::rooms::Ls`].
+    RoomsLs,
+    /// See [`crate::rooms::Show`].
+    RoomsShow,
+    /// See [`crate::rooms::Kick`].
+    RoomsKick,
+    /// See [`crate::rooms::Close`].
+    RoomsClose,
     /// See [`crate::zones`].
     Zones,
     /// See [`crate::users::Ls`].
@@ -149,6 +159,8 @@ pub enum Verb {
     ZonesAdd,
     /// See [`crate::zones::Rm`].
     ZonesRm,
+    /// See [`crate::certificates::Ls`].
+    CertificatesLs,
     /// See [`crate::adaptors::Ls`].
     AdaptorsLs,
     /// See [`crate::adaptors::Reload`].
@@ -197,146 +209,232 @@ pub enum Verb {
     Mqtt,
 }
 
+/// The table, in the order of the verbs.
+const TABLE: [(Verb, Line); 71] = [
+    (Verb::Health, ("health", Read, QUIET, Prompt, Server)),
+    (Verb::Status, ("status", Read, QUIET, Waits, Server)),
+    (Verb::ClientsLs, ("clients.ls", Read, QUIET, Prompt, Zone)),
+    (
+        Verb::ClientsShow,
+        ("clients.show", Read, QUIET, Prompt, Zone),
+    ),
+    (
+        Verb::ClientsKick,
+        ("clients.kick", Change, Outcome, Prompt, Zone),
+    ),
+    (
+        Verb::ClientsHeaviest,
+        ("clients.heaviest", Read, QUIET, Prompt, Zone),
+    ),
+    (
+        Verb::SessionsQueue,
+        ("sessions.queue", Read, QUIET, Prompt, Zone),
+    ),
+    (Verb::Why, ("why", Read, QUIET, Prompt, Server)),
+    (Verb::Events, ("events", Read, QUIET, Waits, Zone)),
+    (
+        Verb::FiguresHistory,
+        ("figures.history", Read, QUIET, Prompt, Server),
+    ),
+    (
+        Verb::FiguresPeaks,
+        ("figures.peaks", Read, QUIET, Prompt, Server),
+    ),
+    (Verb::BansAdd, ("bans.add", Change, Outcome, Prompt, Server)),
+    (Verb::BansLs, ("bans.ls", Read, QUIET, Prompt, Server)),
+    (Verb::BansRm, ("bans.rm", Change, Outcome, Prompt, Server)),
+    (
+        Verb::TracesStart,
+        ("traces.start", Change, Outcome, Prompt, Server),
+    ),
+    (Verb::TracesLs, ("traces.ls", Read, QUIET, Prompt, Server)),
+    (
+        Verb::TracesRead,
+        ("traces.read", Read, QUIET, Waits, Server),
+    ),
+    (
+        Verb::TracesStop,
+        ("traces.stop", Change, Outcome, Prompt, Server),
+    ),
+    (
+        Verb::Subscriptions,
+        ("subscriptions", Read, QUIET, Prompt, Zone),
+    ),
+    (Verb::Topics, ("topics", Read, QUIET, Prompt, Server)),
+    (
+        Verb::TopicsChildren,
+        ("topics.children", Read, QUIET, Prompt, Zone),
+    ),
+    (
+        Verb::TopicsHeaviest,
+        ("topics.heaviest", Read, QUIET, Prompt, Zone),
+    ),
+    (Verb::RoomsLs, ("rooms.ls", Read, QUIET, Prompt, Zone)),
+    (Verb::RoomsShow, ("rooms.show", Read, QUIET, Prompt, Zone)),
+    (
+        Verb::RoomsKick,
+        ("rooms.kick", Change, Outcome, Prompt, Zone),
+    ),
+    (
+        Verb::RoomsClose,
+        ("rooms.close", Change, Outcome, Prompt, Zone),
+    ),
+    (Verb::Zones, ("zones", Read, QUIET, Prompt, Zone)),
+    (Verb::UsersLs, ("users.ls", Read, QUIET, Prompt, Zone)),
+    (Verb::UsersShow, ("users.show", Read, QUIET, Prompt, Zone)),
+    (
+        Verb::UsersAdd,
+        ("users.add", Administer, Outcome, Waits, Zone),
+    ),
+    (
+        Verb::UsersSetPassword,
+        ("users.set-password", Administer, Outcome, Waits, Zone),
+    ),
+    (
+        Verb::UsersDisable,
+        ("users.disable", Administer, Outcome, Prompt, Zone),
+    ),
+    (
+        Verb::UsersEnable,
+        ("users.enable", Administer, Outcome, Prompt, Zone),
+    ),
+    (
+        Verb::UsersRm,
+        ("users.rm", Administer, Outcome, Prompt, Zone),
+    ),
+    (
+        Verb::UsersGrant,
+        ("users.grant", Administer, Outcome, Prompt, Zone),
+    ),
+    (
+        Verb::UsersRevoke,
+        ("users.revoke", Administer, Outcome, Prompt, Zone),
+    ),
+    (Verb::RolesLs, ("roles.ls", Read, QUIET, Prompt, Zone)),
+    (Verb::RolesShow, ("roles.show", Read, QUIET, Prompt, Zone)),
+    (
+        Verb::RolesAdd,
+        ("roles.add", Administer, Outcome, Prompt, Zone),
+    ),
+    (
+        Verb::RolesChange,
+        ("roles.change", Administer, Outcome, Prompt, Zone),
+    ),
+    (
+        Verb::RolesRm,
+        ("roles.rm", Administer, Outcome, Prompt, Zone),
+    ),
+    (Verb::TokensLs, ("tokens.ls", Read, QUIET, Prompt, Zone)),
+    (
+        Verb::TokensCreate,
+        ("tokens.create", Administer, Outcome, Prompt, Zone),
+    ),
+    (
+        Verb::TokensRevoke,
+        ("tokens.revoke", Administer, Outcome, Prompt, Zone),
+    ),
+    (Verb::ZonesLs, ("zones.ls", Read, QUIET, Prompt, Server)),
+    (
+        Verb::ZonesAdd,
+        ("zones.add", Administer, Outcome, Prompt, Server),
+    ),
+    (
+        Verb::ZonesRm,
+        ("zones.rm", Administer, Outcome, Prompt, Server),
+    ),
+    (
+        Verb::CertificatesLs,
+        ("certificates.ls", Read, QUIET, Prompt, Server),
+    ),
+    (
+        Verb::AdaptorsLs,
+        ("adaptors.ls", Read, QUIET, Prompt, Server),
+    ),
+    (
+        Verb::AdaptorsReload,
+        ("adaptors.reload", Change, Outcome, Prompt, Server),
+    ),
+    (
+        Verb::ProceduresLs,
+        ("procedures.ls", Read, QUIET, Prompt, Server),
+    ),
+    (
+        Verb::ProceduresReload,
+        ("procedures.reload", Change, Outcome, Prompt, Server),
+    ),
+    (Verb::Publish, ("publish", Topic, Elsewhere, Prompt, Zone)),
+    (
+        Verb::RetainedPage,
+        ("retained.page", Read, QUIET, Prompt, Zone),
+    ),
+    (
+        Verb::RetainedHistory,
+        ("retained.history", Read, QUIET, Prompt, Zone),
+    ),
+    (
+        Verb::RetainedFilters,
+        ("retained.filters", Read, QUIET, Prompt, Zone),
+    ),
+    (
+        Verb::RetainedPut,
+        ("retained.put", Change, Outcome, Prompt, Server),
+    ),
+    (
+        Verb::RetainedClear,
+        ("retained.clear", Change, Outcome, Prompt, Zone),
+    ),
+    (
+        Verb::RetainedVerify,
+        ("retained.verify", Read, QUIET, Prompt, Server),
+    ),
+    (
+        Verb::RetainedStatus,
+        ("retained.status", Read, QUIET, Prompt, Server),
+    ),
+    (
+        Verb::RetainedCompact,
+        ("retained.compact", Change, Outcome, Prompt, Server),
+    ),
+    (
+        Verb::ConfigEffective,
+        ("config.effective", Read, QUIET, Prompt, Server),
+    ),
+    (
+        Verb::ConfigDiff,
+        ("config.diff", Read, QUIET, Prompt, Server),
+    ),
+    (
+        Verb::LogLevel,
+        ("log.level", Change, Outcome, Prompt, Server),
+    ),
+    (Verb::LogShow, ("log.show", Read, QUIET, Prompt, Server)),
+    (Verb::LogTail, ("log.tail", Read, QUIET, Prompt, Server)),
+    (
+        Verb::LoginLink,
+        ("login.link", Change, Outcome, Http::Never, Server),
+    ),
+    (Verb::Metrics, ("metrics", Read, QUIET, Prompt, Server)),
+    (Verb::Reload, ("reload", Change, Elsewhere, Prompt, Server)),
+    (Verb::Stop, ("stop", Change, Elsewhere, Prompt, Server)),
+    (Verb::Mqtt, ("mqtt", Change, Elsewhere, Http::Never, Server)),
+];
+
 impl Verb {
     /// All verbs, as they are listed.
-    pub const ALL: [Self; 65] = [
-        Self::Health,
-        Self::Status,
-        Self::ClientsLs,
-        Self::ClientsShow,
-        Self::ClientsKick,
-        Self::ClientsHeaviest,
-        Self::Why,
-        Self::Events,
-        Self::FiguresHistory,
-        Self::FiguresPeaks,
-        Self::BansAdd,
-        Self::BansLs,
-        Self::BansRm,
-        Self::TracesStart,
-        Self::TracesLs,
-        Self::TracesRead,
-        Self::TracesStop,
-        Self::Subscriptions,
-        Self::Topics,
-        Self::TopicsChildren,
-        Self::TopicsHeaviest,
-        Self::Zones,
-        Self::UsersLs,
-        Self::UsersShow,
-        Self::UsersAdd,
-        Self::UsersSetPassword,
-        Self::UsersDisable,
-        Self::UsersEnable,
-        Self::UsersRm,
-        Self::UsersGrant,
-        Self::UsersRevoke,
-        Self::RolesLs,
-        Self::RolesShow,
-        Self::RolesAdd,
-        Self::RolesChange,
-        Self::RolesRm,
-        Self::TokensLs,
-        Self::TokensCreate,
-        Self::TokensRevoke,
-        Self::ZonesLs,
-        Self::ZonesAdd,
-        Self::ZonesRm,
-        Self::AdaptorsLs,
-        Self::AdaptorsReload,
-        Self::ProceduresLs,
-        Self::ProceduresReload,
-        Self::Publish,
-        Self::RetainedPage,
-        Self::RetainedHistory,
-        Self::RetainedFilters,
-        Self::RetainedPut,
-        Self::RetainedClear,
-        Self::RetainedVerify,
-        Self::RetainedStatus,
-        Self::RetainedCompact,
-        Self::ConfigEffective,
-        Self::ConfigDiff,
-        Self::LogLevel,
-        Self::LogShow,
-        Self::LogTail,
-        Self::LoginLink,
-        Self::Metrics,
-        Self::Reload,
-        Self::Stop,
-        Self::Mqtt,
-    ];
+    pub const ALL: [Self; TABLE.len()] = {
+        let (mut all, mut at) = ([Self::Health; TABLE.len()], 0);
+        while at < TABLE.len() {
+            all[at] = TABLE[at].0;
+            at += 1;
+        }
+        all
+    };
 
     /// The line of the table: its name, what it needs, what the audit log has of it, how HTTP
     /// reaches it, and what it is about.
     const fn line(self) -> Line {
-        match self {
-            Self::Health => ("health", Read, QUIET, Prompt, Server),
-            Self::Status => ("status", Read, QUIET, Waits, Server),
-            Self::ClientsLs => ("clients.ls", Read, QUIET, Prompt, Zone),
-            Self::ClientsShow => ("clients.show", Read, QUIET, Prompt, Zone),
-            Self::ClientsKick => ("clients.kick", Change, Outcome, Prompt, Zone),
-            Self::ClientsHeaviest => ("clients.heaviest", Read, QUIET, Prompt, Zone),
-            Self::Why => ("why", Read, QUIET, Prompt, Server),
-            Self::Events => ("events", Read, QUIET, Waits, Zone),
-            Self::FiguresHistory => ("figures.history", Read, QUIET, Prompt, Server),
-            Self::FiguresPeaks => ("figures.peaks", Read, QUIET, Prompt, Server),
-            Self::BansAdd => ("bans.add", Change, Outcome, Prompt, Server),
-            Self::BansLs => ("bans.ls", Read, QUIET, Prompt, Server),
-            Self::BansRm => ("bans.rm", Change, Outcome, Prompt, Server),
-            Self::TracesStart => ("traces.start", Change, Outcome, Prompt, Server),
-            Self::TracesLs => ("traces.ls", Read, QUIET, Prompt, Server),
-            Self::TracesRead => ("traces.read", Read, QUIET, Waits, Server),
-            Self::TracesStop => ("traces.stop", Change, Outcome, Prompt, Server),
-            Self::Subscriptions => ("subscriptions", Read, QUIET, Prompt, Zone),
-            Self::Topics => ("topics", Read, QUIET, Prompt, Server),
-            Self::TopicsChildren => ("topics.children", Read, QUIET, Prompt, Zone),
-            Self::TopicsHeaviest => ("topics.heaviest", Read, QUIET, Prompt, Zone),
-            Self::Zones => ("zones", Read, QUIET, Prompt, Zone),
-            Self::UsersLs => ("users.ls", Read, QUIET, Prompt, Zone),
-            Self::UsersShow => ("users.show", Read, QUIET, Prompt, Zone),
-            Self::UsersAdd => ("users.add", Administer, Outcome, Waits, Zone),
-            Self::UsersSetPassword => ("users.set-password", Administer, Outcome, Waits, Zone),
-            Self::UsersDisable => ("users.disable", Administer, Outcome, Prompt, Zone),
-            Self::UsersEnable => ("users.enable", Administer, Outcome, Prompt, Zone),
-            Self::UsersRm => ("users.rm", Administer, Outcome, Prompt, Zone),
-            Self::UsersGrant => ("users.grant", Administer, Outcome, Prompt, Zone),
-            Self::UsersRevoke => ("users.revoke", Administer, Outcome, Prompt, Zone),
-            Self::RolesLs => ("roles.ls", Read, QUIET, Prompt, Zone),
-            Self::RolesShow => ("roles.show", Read, QUIET, Prompt, Zone),
-            Self::RolesAdd => ("roles.add", Administer, Outcome, Prompt, Zone),
-            Self::RolesChange => ("roles.change", Administer, Outcome, Prompt, Zone),
-            Self::RolesRm => ("roles.rm", Administer, Outcome, Prompt, Zone),
-            Self::TokensLs => ("tokens.ls", Read, QUIET, Prompt, Zone),
-            Self::TokensCreate => ("tokens.create", Administer, Outcome, Prompt, Zone),
-            Self::TokensRevoke => ("tokens.revoke", Administer, Outcome, Prompt, Zone),
-            Self::ZonesLs => ("zones.ls", Read, QUIET, Prompt, Server),
-            Self::ZonesAdd => ("zones.add", Administer, Outcome, Prompt, Server),
-            Self::ZonesRm => ("zones.rm", Administer, Outcome, Prompt, Server),
-            Self::AdaptorsLs => ("adaptors.ls", Read, QUIET, Prompt, Server),
-            Self::AdaptorsReload => ("adaptors.reload", Change, Outcome, Prompt, Server),
-            Self::ProceduresLs => ("procedures.ls", Read, QUIET, Prompt, Server),
-            Self::ProceduresReload => ("procedures.reload", Change, Outcome, Prompt, Server),
-            Self::Publish => ("publish", Topic, Elsewhere, Prompt, Zone),
-            Self::RetainedPage => ("retained.page", Read, QUIET, Prompt, Zone),
-            Self::RetainedHistory => ("retained.history", Read, QUIET, Prompt, Zone),
-            Self::RetainedFilters => ("retained.filters", Read, QUIET, Prompt, Zone),
-            Self::RetainedPut => ("retained.put", Change, Outcome, Prompt, Server),
-            Self::RetainedClear => ("retained.clear", Change, Outcome, Prompt, Zone),
-            Self::RetainedVerify => ("retained.verify", Read, QUIET, Prompt, Server),
-            Self::RetainedStatus => ("retained.status", Read, QUIET, Prompt, Server),
-            Self::RetainedCompact => ("retained.compact", Change, Outcome, Prompt, Server),
-            Self::ConfigEffective => ("config.effective", Read, QUIET, Prompt, Server),
-            Self::ConfigDiff => ("config.diff", Read, QUIET, Prompt, Server),
-            Self::LogLevel => ("log.level", Change, Outcome, Prompt, Server),
-            Self::LogShow => ("log.show", Read, QUIET, Prompt, Server),
-            Self::LogTail => ("log.tail", Read, QUIET, Prompt, Server),
-            Self::LoginLink => ("login.link", Change, Outcome, Http::Never, Server),
-            Self::Metrics => ("metrics", Read, QUIET, Prompt, Server),
-            Self::Reload => ("reload", Change, Elsewhere, Prompt, Server),
-            Self::Stop => ("stop", Change, Elsewhere, Prompt, Server),
-            Self::Mqtt => ("mqtt", Change, Elsewhere, Http::Never, Server),
-        }
+        // A test compares the places.
+        TABLE[self as usize].1
     }
 
     /// Its name on the wire.

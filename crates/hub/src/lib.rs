@@ -69,7 +69,15 @@ pub use self::core::work::{Beside, HandedOver, OWN_PACKETS, TurnFigures};
 pub use effects::{Closing, Effects, Event, Full, SpoolOrder};
 pub use hub::{
     ALL_WRITTEN, ConnectedAs, Hub, Inspect, Operate, Shared, TurnControl, TurnView, answer_bytes,
-    ask_rooms, audience_of, begin_restoring, bytes_to_write, clock_ms, close_banned, close_connection, connected_as, each_client_from, end_restoring, fetched, filters_from, filters_matching, forget_touched, give_up_rewriting, granted_from, has_answers, has_backlogs, has_bulk, has_news, has_spool_orders, has_untold_shares, heaviest_publishers, heaviest_topics, holders_from, is_journal_laden, logged, losses_of, mark_output, note_touched, publish_for, queued_from, release_marked, release_output, restore_room, rewrite_sessions, seal_backlogs, sealed, session_lasts, session_of, set_journal_full, set_journal_laden, set_owner, shared_members, spool_goes_on, take_batches, take_spool_orders, take_touched, tell_backlog_room, transmit_released, zone_figures_from,
+    ask_rooms, audience_of, begin_restoring, bytes_to_write, clock_ms, close_banned,
+    close_connection, connected_as, each_client_from, end_restoring, fetched, filters_from,
+    filters_matching, forget_touched, give_up_rewriting, granted_from, has_answers, has_backlogs,
+    has_bulk, has_news, has_spool_orders, has_untold_shares, heaviest_publishers, heaviest_topics,
+    holders_from, is_journal_laden, logged, losses_of, mark_output, note_touched, publish_for,
+    queued_from, release_marked, release_output, restore_room, rewrite_sessions, seal_backlogs,
+    sealed, session_lasts, session_of, set_journal_full, set_journal_laden, set_owner,
+    shared_members, spool_goes_on, take_batches, take_spool_orders, take_touched,
+    tell_backlog_room, transmit_released, zone_figures_from,
 };
 pub use items::{ControlItem, KeepItem, MeshItem, RoutedItem, Sender, ServiceCommand, ShardItem};
 pub use services::ServiceItem;

@@ -18,7 +18,9 @@ pub struct Reader<D: Disk> {
 /// Reads chunks of a folder that is in use, for people who look at them, on the thread of the
 /// caller. A chunk may be freed in the meantime: then it is missing or damaged.
 #[derive(Clone)]
-pub struct Looker(Arc<dyn Fn(&[Place]) -> Vec<Looked> + Send + Sync>);
+pub struct Looker(Arc<Look>);
+
+type Look = dyn Fn(&[Place]) -> Vec<Looked> + Send + Sync;
 
 /// A chunk that somebody looks at.
 pub type Looked = Result<Vec<u8>, NotRead>;

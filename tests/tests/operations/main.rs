@@ -3,6 +3,7 @@
 mod audit;
 mod bans;
 mod bundle;
+mod certificates;
 mod client;
 mod commands;
 mod configuration;

@@ -177,6 +177,8 @@ fn requests_and_answers_are_those_of_the_golden_file() {
     talk.ask(json!({ "verb": "clients.show", "client_id": "pump", "zone": null }));
     talk.ask(json!({ "verb": "clients.show", "client_id": "pumb" }));
     talk.ask(json!({ "verb": "clients.show" }));
+    talk.ask(json!({ "verb": "sessions.queue", "client_id": "pump", "limit": 1, "zone": 0 }));
+    talk.ask(json!({ "verb": "sessions.queue", "client_id": "pump", "cursor": "x" }));
     talk.ask(json!({ "verb": "why", "client_id": "pump", "topic": "a/b" }));
     talk.ask(json!({ "verb": "why", "client_id": "x", "topic": "b", "to": "pump", "zone": 0 }));
     talk.ask(json!({ "verb": "why", "client_id": "pump", "topic": "#" }));
@@ -187,6 +189,8 @@ fn requests_and_answers_are_those_of_the_golden_file() {
     retained(&mut talk);
     talk.ask(json!({ "verb": "topics", "containing": "a", "limit": 1, "offset": 0 }));
     running(&mut talk);
+    rooms(&mut talk);
+    talk.ask(json!({ "verb": "certificates.ls" }));
     talk.ask(json!({ "verb": "adaptors.ls", "zone": "game" }));
     talk.ask(json!({ "verb": "adaptors.reload", "fresh": true, "file": null, "zone": null }));
     talk.ask(json!({ "verb": "adaptors.reload", "file": "none.luau" }));
@@ -211,6 +215,15 @@ fn requests_and_answers_are_those_of_the_golden_file() {
     talk.ask(json!({ "verb": "stop" }));
     assert!(server.ended().success());
     talk.compare("verbs.golden");
+}
+
+fn rooms(talk: &mut Talk) {
+    talk.ask(json!({ "verb": "rooms.ls", "prefix": "lob", "limit": 1 }));
+    talk.ask(json!({ "verb": "rooms.show", "room": "lobby", "zone": "game" }));
+    talk.ask(json!({ "verb": "rooms.show", "room": "none" }));
+    talk.ask(json!({ "verb": "rooms.kick", "room": "lobby", "user": "ann" }));
+    talk.ask(json!({ "verb": "rooms.close", "room": "lobby" }));
+    talk.ask(json!({ "verb": "rooms.close", "room": "a/b" }));
 }
 
 fn running(talk: &mut Talk) {

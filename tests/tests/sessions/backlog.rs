@@ -9,12 +9,12 @@ use stentor_tests::{Plan, Raw, Server, Version};
 use crate::{come_back, status};
 
 /// Far more than a session may hold in memory.
-const MESSAGES: usize = 4_000;
+pub(crate) const MESSAGES: usize = 4_000;
 /// Messages of a publisher that are not acknowledged.
 const WINDOW: usize = 100;
 
 /// Sessions hold as little in memory as can be configured.
-fn plan(sessions: &str) -> Plan {
+pub(crate) fn plan(sessions: &str) -> Plan {
     let config = format!("[sessions]\nmemory = 0\n{sessions}");
     Plan::new().tcp().anonymous().config(&config)
 }
@@ -37,7 +37,7 @@ fn publish(topic: &str, (qos, packet_id): (u8, u16), payload: &[u8]) -> Vec<u8> 
 /// Publishes messages that are numbered, some at QoS 1 and some at QoS 2. Returns those that were
 /// refused for want of room.
 #[track_caller]
-fn publish_all(publisher: &mut Raw, numbers: std::ops::Range<usize>) -> Vec<usize> {
+pub(crate) fn publish_all(publisher: &mut Raw, numbers: std::ops::Range<usize>) -> Vec<usize> {
     let mut refused = Vec::new();
     let all: Vec<usize> = numbers.collect();
     for window in all.chunks(WINDOW) {

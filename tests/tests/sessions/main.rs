@@ -9,6 +9,7 @@ mod files;
 mod full;
 mod kills;
 mod messages;
+mod queued;
 mod queues;
 mod survive;
 mod users;

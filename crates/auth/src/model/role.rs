@@ -118,13 +118,14 @@ pub fn initial_roles() -> Vec<Role> {
 const EVERY_VERB: &str = "$control/#";
 
 /// Those for what an operator may change.
-const OPERATED: [&str; 7] = [
+const OPERATED: [&str; 8] = [
     "$control/clients/#",
     "$control/retained/#",
     "$control/bans/#",
     "$control/traces/#",
     "$control/adaptors/#",
     "$control/procedures/#",
+    "$control/rooms/#",
     "$control/reload",
 ];
 

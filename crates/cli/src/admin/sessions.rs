@@ -1,6 +1,7 @@
 //! `stentor sessions`: sessions that outlive their connections.
 
 mod files;
+mod queue;
 
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ pub(crate) const HELP: &str = "\
 Examples:
   stentor sessions ls --by bytes --limit 20        the sessions that hold the most
   stentor sessions ls --away 30d --by away         forgotten ones, the oldest first
+  stentor sessions queue pump-17                   the messages that wait for it
   stentor sessions end pump-17
   stentor sessions end --away 30d                  says how many that would be
   stentor sessions end --away 30d --yes
@@ -58,6 +60,8 @@ enum Command {
         #[command(flatten)]
         which: Which,
     },
+    /// Show what waits for one client: in flight, in memory, on the disk and held back
+    Queue(queue::Show),
     /// End some, and disconnect their clients
     End(End),
     /// Read and check all files, and list the sessions that may lack something
@@ -164,6 +168,7 @@ impl Sessions {
                 };
                 which.tell(&show)?.print(|told| client_text(told, 0))
             }
+            Command::Queue(show) => show.run(),
             Command::End(end) => end.run(),
             Command::Verify(which) => files::verify(&which),
             Command::Export(export) => export.run(),

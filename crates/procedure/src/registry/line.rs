@@ -80,7 +80,7 @@ fn cut(value: &str) -> Cow<'_, str> {
 /// The line about a call in the log, which is written when this is dropped: whoever waits for the
 /// answer need not wait for the line.
 #[derive(Debug)]
-pub struct Line(Option<Told>);
+pub struct Line(Option<Box<Told>>);
 
 /// What a line says.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl Line {
         answer: &Answer,
         took: Duration,
     ) -> Self {
-        Self(Some(Told {
+        Self(Some(Box::new(Told {
             name,
             manifest,
             about,
@@ -118,7 +118,7 @@ impl Line {
             text: answer.text().to_owned(),
             took,
             suppressed: None,
-        }))
+        })))
     }
 
     /// The same after this many calls of the same kind that have no line.

@@ -21,6 +21,8 @@ pub(crate) struct Subject {
     #[serde(default)]
     client_id: Option<String>,
     #[serde(default)]
+    room: Option<String>,
+    #[serde(default)]
     user: Option<String>,
     #[serde(default)]
     address: Option<String>,
@@ -131,6 +133,7 @@ impl Subject {
         let named = [
             &self.name,
             &self.client_id,
+            &self.room,
             &self.user,
             &self.address,
             &self.topic,
@@ -159,6 +162,9 @@ impl Subject {
             Ok(_) if ORDERS.contains(&self.verb.as_str()) => return None,
             Ok(answer) => done(&self.verb, answer)?,
         };
+        if let (Some(_), Some(user)) = (&self.room, &self.user) {
+            detail["user"] = shortened(user).into();
+        }
         if detail["zone"].is_null() {
             match &self.zone {
                 Value::String(name) => detail["zone"] = shortened(name).into(),
@@ -174,6 +180,7 @@ impl Subject {
 fn done(verb: &str, answer: &Value) -> Option<Value> {
     let keys: &[&str] = match verb {
         "clients.kick" => &["was_connected", "session_ended"],
+        "rooms.close" => &["stays"],
         "retained.put" => &["new", "changed"],
         "retained.clear" => &["cleared"],
         "retained.compact" => &["files_removed"],

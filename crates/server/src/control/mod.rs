@@ -14,6 +14,7 @@
 //! | `clients.show` | `client_id`, `zone` | one client with its `filters` |
 //! | `clients.kick` | `client_id`, `zone`, `end_session` | nothing; the session may stay |
 //! | `clients.heaviest` | `zone`, `by`, `limit` | the `clients` that publish most |
+//! | `sessions.queue` | `client_id`, `limit`, `cursor`, … | what waits for it, in pages |
 //! | `why` | `client_id`, `topic`, `to`, `zone` | what keeps a message from a client |
 //! | `events` | `after`, filters, `limit`, `wait_ms` | `events`, and the `cursor` to go on |
 //! | `figures.history` | `figure`, `from_secs`, `to_secs`, `points` | `figures` over `times` |
@@ -29,6 +30,9 @@
 //! | `topics` | `containing`, `limit`, `offset`, `zone` | `filters`, `retained` topics |
 //! | `topics.children` | `below`, `after`, `limit`, `zone` | `names` of retained topics |
 //! | `topics.heaviest` | `zone`, `by`, `limit` | the `topics` with most messages |
+//! | `rooms.ls` | `zone`, `prefix`, `after`, `limit` | `rooms` of a zone, and the `next` page |
+//! | `rooms.show` | `room`, `zone`, `after`, `limit` | a room, its `members` and properties |
+//! | `rooms.kick`, `rooms.close` | `room`, `user`; `zone` | nothing; whether the room `stays` |
 //! | `zones` | | what there is of each zone: connections, users, rooms, retained messages |
 //! | `users.ls` | `zone`, `containing`, `after`, `limit` | `users` and the `next`; `configured` |
 //! | `users.show`, `users.disable`, `users.enable`, `users.rm` | `name`, `zone` | the user |
@@ -40,7 +44,8 @@
 //! | `tokens.create` | `name`, `zone`, `label`, `days` | the `id`, and the `token` this once |
 //! | `zones.ls`, `zones.add`, `zones.rm` | `name`, `connections` | `zones` with their bounds |
 //! | `adaptors.ls` | `zone` | `adaptors`: files, scopes, hooks, figures, what is refused |
-//! | `adaptors.reload` | `fresh`: forget what was kept; `file`, `zone` | also what became of each |
+//! | `adaptors.reload` | `fresh`: without what was kept; `file`, `zone` | what became of each |
+//! | `certificates.ls` | | `listeners` with certificates: names, days left, their files |
 //! | `procedures.ls` | | `procedures`: versions, figures, and why a file is not in use |
 //! | `procedures.reload` | | what became of each file in `folder`, and what was `removed` |
 //! | `publish` | `topic`, `payload`, `qos`, `retain`, `properties`, … | whether it is `kept` |
@@ -70,6 +75,7 @@
 mod accounts;
 mod audit;
 mod bans;
+mod certificates;
 mod clerk;
 mod clients;
 mod config;
@@ -82,7 +88,9 @@ mod noted;
 mod procedures;
 mod protocol;
 mod publish;
+mod queue;
 mod retained;
+mod rooms;
 mod serve;
 mod session;
 mod status;
@@ -118,6 +126,7 @@ use crate::config::PasswordFunction;
 use crate::data_dir::{self, DataDir};
 use crate::error::ServerError;
 use crate::fdtable::Table;
+use crate::http::{self, HttpTls};
 use crate::lifecycle::{Command, ReloadResult};
 use crate::listener::Port;
 use crate::log::Logger;
@@ -167,6 +176,10 @@ impl Drop for SocketFile {
 struct Notes {
     /// The open listeners.
     ports: Vec<Arc<Port>>,
+    /// Those for calls.
+    call_ports: Vec<Arc<Port>>,
+    /// The encrypted addresses of HTTP, and their certificate.
+    http: (Vec<String>, HttpTls),
     /// What the last reload came to.
     last_reload: Option<ReloadNote>,
     /// What new passwords are stored as.
@@ -237,6 +250,8 @@ impl Control {
     ) -> Result<Self, ServerError> {
         let notes = Arc::new(Mutex::new(Notes {
             ports: Vec::new(),
+            call_ports: Vec::new(),
+            http: (Vec::new(), HttpTls::default()),
             last_reload: None,
             password_hash: PasswordFunction::default(),
             file: None,
@@ -269,6 +284,17 @@ impl Control {
     /// Remembers which listeners are open, for `status`.
     pub(crate) fn note_ports<'a>(&self, ports: impl Iterator<Item = &'a Arc<Port>>) {
         lock(&self.notes).ports = ports.cloned().collect();
+    }
+
+    /// Remembers what else is open that may be encrypted: listeners for calls, and HTTP.
+    pub(crate) fn note_others<'a>(
+        &self,
+        calls: impl Iterator<Item = &'a Arc<Port>>,
+        http: &http::Doors,
+    ) {
+        let mut notes = lock(&self.notes);
+        notes.call_ports = calls.cloned().collect();
+        notes.http = (http.encrypted(), http.tls());
     }
 
     /// Remembers the log, whose level can be changed for a while.

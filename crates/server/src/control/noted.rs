@@ -12,6 +12,9 @@ use crate::listener::Port;
 pub(crate) struct Noted {
     /// The open listeners.
     pub(crate) ports: Vec<Arc<Port>>,
+    /// When the certificates of other addresses expire, in seconds since 1970: those of listeners
+    /// for calls, and of HTTP.
+    pub(crate) expiries: Vec<(String, i64)>,
     /// The limits of all retained messages.
     pub(crate) quota: Quota,
     /// Whether the last reload succeeded, if there was one.
@@ -34,11 +37,26 @@ impl Reader {
         let last = notes.last_reload.as_ref();
         Noted {
             ports: notes.ports.clone(),
+            expiries: expiries(&notes),
             quota: notes.quota,
             is_reload_good: last.is_none_or(|note| note.result.is_ok()),
             read_at: notes.read_at,
         }
     }
+}
+
+fn expiries(notes: &Notes) -> Vec<(String, i64)> {
+    let calls = notes.call_ports.iter().filter_map(|port| {
+        let rules = port.rules.load();
+        let at = rules.certificate.as_ref()?.expires_at()?;
+        Some((port.url.to_string(), at))
+    });
+    let (urls, tls) = &notes.http;
+    let at = tls.load().as_ref().and_then(|it| it.expires_at());
+    let http = at
+        .into_iter()
+        .flat_map(|at| urls.iter().map(move |url| (url.clone(), at)));
+    calls.chain(http).collect()
 }
 
 #[cfg(test)]
@@ -47,6 +65,7 @@ impl Noted {
     pub(crate) fn for_tests(ports: Vec<Arc<Port>>) -> Self {
         Self {
             ports,
+            expiries: Vec::new(),
             quota: Quota::UNLIMITED,
             is_reload_good: true,
             read_at: SystemTime::now(),

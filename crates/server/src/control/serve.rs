@@ -14,6 +14,7 @@ use stentor_admin::Exposition;
 use stentor_auth::store::{Order, OrderError, Who};
 use stentor_control::adaptors::{self, Became};
 use stentor_control::bans::Ls as ListBans;
+use stentor_control::certificates::Ls as Certificates;
 use stentor_control::config::Diff;
 use stentor_control::login::{Link, Made};
 use stentor_control::reload::{Reload, Reloaded};
@@ -27,8 +28,8 @@ use super::audit::Subject;
 use super::protocol::{Answer, Failure, answer, head};
 use super::{Admin, NotesReader, lock};
 use super::{
-    accounts, bans, clients, config, events, figures, heaviest, list, log, procedures, publish,
-    retained, status, subscriptions, topics, traces, why, zones,
+    accounts, bans, certificates, clients, config, events, figures, heaviest, list, log,
+    procedures, publish, queue, retained, rooms, status, subscriptions, topics, traces, why, zones,
 };
 use crate::lifecycle::{Asker, Command};
 use crate::peer::Peer;
@@ -234,6 +235,7 @@ impl Admin {
             Verb::ClientsShow => answer(line, |request| clients::show(backplane, &request)),
             Verb::ClientsKick => answer(line, |request| clients::kick(backplane, &request)),
             Verb::ClientsHeaviest => answer(line, |request| heaviest::clients(backplane, &request)),
+            Verb::SessionsQueue => answer(line, |request| queue::queue(backplane, &request)),
             Verb::Why => answer(line, |request| why::why(backplane, &request)),
             Verb::BansAdd => answer(line, |request| bans::add(backplane, who, &request)),
             Verb::BansLs => answer(line, |_: ListBans| Ok(bans::list(backplane))),
@@ -256,6 +258,11 @@ impl Admin {
             Verb::Topics => answer(line, |request| topics::topics(backplane, &request)),
             Verb::TopicsChildren => answer(line, |request| topics::children(backplane, &request)),
             Verb::TopicsHeaviest => answer(line, |request| heaviest::topics(backplane, &request)),
+            Verb::RoomsLs => answer(line, |request| rooms::list(backplane, &request)),
+            Verb::RoomsShow => answer(line, |request| rooms::show(backplane, &request)),
+            Verb::RoomsKick => answer(line, |request| rooms::kick(backplane, &request)),
+            Verb::RoomsClose => answer(line, |request| rooms::close(backplane, &request)),
+            Verb::CertificatesLs => answer(line, |_: Certificates| Ok(certificates::list(self))),
             Verb::AdaptorsLs => answer(line, |request| self.adaptors(&request)),
             Verb::AdaptorsReload => answer(line, |request| self.reload_adaptors(&request)),
             Verb::ProceduresLs => answer(line, |request| Ok(procedures::list(backplane, request))),

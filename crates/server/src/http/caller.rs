@@ -370,7 +370,7 @@ impl Caller for Bearer {
         self.check_roles(verb, &request).map_err(Refused::Failed)?;
         let answer = self.clerk.carry_out(verb, request, &self.who());
         let mut answer = answer.map_err(|failure| Refused::Failed(self.heard(verb, failure)))?;
-        payloads::withhold(verb, &mut answer);
+        payloads::withhold(self, verb, &mut answer);
         if let Some(shown) = self.shown_roles() {
             shown.keep(verb, &mut answer).map_err(Refused::Failed)?;
         }

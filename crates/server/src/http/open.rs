@@ -93,6 +93,13 @@ impl Doors {
         Ok(doors)
     }
 
+    /// The addresses that are encrypted.
+    pub(crate) fn encrypted(&self) -> Vec<String> {
+        let urls = self.sockets.iter().map(|(url, _)| url);
+        let encrypted = urls.filter(|url| url.is_tls());
+        encrypted.map(HttpUrl::to_string).collect()
+    }
+
     /// The certificate, for a reload.
     pub(crate) fn tls(&self) -> HttpTls {
         Arc::clone(&self.tls)

@@ -61,14 +61,43 @@ pub(super) fn check(
     }
 }
 
-/// Takes payloads out of an answer that somebody else has asked for.
-pub(super) fn withhold(verb: Verb, answer: &mut Value) {
-    if verb != Verb::TracesRead {
-        return;
+/// Takes payloads out of an answer that somebody may not read: all of a trace, which somebody else
+/// has asked for, and those of a queue by their topics.
+pub(super) fn withhold(bearer: &Bearer, verb: Verb, answer: &mut Value) {
+    match verb {
+        Verb::TracesRead => withhold_all(answer),
+        Verb::SessionsQueue => {
+            let is_of_zone = bearer.check_zone(answer["zone"].as_str()).is_ok();
+            withhold_some(answer, |topic| {
+                is_of_zone && bearer.check(Wish::Subscribe(topic)).is_ok()
+            });
+        }
+        _ => {}
     }
+}
+
+fn withhold_all(answer: &mut Value) {
     let lines = answer["lines"].as_array_mut().into_iter().flatten();
     for line in lines {
         line["payload"] = Value::Null;
+    }
+}
+
+fn withhold_some(answer: &mut Value, mut may_read: impl FnMut(&str) -> bool) {
+    let messages = answer["messages"].as_array_mut().into_iter().flatten();
+    for message in messages.filter_map(Value::as_object_mut) {
+        let shown = ["payload", "payload_base64"];
+        if !shown.iter().any(|key| message.contains_key(*key)) {
+            continue;
+        }
+        let topic = message.get("topic").and_then(Value::as_str);
+        if !topic.is_some_and(&mut may_read) {
+            for key in shown {
+                message.remove(key);
+            }
+            message.insert("withheld".into(), true.into());
+            message.insert("payload_cut".into(), false.into());
+        }
     }
 }
 
@@ -81,7 +110,23 @@ mod tests {
     #[test]
     fn lines_of_a_trace_lose_their_payloads() {
         let mut answer = json!({ "lines": [{ "topic": "a", "payload": "x" }], "ended": false });
-        withhold(Verb::TracesRead, &mut answer);
+        withhold_all(&mut answer);
         assert_eq!(answer["lines"][0], json!({ "topic": "a", "payload": null }));
+    }
+
+    #[test]
+    fn messages_of_a_queue_lose_the_payloads_of_topics_that_are_not_permitted() {
+        let shown = json!({ "topic": "a", "payload": "x", "withheld": false });
+        let mut answer = json!({ "messages": [
+            shown,
+            { "topic": "b", "payload_base64": "/w==", "payload_cut": true, "withheld": false },
+            { "topic": "b", "withheld": false },
+            { "payload": "x" },
+        ] });
+        withhold_some(&mut answer, |topic| topic == "a");
+        let gone = json!({ "topic": "b", "payload_cut": false, "withheld": true });
+        let nobodys = json!({ "payload_cut": false, "withheld": true });
+        let unasked = json!({ "topic": "b", "withheld": false });
+        assert_eq!(answer["messages"], json!([shown, gone, unasked, nobodys]));
     }
 }

@@ -150,6 +150,11 @@ impl Doors {
         self.mqtt.iter().flat_map(|door| &door.ports)
     }
 
+    /// The open places for calls.
+    pub(super) fn call_ports(&self) -> impl Iterator<Item = &Arc<Port>> {
+        self.calls.iter().flat_map(|door| &door.ports)
+    }
+
     /// Removes the files of Unix sockets, once: somebody else may make them again right after.
     pub(super) fn remove_files(&mut self) {
         let doors = self.mqtt.drain(..).chain(self.calls.drain(..));

@@ -170,7 +170,7 @@ fn begin(
     let condition = Arc::new(Condition::new(&backplane, &directory));
     let around = (shards.table, &condition);
     let control = Control::start(entrance, &backplane, &directory, around, &commands)?;
-    control.note_ports(doors.ports());
+    note_doors(&control, &doors, &http);
     note_config(&control, (&config, &config), (&sources, &logger));
     let (intervals, memory_limits) = start_keepers(&config, &backplane)?;
     let figures = watch_all(&config, data_dir, (&backplane, &directory, &control))?;
@@ -213,6 +213,12 @@ fn begin(
         shards,
         inbox,
     })
+}
+
+/// Tells those who ask what is open.
+fn note_doors(control: &Control, doors: &doors::Doors, http: &http::Doors) {
+    control.note_ports(doors.ports());
+    control.note_others(doors.call_ports(), http);
 }
 
 /// Notes what others show of a configuration that was read.

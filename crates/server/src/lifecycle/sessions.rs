@@ -230,6 +230,7 @@ impl Prior {
             },
             monitor: self.opened.keeper.monitor(),
             spool: OnceLock::new(),
+            looker: OnceLock::new(),
             unreadable: AtomicU64::new(0),
         }
     }
@@ -343,6 +344,7 @@ fn start_spool(folder: Folder<MappedDisk>, backplane: &Arc<Backplane>) -> io::Re
     if let Some(journals) = &backplane.journals {
         // It is set once.
         let _ = journals.spool.set(spool.monitor());
+        let _ = journals.looker.set(spool.looker());
     }
     Ok(spool)
 }

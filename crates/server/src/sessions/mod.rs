@@ -59,6 +59,8 @@ pub(crate) struct Journals {
     pub(crate) monitor: Monitor,
     /// The backlogs on the disk.
     pub(crate) spool: OnceLock<stentor_spool::Monitor>,
+    /// Reads parts of them for operators.
+    pub(crate) looker: OnceLock<stentor_spool::Looker>,
     /// Parts of these that could not be read.
     pub(crate) unreadable: AtomicU64,
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use stentor_hub::{
-    ClientInfo, Kept, LossCause, NotKept, Part, SeenClient, audience_of, clock_ms,
-    each_client_from, filters_from, filters_matching, granted_from, heaviest_publishers,
-    heaviest_topics, holders_from, losses_of, publish_for, session_of, shared_members,
+    ClientInfo, Kept, LossCause, NotKept, Part, QueuePlace, SeenClient, ask_rooms, audience_of,
+    clock_ms, each_client_from, filters_from, filters_matching, granted_from, heaviest_publishers,
+    heaviest_topics, holders_from, losses_of, publish_for, queued_from, session_of, shared_members,
     zone_figures_from,
 };
 use stentor_session::Message;
@@ -13,7 +13,9 @@ use stentor_topic::Zone;
 
 use super::Shard;
 use super::asked::{Next, Waiting};
-use super::letter::{Audience, ClientEntry, Found, Inquiry, Listeners, Reasons, Received, Survey};
+use super::letter::{
+    Audience, ClientEntry, Found, Inquiry, Listeners, QueueSeen, Reasons, Received, Survey,
+};
 use crate::survey::{Origin, Rows, away_secs};
 use crate::telemetry::{LossReport, ShardReport};
 
@@ -71,6 +73,13 @@ impl Shard {
                 from,
                 answer,
             } => drop(answer.send(self.why((zone, &client_id), &topic, from))),
+            Inquiry::Queue {
+                zone,
+                client_id,
+                from,
+                at_most,
+                answer,
+            } => drop(answer.send(self.queue((zone, &client_id), from, at_most))),
             Inquiry::Departure {
                 zone,
                 client_id,
@@ -125,6 +134,11 @@ impl Shard {
             Inquiry::HeaviestPublishers(by, answer) => {
                 let _ = answer.send(heaviest_publishers(&self.hub, self.now, by));
             }
+            Inquiry::Rooms(zone, ask, answer) => {
+                let told = ask_rooms(&mut self.hub, self.now, zone, &ask);
+                self.forward();
+                let _ = answer.send(told);
+            }
             Inquiry::Pulse(answer) => drop(answer.send(())),
         }
     }
@@ -161,6 +175,23 @@ impl Shard {
             granted,
             next,
             lost: losses_of(&self.hub, key),
+        })
+    }
+
+    /// Pieces of what waits for a client.
+    fn queue(
+        &self,
+        (zone, client_id): (Zone, &str),
+        from: QueuePlace,
+        at_most: usize,
+    ) -> Option<QueueSeen> {
+        let key = session_of(&self.hub, zone, client_id)?;
+        Some(QueueSeen {
+            is_connected: self.hub.inspect().link(zone, client_id).is_some(),
+            from,
+            part: queued_from(&self.hub, key, from, at_most)?,
+            now: self.now,
+            now_ms: clock_ms(&self.hub, self.now),
         })
     }
 

@@ -9,7 +9,7 @@ use stentor_auth::Decision;
 use stentor_hub::{
     Adaptors, AudiencePlace, ClientInfo, ControlItem, Delivering, FoundFilters, Granted, Heaviest,
     HeavyBy, HeavyPublisher, HeavyTopic, Holder, Identity, Kept, Listener, LostBy, NotKept, Part,
-    ZoneFigures,
+    QueuePlace, QueuedPart, RoomsAsk, RoomsTold, ZoneFigures,
 };
 use stentor_session::{CloseReason, ConnectRequest, Message, Tick};
 use stentor_topic::{Walk, Zone};
@@ -105,6 +105,14 @@ pub(crate) enum Inquiry {
         from: usize,
         answer: Sender<Option<Reasons>>,
     },
+    /// Pieces of what waits for a client, from a place on; `None` without a session.
+    Queue {
+        zone: Zone,
+        client_id: String,
+        from: QueuePlace,
+        at_most: usize,
+        answer: Sender<Option<QueueSeen>>,
+    },
     /// When and why the server has ended the last connection of a client, while it remembers that.
     Departure {
         zone: Zone,
@@ -165,6 +173,8 @@ pub(crate) enum Inquiry {
     HeaviestTopics(HeavyBy, Sender<Heaviest<HeavyTopic, HeavyPublisher>>),
     /// Those who publish most.
     HeaviestPublishers(HeavyBy, Sender<Heaviest<HeavyPublisher, HeavyTopic>>),
+    /// A question about the rooms of a zone whose home is here, or an order to them.
+    Rooms(Zone, RoomsAsk, Sender<RoomsTold>),
     /// Whether the shard is alive.
     Pulse(Sender<()>),
 }
@@ -217,6 +227,17 @@ pub(crate) struct Found {
     /// With which subscription to go on.
     pub(crate) next: Option<usize>,
     pub(crate) lost: Vec<LostBy>,
+}
+
+/// Some of what waits for a client.
+pub(crate) struct QueueSeen {
+    pub(crate) is_connected: bool,
+    /// Where it begins.
+    pub(crate) from: QueuePlace,
+    pub(crate) part: QueuedPart,
+    /// The time of the shard, and in milliseconds on the clock of what is on the disk.
+    pub(crate) now: Tick,
+    pub(crate) now_ms: u64,
 }
 
 /// What decides whether a client gets a message of a topic.

@@ -1,7 +1,7 @@
 //! Certificates of encrypted listeners.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -24,10 +24,23 @@ pub(crate) struct Certificate {
     /// The chain, then the certificates that those of clients must be signed by. A key that fits
     /// the chain is not another one.
     read: Arc<[CertificateDer<'static>]>,
+    /// How many of them are the chain.
+    chain_len: usize,
+    /// Where all that was read.
+    files: Arc<Files>,
     /// When the chain's first certificate expires, in seconds since 1970.
     expires_at: Option<i64>,
     /// The bits of its key, if that is an RSA key.
     rsa_bits: Option<usize>,
+}
+
+/// The files of a certificate.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    /// The authorities that sign certificates of clients.
+    pub(crate) clients: Option<(Demand, PathBuf)>,
 }
 
 impl PartialEq for Certificate {
@@ -81,9 +94,15 @@ impl Certificate {
             error => unreadable(key, &error),
         })?;
         let provider = Arc::new(aws_lc_rs::default_provider());
+        let chain_len = chain.len();
         let expires_at = chain.first().and_then(|first| expiry(first));
         let rsa_bits = chain.first().and_then(|first| rsa_bits(first));
         let mut read = chain.clone();
+        let files = Files {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            clients: clients.map(|(demand, ca)| (demand, ca.to_owned())),
+        };
         let verifier = match clients {
             Some((demand, ca)) => {
                 let authorities: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(ca)
@@ -116,10 +135,33 @@ impl Certificate {
             })?;
         Ok(Self {
             config: Arc::new(config),
+            chain_len: chain_len.min(read.len()),
             read: read.into(),
+            files: Arc::new(files),
             expires_at,
             rsa_bits,
         })
+    }
+
+    /// The chain, the server's own certificate first, and the authorities of clients.
+    pub(crate) fn parts(&self) -> (&[CertificateDer<'static>], &[CertificateDer<'static>]) {
+        self.read.split_at(self.chain_len)
+    }
+
+    /// The files that it comes from.
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// What its files hold now. It waits for the disk.
+    ///
+    /// # Errors
+    /// The same as those of [`Certificate::load`].
+    pub(crate) fn read_again(&self) -> Result<Self, String> {
+        let files = &*self.files;
+        let clients = files.clients.as_ref();
+        let clients = clients.map(|(demand, ca)| (*demand, ca.as_path()));
+        Self::load(&files.certificate, &files.key, clients)
     }
 
     /// When it expires, in seconds since 1970; `None` if that cannot be read.
@@ -224,7 +266,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A certificate for `localhost`, made for one test: (folder, chain file, key file).
-    pub(crate) fn files() -> (tempfile::TempDir, std::path::PathBuf, std::path::PathBuf) {
+    pub(crate) fn files() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (chain, key) = (

@@ -67,8 +67,9 @@ fn answers_are_those_of_the_control_socket() {
 /// Requests that a reading verb takes, where it needs something.
 fn query(verb: Verb) -> Option<&'static str> {
     Some(match verb {
-        Verb::ClientsShow => "?client_id=pump",
+        Verb::ClientsShow | Verb::SessionsQueue => "?client_id=pump",
         Verb::Why => "?client_id=pump&topic=a/b&to=pump",
+        Verb::RoomsShow => "?room=lobby",
         Verb::UsersShow | Verb::TokensLs => "?name=root",
         Verb::RolesShow => "?name=admin",
         Verb::RetainedPage => "?filter=%23",

@@ -10,6 +10,7 @@ mod payloads;
 mod publish;
 mod requests;
 mod rights;
+mod rooms;
 mod size;
 mod tokens;
 mod told;

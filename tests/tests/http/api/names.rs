@@ -38,7 +38,9 @@ fn place() -> Server {
 fn query(verb: Verb, name: &str) -> Value {
     match verb {
         Verb::ClientsShow => json!({ "client_id": name }),
+        Verb::SessionsQueue => json!({ "client_id": name, "payloads": true }),
         Verb::Why => json!({ "client_id": name, "topic": format!("t/{name}") }),
+        Verb::RoomsShow => json!({ "room": "lobby" }),
         Verb::UsersShow | Verb::TokensLs => json!({ "name": "root" }),
         Verb::RolesShow => json!({ "name": "admin" }),
         Verb::RetainedPage => json!({ "filter": "t/#" }),
@@ -93,7 +95,8 @@ fn every_list_and_stream_has_names_as_they_are() {
             let (status, answer) = post(&server, &verb.path(), &root, &query(verb, name));
             assert_eq!(status, 200, "{verb:?} {name:?}: {answer}");
             let shown = match verb {
-                Verb::ClientsLs | Verb::ClientsShow | Verb::Events | Verb::Why => name,
+                Verb::ClientsLs | Verb::ClientsShow | Verb::SessionsQueue => name,
+                Verb::Events | Verb::Why => name,
                 Verb::Topics | Verb::Subscriptions | Verb::RetainedPage => &topic,
                 Verb::TopicsChildren | Verb::TracesRead => name,
                 _ => continue,

@@ -1,7 +1,8 @@
 //! What messages contain needs the right to their topics.
 
-use serde_json::json;
-use stentor_tests::Version;
+use serde_json::{Value, json};
+use stentor_tests::raw::connect_as;
+use stentor_tests::{Plan, Version};
 
 use super::{get, post, role, server, token};
 
@@ -60,6 +61,100 @@ fn kept_messages_are_read_and_written_by_the_right_to_their_topics() {
         json!({ "topic": "plant/a", "bytes": 1 }),
         "{topics}"
     );
+}
+
+/// A queue is shown to those who may look; what is in its messages only to those who may read their
+/// topics, and that of another zone only to its administrators.
+#[test]
+fn messages_of_a_queue_are_read_by_the_right_to_their_topics() {
+    let server = server();
+    role(
+        &server,
+        "plant",
+        &["allow both plant/#", "deny both plant/secret/#"],
+    );
+    server.control(&["zone", "add", "game"]).success();
+    let root = token(&server, "root", &["admin"]);
+    let vic = token(&server, "vic", &["viewer"]);
+    let paul = token(&server, "paul", &["viewer", "plant"]);
+    let gus = token(&server, "game/gus", &["admin"]);
+    let mut client = server.dial();
+    client.login(Version::V5, "pump", false);
+    client.subscribe("plant/#", 1);
+    client.send(&[0xE0, 0]);
+    client.closed();
+    let mut publisher = server.client(Version::V5, "publisher");
+    for topic in ["plant/a", "plant/secret/b"] {
+        publisher.publish_surely(topic, b"\xFF!");
+    }
+    let queue = |token: &str, query: &str| {
+        let path = format!("sessions/queue?client_id=pump{query}");
+        get(&server, &path, token)
+    };
+    let payloads = |token: &str, query: &str| {
+        let (status, page) = queue(token, query);
+        assert_eq!(status, 200, "{page}");
+        let topics = page["messages"].as_array().expect("a list");
+        assert_eq!(topics[0]["topic"], "plant/a", "{page}");
+        let one = |it: &Value| (it["payload_base64"] == "/yE=", it["withheld"] == true);
+        topics.iter().map(one).collect::<Vec<_>>()
+    };
+    let (shown, withheld, not_asked) = ((true, false), (false, true), (false, false));
+    assert_eq!(payloads(&root, "&payloads=true"), [shown, shown]);
+    assert_eq!(payloads(&vic, "&payloads=true"), [withheld, withheld]);
+    assert_eq!(payloads(&paul, "&payloads=true"), [shown, withheld]);
+    assert_eq!(payloads(&paul, ""), [not_asked, not_asked]);
+    // A user of another zone sees nothing of this one.
+    assert_eq!(queue(&gus, "").0, 404);
+    assert_eq!(queue(&gus, "&zone=default").0, 403);
+    assert_eq!(queue(&root, "&zone=game").0, 404);
+    let (status, problem) = queue(&root, "&cursor=x");
+    assert_eq!(
+        (status, &problem["code"]),
+        (400, &json!("bad-request")),
+        "{problem}"
+    );
+}
+
+/// Who looks after all zones does not read the messages of another zone by that.
+#[test]
+fn messages_of_a_queue_in_another_zone_need_the_right_to_administer_it() {
+    let config = "[[listener]]\nurl = \"mqtt://127.0.0.1:0\"\nanonymous = true\n";
+    let plan = Plan::new().config(config);
+    let server = plan
+        .variable("STENTOR_HTTP__LISTEN", "http://127.0.0.1:0")
+        .opens(1)
+        .start();
+    server.control(&["zone", "add", "game"]).success();
+    role(
+        &server,
+        "reads",
+        &["allow subscribe #", "allow subscribe $control/#"],
+    );
+    let rita = token(&server, "rita", &["reads"]);
+    let root = token(&server, "root", &["admin"]);
+    let gus = token(&server, "game/gus", &["admin"]);
+    let mut client = server.dial();
+    client.send(&connect_as(Version::V5, "hero", false, Some(("", &gus))));
+    assert_eq!(client.expect(2).body[1], 0);
+    client.speaks(Version::V5);
+    client.subscribe("a", 1);
+    client.send(&[0xE0, 0]);
+    client.closed();
+    let message = json!({ "topic": "a", "payload": "x", "qos": 1 });
+    assert_eq!(post(&server, "publish", &gus, &message).0, 200);
+    // The zone is not named: it is the only one with such a client.
+    for (token, is_shown) in [(&rita, false), (&root, true), (&gus, true)] {
+        let (status, page) = get(
+            &server,
+            "sessions/queue?client_id=hero&payloads=true",
+            token,
+        );
+        assert_eq!((status, &page["zone"]), (200, &json!("game")), "{page}");
+        let message = &page["messages"][0];
+        assert_eq!(message["payload"] == "x", is_shown, "{page}");
+        assert_eq!(message["withheld"], !is_shown, "{page}");
+    }
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub enum RoomsTold {
     /// Rooms.
     List(ListedRooms),
     /// The room, if there is one of that name.
-    Shown(Option<ShownRoom>),
+    Shown(Option<Box<ShownRoom>>),
     /// What a command answers, as JSON.
     Ran(Vec<u8>),
 }

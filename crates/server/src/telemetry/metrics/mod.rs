@@ -200,7 +200,7 @@ mod tests {
             .lines()
             .filter(|it| it.contains("{shard=\"1\""))
             .count();
-        let most = series + 62 * of_shard + 2 * LISTENERS_MAX + 3 * PROCEDURES_MAX;
+        let most = series + 62 * of_shard + 3 * LISTENERS_MAX + 3 * PROCEDURES_MAX;
         assert!(most <= SERIES_MAX, "{most}");
         server.stop();
     }

@@ -164,7 +164,7 @@ pub(super) const FAMILIES: &[Family] = &[
             }
         }),
     family("stentor_certificate_expiry_timestamp_seconds", Gauge, "listener",
-        "When the certificate of an encrypted listener expires, in seconds since 1970.",
+        "When the certificate of an encrypted listener, or of HTTP, expires, in seconds since 1970.",
         |from, out| {
             for port in from.noted.ports.iter().take(LISTENERS_MAX) {
                 let rules = port.rules.load();
@@ -172,6 +172,9 @@ pub(super) const FAMILIES: &[Family] = &[
                 if let Some(at) = expires_at {
                     out.by("listener", &port.url, at);
                 }
+            }
+            for (url, at) in from.noted.expiries.iter().take(LISTENERS_MAX) {
+                out.by("listener", url, *at);
             }
         }),
     // Messages.
