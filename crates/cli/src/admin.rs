@@ -9,6 +9,7 @@ pub(crate) mod console;
 pub(crate) mod events;
 pub(crate) mod figures;
 pub(crate) mod health;
+mod heaviest;
 pub(crate) mod log;
 pub(crate) mod sessions;
 mod status;
@@ -24,7 +25,7 @@ use stentor_control::clients::{
     self, Client, Connection, Kicked, LostBy, Order, Presence, Subscription,
 };
 use stentor_control::reload::{self, Done, Last, Reloaded};
-use stentor_control::{ZoneWord, topics};
+use stentor_control::{ZoneWord, heaviest as heavy, topics};
 
 use crate::failure::Failure;
 use crate::output::shown;
@@ -128,6 +129,8 @@ enum ClientsCommand {
     Ls(Ls),
     /// Show one client with its subscriptions
     Show(Show),
+    /// Show the clients that publish most, by an estimate of the last minute or two
+    Heaviest(Heaviest),
     /// Disconnect a client
     Kick(Kick),
 }
@@ -289,6 +292,40 @@ struct Page {
 }
 
 #[derive(Debug, Args)]
+struct Heaviest {
+    /// The order
+    #[arg(long, value_enum, value_name = "ORDER", default_value_t = Weight::Messages)]
+    by: Weight,
+    /// Only clients of this zone
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
+    /// Show up to N, 1,000 at most
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// What topics and those who publish are ranked by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Weight {
+    /// Messages a second, the most first
+    #[default]
+    Messages,
+    /// Bytes of payload a second, the most first
+    Bytes,
+}
+
+impl Weight {
+    const fn by(self) -> heavy::By {
+        match self {
+            Self::Messages => heavy::By::Messages,
+            Self::Bytes => heavy::By::Bytes,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
 struct One {
     /// Client id
     client_id: String,
@@ -344,6 +381,14 @@ impl Clients {
                     offset,
                 })?;
                 told.print(|told| client_text(told, offset))
+            }
+            ClientsCommand::Heaviest(heaviest) => {
+                let told = heaviest.which.tell(&heavy::Clients {
+                    zone: heaviest.zone.map(ZoneWord::Name),
+                    by: heaviest.by.by(),
+                    limit: Some(heaviest.limit),
+                })?;
+                told.print(heaviest::clients)
             }
             ClientsCommand::Kick(Kick { one, end_session }) => {
                 let told = one.which.tell(&clients::Kick {
@@ -567,6 +612,12 @@ pub(crate) struct Topics {
     #[arg(long, value_name = "PREFIX", num_args = 0..=1, default_missing_value = "",
           conflicts_with_all = ["containing", "offset"])]
     children: Option<String>,
+    /// Show the topics that most is published to, by an estimate of the last minute or two
+    #[arg(long, conflicts_with_all = ["containing", "offset", "children"])]
+    heaviest: bool,
+    /// With --heaviest: the order
+    #[arg(long, value_enum, value_name = "ORDER", requires = "heaviest")]
+    by: Option<Weight>,
     /// Of this zone [default: filters of all zones, retained topics of the default one]
     #[arg(long, value_name = "NAME")]
     zone: Option<String>,
@@ -600,6 +651,14 @@ impl Topics {
                 limit: Some(self.page.limit),
             })?;
             return told.print(names_text);
+        }
+        if self.heaviest {
+            let told = self.which.tell(&heavy::Topics {
+                zone: self.zone.map(ZoneWord::Name),
+                by: self.by.unwrap_or_default().by(),
+                limit: Some(self.page.limit),
+            })?;
+            return told.print(heaviest::topics);
         }
         let containing = self.containing()?.to_owned();
         let told = self.which.tell(&topics::Topics {

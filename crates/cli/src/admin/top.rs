@@ -1,20 +1,24 @@
 //! `stentor top`: how the running server is doing, again and again.
 
+mod ranking;
 mod zones;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{ArgGroup, Args, ValueEnum};
 use stentor_auth::calendar::Utc;
+use stentor_control::ZoneWord;
+use stentor_control::clients::{self, Order};
+use stentor_control::heaviest::{self as heavy, By as Weight};
 use stentor_control::status::{Rates, Status, Told};
 use stentor_control::zones::Zones;
 use stentor_server::config::parse_duration;
 
-use super::now_secs;
 use super::status::{FLOWS, holders, memory, millis, shards};
 use super::table::{Table, bytes, duration};
+use super::{heaviest, now_secs};
 use crate::failure::Failure;
 use crate::output::{print_next, shown};
 use crate::which::Which;
@@ -26,9 +30,18 @@ Examples:
   stentor top --interval 10s --count 6        for one minute
   stentor top >load.txt                       a line for each interval, for a file or a pipe
   stentor top --zones                         what happens in each zone, the busiest first
+  stentor top --topics                        the topics that most is published to, and by whom
+  stentor top --clients --by bytes            the clients that publish most bytes
+  stentor top --clients --by queue            the clients for which most messages wait
+  stentor top --topics --zone game -n 1       one look at one zone
   stentor top --json                          the answer of `stentor status` for each, on a line
 
-Each interval is one question to the server, which counts for so long and then answers.";
+Each interval is one question to the server, which counts for so long and then answers.
+
+What is published, by topic and by client, is an estimate: the server looks at one publish in 64.
+Its counts are halved each minute, so a flood that has ended fades within some minutes. A row says
+which client publishes most of a topic, and to which topic a client publishes most, where one has a
+large share. `stentor topics --heaviest` and `stentor clients heaviest` show the same once.";
 
 /// The server measures for this long at least and at most.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -42,6 +55,8 @@ const PEAK_OVER: usize = 1_000;
 
 /// Shows rates, connections, memory, threads and what has ended, again and again.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").args(["zones", "topics", "clients"]))]
+#[command(group = ArgGroup::new("ranked").args(["topics", "clients"]).multiple(true))]
 pub(crate) struct Top {
     /// Measure for this long each time, 100ms to 10s
     #[arg(long, short, value_name = "TIME", default_value = "2s", value_parser = interval)]
@@ -52,8 +67,55 @@ pub(crate) struct Top {
     /// Show what happens in each zone: the 20 busiest, and all others as one
     #[arg(long)]
     zones: bool,
+    /// Show the topics that most is published to, and who publishes most of it
+    #[arg(long)]
+    topics: bool,
+    /// Show the clients that publish most, or those that --by ranks
+    #[arg(long)]
+    clients: bool,
+    /// Rank topics and clients by this; topics by messages or bytes
+    #[arg(long, value_enum, value_name = "ORDER", default_value_t = By::Messages,
+          requires = "ranked")]
+    by: By,
+    /// Only topics or clients of this zone
+    #[arg(long, value_name = "NAME", requires = "ranked")]
+    zone: Option<String>,
+    /// Show up to N topics or clients, 1,000 at most
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "ranked")]
+    limit: usize,
     #[command(flatten)]
     which: Which,
+}
+
+/// What topics and clients are ranked by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// Messages published a second
+    Messages,
+    /// Bytes of payload published a second
+    Bytes,
+    /// Messages that wait for a client
+    Queue,
+    /// Messages that a client has lost
+    Lost,
+    /// Messages that the connection of a client was sent
+    Sent,
+    /// The same by bytes
+    SentBytes,
+}
+
+impl By {
+    /// By what those who publish are ranked, or else in which order sessions are listed.
+    const fn ranking(self) -> Result<Weight, Order> {
+        match self {
+            Self::Messages => Ok(Weight::Messages),
+            Self::Bytes => Ok(Weight::Bytes),
+            Self::Queue => Err(Order::Waiting),
+            Self::Lost => Err(Order::Lost),
+            Self::Sent => Err(Order::Sent),
+            Self::SentBytes => Err(Order::SentBytes),
+        }
+    }
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -66,32 +128,93 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 impl Top {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        match self.zones {
-            true => self.run_zones(),
-            false => self.run_all(),
+        match (self.zones, self.topics, self.clients) {
+            (true, ..) => self.run_zones(),
+            (_, true, _) => self.run_topics(),
+            (.., true) => self.run_clients(),
+            _ => self.run_all(),
         }
     }
 
-    /// Looks at the zones, and again after each interval: the sums tell the rates.
-    fn run_zones(&self) -> Result<(), Failure> {
+    /// Looks again and again, as often as asked for. The argument of `look` is whether the output is
+    /// a terminal.
+    fn repeat(&self, mut look: impl FnMut(bool) -> Result<String, Failure>) -> Result<(), Failure> {
         let is_screen = io::stdout().is_terminal() && !self.which.json;
-        let (mut before, mut shown) = (zones::Before::default(), 0);
+        let mut shown = 0;
         while self.count.is_none_or(|count| shown < count) {
             if shown > 0 {
                 std::thread::sleep(self.interval);
             }
+            print_next(look(is_screen)?)?;
+            shown += 1;
+        }
+        Ok(())
+    }
+
+    /// Looks at the zones, and again after each interval: the sums tell the rates.
+    fn run_zones(&self) -> Result<(), Failure> {
+        let mut before = zones::Before::default();
+        self.repeat(|is_screen| {
             let told = self.which.tell(&Zones {
                 fresh: true,
                 zone: None,
             })?;
             let page = before.page(Instant::now(), &told.answer);
-            print_next(told.text(|_| match is_screen {
-                true => screen(&page),
-                false => format!("{page}\n"),
-            }))?;
-            shown += 1;
-        }
-        Ok(())
+            Ok(told.text(|_| one_of_many(&page, is_screen)))
+        })
+    }
+
+    fn run_topics(&self) -> Result<(), Failure> {
+        let Ok(by) = self.by.ranking() else {
+            let name = self.by.to_possible_value();
+            let name = name.map_or_else(String::new, |name| name.get_name().to_owned());
+            return Err(Failure::usage(format!(
+                "--by {name} ranks clients; rank topics --by messages or --by bytes, or use \
+                 --clients"
+            )));
+        };
+        self.repeat(|is_screen| {
+            let told = self.which.tell(&heavy::Topics {
+                zone: self.zone(),
+                by,
+                limit: Some(self.limit),
+            })?;
+            Ok(told.text(|answer| one_of_many(&heaviest::topics(answer), is_screen)))
+        })
+    }
+
+    fn run_clients(&self) -> Result<(), Failure> {
+        let order = match self.by.ranking() {
+            Ok(by) => return self.run_publishers(by),
+            Err(order) => order,
+        };
+        let mut before = ranking::Before::default();
+        self.repeat(|is_screen| {
+            let told = self.which.tell(&clients::Ls {
+                zone: self.zone(),
+                limit: Some(self.limit),
+                by: order,
+                fresh: true,
+                ..clients::Ls::default()
+            })?;
+            let page = before.page(Instant::now(), &told.answer);
+            Ok(told.text(|_| one_of_many(&page, is_screen)))
+        })
+    }
+
+    fn run_publishers(&self, by: Weight) -> Result<(), Failure> {
+        self.repeat(|is_screen| {
+            let told = self.which.tell(&heavy::Clients {
+                zone: self.zone(),
+                by,
+                limit: Some(self.limit),
+            })?;
+            Ok(told.text(|answer| one_of_many(&heaviest::clients(answer), is_screen)))
+        })
+    }
+
+    fn zone(&self) -> Option<ZoneWord> {
+        self.zone.clone().map(ZoneWord::Name)
     }
 
     fn run_all(self) -> Result<(), Failure> {
@@ -143,6 +266,14 @@ impl Lately {
     /// The highest of a rate.
     fn peak(&self, of: fn(&Rates) -> f64) -> f64 {
         self.rates.iter().map(of).fold(0.0, f64::max)
+    }
+}
+
+/// A page in place of the one before, or below it where the output is a file or a pipe.
+fn one_of_many(page: &str, is_screen: bool) -> String {
+    match is_screen {
+        true => screen(page),
+        false => format!("{page}\n"),
     }
 }
 
