@@ -136,8 +136,8 @@ impl Top {
         }
     }
 
-    /// Looks again and again, as often as asked for. The argument of `look` is whether the output is
-    /// a terminal.
+    /// Looks again and again, as often as asked for. The argument of `look` is whether the output
+    /// is a terminal.
     fn repeat(&self, mut look: impl FnMut(bool) -> Result<String, Failure>) -> Result<(), Failure> {
         let is_screen = io::stdout().is_terminal() && !self.which.json;
         let mut shown = 0;
