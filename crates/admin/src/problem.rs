@@ -118,7 +118,8 @@ const KINDS: [Kind; 35] = [
     kind(
         "denied",
         StatusCode::FORBIDDEN,
-        "give the user a role with the right by `stentor grant`; `stentor user test` says which rule decides",
+        "give the user a role with the right by `stentor grant`; `stentor user test` says which rule \
+         decides",
     ),
     kind(
         "banned",
@@ -143,7 +144,8 @@ const KINDS: [Kind; 35] = [
     kind(
         "not-found",
         StatusCode::NOT_FOUND,
-        "compare the path with /api/v1/openapi.json, and the name with a list: each noun has a verb ls",
+        "compare the path with /api/v1/openapi.json, and the name with a list: most nouns have a verb \
+         ls",
     ),
     kind(
         "expired",

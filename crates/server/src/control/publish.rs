@@ -101,12 +101,7 @@ pub(super) fn publish(
     let clears = message.retain && message.payload().is_empty();
     let kept = hand_over(backplane, message, identity.user.clone());
     if request.retain {
-        let mut detail = match &kept {
-            Ok(_) => json!({}),
-            Err(failure) => json!({ "outcome": "refused", "reason": failure.message }),
-        };
-        detail["zone"] = json!(zone);
-        directory.note(who, "publish.retained", &topic, detail);
+        note_retained((directory, who), (&topic, &zone), &kept);
     }
     let kept = kept?;
     Ok(Published {
@@ -114,6 +109,20 @@ pub(super) fn publish(
         cleared: clears,
         topic,
     })
+}
+
+/// Writes down in the audit log what has become of a retained message.
+fn note_retained(
+    (directory, who): (&Directory, &Who),
+    (topic, zone): (&str, &str),
+    kept: &Result<bool, Failure>,
+) {
+    let mut detail = match kept {
+        Ok(_) => json!({}),
+        Err(failure) => json!({ "outcome": "refused", "reason": failure.message }),
+    };
+    detail["zone"] = json!(zone);
+    directory.note(who, "publish.retained", topic, detail);
 }
 
 /// Notes a message in the traces that are about it.

@@ -294,8 +294,8 @@ pub(crate) struct Publisher<'p> {
     pub(crate) address: Option<IpAddr>,
 }
 
-/// The line about such a message. It is no packet, so it has the bytes of its topic, properties and
-/// payload.
+/// The line about such a message. It is not a packet: its bytes are those of its topic, properties
+/// and payload.
 fn published(by: &Publisher<'_>, message: &Message, payload_bytes: usize) -> Line {
     let payload = message.payload();
     let retain = if message.retain { " retain" } else { "" };
