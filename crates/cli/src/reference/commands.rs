@@ -32,6 +32,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "ban",
             "why",
             "subscriptions",
+            "certificates",
             "support-bundle",
             "console",
             "topics",
