@@ -73,7 +73,7 @@ pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failu
         let RoomsTold::Shown(found) = told else {
             return Err(confused());
         };
-        let part = found.ok_or_else(|| missing(&request.room, &shown.zone))?;
+        let part = *found.ok_or_else(|| missing(&request.room, &shown.zone))?;
         shown.room = room(&part.listed);
         shown.properties = part.properties;
         shown.locks = part.locks;

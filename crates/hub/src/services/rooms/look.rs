@@ -1,6 +1,7 @@
 //! What an operator asks about rooms, and does to them.
 
 use alloc::boxed::Box;
+
 use stentor_session::Tick;
 use stentor_topic::Zone;
 use stentor_zone::{room_shown, rooms_after};
@@ -38,9 +39,8 @@ impl RoomService {
                 self.home_listed(core, now, zone);
                 let rooms = self.zones.by_zone.get(&zone);
                 let room = rooms.and_then(|rooms| rooms.get(room));
-                RoomsTold::Shown(
-                    room.map(|it| Box::new(room_shown(it, after.as_deref(), *at_most))),
-                )
+                let shown = room.map(|it| room_shown(it, after.as_deref(), *at_most));
+                RoomsTold::Shown(shown.map(Box::new))
             }
             RoomsAsk::Run { command, words } => {
                 let command = (&**command, &**words);
