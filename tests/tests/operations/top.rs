@@ -113,7 +113,9 @@ fn the_heaviest_topics_and_clients_come_first() {
         let told = server.control(&[args, &["--json", "--limit", "1"], twice].concat());
         for line in told.success().lines() {
             let answer: Value = serde_json::from_str(line).expect("a line is JSON");
-            let list = answer["topics"].as_array().or(answer["clients"].as_array());
+            let list = answer["topics"]
+                .as_array()
+                .or_else(|| answer["clients"].as_array());
             assert_eq!(list.map(Vec::len), Some(1), "{answer}");
             assert!(answer.to_string().contains(first), "{answer}");
             assert_eq!(answer["truncated"], true, "{answer}");

@@ -20,7 +20,7 @@ use super::{Admin, accounts, clients, publish};
 use crate::backplane::Backplane;
 use crate::http::Done;
 use crate::listener::Port;
-use crate::shard::Inquiry;
+use crate::shard::{AboutClient, Inquiry};
 use crate::telemetry::collect::ask_one;
 use crate::telemetry::{ByHttp, Entry};
 
@@ -119,10 +119,10 @@ impl Clerk {
         let backplane = &self.0.backplane;
         let home = clients::home(backplane, zone, client_id);
         // Without an answer it ends by itself.
-        let _ = ask_one(backplane, home, |answer| Inquiry::Cut {
+        let _ = ask_one(backplane, home, |answer| Inquiry::Client {
             zone,
             client_id: client_id.to_owned(),
-            answer,
+            about: AboutClient::Cut(answer),
         });
     }
 

@@ -13,7 +13,7 @@ use super::protocol::{Failure, Names};
 use super::zones;
 use crate::backplane::Backplane;
 use crate::config::suggest::nearest;
-use crate::shard::{ClientEntry, Found, Inquiry};
+use crate::shard::{AboutClient, ClientEntry, Found, Inquiry};
 use crate::survey::{Age, Seen};
 use crate::telemetry::collect::{ask_all, ask_one};
 
@@ -98,8 +98,7 @@ fn step(
         Inquiry::Client {
             zone,
             client_id: client_id.to_owned(),
-            from,
-            answer,
+            about: AboutClient::Shown { from, answer },
         }
     })
 }
@@ -190,11 +189,13 @@ pub(super) fn kick(backplane: &Backplane, request: &Kick) -> Result<Kicked, Fail
         return Err(Failure::new("not-connected", message));
     }
     let found = ask_one(backplane, home(backplane, zone, &client_id), |answer| {
-        Inquiry::Kick {
+        Inquiry::Client {
             zone,
             client_id: client_id.clone(),
-            end_session,
-            answer,
+            about: AboutClient::Kick {
+                end_session,
+                answer,
+            },
         }
     });
     match found {

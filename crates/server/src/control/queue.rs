@@ -20,7 +20,7 @@ use super::clients::{home, missing, silent, zone_of};
 use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
-use crate::shard::{Inquiry, QueueSeen};
+use crate::shard::{AboutClient, Inquiry, QueueSeen};
 use crate::telemetry::collect::ask_one;
 
 /// Messages of a page, if nothing is said and at most.
@@ -54,12 +54,14 @@ pub(super) fn queue(backplane: &Backplane, request: &Queue) -> Result<Queued, Fa
     };
     loop {
         let seen = ask_one(backplane, home(backplane, zone, client_id), |answer| {
-            Inquiry::Queue {
+            Inquiry::Client {
                 zone,
                 client_id: client_id.to_owned(),
-                from: place,
-                at_most: page.left.min(AT_ONCE),
-                answer,
+                about: AboutClient::Queue {
+                    from: place,
+                    at_most: page.left.min(AT_ONCE),
+                    answer,
+                },
             }
         });
         let seen = seen.ok_or_else(silent)?;

@@ -14,7 +14,8 @@ use stentor_topic::Zone;
 use super::Shard;
 use super::asked::{Next, Waiting};
 use super::letter::{
-    Audience, ClientEntry, Found, Inquiry, Listeners, QueueSeen, Reasons, Received, Survey,
+    AboutClient, Audience, ClientEntry, Found, Inquiry, Listeners, QueueSeen, Reasons, Received,
+    Survey,
 };
 use crate::survey::{Origin, Rows, away_secs};
 use crate::telemetry::{LossReport, ShardReport};
@@ -63,28 +64,8 @@ impl Shard {
             Inquiry::Client {
                 zone,
                 client_id,
-                from,
-                answer,
-            } => drop(answer.send(self.client(zone, &client_id, from))),
-            Inquiry::Why {
-                zone,
-                client_id,
-                topic,
-                from,
-                answer,
-            } => drop(answer.send(self.why((zone, &client_id), &topic, from))),
-            Inquiry::Queue {
-                zone,
-                client_id,
-                from,
-                at_most,
-                answer,
-            } => drop(answer.send(self.queue((zone, &client_id), from, at_most))),
-            Inquiry::Departure {
-                zone,
-                client_id,
-                answer,
-            } => drop(answer.send(self.hub.inspect().departure(zone, &client_id))),
+                about,
+            } => self.answer_about((zone, &client_id), about),
             Inquiry::ZonesOf {
                 client_id,
                 zones,
@@ -92,23 +73,6 @@ impl Shard {
             } => {
                 let has = |zone: &Zone| session_of(&self.hub, *zone, &client_id).is_some();
                 let _ = answer.send(zones.map(Zone).filter(has).collect());
-            }
-            Inquiry::Kick {
-                zone,
-                client_id,
-                end_session,
-                answer,
-            } => {
-                let _ = answer.send(self.kick(zone, &client_id, end_session));
-            }
-            Inquiry::Cut {
-                zone,
-                client_id,
-                answer,
-            } => {
-                self.hub.operate().cut(self.now, zone, &client_id);
-                self.forward();
-                let _ = answer.send(());
             }
             Inquiry::EndZone { zone, from, answer } => {
                 let part = self.hub.operate().end_zone(self.now, zone, from);
@@ -140,6 +104,37 @@ impl Shard {
                 let _ = answer.send(told);
             }
             Inquiry::Pulse(answer) => drop(answer.send(())),
+        }
+    }
+
+    /// Answers what is asked about a client.
+    fn answer_about(&mut self, (zone, client_id): (Zone, &str), about: AboutClient) {
+        match about {
+            AboutClient::Shown { from, answer } => {
+                let _ = answer.send(self.client(zone, client_id, from));
+            }
+            AboutClient::Why {
+                topic,
+                from,
+                answer,
+            } => drop(answer.send(self.why((zone, client_id), &topic, from))),
+            AboutClient::Queue {
+                from,
+                at_most,
+                answer,
+            } => drop(answer.send(self.queue((zone, client_id), from, at_most))),
+            AboutClient::Departure(answer) => {
+                let _ = answer.send(self.hub.inspect().departure(zone, client_id));
+            }
+            AboutClient::Kick {
+                end_session,
+                answer,
+            } => drop(answer.send(self.kick(zone, client_id, end_session))),
+            AboutClient::Cut(answer) => {
+                self.hub.operate().cut(self.now, zone, client_id);
+                self.forward();
+                let _ = answer.send(());
+            }
         }
     }
 

@@ -89,55 +89,17 @@ pub(crate) enum Inquiry {
     Figures(Sender<ShardReport>),
     /// A step of a survey, from a place on.
     Survey(u64, Survey),
-    /// One session, with some of its subscriptions from a number on.
+    /// Something about one client id of a zone.
     Client {
         zone: Zone,
         client_id: String,
-        from: usize,
-        answer: Sender<Option<Found>>,
-    },
-    /// What decides whether a client gets a message of a topic, or may publish it; of its
-    /// subscriptions, some from a number on are looked at.
-    Why {
-        zone: Zone,
-        client_id: String,
-        topic: String,
-        from: usize,
-        answer: Sender<Option<Reasons>>,
-    },
-    /// Pieces of what waits for a client, from a place on; `None` without a session.
-    Queue {
-        zone: Zone,
-        client_id: String,
-        from: QueuePlace,
-        at_most: usize,
-        answer: Sender<Option<QueueSeen>>,
-    },
-    /// When and why the server has ended the last connection of a client, while it remembers that.
-    Departure {
-        zone: Zone,
-        client_id: String,
-        answer: Sender<Option<(Tick, CloseReason)>>,
+        about: AboutClient,
     },
     /// Those of some zones, by number, in which a client id has a session here.
     ZonesOf {
         client_id: String,
         zones: Range<u32>,
         answer: Sender<Vec<Zone>>,
-    },
-    /// Close a client's connection, and its session too if asked; answers whether it was connected,
-    /// or `None` without a session.
-    Kick {
-        zone: Zone,
-        client_id: String,
-        end_session: bool,
-        answer: Sender<Option<bool>>,
-    },
-    /// Closes a client's connection, whose event stream holds too much memory.
-    Cut {
-        zone: Zone,
-        client_id: String,
-        answer: Sender<()>,
     },
     /// A step of the end of a zone, from a place on: closes connections, and ends sessions and
     /// rooms. The answer is how many sessions it has ended.
@@ -177,6 +139,38 @@ pub(crate) enum Inquiry {
     Rooms(Zone, RoomsAsk, Sender<RoomsTold>),
     /// Whether the shard is alive.
     Pulse(Sender<()>),
+}
+
+/// What is asked about a client, or done to it.
+pub(crate) enum AboutClient {
+    /// Its session, with some of its subscriptions from a number on.
+    Shown {
+        from: usize,
+        answer: Sender<Option<Found>>,
+    },
+    /// What decides whether it gets a message of a topic, or may publish it; of its subscriptions,
+    /// some from a number on are looked at.
+    Why {
+        topic: String,
+        from: usize,
+        answer: Sender<Option<Reasons>>,
+    },
+    /// Pieces of what waits for it, from a place on; `None` without a session.
+    Queue {
+        from: QueuePlace,
+        at_most: usize,
+        answer: Sender<Option<QueueSeen>>,
+    },
+    /// When and why the server has ended its last connection, while it remembers that.
+    Departure(Sender<Option<(Tick, CloseReason)>>),
+    /// Close its connection, and its session too if asked; answers whether it was connected, or
+    /// `None` without a session.
+    Kick {
+        end_session: bool,
+        answer: Sender<Option<bool>>,
+    },
+    /// Close its connection: its event stream holds too much memory.
+    Cut(Sender<()>),
 }
 
 /// What a survey looks for, in steps over all places of a shard. A shard makes one step in a turn.

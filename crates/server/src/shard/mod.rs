@@ -48,7 +48,8 @@ mod weigh;
 
 pub(crate) use accept::unix_peer;
 pub(crate) use letter::{
-    ClientEntry, Found, Incoming, Inquiry, Letter, Listeners, Purpose, QueueSeen, Survey, Traveller,
+    AboutClient, ClientEntry, Found, Incoming, Inquiry, Letter, Listeners, Purpose, QueueSeen,
+    Survey, Traveller,
 };
 pub(crate) use link::LinkBytes;
 pub(crate) use login::reason_of;

@@ -23,7 +23,7 @@ use super::clients::{describe_entry, home, meant, silent, subscription, zone_of}
 use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
-use crate::shard::{ClientEntry, Inquiry};
+use crate::shard::{AboutClient, ClientEntry, Inquiry};
 use crate::telemetry::collect::ask_one;
 
 /// What is known of one client and a topic.
@@ -263,10 +263,10 @@ fn look(
         party.silent = still.map(|(_, last_seen)| now.since(last_seen));
     }
     if !party.is_connected() {
-        let question = |answer| Inquiry::Departure {
+        let question = |answer| Inquiry::Client {
             zone,
             client_id: client_id.to_owned(),
-            answer,
+            about: AboutClient::Departure(answer),
         };
         let answer = ask_one(backplane, home(backplane, zone, client_id), question);
         party.departed = answer.ok_or_else(silent)?;
@@ -283,12 +283,14 @@ fn session_of(
     let mut session: Option<Session> = None;
     let mut from = Some(0);
     while let Some(first) = from {
-        let question = |answer| Inquiry::Why {
+        let question = |answer| Inquiry::Client {
             zone,
             client_id: client_id.to_owned(),
-            topic: topic.to_owned(),
-            from: first,
-            answer,
+            about: AboutClient::Why {
+                topic: topic.to_owned(),
+                from: first,
+                answer,
+            },
         };
         let answer = ask_one(backplane, home(backplane, zone, client_id), question);
         let Some(reasons) = answer.ok_or_else(silent)? else {
