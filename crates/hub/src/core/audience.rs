@@ -9,7 +9,7 @@ use stentor_topic::{FilterId, Subscriber, Walk, Zone, matches};
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::inbound::subscribe::{Granted, SubscriptionRef};
+use crate::core::inbound::subscribe::{Granted, SubscriptionRef, index};
 use crate::core::routing::options::as_share;
 use crate::core::sessions::rights::Rights;
 
@@ -152,7 +152,7 @@ fn listener(
         client_id: session.state.client_id().into(),
         user: session.state.identity().user.clone(),
         is_connected: session.live().is_some(),
-        granted: core.grant_of(key, subscription),
+        granted: index::grant_of(core, key, subscription),
         is_withheld: !session.state.may_receive(topic),
         rights,
     })

@@ -174,58 +174,56 @@ pub struct ConnectionInfo {
     pub paused_until: Option<(Tick, PauseCause)>,
 }
 
-impl Core {
-    /// The client id of a session that exists.
-    pub(crate) fn client_id(&self, key: SessionKey) -> Option<&str> {
-        self.sessions
-            .get(key)
-            .map(|session| session.state.client_id())
-    }
+/// The client id of a session that exists.
+pub(crate) fn client_id(core: &Core, key: SessionKey) -> Option<&str> {
+    core.sessions
+        .get(key)
+        .map(|session| session.state.client_id())
+}
 
-    /// The connection that a session has, by its client id: the one that is taken over when its
-    /// client connects again.
-    pub(crate) fn link(&self, zone: Zone, client_id: &str) -> Option<LinkId> {
-        let key = self.sessions.connected(zone, client_id)?;
-        Some(self.sessions.get(key)?.live()?.link)
-    }
+/// The connection that a session has, by its client id: the one that is taken over when its
+/// client connects again.
+pub(crate) fn link(core: &Core, zone: Zone, client_id: &str) -> Option<LinkId> {
+    let key = core.sessions.connected(zone, client_id)?;
+    Some(core.sessions.get(key)?.live()?.link)
+}
 
-    /// What there is to see of a session, by its client id.
-    pub(crate) fn client(&self, zone: Zone, client_id: &str) -> Option<ClientInfo> {
-        let key = session_of(self, zone, client_id)?;
-        self.sessions.get(key).map(info)
-    }
+/// What there is to see of a session, by its client id.
+pub(crate) fn client(core: &Core, zone: Zone, client_id: &str) -> Option<ClientInfo> {
+    let key = session_of(core, zone, client_id)?;
+    core.sessions.get(key).map(info)
+}
 
-    /// When and why the server has ended the last connection of a client, while it remembers that.
-    pub(crate) fn departure(&self, zone: Zone, client_id: &str) -> Option<(Tick, CloseReason)> {
-        self.past.departures.of(zone, client_id)
-    }
+/// When and why the server has ended the last connection of a client, while it remembers that.
+pub(crate) fn departure(core: &Core, zone: Zone, client_id: &str) -> Option<(Tick, CloseReason)> {
+    core.past.departures.of(zone, client_id)
+}
 
-    /// What decides whether a session gets a message of a topic. As quick as finding its policy.
-    pub(crate) fn delivering(&self, key: SessionKey, topic: &str) -> Option<Delivering> {
-        let session = self.sessions.get(key)?;
-        let charge = session.charge();
-        let live = session.live();
-        let packet_bytes_max = live.map(|live| live.packet_bytes_max);
-        let messages_max = self.rules.settings.queue_messages_max;
-        let of_queue = session.state.queue().map(|queue| queue.messages as usize);
-        Some(Delivering {
-            rights: Arc::clone(&session.state.identity().rights),
-            is_filtered: session.state.subscriptions.are_filtered(),
-            above_limit: limits::topic(&self.rules.settings, topic),
-            policy: self.rules.settings.policy(topic).cloned(),
-            lost: self.counters.losses.of(session.state.client_id(), topic),
-            queued_bytes: (
-                charge.bytes,
-                session.state.queue_bytes_max(&self.rules.settings),
-            ),
-            is_tightened: self.rules.settings.is_tightened(),
-            queued_messages: (charge.messages, of_queue.unwrap_or(messages_max)),
-            window: live.map(|live| (live.window, self.rules.settings.in_flight_max)),
-            packet_bytes_max: packet_bytes_max.filter(|max| *max < u32::MAX),
-            holds_topic: session.holds_back(topic),
-            is_in_room: room_of(topic).map(|room| session.is_in_room(room)),
-        })
-    }
+/// What decides whether a session gets a message of a topic. As quick as finding its policy.
+pub(crate) fn delivering(core: &Core, key: SessionKey, topic: &str) -> Option<Delivering> {
+    let session = core.sessions.get(key)?;
+    let charge = session.charge();
+    let live = session.live();
+    let packet_bytes_max = live.map(|live| live.packet_bytes_max);
+    let messages_max = core.rules.settings.queue_messages_max;
+    let of_queue = session.state.queue().map(|queue| queue.messages as usize);
+    Some(Delivering {
+        rights: Arc::clone(&session.state.identity().rights),
+        is_filtered: session.state.subscriptions.are_filtered(),
+        above_limit: limits::topic(&core.rules.settings, topic),
+        policy: core.rules.settings.policy(topic).cloned(),
+        lost: core.counters.losses.of(session.state.client_id(), topic),
+        queued_bytes: (
+            charge.bytes,
+            session.state.queue_bytes_max(&core.rules.settings),
+        ),
+        is_tightened: core.rules.settings.is_tightened(),
+        queued_messages: (charge.messages, of_queue.unwrap_or(messages_max)),
+        window: live.map(|live| (live.window, core.rules.settings.in_flight_max)),
+        packet_bytes_max: packet_bytes_max.filter(|max| *max < u32::MAX),
+        holds_topic: session.holds_back(topic),
+        is_in_room: room_of(topic).map(|room| live.is_some_and(|live| live.is_in_room(room))),
+    })
 }
 
 /// The session of a client id: of several users, the one that is connected.

@@ -7,15 +7,18 @@ use stentor_session::{Message, Tick};
 use stentor_topic::Zone;
 
 use crate::core::ids::{SessionKey, ShardId, home_of_zone};
+use crate::core::inbound::acknowledge;
+use crate::core::memory::evict;
 use crate::core::routing::options::as_share;
-use crate::core::routing::share::{Count as ShareCount, queue_asked, queue_offered};
+use crate::core::routing::route::job;
+use crate::core::routing::share::{self, Count as ShareCount, queue_asked, queue_offered};
 use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::core::settings::Settings;
 use crate::core::shard_set::ShardSet;
 use crate::core::stats::ZoneTraffic;
 use crate::core::work::Turn;
-use crate::core::{Core, Rules};
+use crate::core::{Core, Rules, work};
 use crate::effects::Event;
 use crate::items::{MeshItem, ShardItem};
 
@@ -60,6 +63,13 @@ impl Core {
                 .is_some_and(|session| session.live().is_some() && session.state.may_receive(topic))
         });
         slots
+    }
+
+    /// Whether a session has a subscription below a room.
+    pub(crate) fn is_in_room(&self, key: SessionKey, room: &str) -> bool {
+        let session = self.sessions.get(key);
+        let live = session.and_then(Session::live);
+        live.is_some_and(|live| live.is_in_room(room))
     }
 
     /// The settings in force.
@@ -185,7 +195,7 @@ pub(crate) fn take_item(core: &mut Core, now: Tick, item: ShardItem) {
             keeps,
         } => {
             let count = ShareCount { live, away, keeps };
-            core.count_share(&name, shard, count);
+            share::count(core, &name, shard, count);
         }
         ShardItem::AskQueue {
             name,
@@ -193,16 +203,18 @@ pub(crate) fn take_item(core: &mut Core, now: Tick, item: ShardItem) {
             bytes,
         } => queue_asked(core, now, &name, (messages as usize, bytes)),
         ShardItem::OfferQueue(name) => queue_offered(core, now, &name),
-        ShardItem::Resolved { ticket, outcome } => core.resolve(now, ticket, &outcome),
-        ShardItem::MakeRoom => core.make_room(now, core.shard()),
-        ShardItem::HoldPublisher { session, epoch } => core.hold_publisher(session, epoch),
+        ShardItem::Resolved { ticket, outcome } => {
+            acknowledge::resolve(core, now, ticket, &outcome)
+        }
+        ShardItem::MakeRoom => evict::make_room(core, now, core.shard()),
+        ShardItem::HoldPublisher { session, epoch } => job::hold_publisher(core, session, epoch),
         ShardItem::ChargePublisher { session, visits } => {
-            core.charge_visits(now, session, visits);
+            work::charge_visits(core, now, session, visits);
         }
         ShardItem::ReleasePublisher {
             session,
             epoch,
             visits,
-        } => core.release_publisher(now, (session, epoch), visits),
+        } => job::release_publisher(core, now, (session, epoch), visits),
     }
 }

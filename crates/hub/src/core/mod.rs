@@ -135,7 +135,7 @@ pub(crate) struct Store {
 /// What is left to be done before a call ends, and written down by the shard after it.
 pub(crate) struct Pending {
     /// Sessions whose connection has to be closed when the present routing is done, or in a later
-    /// turn: see [`Core::give_up`].
+    /// turn: see [`lifecycle::give_up`].
     pub(in crate::core) overrun: VecDeque<SessionKey>,
     pub(in crate::core) transitions: Transitions,
     pub(in crate::core) log: SessionLog,

@@ -94,18 +94,16 @@ impl Transitions {
     }
 }
 
-impl Core {
-    /// Whether something is left to be done before the call of the shard ends.
-    #[inline]
-    pub(crate) fn has_news(&self) -> bool {
-        !self.routing.batch.is_empty()
-            || !self.pending.transitions.0.is_empty()
-            || !self.pending.overrun.is_empty()
-    }
+/// Whether something is left to be done before the call of the shard ends.
+#[inline]
+pub(crate) fn has_news(core: &Core) -> bool {
+    !core.routing.batch.is_empty()
+        || !core.pending.transitions.0.is_empty()
+        || !core.pending.overrun.is_empty()
+}
 
-    /// What has happened that nobody has heard of yet.
-    #[inline]
-    pub(crate) fn next_transition(&mut self) -> Option<Transition> {
-        self.pending.transitions.next()
-    }
+/// What has happened that nobody has heard of yet.
+#[inline]
+pub(crate) fn next(core: &mut Core) -> Option<Transition> {
+    core.pending.transitions.next()
 }

@@ -18,6 +18,7 @@ use stentor_session::Tick;
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::flood::MeshRoom;
+use crate::core::sessions::debts;
 use crate::core::sessions::log::laden;
 use crate::core::sessions::registry::Sessions;
 use crate::core::shard_set::ShardSet;
@@ -513,92 +514,90 @@ impl Sessions {
     }
 }
 
-impl Core {
-    /// The shard begins a turn: what it may do is counted from here on.
-    pub(crate) fn begin_turn(&mut self) {
-        self.turn.begin();
-        self.turn.terms.laden_journals = laden(self);
-        self.turn.packets_before = self.counters.stats.packets_received;
-        self.turn.deliveries_before = self.counters.stats.publishes_sent;
-    }
+/// The shard begins a turn: what it may do is counted from here on.
+pub(crate) fn begin_turn(core: &mut Core) {
+    core.turn.begin();
+    core.turn.terms.laden_journals = laden(core);
+    core.turn.packets_before = core.counters.stats.packets_received;
+    core.turn.deliveries_before = core.counters.stats.publishes_sent;
+}
 
-    /// What the present turn has done so far.
-    pub(crate) fn turn_figures(&self) -> TurnFigures<'_> {
-        let Turn {
-            spent,
-            packets_before,
-            deliveries_before,
-            ..
-        } = self.turn;
-        let session = self.turn.heaviest().and_then(|key| self.sessions.get(key));
-        TurnFigures {
-            visits: spent,
-            packets: self.counters.stats.packets_received - packets_before,
-            deliveries: self.counters.stats.publishes_sent - deliveries_before,
-            client_id: session.map_or("", |session| session.state.client_id()),
+/// What the present turn has done so far.
+pub(crate) fn turn_figures(core: &Core) -> TurnFigures<'_> {
+    let Turn {
+        spent,
+        packets_before,
+        deliveries_before,
+        ..
+    } = core.turn;
+    let session = core.turn.heaviest().and_then(|key| core.sessions.get(key));
+    TurnFigures {
+        visits: spent,
+        packets: core.counters.stats.packets_received - packets_before,
+        deliveries: core.counters.stats.publishes_sent - deliveries_before,
+        client_id: session.map_or("", |session| session.state.client_id()),
+    }
+}
+
+/// Whether more messages are there that go to a crowd, and wait only for the next turn: so
+/// that the crowd is better written to when it has them too.
+pub(crate) const fn crowd_goes_on(core: &Core) -> bool {
+    core.turn.marks.was_cut || core.routing.routes.crowds > 0
+}
+
+/// Whether messages that were expensive to route go on in later turns.
+pub(crate) fn has_jobs(core: &Core) -> bool {
+    !core.routing.routes.is_empty()
+}
+
+/// Whether the present turn has done what it may.
+#[inline]
+pub(crate) const fn turn_is_spent(core: &Core) -> bool {
+    core.turn.left() == 0
+}
+
+/// A figure that grows with all that the present turn does.
+#[inline]
+pub(crate) const fn turn_work(core: &Core) -> u64 {
+    let packets = core.counters.stats.packets_received - core.turn.packets_before;
+    packets + (core.turn.spent as u64) + (core.turn.handed as u64) + (core.turn.extra as u64)
+}
+
+/// Whether a connection has handed its messages to enough subscribers for one turn.
+#[inline]
+pub(in crate::core) fn has_handed_over_enough(core: &Core, share: &Share) -> bool {
+    let handed = core.turn.handed - share.handed_before;
+    handed >= OWN_HANDED_MAX
+        || handed >= OWN_HANDED && {
+            let dirty = core.outbox.listed.dirty.len() + core.effects.dirty.len();
+            let dirty = dirty + core.outbox.listed.crowd.len() + core.effects.crowd.len();
+            handed as usize >= dirty * OWN_HANDED_EACH as usize
         }
-    }
+}
 
-    /// Whether more messages are there that go to a crowd, and wait only for the next turn: so
-    /// that the crowd is better written to when it has them too.
-    pub(crate) const fn crowd_goes_on(&self) -> bool {
-        self.turn.marks.was_cut || self.routing.routes.crowds > 0
-    }
+/// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).
+#[inline]
+pub(crate) fn waits(core: &Core, now: Tick, key: SessionKey) -> bool {
+    core.turn.left() == 0 && core.sessions.owes(now, key)
+}
 
-    /// Whether messages that were expensive to route go on in later turns.
-    pub(crate) fn has_jobs(&self) -> bool {
-        !self.routing.routes.is_empty()
+/// A connection has taken this part of the turn, and owes for what is beyond its due.
+pub(crate) fn charge_share(core: &mut Core, now: Tick, key: SessionKey, share: &Share) {
+    core.turn.attribute(key, share.weight());
+    if share.owed > 0 {
+        charge_visits(core, now, key, share.owed);
     }
+}
 
-    /// Whether the present turn has done what it may.
-    #[inline]
-    pub(crate) const fn turn_is_spent(&self) -> bool {
-        self.turn.left() == 0
+/// A client owes for this many visits more, be it connected still or not.
+pub(crate) fn charge_visits(core: &mut Core, now: Tick, key: SessionKey, visits: u32) {
+    if visits == 0 {
+        return;
     }
-
-    /// A figure that grows with all that the present turn does.
-    #[inline]
-    pub(crate) const fn turn_work(&self) -> u64 {
-        let packets = self.counters.stats.packets_received - self.turn.packets_before;
-        packets + (self.turn.spent as u64) + (self.turn.handed as u64) + (self.turn.extra as u64)
-    }
-
-    /// Whether a connection has handed its messages to enough subscribers for one turn.
-    #[inline]
-    pub(crate) fn has_handed_over_enough(&self, share: &Share) -> bool {
-        let handed = self.turn.handed - share.handed_before;
-        handed >= OWN_HANDED_MAX
-            || handed >= OWN_HANDED && {
-                let dirty = self.outbox.listed.dirty.len() + self.effects.dirty.len();
-                let dirty = dirty + self.outbox.listed.crowd.len() + self.effects.crowd.len();
-                handed as usize >= dirty * OWN_HANDED_EACH as usize
-            }
-    }
-
-    /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).
-    #[inline]
-    pub(crate) fn waits(&self, now: Tick, key: SessionKey) -> bool {
-        self.turn.left() == 0 && self.sessions.owes(now, key)
-    }
-
-    /// A connection has taken this part of the turn, and owes for what is beyond its due.
-    pub(crate) fn charge_share(&mut self, now: Tick, key: SessionKey, share: &Share) {
-        self.turn.attribute(key, share.weight());
-        if share.owed > 0 {
-            self.charge_visits(now, key, share.owed);
-        }
-    }
-
-    /// A client owes for this many visits more, be it connected still or not.
-    pub(crate) fn charge_visits(&mut self, now: Tick, key: SessionKey, visits: u32) {
-        if visits == 0 {
-            return;
-        }
-        let session = self.sessions.get_mut(key);
-        match session.and_then(|session| session.live_mut()) {
-            Some(live) => live.extras().debt.add(now, visits),
-            None => self.charge_absent(now, key, visits),
-        }
+    let session = core.sessions.get_mut(key);
+    match session.and_then(|session| session.live_mut()) {
+        Some(live) => live.extras().debt.add(now, visits),
+        None => debts::charge_absent(core, now, key, visits),
     }
 }
 

@@ -5,13 +5,14 @@ use stentor_zone::{Effect, inbox, topic as zone_topic};
 
 use super::Hub;
 use crate::core::heavy_hitters::count_publish_of;
+use crate::core::routing::batch;
 use crate::services::interface::hooks::Act;
 use crate::services::interface::message::server_message;
 use crate::services::interface::rooms::{RoomsAsk, RoomsTold};
 
 /// Does what an adaptor does.
 pub(crate) fn act(hub: &mut Hub, now: Tick, act: &Act) {
-    hub.core.settle(now);
+    batch::settle(&mut hub.core, now);
     match act {
         Act::Publish {
             zone,

@@ -10,10 +10,12 @@ use stentor_zone::{
 };
 
 use super::Hub;
-use crate::core::Core;
 use crate::core::heavy_hitters::{By, count_publish_of};
+use crate::core::inbound::receive;
+use crate::core::routing::keep;
 use crate::core::sessions::limits;
 use crate::core::sessions::rights::Identity;
+use crate::core::{Core, work};
 use crate::services::interface::broadcast::{Broadcast, Fate, Origin, Part, Recipient};
 use crate::services::interface::hooks::{HookVerdict, Rewrite};
 
@@ -104,12 +106,15 @@ fn charged<R>(hub: &mut Hub, now: Tick, origin: &Origin, f: impl FnOnce(&mut Hub
     let Some(key) = origin.session.filter(known) else {
         return f(hub);
     };
-    let (before, mut share) = (hub.core.turn().spent(), hub.core.begin_reading(key));
+    let (before, mut share) = (
+        hub.core.turn().spent(),
+        receive::begin_reading(&mut hub.core, key),
+    );
     let result = f(hub);
-    hub.core.end_reading(now);
+    receive::end_reading(&mut hub.core, now);
     let spent = hub.core.turn().spent() - before;
     share.count(hub.core.turn(), true, spent);
-    hub.core.charge_share(now, key, &share);
+    work::charge_share(&mut hub.core, now, key, &share);
     result
 }
 
@@ -150,7 +155,7 @@ fn send(
     match recipient {
         Recipient::Topic(topic) => {
             let message = message(now, part, &identity, (topic, payload));
-            hub.core.keep_and_route_now(now, message);
+            keep::keep_and_route_now(&mut hub.core, now, message);
             Some(Fate::Published)
         }
         Recipient::User(user) => {

@@ -6,12 +6,13 @@ use stentor_topic::Zone;
 
 use super::Hub;
 use crate::core::ids::{LinkId, SessionKey};
+use crate::core::sessions::lifecycle;
 
 impl Hub {
     /// The socket of a connection is gone. Does nothing if the hub has let that connection go
     /// already.
     pub fn disconnected(&mut self, now: Tick, key: SessionKey, link: LinkId, why: CloseReason) {
-        self.core.disconnected(now, key, link, why);
+        lifecycle::disconnected(&mut self.core, now, key, link, why);
         self.finish(now);
     }
 }
@@ -32,14 +33,14 @@ pub fn close_banned(
     if identity.rights.is_operator() || !is_banned(identity.zone, session.state.client_id(), user) {
         return false;
     }
-    hub.core.close(now, key, CloseReason::Local(Local::Banned));
+    lifecycle::close(&mut hub.core, now, key, CloseReason::Local(Local::Banned));
     hub.finish(now);
     true
 }
 
 /// Closes the connection of a session for a reason of the shard's. Nothing happens if it has none.
 pub fn close_connection(hub: &mut Hub, now: Tick, key: SessionKey, reason: CloseReason) {
-    hub.core.close(now, key, reason);
+    lifecycle::close(&mut hub.core, now, key, reason);
     hub.finish(now);
 }
 

@@ -4,7 +4,9 @@ use stentor_session::{CloseReason, ConnectRequest, Limit, Tick};
 
 use super::Hub;
 use crate::core::ids::{LinkId, SessionKey};
+use crate::core::memory::evict;
 use crate::core::sessions::connect::{Admitted, Opening};
+use crate::core::sessions::{connect, lifecycle};
 
 impl Hub {
     /// Connects a client whose login was accepted: takes its session over from an older
@@ -23,12 +25,12 @@ impl Hub {
             room,
         } = admitted.into();
         if let Some(from) = room.from {
-            self.core.make_room(now, from);
+            evict::make_room(&mut self.core, now, from);
         }
-        let assigned = self.core.name_client(&mut request, &identity);
+        let assigned = connect::name_client(&self.core, &mut request, &identity);
         let (zone, client_id) = (identity.zone, &request.client_id);
         let predecessor = self.services.predecessor(&self.core, zone, client_id);
-        let present = self.core.settle_predecessor(now, &request, &identity);
+        let present = connect::settle_predecessor(&mut self.core, now, &request, &identity);
         // What the predecessor leaves comes before there is a connection that was not its own.
         self.finish(now);
         let opening = Opening {
@@ -40,22 +42,27 @@ impl Hub {
             assigned,
             session_present: present.is_some(),
         };
-        let key = self.core.open_session(now, &opening, present);
+        let key = connect::open_session(&mut self.core, now, &opening, present);
         // What changes for an absent session does so before it has its connection.
         self.hear(now);
-        let rooms = self.core.attach(now, key, opening);
+        let rooms = connect::attach(&mut self.core, now, key, opening);
         let services = &mut self.services;
         services.attached(&mut self.core, now, key, predecessor);
         // Now that it is seen to be there: its user does not blink.
-        self.core.claim(now, key);
+        connect::claim(&mut self.core, now, key);
         if let Some(rooms) = rooms {
-            self.core.resume(now, key);
+            connect::resume(&mut self.core, now, key);
             let services = &mut self.services;
             services.return_to_rooms(&mut self.core, now, key, rooms);
         } else {
             // Its maximum packet size leaves no room for CONNACK.
-            self.core
-                .close_saying(now, key, CloseReason::Limit(Limit::PacketBytes), None);
+            lifecycle::close_saying(
+                &mut self.core,
+                now,
+                key,
+                CloseReason::Limit(Limit::PacketBytes),
+                None,
+            );
         }
         self.finish(now);
         key

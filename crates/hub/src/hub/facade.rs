@@ -11,23 +11,26 @@ use super::Hub;
 use crate::core::delivery::transmit;
 use crate::core::ids::{LinkId, SessionKey};
 use crate::core::memory::Tenants;
+use crate::core::routing::batch;
 use crate::core::sessions::authenticate::Authenticated;
 use crate::core::sessions::connect::Admitted;
 use crate::core::sessions::registry::{Live, Session};
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::state::set_owner_of;
+use crate::core::sessions::{authenticate, connect, purse};
+use crate::core::{memory, upkeep, work};
 use crate::effects::Effects;
 
 impl Hub {
     /// The shard begins a turn: what it may do is counted from here on.
     pub fn begin_turn(&mut self) {
-        self.core.begin_turn();
+        work::begin_turn(&mut self.core);
     }
 
     /// Routes what waits for more of its kind. To be called after the last of several
     /// [`Hub::apply`]; all other calls do it by themselves.
     pub fn settle(&mut self, now: Tick) {
-        self.core.settle(now);
+        batch::settle(&mut self.core, now);
         self.finish(now);
     }
 
@@ -37,7 +40,7 @@ impl Hub {
     #[must_use]
     #[inline]
     pub fn transmit(&mut self, now: Tick, key: SessionKey, batch: &mut Batch) -> bool {
-        self.core.transmit(now, key, batch)
+        transmit::gather(&mut self.core, now, key, batch)
     }
 
     /// Whether so much waits for a session's socket that it is better written at once than at the
@@ -46,7 +49,7 @@ impl Hub {
     #[must_use]
     #[inline]
     pub fn is_laden(&self, key: SessionKey) -> bool {
-        self.core.is_laden(key)
+        transmit::is_laden(&self.core, key)
     }
 
     /// Whether something waits for a session's socket, all of it answers what its client has sent,
@@ -54,7 +57,7 @@ impl Hub {
     #[must_use]
     #[inline]
     pub fn has_few_answers_only(&self, key: SessionKey) -> bool {
-        self.core.has_few_answers_only(key)
+        transmit::has_few_answers_only(&self.core, key)
     }
 
     /// Forgets what was written of a batch. After [`Flush::More`] the shard flushes the session
@@ -68,7 +71,7 @@ impl Hub {
         batch: &mut Batch,
         written: usize,
     ) -> Flush {
-        let result = self.core.transmitted(now, key, batch, written);
+        let result = transmit::forget_written(&mut self.core, now, key, batch, written);
         self.finish(now);
         result
     }
@@ -76,12 +79,12 @@ impl Hub {
     /// The socket of a connection takes bytes again.
     #[inline]
     pub fn writable(&mut self, key: SessionKey) {
-        self.core.writable(key);
+        transmit::writable(&mut self.core, key);
     }
 
     /// Takes back the queue of a final output that was written or given up.
     pub fn recycle(&mut self, final_output: Box<Output>) {
-        self.core.recycle(final_output);
+        transmit::recycle(&mut self.core, final_output);
     }
 
     /// Whether a client may have the session that it asks for: there is room for it, its user and
@@ -96,7 +99,7 @@ impl Hub {
         request: &ConnectRequest,
         identity: Arc<Identity>,
     ) -> Result<Admitted, CloseReason> {
-        self.core.admit(request, identity)
+        connect::admit(&self.core, request, identity)
     }
 
     /// [`Hub::admit`] of somebody whose sessions are counted.
@@ -109,14 +112,14 @@ impl Hub {
         identity: Arc<Identity>,
         tenants: Option<&Tenants>,
     ) -> Result<Admitted, CloseReason> {
-        self.core.admit_as(request, identity, tenants)
+        connect::admit_as(&self.core, request, identity, tenants)
     }
 
     /// The connection that a client id has now is about to be taken over: commands that it has
     /// sent already need not wait, up to some more, or else they would be lost, and a DISCONNECT
     /// behind them. To be undone.
     pub fn read_last(&mut self, zone: Zone, client_id: &str, is_last: bool) {
-        self.core.read_last(zone, client_id, is_last);
+        purse::read_last(&mut self.core, zone, client_id, is_last);
     }
 
     /// The authenticator has answered what [`crate::Authentication`] told it. Does nothing if the
@@ -129,31 +132,31 @@ impl Hub {
         link: LinkId,
         decision: Authenticated,
     ) {
-        self.core.authenticated(now, key, link, decision);
+        authenticate::authenticated(&mut self.core, now, key, link, decision);
         self.finish(now);
     }
 
     /// Counts the sessions again that have changed, and writes the sums into the ledger.
     /// [`Hub::advance`] does it; O(sessions that have changed).
     pub fn settle_accounts(&mut self) {
-        self.core.settle_accounts(self.services.room_bytes());
+        memory::settle_accounts(&mut self.core, self.services.room_bytes());
     }
 
     /// What the calls since have asked for.
     #[inline]
     pub fn effects(&mut self) -> &mut Effects {
-        self.core.effects()
+        upkeep::effects(&mut self.core)
     }
 
     /// The shard is about to take what other shards have left in their rings until now, all of it.
     pub fn begin_drain(&mut self) {
-        self.core.begin_drain();
+        upkeep::begin_drain(&mut self.core);
     }
 
     /// Everything that was in `effects().mesh` lies in the rings of the other shards. Until then
     /// their snapshots may wait for it, so this has to be called soon after the hub was.
     pub fn forwarded(&mut self) {
-        self.core.forwarded();
+        upkeep::forwarded(&mut self.core);
     }
 }
 

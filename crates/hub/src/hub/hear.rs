@@ -4,14 +4,16 @@ use stentor_session::Tick;
 
 use super::Hub;
 use super::wills::will_due;
-use crate::core::transitions::Transition;
+use crate::core::routing::batch;
+use crate::core::sessions::lifecycle;
+use crate::core::transitions::{self, Transition};
 
 impl Hub {
     /// The end of every call: services hear of what has happened, and connections that policies
     /// have given up are closed, as far as the turn allows.
     #[inline]
     pub(crate) fn finish(&mut self, now: Tick) {
-        if self.core.has_news() || self.services.has_requests() {
+        if transitions::has_news(&self.core) || self.services.has_requests() {
             finish_news(self, now);
         }
     }
@@ -20,7 +22,7 @@ impl Hub {
     #[inline]
     pub(crate) fn finish_unsettled(&mut self, now: Tick) {
         self.hear(now);
-        self.core.close_overrun(now);
+        lifecycle::close_overrun(&mut self.core, now);
         self.hear(now);
     }
 
@@ -28,7 +30,7 @@ impl Hub {
     #[inline]
     pub(crate) fn hear(&mut self, now: Tick) {
         loop {
-            if let Some(transition) = self.core.next_transition() {
+            if let Some(transition) = transitions::next(&mut self.core) {
                 hear_of(self, now, transition);
             } else if self.services.has_requests() {
                 serve_request(self, now);
@@ -40,7 +42,7 @@ impl Hub {
 }
 
 fn finish_news(hub: &mut Hub, now: Tick) {
-    hub.core.settle(now);
+    batch::settle(&mut hub.core, now);
     hub.finish_unsettled(now);
 }
 

@@ -7,10 +7,9 @@ use stentor_session::{CloseReason, Tick};
 use stentor_topic::Zone;
 
 use super::Hub;
-use crate::core::Core;
 use crate::core::audience::{self, AudiencePlace, FoundFilters, Listener};
 use crate::core::ids::{LinkId, SessionKey};
-use crate::core::inbound::subscribe::{self, Granted};
+use crate::core::inbound::subscribe::{self, Granted, index};
 use crate::core::inspect::{self, ClientInfo, Delivering};
 use crate::core::memory::Holding;
 use crate::core::queued::{self, QueuePlace, QueuedPart};
@@ -18,6 +17,7 @@ use crate::core::routing::share::ShareName;
 use crate::core::sessions::tally::LostBy;
 use crate::core::stats::{Losses, Stats};
 use crate::core::upkeep::shared_members as shared_members_of;
+use crate::core::{Core, memory, upkeep};
 
 /// A time on the clock by which absences are counted, in milliseconds: since 1970 if sessions are
 /// written down, else since the start of the server.
@@ -108,39 +108,39 @@ impl<'a> Inspect<'a> {
     /// The client id of a session that exists.
     #[must_use]
     pub fn client_id(&self, key: SessionKey) -> Option<&'a str> {
-        self.core.client_id(key)
+        inspect::client_id(self.core, key)
     }
 
     /// The connection that a session has, by its client id: the one that is taken over when its
     /// client connects again.
     #[must_use]
     pub fn link(&self, zone: Zone, client_id: &str) -> Option<LinkId> {
-        self.core.link(zone, client_id)
+        inspect::link(self.core, zone, client_id)
     }
 
     /// What there is to see of the session of a client id.
     #[must_use]
     pub fn client(&self, zone: Zone, client_id: &str) -> Option<ClientInfo> {
-        self.core.client(zone, client_id)
+        inspect::client(self.core, zone, client_id)
     }
 
     /// When and why the server has ended the last connection of a client, while it remembers that.
     #[must_use]
     pub fn departure(&self, zone: Zone, client_id: &str) -> Option<(Tick, CloseReason)> {
-        self.core.departure(zone, client_id)
+        inspect::departure(self.core, zone, client_id)
     }
 
     /// What decides whether a session gets a message of a topic. As quick as finding its policy.
     #[must_use]
     pub fn delivering(&self, key: SessionKey, topic: &str) -> Option<Delivering> {
-        self.core.delivering(key, topic)
+        inspect::delivering(self.core, key, topic)
     }
 
     /// All subscriptions of a session, for tests: [`granted_from`](crate::granted_from) has them in
     /// steps.
     #[must_use]
     pub fn granted(&self, key: SessionKey) -> Vec<Granted> {
-        self.core.granted(key)
+        index::granted(self.core, key)
     }
 
     /// The subscriptions of a session that match a topic: of all its subscriptions from a number
@@ -153,44 +153,44 @@ impl<'a> Inspect<'a> {
         from: usize,
         at_most: usize,
     ) -> (Vec<Granted>, Option<usize>) {
-        self.core.matching(key, topic, from, at_most)
+        index::matching(self.core, key, topic, from, at_most)
     }
 
     /// The filters of a session, as it wrote them, for inspection.
     #[must_use]
     pub fn subscriptions(&self, key: SessionKey) -> Vec<Arc<str>> {
-        self.core.subscriptions(key)
+        index::subscriptions(self.core, key)
     }
 
     /// Every filter that this shard routes by, with the number of its own sessions that subscribe
     /// to it: 0 if there are only members of shared subscriptions, here or elsewhere.
     /// [`crate::Inspect::shared_subscriptions`] has those.
     pub fn filters(&self) -> impl Iterator<Item = (Zone, &'a str, usize)> + use<'a> {
-        self.core.filters()
+        upkeep::filters(self.core)
     }
 
     /// Every shared subscription with members on this shard, and their number.
     pub fn shared_subscriptions(&self) -> impl Iterator<Item = (&'a ShareName, usize)> + use<'a> {
-        self.core.shared_subscriptions()
+        upkeep::shared_subscriptions(self.core)
     }
 
     /// What was lost, and by whom.
     #[must_use]
     pub const fn losses(&self) -> &'a Losses {
-        self.core.losses()
+        upkeep::losses(self.core)
     }
 
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.core.stats()
+        upkeep::stats(self.core)
     }
 
     /// The sums over all sessions and all work, counted one by one: what the ledger says of this
     /// shard after [`Hub::settle_accounts`]. O(sessions + work): for tests.
     #[must_use]
     pub fn recount(&self) -> [(Holding, u64); 3] {
-        self.core.recount()
+        memory::recount(self.core)
     }
 
     /// Bytes of memory that work holds which goes on in later turns: messages that are expensive to
@@ -198,6 +198,6 @@ impl<'a> Inspect<'a> {
     /// waited for sessions that have ended. O(1).
     #[must_use]
     pub fn work_bytes(&self) -> u64 {
-        self.core.work_bytes()
+        memory::work_bytes(self.core)
     }
 }

@@ -13,7 +13,11 @@ use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::NO_RIGHT;
 use crate::core::inbound::subscribe::Denial;
+use crate::core::inbound::{hold, receive};
+use crate::core::routing::batch;
+use crate::core::sessions::lifecycle;
 use crate::core::sessions::rights::Identity;
+use crate::core::work;
 use crate::services::hooks::{Aside, Packed};
 use crate::services::interface::answer::{Answer, ReturnAddress};
 use crate::services::interface::hooks::{Consulted, HookVerdict, Hooks, Rewrite};
@@ -159,7 +163,7 @@ fn unpack(
         return;
     };
     let (version, max) = (live.version, live.announced.packet_bytes_max);
-    hub.core.settle(now);
+    batch::settle(&mut hub.core, now);
     let packet = match frame(bytes, max) {
         Ok(Some(frame)) => {
             let body = bytes.get(frame.header_len..frame.total_len);
@@ -172,10 +176,13 @@ fn unpack(
         }
         Ok(None) | Err(_) => {
             let what = "a packet was whole when it was put aside, and is not any more";
-            return hub.core.bug(now, key, what);
+            return lifecycle::bug(&mut hub.core, now, key, what);
         }
     };
-    let (before, mut share) = (hub.core.turn().spent(), hub.core.begin_reading(key));
+    let (before, mut share) = (
+        hub.core.turn().spent(),
+        receive::begin_reading(&mut hub.core, key),
+    );
     let is_publish = matches!(packet, Ok(Packet::Publish(_)));
     let result = match packet {
         Ok(packet) => f(hub, key, &packet),
@@ -184,17 +191,17 @@ fn unpack(
             Err(CloseReason::Bug(what))
         }
     };
-    hub.core.end_reading(now);
+    receive::end_reading(&mut hub.core, now);
     share.count(
         hub.core.turn(),
         is_publish,
         hub.core.turn().spent() - before,
     );
-    hub.core.charge_share(now, key, &share);
+    work::charge_share(&mut hub.core, now, key, &share);
     if let Err(reason) = result {
-        hub.core.close(now, key, reason);
+        lifecycle::close(&mut hub.core, now, key, reason);
     }
-    hub.core.let_go(now, key);
+    hold::end(&mut hub.core, now, key);
 }
 
 /// What becomes of something that nobody waits for; `None` if nothing does.
@@ -242,10 +249,10 @@ fn will_judged(
     if let Some(payload) = &rewrite.payload {
         will.payload = payload.to_vec();
     }
-    hub.core.settle(now);
+    batch::settle(&mut hub.core, now);
     // It may go elsewhere now, where its owner may not publish.
     let is_topic = stentor_topic::validate_name(&will.topic).is_ok();
-    if is_topic && hub.core.may_leave(identity, &will) {
+    if is_topic && lifecycle::may_leave(&mut hub.core, identity, &will) {
         publish_will_as(hub, now, identity, &will);
     }
 }

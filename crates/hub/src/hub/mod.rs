@@ -52,17 +52,23 @@ use stentor_mqtt::QoS;
 use stentor_session::{Message, Tick};
 use stentor_topic::TopicHasher;
 
-use crate::core::Core;
+use crate::core::delivery::conflate::release;
 use crate::core::delivery::held::flush_held;
 use crate::core::delivery::spool::share_memory;
+use crate::core::delivery::{pump, snapshot};
 use crate::core::ids::ShardId;
+use crate::core::inbound::subscribe::slice;
 use crate::core::interface::take_item;
-use crate::core::memory::Ledger;
+use crate::core::memory::{Ledger, relief};
 use crate::core::retained::Retained;
 use crate::core::routing::batch::Source;
 use crate::core::routing::interest::InterestTable;
-use crate::core::sessions::log;
+use crate::core::routing::route::job;
+use crate::core::routing::share::tell;
+use crate::core::routing::{batch, keep, share};
+use crate::core::sessions::{self, ending, lifecycle, log, permission};
 use crate::core::settings::Settings;
+use crate::core::{Core, memory, transitions, upkeep};
 use crate::items::{ControlItem, MeshItem, RoutedItem, ServiceCommand};
 use crate::services::interface::calls::Callees;
 use crate::services::interface::hooks::Adaptors;
@@ -135,7 +141,7 @@ impl Hub {
 
     /// It has done that.
     pub fn end_drain(&mut self, now: Tick) {
-        self.core.end_drain(now);
+        upkeep::end_drain(&mut self.core, now);
         self.finish(now);
     }
 
@@ -145,7 +151,7 @@ impl Hub {
         match item {
             MeshItem::Routed(item) => self.apply_routed(now, from, item),
             MeshItem::Service(item) => apply_service(self, now, (from, item.0)),
-            MeshItem::Replaced { claim } => self.core.replaced(now, claim),
+            MeshItem::Replaced { claim } => sessions::connect::replaced(&mut self.core, now, claim),
         }
         self.finish_unsettled(now);
     }
@@ -159,25 +165,25 @@ impl Hub {
                 is_named,
             } => {
                 if message.qos == QoS::AtMostOnce {
-                    self.core.route_soon(now, message, (Source::Mesh, sender));
+                    batch::route_soon(&mut self.core, now, message, (Source::Mesh, sender));
                 } else {
                     let message = log::takes(&mut self.core, (from, is_named), message);
                     let copy = Arc::clone(&message);
-                    self.core.route_soon(now, copy, (Source::Mesh, sender));
+                    batch::route_soon(&mut self.core, now, copy, (Source::Mesh, sender));
                     log::has_taken(&mut self.core, &message);
                 }
             }
             RoutedItem::Mark { name } => log::takes_mark(&mut self.core, from, name),
-            RoutedItem::Keep(item) => self.core.keep_for(now, *item),
+            RoutedItem::Keep(item) => keep::keep_for(&mut self.core, now, *item),
             RoutedItem::Share {
                 name,
                 message,
                 search,
                 is_named,
             } => {
-                self.core.settle(now);
+                batch::settle(&mut self.core, now);
                 let message = log::takes(&mut self.core, (from, is_named), message);
-                self.core.deliver_shared_here(now, &name, &message, search);
+                share::deliver_here(&mut self.core, now, &name, &message, search);
                 log::has_taken(&mut self.core, &message);
             }
         }
@@ -190,8 +196,8 @@ impl Hub {
             ControlItem::Service(command) => serve(self, now, command),
             ControlItem::Renew(renewal) => begin_renewal(self, now, renewal),
             ControlItem::Publish(message) => self.publish_as_server(now, &message),
-            ControlItem::Relieve { bytes } => self.core.relieve(now, bytes),
-            ControlItem::Unpin => self.core.unpin(now),
+            ControlItem::Relieve { bytes } => relief::begin(&mut self.core, now, bytes),
+            ControlItem::Unpin => relief::unpin(&mut self.core, now),
         }
         self.finish(now);
     }
@@ -199,7 +205,7 @@ impl Hub {
     /// Publishes a message of the server's own: kept if it is retained, and routed everywhere.
     pub fn publish_as_server(&mut self, now: Tick, message: &Arc<Message>) {
         // A full store keeps what it has; the server's own figures come again.
-        self.core.keep_and_route_now(now, Arc::clone(message));
+        keep::keep_and_route_now(&mut self.core, now, Arc::clone(message));
         self.finish(now);
     }
 
@@ -212,8 +218,8 @@ impl Hub {
         if is_due {
             go_on(self, now);
         }
-        self.core.settle_accounts(self.services.room_bytes());
-        self.core.tighten();
+        memory::settle_accounts(&mut self.core, self.services.room_bytes());
+        relief::tighten(&mut self.core);
         share_memory(&mut self.core);
         is_due
     }
@@ -222,23 +228,23 @@ impl Hub {
     /// come.
     #[must_use]
     pub fn is_due(&self, now: Tick) -> bool {
-        let has_news = self.core.has_news() || self.services.has_requests();
+        let has_news = transitions::has_news(&self.core) || self.services.has_requests();
         has_news || self.next_deadline().is_some_and(|at| at <= now)
     }
 
     /// When to call [`Hub::advance`] next at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        let at = self.core.next_deadline().min(self.services.deadline());
+        let at = upkeep::next_deadline(&self.core).min(self.services.deadline());
         (at != Tick::NEVER).then_some(at)
     }
 }
 
 /// Does what timers have fired for, as far as the turn allows, and a little in any case.
 fn fire_due(hub: &mut Hub, now: Tick) {
-    hub.core.collect_due(now);
-    let budget = hub.core.timer_budget();
-    while hub.core.fire_next(now, &budget) {
+    lifecycle::collect_due(&mut hub.core, now);
+    let budget = lifecycle::timer_budget(&hub.core);
+    while lifecycle::fire_next(&mut hub.core, now, &budget) {
         hub.hear(now);
     }
 }
@@ -246,21 +252,21 @@ fn fire_due(hub: &mut Hub, now: Tick) {
 /// Does what is due.
 fn go_on(hub: &mut Hub, now: Tick) {
     fire_due(hub, now);
-    hub.core.continue_pumps(now);
-    hub.core.release_due(now);
+    pump::go_on(&mut hub.core, now);
+    release::go_on(&mut hub.core, now);
     flush_held(&mut hub.core, now);
-    hub.core.continue_fetched(now);
-    hub.core.continue_routes(now);
-    hub.core.continue_slices(now);
+    snapshot::continue_fetched(&mut hub.core, now);
+    job::go_on(&mut hub.core, now);
+    slice::go_on(&mut hub.core, now);
     hub.hear(now);
-    hub.core.tell_untold(0);
-    hub.core.continue_endings(now);
-    hub.core.continue_listed(now);
-    hub.core.continue_reviews();
+    tell::tell_untold(&mut hub.core, 0);
+    ending::go_on(&mut hub.core, now);
+    snapshot::continue_listed(&mut hub.core, now);
+    permission::continue_reviews(&mut hub.core);
     continue_renewals(hub, now);
     hub.services.advance(&mut hub.core, now);
-    hub.core.continue_overrun(now);
-    hub.core.continue_relief(now);
+    lifecycle::continue_overrun(&mut hub.core, now);
+    relief::go_on(&mut hub.core, now);
     hub.finish(now);
 }
 
@@ -268,7 +274,7 @@ fn apply_service(hub: &mut Hub, now: Tick, (from, item): (ShardId, Item)) {
     let (core, services) = (&mut hub.core, &mut hub.services);
     // A client that is let into a room subscribes now, and finds in the store what was kept
     // before.
-    core.settle(now);
+    batch::settle(core, now);
     core.turn_mut().serve();
     services.receive(core, now, (from, item));
 }

@@ -9,9 +9,13 @@ use stentor_topic::Zone;
 use super::Hub;
 use super::renew::revoke;
 use crate::core::ids::LinkId;
+use crate::core::memory::relief;
 use crate::core::retained::{Kept, NotKept};
+use crate::core::routing::batch;
+use crate::core::sessions::{ending, lifecycle};
 use crate::core::settings::Settings;
 use crate::core::survey::{Part, sessions_of};
+use crate::core::upkeep;
 use crate::services::interface::hooks::Adaptors;
 use crate::services::interface::rooms::{RoomsAsk, RoomsTold};
 
@@ -32,7 +36,7 @@ impl Hub {
 /// Answers what an operator asks about the rooms of a zone, or does it. This has to be the zone's
 /// home, see [`crate::home_of_zone`]. A list or a page of members costs O(`at_most`).
 pub fn ask_rooms(hub: &mut Hub, now: Tick, zone: Zone, ask: &RoomsAsk) -> RoomsTold {
-    hub.core.settle(now);
+    batch::settle(&mut hub.core, now);
     let told = hub.services.ask_rooms(&mut hub.core, now, zone, ask);
     hub.finish(now);
     told
@@ -46,7 +50,7 @@ pub struct Operate<'a> {
 impl Operate<'_> {
     /// New limits and policies; what is connected keeps what its CONNACK said.
     pub fn reconfigure(self, settings: Arc<Settings>) {
-        self.hub.core.reconfigure(settings);
+        upkeep::reconfigure(&mut self.hub.core, settings);
         self.hub.services.reconfigure(self.hub.core.settings());
     }
 
@@ -64,11 +68,10 @@ impl Operate<'_> {
             |key| (self.hub.core.session(key)).is_some_and(|it| it.state.queue().is_some());
         keys.retain(|key| !is_queue(*key));
         for &key in &keys {
-            self.hub
-                .core
-                .close(now, key, CloseReason::Local(Local::Kicked));
+            let reason = CloseReason::Local(Local::Kicked);
+            lifecycle::close(&mut self.hub.core, now, key, reason);
             if end_session {
-                self.hub.core.end_session(now, key);
+                ending::end(&mut self.hub.core, now, key);
             }
         }
         self.hub.finish(now);
@@ -78,9 +81,8 @@ impl Operate<'_> {
     /// Closes the connection of a client for which more memory is held elsewhere than there may be.
     pub fn cut(self, now: Tick, zone: Zone, client_id: &str) {
         for key in self.hub.core.sessions_of_client(zone, client_id) {
-            self.hub
-                .core
-                .close(now, key, CloseReason::Limit(Limit::Memory));
+            let reason = CloseReason::Limit(Limit::Memory);
+            lifecycle::close(&mut self.hub.core, now, key, reason);
         }
         self.hub.finish(now);
     }
@@ -90,7 +92,7 @@ impl Operate<'_> {
     /// ends 16 sessions or rooms. It returns how many sessions that were, and where the next step
     /// begins; `None` after the last one.
     pub fn end_zone(self, now: Tick, zone: Zone, from: u64) -> Part<u64> {
-        self.hub.core.settle(now);
+        batch::settle(&mut self.hub.core, now);
         let part = match from < ROOMS {
             true => end_sessions(self.hub, now, zone, from),
             false => Part {
@@ -106,7 +108,7 @@ impl Operate<'_> {
     /// are disconnected too. `elsewhere` names the server that the client of a connection may use
     /// instead. An MQTT 5 client receives it with 0x9C, if its maximum packet size allows that.
     pub fn shut_down(self, now: Tick, elsewhere: impl Fn(LinkId) -> Option<String>) {
-        self.hub.core.shut_down(now, elsewhere);
+        lifecycle::shut_down(&mut self.hub.core, now, elsewhere);
         self.hub.finish(now);
     }
 
@@ -116,14 +118,14 @@ impl Operate<'_> {
     /// give what they hold of all that is held, of whatever kind, and no more: what clients hold
     /// that are there does not make others lose their sessions.
     pub fn relieve(self, now: Tick, bytes: u64) {
-        self.hub.core.relieve(now, bytes);
+        relief::begin(&mut self.hub.core, now, bytes);
         self.hub.finish(now);
     }
 
     /// An eighth of what the sessions hold that wait for their clients goes with them, in the same
     /// order: their messages may keep far more memory than they count.
     pub fn unpin(self, now: Tick) {
-        self.hub.core.unpin(now);
+        relief::unpin(&mut self.hub.core, now);
         self.hub.finish(now);
     }
 
@@ -138,7 +140,7 @@ impl Operate<'_> {
         message: Arc<Message>,
         put: impl FnOnce(&Message) -> Result<Kept, NotKept>,
     ) -> Result<Kept, NotKept> {
-        let kept = self.hub.core.keep_by(now, message, put);
+        let kept = upkeep::keep_by(&mut self.hub.core, now, message, put);
         self.hub.finish(now);
         kept
     }

@@ -11,6 +11,7 @@ use crate::core::heavy_hitters::{By, count_publish, count_publish_of};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::with_topic;
+use crate::core::inbound::{acknowledge, publish};
 use crate::core::retained::{Kept, NotKept};
 use crate::core::routing::keep::keep_and_route_for;
 use crate::services::interface::hooks::HookVerdict;
@@ -55,10 +56,10 @@ impl Hub {
         publish: &Publish<'_>,
         verdict: Option<&HookVerdict>,
     ) -> Result<(), CloseReason> {
-        if let Some(again) = self.core.begin_publish(key, publish)? {
+        if let Some(again) = publish::begin(&mut self.core, key, publish)? {
             // The alias still counts: packets after it may use it.
             with_topic(self, key, publish, |_, _| ())?;
-            return self.core.answer(key, publish, again);
+            return acknowledge::answer(&mut self.core, key, publish, again);
         }
         let taken = with_topic(self, key, publish, |hub, topic| {
             count_publish(&mut hub.core, now, key, (&topic, publish.payload));
@@ -72,9 +73,10 @@ impl Hub {
                 }
             }
         });
-        let answered = taken.and_then(|taken| self.core.answer(key, publish, taken));
+        let answered =
+            taken.and_then(|taken| acknowledge::answer(&mut self.core, key, publish, taken));
         if answered.is_err() {
-            self.core.forget_arrival(key, publish);
+            publish::forget_arrival(&mut self.core, key, publish);
         }
         answered
     }
@@ -92,6 +94,6 @@ impl Hub {
         {
             return taken;
         }
-        self.core.publish(now, key, publish, name)
+        publish::accept(&mut self.core, now, key, publish, name)
     }
 }

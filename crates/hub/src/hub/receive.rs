@@ -5,13 +5,16 @@ use stentor_session::{CloseReason, Tick, Violation, malformed};
 
 use super::Hub;
 use super::subscribe::take_subscribe;
+use crate::core::delivery::{direct, stored};
 use crate::core::ids::SessionKey;
-use crate::core::inbound::flood;
 use crate::core::inbound::receive::{
     Gate, LIST_BYTES, is_list, is_publish, is_subscribe, properties_of,
 };
-use crate::core::inbound::subscribe::Decided;
-use crate::core::work::{Share, VISIT_BYTES};
+use crate::core::inbound::subscribe::{Decided, unsubscribe};
+use crate::core::inbound::{flood, receive};
+use crate::core::routing::batch;
+use crate::core::sessions::{authenticate, lifecycle};
+use crate::core::work::{self, Share, VISIT_BYTES};
 
 impl Hub {
     /// Applies all whole packets at the front of `input`; returns how many bytes they were. What
@@ -22,12 +25,12 @@ impl Hub {
     /// [`crate::Effects::yielded`]). Those that other shards need may have to wait for these (see
     /// [`crate::Effects::awaiting_room`]).
     pub fn receive(&mut self, now: Tick, key: SessionKey, input: &[u8]) -> usize {
-        let mut share = self.core.begin_reading(key);
+        let mut share = receive::begin_reading(&mut self.core, key);
         let consumed = receive_packets(self, now, key, input, &mut share);
         let before = self.core.turn().spent();
-        self.core.end_reading(now);
+        receive::end_reading(&mut self.core, now);
         share.count(self.core.turn(), true, self.core.turn().spent() - before);
-        self.core.charge_share(now, key, &share);
+        work::charge_share(&mut self.core, now, key, &share);
         self.finish(now);
         consumed
     }
@@ -48,7 +51,7 @@ impl Hub {
         if is_publish(first) {
             let publish = decode_publish(version, Sender::Client, first, body);
             let publish = publish.map_err(malformed)?;
-            self.core.spend_on_properties(publish.properties);
+            receive::spend_on_properties(&mut self.core, publish.properties);
             let services = &mut self.services;
             if let Some(result) = services.consult_publish(&mut self.core, key, &publish, packet) {
                 return result;
@@ -56,7 +59,7 @@ impl Hub {
             return self.on_publish(now, key, &publish, None);
         }
         // Everything but a publish meets a hub that has routed what came before.
-        self.core.settle(now);
+        batch::settle(&mut self.core, now);
         if is_subscribe(first) {
             return take_subscribe(self, now, key, (version, first, body), packet);
         }
@@ -64,7 +67,7 @@ impl Hub {
         let properties = properties_of(&packet);
         let rest = body.len().saturating_sub(properties.raw().len());
         self.core.turn_mut().spend_each(rest / VISIT_BYTES, 1);
-        self.core.spend_on_properties(properties);
+        receive::spend_on_properties(&mut self.core, properties);
         on_packet(self, now, key, &packet)
     }
 }
@@ -81,35 +84,38 @@ fn receive_packets(
     let mut looked = 0;
     loop {
         let has_more = consumed < input.len();
-        let (version, packet_bytes_max) = match hub.core.gate(now, key, share, has_more) {
-            Gate::Open(version, packet_bytes_max) => (version, packet_bytes_max),
-            Gate::Shut => return consumed,
-            Gate::Gone => return input.len(),
-        };
+        let (version, packet_bytes_max) =
+            match receive::gate(&mut hub.core, now, key, share, has_more) {
+                Gate::Open(version, packet_bytes_max) => (version, packet_bytes_max),
+                Gate::Shut => return consumed,
+                Gate::Gone => return input.len(),
+            };
         let rest = input.get(consumed..).unwrap_or_default();
         let frame = match frame(rest, packet_bytes_max) {
             Ok(Some(frame)) => frame,
             Ok(None) => return consumed,
             Err(error) => {
-                hub.core.settle(now);
-                hub.core.close(now, key, malformed(error));
+                batch::settle(&mut hub.core, now);
+                lifecycle::close(&mut hub.core, now, key, malformed(error));
                 return input.len();
             }
         };
         let Some(whole) = rest.get(..frame.total_len) else {
             return consumed;
         };
-        if is_list(frame.first) && frame.total_len > LIST_BYTES && hub.core.has_no_room_for_lists()
+        if is_list(frame.first)
+            && frame.total_len > LIST_BYTES
+            && receive::has_no_room_for_lists(&hub.core)
         {
             // There would be no room for its filters.
-            hub.core.give_way(now, key);
+            receive::give_way(&mut hub.core, now, key);
             return consumed;
         }
         if flood::holds(&mut hub.core, now, key, (version, frame), whole) {
             return consumed;
         }
         consumed += frame.total_len;
-        hub.core.meter_packet(now, key, frame);
+        receive::meter_packet(&mut hub.core, now, key, frame);
 
         if looked < consumed
             && rest.len() > frame.total_len
@@ -117,7 +123,7 @@ fn receive_packets(
         {
             let layout = (version, packet_bytes_max);
             let at_most = share.packets_left(is_publish(frame.first));
-            let ahead = hub.core.look_ahead(key, layout, (purpose, at_most), rest);
+            let ahead = stored::look_ahead(&hub.core, key, layout, (purpose, at_most), rest);
             looked = consumed - whole.len() + ahead;
         }
         let before = hub.core.turn().spent();
@@ -128,8 +134,8 @@ fn receive_packets(
             hub.core.turn().spent() - before,
         );
         if let Err(reason) = result {
-            hub.core.settle(now);
-            hub.core.close(now, key, reason);
+            batch::settle(&mut hub.core, now);
+            lifecycle::close(&mut hub.core, now, key, reason);
             return input.len();
         }
         hub.hear(now);
@@ -145,35 +151,35 @@ fn on_packet(
     match packet {
         Packet::Publish(publish) => hub.on_publish(now, key, publish, None),
         Packet::PubAck(ack) => {
-            hub.core.on_puback(now, key, ack.packet_id);
+            receive::on_puback(&mut hub.core, now, key, ack.packet_id);
             Ok(())
         }
         Packet::PubRec(ack) => {
-            hub.core.on_pubrec(now, key, ack);
+            receive::on_pubrec(&mut hub.core, now, key, ack);
             Ok(())
         }
         Packet::PubRel(ack) => {
-            hub.core.on_pubrel(key, ack.packet_id);
+            receive::on_pubrel(&mut hub.core, key, ack.packet_id);
             Ok(())
         }
         Packet::PubComp(ack) => {
-            hub.core.on_pubcomp(now, key, ack.packet_id);
+            receive::on_pubcomp(&mut hub.core, now, key, ack.packet_id);
             Ok(())
         }
         Packet::Subscribe(subscribe) => {
             hub.on_subscribe(now, key, subscribe, (&[], Decided::NOTHING))
         }
         Packet::Unsubscribe(unsubscribe) => {
-            hub.core.on_unsubscribe(key, unsubscribe);
+            unsubscribe::begin(&mut hub.core, key, unsubscribe);
             Ok(())
         }
         Packet::PingReq => {
-            hub.core.send(key, &Packet::PingResp);
+            direct::send(&mut hub.core, key, &Packet::PingResp);
             Ok(())
         }
-        Packet::Disconnect(disconnect) => hub.core.on_disconnect(key, disconnect),
+        Packet::Disconnect(disconnect) => receive::on_disconnect(&mut hub.core, key, disconnect),
         Packet::Connect(_) => Err(CloseReason::Violation(Violation::SecondConnect)),
-        Packet::Auth(auth) => hub.core.on_auth(key, auth),
+        Packet::Auth(auth) => authenticate::on_auth(&mut hub.core, key, auth),
         Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
             Err(CloseReason::Violation(Violation::ServerPacket))
         }

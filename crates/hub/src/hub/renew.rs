@@ -6,24 +6,26 @@ use stentor_session::{CloseReason, Local, Tick};
 
 use super::Hub;
 use crate::core::ids::SessionKey;
+use crate::core::routing::batch;
 use crate::core::sessions::ending::set_expiry;
 use crate::core::sessions::renewal::{CHANGE_VISITS, LOOK_VISITS, Renewal, Renewed};
+use crate::core::sessions::{ending, lifecycle, permission, renewal};
 
 /// Begins to apply a change of rights.
 pub(crate) fn begin_renewal(hub: &mut Hub, now: Tick, renewal: Arc<dyn Renewal>) {
-    hub.core.settle(now);
+    batch::settle(&mut hub.core, now);
     hub.services.review_absent(&mut hub.core, now, &*renewal);
-    hub.core.push_renewal(now, renewal);
+    renewal::push(&mut hub.core, now, renewal);
     continue_renewals(hub, now);
 }
 
 /// Visits the next sessions.
 pub(crate) fn continue_renewals(hub: &mut Hub, now: Tick) {
-    let Some((renewal, from)) = hub.core.next_renewal() else {
+    let Some((renewal, from)) = renewal::next(&mut hub.core) else {
         return;
     };
     // What was taken before the change is delivered before it.
-    hub.core.settle(now);
+    batch::settle(&mut hub.core, now);
     let (before, visits) = (hub.core.turn().spent(), hub.core.turn().slice());
     let mut slot = from;
     while slot < hub.core.slots() && hub.core.turn().spent() - before < visits {
@@ -36,16 +38,16 @@ pub(crate) fn continue_renewals(hub: &mut Hub, now: Tick) {
         slot += 1;
     }
     if slot < hub.core.slots() {
-        hub.core.put_back_renewal(renewal, slot);
+        renewal::put_back(&mut hub.core, renewal, slot);
     }
 }
 
 fn renew(hub: &mut Hub, now: Tick, key: SessionKey, renewal: &dyn Renewal) {
-    match hub.core.renewed(key, renewal) {
+    match renewal::renewed(&hub.core, key, renewal) {
         Renewed::Keep => {}
         Renewed::Replace(identity) => {
             hub.core.turn_mut().spend(CHANGE_VISITS);
-            hub.core.adopt(now, key, identity);
+            permission::adopt(&mut hub.core, now, key, identity);
         }
         Renewed::Close { end_session } => {
             hub.core.turn_mut().spend(CHANGE_VISITS);
@@ -56,14 +58,14 @@ fn renew(hub: &mut Hub, now: Tick, key: SessionKey, renewal: &dyn Renewal) {
 
 /// Closes a session's connection because its user may not be here any more.
 pub(crate) fn revoke(hub: &mut Hub, now: Tick, key: SessionKey, end_session: bool) {
-    hub.core.take_rights(now, key);
+    renewal::take_rights(&mut hub.core, now, key);
     // It is out of its rooms for want of rights, and not because its connection is lost.
     hub.hear(now);
     if end_session {
         set_expiry(&mut hub.core, key, 0);
     }
-    hub.core.close(now, key, CloseReason::Local(Local::Revoked));
+    lifecycle::close(&mut hub.core, now, key, CloseReason::Local(Local::Revoked));
     if end_session {
-        hub.core.end_session(now, key);
+        ending::end(&mut hub.core, now, key);
     }
 }

@@ -8,7 +8,7 @@ use stentor_session_log::{Name, RestoredRoom};
 use super::Hub;
 use crate::core::delivery::spool;
 use crate::core::ids::SessionKey;
-use crate::core::routing::share;
+use crate::core::routing::share::{self, tell};
 use crate::core::sessions::log::{self, PriorSession, begin_bases, give_up_bases, write_bases};
 use crate::effects::SpoolOrder;
 
@@ -34,7 +34,7 @@ impl PriorSession {
 ///
 /// The other shards hear of these in turns that have room for them.
 pub fn begin_restoring(hub: &mut Hub) {
-    hub.core.set_share_room(0);
+    tell::set_room(&mut hub.core, 0);
     log::begin_restoring(&mut hub.core);
 }
 

@@ -5,6 +5,7 @@ use stentor_session::{CloseReason, Tick, malformed};
 
 use super::Hub;
 use crate::core::ids::SessionKey;
+use crate::core::inbound::receive;
 use crate::core::inbound::subscribe::{Decided, Denial};
 use crate::services::interface::hooks::Consulted;
 
@@ -37,7 +38,7 @@ pub(super) fn take_subscribe(
         Ok(subscribe) => subscribe,
         Err(error) => return Err(malformed(error)),
     };
-    hub.core.spend_on_properties(subscribe.properties);
+    receive::spend_on_properties(&mut hub.core, subscribe.properties);
     let services = &mut hub.services;
     match services.consult_subscribe(&mut hub.core, key, &subscribe, packet) {
         None => hub.on_subscribe(now, key, &subscribe, (&[], Decided::NOTHING)),

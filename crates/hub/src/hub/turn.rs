@@ -3,9 +3,10 @@
 use stentor_session::Tick;
 
 use super::Hub;
-use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::routing::share::tell;
 use crate::core::work::{Beside, HandedOver, TurnFigures};
+use crate::core::{Core, work};
 
 impl Hub {
     /// What the present turn has done, and what waits for the next ones.
@@ -47,7 +48,7 @@ impl<'a> TurnView<'a> {
     #[inline]
     #[must_use]
     pub fn figures(&self) -> TurnFigures<'a> {
-        self.core.turn_figures()
+        work::turn_figures(self.core)
     }
 
     /// What the present turn has handed over so far.
@@ -62,14 +63,14 @@ impl<'a> TurnView<'a> {
     #[inline]
     #[must_use]
     pub const fn crowd_goes_on(&self) -> bool {
-        self.core.crowd_goes_on()
+        work::crowd_goes_on(self.core)
     }
 
     /// Whether messages that were expensive to route go on in later turns.
     #[inline]
     #[must_use]
     pub fn has_jobs(&self) -> bool {
-        self.core.has_jobs()
+        work::has_jobs(self.core)
     }
 
     /// Whether what came by the last connection went to a crowd: see [`crate::Effects::crowd`].
@@ -83,28 +84,28 @@ impl<'a> TurnView<'a> {
     #[inline]
     #[must_use]
     pub const fn is_spent(&self) -> bool {
-        self.core.turn_is_spent()
+        work::turn_is_spent(self.core)
     }
 
     /// A figure that grows with all that the present turn does.
     #[inline]
     #[must_use]
     pub const fn work(&self) -> u64 {
-        self.core.turn_work()
+        work::turn_work(self.core)
     }
 
     /// Whether a connection waits for the next turn: this one is spent, and it owes for work. O(1).
     #[inline]
     #[must_use]
     pub fn waits(&self, now: Tick, key: SessionKey) -> bool {
-        self.core.waits(now, key)
+        work::waits(self.core, now, key)
     }
 
     /// Whether something waits for room, and for nothing else.
     #[inline]
     #[must_use]
     pub fn waits_for_share_room(&self) -> bool {
-        self.core.waits_for_share_room()
+        tell::waits_for_room(self.core)
     }
 
     /// Bytes of memory of shared subscriptions that have ended, and of which others have not heard
@@ -112,7 +113,7 @@ impl<'a> TurnView<'a> {
     #[inline]
     #[must_use]
     pub const fn untold_bytes(&self) -> u64 {
-        self.core.untold_bytes()
+        tell::untold_bytes(self.core)
     }
 }
 
@@ -135,6 +136,6 @@ impl TurnControl<'_> {
     /// waits goes out now, so [`Hub::effects`] has something for the lanes.
     #[inline]
     pub fn set_share_room(&mut self, visits: u32) {
-        self.core.set_share_room(visits);
+        tell::set_room(self.core, visits);
     }
 }

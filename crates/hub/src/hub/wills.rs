@@ -7,7 +7,9 @@ use stentor_zone::{Address, inbox, topic as zone_topic};
 
 use super::Hub;
 use crate::core::heavy_hitters::{By, count_publish_of};
+use crate::core::routing::keep;
 use crate::core::sessions::rights::Identity;
+use crate::core::sessions::{debts, lifecycle};
 use crate::core::transitions::DueWill;
 
 /// Publishes a will whose time has come, or asks adaptors about it.
@@ -17,7 +19,7 @@ pub(crate) fn will_due(hub: &mut Hub, now: Tick, due: &DueWill) {
         client_id,
         will,
     } = due;
-    if !hub.core.may_leave(identity, will) {
+    if !lifecycle::may_leave(&mut hub.core, identity, will) {
         return;
     }
     let by = By {
@@ -28,9 +30,9 @@ pub(crate) fn will_due(hub: &mut Hub, now: Tick, due: &DueWill) {
     count_publish_of(&mut hub.core, now, identity.zone, what, Some(by));
     let services = &mut hub.services;
     if !services.consult_will(&mut hub.core, identity, client_id, will) {
-        hub.core.begin_will(identity.zone, client_id);
+        debts::begin_will(&mut hub.core, identity.zone, client_id);
         publish_will_as(hub, now, identity, will);
-        hub.core.end_will();
+        debts::end_will(&mut hub.core);
     }
 }
 
@@ -59,6 +61,6 @@ pub(crate) fn publish_will_as(hub: &mut Hub, now: Tick, identity: &Identity, wil
             hub.services
                 .send_private(&mut hub.core, now, message, &route);
         }
-        None => hub.core.keep_and_route_now(now, message),
+        None => keep::keep_and_route_now(&mut hub.core, now, message),
     }
 }

@@ -14,6 +14,8 @@ use stentor_zone::{ROOM_COMMANDS, call_refused, topic};
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::inbound::publish;
+use crate::core::routing::batch;
 use crate::services::interface::answer::{
     Answer, Place, ReturnAddress, arguments, nowhere, place, return_address,
 };
@@ -92,7 +94,7 @@ impl CallService {
         (procedure, reply): (&str, Option<&str>),
     ) -> Option<Called> {
         // What the caller has published before comes before.
-        core.settle(now);
+        batch::settle(core, now);
         let session = core.session(key)?;
         let is_v5 = session.speaks_v5();
         let identity = Arc::clone(session.state.identity());
@@ -101,7 +103,7 @@ impl CallService {
         let mut return_to = nowhere(core, key, publish)?;
         let to = topic::call(procedure);
         let refused = if !identity.rights.may_publish(&to) {
-            core.deny_publish(now, key, &to);
+            publish::deny(core, now, key, &to);
             return_to.place = place.unwrap_or(Place::Nowhere);
             NOT_ALLOWED
         } else if let Some(place) = place {
@@ -151,7 +153,7 @@ pub(crate) fn refuse_room_call(
     publish: &Publish<'_>,
     (room, reply): (&str, Option<&str>),
 ) -> Option<Called> {
-    core.settle(now);
+    batch::settle(core, now);
     let session = core.session(key)?;
     let (is_v5, to) = (session.speaks_v5(), topic::say(room));
     let may = session.state.identity().rights.may_publish(&to);
@@ -159,7 +161,7 @@ pub(crate) fn refuse_room_call(
         return Some(NO_PLACE.called(is_v5, nowhere(core, key, publish)?));
     };
     if !may {
-        core.deny_publish(now, key, &to);
+        publish::deny(core, now, key, &to);
         return Some(NOT_ALLOWED.called(is_v5, return_to));
     }
     Some(NOT_TAKEN.called(is_v5, return_to))
@@ -173,7 +175,7 @@ pub(crate) fn answer_call(
     publish: &Publish<'_>,
     (reply, json): (Option<&str>, Vec<u8>),
 ) -> Option<Called> {
-    core.settle(now);
+    batch::settle(core, now);
     let is_v5 = core.session(key)?.speaks_v5();
     Some(match return_address(core, key, publish, reply)? {
         Some(to) => Called::Answered(Outcome::SUCCESS, Answer { to, json }),

@@ -21,7 +21,7 @@ use super::rooms::{Cause, RoomRequest};
 use super::{Item, Services};
 use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
-use crate::core::inbound::subscribe::{Decided, Denial, Element, Verdicts};
+use crate::core::inbound::subscribe::{self, Decided, Denial, Element, Verdicts};
 use crate::core::inspect::ZoneFigures;
 use crate::core::sessions::renewal::Renewal;
 use crate::core::sessions::rights::Identity;
@@ -283,10 +283,10 @@ impl Services {
         // Made once, since it would have to be dropped for each packet.
         static NO_ROOMS: Verdicts = Verdicts::new();
         #[cfg(feature = "rooms")]
-        if crate::core::inbound::subscribe::may_name_rooms(subscribe) {
+        if subscribe::may_name_rooms(subscribe) {
             return self.rooms.subscribe(core, now, key, subscribe, decided);
         }
-        core.subscribe(now, key, subscribe, decided, &NO_ROOMS)
+        subscribe::begin(core, now, key, subscribe, decided, &NO_ROOMS)
     }
 
     /// Asks about what one recipient of a broadcast receives, which is permitted: `Some` if an

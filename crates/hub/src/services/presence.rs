@@ -13,6 +13,7 @@ use stentor_zone::Presence;
 
 use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
+use crate::core::routing::batch;
 use crate::core::transitions::Detached;
 use crate::services::Item;
 use crate::services::interface::message::publish;
@@ -81,7 +82,7 @@ impl PresenceService {
 
     /// At the home: what a shard tells.
     pub(crate) fn receive(&mut self, core: &mut Core, now: Tick, item: &PresenceItem) {
-        core.settle(now);
+        batch::settle(core, now);
         let mut out = Vec::new();
         let zone = match item {
             PresenceItem::Arrived(who) => {

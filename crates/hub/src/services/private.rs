@@ -19,7 +19,10 @@ use stentor_zone::{Reach, Response, inbox, topic};
 use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::acknowledge::{Taken, issue_ticket_after_routing};
+use crate::core::inbound::{acknowledge, publish};
 use crate::core::interface::sends_by;
+use crate::core::routing::route::{dues, job};
+use crate::core::routing::{batch, route};
 use crate::core::sessions::log;
 use crate::items::Sender;
 use crate::services::Item;
@@ -208,7 +211,7 @@ impl PrivateService {
         };
         let to = topic::private_to_as(user, publish.topic);
         if !session.state.identity().rights.may_publish(&to) {
-            core.deny_publish(now, key, &to);
+            publish::deny(core, now, key, &to);
             return Sent::Known(Response::Denied);
         }
         let Some(sender) = session.state.user() else {
@@ -218,7 +221,7 @@ impl PrivateService {
         if publish.properties.message_expiry() == Some(0) {
             return Sent::Known(Response::Expired);
         }
-        if is_awaited && (self.asked.len() >= ASKED_MAX || core.is_deferring_much()) {
+        if is_awaited && (self.asked.len() >= ASKED_MAX || acknowledge::is_deferring_much(core)) {
             return Sent::Known(Response::Busy);
         }
         let mut properties = Vec::new();
@@ -261,8 +264,8 @@ impl PrivateService {
         is_awaited: bool,
     ) -> Sent {
         // What its sender has published before comes before.
-        core.settle(now);
-        let sender = core.sender_of(&message);
+        batch::settle(core, now);
+        let sender = job::sender_of(core, &message);
         let others = core.other_shards(message.zone, route);
         sends_by(core, &message, others, route);
         let reach = self.deliver_private(core, now, (&message, sender), route);
@@ -305,8 +308,8 @@ impl PrivateService {
     ) -> Reach {
         let messages = core::slice::from_ref(message);
         let before = core.turn().spent();
-        let (_, reach) = core.deliver_to(now, messages, route);
-        core.charge_sender(now, sender, core.turn().spent() - before);
+        let (_, reach) = route::deliver_to(core, now, messages, route);
+        dues::charge_sender(core, now, sender, core.turn().spent() - before);
         reach
     }
 
@@ -339,7 +342,7 @@ impl PrivateService {
         (from, is_named, private): (ShardId, bool, &PrivateMessage),
         answer: Option<(ShardId, Ticket)>,
     ) {
-        core.settle(now);
+        batch::settle(core, now);
         let message = log::takes(core, (from, is_named), Arc::clone(&private.message));
         let from = (&message, private.sender);
         let reach = self.deliver_private(core, now, from, &private.route);
@@ -376,7 +379,7 @@ impl PrivateService {
             }
             Asker::Procedure(part) => self.told.push_back((part, response)),
         }
-        core.resolve(now, ticket, &outcome(response));
+        acknowledge::resolve(core, now, ticket, &outcome(response));
     }
 
     /// Sends a response as a message, to a sender that asked for that.

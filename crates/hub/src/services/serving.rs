@@ -16,6 +16,7 @@ use stentor_topic::Zone;
 use stentor_zone::{Reach, topic};
 
 use crate::core::Core;
+use crate::core::delivery::direct;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::services::interface::calls::{Ask, Callees, Served};
@@ -63,7 +64,7 @@ impl ServingService {
                     until,
                 };
                 self.asked.insert(ask.number, asked);
-                match core.deliver_to_session(now, key, &message) {
+                match direct::deliver(core, now, key, &message) {
                     Reach::Delivered | Reach::Stored => return,
                     Reach::TooLarge => Served::TooLarge,
                     Reach::Full => Served::Full,

@@ -13,6 +13,8 @@ use super::interface::answer::Answer;
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
+use crate::core::inbound::publish;
+use crate::core::sessions::limits;
 
 /// What the server says to a publish where only itself may.
 const SERVER_ONLY: Outcome = Outcome::new(ReasonCode::NotAuthorized, NotAddress::ServerOnly.text());
@@ -40,7 +42,7 @@ impl Services {
         publish: &Publish<'_>,
         topic: &str,
     ) -> Option<Taken> {
-        if let Some(outcome) = core.refuse_topic(now, key, topic) {
+        if let Some(outcome) = limits::refuse_topic(core, now, key, topic) {
             return Some(Taken::Done(outcome));
         }
         let address = Address::parse(topic);
@@ -79,7 +81,7 @@ impl Services {
             Ok(_) => Taken::Done(LEFT_OUT),
             Err(NotAddress::Elsewhere) => return None,
             Err(NotAddress::ServerOnly) => {
-                core.deny_publish(now, key, topic);
+                publish::deny(core, now, key, topic);
                 Taken::Done(SERVER_ONLY)
             }
             Err(why) => Taken::Done(Outcome::new(ReasonCode::TopicNameInvalid, why.text())),

@@ -28,8 +28,7 @@ use crate::core::sessions::state::{Owed, SessionState};
 use crate::core::sessions::tally::Bound;
 use crate::core::settings::{Settings, SlowPolicy};
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
-use crate::core::work::DROP_VISITS;
-use crate::core::work::Turn;
+use crate::core::work::{DROP_VISITS, Turn};
 use crate::effects::Event;
 
 /// A subscription that matches a message: its filter and its options.
@@ -385,7 +384,7 @@ impl Fanout<'_> {
         }
     }
 
-    /// As [`crate::core::Core::give_up`].
+    /// As [`lifecycle::give_up`].
     #[cold]
     fn give_up(&mut self, key: SessionKey) {
         let session = self.sessions.get_mut(key);

@@ -5,8 +5,10 @@ use stentor_session::{Advanced, Message, Resend, Tick};
 use stentor_topic::Zone;
 
 use crate::core::Core;
+use crate::core::delivery::conflate::release;
 use crate::core::delivery::deliver::outgoing;
 use crate::core::delivery::outbox::Outbox;
+use crate::core::delivery::snapshot;
 use crate::core::delivery::spool::fetch_next;
 use crate::core::ids::SessionKey;
 use crate::core::routing::keep::epoch;
@@ -19,95 +21,92 @@ use crate::core::stats::{LossCause, Losses, Stats, Traffic};
 /// large, in visits.
 const PUMP_VISITS: u32 = 4;
 
-impl Core {
-    /// Sends what a session owes and its window allows: first what has to be sent again, then what
-    /// waits. Called when a connection begins and whenever a packet id becomes free. What the turn
-    /// does not allow goes on in a later one.
-    pub(crate) fn pump(&mut self, now: Tick, key: SessionKey) {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        if session.state.owed.is_behind() {
-            self.pump_within(now, key, self.turn.left());
-        } else {
-            session.state.write_odd(&mut self.pending.log);
-            session.shrink_owed();
-        }
-    }
-
-    /// Goes on with sessions that were owed more than an earlier turn allowed.
-    pub(crate) fn continue_pumps(&mut self, now: Tick) {
-        let (before, slice) = (self.turn.spent(), self.turn.slice());
-        for _ in 0..self.outbox.pumps.len() {
-            let left = slice.saturating_sub(self.turn.spent() - before);
-            if left == 0 {
-                return;
-            }
-            if let Some(key) = self.outbox.pumps.pop_front()
-                && let Some(Link::Live(live)) = self.sessions.get_mut(key).map(|s| &mut s.link)
-            {
-                live.extras().is_pumped_later = false;
-                self.turn.spend(PUMP_VISITS);
-                self.pump_within(now, key, left);
-                self.release(now, key);
-                self.continue_snapshots(now, key);
-            }
-        }
-    }
-
-    fn pump_within(&mut self, now: Tick, key: SessionKey, visits: u32) {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        let queue_bytes_max = session.state.queue_bytes_max(&self.rules.settings);
-        let zone = session.state.zone();
-        let Link::Live(live) = &mut session.link else {
-            return;
-        };
-        let owed = &mut session.state.owed;
-        let most = visits / PUMP_VISITS;
-        let (uses, settings, store) =
-            (self.rules.uses, &self.rules.settings, &*self.store.retained);
-        let mut pump = Pump {
-            now,
-            key,
-            zone,
-            queue_bytes_max,
-            live,
-            owed,
-            outbox: &mut self.outbox,
-            stats: &mut self.counters.stats,
-            losses: &mut self.counters.losses,
-            traffic: &mut self.counters.traffic,
-            epoch: |message: &Message| epoch(uses, settings, store, message),
-            left: most,
-            expired: 0,
-            too_large: 0,
-        };
-        pump.owed.note_time(now);
-        pump.resend();
-        pump.advance();
-        let left = pump.left;
-        let lost = [
-            (LossCause::Expired, pump.expired),
-            (LossCause::PacketTooLarge, pump.too_large),
-        ];
-        self.turn.spend((most - left) * PUMP_VISITS);
-        let fetches = owed.is_spooled();
-        if left == 0 && owed.is_behind() && !live.extras().is_pumped_later {
-            live.extras().is_pumped_later = true;
-            self.outbox.pumps.push_back(key);
-        }
-        for (cause, messages) in lost {
-            if messages > 0 {
-                let lost = (cause, messages);
-                session.tally().lose(now, lost, Bound::AsConfigured);
-            }
-        }
+/// Sends what a session owes and its window allows: first what has to be sent again, then what
+/// waits. Called when a connection begins and whenever a packet id becomes free. What the turn
+/// does not allow goes on in a later one.
+pub(in crate::core) fn begin(core: &mut Core, now: Tick, key: SessionKey) {
+    let Some(session) = core.sessions.get_mut(key) else {
+        return;
+    };
+    if session.state.owed.is_behind() {
+        pump_within(core, now, key, core.turn.left());
+    } else {
+        session.state.write_odd(&mut core.pending.log);
         session.shrink_owed();
-        if fetches {
-            fetch_next(self, key);
+    }
+}
+
+/// Goes on with sessions that were owed more than an earlier turn allowed.
+pub(crate) fn go_on(core: &mut Core, now: Tick) {
+    let (before, slice) = (core.turn.spent(), core.turn.slice());
+    for _ in 0..core.outbox.pumps.len() {
+        let left = slice.saturating_sub(core.turn.spent() - before);
+        if left == 0 {
+            return;
         }
+        if let Some(key) = core.outbox.pumps.pop_front()
+            && let Some(Link::Live(live)) = core.sessions.get_mut(key).map(|s| &mut s.link)
+        {
+            live.extras().is_pumped_later = false;
+            core.turn.spend(PUMP_VISITS);
+            pump_within(core, now, key, left);
+            release::begin(core, now, key);
+            snapshot::go_on(core, now, key);
+        }
+    }
+}
+
+fn pump_within(core: &mut Core, now: Tick, key: SessionKey, visits: u32) {
+    let Some(session) = core.sessions.get_mut(key) else {
+        return;
+    };
+    let queue_bytes_max = session.state.queue_bytes_max(&core.rules.settings);
+    let zone = session.state.zone();
+    let Link::Live(live) = &mut session.link else {
+        return;
+    };
+    let owed = &mut session.state.owed;
+    let most = visits / PUMP_VISITS;
+    let (uses, settings, store) = (core.rules.uses, &core.rules.settings, &*core.store.retained);
+    let mut pump = Pump {
+        now,
+        key,
+        zone,
+        queue_bytes_max,
+        live,
+        owed,
+        outbox: &mut core.outbox,
+        stats: &mut core.counters.stats,
+        losses: &mut core.counters.losses,
+        traffic: &mut core.counters.traffic,
+        epoch: |message: &Message| epoch(uses, settings, store, message),
+        left: most,
+        expired: 0,
+        too_large: 0,
+    };
+    pump.owed.note_time(now);
+    pump.resend();
+    pump.advance();
+    let left = pump.left;
+    let lost = [
+        (LossCause::Expired, pump.expired),
+        (LossCause::PacketTooLarge, pump.too_large),
+    ];
+    core.turn.spend((most - left) * PUMP_VISITS);
+    let fetches = owed.is_spooled();
+    if left == 0 && owed.is_behind() && !live.extras().is_pumped_later {
+        live.extras().is_pumped_later = true;
+        core.outbox.pumps.push_back(key);
+    }
+    for (cause, messages) in lost {
+        if messages > 0 {
+            let lost = (cause, messages);
+            session.tally().lose(now, lost, Bound::AsConfigured);
+        }
+    }
+    session.shrink_owed();
+    if fetches {
+        fetch_next(core, key);
     }
 }
 

@@ -21,9 +21,10 @@ use stentor_session::{Chunk, ChunkPlace, Delivery, SubscriptionIds, Tick};
 use stentor_session_log::{Chunk as Content, Identifier, List, SpooledDelivery, Terms};
 
 use crate::core::Core;
+use crate::core::delivery::pump;
 use crate::core::ids::SessionKey;
 use crate::core::memory::disk_room;
-use crate::core::routing::route::release_sender;
+use crate::core::routing::route::{job, release_sender};
 use crate::core::sessions::log::{
     body_of, forget_needy, has_freed, identifiers, message_of, take_freed, tell_full, tell_needy,
     terms, turn_over_full,
@@ -166,7 +167,7 @@ fn hold_back_one(core: &mut Core, now: Tick, sender: Sender) {
         return;
     }
     spooling.waiting.insert(sender, now.after(WAIT_MAX));
-    core.hold_sender(sender);
+    job::hold_sender(core, sender);
 }
 
 /// The shard has given the disk so much that it does not have yet, and so much more has room there.
@@ -442,7 +443,7 @@ pub(crate) fn fetched(
             messages: lost,
         });
     }
-    core.pump(now, key);
+    pump::begin(core, now, key);
 }
 
 fn ids(terms: &Terms<'_>) -> SubscriptionIds {

@@ -12,7 +12,7 @@ use stentor_mqtt::{
 };
 use stentor_session::Tick;
 
-use crate::core::delivery::snapshot::Wanted;
+use crate::core::delivery::snapshot::{self, Wanted};
 use crate::core::ids::SessionKey;
 use crate::core::retained::{Purpose, Stored};
 use crate::core::sessions::registry::Live;
@@ -85,85 +85,83 @@ impl Rules {
     }
 }
 
-impl Core {
-    /// Sends the message of one topic, if it holds one.
-    pub(crate) fn send_stored(&mut self, now: Tick, key: SessionKey, wanted: &Wanted<'_>) {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        let zone = session.state.zone();
-        let needs_nothing = !session.is_special() && !session.state.subscriptions.are_filtered();
-        let Some(live) = session.live_mut() else {
-            return;
-        };
-        let direct = needs_nothing.then_some(Direct {
-            wanted,
-            uses: self.rules.uses,
-            settings: &self.rules.settings,
-            live,
-        });
-        let (mut usual, mut payload_len) = (None, None);
-        let packet = self.outbox.scratch();
-        let mut found = |stored: &Stored<'_>| {
-            if direct
-                .as_ref()
-                .is_some_and(|direct| direct.write(stored, packet))
-            {
-                payload_len = Some(stored.payload.len());
-            } else {
-                usual = Some(Arc::new(stored.to_message()));
-            }
-        };
-        let topic = (zone, wanted.filter);
-        self.store
-            .retained
-            .look(topic, wanted.mark, now, &mut found);
-        let usual_len = usual.as_ref().map(|message| message.payload().len());
-        let bytes = wanted.filter.len() + payload_len.or(usual_len).unwrap_or(0);
-        self.turn.spend(LOOK_VISITS + (bytes / VISIT_BYTES) as u32);
-        if let Some(len) = payload_len {
-            self.counters.stats.publishes_sent += 1;
-            self.counters.stats.publish_bytes_sent += len as u64;
-            self.outbox.stored(key, live);
+/// Sends the message of one topic, if it holds one.
+pub(in crate::core) fn send(core: &mut Core, now: Tick, key: SessionKey, wanted: &Wanted<'_>) {
+    let Some(session) = core.sessions.get_mut(key) else {
+        return;
+    };
+    let zone = session.state.zone();
+    let needs_nothing = !session.is_special() && !session.state.subscriptions.are_filtered();
+    let Some(live) = session.live_mut() else {
+        return;
+    };
+    let direct = needs_nothing.then_some(Direct {
+        wanted,
+        uses: core.rules.uses,
+        settings: &core.rules.settings,
+        live,
+    });
+    let (mut usual, mut payload_len) = (None, None);
+    let packet = core.outbox.scratch();
+    let mut found = |stored: &Stored<'_>| {
+        if direct
+            .as_ref()
+            .is_some_and(|direct| direct.write(stored, packet))
+        {
+            payload_len = Some(stored.payload.len());
+        } else {
+            usual = Some(Arc::new(stored.to_message()));
         }
-        if let Some(message) = usual {
-            self.send_retained(now, key, wanted.options, &message);
-        }
+    };
+    let topic = (zone, wanted.filter);
+    core.store
+        .retained
+        .look(topic, wanted.mark, now, &mut found);
+    let usual_len = usual.as_ref().map(|message| message.payload().len());
+    let bytes = wanted.filter.len() + payload_len.or(usual_len).unwrap_or(0);
+    core.turn.spend(LOOK_VISITS + (bytes / VISIT_BYTES) as u32);
+    if let Some(len) = payload_len {
+        core.counters.stats.publishes_sent += 1;
+        core.counters.stats.publish_bytes_sent += len as u64;
+        core.outbox.stored(key, live);
     }
+    if let Some(message) = usual {
+        snapshot::send_retained(core, now, key, wanted.options, &message);
+    }
+}
 
-    /// Tells the retained store what the packets at the front of `input` ask it for, as far as
-    /// they are of one kind, and `at_most` this many. Returns how many bytes were looked at.
-    #[inline(never)]
-    pub(crate) fn look_ahead(
-        &self,
-        key: SessionKey,
-        (version, packet_bytes_max): (Version, u32),
-        (purpose, at_most): (Purpose, usize),
-        input: &[u8],
-    ) -> usize {
-        let (mut looked, mut packets) = (0, 0);
-        let mut topics: Vec<&[u8]> = Vec::new();
-        while topics.len() < AHEAD
-            && packets < at_most
-            && let Some(rest) = input.get(looked..)
-            && let Ok(Some(next)) = frame(rest, packet_bytes_max)
-            && self.rules.asks_store(next.first) == Some(purpose)
-        {
-            let topic = topic_of(version, next, rest);
-            // A burst to one topic finds it in the cache.
-            topics.extend(topic.filter(|topic| topics.last() != Some(topic)));
-            looked += next.total_len;
-            packets += 1;
-        }
-        if topics.len() > 1
-            && let Some(session) = self.sessions.get(key)
-        {
-            self.store
-                .retained
-                .expect(session.state.zone(), &topics, purpose);
-        }
-        looked
+/// Tells the retained store what the packets at the front of `input` ask it for, as far as
+/// they are of one kind, and `at_most` this many. Returns how many bytes were looked at.
+#[inline(never)]
+pub(crate) fn look_ahead(
+    core: &Core,
+    key: SessionKey,
+    (version, packet_bytes_max): (Version, u32),
+    (purpose, at_most): (Purpose, usize),
+    input: &[u8],
+) -> usize {
+    let (mut looked, mut packets) = (0, 0);
+    let mut topics: Vec<&[u8]> = Vec::new();
+    while topics.len() < AHEAD
+        && packets < at_most
+        && let Some(rest) = input.get(looked..)
+        && let Ok(Some(next)) = frame(rest, packet_bytes_max)
+        && core.rules.asks_store(next.first) == Some(purpose)
+    {
+        let topic = topic_of(version, next, rest);
+        // A burst to one topic finds it in the cache.
+        topics.extend(topic.filter(|topic| topics.last() != Some(topic)));
+        looked += next.total_len;
+        packets += 1;
     }
+    if topics.len() > 1
+        && let Some(session) = core.sessions.get(key)
+    {
+        core.store
+            .retained
+            .expect(session.state.zone(), &topics, purpose);
+    }
+    looked
 }
 
 fn topic_of(version: Version, frame: Frame, packet: &[u8]) -> Option<&[u8]> {

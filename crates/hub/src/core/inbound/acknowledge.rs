@@ -10,6 +10,7 @@ use stentor_mqtt::{Ack, Packet, Property, PropertyBuf, Publish, QoS, ReasonCode}
 use stentor_session::{CloseReason, Limit, Outcome, Receipt, Tick, Ticket};
 
 use crate::core::ids::{SessionKey, ShardId};
+use crate::core::sessions::lifecycle;
 use crate::core::sessions::registry::Link;
 use crate::core::{Core, Inbound};
 use crate::items::ShardItem;
@@ -103,169 +104,167 @@ impl Inbound {
     }
 }
 
-impl Core {
-    /// Acknowledges a publish, now or in its turn.
-    pub(crate) fn answer(
-        &mut self,
-        key: SessionKey,
-        publish: &Publish<'_>,
-        taken: Taken,
-    ) -> Result<(), CloseReason> {
-        let Some(receipt) = receipt(publish) else {
-            // There is no acknowledgement to withhold.
-            if let Taken::Done(outcome) = taken
-                && is_withheld(outcome.reason)
-            {
-                self.counters.stats.publishes_dropped += 1;
-            }
-            return Ok(());
-        };
-        match taken {
-            Taken::Done(outcome) => self.acknowledge(key, receipt, &outcome),
-            Taken::Waits(_) if self.is_deferring_much() => {
-                self.acknowledge(key, receipt, &ReasonCode::QuotaExceeded.into())
-            }
-            Taken::Waits(ticket) => {
-                if !is_elsewhere(ticket) {
-                    // It was routed here, whatever else it waits for.
-                    has_arrived(self, key, receipt);
-                }
-                self.defer(key, receipt, ticket);
-                Ok(())
-            }
-        }
-    }
-
-    fn acknowledge(
-        &mut self,
-        key: SessionKey,
-        receipt: Receipt,
-        outcome: &Outcome,
-    ) -> Result<(), CloseReason> {
-        if !outcome.reason.is_error() {
-            // Its acknowledgement may wait for others.
-            has_arrived(self, key, receipt);
-        }
-        if let Some(session) = self.sessions.get_mut(key)
-            && !session.state.arrivals.may_acknowledge(receipt, outcome)
+/// Acknowledges a publish, now or in its turn.
+pub(crate) fn answer(
+    core: &mut Core,
+    key: SessionKey,
+    publish: &Publish<'_>,
+    taken: Taken,
+) -> Result<(), CloseReason> {
+    let Some(receipt) = receipt(publish) else {
+        // There is no acknowledgement to withhold.
+        if let Taken::Done(outcome) = taken
+            && is_withheld(outcome.reason)
         {
-            return Ok(());
+            core.counters.stats.publishes_dropped += 1;
         }
-        self.send_ack(key, receipt, outcome)
-    }
-
-    /// Whether no more acknowledgements may wait.
-    pub(crate) const fn is_deferring_much(&self) -> bool {
-        self.inbound.deferred.len >= DEFERRED_MAX
-    }
-
-    fn defer(&mut self, key: SessionKey, receipt: Receipt, ticket: Ticket) {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        let name = session.state.arrivals.defer(receipt, ticket);
-        self.inbound.wait_for(ticket, Waiting::Ack(key, name));
-    }
-
-    /// A ticket of this hub's own, that the store does not give.
-    pub(crate) const fn issue_ticket(&mut self) -> Ticket {
-        self.inbound.deferred.tickets += 1;
-        Ticket(OWN | self.inbound.deferred.tickets)
-    }
-
-    /// Tells another shard what became of a publish: now, or when it is known.
-    pub(crate) fn tell_shard(&mut self, to: ShardId, ticket: Ticket, taken: Taken) {
-        let outcome = match taken {
-            Taken::Waits(of) if !self.is_deferring_much() => {
-                return self.inbound.wait_for(of, Waiting::Shard(to, ticket));
+        return Ok(());
+    };
+    match taken {
+        Taken::Done(outcome) => acknowledge(core, key, receipt, &outcome),
+        Taken::Waits(_) if is_deferring_much(core) => {
+            acknowledge(core, key, receipt, &ReasonCode::QuotaExceeded.into())
+        }
+        Taken::Waits(ticket) => {
+            if !is_elsewhere(ticket) {
+                // It was routed here, whatever else it waits for.
+                has_arrived(core, key, receipt);
             }
-            Taken::Waits(_) => ReasonCode::QuotaExceeded.into(),
-            Taken::Done(outcome) => outcome,
-        };
-        let item = ShardItem::Resolved { ticket, outcome };
-        self.effects.lanes.push((to, item));
+            defer(core, key, receipt, ticket);
+            Ok(())
+        }
     }
+}
 
-    /// What acknowledgements of this shard waited for has happened; `outcome` is what their
-    /// publishers get. Does nothing for a ticket that nobody waits for.
-    pub(crate) fn resolve(&mut self, now: Tick, ticket: Ticket, outcome: &Outcome) {
-        let Some(waiting) = self.inbound.deferred.by_ticket.remove(&ticket) else {
-            return;
-        };
-        self.inbound.deferred.len -= waiting.len();
-        for who in waiting {
-            let (key, name) = match who {
-                Waiting::Ack(key, name) => (key, name),
-                Waiting::Shard(to, ticket) => {
-                    self.tell_shard(to, ticket, Taken::Done(outcome.clone()));
-                    continue;
-                }
-            };
-            let Some(session) = self.sessions.get_mut(key) else {
+fn acknowledge(
+    core: &mut Core,
+    key: SessionKey,
+    receipt: Receipt,
+    outcome: &Outcome,
+) -> Result<(), CloseReason> {
+    if !outcome.reason.is_error() {
+        // Its acknowledgement may wait for others.
+        has_arrived(core, key, receipt);
+    }
+    if let Some(session) = core.sessions.get_mut(key)
+        && !session.state.arrivals.may_acknowledge(receipt, outcome)
+    {
+        return Ok(());
+    }
+    send_ack(core, key, receipt, outcome)
+}
+
+/// Whether no more acknowledgements may wait.
+pub(crate) const fn is_deferring_much(core: &Core) -> bool {
+    core.inbound.deferred.len >= DEFERRED_MAX
+}
+
+fn defer(core: &mut Core, key: SessionKey, receipt: Receipt, ticket: Ticket) {
+    let Some(session) = core.sessions.get_mut(key) else {
+        return;
+    };
+    let name = session.state.arrivals.defer(receipt, ticket);
+    core.inbound.wait_for(ticket, Waiting::Ack(key, name));
+}
+
+/// A ticket of this hub's own, that the store does not give.
+pub(crate) const fn issue_ticket(core: &mut Core) -> Ticket {
+    core.inbound.deferred.tickets += 1;
+    Ticket(OWN | core.inbound.deferred.tickets)
+}
+
+/// Tells another shard what became of a publish: now, or when it is known.
+pub(in crate::core) fn tell_shard(core: &mut Core, to: ShardId, ticket: Ticket, taken: Taken) {
+    let outcome = match taken {
+        Taken::Waits(of) if !is_deferring_much(core) => {
+            return core.inbound.wait_for(of, Waiting::Shard(to, ticket));
+        }
+        Taken::Waits(_) => ReasonCode::QuotaExceeded.into(),
+        Taken::Done(outcome) => outcome,
+    };
+    let item = ShardItem::Resolved { ticket, outcome };
+    core.effects.lanes.push((to, item));
+}
+
+/// What acknowledgements of this shard waited for has happened; `outcome` is what their
+/// publishers get. Does nothing for a ticket that nobody waits for.
+pub(crate) fn resolve(core: &mut Core, now: Tick, ticket: Ticket, outcome: &Outcome) {
+    let Some(waiting) = core.inbound.deferred.by_ticket.remove(&ticket) else {
+        return;
+    };
+    core.inbound.deferred.len -= waiting.len();
+    for who in waiting {
+        let (key, name) = match who {
+            Waiting::Ack(key, name) => (key, name),
+            Waiting::Shard(to, ticket) => {
+                tell_shard(core, to, ticket, Taken::Done(outcome.clone()));
                 continue;
-            };
-            let arrivals = &mut session.state.arrivals;
-            if arrivals.settle(name, ticket, outcome.clone())
-                && let Err(reason) = self.release_acks(key)
-            {
-                self.close(now, key, reason);
             }
-        }
-    }
-
-    /// Sends the acknowledgements of a session that wait for nothing any more.
-    fn release_acks(&mut self, key: SessionKey) -> Result<(), CloseReason> {
-        while let Some(session) = self.sessions.get_mut(key)
-            && let Some((receipt, outcome)) = session.state.arrivals.next_ack()
+        };
+        let Some(session) = core.sessions.get_mut(key) else {
+            continue;
+        };
+        let arrivals = &mut session.state.arrivals;
+        if arrivals.settle(name, ticket, outcome.clone())
+            && let Err(reason) = release_acks(core, key)
         {
-            if !outcome.reason.is_error() {
-                has_arrived(self, key, receipt);
-            }
-            self.send_ack(key, receipt, &outcome)?;
+            lifecycle::close(core, now, key, reason);
         }
-        Ok(())
     }
+}
 
-    fn send_ack(
-        &mut self,
-        key: SessionKey,
-        receipt: Receipt,
-        outcome: &Outcome,
-    ) -> Result<(), CloseReason> {
-        let reason = outcome.reason;
-        let Some(session) = self.sessions.get_mut(key) else {
-            return Ok(());
-        };
-        // A message that was refused is new when it comes again.
-        if let (true, Receipt::PubRec(packet_id)) = (reason.is_error(), receipt) {
-            session.state.refuse(packet_id, &mut self.pending.log);
+/// Sends the acknowledgements of a session that wait for nothing any more.
+fn release_acks(core: &mut Core, key: SessionKey) -> Result<(), CloseReason> {
+    while let Some(session) = core.sessions.get_mut(key)
+        && let Some((receipt, outcome)) = session.state.arrivals.next_ack()
+    {
+        if !outcome.reason.is_error() {
+            has_arrived(core, key, receipt);
         }
-        let Link::Live(live) = &mut session.link else {
-            return Ok(());
-        };
-        let is_v5 = live.version.is_v5();
-        if !is_v5 && is_withheld(reason) {
-            return Err(CloseReason::Limit(Limit::Retained));
-        }
-        let reason = if is_v5 { reason } else { ReasonCode::Success };
-        // Without the text if that makes the packet too large [MQTT-3.4.2-2] [MQTT-3.5.2-2].
-        for text in live.explanations(&outcome.text) {
-            let properties = explanation(text);
-            let ack = |packet_id| Ack {
-                packet_id,
-                reason,
-                properties: properties.as_properties(),
-            };
-            let packet = match receipt {
-                Receipt::PubAck(packet_id) => Packet::PubAck(ack(packet_id)),
-                Receipt::PubRec(packet_id) => Packet::PubRec(ack(packet_id)),
-            };
-            if self.outbox.packet(key, live, &packet) {
-                break;
-            }
-        }
-        Ok(())
+        send_ack(core, key, receipt, &outcome)?;
     }
+    Ok(())
+}
+
+fn send_ack(
+    core: &mut Core,
+    key: SessionKey,
+    receipt: Receipt,
+    outcome: &Outcome,
+) -> Result<(), CloseReason> {
+    let reason = outcome.reason;
+    let Some(session) = core.sessions.get_mut(key) else {
+        return Ok(());
+    };
+    // A message that was refused is new when it comes again.
+    if let (true, Receipt::PubRec(packet_id)) = (reason.is_error(), receipt) {
+        session.state.refuse(packet_id, &mut core.pending.log);
+    }
+    let Link::Live(live) = &mut session.link else {
+        return Ok(());
+    };
+    let is_v5 = live.version.is_v5();
+    if !is_v5 && is_withheld(reason) {
+        return Err(CloseReason::Limit(Limit::Retained));
+    }
+    let reason = if is_v5 { reason } else { ReasonCode::Success };
+    // Without the text if that makes the packet too large [MQTT-3.4.2-2] [MQTT-3.5.2-2].
+    for text in live.explanations(&outcome.text) {
+        let properties = explanation(text);
+        let ack = |packet_id| Ack {
+            packet_id,
+            reason,
+            properties: properties.as_properties(),
+        };
+        let packet = match receipt {
+            Receipt::PubAck(packet_id) => Packet::PubAck(ack(packet_id)),
+            Receipt::PubRec(packet_id) => Packet::PubRec(ack(packet_id)),
+        };
+        if core.outbox.packet(key, live, &packet) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// A message was routed by this shard, and its acknowledgement waits for something else. If the
@@ -280,5 +279,5 @@ fn has_arrived(core: &mut Core, key: SessionKey, receipt: Receipt) {
 
 /// The same for what this hub has routed, and only wants to know what became of it.
 pub(crate) const fn issue_ticket_after_routing(core: &mut Core) -> Ticket {
-    Ticket(core.issue_ticket().0 | ROUTED)
+    Ticket(issue_ticket(core).0 | ROUTED)
 }

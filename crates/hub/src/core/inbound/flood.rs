@@ -21,6 +21,7 @@ use crate::core::delivery::spool::is_far_behind;
 use crate::core::ids::{SessionKey, home_shard};
 use crate::core::inbound::publish::with_topic;
 use crate::core::inbound::receive::is_publish;
+use crate::core::routing::batch;
 use crate::core::sessions::log::{may_be_kept_by, may_be_spooled};
 use crate::core::shard_set::ShardSet;
 
@@ -67,7 +68,7 @@ fn has_to_wait(
     (version, frame): (Version, Frame),
     packet: &[u8],
 ) -> bool {
-    core.settle(now);
+    batch::settle(core, now);
     let (room, laden) = (core.turn.mesh_room(), core.turn.laden_journals());
     let has_left_some = room != MeshRoom::Free && !core.effects.mesh.is_empty();
     if room == MeshRoom::Overfull || has_left_some {

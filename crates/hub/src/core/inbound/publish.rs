@@ -13,7 +13,8 @@ use stentor_zone::{Address, NotAddress};
 
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::{Taken, receipt};
-use crate::core::routing::keep::refusal;
+use crate::core::routing::keep::{self, refusal};
+use crate::core::sessions::limits;
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::sessions::rights::Identity;
 use crate::core::{Core, Counters};
@@ -98,143 +99,141 @@ pub(crate) fn count_received(counters: &mut Counters, zone: Option<Zone>, bytes:
     }
 }
 
-impl Core {
-    /// Counts a publish, and tells whether it is new. One that is not is acknowledged once more, by
-    /// what is returned.
-    pub(crate) fn begin_publish(
-        &mut self,
-        key: SessionKey,
-        publish: &Publish<'_>,
-    ) -> Result<Option<Taken>, CloseReason> {
-        let bytes = publish.payload.len() as u64;
-        let counters = &mut self.counters;
-        let mut session = self.sessions.unmarked_mut(key);
-        if let Some(live) = session.as_mut().and_then(|session| session.live_mut()) {
-            live.messages.received += 1;
-        }
-        let zone = session.as_ref().map(|session| session.state.zone());
-        count_received(counters, zone, bytes);
-        let Some(receipt) = receipt(publish) else {
-            return Ok(None);
-        };
-        // What it has to acknowledge may be remembered.
-        let arrival = self.sessions.get_mut(key).and_then(|session| {
-            let receive_maximum = session.live()?.announced.receive_maximum;
-            let receipt = (receipt, publish.dup);
-            Some(session.state.arrivals.arrived(receipt, receive_maximum))
-        });
-        match arrival.unwrap_or(Arrival::TooMany) {
-            Arrival::New => Ok(None),
-            Arrival::TooMany => Err(CloseReason::Limit(Limit::ReceiveMaximum)),
-            Arrival::RepeatedWaiting(ticket) => Ok(Some(Taken::Waits(ticket))),
-            Arrival::Repeated => Ok(Some(Taken::SUCCESS)),
-        }
+/// Counts a publish, and tells whether it is new. One that is not is acknowledged once more, by
+/// what is returned.
+pub(crate) fn begin(
+    core: &mut Core,
+    key: SessionKey,
+    publish: &Publish<'_>,
+) -> Result<Option<Taken>, CloseReason> {
+    let bytes = publish.payload.len() as u64;
+    let counters = &mut core.counters;
+    let mut session = core.sessions.unmarked_mut(key);
+    if let Some(live) = session.as_mut().and_then(|session| session.live_mut()) {
+        live.messages.received += 1;
     }
-
-    /// A QoS 2 publish that closes the connection was not taken: it is new when it comes again.
-    pub(crate) fn forget_arrival(&mut self, key: SessionKey, publish: &Publish<'_>) {
-        if let Some(Receipt::PubRec(packet_id)) = receipt(publish)
-            && let Some(session) = self.sessions.get_mut(key)
-        {
-            session.state.refuse(packet_id, &mut self.pending.log);
-        }
+    let zone = session.as_ref().map(|session| session.state.zone());
+    count_received(counters, zone, bytes);
+    let Some(receipt) = receipt(publish) else {
+        return Ok(None);
+    };
+    // What it has to acknowledge may be remembered.
+    let arrival = core.sessions.get_mut(key).and_then(|session| {
+        let receive_maximum = session.live()?.announced.receive_maximum;
+        let receipt = (receipt, publish.dup);
+        Some(session.state.arrivals.arrived(receipt, receive_maximum))
+    });
+    match arrival.unwrap_or(Arrival::TooMany) {
+        Arrival::New => Ok(None),
+        Arrival::TooMany => Err(CloseReason::Limit(Limit::ReceiveMaximum)),
+        Arrival::RepeatedWaiting(ticket) => Ok(Some(Taken::Waits(ticket))),
+        Arrival::Repeated => Ok(Some(Taken::SUCCESS)),
     }
+}
 
-    /// Checks a publish to an ordinary topic, keeps it if it is retained, and routes it.
-    pub(crate) fn publish(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        publish: &Publish<'_>,
-        name: TopicName<'_>,
-    ) -> Taken {
-        let topic: &str = &name;
-        if let Some(outcome) = self.refuse_topic(now, key, topic) {
-            return Taken::Done(outcome);
-        }
-        let Some(session) = self.sessions.get(key) else {
-            return Taken::done(ReasonCode::UnspecifiedError);
-        };
-        if !session.state.identity().rights.may_publish(topic) {
-            self.deny_publish(now, key, topic);
-            return Taken::Done(NO_RIGHT);
-        }
-        let mut properties = Vec::new();
-        if !publish.properties.is_empty() {
-            forwardable(publish.properties, &mut properties);
-        }
-        let parts = MessageParts {
-            topic,
-            properties: &properties,
-            payload: publish.payload,
-            qos: publish.qos,
-            retain: publish.retain,
-            expiry_secs: publish.properties.message_expiry(),
-        };
-        let zone = session.state.zone();
-        let origin = (zone, session.state.publisher(), now);
-        let message = Arc::new(Message::to_topic(name.to_shared(), origin, &parts));
-        let is_awaited = publish.packet_id.is_some();
-        let operator = operator_of(publish, session);
-        let taken = self.keep_and_route(now, message, is_awaited);
-        self.note_retained(operator, topic, &taken);
-        let Some(why) = refusal(&taken) else {
-            return taken;
-        };
-        let session = self.sessions.get(key);
-        let client_id: Box<str> = session
-            .map_or("", |session| session.state.client_id())
-            .into();
-        if is_awaited {
-            self.tell_not_taken(client_id, (zone, topic), why);
-            return taken;
-        }
-        self.count_unkept(&client_id, (zone, topic), why);
-        Taken::SUCCESS
+/// A QoS 2 publish that closes the connection was not taken: it is new when it comes again.
+pub(crate) fn forget_arrival(core: &mut Core, key: SessionKey, publish: &Publish<'_>) {
+    if let Some(Receipt::PubRec(packet_id)) = receipt(publish)
+        && let Some(session) = core.sessions.get_mut(key)
+    {
+        session.state.refuse(packet_id, &mut core.pending.log);
     }
+}
 
-    /// Notes that the server's owner, if it is one, has replaced a retained message. Where the
-    /// store still has to promise that it keeps it, that counts as done: a later refusal is logged
-    /// as for any other message.
-    fn note_retained(&mut self, operator: Option<Arc<Identity>>, topic: &str, taken: &Taken) {
-        let Some(identity) = operator else {
-            return;
-        };
-        let refused = match taken {
-            Taken::Done(outcome) if outcome.reason.is_error() => Some(outcome.reason.name().into()),
-            Taken::Done(_) | Taken::Waits(_) => None,
-        };
-        self.effects.events.push(Event::Administered {
+/// Checks a publish to an ordinary topic, keeps it if it is retained, and routes it.
+pub(crate) fn accept(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    publish: &Publish<'_>,
+    name: TopicName<'_>,
+) -> Taken {
+    let topic: &str = &name;
+    if let Some(outcome) = limits::refuse_topic(core, now, key, topic) {
+        return Taken::Done(outcome);
+    }
+    let Some(session) = core.sessions.get(key) else {
+        return Taken::done(ReasonCode::UnspecifiedError);
+    };
+    if !session.state.identity().rights.may_publish(topic) {
+        deny(core, now, key, topic);
+        return Taken::Done(NO_RIGHT);
+    }
+    let mut properties = Vec::new();
+    if !publish.properties.is_empty() {
+        forwardable(publish.properties, &mut properties);
+    }
+    let parts = MessageParts {
+        topic,
+        properties: &properties,
+        payload: publish.payload,
+        qos: publish.qos,
+        retain: publish.retain,
+        expiry_secs: publish.properties.message_expiry(),
+    };
+    let zone = session.state.zone();
+    let origin = (zone, session.state.publisher(), now);
+    let message = Arc::new(Message::to_topic(name.to_shared(), origin, &parts));
+    let is_awaited = publish.packet_id.is_some();
+    let operator = operator_of(publish, session);
+    let taken = keep::keep_and_route(core, now, message, is_awaited);
+    note_retained(core, operator, topic, &taken);
+    let Some(why) = refusal(&taken) else {
+        return taken;
+    };
+    let session = core.sessions.get(key);
+    let client_id: Box<str> = session
+        .map_or("", |session| session.state.client_id())
+        .into();
+    if is_awaited {
+        keep::tell_not_taken(core, client_id, (zone, topic), why);
+        return taken;
+    }
+    keep::count_unkept(core, &client_id, (zone, topic), why);
+    Taken::SUCCESS
+}
+
+/// Notes that the server's owner, if it is one, has replaced a retained message. Where the
+/// store still has to promise that it keeps it, that counts as done: a later refusal is logged
+/// as for any other message.
+fn note_retained(core: &mut Core, operator: Option<Arc<Identity>>, topic: &str, taken: &Taken) {
+    let Some(identity) = operator else {
+        return;
+    };
+    let refused = match taken {
+        Taken::Done(outcome) if outcome.reason.is_error() => Some(outcome.reason.name().into()),
+        Taken::Done(_) | Taken::Waits(_) => None,
+    };
+    core.effects.events.push(Event::Administered {
+        identity,
+        what: "publish.retained",
+        target: topic.into(),
+        user: None,
+        refused,
+    });
+}
+
+pub(crate) fn deny(core: &mut Core, now: Tick, key: SessionKey, topic: &str) {
+    core.counters.stats.denied += 1;
+    core.counters.stats.publishes_denied += 1;
+    let Some(session) = core.sessions.get_mut(key) else {
+        return;
+    };
+    let zone = session.state.zone();
+    let Link::Live(live) = &mut session.link else {
+        return;
+    };
+    live.tally().refused.add(now, 1);
+    if live
+        .extras()
+        .remember_refusal(core.place.hasher.hash(zone, topic))
+    {
+        let client_id = session.state.client_id().into();
+        let identity = Arc::clone(session.state.identity());
+        core.effects.events.push(Event::PublishDenied {
+            client_id,
             identity,
-            what: "publish.retained",
-            target: topic.into(),
-            user: None,
-            refused,
+            topic: topic.into(),
         });
-    }
-
-    pub(crate) fn deny_publish(&mut self, now: Tick, key: SessionKey, topic: &str) {
-        self.counters.stats.denied += 1;
-        self.counters.stats.publishes_denied += 1;
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        let zone = session.state.zone();
-        let Link::Live(live) = &mut session.link else {
-            return;
-        };
-        live.tally().refused.add(now, 1);
-        if live
-            .extras()
-            .remember_refusal(self.place.hasher.hash(zone, topic))
-        {
-            let client_id = session.state.client_id().into();
-            let identity = Arc::clone(session.state.identity());
-            self.effects.events.push(Event::PublishDenied {
-                client_id,
-                identity,
-                topic: topic.into(),
-            });
-        }
     }
 }

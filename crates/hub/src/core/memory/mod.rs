@@ -8,10 +8,10 @@
 
 mod account;
 mod disk;
-mod evict;
+pub(crate) mod evict;
 mod laden;
 mod ledger;
-mod relief;
+pub(crate) mod relief;
 mod tenant;
 
 pub(crate) use account::Account;
@@ -69,48 +69,44 @@ impl Memory {
     }
 }
 
-impl Core {
-    /// Counts the sessions again that have changed, and writes the sums into the ledger.
-    /// [`Core::advance`] does it; O(sessions that have changed).
-    pub(crate) fn settle_accounts(&mut self, rooms: u64) {
-        let room = disk_room(self);
-        let held = self.sessions.settle_charges(&mut self.pending.log, room);
-        for (kind, bytes) in [Holding::Sessions, Holding::Queues].into_iter().zip(held) {
-            self.memory.ledger.write(self.place.shard, kind, bytes);
-        }
-        self.memory
-            .ledger
-            .write(self.place.shard, Holding::Rooms, rooms);
-        let work = self.work_bytes() + self.past.debts.bytes() as u64;
-        self.memory
-            .ledger
-            .write(self.place.shard, Holding::Work, work);
-        let absent = self.sessions.absent_bytes();
-        self.memory.ledger.write_absent(self.place.shard, absent);
-        let most = self.sessions.most_absent();
-        self.memory.ledger.write_most_absent(self.place.shard, most);
+/// Counts the sessions again that have changed, and writes the sums into the ledger.
+/// [`crate::Hub::advance`] does it; O(sessions that have changed).
+pub(crate) fn settle_accounts(core: &mut Core, rooms: u64) {
+    let room = disk_room(core);
+    let held = core.sessions.settle_charges(&mut core.pending.log, room);
+    for (kind, bytes) in [Holding::Sessions, Holding::Queues].into_iter().zip(held) {
+        core.memory.ledger.write(core.place.shard, kind, bytes);
     }
+    core.memory
+        .ledger
+        .write(core.place.shard, Holding::Rooms, rooms);
+    let work = work_bytes(core) + core.past.debts.bytes() as u64;
+    core.memory
+        .ledger
+        .write(core.place.shard, Holding::Work, work);
+    let absent = core.sessions.absent_bytes();
+    core.memory.ledger.write_absent(core.place.shard, absent);
+    let most = core.sessions.most_absent();
+    core.memory.ledger.write_most_absent(core.place.shard, most);
+}
 
-    /// Bytes of memory that work holds which goes on in later turns: messages that are expensive to
-    /// route, with the subscribers found so far, long SUBSCRIBE and UNSUBSCRIBE packets, and what
-    /// waited for sessions that have ended. O(1).
-    pub(crate) fn work_bytes(&self) -> u64 {
-        (self.routing.routes.bytes() + self.inbound.slices.bytes() + self.past.endings.bytes())
-            as u64
-    }
+/// Bytes of memory that work holds which goes on in later turns: messages that are expensive to
+/// route, with the subscribers found so far, long SUBSCRIBE and UNSUBSCRIBE packets, and what
+/// waited for sessions that have ended. O(1).
+pub(crate) fn work_bytes(core: &Core) -> u64 {
+    (core.routing.routes.bytes() + core.inbound.slices.bytes() + core.past.endings.bytes()) as u64
+}
 
-    /// The sums over all sessions and all work, counted one by one: what the ledger says of this
-    /// shard after [`Core::settle_accounts`]. O(sessions + work): for tests.
-    pub(crate) fn recount(&self) -> [(Holding, u64); 3] {
-        let sums = self.sessions.recount();
-        let work = self.routing.routes.recount()
-            + self.inbound.slices.recount()
-            + self.past.endings.recount();
-        let work = work + self.past.debts.bytes();
-        [
-            (Holding::Sessions, sums[0]),
-            (Holding::Queues, sums[1]),
-            (Holding::Work, work as u64),
-        ]
-    }
+/// The sums over all sessions and all work, counted one by one: what the ledger says of this
+/// shard after [`settle_accounts`]. O(sessions + work): for tests.
+pub(crate) fn recount(core: &Core) -> [(Holding, u64); 3] {
+    let sums = core.sessions.recount();
+    let work =
+        core.routing.routes.recount() + core.inbound.slices.recount() + core.past.endings.recount();
+    let work = work + core.past.debts.bytes();
+    [
+        (Holding::Sessions, sums[0]),
+        (Holding::Queues, sums[1]),
+        (Holding::Work, work as u64),
+    ]
 }

@@ -8,7 +8,9 @@ use stentor_session::{Limit, Message, Tick};
 use super::Pressure;
 use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::memory::evict;
 use crate::core::retained::Mark;
+use crate::core::sessions::lifecycle;
 use crate::core::sessions::registry::{absent_level, most_absent_bytes, part_of};
 use crate::core::settings::Settings;
 
@@ -104,133 +106,131 @@ fn beyond(core: &Core, absent: u64, parts: u64) -> u64 {
     u64::try_from(part).unwrap_or(over).min(over)
 }
 
-impl Core {
-    /// Memory is short: the server has to free this many bytes. This shard gives its part of them
-    /// in this turn and the next ones.
-    ///
-    /// Connections of clients end for which much has waited for some seconds, and sessions that
-    /// wait for their clients. Whoever holds most gives first: as long as an owner holds more by
-    /// clients that do not read, nobody loses a session. Each kind gives what it holds of all that
-    /// is held, and no more.
-    pub(crate) fn relieve(&mut self, now: Tick, bytes: u64) {
-        self.tighten();
-        let ledger = &self.memory.ledger;
-        let laden = &mut self.sessions.laden;
-        if ledger.pressure() == Pressure::None {
-            laden.rest();
-        } else {
-            laden.look(now);
-        }
-        let slow = laden.slow(now);
-        ledger.write_most_laden(self.place.shard, slow.most());
-        let (held, most_laden) = (ledger.total(), ledger.most_laden());
-        let least = ledger.budget() / (SLOW_PARTS * u64::from(self.place.shards.max(1)));
-        let part = part_of(&self.sessions, (bytes, slow.bytes(least)), held);
-        self.memory.relief.laden = slow.first(part, least);
-        self.memory.relief.laden.reverse();
-        if most_absent_bytes(&self.sessions) > most_laden {
-            relieve_of_absent(self, bytes);
-        } else {
-            self.memory.relief.bytes = 0;
-        }
-        // What was begun before goes on.
-        let pinned = self.memory.relief.pinned;
-        if pinned > self.memory.relief.bytes {
-            self.memory.relief.bytes = pinned;
-            self.memory.relief.level = absent_level(&self.sessions, pinned);
-        }
-        self.continue_relief(now);
+/// Memory is short: the server has to free this many bytes. This shard gives its part of them
+/// in this turn and the next ones.
+///
+/// Connections of clients end for which much has waited for some seconds, and sessions that
+/// wait for their clients. Whoever holds most gives first: as long as an owner holds more by
+/// clients that do not read, nobody loses a session. Each kind gives what it holds of all that
+/// is held, and no more.
+pub(crate) fn begin(core: &mut Core, now: Tick, bytes: u64) {
+    tighten(core);
+    let ledger = &core.memory.ledger;
+    let laden = &mut core.sessions.laden;
+    if ledger.pressure() == Pressure::None {
+        laden.rest();
+    } else {
+        laden.look(now);
     }
-
-    /// An eighth of what the sessions hold that wait for their clients goes with them, in the same
-    /// order: their messages may keep far more memory than they count.
-    pub(crate) fn unpin(&mut self, now: Tick) {
-        let absent = self.sessions.absent_bytes();
-        let part = absent.div_ceil(8);
-        let part = part.min(beyond(self, absent, SAFE_PARTS_PINNED));
-        self.memory.relief.pinned = part;
-        self.memory.relief.bytes = self.memory.relief.bytes.max(part);
-        self.memory.relief.level = absent_level(&self.sessions, self.memory.relief.bytes);
-        self.continue_relief(now);
+    let slow = laden.slow(now);
+    ledger.write_most_laden(core.place.shard, slow.most());
+    let (held, most_laden) = (ledger.total(), ledger.most_laden());
+    let least = ledger.budget() / (SLOW_PARTS * u64::from(core.place.shards.max(1)));
+    let part = part_of(&core.sessions, (bytes, slow.bytes(least)), held);
+    core.memory.relief.laden = slow.first(part, least);
+    core.memory.relief.laden.reverse();
+    if most_absent_bytes(&core.sessions) > most_laden {
+        relieve_of_absent(core, bytes);
+    } else {
+        core.memory.relief.bytes = 0;
     }
+    // What was begun before goes on.
+    let pinned = core.memory.relief.pinned;
+    if pinned > core.memory.relief.bytes {
+        core.memory.relief.bytes = pinned;
+        core.memory.relief.level = absent_level(&core.sessions, pinned);
+    }
+    go_on(core, now);
+}
 
-    pub(crate) fn continue_relief(&mut self, now: Tick) {
-        for _ in 0..ENDED_AT_ONCE {
-            if let Some(key) = self.memory.relief.laden.pop() {
-                self.give_up(key);
-            }
-        }
-        // What a member of a shared subscription leaves would go to nobody until other shards have
-        // told of theirs.
-        if self.past.endings.are_held() {
-            return;
-        }
-        for _ in 0..ENDED_AT_ONCE {
-            // Connected sessions may be left that give way in the next turns.
-            if self.memory.relief.bytes == 0 || !self.turn.may_end() {
-                return;
-            }
-            // Whoever held most may have come back: nobody else gives that.
-            let is_above = most_absent_bytes(&self.sessions) > self.memory.relief.level;
-            let first = self.sessions.first_to_free().filter(|_| is_above);
-            let Some((key, bytes)) = first else {
-                self.memory.relief.bytes = 0;
-                self.memory.relief.pinned = 0;
-                return;
-            };
-            let relief = &mut self.memory.relief;
-            relief.bytes = relief.bytes.saturating_sub(bytes.max(1));
-            relief.pinned = relief.pinned.saturating_sub(bytes.max(1));
-            self.turn.ends();
-            self.evict(now, key, Limit::Memory);
+/// An eighth of what the sessions hold that wait for their clients goes with them, in the same
+/// order: their messages may keep far more memory than they count.
+pub(crate) fn unpin(core: &mut Core, now: Tick) {
+    let absent = core.sessions.absent_bytes();
+    let part = absent.div_ceil(8);
+    let part = part.min(beyond(core, absent, SAFE_PARTS_PINNED));
+    core.memory.relief.pinned = part;
+    core.memory.relief.bytes = core.memory.relief.bytes.max(part);
+    core.memory.relief.level = absent_level(&core.sessions, core.memory.relief.bytes);
+    go_on(core, now);
+}
+
+pub(crate) fn go_on(core: &mut Core, now: Tick) {
+    for _ in 0..ENDED_AT_ONCE {
+        if let Some(key) = core.memory.relief.laden.pop() {
+            lifecycle::give_up(core, key);
         }
     }
-
-    /// Has the bounds in force that the state of memory asks for.
-    pub(crate) fn tighten(&mut self) {
-        let pressure = self.memory.ledger.pressure();
-        if pressure == self.memory.relief.pressure {
+    // What a member of a shared subscription leaves would go to nobody until other shards have
+    // told of theirs.
+    if core.past.endings.are_held() {
+        return;
+    }
+    for _ in 0..ENDED_AT_ONCE {
+        // Connected sessions may be left that give way in the next turns.
+        if core.memory.relief.bytes == 0 || !core.turn.may_end() {
             return;
         }
-        self.memory.relief.pressure = pressure;
-        let loose = self.memory.relief.loose.take();
-        let loose = loose.unwrap_or_else(|| Arc::clone(&self.rules.settings));
-        if pressure == Pressure::None {
-            self.memory.relief.floor = None;
-            self.rules.settings = loose;
+        // Whoever held most may have come back: nobody else gives that.
+        let is_above = most_absent_bytes(&core.sessions) > core.memory.relief.level;
+        let first = core.sessions.first_to_free().filter(|_| is_above);
+        let Some((key, bytes)) = first else {
+            core.memory.relief.bytes = 0;
+            core.memory.relief.pinned = 0;
             return;
-        }
-        let queue_bytes_max = match pressure {
-            Pressure::Full => loose.queue_bytes_max.min(QUEUE_BYTES_FULL),
-            Pressure::None | Pressure::Pressed => loose.queue_bytes_max,
         };
-        self.rules.settings = Arc::new(Settings {
-            qos0_bytes_max: loose.qos0_bytes_max.min(BYTES_MAX),
-            subscription_bytes_max: loose.subscription_bytes_max.min(BYTES_MAX),
-            queue_bytes_max,
-            ..(*loose).clone()
-        });
-        self.memory.relief.loose = Some(loose);
+        let relief = &mut core.memory.relief;
+        relief.bytes = relief.bytes.saturating_sub(bytes.max(1));
+        relief.pinned = relief.pinned.saturating_sub(bytes.max(1));
+        core.turn.ends();
+        evict::end_one(core, now, key, Limit::Memory);
     }
+}
 
-    /// Whether there is no memory for a topic that holds no message yet, or whose history has room
-    /// for more.
-    pub(crate) fn is_out_of_memory_for(&self, now: Tick, message: &Message) -> bool {
-        if self.memory.ledger.pressure() < Pressure::Full || message.payload().is_empty() {
-            return false;
-        }
-        let (zone, topic) = (message.zone, message.topic());
-        if let Some(bounds) = self.rules.history(topic)
-            && self.store.retained.history_len(zone, topic) < u64::from(bounds.messages)
-        {
-            return true;
-        }
-        let mut is_known = false;
-        let topic = (zone, topic);
-        let mark = Mark(u64::MAX);
-        self.store
-            .retained
-            .look(topic, mark, now, &mut |_| is_known = true);
-        !is_known
+/// Has the bounds in force that the state of memory asks for.
+pub(crate) fn tighten(core: &mut Core) {
+    let pressure = core.memory.ledger.pressure();
+    if pressure == core.memory.relief.pressure {
+        return;
     }
+    core.memory.relief.pressure = pressure;
+    let loose = core.memory.relief.loose.take();
+    let loose = loose.unwrap_or_else(|| Arc::clone(&core.rules.settings));
+    if pressure == Pressure::None {
+        core.memory.relief.floor = None;
+        core.rules.settings = loose;
+        return;
+    }
+    let queue_bytes_max = match pressure {
+        Pressure::Full => loose.queue_bytes_max.min(QUEUE_BYTES_FULL),
+        Pressure::None | Pressure::Pressed => loose.queue_bytes_max,
+    };
+    core.rules.settings = Arc::new(Settings {
+        qos0_bytes_max: loose.qos0_bytes_max.min(BYTES_MAX),
+        subscription_bytes_max: loose.subscription_bytes_max.min(BYTES_MAX),
+        queue_bytes_max,
+        ..(*loose).clone()
+    });
+    core.memory.relief.loose = Some(loose);
+}
+
+/// Whether there is no memory for a topic that holds no message yet, or whose history has room
+/// for more.
+pub(in crate::core) fn is_out_of_memory_for(core: &Core, now: Tick, message: &Message) -> bool {
+    if core.memory.ledger.pressure() < Pressure::Full || message.payload().is_empty() {
+        return false;
+    }
+    let (zone, topic) = (message.zone, message.topic());
+    if let Some(bounds) = core.rules.history(topic)
+        && core.store.retained.history_len(zone, topic) < u64::from(bounds.messages)
+    {
+        return true;
+    }
+    let mut is_known = false;
+    let topic = (zone, topic);
+    let mark = Mark(u64::MAX);
+    core.store
+        .retained
+        .look(topic, mark, now, &mut |_| is_known = true);
+    !is_known
 }

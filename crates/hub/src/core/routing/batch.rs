@@ -15,7 +15,7 @@ use stentor_session::{Message, Run, Tick};
 use crate::core::Core;
 use crate::core::delivery::deliver::DeliveryOptions;
 use crate::core::ids::SessionKey;
-use crate::core::routing::route::{EncodedVariants, Fanout, encode_wire};
+use crate::core::routing::route::{self, EncodedVariants, Fanout, encode_wire};
 use crate::core::sessions::charge::Charge;
 use crate::core::sessions::registry::{Extras, Link};
 use crate::core::settings::Shape;
@@ -83,50 +83,48 @@ impl PublishBatch {
     }
 }
 
-impl Core {
-    /// Routes a message, together with those before and after it where that makes no difference:
-    /// until [`Core::settle`] at the latest.
-    pub(crate) fn route_soon(
-        &mut self,
-        now: Tick,
-        message: Arc<Message>,
-        (source, sender): (Source, Option<Sender>),
-    ) {
-        if !self.routing.batch.goes_with(&message, source) {
-            self.settle(now);
-        }
-        let is_plain = is_plain(&message);
-        self.routing.batch.bytes += message.cost();
-        self.routing.batch.source = source;
-        self.routing.batch.sender = sender;
-        self.routing.batch.messages.push(message);
-        if !is_plain {
-            self.settle(now);
-        }
+/// Routes a message, together with those before and after it where that makes no difference:
+/// until [`settle`] at the latest.
+pub(crate) fn route_soon(
+    core: &mut Core,
+    now: Tick,
+    message: Arc<Message>,
+    (source, sender): (Source, Option<Sender>),
+) {
+    if !core.routing.batch.goes_with(&message, source) {
+        settle(core, now);
     }
+    let is_plain = is_plain(&message);
+    core.routing.batch.bytes += message.cost();
+    core.routing.batch.source = source;
+    core.routing.batch.sender = sender;
+    core.routing.batch.messages.push(message);
+    if !is_plain {
+        settle(core, now);
+    }
+}
 
-    /// Routes what waits for more of its kind. To be called before anything that must not come
-    /// before what was published earlier.
-    #[inline]
-    pub(crate) fn settle(&mut self, now: Tick) {
-        if !self.routing.batch.is_empty() {
-            self.route_batch(now);
-        }
+/// Routes what waits for more of its kind. To be called before anything that must not come
+/// before what was published earlier.
+#[inline]
+pub(crate) fn settle(core: &mut Core, now: Tick) {
+    if !core.routing.batch.is_empty() {
+        route_batch(core, now);
     }
+}
 
-    fn route_batch(&mut self, now: Tick) {
-        let mut messages = core::mem::take(&mut self.routing.batch.messages);
-        self.routing.batch.bytes = 0;
-        match self.routing.batch.source {
-            Source::Client => {
-                let sender = self.routing.batch.sender;
-                self.route_of(now, &messages, sender);
-            }
-            Source::Mesh => self.route_here(now, &messages, self.routing.batch.sender),
+fn route_batch(core: &mut Core, now: Tick) {
+    let mut messages = core::mem::take(&mut core.routing.batch.messages);
+    core.routing.batch.bytes = 0;
+    match core.routing.batch.source {
+        Source::Client => {
+            let sender = core.routing.batch.sender;
+            route::everywhere_from(core, now, &messages, sender);
         }
-        messages.clear();
-        self.routing.batch.messages = messages;
+        Source::Mesh => route::here(core, now, &messages, core.routing.batch.sender),
     }
+    messages.clear();
+    core.routing.batch.messages = messages;
 }
 
 /// Messages on their way to the same subscribers: usually one, or a burst.

@@ -17,15 +17,18 @@ use stentor_topic::Zone;
 
 use crate::core::history::HistoryBounds;
 use crate::core::ids::home_shard;
-use crate::core::inbound::acknowledge::Taken;
+use crate::core::inbound::acknowledge::{self, Taken};
 use crate::core::inbound::publish::count_received;
+use crate::core::memory::relief;
 use crate::core::retained::{Kept, NotKept, Retained};
 use crate::core::routing::batch::Source;
+use crate::core::routing::route::job;
+use crate::core::routing::{batch, route};
 use crate::core::sessions::log;
 use crate::core::settings::{Keep, Settings, Uses};
 use crate::core::stats::LossCause;
 use crate::core::work::{BEHIND_VISITS, VISIT_BYTES};
-use crate::core::{Core, Memory, Rules, Store};
+use crate::core::{Core, Memory, Rules, Store, work};
 use crate::effects::Event;
 use crate::items::{KeepItem, RoutedItem, Sender, ShardItem};
 
@@ -74,199 +77,197 @@ impl Store {
     }
 }
 
-impl Core {
-    /// Keeps a message, if it is one to be kept, and routes it: here, or on the shard that orders
-    /// its topic. `is_awaited` tells whether somebody wants to know what became of it.
-    pub(crate) fn keep_and_route(
-        &mut self,
-        now: Tick,
-        message: Arc<Message>,
-        is_awaited: bool,
-    ) -> Taken {
-        self.keep_and_route_as(now, message, is_awaited, Routing::Soon)
-    }
+/// Keeps a message, if it is one to be kept, and routes it: here, or on the shard that orders
+/// its topic. `is_awaited` tells whether somebody wants to know what became of it.
+pub(in crate::core) fn keep_and_route(
+    core: &mut Core,
+    now: Tick,
+    message: Arc<Message>,
+    is_awaited: bool,
+) -> Taken {
+    keep_and_route_as(core, now, message, is_awaited, Routing::Soon)
+}
 
-    /// The same for a message of the server's own, or a will.
-    pub(crate) fn keep_and_route_now(&mut self, now: Tick, message: Arc<Message>) {
-        let copy = Arc::clone(&message);
-        let taken = self.keep_and_route_as(now, message, false, Routing::Now);
-        if let Some(why) = refusal(&taken) {
-            self.count_unkept("", (copy.zone, copy.topic()), why);
-        }
+/// The same for a message of the server's own, or a will.
+pub(crate) fn keep_and_route_now(core: &mut Core, now: Tick, message: Arc<Message>) {
+    let copy = Arc::clone(&message);
+    let taken = keep_and_route_as(core, now, message, false, Routing::Now);
+    if let Some(why) = refusal(&taken) {
+        count_unkept(core, "", (copy.zone, copy.topic()), why);
     }
+}
 
-    /// A message that nobody waits for was delivered and is not kept: counts it, and has the log
-    /// say so once for each client and topic. `client_id` is empty where it is not known here.
-    pub(crate) fn count_unkept(
-        &mut self,
-        client_id: &str,
-        (zone, topic): (Zone, &str),
-        why: NotKept,
-    ) {
-        self.counters.stats.publishes_dropped += 1;
-        if self
-            .counters
-            .losses
-            .record(LossCause::NotKept, client_id, topic)
-        {
-            self.effects.events.push(Event::NotKept {
-                client_id: client_id.into(),
-                topic: topic.into(),
-                why,
-                bound: self.bound_met(zone, why),
-                trouble: self.store.retained.trouble(),
-            });
-        }
-    }
-
-    /// A message that the store refused: its publisher and the operator learn it.
-    pub(crate) fn tell_not_taken(
-        &mut self,
-        client_id: Box<str>,
-        (zone, topic): (Zone, &str),
-        why: NotKept,
-    ) {
-        self.effects.events.push(Event::NotTaken {
-            client_id,
+/// A message that nobody waits for was delivered and is not kept: counts it, and has the log
+/// say so once for each client and topic. `client_id` is empty where it is not known here.
+pub(in crate::core) fn count_unkept(
+    core: &mut Core,
+    client_id: &str,
+    (zone, topic): (Zone, &str),
+    why: NotKept,
+) {
+    core.counters.stats.publishes_dropped += 1;
+    if core
+        .counters
+        .losses
+        .record(LossCause::NotKept, client_id, topic)
+    {
+        core.effects.events.push(Event::NotKept {
+            client_id: client_id.into(),
             topic: topic.into(),
             why,
-            bound: self.bound_met(zone, why),
-            trouble: self.store.retained.trouble(),
+            bound: bound_met(core, zone, why),
+            trouble: core.store.retained.trouble(),
         });
     }
+}
 
-    /// The bound for which a message is not kept, and its value, as far as that is known.
-    fn bound_met(&self, zone: Zone, why: NotKept) -> Option<Box<str>> {
-        match why {
-            NotKept::Memory => {
-                let most = self.memory.ledger.budget();
-                Some(format!("limits.memory is {most} bytes").into())
+/// A message that the store refused: its publisher and the operator learn it.
+pub(in crate::core) fn tell_not_taken(
+    core: &mut Core,
+    client_id: Box<str>,
+    (zone, topic): (Zone, &str),
+    why: NotKept,
+) {
+    core.effects.events.push(Event::NotTaken {
+        client_id,
+        topic: topic.into(),
+        why,
+        bound: bound_met(core, zone, why),
+        trouble: core.store.retained.trouble(),
+    });
+}
+
+/// The bound for which a message is not kept, and its value, as far as that is known.
+fn bound_met(core: &Core, zone: Zone, why: NotKept) -> Option<Box<str>> {
+    match why {
+        NotKept::Memory => {
+            let most = core.memory.ledger.budget();
+            Some(format!("limits.memory is {most} bytes").into())
+        }
+        NotKept::Full => core.store.retained.bound_met(zone),
+        NotKept::DiskFull | NotKept::Failed | NotKept::Sessions | NotKept::Backlogs => None,
+    }
+}
+
+fn keep_and_route_as(
+    core: &mut Core,
+    now: Tick,
+    message: Arc<Message>,
+    is_awaited: bool,
+    routing: Routing,
+) -> Taken {
+    if !core.rules.keeps_last(message.topic()) {
+        let retain = message.retain;
+        return put_and_route(core, now, (message, None), (retain, is_awaited), routing);
+    }
+    let owner = home_shard(
+        &core.place.hasher,
+        message.zone,
+        message.topic(),
+        core.place.shards,
+    );
+    if owner == core.place.shard {
+        return put_and_route(core, now, (message, None), (true, is_awaited), routing);
+    }
+    let ticket = is_awaited.then(|| acknowledge::issue_ticket(core));
+    let answer = ticket.map(|ticket| (core.place.shard, ticket));
+    let item = KeepItem {
+        sender: job::sender_of(core, &message),
+        message,
+        answer,
+    };
+    core.effects
+        .mesh
+        .push((owner, RoutedItem::Keep(Box::new(item)).into()));
+    ticket.map_or(Taken::SUCCESS, Taken::Waits)
+}
+
+/// A message of a topic that this shard orders, for a publisher on another one.
+pub(crate) fn keep_for(core: &mut Core, now: Tick, item: KeepItem) {
+    let KeepItem {
+        message,
+        sender,
+        answer,
+    } = item;
+    let copy = Arc::clone(&message);
+    let terms = (true, answer.is_some());
+    let taken = put_and_route(core, now, (message, sender), terms, Routing::Soon);
+    match answer {
+        Some((shard, ticket)) => {
+            if let Some(why) = refusal(&taken) {
+                tell_not_taken(core, Box::default(), (copy.zone, copy.topic()), why);
             }
-            NotKept::Full => self.store.retained.bound_met(zone),
-            NotKept::DiskFull | NotKept::Failed | NotKept::Sessions | NotKept::Backlogs => None,
+            acknowledge::tell_shard(core, shard, ticket, taken);
+        }
+        None => {
+            if let Some(why) = refusal(&taken) {
+                count_unkept(core, "", (copy.zone, copy.topic()), why);
+            }
         }
     }
+}
 
-    fn keep_and_route_as(
-        &mut self,
-        now: Tick,
-        message: Arc<Message>,
-        is_awaited: bool,
-        routing: Routing,
-    ) -> Taken {
-        if !self.rules.keeps_last(message.topic()) {
-            let retain = message.retain;
-            return self.put_and_route(now, (message, None), (retain, is_awaited), routing);
-        }
-        let owner = home_shard(
-            &self.place.hasher,
-            message.zone,
-            message.topic(),
-            self.place.shards,
-        );
-        if owner == self.place.shard {
-            return self.put_and_route(now, (message, None), (true, is_awaited), routing);
-        }
-        let ticket = is_awaited.then(|| self.issue_ticket());
-        let answer = ticket.map(|ticket| (self.place.shard, ticket));
-        let item = KeepItem {
-            sender: self.sender_of(&message),
-            message,
-            answer,
+/// What cannot be kept is refused, if its publisher hears of it: he sends it again, so nobody
+/// gets it now. If he does not, those who are there get it, and nothing is kept. `sender` is
+/// the connection of another shard that it came by.
+fn put_and_route(
+    core: &mut Core,
+    now: Tick,
+    (message, sender): (Arc<Message>, Option<Sender>),
+    (keep, is_awaited): (bool, bool),
+    routing: Routing,
+) -> Taken {
+    if is_awaited && let Some(why) = log::refusal(core, &message, message.topic()) {
+        return Taken::Done(why.outcome());
+    }
+    let mut taken = Taken::SUCCESS;
+    if keep {
+        core.turn.store(message.cost(), put_visits(&message));
+        core.routing.fences.begin_put();
+        let kept = if relief::is_out_of_memory_for(core, now, &message) {
+            core.counters.stats.unkept_by_memory += 1;
+            Err(NotKept::Memory)
+        } else {
+            match core.rules.history(message.topic()) {
+                Some(bounds) => core.store.retained.keep(&message, bounds),
+                None => core.store.retained.put(&message),
+            }
         };
-        self.effects
-            .mesh
-            .push((owner, RoutedItem::Keep(Box::new(item)).into()));
-        ticket.map_or(Taken::SUCCESS, Taken::Waits)
-    }
-
-    /// A message of a topic that this shard orders, for a publisher on another one.
-    pub(crate) fn keep_for(&mut self, now: Tick, item: KeepItem) {
-        let KeepItem {
-            message,
-            sender,
-            answer,
-        } = item;
-        let copy = Arc::clone(&message);
-        let terms = (true, answer.is_some());
-        let taken = self.put_and_route(now, (message, sender), terms, Routing::Soon);
-        match answer {
-            Some((shard, ticket)) => {
-                if let Some(why) = refusal(&taken) {
-                    self.tell_not_taken(Box::default(), (copy.zone, copy.topic()), why);
-                }
-                self.tell_shard(shard, ticket, taken);
-            }
-            None => {
-                if let Some(why) = refusal(&taken) {
-                    self.count_unkept("", (copy.zone, copy.topic()), why);
-                }
+        match kept {
+            Ok(Kept::Now) => {}
+            Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
+            Err(why) if is_awaited => return Taken::Done(core.memory.refused_for(why)),
+            Err(why) => {
+                core.store.forget_older(now, &message);
+                taken = Taken::Done(core.memory.refused_for(why));
             }
         }
     }
-
-    /// What cannot be kept is refused, if its publisher hears of it: he sends it again, so nobody
-    /// gets it now. If he does not, those who are there get it, and nothing is kept. `sender` is
-    /// the connection of another shard that it came by.
-    fn put_and_route(
-        &mut self,
-        now: Tick,
-        (message, sender): (Arc<Message>, Option<Sender>),
-        (keep, is_awaited): (bool, bool),
-        routing: Routing,
-    ) -> Taken {
-        if is_awaited && let Some(why) = log::refusal(self, &message, message.topic()) {
-            return Taken::Done(why.outcome());
-        }
-        let mut taken = Taken::SUCCESS;
-        if keep {
-            self.turn.store(message.cost(), put_visits(&message));
-            self.routing.fences.begin_put();
-            let kept = if self.is_out_of_memory_for(now, &message) {
-                self.counters.stats.unkept_by_memory += 1;
-                Err(NotKept::Memory)
-            } else {
-                match self.rules.history(message.topic()) {
-                    Some(bounds) => self.store.retained.keep(&message, bounds),
-                    None => self.store.retained.put(&message),
-                }
-            };
-            match kept {
-                Ok(Kept::Now) => {}
-                Ok(Kept::Later(ticket)) => taken = Taken::Waits(ticket),
-                Err(why) if is_awaited => return Taken::Done(self.memory.refused_for(why)),
-                Err(why) => {
-                    self.store.forget_older(now, &message);
-                    taken = Taken::Done(self.memory.refused_for(why));
-                }
-            }
-        }
-        if keep && self.store.retained.is_behind() {
-            self.wait_for_store(now, sender);
-        }
-        match routing {
-            Routing::Soon => self.route_soon(now, message, (Source::Client, sender)),
-            Routing::Now => {
-                self.settle(now);
-                self.route(now, &[message]);
-            }
-        }
-        taken
+    if keep && core.store.retained.is_behind() {
+        wait_for_store(core, now, sender);
     }
+    match routing {
+        Routing::Soon => batch::route_soon(core, now, message, (Source::Client, sender)),
+        Routing::Now => {
+            batch::settle(core, now);
+            route::everywhere(core, now, &[message]);
+        }
+    }
+    taken
+}
 
-    /// The store is behind: nothing more is read from the publisher for a moment.
-    #[cold]
-    fn wait_for_store(&mut self, now: Tick, sender: Option<Sender>) {
-        let visits = BEHIND_VISITS;
-        match sender.filter(|sender| sender.shard != self.place.shard) {
-            Some(Sender { shard, session, .. }) => {
-                let item = ShardItem::ChargePublisher { session, visits };
-                self.effects.lanes.push((shard, item));
-            }
-            None => {
-                if let Some(session) = self.routing.routes.reading {
-                    self.charge_visits(now, session, visits);
-                }
+/// The store is behind: nothing more is read from the publisher for a moment.
+#[cold]
+fn wait_for_store(core: &mut Core, now: Tick, sender: Option<Sender>) {
+    let visits = BEHIND_VISITS;
+    match sender.filter(|sender| sender.shard != core.place.shard) {
+        Some(Sender { shard, session, .. }) => {
+            let item = ShardItem::ChargePublisher { session, visits };
+            core.effects.lanes.push((shard, item));
+        }
+        None => {
+            if let Some(session) = core.routing.routes.reading {
+                work::charge_visits(core, now, session, visits);
             }
         }
     }
@@ -282,7 +283,7 @@ pub(crate) fn keep_and_route_for(
     let bytes = message.payload().len() as u64;
     count_received(&mut core.counters, Some(message.zone), bytes);
     let is_kept = message.retain || core.rules.keeps_last(message.topic());
-    let taken = core.put_and_route(now, (message, None), (is_kept, true), Routing::Now);
+    let taken = put_and_route(core, now, (message, None), (is_kept, true), Routing::Now);
     match (refusal(&taken), taken) {
         (Some(why), _) => Err(why),
         (None, Taken::Waits(ticket)) => Ok(Some(Kept::Later(ticket))),

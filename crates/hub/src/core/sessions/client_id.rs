@@ -27,36 +27,34 @@ impl Sessions {
     }
 }
 
-impl Core {
-    /// Whether a client may come with the client id that it gives. O(sessions of that client id).
-    pub(crate) fn may_be_called(
-        &self,
-        client_id: &str,
-        identity: &Identity,
-    ) -> Result<(), CloseReason> {
-        let binding = self.rules.settings.client_id_binding;
-        // The id that the server is going to make up is nobody's.
-        let is_free = binding == ClientIdBinding::None || client_id.is_empty();
-        if is_free || identity.rights.is_operator() {
-            return Ok(());
+/// Whether a client may come with the client id that it gives. O(sessions of that client id).
+pub(in crate::core) fn may_be_called(
+    core: &Core,
+    client_id: &str,
+    identity: &Identity,
+) -> Result<(), CloseReason> {
+    let binding = core.rules.settings.client_id_binding;
+    // The id that the server is going to make up is nobody's.
+    let is_free = binding == ClientIdBinding::None || client_id.is_empty();
+    if is_free || identity.rights.is_operator() {
+        return Ok(());
+    }
+    // A guest has a name that it has not chosen and did not know before.
+    let named = identity
+        .user
+        .as_deref()
+        .filter(|_| identity.guest.is_none());
+    let is_its_own = match (binding, named) {
+        (ClientIdBinding::UserPrefix, Some(user)) if !is_assigned(client_id) => {
+            begins_with_user(client_id, user)
         }
-        // A guest has a name that it has not chosen and did not know before.
-        let named = identity
-            .user
-            .as_deref()
-            .filter(|_| identity.guest.is_none());
-        let is_its_own = match (binding, named) {
-            (ClientIdBinding::UserPrefix, Some(user)) if !is_assigned(client_id) => {
-                begins_with_user(client_id, user)
-            }
-            _ => !self
-                .sessions
-                .is_of_another(identity.zone, client_id, identity),
-        };
-        match is_its_own {
-            true => Ok(()),
-            false => Err(CloseReason::Denied(Denied::ForeignClientId)),
-        }
+        _ => !core
+            .sessions
+            .is_of_another(identity.zone, client_id, identity),
+    };
+    match is_its_own {
+        true => Ok(()),
+        false => Err(CloseReason::Denied(Denied::ForeignClientId)),
     }
 }
 

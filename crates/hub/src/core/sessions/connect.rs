@@ -8,11 +8,14 @@ use alloc::vec::Vec;
 use stentor_mqtt::{ConnAck, Packet, Properties, Property, PropertyBuf, ReasonCode, Version};
 use stentor_session::{CloseReason, ConnectRequest, Denied, Local, SentAliases, Tick, Violation};
 
+use crate::core::delivery::conflate::release;
+use crate::core::delivery::{pump, snapshot};
 use crate::core::ids::{LinkId, SessionKey, ShardId, home_shard};
 use crate::core::inbound::publish::may_publish;
 use crate::core::inbound::subscribe::Element;
-use crate::core::memory::{Lease, Room, Tenants};
+use crate::core::memory::{Lease, Room, Tenants, evict};
 use crate::core::routing::share::ask_queues_first;
+use crate::core::routing::{batch, share};
 use crate::core::sessions::authenticate::Method;
 use crate::core::sessions::ending::set_expiry;
 use crate::core::sessions::log::forget_will;
@@ -23,6 +26,7 @@ use crate::core::sessions::registry::{
 };
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::state::SessionState;
+use crate::core::sessions::{client_id, debts, ending, lifecycle, permission};
 use crate::core::{Core, Rules, Timer};
 use crate::effects::Event;
 use crate::items::MeshItem;
@@ -116,405 +120,402 @@ impl Rules {
     }
 }
 
-impl Core {
-    /// Whether a client may have the session that it asks for: there is room for it, its user and
-    /// zone have a place left, and its will is permitted. To be asked right before
-    /// [`Core::connect`], whose argument it returns: the identity as the latest changes of rights
-    /// have it, and the places taken.
-    ///
-    /// # Errors
-    /// Why the client has to be refused.
-    pub(crate) fn admit(
-        &self,
-        request: &ConnectRequest,
-        identity: Arc<Identity>,
-    ) -> Result<Admitted, CloseReason> {
-        self.admit_as(request, identity, None)
-    }
+/// Whether a client may have the session that it asks for: there is room for it, its user and
+/// zone have a place left, and its will is permitted. To be asked right before
+/// [`crate::Hub::connect`], whose argument it returns: the identity as the latest changes of rights
+/// have it, and the places taken.
+///
+/// # Errors
+/// Why the client has to be refused.
+pub(crate) fn admit(
+    core: &Core,
+    request: &ConnectRequest,
+    identity: Arc<Identity>,
+) -> Result<Admitted, CloseReason> {
+    admit_as(core, request, identity, None)
+}
 
-    /// [`Core::admit`] of somebody whose sessions are counted.
-    ///
-    /// # Errors
-    /// Why the client has to be refused.
-    pub(crate) fn admit_as(
-        &self,
-        request: &ConnectRequest,
-        identity: Arc<Identity>,
-        tenants: Option<&Tenants>,
-    ) -> Result<Admitted, CloseReason> {
-        if !request.version.is_v5() && !self.rules.takes_keep_alive(request.keep_alive_secs) {
-            return Err(CloseReason::Denied(Denied::KeepAlive));
-        }
-        let client_id = &request.client_id;
-        let identity = self
-            .sessions
-            .returning(request, &identity)
-            .unwrap_or(identity);
-        let Some(identity) = self.rights.renewals.refresh(identity, client_id) else {
-            return Err(CloseReason::Denied(Denied::Banned));
-        };
-        let will = request.will.as_ref();
-        if will.is_some_and(|will| !self.rules.settings.takes_topic(&will.topic)) {
-            return Err(CloseReason::Violation(Violation::TopicName));
-        }
-        if will.is_some_and(|will| !may_publish(&identity, &will.topic)) {
-            return Err(CloseReason::Denied(Denied::Right));
-        }
-        self.may_be_called(client_id, &identity)?;
-        let room = self.room_for(request, &identity, tenants)?;
-        let present = self.sessions.own_session(&identity, client_id);
-        let takes_over = present.is_some_and(|own| own.live().is_some());
-        let seat = Seat::take(&identity.rights.needs(), takes_over).map_err(CloseReason::Limit)?;
-        Ok(Admitted {
-            identity,
-            seat,
-            room,
-        })
+/// [`admit`] of somebody whose sessions are counted.
+///
+/// # Errors
+/// Why the client has to be refused.
+pub(crate) fn admit_as(
+    core: &Core,
+    request: &ConnectRequest,
+    identity: Arc<Identity>,
+    tenants: Option<&Tenants>,
+) -> Result<Admitted, CloseReason> {
+    if !request.version.is_v5() && !core.rules.takes_keep_alive(request.keep_alive_secs) {
+        return Err(CloseReason::Denied(Denied::KeepAlive));
     }
+    let client_id = &request.client_id;
+    let identity = core
+        .sessions
+        .returning(request, &identity)
+        .unwrap_or(identity);
+    let Some(identity) = core.rights.renewals.refresh(identity, client_id) else {
+        return Err(CloseReason::Denied(Denied::Banned));
+    };
+    let will = request.will.as_ref();
+    if will.is_some_and(|will| !core.rules.settings.takes_topic(&will.topic)) {
+        return Err(CloseReason::Violation(Violation::TopicName));
+    }
+    if will.is_some_and(|will| !may_publish(&identity, &will.topic)) {
+        return Err(CloseReason::Denied(Denied::Right));
+    }
+    client_id::may_be_called(core, client_id, &identity)?;
+    let room = evict::room_for(core, request, &identity, tenants)?;
+    let present = core.sessions.own_session(&identity, client_id);
+    let takes_over = present.is_some_and(|own| own.live().is_some());
+    let seat = Seat::take(&identity.rights.needs(), takes_over).map_err(CloseReason::Limit)?;
+    Ok(Admitted {
+        identity,
+        seat,
+        room,
+    })
+}
 
-    /// Gives a client that has no client id one.
-    pub(crate) fn name_client(&self, request: &mut ConnectRequest, identity: &Identity) -> bool {
-        let assigned = request.client_id.is_empty();
+/// Gives a client that has no client id one.
+pub(crate) fn name_client(core: &Core, request: &mut ConnectRequest, identity: &Identity) -> bool {
+    let assigned = request.client_id.is_empty();
+    if assigned {
+        request.client_id = assign_client_id(core, identity);
+    }
+    debug_assert!(
+        home_shard(
+            &core.place.hasher,
+            identity.zone,
+            &request.client_id,
+            core.place.shards
+        ) == core.place.shard,
+        "a connection must go to its client id's home"
+    );
+    assigned
+}
+
+/// The session of a connection: the one that was there, or a new one. Its connection is none
+/// yet: [`attach`] gives it.
+pub(crate) fn open_session(
+    core: &mut Core,
+    now: Tick,
+    opening: &Opening,
+    present: Option<SessionKey>,
+) -> SessionKey {
+    let (request, identity) = (&opening.request, &opening.identity);
+    let key = present.unwrap_or_else(|| {
+        let expiry_secs = core.rules.expiry_secs(request);
+        let state = SessionState::new(Arc::clone(identity), &request.client_id, expiry_secs);
+        core.sessions.insert(Session::new(state))
+    });
+    if present.is_none() {
+        lifecycle::end_oldest_namesake(core, now, key);
+    }
+    core.counters.stats.connects += 1;
+    core.counters.stats.connected += 1;
+    tell_connected(core, opening.link, request, identity, present.is_some());
+    permission::adopt(core, now, key, Arc::clone(identity));
+    key
+}
+
+/// Gives a session its connection, and queues CONNACK. Returns what it was subscribed to in
+/// rooms; `None` if the client does not take a packet of the size of CONNACK.
+pub(crate) fn attach(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    mut opening: Opening,
+) -> Option<Vec<Element>> {
+    let mut live = live(core, now, opening.link, &opening.request);
+    let debt = debts::debt_of(core, opening.identity.zone, &opening.request.client_id);
+    live.take_on(now, opening.seat, debt);
+    core.sessions.came_back(key);
+    if let Some(lease) = opening.lease {
+        core.sessions.let_to(key, lease);
+    }
+    let mut rooms = Vec::new();
+    if let Some(session) = core.sessions.get_mut(key) {
+        let log = &mut core.pending.log;
+        session.state.attached(opening.request.will.take(), log);
+        rooms = session.attach(live);
+        session.apply_quotas();
+    }
+    let expiry_secs = core.rules.expiry_secs(&opening.request);
+    // What it is owed stays its own while it is connected, also if it ends then.
+    if expiry_secs == 0 {
+        stays_for_queue(core, key);
+    }
+    let log = &mut core.pending.log;
+    core.sessions.set_expiry(key, expiry_secs, log);
+    if let Some(mark) = mark_of(&core.sessions, key)
+        && let Some(number) = core.sessions.get(key).and_then(|it| it.state.number())
+    {
+        number.counts_for(&mut core.pending.log, mark);
+    }
+    watch(core, now, key);
+    let (assigned, present) = (opening.assigned, opening.session_present);
+    let is_told = acknowledge_connect(core, key, &opening.request, assigned, present);
+    is_told.then_some(rooms)
+}
+
+fn tell_connected(
+    core: &mut Core,
+    link: LinkId,
+    request: &ConnectRequest,
+    identity: &Identity,
+    session_present: bool,
+) {
+    core.effects.events.push(Event::Connected {
+        link,
+        zone: identity.zone,
+        client_id: request.client_id.as_str().into(),
+        user: identity.user.clone(),
+        version: request.version,
+        session_present,
+    });
+}
+
+/// Where only a user's newest connection stays, closes the one before, on whatever shard.
+pub(crate) fn claim(core: &mut Core, now: Tick, key: SessionKey) {
+    let Some(claim) = claim_of(core, key) else {
+        return;
+    };
+    let live = core.sessions.get_mut(key).and_then(Session::live_mut);
+    let extras = live.and_then(|live| live.extras.as_mut());
+    if let Some(before) = extras.and_then(|extras| extras.seat.claim(claim)) {
+        replaced(core, now, before);
+    }
+}
+
+/// A connection that is there already belongs to a user of whom only the newest is to stay from
+/// now on: it stays until there is a newer one.
+pub(in crate::core) fn line_up(core: &mut Core, key: SessionKey) {
+    let Some(claim) = claim_of(core, key) else {
+        return;
+    };
+    let live = core.sessions.get_mut(key).and_then(Session::live_mut);
+    if let Some(extras) = live.and_then(|live| live.extras.as_mut()) {
+        extras.seat.line_up(claim);
+    }
+}
+
+/// The number by which the present connection of a session is known to all shards; `None` for
+/// a slot that has no room in it.
+fn claim_of(core: &Core, key: SessionKey) -> Option<u64> {
+    let slot = u64::from(key.slot);
+    // A number of connections that wraps around meets none of those that are left.
+    let serial = core.counters.stats.connects & u64::from(u32::MAX);
+    (slot < 1 << 24).then_some(u64::from(core.place.shard.0) << 56 | slot << 32 | serial.max(1))
+}
+
+/// A newer connection of its user takes the place of one, on whatever shard that is, and of
+/// those that end with it.
+pub(crate) fn replaced(core: &mut Core, now: Tick, claim: u64) {
+    let mut next = Some(claim);
+    while let Some(claim) = next {
+        let shard = ShardId((claim >> 56) as u8);
+        if shard != core.place.shard {
+            let item = MeshItem::Replaced { claim };
+            core.effects.mesh.push((shard, item));
+            return;
+        }
+        next = replaced_here(core, now, claim);
+    }
+}
+
+/// Returns the claim of the connection that ends with it.
+fn replaced_here(core: &mut Core, now: Tick, claim: u64) -> Option<u64> {
+    let slot = (claim >> 32) as u32 & ((1 << 24) - 1);
+    let key = core.sessions.key(slot)?;
+    let live = core.sessions.get(key).and_then(Session::live)?;
+    let extras = live.extras.as_ref();
+    let seat = &extras.filter(|extras| extras.seat.has_claim(claim))?.seat;
+    let older = seat.older();
+    batch::settle(core, now);
+    lifecycle::close(core, now, key, CloseReason::Local(Local::Replaced));
+    older
+}
+
+fn live(core: &Core, now: Tick, link: LinkId, request: &ConnectRequest) -> Live {
+    let keep_alive_secs = if core.rules.takes_keep_alive(request.keep_alive_secs) {
+        request.keep_alive_secs
+    } else {
+        core.rules.settings.keep_alive_max_secs
+    };
+    let mut live = Live {
+        link,
+        version: request.version,
+        flushing: Flushing::Idle,
+        keep_alive_secs,
+        window: request
+            .receive_maximum
+            .min(core.rules.settings.in_flight_max)
+            .max(1),
+        next_packet_id: 1,
+        packet_bytes_max: request.packet_bytes_max,
+        announced: core.rules.announced(request.version),
+        since: now,
+        last_seen: now,
+        messages: Messages::default(),
+        output: None,
+        extras: None,
+    };
+    if !request.request_problem_information {
+        live.extras().terse = true;
+    }
+    if request.bridge {
+        live.extras().bridge = true;
+    }
+    if let Some(method) = &request.authentication_method {
+        live.extras().method = Some(Method::new(method));
+    }
+    let aliases = request.topic_alias_maximum.min(SENT_ALIAS_MAXIMUM);
+    if aliases > 0 {
+        let packet_bytes_max = live.packet_bytes_max as usize;
+        live.extras().sent_aliases = Some(SentAliases::new(aliases, packet_bytes_max));
+    }
+    live
+}
+
+/// Ends or keeps what the client id had before: one connection, and a session for each user.
+/// Returns the session to go on with.
+pub(crate) fn settle_predecessor(
+    core: &mut Core,
+    now: Tick,
+    request: &ConnectRequest,
+    identity: &Identity,
+) -> Option<SessionKey> {
+    let (zone, client_id) = (identity.zone, &request.client_id);
+    let own = core
+        .sessions
+        .find(zone, client_id, identity.user.as_deref());
+    // A will that has survived a restart is not to be published: its client is back.
+    let own = own.filter(|own| !forget_will(core, now, *own));
+    if let Some(own) = own.filter(|_| request.clean_start) {
+        set_expiry(core, own, 0);
+    }
+    if let Some(connected) = core.sessions.connected(zone, client_id) {
+        // A session that was not to outlive its connection ends here [MQTT-3.1.2-23]. The
+        // session of another user goes on without it: its messages do not belong to the
+        // newcomer, who may not destroy them either.
+        lifecycle::close(core, now, connected, CloseReason::Local(Local::TakenOver));
+    }
+    let own = own?;
+    if request.clean_start {
+        ending::end(core, now, own);
+        return None;
+    }
+    core.sessions.get(own).map(|_| own)
+}
+
+/// Queues CONNACK; `false` if the client does not take a packet of its size.
+fn acknowledge_connect(
+    core: &mut Core,
+    key: SessionKey,
+    request: &ConnectRequest,
+    assigned: bool,
+    session_present: bool,
+) -> bool {
+    let mut properties = PropertyBuf::new();
+    let Some(session) = core.sessions.get_mut(key) else {
+        return true;
+    };
+    let state = &session.state;
+    let Link::Live(live) = &mut session.link else {
+        return true;
+    };
+    if request.version.is_v5() {
+        let settings = &core.rules.settings;
+        if state.expiry_secs() != request.session_expiry_secs {
+            properties.push(Property::SessionExpiryInterval(state.expiry_secs()));
+        }
+        let announced = live.announced;
+        if announced.receive_maximum != u16::MAX {
+            properties.push(Property::ReceiveMaximum(announced.receive_maximum));
+        }
+        properties.push(Property::MaximumPacketSize(announced.packet_bytes_max));
         if assigned {
-            request.client_id = self.assign_client_id(identity);
+            properties.push(Property::AssignedClientIdentifier(state.client_id()));
         }
-        debug_assert!(
-            home_shard(
-                &self.place.hasher,
-                identity.zone,
-                &request.client_id,
-                self.place.shards
-            ) == self.place.shard,
-            "a connection must go to its client id's home"
-        );
-        assigned
-    }
-
-    /// The session of a connection: the one that was there, or a new one. Its connection is none
-    /// yet: [`Core::attach`] gives it.
-    pub(crate) fn open_session(
-        &mut self,
-        now: Tick,
-        opening: &Opening,
-        present: Option<SessionKey>,
-    ) -> SessionKey {
-        let (request, identity) = (&opening.request, &opening.identity);
-        let key = present.unwrap_or_else(|| {
-            let expiry_secs = self.rules.expiry_secs(request);
-            let state = SessionState::new(Arc::clone(identity), &request.client_id, expiry_secs);
-            self.sessions.insert(Session::new(state))
-        });
-        if present.is_none() {
-            self.end_oldest_namesake(now, key);
+        if announced.topic_alias_maximum > 0 {
+            properties.push(Property::TopicAliasMaximum(announced.topic_alias_maximum));
         }
-        self.counters.stats.connects += 1;
-        self.counters.stats.connected += 1;
-        self.tell_connected(opening.link, request, identity, present.is_some());
-        self.adopt(now, key, Arc::clone(identity));
-        key
-    }
-
-    /// Gives a session its connection, and queues CONNACK. Returns what it was subscribed to in
-    /// rooms; `None` if the client does not take a packet of the size of CONNACK.
-    pub(crate) fn attach(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        mut opening: Opening,
-    ) -> Option<Vec<Element>> {
-        let mut live = self.live(now, opening.link, &opening.request);
-        let debt = self.debt_of(opening.identity.zone, &opening.request.client_id);
-        live.take_on(now, opening.seat, debt);
-        self.sessions.came_back(key);
-        if let Some(lease) = opening.lease {
-            self.sessions.let_to(key, lease);
+        if live.keep_alive_secs != request.keep_alive_secs {
+            properties.push(Property::ServerKeepAlive(live.keep_alive_secs));
         }
-        let mut rooms = Vec::new();
-        if let Some(session) = self.sessions.get_mut(key) {
-            let log = &mut self.pending.log;
-            session.state.attached(opening.request.will.take(), log);
-            rooms = session.attach(live);
-            session.apply_quotas();
-        }
-        let expiry_secs = self.rules.expiry_secs(&opening.request);
-        // What it is owed stays its own while it is connected, also if it ends then.
-        if expiry_secs == 0 {
-            stays_for_queue(self, key);
-        }
-        let log = &mut self.pending.log;
-        self.sessions.set_expiry(key, expiry_secs, log);
-        if let Some(mark) = mark_of(&self.sessions, key)
-            && let Some(number) = self.sessions.get(key).and_then(|it| it.state.number())
-        {
-            number.counts_for(&mut self.pending.log, mark);
-        }
-        self.watch(now, key);
-        let (assigned, present) = (opening.assigned, opening.session_present);
-        let is_told = self.acknowledge_connect(key, &opening.request, assigned, present);
-        is_told.then_some(rooms)
-    }
-
-    fn tell_connected(
-        &mut self,
-        link: LinkId,
-        request: &ConnectRequest,
-        identity: &Identity,
-        session_present: bool,
-    ) {
-        self.effects.events.push(Event::Connected {
-            link,
-            zone: identity.zone,
-            client_id: request.client_id.as_str().into(),
-            user: identity.user.clone(),
-            version: request.version,
-            session_present,
-        });
-    }
-
-    /// Where only a user's newest connection stays, closes the one before, on whatever shard.
-    pub(crate) fn claim(&mut self, now: Tick, key: SessionKey) {
-        let Some(claim) = self.claim_of(key) else {
-            return;
-        };
-        let live = self.sessions.get_mut(key).and_then(Session::live_mut);
-        let extras = live.and_then(|live| live.extras.as_mut());
-        if let Some(before) = extras.and_then(|extras| extras.seat.claim(claim)) {
-            self.replaced(now, before);
-        }
-    }
-
-    /// A connection that is there already belongs to a user of whom only the newest is to stay from
-    /// now on: it stays until there is a newer one.
-    pub(crate) fn line_up(&mut self, key: SessionKey) {
-        let Some(claim) = self.claim_of(key) else {
-            return;
-        };
-        let live = self.sessions.get_mut(key).and_then(Session::live_mut);
-        if let Some(extras) = live.and_then(|live| live.extras.as_mut()) {
-            extras.seat.line_up(claim);
-        }
-    }
-
-    /// The number by which the present connection of a session is known to all shards; `None` for
-    /// a slot that has no room in it.
-    fn claim_of(&self, key: SessionKey) -> Option<u64> {
-        let slot = u64::from(key.slot);
-        // A number of connections that wraps around meets none of those that are left.
-        let serial = self.counters.stats.connects & u64::from(u32::MAX);
-        (slot < 1 << 24).then_some(u64::from(self.place.shard.0) << 56 | slot << 32 | serial.max(1))
-    }
-
-    /// A newer connection of its user takes the place of one, on whatever shard that is, and of
-    /// those that end with it.
-    pub(crate) fn replaced(&mut self, now: Tick, claim: u64) {
-        let mut next = Some(claim);
-        while let Some(claim) = next {
-            let shard = ShardId((claim >> 56) as u8);
-            if shard != self.place.shard {
-                let item = MeshItem::Replaced { claim };
-                self.effects.mesh.push((shard, item));
-                return;
-            }
-            next = self.replaced_here(now, claim);
-        }
-    }
-
-    /// Returns the claim of the connection that ends with it.
-    fn replaced_here(&mut self, now: Tick, claim: u64) -> Option<u64> {
-        let slot = (claim >> 32) as u32 & ((1 << 24) - 1);
-        let key = self.sessions.key(slot)?;
-        let live = self.sessions.get(key).and_then(Session::live)?;
-        let extras = live.extras.as_ref();
-        let seat = &extras.filter(|extras| extras.seat.has_claim(claim))?.seat;
-        let older = seat.older();
-        self.settle(now);
-        self.close(now, key, CloseReason::Local(Local::Replaced));
-        older
-    }
-
-    fn live(&self, now: Tick, link: LinkId, request: &ConnectRequest) -> Live {
-        let keep_alive_secs = if self.rules.takes_keep_alive(request.keep_alive_secs) {
-            request.keep_alive_secs
-        } else {
-            self.rules.settings.keep_alive_max_secs
-        };
-        let mut live = Live {
-            link,
-            version: request.version,
-            flushing: Flushing::Idle,
-            keep_alive_secs,
-            window: request
-                .receive_maximum
-                .min(self.rules.settings.in_flight_max)
-                .max(1),
-            next_packet_id: 1,
-            packet_bytes_max: request.packet_bytes_max,
-            announced: self.rules.announced(request.version),
-            since: now,
-            last_seen: now,
-            messages: Messages::default(),
-            output: None,
-            extras: None,
-        };
-        if !request.request_problem_information {
-            live.extras().terse = true;
-        }
-        if request.bridge {
-            live.extras().bridge = true;
+        // Only clients that came by a method get its name [MQTT-4.12.0-5],
+        // [MQTT-4.12.0-6].
+        // A client that chose another name, or none, gets the one that it has.
+        let said = request.username.as_deref().unwrap_or_default();
+        if let Some(user) = state.user().filter(|user| !names(said, user)) {
+            properties.push(Property::UserProperty(("user", user)));
         }
         if let Some(method) = &request.authentication_method {
-            live.extras().method = Some(Method::new(method));
+            properties.push(Property::AuthenticationMethod(method));
+            if let Some(data) = &request.authentication_data {
+                properties.push(Property::AuthenticationData(data));
+            }
         }
-        let aliases = request.topic_alias_maximum.min(SENT_ALIAS_MAXIMUM);
-        if aliases > 0 {
-            let packet_bytes_max = live.packet_bytes_max as usize;
-            live.extras().sent_aliases = Some(SentAliases::new(aliases, packet_bytes_max));
+        if let (true, Some(information)) = (
+            request.request_response_information,
+            &settings.response_information,
+        ) {
+            properties.push(Property::ResponseInformation(information));
         }
-        live
     }
+    let packet = Packet::ConnAck(ConnAck {
+        session_present,
+        reason: ReasonCode::Success,
+        properties: if request.version.is_v5() {
+            properties.as_properties()
+        } else {
+            Properties::EMPTY
+        },
+    });
+    core.outbox.packet(key, live, &packet)
+}
 
-    /// Ends or keeps what the client id had before: one connection, and a session for each user.
-    /// Returns the session to go on with.
-    pub(crate) fn settle_predecessor(
-        &mut self,
-        now: Tick,
-        request: &ConnectRequest,
-        identity: &Identity,
-    ) -> Option<SessionKey> {
-        let (zone, client_id) = (identity.zone, &request.client_id);
-        let own = self
-            .sessions
-            .find(zone, client_id, identity.user.as_deref());
-        // A will that has survived a restart is not to be published: its client is back.
-        let own = own.filter(|own| !forget_will(self, now, *own));
-        if let Some(own) = own.filter(|_| request.clean_start) {
-            set_expiry(self, own, 0);
-        }
-        if let Some(connected) = self.sessions.connected(zone, client_id) {
-            // A session that was not to outlive its connection ends here [MQTT-3.1.2-23]. The
-            // session of another user goes on without it: its messages do not belong to the
-            // newcomer, who may not destroy them either.
-            self.close(now, connected, CloseReason::Local(Local::TakenOver));
-        }
-        let own = own?;
-        if request.clean_start {
-            self.end_session(now, own);
-            return None;
-        }
-        self.sessions.get(own).map(|_| own)
+/// Goes on where the session's last connection ended.
+pub(crate) fn resume(core: &mut Core, now: Tick, key: SessionKey) {
+    pump::begin(core, now, key);
+    release::begin(core, now, key);
+    if core.sessions.get(key).is_none() {
+        return;
     }
+    for slot in core.routing.shares.of_member(key.slot) {
+        share::member_changed(core, slot, key.slot, true);
+    }
+    snapshot::go_on(core, now, key);
+    ask_queues_first(core, now, key);
+}
 
-    /// Queues CONNACK; `false` if the client does not take a packet of its size.
-    fn acknowledge_connect(
-        &mut self,
-        key: SessionKey,
-        request: &ConnectRequest,
-        assigned: bool,
-        session_present: bool,
-    ) -> bool {
-        let mut properties = PropertyBuf::new();
-        let Some(session) = self.sessions.get_mut(key) else {
-            return true;
+/// Starts watching the keep-alive of a connection, and the end of what its client has logged
+/// in with: one timer for both.
+pub(in crate::core) fn watch(core: &mut Core, now: Tick, key: SessionKey) {
+    if let Some(session) = core.sessions.get(key)
+        && let Some(live) = session.live()
+    {
+        let silence = keep_alive_deadline(live.last_seen, live.keep_alive_secs);
+        let deadline = silence.min(session.state.identity().expires_at);
+        let timer = Timer {
+            session: key,
+            epoch: session.epoch,
         };
-        let state = &session.state;
-        let Link::Live(live) = &mut session.link else {
-            return true;
-        };
-        if request.version.is_v5() {
-            let settings = &self.rules.settings;
-            if state.expiry_secs() != request.session_expiry_secs {
-                properties.push(Property::SessionExpiryInterval(state.expiry_secs()));
-            }
-            let announced = live.announced;
-            if announced.receive_maximum != u16::MAX {
-                properties.push(Property::ReceiveMaximum(announced.receive_maximum));
-            }
-            properties.push(Property::MaximumPacketSize(announced.packet_bytes_max));
-            if assigned {
-                properties.push(Property::AssignedClientIdentifier(state.client_id()));
-            }
-            if announced.topic_alias_maximum > 0 {
-                properties.push(Property::TopicAliasMaximum(announced.topic_alias_maximum));
-            }
-            if live.keep_alive_secs != request.keep_alive_secs {
-                properties.push(Property::ServerKeepAlive(live.keep_alive_secs));
-            }
-            // Only clients that came by a method get its name [MQTT-4.12.0-5],
-            // [MQTT-4.12.0-6].
-            // A client that chose another name, or none, gets the one that it has.
-            let said = request.username.as_deref().unwrap_or_default();
-            if let Some(user) = state.user().filter(|user| !names(said, user)) {
-                properties.push(Property::UserProperty(("user", user)));
-            }
-            if let Some(method) = &request.authentication_method {
-                properties.push(Property::AuthenticationMethod(method));
-                if let Some(data) = &request.authentication_data {
-                    properties.push(Property::AuthenticationData(data));
-                }
-            }
-            if let (true, Some(information)) = (
-                request.request_response_information,
-                &settings.response_information,
-            ) {
-                properties.push(Property::ResponseInformation(information));
-            }
+        if deadline != Tick::NEVER {
+            core.clock.arm(now, deadline, timer);
         }
-        let packet = Packet::ConnAck(ConnAck {
-            session_present,
-            reason: ReasonCode::Success,
-            properties: if request.version.is_v5() {
-                properties.as_properties()
-            } else {
-                Properties::EMPTY
-            },
-        });
-        self.outbox.packet(key, live, &packet)
     }
+}
 
-    /// Goes on where the session's last connection ended.
-    pub(crate) fn resume(&mut self, now: Tick, key: SessionKey) {
-        self.pump(now, key);
-        self.release(now, key);
-        if self.sessions.get(key).is_none() {
-            return;
-        }
-        for slot in self.routing.shares.of_member(key.slot) {
-            self.member_changed(slot, key.slot, true);
-        }
-        self.continue_snapshots(now, key);
-        ask_queues_first(self, now, key);
-    }
-
-    /// Starts watching the keep-alive of a connection, and the end of what its client has logged
-    /// in with: one timer for both.
-    pub(crate) fn watch(&mut self, now: Tick, key: SessionKey) {
-        if let Some(session) = self.sessions.get(key)
-            && let Some(live) = session.live()
+/// A client id that nobody has and whose home is this shard.
+fn assign_client_id(core: &Core, identity: &Identity) -> String {
+    loop {
+        // A client that knows it may continue a guest's session, so it must be as hard to guess
+        // as a key, and must tell nothing about the secrets of the index.
+        let id = format!("{ASSIGNED}{:032x}", (core.place.random)());
+        if home_shard(&core.place.hasher, identity.zone, &id, core.place.shards) == core.place.shard
+            && core.sessions.main(identity.zone, &id).is_none()
         {
-            let silence = keep_alive_deadline(live.last_seen, live.keep_alive_secs);
-            let deadline = silence.min(session.state.identity().expires_at);
-            let timer = Timer {
-                session: key,
-                epoch: session.epoch,
-            };
-            if deadline != Tick::NEVER {
-                self.clock.arm(now, deadline, timer);
-            }
-        }
-    }
-
-    /// A client id that nobody has and whose home is this shard.
-    fn assign_client_id(&self, identity: &Identity) -> String {
-        loop {
-            // A client that knows it may continue a guest's session, so it must be as hard to guess
-            // as a key, and must tell nothing about the secrets of the index.
-            let id = format!("{ASSIGNED}{:032x}", (self.place.random)());
-            if home_shard(&self.place.hasher, identity.zone, &id, self.place.shards)
-                == self.place.shard
-                && self.sessions.main(identity.zone, &id).is_none()
-            {
-                return id;
-            }
+            return id;
         }
     }
 }

@@ -102,70 +102,68 @@ impl Place {
     }
 }
 
-impl Core {
-    /// A connection has ended that owes this much, and perhaps its session.
-    pub(crate) fn remember_debt(&mut self, now: Tick, key: SessionKey, debt: Debt) {
-        let Some(session) = self.sessions.get(key) else {
-            return;
-        };
-        let client = self
-            .place
-            .client_hash(session.state.zone(), session.state.client_id());
-        self.past.debts.remember(now, client, debt);
-        self.past.debts.end(key, client);
-    }
+/// A connection has ended that owes this much, and perhaps its session.
+pub(in crate::core) fn remember(core: &mut Core, now: Tick, key: SessionKey, debt: Debt) {
+    let Some(session) = core.sessions.get(key) else {
+        return;
+    };
+    let client = core
+        .place
+        .client_hash(session.state.zone(), session.state.client_id());
+    core.past.debts.remember(now, client, debt);
+    core.past.debts.end(key, client);
+}
 
-    /// What a client id owes whose connection has ended.
-    pub(crate) fn debt_of(&self, zone: Zone, client_id: &str) -> Debt {
-        self.past.debts.of(self.place.client_hash(zone, client_id))
-    }
+/// What a client id owes whose connection has ended.
+pub(in crate::core) fn debt_of(core: &Core, zone: Zone, client_id: &str) -> Debt {
+    core.past.debts.of(core.place.client_hash(zone, client_id))
+}
 
-    /// Charges a session that is not connected: its client id owes it, by whatever session.
-    #[cold]
-    pub(crate) fn charge_absent(&mut self, now: Tick, key: SessionKey, visits: u32) {
-        let client = match self.sessions.get(key) {
-            Some(session) => Some(
-                self.place
-                    .client_hash(session.state.zone(), session.state.client_id()),
-            ),
-            None => self.past.debts.ended.get(&key).copied(),
-        };
-        let Some(client) = client else {
-            return;
-        };
-        if let Some(live) = self.sessions.live_by_hash(client) {
-            live.extras().debt.add(now, visits);
-            return;
-        }
-        let mut debt = self.past.debts.of(client);
-        debt.add(now, visits);
-        self.past.debts.remember(now, client, debt);
+/// Charges a session that is not connected: its client id owes it, by whatever session.
+#[cold]
+pub(in crate::core) fn charge_absent(core: &mut Core, now: Tick, key: SessionKey, visits: u32) {
+    let client = match core.sessions.get(key) {
+        Some(session) => Some(
+            core.place
+                .client_hash(session.state.zone(), session.state.client_id()),
+        ),
+        None => core.past.debts.ended.get(&key).copied(),
+    };
+    let Some(client) = client else {
+        return;
+    };
+    if let Some(live) = core.sessions.live_by_hash(client) {
+        live.extras().debt.add(now, visits);
+        return;
     }
+    let mut debt = core.past.debts.of(client);
+    debt.add(now, visits);
+    core.past.debts.remember(now, client, debt);
+}
 
-    /// What is published from now on is a will of a client, until [`Core::end_will`]: its client id
-    /// pays for that, by whatever session.
-    pub(crate) fn begin_will(&mut self, zone: Zone, client_id: &str) {
-        self.routing.routes.will_of = Some(self.sender_of_will(zone, client_id));
-    }
+/// What is published from now on is a will of a client, until [`end_will`]: its client id
+/// pays for that, by whatever session.
+pub(crate) fn begin_will(core: &mut Core, zone: Zone, client_id: &str) {
+    core.routing.routes.will_of = Some(sender_of_will(core, zone, client_id));
+}
 
-    /// The will is published.
-    pub(crate) const fn end_will(&mut self) {
-        self.routing.routes.will_of = None;
-    }
+/// The will is published.
+pub(crate) const fn end_will(core: &mut Core) {
+    core.routing.routes.will_of = None;
+}
 
-    fn sender_of_will(&mut self, zone: Zone, client_id: &str) -> Sender {
-        let client = self.place.client_hash(zone, client_id);
-        self.past.debts.wills = self.past.debts.wills.wrapping_add(1);
-        let session = SessionKey {
-            slot: NO_SLOT,
-            generation: self.past.debts.wills,
-        };
-        self.past.debts.end(session, client);
-        Sender {
-            shard: self.place.shard,
-            session,
-            epoch: 0,
-        }
+fn sender_of_will(core: &mut Core, zone: Zone, client_id: &str) -> Sender {
+    let client = core.place.client_hash(zone, client_id);
+    core.past.debts.wills = core.past.debts.wills.wrapping_add(1);
+    let session = SessionKey {
+        slot: NO_SLOT,
+        generation: core.past.debts.wills,
+    };
+    core.past.debts.end(session, client);
+    Sender {
+        shard: core.place.shard,
+        session,
+        epoch: 0,
     }
 }
 

@@ -60,13 +60,11 @@ impl Departures {
     }
 }
 
-impl Core {
-    /// The connection of a session ends.
-    pub(crate) fn remember_end(&mut self, now: Tick, key: SessionKey, reason: CloseReason) {
-        if let Some(session) = self.sessions.get(key) {
-            let client = (session.state.zone(), session.state.client_id());
-            self.past.departures.note(now, client, reason);
-        }
+/// The connection of a session ends.
+pub(in crate::core) fn remember(core: &mut Core, now: Tick, key: SessionKey, reason: CloseReason) {
+    if let Some(session) = core.sessions.get(key) {
+        let client = (session.state.zone(), session.state.client_id());
+        core.past.departures.note(now, client, reason);
     }
 }
 

@@ -15,7 +15,8 @@ use stentor_session::{Delivery, Message, Output, Remains, Tick};
 use crate::core::Core;
 use crate::core::delivery::conflate::Conflating;
 use crate::core::ids::SessionKey;
-use crate::core::inbound::subscribe::{SubscriptionRef, filter_visits};
+use crate::core::inbound::subscribe::{SubscriptionRef, filter_visits, index};
+use crate::core::routing::share;
 use crate::core::sessions::log::{Bequest, free, has_given, leaves};
 use crate::core::sessions::queue_member::stays_for_queue;
 use crate::core::sessions::registry::Sessions;
@@ -123,185 +124,182 @@ impl Endings {
     }
 }
 
-impl Core {
-    /// Ends a session: its subscriptions, its queue, and its will, which is published now
-    /// [MQTT-3.1.2-10]. O(its shared subscriptions); the rest is counted as visits, and waits for
-    /// later turns where this one has no room for it.
-    pub(crate) fn end_session(&mut self, now: Tick, key: SessionKey) {
-        let session = self.sessions.get(key);
-        debug_assert!(
-            session.is_none_or(|session| session.live().is_none()),
-            "it ends after its connection"
-        );
-        bequeath(self, key);
-        let bequest = self.pending.log.bequests.take(key.slot);
-        let Some(retired) = self.sessions.retire(key, &mut self.pending.log) else {
-            return;
-        };
-        self.turn.spend(END_VISITS);
-        self.leave_shares(retired.key);
+/// Ends a session: its subscriptions, its queue, and its will, which is published now
+/// [MQTT-3.1.2-10]. O(its shared subscriptions); the rest is counted as visits, and waits for
+/// later turns where this one has no room for it.
+pub(crate) fn end(core: &mut Core, now: Tick, key: SessionKey) {
+    let session = core.sessions.get(key);
+    debug_assert!(
+        session.is_none_or(|session| session.live().is_none()),
+        "it ends after its connection"
+    );
+    bequeath(core, key);
+    let bequest = core.pending.log.bequests.take(key.slot);
+    let Some(retired) = core.sessions.retire(key, &mut core.pending.log) else {
+        return;
+    };
+    core.turn.spend(END_VISITS);
+    leave_shares(core, retired.key);
+    let ending = Ending {
+        session: Some(retired.key),
+        owed: retired.legacy.owed,
+        bequest,
+        held_back: retired.held_back,
+        output: None,
+    };
+    end_soon(core, now, ending);
+    if let Some(will) = retired.legacy.will {
+        core.pending.transitions.note(Transition::WillDue(will));
+    }
+}
+
+/// Gives messages that a member of a shared subscription has not acknowledged, and does not get
+/// any more, to other members. Those of no shared subscription are dropped.
+pub(in crate::core) fn hand_on(core: &mut Core, now: Tick, owed: Remains) {
+    if !owed.is_empty() {
+        let mut left = Legacy::default();
+        owed.for_each_shared(|delivery| left.add(delivery));
+        let bequest = left.write(core);
         let ending = Ending {
-            session: Some(retired.key),
-            owed: retired.legacy.owed,
+            session: None,
+            owed,
             bequest,
-            held_back: retired.held_back,
+            held_back: None,
             output: None,
         };
-        self.end_soon(now, ending);
-        if let Some(will) = retired.legacy.will {
-            self.pending.transitions.note(Transition::WillDue(will));
+        end_soon(core, now, ending);
+    }
+}
+
+/// Nobody reads what waited for a socket.
+pub(in crate::core) fn discard(core: &mut Core, output: Box<Output>) {
+    let pieces = output.pieces();
+    if pieces <= PIECES_AT_ONCE {
+        core.turn.spend_each(pieces, 1);
+        return core.outbox.recycle(output);
+    }
+    core.past.endings.push(Box::new(Ending {
+        session: None,
+        owed: Remains::default(),
+        bequest: None,
+        held_back: None,
+        output: Some(output),
+    }));
+}
+
+/// Now, if it is little and the turn has room for it.
+fn end_soon(core: &mut Core, now: Tick, mut ending: Ending) {
+    let room = core.turn.left().min(OWN_VISITS);
+    let endings = &core.past.endings;
+    let is_now = endings.is_empty() && !endings.are_held() && ending.visits(&core.sessions) <= room;
+    // Some of what it was owed may take more than was estimated.
+    let most = room.max(1);
+    if !is_now || !end_some(core, now, &mut ending, most) {
+        core.past.endings.push(Box::new(ending));
+    }
+}
+
+/// At once, so that no message is given to a member that is not there.
+fn leave_shares(core: &mut Core, session: SessionKey) {
+    // From behind: each is the last then, and found at once.
+    for slot in core
+        .routing
+        .shares
+        .of_member(session.slot)
+        .into_iter()
+        .rev()
+    {
+        core.turn.spend(FILTER_VISITS);
+        index::remove(core, session, SubscriptionRef::Share(slot), false);
+    }
+}
+
+/// Goes on with sessions that have ended, as far as the turn allows, and a little in any case.
+pub(crate) fn go_on(core: &mut Core, now: Tick) {
+    if core.past.endings.are_held() {
+        return;
+    }
+    let mut left = core
+        .turn
+        .slice()
+        .max(urgent_visits(core.past.endings.bytes()));
+    while left > 0
+        && let Some(mut ending) = core.past.endings.pop()
+    {
+        let before = core.turn.spent();
+        let is_over = end_some(core, now, &mut ending, left.min(OWN_VISITS));
+        left = left.saturating_sub((core.turn.spent() - before).max(1));
+        if !is_over {
+            core.past.endings.push(ending);
         }
     }
+}
 
-    /// Gives messages that a member of a shared subscription has not acknowledged, and does not get
-    /// any more, to other members. Those of no shared subscription are dropped.
-    pub(crate) fn hand_on(&mut self, now: Tick, owed: Remains) {
-        if !owed.is_empty() {
-            let mut left = Legacy::default();
-            owed.for_each_shared(|delivery| left.add(delivery));
-            let bequest = left.write(self);
-            let ending = Ending {
-                session: None,
-                owed,
-                bequest,
-                held_back: None,
-                output: None,
-            };
-            self.end_soon(now, ending);
+/// Works off what a session has left, until about this many visits are used up. Returns whether
+/// nothing is left.
+fn end_some(core: &mut Core, now: Tick, ending: &mut Ending, visits: u32) -> bool {
+    let before = core.turn.spent();
+    loop {
+        if core.turn.spent() - before >= visits {
+            free(&mut core.pending.log, &ending.owed.take_chunks());
+            return false;
         }
-    }
-
-    /// Nobody reads what waited for a socket.
-    pub(crate) fn discard(&mut self, output: Box<Output>) {
-        let pieces = output.pieces();
-        if pieces <= PIECES_AT_ONCE {
-            self.turn.spend_each(pieces, 1);
-            return self.outbox.recycle(output);
+        if let Some(next) = ending.owed.next() {
+            core.turn.spend(DROP_VISITS);
+            if let Some(delivery) = next {
+                give_to_others(core, now, &delivery, ending.bequest);
+            }
+            continue;
         }
-        self.past.endings.push(Box::new(Ending {
-            session: None,
-            owed: Remains::default(),
-            bequest: None,
-            held_back: None,
-            output: Some(output),
-        }));
-    }
-
-    /// Now, if it is little and the turn has room for it.
-    fn end_soon(&mut self, now: Tick, mut ending: Ending) {
-        let room = self.turn.left().min(OWN_VISITS);
-        let endings = &self.past.endings;
-        let is_now =
-            endings.is_empty() && !endings.are_held() && ending.visits(&self.sessions) <= room;
-        // Some of what it was owed may take more than was estimated.
-        let most = room.max(1);
-        if !is_now || !self.end_some(now, &mut ending, most) {
-            self.past.endings.push(Box::new(ending));
+        free(&mut core.pending.log, &ending.owed.take_chunks());
+        if let Some(bequest) = ending.bequest.take() {
+            has_given(&mut core.pending.log, bequest);
         }
-    }
-
-    /// At once, so that no message is given to a member that is not there.
-    fn leave_shares(&mut self, session: SessionKey) {
-        // From behind: each is the last then, and found at once.
-        for slot in self
-            .routing
-            .shares
-            .of_member(session.slot)
-            .into_iter()
-            .rev()
-        {
-            self.turn.spend(FILTER_VISITS);
-            self.drop_subscription(session, SubscriptionRef::Share(slot), false);
+        if let Some(held) = &mut ending.held_back {
+            core.turn.spend(DROP_VISITS);
+            if !held.shed() {
+                ending.held_back = None;
+            }
+            continue;
         }
-    }
-
-    /// Goes on with sessions that have ended, as far as the turn allows, and a little in any case.
-    pub(crate) fn continue_endings(&mut self, now: Tick) {
-        if self.past.endings.are_held() {
-            return;
+        if let Some(mut output) = ending.output.take() {
+            core.turn.spend(1);
+            if output.shed() {
+                ending.output = Some(output);
+            } else {
+                core.outbox.recycle(output);
+            }
+            continue;
         }
-        let mut left = self
-            .turn
-            .slice()
-            .max(urgent_visits(self.past.endings.bytes()));
-        while left > 0
-            && let Some(mut ending) = self.past.endings.pop()
-        {
-            let before = self.turn.spent();
-            let is_over = self.end_some(now, &mut ending, left.min(OWN_VISITS));
-            left = left.saturating_sub((self.turn.spent() - before).max(1));
-            if !is_over {
-                self.past.endings.push(ending);
+        let Some(key) = ending.session else {
+            return true;
+        };
+        let session = core.sessions.get_mut(key);
+        match session.and_then(|session| session.state.subscriptions.pop()) {
+            Some(filter @ SubscriptionRef::Filter(id)) => {
+                core.turn
+                    .spend(filter_visits(core.routing.index.filter(id).1));
+                index::remove(core, key, filter, false);
             }
-        }
-    }
-
-    /// Works off what a session has left, until about this many visits are used up. Returns whether
-    /// nothing is left.
-    fn end_some(&mut self, now: Tick, ending: &mut Ending, visits: u32) -> bool {
-        let before = self.turn.spent();
-        loop {
-            if self.turn.spent() - before >= visits {
-                free(&mut self.pending.log, &ending.owed.take_chunks());
-                return false;
-            }
-            if let Some(next) = ending.owed.next() {
-                self.turn.spend(DROP_VISITS);
-                if let Some(delivery) = next {
-                    self.give_to_others(now, &delivery, ending.bequest);
-                }
-                continue;
-            }
-            free(&mut self.pending.log, &ending.owed.take_chunks());
-            if let Some(bequest) = ending.bequest.take() {
-                has_given(&mut self.pending.log, bequest);
-            }
-            if let Some(held) = &mut ending.held_back {
-                self.turn.spend(DROP_VISITS);
-                if !held.shed() {
-                    ending.held_back = None;
-                }
-                continue;
-            }
-            if let Some(mut output) = ending.output.take() {
-                self.turn.spend(1);
-                if output.shed() {
-                    ending.output = Some(output);
-                } else {
-                    self.outbox.recycle(output);
-                }
-                continue;
-            }
-            let Some(key) = ending.session else {
+            // It has left that one already.
+            Some(SubscriptionRef::Share(_)) => core.turn.spend(1),
+            None => {
+                core.sessions.free(key);
                 return true;
-            };
-            let session = self.sessions.get_mut(key);
-            match session.and_then(|session| session.state.subscriptions.pop()) {
-                Some(filter @ SubscriptionRef::Filter(id)) => {
-                    self.turn
-                        .spend(filter_visits(self.routing.index.filter(id).1));
-                    self.drop_subscription(key, filter, false);
-                }
-                // It has left that one already.
-                Some(SubscriptionRef::Share(_)) => self.turn.spend(1),
-                None => {
-                    self.sessions.free(key);
-                    return true;
-                }
             }
         }
     }
+}
 
-    fn give_to_others(&mut self, now: Tick, delivery: &Delivery, bequest: Option<Bequest>) {
-        if let Some(slot) = self.routing.shares.by_number(delivery.share) {
-            self.turn.spend(SHARED_VISITS);
-            self.pending
-                .log
-                .gives(bequest.filter(|_| delivery.number > 0));
-            self.deliver_shared(now, slot, &delivery.message);
-            self.pending.log.close();
-            self.pending.log.gives(None);
-        }
+fn give_to_others(core: &mut Core, now: Tick, delivery: &Delivery, bequest: Option<Bequest>) {
+    if let Some(slot) = core.routing.shares.by_number(delivery.share) {
+        core.turn.spend(SHARED_VISITS);
+        core.pending
+            .log
+            .gives(bequest.filter(|_| delivery.number > 0));
+        share::deliver(core, now, slot, &delivery.message);
+        core.pending.log.close();
+        core.pending.log.gives(None);
     }
 }
 
@@ -344,7 +342,7 @@ pub(crate) fn give_kept(core: &mut Core, now: Tick, kept: &[Delivery]) {
     }
     let bequest = left.write(core);
     for delivery in kept {
-        core.give_to_others(now, delivery, bequest);
+        give_to_others(core, now, delivery, bequest);
     }
     if let Some(bequest) = bequest {
         has_given(&mut core.pending.log, bequest);

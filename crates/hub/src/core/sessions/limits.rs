@@ -76,76 +76,78 @@ fn filter_limit(settings: &Settings, filter: &str) -> String {
     }
 }
 
-impl Core {
-    /// Why a session gets no more subscriptions: [`TOO_MANY`] and the limit. The log says it once
-    /// for each connection.
-    ///
-    /// It is their number if a packet had more than there may be, or none has room.
-    pub(crate) fn tell_too_many(&mut self, key: SessionKey, has_surplus: bool) -> String {
-        let Some(session) = self.sessions.get(key) else {
-            return TOO_MANY.into();
-        };
-        let most = self.rules.settings.subscriptions_max;
-        let quota = session.state.identity().rights.quotas().subscriptions;
-        let bound = match quota.map(|quota| quota as usize) {
-            _ if !has_surplus && self.rules.places_left(session) > 0 => {
-                let most = self.rules.settings.subscription_bytes_max;
-                format!("limits.subscription_bytes_per_client is {most}")
-            }
-            Some(quota) if quota < most => {
-                format!("the quota subscriptions of its roles is {quota}")
-            }
-            _ => format!("limits.subscriptions_per_client is {most}"),
-        };
-        let text = format!("{TOO_MANY}: {bound}");
-        self.log_limit(key, "a subscription", (TOO_MANY, &bound));
-        text
-    }
-
-    /// Refuses a message whose topic is above a limit; `None` if it is within them. The message
-    /// counts as one that was refused.
-    pub(crate) fn refuse_topic(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        name: &str,
-    ) -> Option<Outcome> {
-        let text = topic(&self.rules.settings, name)?;
-        self.counters.stats.denied += 1;
-        self.counters.stats.topics_refused += 1;
-        let live = self.sessions.get_mut(key).and_then(Session::live_mut);
-        if let Some(live) = live {
-            live.tally().topics_refused.add(now, 1);
+/// Why a session gets no more subscriptions: [`TOO_MANY`] and the limit. The log says it once
+/// for each connection.
+///
+/// It is their number if a packet had more than there may be, or none has room.
+pub(in crate::core) fn tell_too_many(
+    core: &mut Core,
+    key: SessionKey,
+    has_surplus: bool,
+) -> String {
+    let Some(session) = core.sessions.get(key) else {
+        return TOO_MANY.into();
+    };
+    let most = core.rules.settings.subscriptions_max;
+    let quota = session.state.identity().rights.quotas().subscriptions;
+    let bound = match quota.map(|quota| quota as usize) {
+        _ if !has_surplus && core.rules.places_left(session) > 0 => {
+            let most = core.rules.settings.subscription_bytes_max;
+            format!("limits.subscription_bytes_per_client is {most}")
         }
-        self.log_limit(key, "a message", ("topic", &text));
-        Some(Outcome {
-            reason: ReasonCode::TopicNameInvalid,
-            text: text.into(),
-        })
-    }
-
-    /// Why a session does not get a subscription whose filter is above a limit.
-    pub(crate) fn tell_filter(&mut self, key: SessionKey, filter: &str) -> String {
-        let limit = filter_limit(&self.rules.settings, filter);
-        self.log_limit(key, "a subscription", (TOO_LONG, &limit));
-        format!("{TOO_LONG}: {limit}")
-    }
-
-    /// Has the log say that a session has met a limit, once for each connection and kind.
-    fn log_limit(&mut self, key: SessionKey, what: &'static str, (kind, bound): (&str, &str)) {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        let hash = self.place.hasher.hash(session.state.zone(), kind);
-        if let Link::Live(live) = &mut session.link
-            && live.extras().remember_refusal(hash)
-        {
-            self.effects.events.push(Event::AboveLimit {
-                what,
-                client_id: session.state.client_id().into(),
-                user: session.state.identity().user.clone(),
-                bound: Box::from(bound),
-            });
+        Some(quota) if quota < most => {
+            format!("the quota subscriptions of its roles is {quota}")
         }
+        _ => format!("limits.subscriptions_per_client is {most}"),
+    };
+    let text = format!("{TOO_MANY}: {bound}");
+    log_limit(core, key, "a subscription", (TOO_MANY, &bound));
+    text
+}
+
+/// Refuses a message whose topic is above a limit; `None` if it is within them. The message
+/// counts as one that was refused.
+pub(crate) fn refuse_topic(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    name: &str,
+) -> Option<Outcome> {
+    let text = topic(&core.rules.settings, name)?;
+    core.counters.stats.denied += 1;
+    core.counters.stats.topics_refused += 1;
+    let live = core.sessions.get_mut(key).and_then(Session::live_mut);
+    if let Some(live) = live {
+        live.tally().topics_refused.add(now, 1);
+    }
+    log_limit(core, key, "a message", ("topic", &text));
+    Some(Outcome {
+        reason: ReasonCode::TopicNameInvalid,
+        text: text.into(),
+    })
+}
+
+/// Why a session does not get a subscription whose filter is above a limit.
+pub(in crate::core) fn tell_filter(core: &mut Core, key: SessionKey, filter: &str) -> String {
+    let limit = filter_limit(&core.rules.settings, filter);
+    log_limit(core, key, "a subscription", (TOO_LONG, &limit));
+    format!("{TOO_LONG}: {limit}")
+}
+
+/// Has the log say that a session has met a limit, once for each connection and kind.
+fn log_limit(core: &mut Core, key: SessionKey, what: &'static str, (kind, bound): (&str, &str)) {
+    let Some(session) = core.sessions.get_mut(key) else {
+        return;
+    };
+    let hash = core.place.hasher.hash(session.state.zone(), kind);
+    if let Link::Live(live) = &mut session.link
+        && live.extras().remember_refusal(hash)
+    {
+        core.effects.events.push(Event::AboveLimit {
+            what,
+            client_id: session.state.client_id().into(),
+            user: session.state.identity().user.clone(),
+            bound: Box::from(bound),
+        });
     }
 }

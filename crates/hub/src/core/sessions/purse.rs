@@ -63,49 +63,47 @@ impl Purse {
     }
 }
 
-impl Core {
-    /// A session gives a command.
-    pub(crate) fn begin_command(&mut self, key: SessionKey) {
-        let session = self.sessions.get_mut(key);
-        if let Some(live) = session.and_then(|session| session.live_mut()) {
-            live.extras().purse.get_or_insert_default().under_way += 1;
-        }
+/// A session gives a command.
+pub(crate) fn begin_command(core: &mut Core, key: SessionKey) {
+    let session = core.sessions.get_mut(key);
+    if let Some(live) = session.and_then(|session| session.live_mut()) {
+        live.extras().purse.get_or_insert_default().under_way += 1;
     }
+}
 
-    /// The home of a session's zone has been busy for so long with a command of it.
-    pub(crate) fn charged(&mut self, now: Tick, key: SessionKey, work: Duration) {
-        let session = self.sessions.get_mut(key);
-        let Some(live) = session.and_then(|session| session.live_mut()) else {
-            return;
-        };
-        let link = live.link;
-        // A connection that was not there when the command was given owes nothing.
-        let purse = live
-            .extras
-            .as_mut()
-            .and_then(|extras| extras.purse.as_mut());
-        let Some(purse) = purse else {
-            return;
-        };
-        let was_full = purse.is_full();
-        purse.settle(now, work);
-        if was_full && !purse.is_full() {
-            live.last_seen = now;
-            self.effects.resumed.push(link);
-        }
+/// The home of a session's zone has been busy for so long with a command of it.
+pub(crate) fn charged(core: &mut Core, now: Tick, key: SessionKey, work: Duration) {
+    let session = core.sessions.get_mut(key);
+    let Some(live) = session.and_then(|session| session.live_mut()) else {
+        return;
+    };
+    let link = live.link;
+    // A connection that was not there when the command was given owes nothing.
+    let purse = live
+        .extras
+        .as_mut()
+        .and_then(|extras| extras.purse.as_mut());
+    let Some(purse) = purse else {
+        return;
+    };
+    let was_full = purse.is_full();
+    purse.settle(now, work);
+    if was_full && !purse.is_full() {
+        live.last_seen = now;
+        core.effects.resumed.push(link);
     }
+}
 
-    /// The connection that a client id has now is about to be taken over: commands that it has
-    /// sent already need not wait, up to some more, or else they would be lost, and a DISCONNECT
-    /// behind them. To be undone.
-    pub(crate) fn read_last(&mut self, zone: Zone, client_id: &str, is_last: bool) {
-        let key = self.sessions.connected(zone, client_id);
-        let session = key.and_then(|key| self.sessions.get_mut(key));
-        if let Some(live) = session.and_then(|session| session.live_mut())
-            && (is_last || live.extras.is_some())
-        {
-            live.extras().purse.get_or_insert_default().is_last = is_last;
-        }
+/// The connection that a client id has now is about to be taken over: commands that it has
+/// sent already need not wait, up to some more, or else they would be lost, and a DISCONNECT
+/// behind them. To be undone.
+pub(crate) fn read_last(core: &mut Core, zone: Zone, client_id: &str, is_last: bool) {
+    let key = core.sessions.connected(zone, client_id);
+    let session = key.and_then(|key| core.sessions.get_mut(key));
+    if let Some(live) = session.and_then(|session| session.live_mut())
+        && (is_last || live.extras.is_some())
+    {
+        live.extras().purse.get_or_insert_default().is_last = is_last;
     }
 }
 

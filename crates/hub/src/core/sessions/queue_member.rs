@@ -13,6 +13,7 @@ use super::state::{gives_back, served_queue};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::routing::share::{is_queue, is_queue_member};
+use crate::core::sessions::ending;
 
 /// A session is about to subscribe. If that is a queue, the session is written down from now on.
 /// Returns whether it is one. O(its subscriptions), once.
@@ -47,7 +48,7 @@ pub(crate) fn give_back(core: &mut Core, now: Tick, key: SessionKey) {
     }
     if let Some(owed) = leave_queues(&mut core.sessions, key) {
         // What it leaves is written before what was written of it is replaced.
-        core.hand_on(now, owed);
+        ending::hand_on(core, now, owed);
         write_base(core, key);
     }
 }

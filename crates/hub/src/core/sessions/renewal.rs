@@ -12,6 +12,7 @@ use stentor_session::Tick;
 
 use crate::core::Core;
 use crate::core::ids::SessionKey;
+use crate::core::sessions::permission;
 use crate::core::sessions::rights::{Access, Identity, Rights};
 
 /// A change of rights. The same one goes to every shard.
@@ -126,39 +127,37 @@ impl Rights for NoRights {
     }
 }
 
-impl Core {
-    /// Another change of rights is to go through the sessions.
-    pub(crate) fn push_renewal(&mut self, now: Tick, renewal: Arc<dyn Renewal>) {
-        self.rights.renewals.push(now, renewal);
-    }
+/// Another change of rights is to go through the sessions.
+pub(crate) fn push(core: &mut Core, now: Tick, renewal: Arc<dyn Renewal>) {
+    core.rights.renewals.push(now, renewal);
+}
 
-    /// The change of rights that goes on, and the slot of the first session that it has not
-    /// visited.
-    pub(crate) fn next_renewal(&mut self) -> Option<(Arc<dyn Renewal>, usize)> {
-        self.rights.renewals.next()
-    }
+/// The change of rights that goes on, and the slot of the first session that it has not
+/// visited.
+pub(crate) fn next(core: &mut Core) -> Option<(Arc<dyn Renewal>, usize)> {
+    core.rights.renewals.next()
+}
 
-    /// It goes on from this slot in a later turn.
-    pub(crate) fn put_back_renewal(&mut self, renewal: Arc<dyn Renewal>, slot: usize) {
-        self.rights.renewals.put_back(renewal, slot);
-    }
+/// It goes on from this slot in a later turn.
+pub(crate) fn put_back(core: &mut Core, renewal: Arc<dyn Renewal>, slot: usize) {
+    core.rights.renewals.put_back(renewal, slot);
+}
 
-    /// What a change of rights makes of a session.
-    pub(crate) fn renewed(&self, key: SessionKey, renewal: &dyn Renewal) -> Renewed {
-        self.sessions.get(key).map_or(Renewed::Keep, |session| {
-            renewal.renew(session.state.identity(), session.state.client_id())
-        })
-    }
+/// What a change of rights makes of a session.
+pub(crate) fn renewed(core: &Core, key: SessionKey, renewal: &dyn Renewal) -> Renewed {
+    core.sessions.get(key).map_or(Renewed::Keep, |session| {
+        renewal.renew(session.state.identity(), session.state.client_id())
+    })
+}
 
-    /// Takes all rights from a session, whose user may not be here any more.
-    pub(crate) fn take_rights(&mut self, now: Tick, key: SessionKey) {
-        let Some(session) = self.sessions.get(key) else {
-            return;
-        };
-        let identity = Identity {
-            rights: Arc::new(NoRights),
-            ..(**session.state.identity()).clone()
-        };
-        self.adopt(now, key, Arc::new(identity));
-    }
+/// Takes all rights from a session, whose user may not be here any more.
+pub(crate) fn take_rights(core: &mut Core, now: Tick, key: SessionKey) {
+    let Some(session) = core.sessions.get(key) else {
+        return;
+    };
+    let identity = Identity {
+        rights: Arc::new(NoRights),
+        ..(**session.state.identity()).clone()
+    };
+    permission::adopt(core, now, key, Arc::new(identity));
 }

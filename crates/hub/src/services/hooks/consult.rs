@@ -15,7 +15,9 @@ use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::publish::{may_publish, with_topic};
-use crate::core::inbound::subscribe::{Decided, Denial, Element, Refused, room_of};
+use crate::core::inbound::subscribe::{Decided, Denial, Element, Refused, index, permit, room_of};
+use crate::core::inbound::{acknowledge, hold, subscribe};
+use crate::core::sessions::registry::Live;
 use crate::core::sessions::rights::Identity;
 use crate::services::hooks::HookService;
 use crate::services::interface::answer::{Answer, Listener, arguments, may_be_answered};
@@ -123,9 +125,9 @@ impl HookService {
             packet: packet.into(),
             scope: Decided::default(),
         };
-        let ticket = core.issue_ticket();
+        let ticket = acknowledge::issue_ticket(core);
         self.placing.insert(ticket, packed);
-        core.hold(key);
+        hold::begin(core, key);
         self.requests.push_back(PlacesAsked {
             rooms,
             sought,
@@ -147,7 +149,7 @@ impl HookService {
             return Consulted::Not(scope);
         }
         if self.put_aside(core, key, (request, scope), packet) == Some(false) {
-            core.refuse_subscribe(key, subscribe, ReasonCode::QuotaExceeded, BUSY);
+            subscribe::refuse(core, key, subscribe, ReasonCode::QuotaExceeded, BUSY);
         }
         Consulted::Waits
     }
@@ -165,7 +167,7 @@ impl HookService {
             return Some(Ok(()));
         }
         let busy = Outcome::new(ReasonCode::QuotaExceeded, BUSY);
-        Some(core.answer(key, publish, Taken::Done(busy)))
+        Some(acknowledge::answer(core, key, publish, Taken::Done(busy)))
     }
 
     /// Asks about a session that comes back to rooms where it has no place any more: that is
@@ -196,7 +198,7 @@ impl HookService {
             elements: elements.clone(),
         };
         if self.ask(core, identity, client_id, request, aside) {
-            core.hold(key);
+            hold::begin(core, key);
             return None;
         }
         let denied = |element: Element| Element {
@@ -230,7 +232,7 @@ impl HookService {
         });
         let is_asked = self.ask(core, identity, client_id, request, aside);
         if is_asked {
-            core.hold(key);
+            hold::begin(core, key);
         }
         Some(is_asked)
     }
@@ -417,13 +419,16 @@ impl HookService {
     ) -> Option<(HookRequest, Decided)> {
         let is_kept = |room: &str| kept.binary_search_by(|known| (**known).cmp(room)).is_ok();
         let session = core.session(key)?;
+        let live = session.live();
         let mut left = Left {
             places: core.rules().places_left(session),
             bytes: core.rules().filter_bytes_left(session),
-            rooms: JOINED_AT_ONCE_MAX.min(ROOMS_MAX.saturating_sub(session.room_count())),
+            rooms: JOINED_AT_ONCE_MAX
+                .min(ROOMS_MAX.saturating_sub(live.map_or(0, Live::room_count))),
             known: BTreeSet::new(),
             known_rooms: BTreeSet::new(),
         };
+        let is_inside = |room: &str| live.is_some_and(|live| live.is_in_room(room));
         let mut filters = Vec::new();
         let mut scope = Decided::default();
         let most = core.settings().subscriptions_max;
@@ -434,7 +439,7 @@ impl HookService {
                 continue;
             };
             let room = match Interest::parse(parsed.filter) {
-                Interest::Room { room } if session.is_in_room(room) || is_kept(room) => {
+                Interest::Room { room } if is_inside(room) || is_kept(room) => {
                     scope.unasked.push(room.into());
                     continue;
                 }
@@ -476,13 +481,13 @@ impl HookService {
         let Subscription { share, filter } = parsed;
         let is_known = left.known.contains(text) || {
             let zone = session.state.zone();
-            core.find_subscription(key, zone, share, filter).is_some()
+            index::find(core, key, zone, share, filter).is_some()
         };
-        let bytes = core.subscription_cost(share, filter);
+        let bytes = permit::subscription_cost(core, share, filter);
         if !is_known && (left.places == 0 || left.bytes < bytes) {
             return Err((ReasonCode::QuotaExceeded, ""));
         }
-        core.check_filter((key, session), share, filter)?;
+        permit::check_filter(core, (key, session), share, filter)?;
         if let Some(room) = room.filter(|room| !left.known_rooms.contains(room)) {
             if left.rooms == 0 {
                 return Err((ReasonCode::QuotaExceeded, Refusal::TooMany.text()));

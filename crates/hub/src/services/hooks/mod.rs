@@ -23,6 +23,7 @@ use stentor_zone::Expelled;
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{Decided, Element, expel};
+use crate::core::sessions::lifecycle;
 use crate::core::sessions::rights::Identity;
 use crate::core::transitions::Detached;
 use crate::services::interface::answer::Answer;
@@ -87,7 +88,7 @@ impl HookService {
         self.tell_of_end(detached);
         if detached.was_held {
             let returning = self.take_returning(detached.session);
-            core.keep_for_return(detached.session, returning);
+            lifecycle::keep_for_return(core, detached.session, returning);
         }
     }
 

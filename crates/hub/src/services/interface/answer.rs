@@ -10,7 +10,9 @@ use stentor_topic::Zone;
 use stentor_zone::topic;
 
 use crate::core::Core;
+use crate::core::delivery::direct;
 use crate::core::ids::{SessionKey, ShardId};
+use crate::core::routing::{batch, keep};
 use crate::core::sessions::rights::Identity;
 use crate::core::settings::Settings;
 
@@ -67,7 +69,7 @@ impl Answer {
     pub(crate) fn deliver(&self, core: &mut Core, now: Tick) {
         if let Place::Own(topic) = &self.to.place {
             let message = self.message(now, topic);
-            core.deliver_to_session(now, self.to.session, &message);
+            direct::deliver(core, now, self.to.session, &message);
         }
     }
 
@@ -78,8 +80,8 @@ impl Answer {
                 core.count_denied();
                 return;
             }
-            core.settle(now);
-            core.keep_and_route_now(now, self.message(now, &listener.topic));
+            batch::settle(core, now);
+            keep::keep_and_route_now(core, now, self.message(now, &listener.topic));
         }
     }
 

@@ -9,6 +9,7 @@ use stentor_topic::Zone;
 use stentor_zone::Effect;
 
 use crate::core::Core;
+use crate::core::routing::keep;
 
 /// A message of the server's own.
 pub(crate) fn server_message(
@@ -38,7 +39,7 @@ pub(crate) fn publish(core: &mut Core, now: Tick, zone: Zone, effects: Vec<Effec
         } = effect
         {
             let message = server_message(now, zone, &topic, (&payload, &[], retain));
-            core.keep_and_route_now(now, message);
+            keep::keep_and_route_now(core, now, message);
         }
     }
 }

@@ -15,6 +15,8 @@ use super::join::{Cause, Joins, RoomsWanted, rooms_to_ask};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{Denial, Element, Verdicts, Wishes, expel, room_of};
+use crate::core::inbound::{hold, subscribe};
+use crate::core::routing::batch;
 use crate::core::sessions::log::leave;
 use crate::core::sessions::registry::Link;
 use crate::services::interface::places::ROOMS_MAX;
@@ -62,7 +64,7 @@ impl RoomService {
         };
         if let Err(elements) = asked {
             let answered = (&elements[..], Ok(Wishes::NOTHING), &rooms.verdicts);
-            core.go_on_subscribing(now, key, answered);
+            subscribe::go_on(core, now, key, answered);
         }
     }
 
@@ -85,7 +87,7 @@ impl RoomService {
         places.retain(|_, refusal| refusal.is_none());
         if !kept.is_empty() {
             let answered = (&kept[..], Ok(Wishes::NOTHING), &places);
-            core.go_on_subscribing(now, key, answered);
+            subscribe::go_on(core, now, key, answered);
         }
         if !gone.is_empty() {
             self.requests.push(RoomRequest::Return(key, gone));
@@ -102,15 +104,15 @@ impl RoomService {
         denials: &[Option<Denial>],
     ) {
         // What a connection that has ended in the meantime asked for is with its session again.
-        if !core.is_still(key, epoch) {
+        if !hold::is_still(core, key, epoch) {
             return;
         }
         for (element, denial) in elements.iter_mut().zip(denials) {
             element.denial.clone_from(denial);
         }
-        core.settle(now);
+        batch::settle(core, now);
         self.ask_again(core, now, key, elements, Cause::Anew);
-        core.let_go(now, key);
+        hold::end(core, now, key);
     }
 
     /// A session is out of a room to which it will come back, or is about to: it learns it then.

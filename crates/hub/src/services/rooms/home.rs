@@ -13,6 +13,7 @@ use super::zones::{LOBBY, actor};
 use super::{Parting, RoomItem};
 use crate::core::Core;
 use crate::core::ids::ShardId;
+use crate::core::routing::{keep, route};
 use crate::core::work::VISIT_BYTES;
 use crate::effects::Event;
 use crate::items::Sender;
@@ -85,7 +86,7 @@ impl RoomService {
         });
         match result {
             // The message itself goes out, with the properties that its speaker gave it.
-            Ok(()) => core.route_of(now, &[message], sender),
+            Ok(()) => route::everywhere_from(core, now, &[message], sender),
             Err(refusal) => {
                 self.perform(core, now, zone, room, effects);
                 return Some(refusal);
@@ -211,7 +212,7 @@ impl RoomService {
                     retain,
                 } => {
                     let message = server_message(now, zone, &topic, (&payload, &[], retain));
-                    core.keep_and_route_now(now, message);
+                    keep::keep_and_route_now(core, now, message);
                 }
                 Effect::Recall {
                     seat,

@@ -17,7 +17,9 @@ use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{
     Asked, Awaited, Decided, Denial, Element, Verdicts, room_of,
 };
-use crate::core::sessions::registry::Session;
+use crate::core::inbound::{acknowledge, hold, subscribe};
+use crate::core::sessions::lifecycle;
+use crate::core::sessions::registry::{Live, Session};
 use crate::core::sessions::rights::Identity;
 use crate::core::transitions::Detached;
 use crate::services::interface::places::{JOINED_AT_ONCE_MAX, ROOMS_MAX};
@@ -123,15 +125,16 @@ pub(super) fn rooms_to_ask<'f>(
         return wanted;
     };
     // What the session has no room for is refused without asking.
+    let live = session.live();
     let mut places = core.rules().places_left(session);
-    let mut rooms = ROOMS_MAX.saturating_sub(session.room_count());
+    let mut rooms = ROOMS_MAX.saturating_sub(live.map_or(0, Live::room_count));
     let (mut anew, mut again) = (at_once, at_once);
     for filter in filters {
         let Some(room) = room_of(filter).filter(|room| !known.contains(room)) else {
             continue;
         };
         let access = session.state.identity().rights.may_subscribe(filter);
-        let is_inside = session.is_in_room(room);
+        let is_inside = live.is_some_and(|live| live.is_in_room(room));
         let may_speak = session.state.identity().may_speak(room);
         let may = core.settings().takes_topic(filter) && core.rules().is_accepted(access);
         if !may || is_inside && !may_speak || !is_inside && places == 0 {
@@ -184,7 +187,7 @@ impl RoomService {
         let rooms = rooms_to_ask(core, key, filters, unasked);
         if !rooms.to_ask.is_empty()
             && let Some((awaited, elements, asked)) =
-                core.owned_request(key, subscribe, (denials, decided))
+                subscribe::owned_request(core, key, subscribe, (denials, decided))
         {
             let cause = Cause::Subscribe(awaited);
             let asked = self.ask_rooms(core, now, key, &rooms, cause, (elements, asked));
@@ -192,7 +195,14 @@ impl RoomService {
                 return Ok(());
             }
         }
-        core.subscribe(now, key, subscribe, (denials, decided), &rooms.verdicts)
+        subscribe::begin(
+            core,
+            now,
+            key,
+            subscribe,
+            (denials, decided),
+            &rooms.verdicts,
+        )
     }
 
     /// Asks for rooms, of which there is at least one; what was asked for goes on when all have
@@ -229,11 +239,11 @@ impl RoomService {
             verdicts: rooms.verdicts.clone(),
             left: rooms.to_ask.len(),
         };
-        let ticket = core.issue_ticket();
+        let ticket = acknowledge::issue_ticket(core);
         self.joins.waiting.insert(ticket, joining);
         let home = core.home_of(who.identity.zone);
         // An UNSUBSCRIBE behind it has to find what this one brings.
-        core.hold(key);
+        hold::begin(core, key);
         for (room, entry) in &rooms.to_ask {
             // Live messages follow the answer only if they are sent here from now on.
             let (zone, all) = (who.identity.zone, all_below(room));
@@ -273,7 +283,7 @@ impl RoomService {
             return;
         };
         let key = joining.session;
-        let is_same = core.is_still(key, joining.epoch);
+        let is_same = hold::is_still(core, key, joining.epoch);
         let Joining {
             who,
             cause,
@@ -295,12 +305,12 @@ impl RoomService {
                 Cause::Back { .. } => self.came_back(core, now, key, elements, verdicts),
                 Cause::Anew => {
                     let elements = tell_expelled(core, now, key, elements);
-                    core.go_on_subscribing(now, key, (&elements[..], asked, verdicts));
+                    subscribe::go_on(core, now, key, (&elements[..], asked, verdicts));
                 }
                 Cause::Subscribe(awaited) => {
                     let elements = tell_expelled(core, now, key, elements);
                     let rest = (asked, verdicts, ticket);
-                    if !core.subscribe_entered(now, key, awaited, elements, rest) {
+                    if !subscribe::go_on_entered(core, now, key, awaited, elements, rest) {
                         self.joins.entered.insert(ticket, entered);
                         return;
                     }
@@ -309,7 +319,7 @@ impl RoomService {
                     return self.end_joining(core, now, (key, is_same), &entered);
                 }
             }
-            core.let_go(now, key);
+            hold::end(core, now, key);
         }
         self.end_joining(core, now, (key, is_same), &entered);
     }
@@ -432,7 +442,7 @@ impl RoomService {
                     .cloned(),
             );
             let returning = self.joins.returning(key);
-            core.keep_for_return(key, returning);
+            lifecycle::keep_for_return(core, key, returning);
         }
         let parting = match detached.reason {
             CloseReason::Remote(Remote::Disconnect) => Parting::Left,

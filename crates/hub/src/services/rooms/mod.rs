@@ -30,11 +30,15 @@ use stentor_session::{Message, Tick, Ticket};
 use stentor_topic::Zone;
 use stentor_zone::{Entry, Expelled, Refusal, Seat, join_ended};
 
-use crate::core::Core;
+use crate::core::delivery::direct;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::Element;
+use crate::core::inbound::{acknowledge, subscribe};
+use crate::core::routing::batch;
+use crate::core::sessions::purse;
 use crate::core::transitions::Transition;
 use crate::core::work::PACKET_VISITS_FREE;
+use crate::core::{Core, work};
 use crate::items::Sender;
 use crate::services::Item;
 use crate::services::interface::answer::{Answer, ReturnAddress};
@@ -336,7 +340,7 @@ impl RoomService {
 
     /// Something about rooms, of this shard or of another one.
     pub(crate) fn room_item(&mut self, core: &mut Core, now: Tick, item: RoomItem) {
-        core.settle(now);
+        batch::settle(core, now);
         match item {
             RoomItem::Join {
                 room,
@@ -389,14 +393,14 @@ impl RoomService {
                 refusal,
             } => self.joined(core, now, ticket, &room, refusal),
             RoomItem::Said { ticket, refusal } => {
-                core.resolve(now, ticket, &talk::outcome(refusal));
+                acknowledge::resolve(core, now, ticket, &talk::outcome(refusal));
             }
             RoomItem::Recall { seat, message } => {
                 // With RETAIN, as nothing live has.
-                core.deliver_stored(now, session_of(seat), &message);
+                direct::deliver_stored(core, now, session_of(seat), &message);
             }
             RoomItem::Answer(answer) => self.requests.push(RoomRequest::Answer(answer)),
-            RoomItem::Charge { session, work } => core.charged(now, session, work),
+            RoomItem::Charge { session, work } => purse::charged(core, now, session, work),
             RoomItem::Clear { seat, room, why } => {
                 self.clear_room(core, now, session_of(seat), &room, why);
             }
@@ -420,9 +424,9 @@ impl RoomService {
             return;
         }
         let before = core.turn().spent();
-        let gone = core.drop_subscriptions_below(key, &below(room));
+        let gone = subscribe::drop_below(core, key, &below(room));
         let visits = core.turn().spent() - before;
-        core.charge_visits(now, key, visits.saturating_sub(PACKET_VISITS_FREE));
+        work::charge_visits(core, now, key, visits.saturating_sub(PACKET_VISITS_FREE));
         if !gone.is_empty() {
             say_about_join(core, now, key, join_ended(room, why));
         }

@@ -13,7 +13,8 @@ use stentor_zone::{Entry, Refusal, Seat, join_refused};
 use super::{Parting, RoomItem, all_below};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::inbound::subscribe::{ROOMS, room_of};
+use crate::core::inbound::subscribe::{ROOMS, index, room_of};
+use crate::core::inbound::{acknowledge, subscribe};
 use crate::core::sessions::registry::Link;
 use crate::core::sessions::renewal::{Renewal, Renewed};
 use crate::core::sessions::rights::{Access, Identity};
@@ -175,7 +176,7 @@ impl RoomService {
             return;
         };
         // Nobody waits for the answer.
-        let answer = (core.shard(), core.issue_ticket());
+        let answer = (core.shard(), acknowledge::issue_ticket(core));
         let room = room.into();
         let item = RoomItem::Join {
             room,
@@ -220,7 +221,7 @@ fn standings(core: &Core, key: SessionKey, before: &Identity) -> Vec<Standing> {
         }
         Link::Live(_) => {
             for subscription in session.state.subscriptions.as_slice() {
-                let filter = core.filter_of(*subscription);
+                let filter = index::filter_of(core, *subscription);
                 if filter.starts_with(ROOMS) {
                     add(&filter);
                 }
@@ -236,7 +237,7 @@ fn expel(core: &mut Core, now: Tick, key: SessionKey, rooms: &[Box<str>]) {
         return;
     }
     let gone: BTreeSet<&str> = rooms.iter().map(|room| &**room).collect();
-    let dropped = core.drop_subscriptions(key, |filter| {
+    let dropped = subscribe::drop_such(core, key, |filter| {
         room_of(filter).is_some_and(|room| gone.contains(room))
     });
     let mut told: BTreeSet<&str> = BTreeSet::new();

@@ -15,6 +15,10 @@ use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
 use crate::core::inbound::subscribe::{Denial, ROOMS};
+use crate::core::inbound::{acknowledge, publish};
+use crate::core::routing::batch;
+use crate::core::routing::route::job;
+use crate::core::sessions::purse;
 use crate::core::transitions::Unexplained;
 use crate::services::interface::answer::{Answer, ReturnAddress};
 use crate::services::interface::who::Who;
@@ -64,7 +68,7 @@ impl RoomService {
             }
         };
         if !who.identity.rights.may_publish(&to) {
-            core.deny_publish(now, key, &to);
+            publish::deny(core, now, key, &to);
             return told(MUTE);
         }
         let Some(user) = who.identity.user.as_deref() else {
@@ -85,18 +89,18 @@ impl RoomService {
         let zone = who.identity.zone;
         let message = Arc::new(Message::new(zone, publisher, now, &parts));
         // What its speaker has published before comes before.
-        core.settle(now);
+        batch::settle(core, now);
         let home = core.home_of(zone);
-        let sender = core.sender_of(&message);
+        let sender = job::sender_of(core, &message);
         if home == core.shard() {
             let refusal = self.home_say(core, now, room, &who, (message, sender));
             return told(outcome(refusal));
         }
         let is_awaited = is_v5 && publish.packet_id.is_some();
-        if is_awaited && core.is_deferring_much() {
+        if is_awaited && acknowledge::is_deferring_much(core) {
             return told(ReasonCode::QuotaExceeded.into());
         }
-        let ticket = is_awaited.then(|| core.issue_ticket());
+        let ticket = is_awaited.then(|| acknowledge::issue_ticket(core));
         let item = RoomItem::Say {
             room: room.into(),
             who,
@@ -120,12 +124,12 @@ impl RoomService {
         let Some((who, home)) = Who::and_home(core, key) else {
             return;
         };
-        core.begin_command(key);
+        purse::begin_command(core, key);
         if let Some(ran) = refuse_unread(procedure, payload) {
             let json = ran.answer;
             let answer = Box::new(Answer { to, json });
             self.requests.push(RoomRequest::Answer(answer));
-            core.charged(now, key, ran.work);
+            purse::charged(core, now, key, ran.work);
             return;
         }
         let (procedure, payload): (Box<str>, Box<[u8]>) = (procedure.into(), payload.into());

@@ -2,7 +2,7 @@
 //! fast enough and the topic's policy is `conflate`, or because of a maximum rate.
 
 mod rates;
-mod release;
+pub(crate) mod release;
 
 use alloc::boxed::Box;
 use core::cmp::Reverse;

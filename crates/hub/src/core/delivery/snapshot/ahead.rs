@@ -36,34 +36,31 @@ impl Routing {
     }
 }
 
-impl Core {
-    /// Whether a message may still come live that was kept before a snapshot began.
-    pub(super) fn is_behind(&mut self, zone: Zone, snapshot: &mut Snapshot) -> Option<Wait> {
-        let ahead = snapshot.ahead.as_mut()?;
-        if let Some(fence) = &ahead.fence {
-            if !self.routing.fences.is_passed(fence) {
-                return Some(Wait::Shards);
-            }
-            ahead.fence = None;
-            // What it has waited for may have become a job.
-            ahead.jobs = self.routing.routes.ahead();
+/// Whether a message may still come live that was kept before a snapshot began.
+pub(super) fn is_behind(core: &mut Core, zone: Zone, snapshot: &mut Snapshot) -> Option<Wait> {
+    let ahead = snapshot.ahead.as_mut()?;
+    if let Some(fence) = &ahead.fence {
+        if !core.routing.fences.is_passed(fence) {
+            return Some(Wait::Shards);
         }
-        if let Some(jobs) = &mut ahead.jobs {
-            let filter = &snapshot.filter;
-            let is_kept =
-                |message: &Message| message.retain || self.rules.keeps_last(message.topic());
-            let concerns = |message: &Message| {
-                message.zone == zone && matches(filter, message.topic()) && is_kept(message)
-            };
-            let (look, looks) = self.routing.routes.look_ahead(jobs, concerns);
-            self.turn.spend(looks);
-            match look {
-                Look::Clear => {}
-                Look::Behind(number) => return Some(Wait::Job(number)),
-                Look::Unfinished => return Some(Wait::Look),
-            }
-        }
-        snapshot.ahead = None;
-        None
+        ahead.fence = None;
+        // What it has waited for may have become a job.
+        ahead.jobs = core.routing.routes.ahead();
     }
+    if let Some(jobs) = &mut ahead.jobs {
+        let filter = &snapshot.filter;
+        let is_kept = |message: &Message| message.retain || core.rules.keeps_last(message.topic());
+        let concerns = |message: &Message| {
+            message.zone == zone && matches(filter, message.topic()) && is_kept(message)
+        };
+        let (look, looks) = core.routing.routes.look_ahead(jobs, concerns);
+        core.turn.spend(looks);
+        match look {
+            Look::Clear => {}
+            Look::Behind(number) => return Some(Wait::Job(number)),
+            Look::Unfinished => return Some(Wait::Look),
+        }
+    }
+    snapshot.ahead = None;
+    None
 }

@@ -20,16 +20,18 @@ use self::ahead::Wait;
 pub(crate) use self::queue::Snapshots;
 use self::queue::{Lost, Progress, Snapshot};
 use self::turn::VISITS;
+pub(in crate::core) use self::turn::{begin, continue_fenced, enqueue, go_on, list};
+pub(crate) use self::turn::{continue_fetched, continue_listed};
 use crate::core::delivery::conflate::HeldBack;
 use crate::core::delivery::deliver::{Course, DeliveryOptions};
 use crate::core::history::{HistoryAsk, HistoryQuery};
 use crate::core::ids::SessionKey;
 use crate::core::retained::{Cursor, Mark, Scope, Walk, copy_visits, topic_visits};
 use crate::core::routing::options::Options;
-use crate::core::routing::route::{EncodedVariants, is_own};
+use crate::core::routing::route::{self, EncodedVariants, is_own};
 use crate::core::sessions::registry::{Session, Sessions};
 use crate::core::settings::Settings;
-use crate::core::{Core, Memory, Store};
+use crate::core::{Core, Memory, Store, work};
 
 /// A snapshot goes on while less than this waits for the socket: bounded memory for any number
 /// of matches, and live messages are never far behind.
@@ -142,240 +144,237 @@ impl Sessions {
     }
 }
 
-impl Core {
-    /// One step of the snapshot whose turn it is; whether there was something to do now.
-    fn step_snapshots(&mut self, now: Tick, key: SessionKey, visits_max: usize) -> bool {
-        let Some(session) = self
-            .sessions
-            .get_mut(key)
-            .filter(|session| is_ready(session, &self.rules.settings, &self.memory))
-        else {
-            return false;
-        };
-        let (zone, at_most) = (session.state.zone(), visits(session, &self.rules.settings));
-        let held = session.held();
-        let Some(mut snapshot) = session
-            .live_mut()
-            .and_then(|live| live.snapshots())
-            .filter(|snapshots| snapshots.idle_until <= now)
-            .and_then(|snapshots| snapshots.pop_ready(held))
-        else {
-            return false;
-        };
-        self.turn.spend(1);
-        if let Some(wait) = self.is_behind(zone, &mut snapshot) {
-            self.put_behind(now, key, snapshot, wait);
-            return false;
-        }
-        if self.store.is_fetching(zone, &mut snapshot) {
-            self.put_off(now, key, snapshot);
-            return false;
-        }
-        let at_most = at_most.min(visits_max);
-        let walk = match (&snapshot.progress, snapshot.history) {
-            (Progress::Walked(_), _) => self.finish_snapshot(now, key, &mut snapshot),
-            (Progress::Recalling(_), Some(ask)) => {
-                recall(self, now, key, &mut snapshot, (ask, at_most))
-            }
-            _ => self.step(now, key, &mut snapshot, at_most),
-        };
-        let Some(session) = self.sessions.get_mut(key) else {
-            return true;
-        };
-        if walk != Walk::More {
-            let filter = ordinary(&snapshot.filter);
-            session.state.snapshot_ends(filter, &mut self.pending.log);
-        }
-        if let Some(live) = session.live_mut()
-            && let Some(snapshots) = live.snapshots()
-        {
-            if walk == Walk::More {
-                snapshots.push(snapshot);
-            }
-            if snapshots.is_empty() {
-                live.extras().snapshots = None;
-            }
-        }
-        true
+/// One step of the snapshot whose turn it is; whether there was something to do now.
+fn step_snapshots(core: &mut Core, now: Tick, key: SessionKey, visits_max: usize) -> bool {
+    let Some(session) = core
+        .sessions
+        .get_mut(key)
+        .filter(|session| is_ready(session, &core.rules.settings, &core.memory))
+    else {
+        return false;
+    };
+    let (zone, at_most) = (session.state.zone(), visits(session, &core.rules.settings));
+    let held = session.held();
+    let Some(mut snapshot) = session
+        .live_mut()
+        .and_then(|live| live.snapshots())
+        .filter(|snapshots| snapshots.idle_until <= now)
+        .and_then(|snapshots| snapshots.pop_ready(held))
+    else {
+        return false;
+    };
+    core.turn.spend(1);
+    if let Some(wait) = ahead::is_behind(core, zone, &mut snapshot) {
+        put_behind(core, now, key, snapshot, wait);
+        return false;
     }
-
-    /// One step through the store.
-    fn step(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        snapshot: &mut Snapshot,
-        at_most: usize,
-    ) -> Walk {
-        let Some(zone) = self.sessions.get(key).map(|session| session.state.zone()) else {
-            return Walk::Done;
-        };
-        let mut found = core::mem::take(&mut self.store.found);
-        let (filter, mark) = (&snapshot.filter, snapshot.mark);
-        let mut visits = u64::from(GET_VISITS);
-        let walk = match &mut snapshot.progress {
-            Progress::Walking(cursor) if has_wildcard(filter) => {
-                let after = snapshot.after;
-                let scope = Scope { after, mark, now };
-                cursor.visits = 0;
-                let walk = self
-                    .store
-                    .retained
-                    .walk(zone, filter, scope, cursor, at_most, &mut found);
-                visits = cursor.visits;
-                walk
-            }
-            _ => {
-                if let Some(message) = self.store.retained.get(zone, filter, mark, now) {
-                    self.turn.spend(found_visits(&message));
-                    found.push(message);
-                }
-                // There is no other topic, and no other message but of a history.
-                snapshot.sends &= found.is_empty() || snapshot.history.is_some();
-                Walk::Done
-            }
-        };
-        let visits = u32::try_from(visits).unwrap_or(u32::MAX);
-        self.turn.spend(visits);
-        let mut vain = visits;
-        for message in found.drain(..) {
-            self.turn.spend(FOUND_VISITS);
-            if snapshot.history.is_some() && has_history(self, zone, message.topic()) {
-                // It was in the history, if it was wanted.
-                continue;
-            }
-            if self.send_retained(now, key, snapshot.options, &message) {
-                vain = vain.saturating_sub(found_visits(&message));
-            } else {
-                vain += FOUND_VISITS;
-            }
-        }
-        self.store.found = found;
-        self.charge_vain(now, key, vain);
-        if walk == Walk::Done {
-            // The end comes after the last message, which may wait for a packet id, and after all
-            // that was passed over because it comes live.
-            let session = self.sessions.get(key);
-            let held = session.map_or_else(HeldBack::default, Session::held);
-            snapshot.progress = Progress::Walked(held.listed);
-            snapshot.ahead = self.routing.what_is_ahead();
-            let lost = self.lost(key);
-            if snapshot.has_end() || snapshot.ahead.is_some() || lost != snapshot.lost {
-                return Walk::More;
-            }
-        }
-        walk
+    if core.store.is_fetching(zone, &mut snapshot) {
+        put_off(core, now, key, snapshot);
+        return false;
     }
+    let at_most = at_most.min(visits_max);
+    let walk = match (&snapshot.progress, snapshot.history) {
+        (Progress::Walked(_), _) => finish(core, now, key, &mut snapshot),
+        (Progress::Recalling(_), Some(ask)) => {
+            recall(core, now, key, &mut snapshot, (ask, at_most))
+        }
+        _ => step(core, now, key, &mut snapshot, at_most),
+    };
+    let Some(session) = core.sessions.get_mut(key) else {
+        return true;
+    };
+    if walk != Walk::More {
+        let filter = ordinary(&snapshot.filter);
+        session.state.snapshot_ends(filter, &mut core.pending.log);
+    }
+    if let Some(live) = session.live_mut()
+        && let Some(snapshots) = live.snapshots()
+    {
+        if walk == Walk::More {
+            snapshots.push(snapshot);
+        }
+        if snapshots.is_empty() {
+            live.extras().snapshots = None;
+        }
+    }
+    true
+}
 
-    /// After a walk: what was passed over because it comes live has come, or was lost. Then the
-    /// next walk is for what was put since this one began.
-    fn finish_snapshot(&mut self, now: Tick, key: SessionKey, snapshot: &mut Snapshot) -> Walk {
-        let lost = self.lost(key);
-        if snapshot.sends && lost != snapshot.lost {
-            snapshot.after = if lost.queued == snapshot.lost.queued {
-                snapshot.mark
-            } else {
-                Mark(0)
-            };
-            snapshot.mark = self.store.retained.mark();
-            snapshot.ahead = self.routing.what_is_ahead();
-            snapshot.lost = lost;
-            snapshot.progress = Progress::begin(snapshot.history);
+/// One step through the store.
+fn step(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    snapshot: &mut Snapshot,
+    at_most: usize,
+) -> Walk {
+    let Some(zone) = core.sessions.get(key).map(|session| session.state.zone()) else {
+        return Walk::Done;
+    };
+    let mut found = core::mem::take(&mut core.store.found);
+    let (filter, mark) = (&snapshot.filter, snapshot.mark);
+    let mut visits = u64::from(GET_VISITS);
+    let walk = match &mut snapshot.progress {
+        Progress::Walking(cursor) if has_wildcard(filter) => {
+            let after = snapshot.after;
+            let scope = Scope { after, mark, now };
+            cursor.visits = 0;
+            let walk = core
+                .store
+                .retained
+                .walk(zone, filter, scope, cursor, at_most, &mut found);
+            visits = cursor.visits;
+            walk
+        }
+        _ => {
+            if let Some(message) = core.store.retained.get(zone, filter, mark, now) {
+                core.turn.spend(found_visits(&message));
+                found.push(message);
+            }
+            // There is no other topic, and no other message but of a history.
+            snapshot.sends &= found.is_empty() || snapshot.history.is_some();
+            Walk::Done
+        }
+    };
+    let visits = u32::try_from(visits).unwrap_or(u32::MAX);
+    core.turn.spend(visits);
+    let mut vain = visits;
+    for message in found.drain(..) {
+        core.turn.spend(FOUND_VISITS);
+        if snapshot.history.is_some() && has_history(core, zone, message.topic()) {
+            // It was in the history, if it was wanted.
+            continue;
+        }
+        if send_retained(core, now, key, snapshot.options, &message) {
+            vain = vain.saturating_sub(found_visits(&message));
+        } else {
+            vain += FOUND_VISITS;
+        }
+    }
+    core.store.found = found;
+    charge_vain(core, now, key, vain);
+    if walk == Walk::Done {
+        // The end comes after the last message, which may wait for a packet id, and after all
+        // that was passed over because it comes live.
+        let session = core.sessions.get(key);
+        let held = session.map_or_else(HeldBack::default, Session::held);
+        snapshot.progress = Progress::Walked(held.listed);
+        snapshot.ahead = core.routing.what_is_ahead();
+        let lost = lost(core, key);
+        if snapshot.has_end() || snapshot.ahead.is_some() || lost != snapshot.lost {
             return Walk::More;
         }
-        if snapshot.has_end() {
-            self.send_end(now, key, snapshot);
-        }
-        Walk::Done
     }
+    walk
+}
 
-    /// A session owes for visits that have brought it nothing.
-    fn charge_vain(&mut self, now: Tick, key: SessionKey, vain: u32) {
-        let session = self.sessions.get_mut(key);
-        let live = session.and_then(|session| session.live_mut());
-        let snapshots = live.and_then(|live| live.snapshots());
-        let charged = snapshots.map_or(vain, |snapshots| snapshots.charged(vain));
-        if charged > 0 {
-            self.charge_visits(now, key, charged);
-        }
-    }
-
-    /// What a session has lost.
-    fn lost(&self, key: SessionKey) -> Lost {
-        let session = self.sessions.get(key);
-        let snapshots = session.and_then(Session::snapshots);
-        snapshots.map_or_else(Lost::default, |snapshots| snapshots.lost)
-    }
-
-    /// Puts a snapshot back that waits for messages.
-    fn put_behind(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot, wait: Wait) {
-        if wait == Wait::Shards {
-            self.outbox.fenced.push(key);
-            return self.put_off(now, key, snapshot);
-        }
-        if let Some(snapshots) = self.sessions.snapshots_mut(key) {
-            snapshots.push(snapshot);
-        }
-        match wait {
-            Wait::Job(number) => self.routing.routes.await_job(number, key),
-            Wait::Shards | Wait::Look => self.list_snapshots(key),
-        }
-    }
-
-    /// Puts a snapshot back for a moment: none of its session is looked at in the meantime.
-    fn put_off(&mut self, now: Tick, key: SessionKey, snapshot: Snapshot) {
-        let at = now.after(FETCH_TIME);
-        if let Some(snapshots) = self.sessions.snapshots_mut(key) {
-            snapshots.push(snapshot);
-            snapshots.idle_until = at;
-            self.outbox.fetches.push(Reverse((at, key)));
-        }
-    }
-
-    /// A message that matches the filter, empty but for the user property `snapshot-end` or
-    /// `history-end` with the filter as its value.
-    fn send_end(&mut self, now: Tick, key: SessionKey, snapshot: &Snapshot) {
-        let Some(session) = self.sessions.get(key) else {
-            return;
+/// After a walk: what was passed over because it comes live has come, or was lost. Then the
+/// next walk is for what was put since this one began.
+fn finish(core: &mut Core, now: Tick, key: SessionKey, snapshot: &mut Snapshot) -> Walk {
+    let lost = lost(core, key);
+    if snapshot.sends && lost != snapshot.lost {
+        snapshot.after = if lost.queued == snapshot.lost.queued {
+            snapshot.mark
+        } else {
+            Mark(0)
         };
-        let mut properties = PropertyBuf::new();
-        let name = snapshot.end_name();
-        properties.push(Property::UserProperty((name, &snapshot.filter)));
-        if snapshot.marks_end && name != SNAPSHOT_END {
-            properties.push(Property::UserProperty((SNAPSHOT_END, &snapshot.filter)));
-        }
-        let mut raw = Vec::new();
-        forwardable(properties.as_properties(), &mut raw);
-        let parts = MessageParts {
-            topic: &topic_of(&snapshot.filter, name),
-            properties: &raw,
-            payload: &[],
-            qos: QoS::AtMostOnce,
-            retain: false,
-            expiry_secs: None,
-        };
-        let message = Message::new(session.state.zone(), Publisher::SERVER, now, &parts);
-        let message = Arc::new(message);
-        let ids = [snapshot.options.id()];
-        let ids = if ids == [0] { &[][..] } else { &ids[..] };
-        let mut terms = DeliveryOptions::new(&message, snapshot.options, ids, 0);
-        // It is paced with the messages before it, which may have filled the queue.
-        terms.stored = true;
-        let mut variants = EncodedVariants::new(&message, (None, None));
-        self.fanout(now)
-            .give(&mut variants, key.slot, &terms, Course::Answer);
+        snapshot.mark = core.store.retained.mark();
+        snapshot.ahead = core.routing.what_is_ahead();
+        snapshot.lost = lost;
+        snapshot.progress = Progress::begin(snapshot.history);
+        return Walk::More;
     }
+    if snapshot.has_end() {
+        send_end(core, now, key, snapshot);
+    }
+    Walk::Done
+}
 
-    /// Sends a stored message; whether the client may have it.
-    pub(crate) fn send_retained(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        options: Options,
-        message: &Arc<Message>,
-    ) -> bool {
-        send_kept(self, now, key, (options, Course::Usual), message)
+/// A session owes for visits that have brought it nothing.
+fn charge_vain(core: &mut Core, now: Tick, key: SessionKey, vain: u32) {
+    let session = core.sessions.get_mut(key);
+    let live = session.and_then(|session| session.live_mut());
+    let snapshots = live.and_then(|live| live.snapshots());
+    let charged = snapshots.map_or(vain, |snapshots| snapshots.charged(vain));
+    if charged > 0 {
+        work::charge_visits(core, now, key, charged);
     }
+}
+
+/// What a session has lost.
+fn lost(core: &Core, key: SessionKey) -> Lost {
+    let session = core.sessions.get(key);
+    let snapshots = session.and_then(Session::snapshots);
+    snapshots.map_or_else(Lost::default, |snapshots| snapshots.lost)
+}
+
+/// Puts a snapshot back that waits for messages.
+fn put_behind(core: &mut Core, now: Tick, key: SessionKey, snapshot: Snapshot, wait: Wait) {
+    if wait == Wait::Shards {
+        core.outbox.fenced.push(key);
+        return put_off(core, now, key, snapshot);
+    }
+    if let Some(snapshots) = core.sessions.snapshots_mut(key) {
+        snapshots.push(snapshot);
+    }
+    match wait {
+        Wait::Job(number) => core.routing.routes.await_job(number, key),
+        Wait::Shards | Wait::Look => list(core, key),
+    }
+}
+
+/// Puts a snapshot back for a moment: none of its session is looked at in the meantime.
+fn put_off(core: &mut Core, now: Tick, key: SessionKey, snapshot: Snapshot) {
+    let at = now.after(FETCH_TIME);
+    if let Some(snapshots) = core.sessions.snapshots_mut(key) {
+        snapshots.push(snapshot);
+        snapshots.idle_until = at;
+        core.outbox.fetches.push(Reverse((at, key)));
+    }
+}
+
+/// A message that matches the filter, empty but for the user property `snapshot-end` or
+/// `history-end` with the filter as its value.
+fn send_end(core: &mut Core, now: Tick, key: SessionKey, snapshot: &Snapshot) {
+    let Some(session) = core.sessions.get(key) else {
+        return;
+    };
+    let mut properties = PropertyBuf::new();
+    let name = snapshot.end_name();
+    properties.push(Property::UserProperty((name, &snapshot.filter)));
+    if snapshot.marks_end && name != SNAPSHOT_END {
+        properties.push(Property::UserProperty((SNAPSHOT_END, &snapshot.filter)));
+    }
+    let mut raw = Vec::new();
+    forwardable(properties.as_properties(), &mut raw);
+    let parts = MessageParts {
+        topic: &topic_of(&snapshot.filter, name),
+        properties: &raw,
+        payload: &[],
+        qos: QoS::AtMostOnce,
+        retain: false,
+        expiry_secs: None,
+    };
+    let message = Message::new(session.state.zone(), Publisher::SERVER, now, &parts);
+    let message = Arc::new(message);
+    let ids = [snapshot.options.id()];
+    let ids = if ids == [0] { &[][..] } else { &ids[..] };
+    let mut terms = DeliveryOptions::new(&message, snapshot.options, ids, 0);
+    // It is paced with the messages before it, which may have filled the queue.
+    terms.stored = true;
+    let mut variants = EncodedVariants::new(&message, (None, None));
+    route::fanout(core, now).give(&mut variants, key.slot, &terms, Course::Answer);
+}
+
+/// Sends a stored message; whether the client may have it.
+pub(in crate::core) fn send_retained(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    options: Options,
+    message: &Arc<Message>,
+) -> bool {
+    send_kept(core, now, key, (options, Course::Usual), message)
 }
 
 /// Whether a topic has a history, or had one under another policy.
@@ -418,7 +417,7 @@ fn recall(
         }
     }
     core.store.found = found;
-    core.charge_vain(now, key, vain);
+    charge_vain(core, now, key, vain);
     if walk == Walk::Done {
         snapshot.progress = Progress::Walking(Cursor::default());
     }
@@ -446,9 +445,8 @@ fn send_kept(
     let withheld = core.counters.stats.publishes_withheld;
     let hash = core.place.hasher.hash(message.zone, message.topic());
     let message = &core.store.copies.share(hash, message);
-    let mut variants = core.variants(message);
-    core.fanout(now)
-        .give(&mut variants, key.slot, &terms, course);
+    let mut variants = route::variants(core, message);
+    route::fanout(core, now).give(&mut variants, key.slot, &terms, course);
     core.counters.stats.publishes_withheld == withheld
 }
 

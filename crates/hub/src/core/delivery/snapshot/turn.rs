@@ -5,8 +5,9 @@ use core::cmp::Reverse;
 
 use stentor_session::Tick;
 
-use super::{Wanted, has_less, has_nothing, ordinary};
+use super::{Wanted, has_less, has_nothing, ordinary, step_snapshots};
 use crate::core::Core;
+use crate::core::delivery::stored;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::retained::Cursor;
@@ -31,119 +32,117 @@ impl Sessions {
     }
 }
 
-impl Core {
-    /// Has a snapshot begin: what it sends follows by [`Core::begin_snapshots`]. A single value
-    /// that may go out at once does so if `is_soon`.
-    pub(crate) fn enqueue_snapshot(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        wanted: &Wanted<'_>,
-        is_soon: bool,
-    ) {
-        if wanted.is_single() && lacks(self, key, wanted) {
-            // The most common case of all. What is put from now on comes live.
-            return;
-        }
-        if is_soon && is_single_and_next(self, key, wanted) {
-            // The common case, one value at most, needs no bookkeeping.
-            self.send_stored(now, key, wanted);
-        } else {
-            enqueue(self, key, wanted);
-        }
+/// Has a snapshot begin: what it sends follows by [`begin`]. A single value
+/// that may go out at once does so if `is_soon`.
+pub(in crate::core) fn enqueue(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    wanted: &Wanted<'_>,
+    is_soon: bool,
+) {
+    if wanted.is_single() && lacks(core, key, wanted) {
+        // The most common case of all. What is put from now on comes live.
+        return;
     }
-
-    /// Begins with what was enqueued for a session: at once, if the turn has not done what it may,
-    /// as far as its socket takes more and for one session's share.
-    pub(crate) fn begin_snapshots(&mut self, now: Tick, key: SessionKey) {
-        if !self.sessions.has_snapshots(key) {
-            return;
-        }
-        if self.turn.left() == 0 {
-            self.list_snapshots(key);
-        } else {
-            self.run_snapshots(now, key, VISITS);
-        }
+    if is_soon && is_single_and_next(core, key, wanted) {
+        // The common case, one value at most, needs no bookkeeping.
+        stored::send(core, now, key, wanted);
+    } else {
+        enqueue_later(core, key, wanted);
     }
+}
 
-    /// Goes on with the snapshots of a session, after those that wait for their turn.
-    pub(crate) fn continue_snapshots(&mut self, now: Tick, key: SessionKey) {
-        if !self.sessions.has_snapshots(key) {
-            // Nothing to do.
-        } else if self.turn.left() == 0 || !self.outbox.snapshots.is_empty() {
-            self.list_snapshots(key);
-        } else {
-            self.run_snapshots(now, key, VISITS);
-        }
+/// Begins with what was enqueued for a session: at once, if the turn has not done what it may,
+/// as far as its socket takes more and for one session's share.
+pub(in crate::core) fn begin(core: &mut Core, now: Tick, key: SessionKey) {
+    if !core.sessions.has_snapshots(key) {
+        return;
     }
+    if core.turn.left() == 0 {
+        list(core, key);
+    } else {
+        run(core, now, key, VISITS);
+    }
+}
 
-    /// Has the snapshots of a session go on when it is its turn.
-    pub(crate) fn list_snapshots(&mut self, key: SessionKey) {
-        let session = self.sessions.get_mut(key);
+/// Goes on with the snapshots of a session, after those that wait for their turn.
+pub(in crate::core) fn go_on(core: &mut Core, now: Tick, key: SessionKey) {
+    if !core.sessions.has_snapshots(key) {
+        // Nothing to do.
+    } else if core.turn.left() == 0 || !core.outbox.snapshots.is_empty() {
+        list(core, key);
+    } else {
+        run(core, now, key, VISITS);
+    }
+}
+
+/// Has the snapshots of a session go on when it is its turn.
+pub(in crate::core) fn list(core: &mut Core, key: SessionKey) {
+    let session = core.sessions.get_mut(key);
+    let live = session.and_then(|session| session.live_mut());
+    let Some(snapshots) = live.and_then(|live| live.snapshots()) else {
+        return;
+    };
+    if !snapshots.is_empty() && !core::mem::replace(&mut snapshots.is_listed, true) {
+        core.outbox.snapshots.push_back(key);
+    }
+}
+
+/// Goes on with the sessions that wait for their turn, one after the other, as far as the
+/// turn of the shard allows, and a little in any case.
+pub(crate) fn continue_listed(core: &mut Core, now: Tick) {
+    let mut left = core.turn.slice();
+    while left > 0
+        && let Some(key) = core.outbox.snapshots.pop_front()
+    {
+        let session = core.sessions.get_mut(key);
         let live = session.and_then(|session| session.live_mut());
-        let Some(snapshots) = live.and_then(|live| live.snapshots()) else {
+        if let Some(snapshots) = live.and_then(|live| live.snapshots()) {
+            snapshots.is_listed = false;
+        }
+        let before = core.turn.spent();
+        run(core, now, key, VISITS.min(left as usize));
+        // One that has gone costs a look.
+        core.turn.spend(1);
+        let used = core.turn.spent() - before;
+        core.turn.attribute(key, used);
+        left = left.saturating_sub(used);
+    }
+}
+
+/// This many visits of the snapshots of a session, which take turns, as far as its socket takes
+/// more. What is left then waits for its turn.
+fn run(core: &mut Core, now: Tick, key: SessionKey, visits: usize) {
+    let before = core.turn.spent();
+    loop {
+        let used = (core.turn.spent() - before) as usize;
+        if used >= visits {
+            return list(core, key);
+        }
+        if !step_snapshots(core, now, key, visits - used) {
             return;
-        };
-        if !snapshots.is_empty() && !core::mem::replace(&mut snapshots.is_listed, true) {
-            self.outbox.snapshots.push_back(key);
         }
     }
+}
 
-    /// Goes on with the sessions that wait for their turn, one after the other, as far as the
-    /// turn of the shard allows, and a little in any case.
-    pub(crate) fn continue_listed(&mut self, now: Tick) {
-        let mut left = self.turn.slice();
-        while left > 0
-            && let Some(key) = self.outbox.snapshots.pop_front()
-        {
-            let session = self.sessions.get_mut(key);
-            let live = session.and_then(|session| session.live_mut());
-            if let Some(snapshots) = live.and_then(|live| live.snapshots()) {
-                snapshots.is_listed = false;
-            }
-            let before = self.turn.spent();
-            self.run_snapshots(now, key, VISITS.min(left as usize));
-            // One that has gone costs a look.
-            self.turn.spend(1);
-            let used = self.turn.spent() - before;
-            self.turn.attribute(key, used);
-            left = left.saturating_sub(used);
+/// Goes on with the snapshots that have waited for other shards.
+pub(in crate::core) fn continue_fenced(core: &mut Core, now: Tick) {
+    for key in core::mem::take(&mut core.outbox.fenced) {
+        if let Some(snapshots) = core.sessions.snapshots_mut(key) {
+            snapshots.idle_until = now;
         }
+        go_on(core, now, key);
     }
+}
 
-    /// This many visits of the snapshots of a session, which take turns, as far as its socket takes
-    /// more. What is left then waits for its turn.
-    fn run_snapshots(&mut self, now: Tick, key: SessionKey, visits: usize) {
-        let before = self.turn.spent();
-        loop {
-            let used = (self.turn.spent() - before) as usize;
-            if used >= visits {
-                return self.list_snapshots(key);
-            }
-            if !self.step_snapshots(now, key, visits - used) {
-                return;
-            }
-        }
-    }
-
-    /// Goes on with the snapshots that have waited for other shards.
-    pub(crate) fn continue_fenced(&mut self, now: Tick) {
-        for key in core::mem::take(&mut self.outbox.fenced) {
-            if let Some(snapshots) = self.sessions.snapshots_mut(key) {
-                snapshots.idle_until = now;
-            }
-            self.continue_snapshots(now, key);
-        }
-    }
-
-    /// Goes on with the snapshots that have waited for the store.
-    pub(crate) fn continue_fetched(&mut self, now: Tick) {
-        while let Some(Reverse((at, key))) = self.outbox.fetches.peek().copied()
-            && at <= now
-        {
-            self.outbox.fetches.pop();
-            self.continue_snapshots(now, key);
-        }
+/// Goes on with the snapshots that have waited for the store.
+pub(crate) fn continue_fetched(core: &mut Core, now: Tick) {
+    while let Some(Reverse((at, key))) = core.outbox.fetches.peek().copied()
+        && at <= now
+    {
+        core.outbox.fetches.pop();
+        go_on(core, now, key);
     }
 }
 
@@ -176,7 +175,7 @@ fn is_single_and_next(core: &mut Core, key: SessionKey, wanted: &Wanted<'_>) -> 
 }
 
 #[inline(never)]
-fn enqueue(core: &mut Core, key: SessionKey, wanted: &Wanted<'_>) {
+fn enqueue_later(core: &mut Core, key: SessionKey, wanted: &Wanted<'_>) {
     let ahead = core.routing.what_is_ahead();
     let Some(session) = core.sessions.get_mut(key) else {
         return;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::SubscriptionRef;
 use crate::core::Core;
 use crate::core::ids::SessionKey;
-use crate::core::inbound::subscribe::Element;
+use crate::core::inbound::subscribe::{Element, index};
 use crate::core::routing::options::Options;
 use crate::core::sessions::log::leave;
 use crate::core::work::FILTER_VISITS;
@@ -13,34 +13,22 @@ use crate::core::work::FILTER_VISITS;
 /// This many filters of a session are looked at by the time of one visit.
 const SCANNED_PER_VISIT: usize = 2;
 
-impl Core {
-    /// Takes a session's subscriptions whose filters begin so away; returns them.
-    pub(crate) fn drop_subscriptions_below(
-        &mut self,
-        key: SessionKey,
-        below: &str,
-    ) -> Vec<Element> {
-        self.drop_subscriptions(key, |filter| filter.starts_with(below))
-    }
+/// Takes a session's subscriptions whose filters begin so away; returns them.
+pub(crate) fn drop_below(core: &mut Core, key: SessionKey, below: &str) -> Vec<Element> {
+    drop_such(core, key, |filter| filter.starts_with(below))
+}
 
-    /// Takes a session's subscriptions to such filters away; returns them.
-    pub(crate) fn drop_subscriptions(
-        &mut self,
-        key: SessionKey,
-        is_such: impl Fn(&str) -> bool,
-    ) -> Vec<Element> {
-        let elements = suspend_subscriptions(self, key, is_such);
-        for element in &elements {
-            leave(self, key, &element.filter);
-        }
-        elements
+/// Takes a session's subscriptions to such filters away; returns them.
+pub(crate) fn drop_such(
+    core: &mut Core,
+    key: SessionKey,
+    is_such: impl Fn(&str) -> bool,
+) -> Vec<Element> {
+    let elements = suspend_subscriptions(core, key, is_such);
+    for element in &elements {
+        leave(core, key, &element.filter);
     }
-
-    /// Whether a session has a subscription below a room.
-    pub(crate) fn is_in_room(&self, key: SessionKey, room: &str) -> bool {
-        let session = self.sessions.get(key);
-        session.is_some_and(|session| session.is_in_room(room))
-    }
+    elements
 }
 
 /// Takes a session's subscriptions to such filters away until its client is back; returns them.
@@ -80,7 +68,7 @@ pub(crate) fn suspend_subscriptions(
             session.state.forget_filtered(&element.filter);
             session.forget_snapshot(id);
         }
-        core.drop_subscription(key, SubscriptionRef::Filter(id), true);
+        index::remove(core, key, SubscriptionRef::Filter(id), true);
     }
     elements
 }

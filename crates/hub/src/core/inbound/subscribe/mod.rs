@@ -2,12 +2,12 @@
 
 mod drop;
 mod element;
-mod index;
+pub(crate) mod index;
 mod kept;
-mod permit;
-mod slice;
+pub(crate) mod permit;
+pub(crate) mod slice;
 mod tally;
-mod unsubscribe;
+pub(crate) mod unsubscribe;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ use stentor_mqtt::{
 use stentor_session::{CloseReason, Tick, Ticket, Violation};
 use stentor_topic::{FilterId, Subscription, asks_for_queue, is_shared};
 
-pub(crate) use self::drop::suspend_subscriptions;
+pub(crate) use self::drop::{drop_below, drop_such, suspend_subscriptions};
 pub use self::element::Denial;
 pub(crate) use self::element::{Decided, Element, ROOM, ROOMS, Refused, Verdicts, expel, room_of};
 pub use self::index::Granted;
@@ -32,19 +32,21 @@ pub(crate) use self::slice::Slices;
 use self::slice::{Source, Subscribing};
 use self::tally::Tally;
 use crate::core::delivery::conflate::{NO_RATE, max_rate};
-use crate::core::delivery::snapshot::{SNAPSHOT_END, Wanted};
+use crate::core::delivery::snapshot::{self, SNAPSHOT_END, Wanted};
 use crate::core::history::{HISTORY, HistoryAsk, NoHistoryAsk};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::explanation;
+use crate::core::inbound::hold;
 use crate::core::routing::options::Options;
-use crate::core::routing::share::{Telling, ask_queues_first, is_queue};
+use crate::core::routing::share::{self, Telling, ask_queues_first, is_queue};
 use crate::core::sessions::log::leave;
 use crate::core::sessions::queue_member::joins_queue;
 use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::state::{Grant, Subscribed};
+use crate::core::sessions::{lifecycle, limits};
 use crate::core::transitions::{Transition, Unexplained};
 use crate::core::work::{FILTER_VISITS, VISIT_BYTES};
-use crate::core::{Core, Rules};
+use crate::core::{Core, Rules, work};
 
 /// A subscription as its session remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -310,345 +312,348 @@ impl Rules {
     }
 }
 
-impl Core {
-    /// A SUBSCRIBE whose elements outlive the packet; `None` without a connection.
-    pub(crate) fn owned_request(
-        &self,
-        key: SessionKey,
-        subscribe: &Subscribe<'_>,
-        (denials, decided): (&[Option<Denial>], &Decided),
-    ) -> Option<(Awaited, Vec<Element>, Asked)> {
-        let common = self.common(key, subscribe)?;
-        let most = self.rules.settings.subscriptions_max;
-        let elements = elements(common, subscribe, most, denials, decided);
-        let awaited = Awaited {
-            packet_id: subscribe.packet_id,
-            surplus: surplus(subscribe, most),
-        };
-        let asked = Wishes::new(subscribe.properties);
-        Some((awaited, elements.map(Wanting::owned).collect(), asked))
-    }
+/// A SUBSCRIBE whose elements outlive the packet; `None` without a connection.
+pub(crate) fn owned_request(
+    core: &Core,
+    key: SessionKey,
+    subscribe: &Subscribe<'_>,
+    (denials, decided): (&[Option<Denial>], &Decided),
+) -> Option<(Awaited, Vec<Element>, Asked)> {
+    let common = common(core, key, subscribe)?;
+    let most = core.rules.settings.subscriptions_max;
+    let elements = elements(common, subscribe, most, denials, decided);
+    let awaited = Awaited {
+        packet_id: subscribe.packet_id,
+        surplus: surplus(subscribe, most),
+    };
+    let asked = Wishes::new(subscribe.properties);
+    Some((awaited, elements.map(Wanting::owned).collect(), asked))
+}
 
-    /// What is the same for all elements of a SUBSCRIBE; `None` without a connection.
-    fn common(&self, key: SessionKey, subscribe: &Subscribe<'_>) -> Option<Common> {
-        let live = self.sessions.get(key)?.live()?;
-        let bridge = live.extras.as_ref().is_some_and(|extras| extras.bridge);
-        let id = subscribe.properties.subscription_id();
-        Some(Common { bridge, id })
-    }
+/// What is the same for all elements of a SUBSCRIBE; `None` without a connection.
+fn common(core: &Core, key: SessionKey, subscribe: &Subscribe<'_>) -> Option<Common> {
+    let live = core.sessions.get(key)?.live()?;
+    let bridge = live.extras.as_ref().is_some_and(|extras| extras.bridge);
+    let id = subscribe.properties.subscription_id();
+    Some(Common { bridge, id })
+}
 
-    /// Takes a SUBSCRIBE, now or in slices. `denials` are what adaptors have against its elements,
-    /// and `decided` of what they were not asked; what is missing is allowed. `verdicts` are what
-    /// was said about its rooms.
-    pub(crate) fn subscribe(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        subscribe: &Subscribe<'_>,
-        (denials, decided): (&[Option<Denial>], &Decided),
-        verdicts: &Verdicts,
-    ) -> Result<(), CloseReason> {
-        let Some(common) = self.common(key, subscribe) else {
-            return Ok(());
+/// Takes a SUBSCRIBE, now or in slices. `denials` are what adaptors have against its elements,
+/// and `decided` of what they were not asked; what is missing is allowed. `verdicts` are what
+/// was said about its rooms.
+pub(crate) fn begin(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    subscribe: &Subscribe<'_>,
+    (denials, decided): (&[Option<Denial>], &Decided),
+    verdicts: &Verdicts,
+) -> Result<(), CloseReason> {
+    let Some(common) = common(core, key, subscribe) else {
+        return Ok(());
+    };
+    let asked = Wishes::new(subscribe.properties);
+    let most = core.rules.settings.subscriptions_max;
+    // What is behind those is refused in any case.
+    let elements = elements(common, subscribe, most, denials, decided);
+    let awaited = Awaited {
+        packet_id: subscribe.packet_id,
+        surplus: surplus(subscribe, most),
+    };
+    let is_long = slice::is_long(core, subscribe.filters.iter().rest(), || {
+        subscribe.filters.count()
+    });
+    if is_long || slice::waits_to_share(core, elements.clone().map(|one| one.filter)) {
+        let source = if elements.clone().all(|one| one.is_allowed()) {
+            Source::packet(common, subscribe, most)
+        } else {
+            Source::elements(elements.map(Wanting::owned).collect())
         };
-        let asked = Wishes::new(subscribe.properties);
-        let most = self.rules.settings.subscriptions_max;
-        // What is behind those is refused in any case.
-        let elements = elements(common, subscribe, most, denials, decided);
-        let awaited = Awaited {
-            packet_id: subscribe.packet_id,
-            surplus: surplus(subscribe, most),
-        };
-        let is_long = self.is_long(subscribe.filters.iter().rest(), || {
-            subscribe.filters.count()
-        });
-        if is_long || self.waits_to_share(elements.clone().map(|one| one.filter)) {
-            let source = if elements.clone().all(|one| one.is_allowed()) {
-                Source::packet(common, subscribe, most)
-            } else {
-                Source::elements(elements.map(Wanting::owned).collect())
-            };
-            subscribe_in_slices(self, key, awaited, source, (asked, verdicts));
-            return Ok(());
+        subscribe_in_slices(core, key, awaited, source, (asked, verdicts));
+        return Ok(());
+    }
+    subscribe_all(core, now, key, Some(awaited), elements, (asked, verdicts))
+}
+
+/// Goes on with a SUBSCRIBE that nobody waits for, and whose rooms have answered.
+pub(crate) fn go_on(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    (elements, asked, verdicts): (&[Element], Asked, &Verdicts),
+) {
+    let all = elements.iter().map(Wanting::of);
+    let result = subscribe_all(core, now, key, None, all, (asked, verdicts));
+    let below_rooms = elements.iter().filter(|it| room_of(&it.filter).is_some());
+    for element in below_rooms {
+        let session = core.sessions.get(key);
+        let zone = session.map(|session| session.state.zone());
+        let has = |zone| index::find(core, key, zone, None, &element.filter);
+        if zone.and_then(has).is_none() {
+            leave(core, key, &element.filter);
         }
-        self.subscribe_all(now, key, Some(awaited), elements, (asked, verdicts))
     }
+    if let Err(reason) = result {
+        lifecycle::close(core, now, key, reason);
+    }
+}
 
-    /// Goes on with a SUBSCRIBE that nobody waits for, and whose rooms have answered.
-    pub(crate) fn go_on_subscribing(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        (elements, asked, verdicts): (&[Element], Asked, &Verdicts),
-    ) {
+/// Goes on with a SUBSCRIBE whose rooms have answered, in slices if it is long. The session is
+/// held already. Returns whether that is all; otherwise a [`Transition::Entered`] with this
+/// ticket tells when it is.
+pub(crate) fn go_on_entered(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    awaited: Awaited,
+    elements: Vec<Element>,
+    (asked, verdicts, ticket): (Asked, &Verdicts, Ticket),
+) -> bool {
+    let filters = elements.iter().map(|element| &*element.filter);
+    if slice::fits_turn(core, elements.len()) && !slice::waits_to_share(core, filters) {
         let all = elements.iter().map(Wanting::of);
-        let result = self.subscribe_all(now, key, None, all, (asked, verdicts));
-        let below_rooms = elements.iter().filter(|it| room_of(&it.filter).is_some());
-        for element in below_rooms {
-            let session = self.sessions.get(key);
-            let zone = session.map(|session| session.state.zone());
-            let has = |zone| self.find_subscription(key, zone, None, &element.filter);
-            if zone.and_then(has).is_none() {
-                leave(self, key, &element.filter);
-            }
+        let told = (asked, verdicts);
+        if let Err(reason) = subscribe_all(core, now, key, Some(awaited), all, told) {
+            lifecycle::close(core, now, key, reason);
         }
-        if let Err(reason) = result {
-            self.close(now, key, reason);
+        hold::end(core, now, key);
+        return true;
+    }
+    let source = Source::elements(elements);
+    let mut job = Subscribing::new(awaited, source, (asked, verdicts.clone()));
+    job.entered = Some(ticket);
+    slice::subscribe_later(core, key, job);
+    false
+}
+
+/// Subscribes, and acknowledges that if there is a packet to acknowledge.
+fn subscribe_all<'f>(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    awaited: Option<Awaited>,
+    mut elements: impl Iterator<Item = Wanting<'f>>,
+    (asked, verdicts): (Asked, &Verdicts),
+) -> Result<(), CloseReason> {
+    let is_v5 = core.sessions.get(key).is_some_and(Session::speaks_v5);
+    let mut tally = Tally::new(is_v5, awaited);
+    subscribe_some(
+        core,
+        key,
+        &mut elements,
+        (asked, verdicts),
+        (&mut tally, u32::MAX),
+    )?;
+    conclude(core, now, key, (awaited, verdicts), &mut tally);
+    Ok(())
+}
+
+/// Subscribes to some of the elements: until about this many visits are used up.
+fn subscribe_some<'f>(
+    core: &mut Core,
+    key: SessionKey,
+    elements: &mut impl Iterator<Item = Wanting<'f>>,
+    (asked, verdicts): (Asked, &Verdicts),
+    (tally, visits): (&mut Tally<'f>, u32),
+) -> Result<(), CloseReason> {
+    let before = core.turn.spent();
+    while core.turn.spent() - before < visits
+        && let Some(wanting) = elements.next()
+    {
+        core.turn.spend(filter_visits(wanting.filter));
+        let asked = (asked, verdicts);
+        let (reason, why) = subscribe_one(core, key, wanting, asked, &mut tally.wanted)?;
+        if reason.is_error() {
+            tally.refuse(&wanting, (reason, why), verdicts);
+        }
+        // 3.x knows one failure only [MQTT-3.9.3-2].
+        let failed = reason.is_error() && !tally.is_v5;
+        tally.reasons.push(if failed { 0x80 } else { reason as u8 });
+    }
+    Ok(())
+}
+
+/// Answers a SUBSCRIBE, and begins what follows its answer.
+fn conclude(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    told: (Option<Awaited>, &Verdicts),
+    tally: &mut Tally<'_>,
+) {
+    answer(core, key, told, tally);
+    for (at, wanted) in tally.wanted.iter().enumerate() {
+        let is_small = at < AT_ONCE_MAX && !core.turn.is_overspent();
+        let is_soon = is_small || !work::turn_is_spent(core);
+        snapshot::enqueue(core, now, key, wanted, is_soon);
+    }
+    snapshot::begin(core, now, key);
+    let filters = tally.wanted.iter().map(|wanted| wanted.filter);
+    list_rooms_for(core, key, filters);
+    ask_queues_first(core, now, key);
+}
+
+/// Tells what rooms there are, if that was subscribed to.
+fn list_rooms_for<'f>(
+    core: &mut Core,
+    key: SessionKey,
+    mut filters: impl Iterator<Item = &'f str>,
+) {
+    if filters.any(|filter| filter.starts_with(ROOM_LIST))
+        && let Some(zone) = core.sessions.get(key).map(|session| session.state.zone())
+    {
+        core.pending.transitions.note(Transition::WantsRooms(zone));
+    }
+}
+
+/// Answers a SUBSCRIBE.
+fn answer(
+    core: &mut Core,
+    key: SessionKey,
+    (awaited, verdicts): (Option<Awaited>, &Verdicts),
+    tally: &mut Tally<'_>,
+) {
+    if let Some(awaited) = awaited {
+        if tally.is_all_granted() && awaited.surplus == 0 {
+            send_suback(core, key, awaited.packet_id, &tally.reasons, "");
+        } else {
+            answer_refused(core, key, awaited, tally);
         }
     }
-
-    /// Goes on with a SUBSCRIBE whose rooms have answered, in slices if it is long. The session is
-    /// held already. Returns whether that is all; otherwise a [`Transition::Entered`] with this
-    /// ticket tells when it is.
-    pub(crate) fn subscribe_entered(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        awaited: Awaited,
-        elements: Vec<Element>,
-        (asked, verdicts, ticket): (Asked, &Verdicts, Ticket),
-    ) -> bool {
-        let filters = elements.iter().map(|element| &*element.filter);
-        if self.fits_turn(elements.len()) && !self.waits_to_share(filters) {
-            let all = elements.iter().map(Wanting::of);
-            let told = (asked, verdicts);
-            if let Err(reason) = self.subscribe_all(now, key, Some(awaited), all, told) {
-                self.close(now, key, reason);
-            }
-            self.let_go(now, key);
-            return true;
-        }
-        let source = Source::elements(elements);
-        let mut job = Subscribing::new(awaited, source, (asked, verdicts.clone()));
-        job.entered = Some(ticket);
-        self.subscribe_later(key, job);
-        false
+    if tally.explains && !(verdicts.is_empty() && tally.is_all_granted()) {
+        note_unexplained(core, key, verdicts, tally);
     }
+}
 
-    /// Subscribes, and acknowledges that if there is a packet to acknowledge.
-    fn subscribe_all<'f>(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        awaited: Option<Awaited>,
-        mut elements: impl Iterator<Item = Wanting<'f>>,
-        (asked, verdicts): (Asked, &Verdicts),
-    ) -> Result<(), CloseReason> {
-        let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
-        let mut tally = Tally::new(is_v5, awaited);
-        self.subscribe_some(
-            key,
-            &mut elements,
-            (asked, verdicts),
-            (&mut tally, u32::MAX),
-        )?;
-        self.conclude_subscribe(now, key, (awaited, verdicts), &mut tally);
-        Ok(())
+/// No SUBACK tells the client why it is not let into rooms.
+#[cold]
+fn note_unexplained(core: &mut Core, key: SessionKey, verdicts: &Verdicts, tally: &mut Tally<'_>) {
+    let refused = verdicts.iter();
+    let refused = refused.filter_map(|(room, refusal)| Some((room, (*refusal)?)));
+    // A session without a place as a member continues as the observer that it is.
+    let refused = refused.filter(|(room, _)| !core.is_in_room(key, room));
+    let refusals = tally.refusals();
+    let denied = refusals.denied.iter();
+    let others = refusals.no_joins.iter();
+    let unexplained = Unexplained {
+        refusals: refused.map(|(room, why)| (room.clone(), why)).collect(),
+        denials: denied
+            .map(|(filter, denial)| ((*filter).into(), (*denial).clone()))
+            .collect(),
+        others: others
+            .map(|(filter, reason, why)| ((*filter).into(), *reason, (*why).into()))
+            .collect(),
+    };
+    if !unexplained.is_empty() {
+        let unexplained = Box::new(unexplained);
+        core.pending
+            .transitions
+            .note(Transition::Unexplained(key, unexplained));
     }
+}
 
-    /// Subscribes to some of the elements: until about this many visits are used up.
-    fn subscribe_some<'f>(
-        &mut self,
-        key: SessionKey,
-        elements: &mut impl Iterator<Item = Wanting<'f>>,
-        (asked, verdicts): (Asked, &Verdicts),
-        (tally, visits): (&mut Tally<'f>, u32),
-    ) -> Result<(), CloseReason> {
-        let before = self.turn.spent();
-        while self.turn.spent() - before < visits
-            && let Some(wanting) = elements.next()
-        {
-            self.turn.spend(filter_visits(wanting.filter));
-            let asked = (asked, verdicts);
-            let (reason, why) = self.subscribe_one(key, wanting, asked, &mut tally.wanted)?;
-            if reason.is_error() {
-                tally.refuse(&wanting, (reason, why), verdicts);
-            }
-            // 3.x knows one failure only [MQTT-3.9.3-2].
-            let failed = reason.is_error() && !tally.is_v5;
-            tally.reasons.push(if failed { 0x80 } else { reason as u8 });
-        }
-        Ok(())
+fn subscribe_one<'a>(
+    core: &mut Core,
+    key: SessionKey,
+    wanting: Wanting<'a>,
+    (asked, verdicts): (Asked, &Verdicts),
+    all_wanted: &mut AllWanted<'a>,
+) -> Result<Answer<'a>, CloseReason> {
+    let Wanting {
+        filter: text,
+        options,
+        id,
+        denial,
+        refused,
+    } = wanting;
+    let subscription = match parsed(core, key, text) {
+        Ok(subscription) => subscription,
+        Err(why) => return Ok((ReasonCode::TopicFilterInvalid, why)),
+    };
+    let Subscription { share, filter } = subscription;
+    if share.is_some() && options.no_local {
+        return Err(CloseReason::Violation(Violation::SharedNoLocal));
     }
-
-    /// Answers a SUBSCRIBE, and begins what follows its answer.
-    fn conclude_subscribe(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        told: (Option<Awaited>, &Verdicts),
-        tally: &mut Tally<'_>,
-    ) {
-        self.answer_subscribe(key, told, tally);
-        for (at, wanted) in tally.wanted.iter().enumerate() {
-            let is_small = at < AT_ONCE_MAX && !self.turn.is_overspent();
-            let is_soon = is_small || !self.turn_is_spent();
-            self.enqueue_snapshot(now, key, wanted, is_soon);
-        }
-        self.begin_snapshots(now, key);
-        let filters = tally.wanted.iter().map(|wanted| wanted.filter);
-        self.list_rooms_for(key, filters);
-        ask_queues_first(self, now, key);
+    if let Some(denial) = denial {
+        return Ok((denial.reason, &denial.text));
     }
-
-    /// Tells what rooms there are, if that was subscribed to.
-    fn list_rooms_for<'f>(&mut self, key: SessionKey, mut filters: impl Iterator<Item = &'f str>) {
-        if filters.any(|filter| filter.starts_with(ROOM_LIST))
-            && let Some(zone) = self.sessions.get(key).map(|session| session.state.zone())
-        {
-            self.pending.transitions.note(Transition::WantsRooms(zone));
+    if let Some(refused) = refused {
+        if refused == no_right(filter) {
+            permit::deny(core, key, text);
         }
+        return Ok(refused);
     }
-
-    /// Answers a SUBSCRIBE.
-    fn answer_subscribe(
-        &mut self,
-        key: SessionKey,
-        (awaited, verdicts): (Option<Awaited>, &Verdicts),
-        tally: &mut Tally<'_>,
-    ) {
-        if let Some(awaited) = awaited {
-            if tally.is_all_granted() && awaited.surplus == 0 {
-                self.send_suback(key, awaited.packet_id, &tally.reasons, "");
-            } else {
-                answer_refused(self, key, awaited, tally);
-            }
-        }
-        if tally.explains && !(verdicts.is_empty() && tally.is_all_granted()) {
-            self.note_unexplained(key, verdicts, tally);
-        }
+    let permitted = permit::check(core, key, text, subscription, (asked, verdicts));
+    let permitted = match permitted {
+        Ok(permitted) => permitted,
+        Err(refusal) => return Ok(refusal),
+    };
+    let (zone, wishes) = (permitted.zone, permitted.wishes);
+    let options = grantable(core, key, subscription, options);
+    let grant = Grant {
+        options: Options::new(options, id),
+        access: permitted.access,
+        bytes: permitted.bytes,
+        interval: wishes.interval.filter(|_| share.is_none()),
+    };
+    let reason = granted_reason(grant.options.qos());
+    if let Some(group) = share {
+        // Its SUBACK says that other shards know of it. Nothing is retained for what is shared.
+        share::join(core, (key, zone), (group, filter), (&grant, Telling::Now));
+        return Ok((reason, ""));
     }
-
-    /// No SUBACK tells the client why it is not let into rooms.
-    #[cold]
-    fn note_unexplained(&mut self, key: SessionKey, verdicts: &Verdicts, tally: &mut Tally<'_>) {
-        let refused = verdicts.iter();
-        let refused = refused.filter_map(|(room, refusal)| Some((room, (*refusal)?)));
-        // A session without a place as a member continues as the observer that it is.
-        let refused = refused.filter(|(room, _)| !self.is_in_room(key, room));
-        let refusals = tally.refusals();
-        let denied = refusals.denied.iter();
-        let others = refusals.no_joins.iter();
-        let unexplained = Unexplained {
-            refusals: refused.map(|(room, why)| (room.clone(), why)).collect(),
-            denials: denied
-                .map(|(filter, denial)| ((*filter).into(), (*denial).clone()))
-                .collect(),
-            others: others
-                .map(|(filter, reason, why)| ((*filter).into(), *reason, (*why).into()))
-                .collect(),
-        };
-        if !unexplained.is_empty() {
-            let unexplained = Box::new(unexplained);
-            self.pending
-                .transitions
-                .note(Transition::Unexplained(key, unexplained));
-        }
+    let (subscribed, inserted) = index::add(core, key, (zone, filter), &grant);
+    if let Some(session) = core.sessions.get_mut(key) {
+        let hasher = &core.outbox.hasher;
+        session.set_rate(hasher, (inserted.id, filter), wishes.interval);
     }
-
-    fn subscribe_one<'a>(
-        &mut self,
-        key: SessionKey,
-        wanting: Wanting<'a>,
-        (asked, verdicts): (Asked, &Verdicts),
-        all_wanted: &mut AllWanted<'a>,
-    ) -> Result<Answer<'a>, CloseReason> {
-        let Wanting {
-            filter: text,
-            options,
-            id,
-            denial,
-            refused,
-        } = wanting;
-        let subscription = match parsed(self, key, text) {
-            Ok(subscription) => subscription,
-            Err(why) => return Ok((ReasonCode::TopicFilterInvalid, why)),
-        };
-        let Subscription { share, filter } = subscription;
-        if share.is_some() && options.no_local {
-            return Err(CloseReason::Violation(Violation::SharedNoLocal));
-        }
-        if let Some(denial) = denial {
-            return Ok((denial.reason, &denial.text));
-        }
-        if let Some(refused) = refused {
-            if refused == no_right(filter) {
-                self.deny_subscribe(key, text);
-            }
-            return Ok(refused);
-        }
-        let permitted = self.permit(key, text, subscription, (asked, verdicts));
-        let permitted = match permitted {
-            Ok(permitted) => permitted,
-            Err(refusal) => return Ok(refusal),
-        };
-        let (zone, wishes) = (permitted.zone, permitted.wishes);
-        let options = grantable(self, key, subscription, options);
-        let grant = Grant {
-            options: Options::new(options, id),
-            access: permitted.access,
-            bytes: permitted.bytes,
-            interval: wishes.interval.filter(|_| share.is_none()),
-        };
-        let reason = granted_reason(grant.options.qos());
-        if let Some(group) = share {
-            // Its SUBACK says that other shards know of it. Nothing is retained for what is shared.
-            self.join_share((key, zone), (group, filter), (&grant, Telling::Now));
-            return Ok((reason, ""));
-        }
-        let (subscribed, inserted) = self.add_subscription(key, (zone, filter), &grant);
-        if let Some(session) = self.sessions.get_mut(key) {
-            let hasher = &self.outbox.hasher;
-            session.set_rate(hasher, (inserted.id, filter), wishes.interval);
-        }
-        let sends = sends_retained(options, subscribed == Subscribed::New);
-        if (sends || wishes.has_end()) && !filter.starts_with(INBOXES) {
-            all_wanted.push(Wanted {
-                sends,
-                marks_end: wishes.marks_end,
-                history: wishes.history,
-                id: inserted.id,
-                filter,
-                has_wildcard: inserted.has_wildcard,
-                options: grant.options,
-                mark: self.store.retained.mark(),
-            });
-        }
-        Ok((reason, ""))
+    let sends = sends_retained(options, subscribed == Subscribed::New);
+    if (sends || wishes.has_end()) && !filter.starts_with(INBOXES) {
+        all_wanted.push(Wanted {
+            sends,
+            marks_end: wishes.marks_end,
+            history: wishes.history,
+            id: inserted.id,
+            filter,
+            has_wildcard: inserted.has_wildcard,
+            options: grant.options,
+            mark: core.store.retained.mark(),
+        });
     }
+    Ok((reason, ""))
+}
 
-    /// Refuses all of a SUBSCRIBE.
-    pub(crate) fn refuse_subscribe(
-        &mut self,
-        key: SessionKey,
-        subscribe: &Subscribe<'_>,
-        reason: ReasonCode,
-        text: &str,
-    ) {
-        let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
-        let code = if is_v5 { reason as u8 } else { 0x80 };
-        let reasons: SmallVec<[u8; 8]> = subscribe.filters.iter().map(|_| code).collect();
-        self.send_suback(key, subscribe.packet_id, &reasons, text);
-    }
+/// Refuses all of a SUBSCRIBE.
+pub(crate) fn refuse(
+    core: &mut Core,
+    key: SessionKey,
+    subscribe: &Subscribe<'_>,
+    reason: ReasonCode,
+    text: &str,
+) {
+    let is_v5 = core.sessions.get(key).is_some_and(Session::speaks_v5);
+    let code = if is_v5 { reason as u8 } else { 0x80 };
+    let reasons: SmallVec<[u8; 8]> = subscribe.filters.iter().map(|_| code).collect();
+    send_suback(core, key, subscribe.packet_id, &reasons, text);
+}
 
-    fn send_suback(&mut self, key: SessionKey, packet_id: PacketId, reasons: &[u8], text: &str) {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        let Link::Live(live) = &mut session.link else {
-            return;
-        };
-        // Without the text if that makes the packet too large [MQTT-3.9.2-1].
-        for text in live.explanations(text) {
-            let properties = explanation(text);
-            let packet = Packet::SubAck(SubAck {
-                packet_id,
-                properties: properties.as_properties(),
-                reasons,
-            });
-            if self.outbox.packet(key, live, &packet) {
-                break;
-            }
+fn send_suback(core: &mut Core, key: SessionKey, packet_id: PacketId, reasons: &[u8], text: &str) {
+    let Some(session) = core.sessions.get_mut(key) else {
+        return;
+    };
+    let Link::Live(live) = &mut session.link else {
+        return;
+    };
+    // Without the text if that makes the packet too large [MQTT-3.9.2-1].
+    for text in live.explanations(text) {
+        let properties = explanation(text);
+        let packet = Packet::SubAck(SubAck {
+            packet_id,
+            properties: properties.as_properties(),
+            reasons,
+        });
+        if core.outbox.packet(key, live, &packet) {
+            break;
         }
     }
 }
@@ -663,8 +668,8 @@ fn subscribe_in_slices(
     (asked, verdicts): (Asked, &Verdicts),
 ) {
     let job = Subscribing::new(awaited, source, (asked, verdicts.clone()));
-    core.hold(key);
-    core.subscribe_later(key, job);
+    hold::begin(core, key);
+    slice::subscribe_later(core, key, job);
 }
 
 /// Answers a SUBSCRIBE of which a part was refused.
@@ -683,10 +688,10 @@ fn answer_refused(core: &mut Core, key: SessionKey, awaited: Awaited, tally: &mu
         refusals.text = TOO_MANY;
     }
     let told = match (refusals.text, refusals.too_long) {
-        (TOO_MANY, _) => Some(core.tell_too_many(key, surplus > 0)),
-        (TOO_LONG, Some(filter)) => Some(core.tell_filter(key, filter)),
+        (TOO_MANY, _) => Some(limits::tell_too_many(core, key, surplus > 0)),
+        (TOO_LONG, Some(filter)) => Some(limits::tell_filter(core, key, filter)),
         _ => None,
     };
     let text = told.as_deref().unwrap_or(refusals.text);
-    core.send_suback(key, packet_id, &tally.reasons, text);
+    send_suback(core, key, packet_id, &tally.reasons, text);
 }

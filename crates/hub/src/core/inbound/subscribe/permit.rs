@@ -9,8 +9,8 @@ use stentor_zone::Interest;
 use super::{Answer, Asked, Wishes};
 use crate::core::delivery::conflate::TOO_MANY_RATES;
 use crate::core::ids::SessionKey;
-use crate::core::inbound::subscribe::{ROOMS, Verdicts};
-use crate::core::routing::share::SHARE_BYTES;
+use crate::core::inbound::subscribe::{ROOMS, Verdicts, index};
+use crate::core::routing::share::{self, SHARE_BYTES};
 use crate::core::sessions::log::{DISK_FULL, is_full};
 use crate::core::sessions::registry::{Link, Session};
 use crate::core::sessions::rights::{Access, Identity};
@@ -119,127 +119,122 @@ impl Rules {
         let max = self.settings.subscriptions_max.min(max);
         max.saturating_sub(session.state.subscriptions.len())
     }
+
+    /// Whether a session has room for another subscription that costs this many bytes.
+    fn have_room_for(&self, session: &Session, bytes: usize) -> bool {
+        self.places_left(session) > 0 && self.filter_bytes_left(session) >= bytes
+    }
 }
 
-impl Core {
-    /// How much of a subscription is permitted, or why nothing is.
-    pub(crate) fn check_filter(
-        &self,
-        (key, session): (SessionKey, &Session),
-        share: Option<&str>,
-        filter: &str,
-    ) -> Result<Access, (ReasonCode, &'static str)> {
-        // What it has already it keeps, though the limits have changed since.
-        let is_known = || {
-            let known = self.find_subscription(key, session.state.zone(), share, filter);
-            known.is_some()
-        };
-        let settings = &self.rules.settings;
-        if !settings.takes_topic(filter) && !is_known() {
-            return Err((ReasonCode::TopicFilterInvalid, TOO_LONG));
-        }
-        let is_long = |group: &str| group.len() > settings.topic_bytes_max;
-        if share.is_some_and(is_long) && !is_known() {
-            return Err((ReasonCode::TopicFilterInvalid, GROUP_TOO_LONG));
-        }
-        check_zone_filter(session.state.identity(), share, filter)?;
-        let access = session.state.identity().rights.may_subscribe(filter);
-        if !self.rules.is_accepted(access) {
-            return Err(no_right(filter));
-        }
-        let is_dear = check_filter_bounds(&self.rules.settings, filter)
-            .and_then(|()| self.check_share((key, session.state.zone()), share, filter))
-            .and_then(|()| match session.state.is_persistent() && is_full(self) {
-                true => Err(DISK_FULL),
-                false => Ok(()),
-            });
-        match is_dear {
-            Err(refusal) if !is_known() => Err(refusal),
-            _ => Ok(access),
-        }
+/// How much of a subscription is permitted, or why nothing is.
+pub(crate) fn check_filter(
+    core: &Core,
+    (key, session): (SessionKey, &Session),
+    share: Option<&str>,
+    filter: &str,
+) -> Result<Access, (ReasonCode, &'static str)> {
+    // What it has already it keeps, though the limits have changed since.
+    let is_known = || {
+        let known = index::find(core, key, session.state.zone(), share, filter);
+        known.is_some()
+    };
+    let settings = &core.rules.settings;
+    if !settings.takes_topic(filter) && !is_known() {
+        return Err((ReasonCode::TopicFilterInvalid, TOO_LONG));
     }
+    let is_long = |group: &str| group.len() > settings.topic_bytes_max;
+    if share.is_some_and(is_long) && !is_known() {
+        return Err((ReasonCode::TopicFilterInvalid, GROUP_TOO_LONG));
+    }
+    check_zone_filter(session.state.identity(), share, filter)?;
+    let access = session.state.identity().rights.may_subscribe(filter);
+    if !core.rules.is_accepted(access) {
+        return Err(no_right(filter));
+    }
+    let is_dear = check_filter_bounds(&core.rules.settings, filter)
+        .and_then(|()| share::check(core, (key, session.state.zone()), share, filter))
+        .and_then(|()| match session.state.is_persistent() && is_full(core) {
+            true => Err(DISK_FULL),
+            false => Ok(()),
+        });
+    match is_dear {
+        Err(refusal) if !is_known() => Err(refusal),
+        _ => Ok(access),
+    }
+}
 
-    /// Whether a subscription is taken: how much of it is permitted, its zone, and what it wishes.
-    pub(super) fn permit(
-        &mut self,
-        key: SessionKey,
-        text: &str,
-        Subscription { share, filter }: Subscription<'_>,
-        (asked, verdicts): (Asked, &Verdicts),
-    ) -> Result<Permitted, Answer<'static>> {
-        let wishes = asked.map_err(|why| (ReasonCode::ImplementationSpecificError, why))?;
-        let Some(session) = self.sessions.get(key) else {
-            return Err((ReasonCode::UnspecifiedError, ""));
-        };
-        let access = match self.check_filter((key, session), share, filter) {
-            Ok(access) => access,
-            Err(refusal) => {
-                if refusal == no_right(filter) {
-                    self.deny_subscribe(key, text);
-                }
-                return Err(refusal);
+/// Whether a subscription is taken: how much of it is permitted, its zone, and what it wishes.
+pub(super) fn check(
+    core: &mut Core,
+    key: SessionKey,
+    text: &str,
+    Subscription { share, filter }: Subscription<'_>,
+    (asked, verdicts): (Asked, &Verdicts),
+) -> Result<Permitted, Answer<'static>> {
+    let wishes = asked.map_err(|why| (ReasonCode::ImplementationSpecificError, why))?;
+    let Some(session) = core.sessions.get(key) else {
+        return Err((ReasonCode::UnspecifiedError, ""));
+    };
+    let access = match check_filter(core, (key, session), share, filter) {
+        Ok(access) => access,
+        Err(refusal) => {
+            if refusal == no_right(filter) {
+                deny(core, key, text);
             }
-        };
-        let zone = session.state.zone();
-        let known = || self.find_subscription(key, zone, share, filter);
-        let bytes = self.subscription_cost(share, filter);
-        if self.is_full(session, bytes) && known().is_none() {
-            return Err((ReasonCode::QuotaExceeded, TOO_MANY));
+            return Err(refusal);
         }
-        let has_rate = share.is_none() && wishes.interval.is_some();
-        if has_rate
-            && !session.takes_rate(filter)
-            && !known().is_some_and(|it| session.has_rate(it))
-        {
-            return Err((ReasonCode::QuotaExceeded, TOO_MANY_RATES));
-        }
-        if let Interest::Room { room } = Interest::parse(filter)
-            && !self.is_in_room(key, room)
-        {
-            match verdicts.get(room) {
-                Some(None) => {}
-                Some(Some(refusal)) => {
-                    let reason = ReasonCode::from_u8(refusal.code());
-                    return Err((reason.unwrap_or(ReasonCode::NotAuthorized), refusal.text()));
-                }
-                None => return Err((ReasonCode::QuotaExceeded, "too many wait for rooms")),
+    };
+    let zone = session.state.zone();
+    let known = || index::find(core, key, zone, share, filter);
+    let bytes = subscription_cost(core, share, filter);
+    if !core.rules.have_room_for(session, bytes) && known().is_none() {
+        return Err((ReasonCode::QuotaExceeded, TOO_MANY));
+    }
+    let has_rate = share.is_none() && wishes.interval.is_some();
+    if has_rate && !session.takes_rate(filter) && !known().is_some_and(|it| session.has_rate(it)) {
+        return Err((ReasonCode::QuotaExceeded, TOO_MANY_RATES));
+    }
+    if let Interest::Room { room } = Interest::parse(filter)
+        && !core.is_in_room(key, room)
+    {
+        match verdicts.get(room) {
+            Some(None) => {}
+            Some(Some(refusal)) => {
+                let reason = ReasonCode::from_u8(refusal.code());
+                return Err((reason.unwrap_or(ReasonCode::NotAuthorized), refusal.text()));
             }
+            None => return Err((ReasonCode::QuotaExceeded, "too many wait for rooms")),
         }
-        Ok(Permitted {
-            access,
-            zone,
-            wishes,
-            bytes,
-        })
     }
+    Ok(Permitted {
+        access,
+        zone,
+        wishes,
+        bytes,
+    })
+}
 
-    /// Whether a session has no room for another subscription that costs this many bytes.
-    fn is_full(&self, session: &Session, bytes: usize) -> bool {
-        self.rules.places_left(session) == 0 || self.rules.filter_bytes_left(session) < bytes
-    }
+/// The bytes of memory that a subscription is charged with. O(length of the filter).
+pub(crate) fn subscription_cost(core: &Core, share: Option<&str>, filter: &str) -> usize {
+    cost(share, filter, core.place.shards)
+}
 
-    /// The bytes of memory that a subscription is charged with. O(length of the filter).
-    pub(crate) fn subscription_cost(&self, share: Option<&str>, filter: &str) -> usize {
-        cost(share, filter, self.place.shards)
-    }
-
-    pub(crate) fn deny_subscribe(&mut self, key: SessionKey, text: &str) {
-        self.counters.stats.denied += 1;
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
+pub(in crate::core) fn deny(core: &mut Core, key: SessionKey, text: &str) {
+    core.counters.stats.denied += 1;
+    let Some(session) = core.sessions.get_mut(key) else {
+        return;
+    };
+    // The opposite of what it is for a publish, so that the two can be distinguished.
+    let hash = !core.place.hasher.hash(session.state.zone(), text);
+    if let Link::Live(live) = &mut session.link
+        && live.extras().remember_refusal(hash)
+    {
+        let client_id = session.state.client_id().into();
+        let event = Event::SubscribeDenied {
+            client_id,
+            identity: Arc::clone(session.state.identity()),
+            filter: text.into(),
         };
-        // The opposite of what it is for a publish, so that the two can be distinguished.
-        let hash = !self.place.hasher.hash(session.state.zone(), text);
-        if let Link::Live(live) = &mut session.link
-            && live.extras().remember_refusal(hash)
-        {
-            let client_id = session.state.client_id().into();
-            let event = Event::SubscribeDenied {
-                client_id,
-                identity: Arc::clone(session.state.identity()),
-                filter: text.into(),
-            };
-            self.effects.events.push(event);
-        }
+        core.effects.events.push(event);
     }
 }

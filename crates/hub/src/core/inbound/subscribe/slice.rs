@@ -18,14 +18,16 @@ use stentor_zone::Refusal;
 use super::kept::Kept;
 use super::tally::Tally;
 use super::{Asked, Awaited, Common, SubscriptionRef, Wanting};
-use crate::core::Core;
-use crate::core::delivery::snapshot::Wanted;
+use crate::core::delivery::snapshot::{self, Wanted};
 use crate::core::ids::SessionKey;
-use crate::core::inbound::subscribe::{Element, Verdicts};
+use crate::core::inbound::subscribe::{Element, Verdicts, index, unsubscribe};
+use crate::core::inbound::{hold, subscribe};
+use crate::core::sessions::lifecycle;
 use crate::core::sessions::log::laden;
 use crate::core::sessions::registry::Session;
 use crate::core::transitions::Transition;
 use crate::core::work::{ENQUEUE_VISITS, FILTER_VISITS, OWN_VISITS};
+use crate::core::{Core, work};
 
 /// What the packets of one shard that go on in later turns may hold together before more of them
 /// stay where they were read.
@@ -236,202 +238,205 @@ fn may_go_on(core: &Core) -> bool {
     core.routing.may_share() && !laden(core).has(core.place.shard)
 }
 
-impl Core {
-    /// Whether a list of filters is too long for this turn. `count` is asked where the bytes alone
-    /// do not tell.
-    pub(super) fn is_long(&self, raw: &[u8], count: impl FnOnce() -> usize) -> bool {
-        // A length and a byte of text.
-        const FILTER_BYTES_MIN: usize = 3;
-        !self.fits_turn(raw.len() / FILTER_BYTES_MIN) && !self.fits_turn(count())
-    }
+/// Whether a list of filters is too long for this turn. `count` is asked where the bytes alone
+/// do not tell.
+pub(super) fn is_long(core: &Core, raw: &[u8], count: impl FnOnce() -> usize) -> bool {
+    // A length and a byte of text.
+    const FILTER_BYTES_MIN: usize = 3;
+    !fits_turn(core, raw.len() / FILTER_BYTES_MIN) && !fits_turn(core, count())
+}
 
-    /// Whether this many filters fit into what is left of this turn.
-    pub(super) fn fits_turn(&self, filters: usize) -> bool {
-        filters <= (self.turn.slice() / FILTER_VISITS) as usize
-    }
+/// Whether this many filters fit into what is left of this turn.
+pub(super) fn fits_turn(core: &Core, filters: usize) -> bool {
+    filters <= (core.turn.slice() / FILTER_VISITS) as usize
+}
 
-    /// Whether there are shared subscriptions among filters, and other shards cannot hear of new
-    /// members in this turn. O(filters) in such a turn only.
-    pub(super) fn waits_to_share<'f>(&self, mut filters: impl Iterator<Item = &'f str>) -> bool {
-        !self.routing.may_share() && filters.any(is_shared)
-    }
+/// Whether there are shared subscriptions among filters, and other shards cannot hear of new
+/// members in this turn. O(filters) in such a turn only.
+pub(super) fn waits_to_share<'f>(core: &Core, mut filters: impl Iterator<Item = &'f str>) -> bool {
+    !core.routing.may_share() && filters.any(is_shared)
+}
 
-    pub(super) fn subscribe_later(&mut self, key: SessionKey, subscribing: Subscribing) {
-        let bytes = subscribing.source.bytes();
-        self.push_job(key, bytes, Kind::Subscribe(Box::new(subscribing)));
-    }
+pub(super) fn subscribe_later(core: &mut Core, key: SessionKey, subscribing: Subscribing) {
+    let bytes = subscribing.source.bytes();
+    push_job(core, key, bytes, Kind::Subscribe(Box::new(subscribing)));
+}
 
-    pub(super) fn unsubscribe_later(&mut self, key: SessionKey, unsubscribing: Unsubscribing) {
-        let bytes = unsubscribing.raw.len();
-        self.push_job(key, bytes, Kind::Unsubscribe(unsubscribing));
-    }
+pub(super) fn unsubscribe_later(core: &mut Core, key: SessionKey, unsubscribing: Unsubscribing) {
+    let bytes = unsubscribing.raw.len();
+    push_job(core, key, bytes, Kind::Unsubscribe(unsubscribing));
+}
 
-    fn push_job(&mut self, key: SessionKey, packet_bytes: usize, kind: Kind) {
-        let epoch = self.sessions.get(key).map_or(0, |session| session.epoch);
-        self.inbound.slices.push(Job {
-            session: key,
-            epoch,
-            packet_bytes,
-            bytes: 0,
-            kind,
-        });
-    }
+fn push_job(core: &mut Core, key: SessionKey, packet_bytes: usize, kind: Kind) {
+    let epoch = core.sessions.get(key).map_or(0, |session| session.epoch);
+    core.inbound.slices.push(Job {
+        session: key,
+        epoch,
+        packet_bytes,
+        bytes: 0,
+        kind,
+    });
+}
 
-    /// Whether a packet goes on as soon as it can.
-    pub(crate) fn has_slices(&self) -> bool {
-        !self.inbound.slices.is_empty() && may_go_on(self)
-    }
+/// Whether a packet goes on as soon as it can.
+pub(in crate::core) fn is_due(core: &Core) -> bool {
+    !core.inbound.slices.is_empty() && may_go_on(core)
+}
 
-    /// Goes on with long packets, as far as the turn allows, and a little in any case. All of them
-    /// wait while other shards cannot hear of new members of shared subscriptions, and while much
-    /// waits for room in the journal: most packets are not long, and go on without this.
-    pub(crate) fn continue_slices(&mut self, now: Tick) {
-        let mut left = self.turn.slice();
-        while left >= FILTER_VISITS
-            && may_go_on(self)
-            && let Some(job) = self.inbound.slices.pop()
-        {
-            let before = self.turn.spent();
-            self.slice(now, job, left.min(OWN_VISITS));
-            left = left.saturating_sub(self.turn.spent() - before);
+/// Goes on with long packets, as far as the turn allows, and a little in any case. All of them
+/// wait while other shards cannot hear of new members of shared subscriptions, and while much
+/// waits for room in the journal: most packets are not long, and go on without this.
+pub(crate) fn go_on(core: &mut Core, now: Tick) {
+    let mut left = core.turn.slice();
+    while left >= FILTER_VISITS
+        && may_go_on(core)
+        && let Some(job) = core.inbound.slices.pop()
+    {
+        let before = core.turn.spent();
+        slice(core, now, job, left.min(OWN_VISITS));
+        left = left.saturating_sub(core.turn.spent() - before);
+    }
+}
+
+/// One slice of a job, which is over then or goes to the end of the queue.
+fn slice(core: &mut Core, now: Tick, mut job: Job, visits: u32) {
+    let key = job.session;
+    let before = core.turn.spent();
+    let is_over = if hold::is_still(core, key, job.epoch) {
+        match &mut job.kind {
+            Kind::Subscribe(subscribing) => subscribe_slice(core, now, key, subscribing, visits),
+            Kind::Unsubscribe(unsubscribing) => unsubscribe_slice(core, key, unsubscribing, visits),
+        }
+    } else {
+        core.turn.spend(1);
+        true
+    };
+    let used = core.turn.spent() - before;
+    core.turn.attribute(key, used);
+    work::charge_visits(core, now, key, used);
+    if is_over {
+        end_job(core, now, job);
+    } else {
+        core.inbound.slices.push(job);
+    }
+}
+
+fn end_job(core: &mut Core, now: Tick, job: Job) {
+    let key = job.session;
+    let is_same = hold::is_still(core, key, job.epoch);
+    if is_same {
+        hold::end(core, now, key);
+    }
+    if let Kind::Subscribe(subscribing) = job.kind
+        && let Some(ticket) = subscribing.entered
+    {
+        let entered = Transition::Entered(key, ticket, is_same);
+        core.pending.transitions.note(entered);
+    }
+}
+
+/// Returns whether that was the last one.
+fn subscribe_slice(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    job: &mut Subscribing,
+    visits: u32,
+) -> bool {
+    if let Some(begun) = &mut job.begun {
+        return begin_some(core, now, key, (&job.kept.wanted, begun), visits);
+    }
+    let is_v5 = core.sessions.get(key).is_some_and(Session::speaks_v5);
+    let awaited = job.awaited;
+    let mut tally = Tally::new(is_v5, Some(awaited));
+    let result = match &mut job.source {
+        Source::Packet {
+            common,
+            version,
+            raw,
+            bytes_left,
+            elements_left,
+        } => {
+            let rest = &raw[raw.len() - *bytes_left..];
+            let mut filters = SubscribeFiltersIter::resume(*version, rest);
+            let some = filters.by_ref().take(*elements_left);
+            let mut some = some.map(|element| common.wanting(&element));
+            let told = (job.asked, &job.verdicts);
+            let result =
+                subscribe::subscribe_some(core, key, &mut some, told, (&mut tally, visits));
+            *elements_left -= tally.reasons.len();
+            *bytes_left = filters.rest().len();
+            result
+        }
+        Source::Elements(elements, done) => {
+            let mut some = elements[*done..].iter().map(Wanting::of);
+            let told = (job.asked, &job.verdicts);
+            let result =
+                subscribe::subscribe_some(core, key, &mut some, told, (&mut tally, visits));
+            *done += tally.reasons.len();
+            result
+        }
+    };
+    job.kept.add(tally);
+    if let Err(reason) = result {
+        lifecycle::close(core, now, key, reason);
+        return true;
+    }
+    if job.source.is_empty() {
+        let mut tally = job.kept.tally(is_v5, awaited);
+        subscribe::answer(core, key, (Some(awaited), &job.verdicts), &mut tally);
+        job.begun = Some(0);
+    }
+    job.begun.is_some() && job.kept.wanted.is_empty()
+}
+
+/// Enqueues some of the snapshots of a SUBSCRIBE that was answered: until about this many
+/// visits are used up. Returns whether those were the last ones.
+fn begin_some(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    (wanted, begun): (&[(Box<str>, Wanted<'static>)], &mut usize),
+    visits: u32,
+) -> bool {
+    let before = core.turn.spent();
+    let zone = core.sessions.get(key).map(|session| session.state.zone());
+    while let (Some((filter, wanted)), Some(zone)) = (wanted.get(*begun), zone) {
+        if core.turn.spent() - before >= visits {
+            break;
+        }
+        *begun += 1;
+        core.turn.spend(ENQUEUE_VISITS);
+        // It may have ended since.
+        let found = index::find(core, key, zone, None, filter);
+        if found == Some(SubscriptionRef::Filter(wanted.id)) {
+            let is_soon = !work::turn_is_spent(core);
+            let wanted = Wanted { filter, ..*wanted };
+            snapshot::enqueue(core, now, key, &wanted, is_soon);
         }
     }
-
-    /// One slice of a job, which is over then or goes to the end of the queue.
-    fn slice(&mut self, now: Tick, mut job: Job, visits: u32) {
-        let key = job.session;
-        let before = self.turn.spent();
-        let is_over = if self.is_still(key, job.epoch) {
-            match &mut job.kind {
-                Kind::Subscribe(subscribing) => self.subscribe_slice(now, key, subscribing, visits),
-                Kind::Unsubscribe(unsubscribing) => {
-                    self.unsubscribe_slice(key, unsubscribing, visits)
-                }
-            }
-        } else {
-            self.turn.spend(1);
-            true
-        };
-        let used = self.turn.spent() - before;
-        self.turn.attribute(key, used);
-        self.charge_visits(now, key, used);
-        if is_over {
-            self.end_job(now, job);
-        } else {
-            self.inbound.slices.push(job);
-        }
+    snapshot::list(core, key);
+    let is_over = *begun >= wanted.len();
+    if is_over {
+        let filters = wanted.iter().map(|(filter, _)| &**filter);
+        subscribe::list_rooms_for(core, key, filters);
     }
+    is_over
+}
 
-    fn end_job(&mut self, now: Tick, job: Job) {
-        let key = job.session;
-        let is_same = self.is_still(key, job.epoch);
-        if is_same {
-            self.let_go(now, key);
-        }
-        if let Kind::Subscribe(subscribing) = job.kind
-            && let Some(ticket) = subscribing.entered
-        {
-            let entered = Transition::Entered(key, ticket, is_same);
-            self.pending.transitions.note(entered);
-        }
+/// Returns whether that was the last one.
+fn unsubscribe_slice(
+    core: &mut Core,
+    key: SessionKey,
+    job: &mut Unsubscribing,
+    visits: u32,
+) -> bool {
+    let rest = &job.raw[job.raw.len() - job.bytes_left..];
+    let mut filters = UnsubscribeFiltersIter::resume(rest);
+    unsubscribe::unsubscribe_some(core, key, &mut filters, (&mut job.reasons, visits));
+    job.bytes_left = filters.rest().len();
+    if job.bytes_left == 0 {
+        unsubscribe::send_unsuback(core, key, job.packet_id, &job.reasons);
     }
-
-    /// Returns whether that was the last one.
-    fn subscribe_slice(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        job: &mut Subscribing,
-        visits: u32,
-    ) -> bool {
-        if let Some(begun) = &mut job.begun {
-            return self.begin_some(now, key, (&job.kept.wanted, begun), visits);
-        }
-        let is_v5 = self.sessions.get(key).is_some_and(Session::speaks_v5);
-        let awaited = job.awaited;
-        let mut tally = Tally::new(is_v5, Some(awaited));
-        let result = match &mut job.source {
-            Source::Packet {
-                common,
-                version,
-                raw,
-                bytes_left,
-                elements_left,
-            } => {
-                let rest = &raw[raw.len() - *bytes_left..];
-                let mut filters = SubscribeFiltersIter::resume(*version, rest);
-                let some = filters.by_ref().take(*elements_left);
-                let mut some = some.map(|element| common.wanting(&element));
-                let told = (job.asked, &job.verdicts);
-                let result = self.subscribe_some(key, &mut some, told, (&mut tally, visits));
-                *elements_left -= tally.reasons.len();
-                *bytes_left = filters.rest().len();
-                result
-            }
-            Source::Elements(elements, done) => {
-                let mut some = elements[*done..].iter().map(Wanting::of);
-                let told = (job.asked, &job.verdicts);
-                let result = self.subscribe_some(key, &mut some, told, (&mut tally, visits));
-                *done += tally.reasons.len();
-                result
-            }
-        };
-        job.kept.add(tally);
-        if let Err(reason) = result {
-            self.close(now, key, reason);
-            return true;
-        }
-        if job.source.is_empty() {
-            let mut tally = job.kept.tally(is_v5, awaited);
-            self.answer_subscribe(key, (Some(awaited), &job.verdicts), &mut tally);
-            job.begun = Some(0);
-        }
-        job.begun.is_some() && job.kept.wanted.is_empty()
-    }
-
-    /// Enqueues some of the snapshots of a SUBSCRIBE that was answered: until about this many
-    /// visits are used up. Returns whether those were the last ones.
-    fn begin_some(
-        &mut self,
-        now: Tick,
-        key: SessionKey,
-        (wanted, begun): (&[(Box<str>, Wanted<'static>)], &mut usize),
-        visits: u32,
-    ) -> bool {
-        let before = self.turn.spent();
-        let zone = self.sessions.get(key).map(|session| session.state.zone());
-        while let (Some((filter, wanted)), Some(zone)) = (wanted.get(*begun), zone) {
-            if self.turn.spent() - before >= visits {
-                break;
-            }
-            *begun += 1;
-            self.turn.spend(ENQUEUE_VISITS);
-            // It may have ended since.
-            let found = self.find_subscription(key, zone, None, filter);
-            if found == Some(SubscriptionRef::Filter(wanted.id)) {
-                let is_soon = !self.turn_is_spent();
-                let wanted = Wanted { filter, ..*wanted };
-                self.enqueue_snapshot(now, key, &wanted, is_soon);
-            }
-        }
-        self.list_snapshots(key);
-        let is_over = *begun >= wanted.len();
-        if is_over {
-            let filters = wanted.iter().map(|(filter, _)| &**filter);
-            self.list_rooms_for(key, filters);
-        }
-        is_over
-    }
-
-    /// Returns whether that was the last one.
-    fn unsubscribe_slice(&mut self, key: SessionKey, job: &mut Unsubscribing, visits: u32) -> bool {
-        let rest = &job.raw[job.raw.len() - job.bytes_left..];
-        let mut filters = UnsubscribeFiltersIter::resume(rest);
-        self.unsubscribe_some(key, &mut filters, (&mut job.reasons, visits));
-        job.bytes_left = filters.rest().len();
-        if job.bytes_left == 0 {
-            self.send_unsuback(key, job.packet_id, &job.reasons);
-        }
-        job.bytes_left == 0
-    }
+    job.bytes_left == 0
 }

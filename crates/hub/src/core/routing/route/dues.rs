@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 
 use stentor_session::Tick;
 
-use crate::core::Core;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::work::PUBLISH_VISITS_FREE;
+use crate::core::{Core, work};
 use crate::items::{Sender, ShardItem};
 
 /// This many clients are kept apart before all of them are reported.
@@ -34,40 +34,37 @@ impl Dues {
     }
 }
 
-impl Core {
-    /// Messages have cost this many visits: whoever sent them owes for what is not free, unless it
-    /// is charged by `Hub::receive`.
-    #[inline]
-    pub(crate) fn charge_sender(&mut self, now: Tick, sender: Option<Sender>, visits: u32) {
-        if visits > PUBLISH_VISITS_FREE
-            && let Some(sender) = sender
-        {
-            self.charge_elsewhere(now, sender, visits - PUBLISH_VISITS_FREE);
-        }
+/// Messages have cost this many visits: whoever sent them owes for what is not free, unless it
+/// is charged by `Hub::receive`.
+#[inline]
+pub(crate) fn charge_sender(core: &mut Core, now: Tick, sender: Option<Sender>, visits: u32) {
+    if visits > PUBLISH_VISITS_FREE
+        && let Some(sender) = sender
+    {
+        charge_elsewhere(core, now, sender, visits - PUBLISH_VISITS_FREE);
     }
+}
 
-    #[cold]
-    fn charge_elsewhere(&mut self, now: Tick, sender: Sender, visits: u32) {
-        if sender.shard == self.place.shard {
-            if self.routing.routes.reading != Some(sender.session) {
-                self.charge_visits(now, sender.session, visits);
-            }
-            return;
+#[cold]
+fn charge_elsewhere(core: &mut Core, now: Tick, sender: Sender, visits: u32) {
+    if sender.shard == core.place.shard {
+        if core.routing.routes.reading != Some(sender.session) {
+            work::charge_visits(core, now, sender.session, visits);
         }
-        self.routing.routes.dues.add(sender, visits);
-        if self.routing.routes.dues.clients.len() > CLIENTS_MAX {
-            self.charge_senders();
-        }
+        return;
     }
+    core.routing.routes.dues.add(sender, visits);
+    if core.routing.routes.dues.clients.len() > CLIENTS_MAX {
+        charge_senders(core);
+    }
+}
 
-    /// Tells other shards what messages of their clients have cost here.
-    pub(crate) fn charge_senders(&mut self) {
-        let dues = self.routing.routes.dues.clients.drain(..);
-        let items = dues.map(|(shard, session, visits)| {
-            (shard, ShardItem::ChargePublisher { session, visits })
-        });
-        self.effects.lanes.extend(items);
-    }
+/// Tells other shards what messages of their clients have cost here.
+pub(in crate::core) fn charge_senders(core: &mut Core) {
+    let dues = core.routing.routes.dues.clients.drain(..);
+    let items = dues
+        .map(|(shard, session, visits)| (shard, ShardItem::ChargePublisher { session, visits }));
+    core.effects.lanes.extend(items);
 }
 
 #[cfg(test)]

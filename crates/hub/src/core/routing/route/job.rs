@@ -23,14 +23,16 @@ use stentor_session::{Message, Publisher, Tick};
 use stentor_topic::{FilterId, Walk};
 
 use super::dues::Dues;
-use crate::core::Core;
 use crate::core::delivery::deliver::Matching;
-use crate::core::delivery::spool;
+use crate::core::delivery::{snapshot, spool};
 use crate::core::ids::SessionKey;
+use crate::core::inbound::hold;
 use crate::core::routing::batch::{EncodedBatch, Source};
 use crate::core::routing::options::{Options, as_share};
+use crate::core::routing::{route, share};
 use crate::core::sessions::state::owner_of;
 use crate::core::work::{DROP_VISITS, OWN_VISITS, SHARED_VISITS, Turn, urgent_visits};
+use crate::core::{Core, work};
 use crate::items::{Sender, ShardItem};
 
 /// Jobs that are under way at a time, and hold the subscribers that they have collected. The others
@@ -421,7 +423,7 @@ pub(crate) fn reader_owner(core: &Core) -> Option<u32> {
     Some(owner_of(&session.state))
 }
 
-/// Undoes one [`Core::hold_sender`]. The messages of the connection have cost this many visits that
+/// Undoes one [`hold_sender`]. The messages of the connection have cost this many visits that
 /// were not charged yet.
 pub(crate) fn release_sender(core: &mut Core, now: Tick, sender: Sender, visits: u32) {
     let Sender {
@@ -430,7 +432,7 @@ pub(crate) fn release_sender(core: &mut Core, now: Tick, sender: Sender, visits:
         epoch,
     } = sender;
     if shard == core.place.shard {
-        return core.release_publisher(now, (session, epoch), visits);
+        return release_publisher(core, now, (session, epoch), visits);
     }
     let item = ShardItem::ReleasePublisher {
         session,
@@ -440,276 +442,274 @@ pub(crate) fn release_sender(core: &mut Core, now: Tick, sender: Sender, visits:
     core.effects.lanes.push((shard, item));
 }
 
-impl Core {
-    /// The client whose bytes are being applied, or whose will is published, if these messages are
-    /// theirs.
-    pub(crate) fn sender_of(&self, message: &Message) -> Option<Sender> {
-        if message.publisher == Publisher::SERVER {
-            return self.routing.routes.will_of;
-        }
-        let reader = reader(self)?;
-        let known = self.sessions.get(reader.session)?;
-        (known.state.publisher() == message.publisher).then_some(reader)
+/// The client whose bytes are being applied, or whose will is published, if these messages are
+/// theirs.
+pub(crate) fn sender_of(core: &Core, message: &Message) -> Option<Sender> {
+    if message.publisher == Publisher::SERVER {
+        return core.routing.routes.will_of;
     }
+    let reader = reader(core)?;
+    let known = core.sessions.get(reader.session)?;
+    (known.state.publisher() == message.publisher).then_some(reader)
+}
 
-    /// Makes messages a job. Nothing is read from their publisher until it is over.
-    pub(super) fn route_later(
-        &mut self,
-        messages: &[Arc<Message>],
-        (source, sender): (Source, Option<Sender>),
-        (hash, found): (u64, Found),
-    ) {
-        let Some(first) = messages.first() else {
-            return;
-        };
-        if let Some(sender) = sender {
-            self.hold_sender(sender);
-        }
-        let log = &mut self.pending.log;
-        let written = log.writes(first.qos).then(|| log.puts_off(first));
-        // What was found already is charged, or it was free.
-        let free = free_visits(found.pile.len());
-        self.routing.routes.push(Job {
-            messages: messages.to_vec(),
-            message_bytes: bytes_of(messages),
-            hash,
-            serves_shares: source == Source::Client,
-            sender,
-            lines: lines_of(hash, first, sender),
-            last_share: self.routing.shares.last_serial(),
-            written: written.map(|way| (way, Arc::clone(first))),
-            found,
-            free,
-            ..Job::default()
-        });
+/// Makes messages a job. Nothing is read from their publisher until it is over.
+pub(super) fn route_later(
+    core: &mut Core,
+    messages: &[Arc<Message>],
+    (source, sender): (Source, Option<Sender>),
+    (hash, found): (u64, Found),
+) {
+    let Some(first) = messages.first() else {
+        return;
+    };
+    if let Some(sender) = sender {
+        hold_sender(core, sender);
     }
+    let log = &mut core.pending.log;
+    let written = log.writes(first.qos).then(|| log.puts_off(first));
+    // What was found already is charged, or it was free.
+    let free = free_visits(found.pile.len());
+    core.routing.routes.push(Job {
+        messages: messages.to_vec(),
+        message_bytes: bytes_of(messages),
+        hash,
+        serves_shares: source == Source::Client,
+        sender,
+        lines: lines_of(hash, first, sender),
+        last_share: core.routing.shares.last_serial(),
+        written: written.map(|way| (way, Arc::clone(first))),
+        found,
+        free,
+        ..Job::default()
+    });
+}
 
-    /// Nothing more is read from a connection, here or on another shard, until
-    /// [`release_sender`].
-    pub(crate) fn hold_sender(&mut self, sender: Sender) {
-        let Sender {
-            shard,
-            session,
-            epoch,
-        } = sender;
-        if shard == self.place.shard {
-            self.hold_publisher(session, epoch);
+/// Nothing more is read from a connection, here or on another shard, until
+/// [`release_sender`].
+pub(in crate::core) fn hold_sender(core: &mut Core, sender: Sender) {
+    let Sender {
+        shard,
+        session,
+        epoch,
+    } = sender;
+    if shard == core.place.shard {
+        hold_publisher(core, session, epoch);
+    } else {
+        let item = ShardItem::HoldPublisher { session, epoch };
+        core.effects.lanes.push((shard, item));
+    }
+}
+
+/// Nothing is read from a publisher until [`release_publisher`], if it has the connection
+/// still that it had.
+pub(in crate::core) fn hold_publisher(core: &mut Core, key: SessionKey, epoch: u32) {
+    if hold::is_still(core, key, epoch) {
+        hold::begin(core, key);
+    }
+}
+
+/// A job of its messages is over, which has cost this many visits that were not charged yet.
+pub(in crate::core) fn release_publisher(
+    core: &mut Core,
+    now: Tick,
+    (key, epoch): (SessionKey, u32),
+    visits: u32,
+) {
+    if visits > 0 {
+        work::charge_visits(core, now, key, visits);
+    }
+    if hold::is_still(core, key, epoch) {
+        hold::end(core, now, key);
+    }
+}
+
+/// Goes on with messages, as far as the turn allows, and a little in any case.
+pub(crate) fn go_on(core: &mut Core, now: Tick) {
+    if core.pending.log.waits() {
+        // They have no names yet, by which other recipients could be written down.
+        return;
+    }
+    let visits = core.routing.routes.visits(core.turn.slice());
+    let mut left = visits.min(core.rules.settings.at_once.job_visits);
+    while left > 0
+        && let Some((id, mut job)) = core.routing.routes.next()
+    {
+        let (before, taken) = (core.turn.spent(), spool::taken(core));
+        let is_over = route_slice(core, now, &mut job, left.min(OWN_VISITS));
+        spool::hold_back(core, now, job.sender, taken);
+        if is_over {
+            core.turn.spend(JOB_VISITS);
+            job.free = job.free.saturating_add(JOB_VISITS);
+        }
+        let used = core.turn.spent() - before;
+        left = left.saturating_sub(used.max(1));
+        let owed = used.saturating_sub(job.free);
+        job.free = job.free.saturating_sub(used);
+        let own = job.sender.filter(|sender| sender.shard == core.place.shard);
+        if let Some(sender) = own {
+            core.turn.attribute(sender.session, used);
+            work::charge_visits(core, now, sender.session, owed);
         } else {
-            let item = ShardItem::HoldPublisher { session, epoch };
-            self.effects.lanes.push((shard, item));
+            job.owed = job.owed.saturating_add(owed);
         }
-    }
-
-    /// Nothing is read from a publisher until [`Core::release_publisher`], if it has the connection
-    /// still that it had.
-    pub(crate) fn hold_publisher(&mut self, key: SessionKey, epoch: u32) {
-        if self.is_still(key, epoch) {
-            self.hold(key);
-        }
-    }
-
-    /// A job of its messages is over, which has cost this many visits that were not charged yet.
-    pub(crate) fn release_publisher(
-        &mut self,
-        now: Tick,
-        (key, epoch): (SessionKey, u32),
-        visits: u32,
-    ) {
-        if visits > 0 {
-            self.charge_visits(now, key, visits);
-        }
-        if self.is_still(key, epoch) {
-            self.let_go(now, key);
-        }
-    }
-
-    /// Goes on with messages, as far as the turn allows, and a little in any case.
-    pub(crate) fn continue_routes(&mut self, now: Tick) {
-        if self.pending.log.waits() {
-            // They have no names yet, by which other recipients could be written down.
-            return;
-        }
-        let visits = self.routing.routes.visits(self.turn.slice());
-        let mut left = visits.min(self.rules.settings.at_once.job_visits);
-        while left > 0
-            && let Some((id, mut job)) = self.routing.routes.next()
-        {
-            let (before, taken) = (self.turn.spent(), spool::taken(self));
-            let is_over = self.route_slice(now, &mut job, left.min(OWN_VISITS));
-            spool::hold_back(self, now, job.sender, taken);
-            if is_over {
-                self.turn.spend(JOB_VISITS);
-                job.free = job.free.saturating_add(JOB_VISITS);
-            }
-            let used = self.turn.spent() - before;
-            left = left.saturating_sub(used.max(1));
-            let owed = used.saturating_sub(job.free);
-            job.free = job.free.saturating_sub(used);
-            let own = job.sender.filter(|sender| sender.shard == self.place.shard);
-            if let Some(sender) = own {
-                self.turn.attribute(sender.session, used);
-                self.charge_visits(now, sender.session, owed);
-            } else {
-                job.owed = job.owed.saturating_add(owed);
-            }
-            if is_over {
-                self.end_route(now, id, &job);
-            } else {
-                self.routing.routes.put_back(id, job);
-            }
-        }
-    }
-
-    fn end_route(&mut self, now: Tick, id: u32, job: &Job) {
-        self.routing.routes.remove(id, job);
-        if let Some((way, message)) = &job.written {
-            self.pending.log.finishes(*way, message);
-            self.pending.log.tell_taken();
-        }
-        for key in self.routing.routes.take_waiting(job.number) {
-            self.turn.spend(1);
-            self.list_snapshots(key);
-        }
-        if let Some(sender) = job.sender {
-            release_sender(self, now, sender, job.owed);
-        }
-    }
-
-    /// One slice of a job, of about this many visits. Returns whether it was the last one.
-    fn route_slice(&mut self, now: Tick, job: &mut Job, visits: u32) -> bool {
-        let before = self.turn.spent();
-        loop {
-            let used = self.turn.spent() - before;
-            if used >= visits {
-                return false;
-            }
-            if !self.route_step(now, job, visits - used) {
-                return true;
-            }
-        }
-    }
-
-    /// The next step of a job; `false` if there is none.
-    fn route_step(&mut self, now: Tick, job: &mut Job, visits: u32) -> bool {
-        let found = &mut job.found;
-        if !found.has_begun || found.walk.is_some() {
-            self.find_filters(job, visits);
-        } else if let Some(filter) = found.filters.pop() {
-            self.collect_subscribers(job, filter);
-        } else if !found.pile.is_empty() {
-            let sorted = found.sort_some();
-            self.turn.spend((sorted / SORTED_PER_VISIT) as u32 + 1);
-        } else if !found.heads.is_empty() {
-            self.serve_some(now, job, visits);
-        } else if let Some(share) = found.shares.last().copied() {
-            self.serve_share(now, job, share);
-        } else if !job.messages.is_empty() {
-            job.shed(&mut self.turn, visits);
+        if is_over {
+            end(core, now, id, &job);
         } else {
+            core.routing.routes.put_back(id, job);
+        }
+    }
+}
+
+fn end(core: &mut Core, now: Tick, id: u32, job: &Job) {
+    core.routing.routes.remove(id, job);
+    if let Some((way, message)) = &job.written {
+        core.pending.log.finishes(*way, message);
+        core.pending.log.tell_taken();
+    }
+    for key in core.routing.routes.take_waiting(job.number) {
+        core.turn.spend(1);
+        snapshot::list(core, key);
+    }
+    if let Some(sender) = job.sender {
+        release_sender(core, now, sender, job.owed);
+    }
+}
+
+/// One slice of a job, of about this many visits. Returns whether it was the last one.
+fn route_slice(core: &mut Core, now: Tick, job: &mut Job, visits: u32) -> bool {
+    let before = core.turn.spent();
+    loop {
+        let used = core.turn.spent() - before;
+        if used >= visits {
             return false;
         }
-        true
-    }
-
-    fn find_filters(&mut self, job: &mut Job, visits: u32) {
-        let found = &mut job.found;
-        let Some(message) = job.messages.first() else {
-            found.has_begun = true;
-            found.walk = None;
-            return;
-        };
-        let (zone, topic) = (message.zone, message.topic());
-        let filters = &mut found.filters;
-        let used = if let Some(walk) = &mut found.walk {
-            let visit = |filter| filters.push(filter);
-            walk.resume(&self.routing.index, zone, topic, visits, visit)
-        } else {
-            found.has_begun = true;
-            let visit = |filter, _: &[_]| filters.push(filter);
-            let matched = self
-                .routing
-                .index
-                .match_some(zone, topic, job.hash, visits, visit);
-            found.walk = matched.rest;
-            matched.visits
-        };
-        found.walk.take_if(|walk| walk.is_done());
-        self.turn.spend(used.max(1));
-    }
-
-    /// The whole list, for it may change until later.
-    fn collect_subscribers(&mut self, job: &mut Job, filter: FilterId) {
-        let found = &mut job.found;
-        let subscribers = self.routing.index.subscribers(filter);
-        for subscriber in subscribers {
-            let Some(share) = as_share(*subscriber) else {
-                found.pile.push((subscriber.session, filter));
-                continue;
-            };
-            if job.serves_shares {
-                let number = self.routing.shares.number(share);
-                found.shares.extend(number);
-            }
+        if !route_step(core, now, job, visits - used) {
+            return true;
         }
-        self.turn
-            .spend((subscribers.len() / COPIED_PER_VISIT) as u32 + 1);
-        let more = subscribers.len().saturating_sub(found.longest);
-        found.longest += more;
-        job.free = job.free.saturating_add(free_visits(more));
     }
+}
 
-    fn serve_some(&mut self, now: Tick, job: &mut Job, visits: u32) {
-        let Some(message) = job.messages.first() else {
-            job.found.heads.clear();
-            return;
+/// The next step of a job; `false` if there is none.
+fn route_step(core: &mut Core, now: Tick, job: &mut Job, visits: u32) -> bool {
+    let found = &mut job.found;
+    if !found.has_begun || found.walk.is_some() {
+        find_filters(core, job, visits);
+    } else if let Some(filter) = found.filters.pop() {
+        collect_subscribers(core, job, filter);
+    } else if !found.pile.is_empty() {
+        let sorted = found.sort_some();
+        core.turn.spend((sorted / SORTED_PER_VISIT) as u32 + 1);
+    } else if !found.heads.is_empty() {
+        serve_some(core, now, job, visits);
+    } else if let Some(share) = found.shares.last().copied() {
+        serve_share(core, now, job, share);
+    } else if !job.messages.is_empty() {
+        job.shed(&mut core.turn, visits);
+    } else {
+        return false;
+    }
+    true
+}
+
+fn find_filters(core: &mut Core, job: &mut Job, visits: u32) {
+    let found = &mut job.found;
+    let Some(message) = job.messages.first() else {
+        found.has_begun = true;
+        found.walk = None;
+        return;
+    };
+    let (zone, topic) = (message.zone, message.topic());
+    let filters = &mut found.filters;
+    let used = if let Some(walk) = &mut found.walk {
+        let visit = |filter| filters.push(filter);
+        walk.resume(&core.routing.index, zone, topic, visits, visit)
+    } else {
+        found.has_begun = true;
+        let visit = |filter, _: &[_]| filters.push(filter);
+        let matched = core
+            .routing
+            .index
+            .match_some(zone, topic, job.hash, visits, visit);
+        found.walk = matched.rest;
+        matched.visits
+    };
+    found.walk.take_if(|walk| walk.is_done());
+    core.turn.spend(used.max(1));
+}
+
+/// The whole list, for it may change until later.
+fn collect_subscribers(core: &mut Core, job: &mut Job, filter: FilterId) {
+    let found = &mut job.found;
+    let subscribers = core.routing.index.subscribers(filter);
+    for subscriber in subscribers {
+        let Some(share) = as_share(*subscriber) else {
+            found.pile.push((subscriber.session, filter));
+            continue;
         };
-        let mut batch = EncodedBatch::new(&job.messages, self.shape_and_epoch(message));
-        let per_session = (job.messages.len() as u32).saturating_mul(DELIVERY_VISITS);
-        self.outbox.held.now_until = self.rules.hold_until(now, message.topic());
-        self.outbox.serves_crowd = true;
-        let before = self.turn.spent();
-        let mut filters = SmallVec::new();
-        while self.turn.spent() - before < visits
-            && let Some(slot) = job.found.next_session(&mut filters)
-        {
-            self.turn.spend(per_session + filters.len() as u32);
-            job.free = job.free.saturating_add(per_session);
-            let all: SmallVec<[Matching; 4]> = filters
-                .drain(..)
-                .filter(|filter| !self.routing.routes.is_late((slot, *filter), job.number))
-                .filter_map(|filter| Some((filter, self.routing.index.options(filter, slot)?)))
-                .map(|(filter, bits)| (filter, Options::from_bits(bits)))
-                .collect();
-            if all.is_empty() {
-                continue;
-            }
-            let handed = self.turn.handed();
-            self.fanout(now).serve(&mut batch, message, slot, &all);
-            let extra = self.turn.handed() - handed;
-            self.turn.spend(extra);
-            job.free = job.free.saturating_add(extra);
+        if job.serves_shares {
+            let number = core.routing.shares.number(share);
+            found.shares.extend(number);
         }
-        self.outbox.serves_crowd = false;
-        self.outbox.held.now_until = None;
     }
+    core.turn
+        .spend((subscribers.len() / COPIED_PER_VISIT) as u32 + 1);
+    let more = subscribers.len().saturating_sub(found.longest);
+    found.longest += more;
+    job.free = job.free.saturating_add(free_visits(more));
+}
 
-    /// The next message for a member of a shared subscription.
-    fn serve_share(&mut self, now: Tick, job: &mut Job, number: u64) {
-        let found = &mut job.found;
-        let slot = self.routing.shares.by_number(number);
-        let slot = slot.filter(|_| self.routing.shares.serial_of(number) <= job.last_share);
-        if let Some(message) = job.messages.get(found.shared)
-            && let Some(slot) = slot
-        {
-            found.shared += 1;
-            self.deliver_shared(now, slot, message);
-            self.turn.spend(SHARED_VISITS);
-            // Others have subscribed: the publisher does not pay for them.
-            job.free = job.free.saturating_add(SHARED_VISITS);
-        } else {
-            found.shared = 0;
-            found.shares.pop();
-            self.turn.spend(1);
+fn serve_some(core: &mut Core, now: Tick, job: &mut Job, visits: u32) {
+    let Some(message) = job.messages.first() else {
+        job.found.heads.clear();
+        return;
+    };
+    let mut batch = EncodedBatch::new(&job.messages, route::shape_and_epoch(core, message));
+    let per_session = (job.messages.len() as u32).saturating_mul(DELIVERY_VISITS);
+    core.outbox.held.now_until = core.rules.hold_until(now, message.topic());
+    core.outbox.serves_crowd = true;
+    let before = core.turn.spent();
+    let mut filters = SmallVec::new();
+    while core.turn.spent() - before < visits
+        && let Some(slot) = job.found.next_session(&mut filters)
+    {
+        core.turn.spend(per_session + filters.len() as u32);
+        job.free = job.free.saturating_add(per_session);
+        let all: SmallVec<[Matching; 4]> = filters
+            .drain(..)
+            .filter(|filter| !core.routing.routes.is_late((slot, *filter), job.number))
+            .filter_map(|filter| Some((filter, core.routing.index.options(filter, slot)?)))
+            .map(|(filter, bits)| (filter, Options::from_bits(bits)))
+            .collect();
+        if all.is_empty() {
+            continue;
         }
+        let handed = core.turn.handed();
+        route::fanout(core, now).serve(&mut batch, message, slot, &all);
+        let extra = core.turn.handed() - handed;
+        core.turn.spend(extra);
+        job.free = job.free.saturating_add(extra);
+    }
+    core.outbox.serves_crowd = false;
+    core.outbox.held.now_until = None;
+}
+
+/// The next message for a member of a shared subscription.
+fn serve_share(core: &mut Core, now: Tick, job: &mut Job, number: u64) {
+    let found = &mut job.found;
+    let slot = core.routing.shares.by_number(number);
+    let slot = slot.filter(|_| core.routing.shares.serial_of(number) <= job.last_share);
+    if let Some(message) = job.messages.get(found.shared)
+        && let Some(slot) = slot
+    {
+        found.shared += 1;
+        share::deliver(core, now, slot, message);
+        core.turn.spend(SHARED_VISITS);
+        // Others have subscribed: the publisher does not pay for them.
+        job.free = job.free.saturating_add(SHARED_VISITS);
+    } else {
+        found.shared = 0;
+        found.shares.pop();
+        core.turn.spend(1);
     }
 }

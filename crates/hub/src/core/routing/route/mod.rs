@@ -1,8 +1,8 @@
 //! From a message to its subscribers.
 
 mod ahead;
-mod dues;
-mod job;
+pub(crate) mod dues;
+pub(crate) mod job;
 
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -13,10 +13,10 @@ use crate::core::delivery::spool;
 use crate::core::routing::batch::{EncodedBatch, Source};
 use crate::core::routing::keep::{epoch, numbers};
 use crate::core::routing::options::{Options, as_share};
+use crate::core::routing::share;
 use crate::core::sessions::registry::Session;
 use crate::core::settings::{Settings, Shape, SlowPolicy, TopicPolicy};
-use crate::core::work::Turn;
-use crate::core::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN};
+use crate::core::work::{PUBLISH_VISITS_FREE, SLICE_VISITS_MIN, Turn};
 use crate::core::{Core, Rules};
 use crate::items::{RoutedItem, Sender};
 pub(crate) use ahead::{JobsAhead, Look};
@@ -216,215 +216,216 @@ impl Rules {
     }
 }
 
-impl Core {
-    fn epoch(&self, message: &Message) -> Option<u64> {
-        epoch(
-            self.rules.uses,
-            &self.rules.settings,
-            &*self.store.retained,
+fn epoch_of(core: &Core, message: &Message) -> Option<u64> {
+    epoch(
+        core.rules.uses,
+        &core.rules.settings,
+        &*core.store.retained,
+        message,
+    )
+}
+
+/// A message to be handed out by itself.
+pub(in crate::core) fn variants<'m>(core: &Core, message: &'m Arc<Message>) -> EncodedVariants<'m> {
+    EncodedVariants::new(message, shape_and_epoch(core, message))
+}
+
+/// How a message is thinned out, and the epoch of its number.
+pub(in crate::core) fn shape_and_epoch(
+    core: &Core,
+    message: &Message,
+) -> (Option<Shape>, Option<u64>) {
+    (core.rules.shape(message.topic()), epoch_of(core, message))
+}
+
+pub(in crate::core) fn fanout(core: &mut Core, now: Tick) -> Fanout<'_> {
+    fanout!(core, now)
+}
+
+/// To everybody, on this shard and on the others. All `messages` have one publisher and one
+/// topic. What is expensive goes on in later turns, in its order.
+pub(in crate::core) fn everywhere(core: &mut Core, now: Tick, messages: &[Arc<Message>]) {
+    everywhere_from(core, now, messages, None);
+}
+
+/// The same for messages that came by a connection of another shard, if `sender` names one.
+pub(crate) fn everywhere_from(
+    core: &mut Core,
+    now: Tick,
+    messages: &[Arc<Message>],
+    sender: Option<Sender>,
+) {
+    let Some(first) = messages.first() else {
+        return;
+    };
+    let sender = sender.or_else(|| job::sender_of(core, first));
+    let others = core.routing.interest.others(first.zone, first.topic());
+    if core.pending.log.writes(first.qos) {
+        // What is written of the message names them.
+        let lasting = core.pending.log.lasting(others);
+        core.pending.log.sends(first, lasting, None);
+    }
+    let shares = locally(core, now, messages, (Source::Client, sender));
+    for shard in others {
+        let items = messages.iter().map(Arc::clone);
+        let items = items.map(|message| RoutedItem::Publish {
             message,
-        )
+            sender,
+            is_named: false,
+        });
+        core.effects
+            .mesh
+            .extend(items.map(|item| (shard, item.into())));
     }
-
-    /// A message to be handed out by itself.
-    pub(crate) fn variants<'m>(&self, message: &'m Arc<Message>) -> EncodedVariants<'m> {
-        EncodedVariants::new(message, self.shape_and_epoch(message))
-    }
-
-    /// How a message is thinned out, and the epoch of its number.
-    pub(crate) fn shape_and_epoch(&self, message: &Message) -> (Option<Shape>, Option<u64>) {
-        (self.rules.shape(message.topic()), self.epoch(message))
-    }
-
-    pub(crate) fn fanout(&mut self, now: Tick) -> Fanout<'_> {
-        fanout!(self, now)
-    }
-
-    /// To everybody, on this shard and on the others. All `messages` have one publisher and one
-    /// topic. What is expensive goes on in later turns, in its order.
-    pub(crate) fn route(&mut self, now: Tick, messages: &[Arc<Message>]) {
-        self.route_of(now, messages, None);
-    }
-
-    /// The same for messages that came by a connection of another shard, if `sender` names one.
-    pub(crate) fn route_of(
-        &mut self,
-        now: Tick,
-        messages: &[Arc<Message>],
-        sender: Option<Sender>,
-    ) {
-        let Some(first) = messages.first() else {
-            return;
-        };
-        let sender = sender.or_else(|| self.sender_of(first));
-        let others = self.routing.interest.others(first.zone, first.topic());
-        if self.pending.log.writes(first.qos) {
-            // What is written of the message names them.
-            let lasting = self.pending.log.lasting(others);
-            self.pending.log.sends(first, lasting, None);
-        }
-        let shares = self.route_locally(now, messages, (Source::Client, sender));
-        for shard in others {
-            let items = messages.iter().map(Arc::clone);
-            let items = items.map(|message| RoutedItem::Publish {
-                message,
-                sender,
-                is_named: false,
-            });
-            self.effects
-                .mesh
-                .extend(items.map(|item| (shard, item.into())));
-        }
-        // What goes to members has its own names, which follow: see `SessionLog::sends_to_member`.
-        for share in shares {
-            for message in messages {
-                self.deliver_shared(now, share, message);
-            }
+    // What goes to members has its own names, which follow: see `SessionLog::sends_to_member`.
+    for share in shares {
+        for message in messages {
+            share::deliver(core, now, share, message);
         }
     }
+}
 
-    /// To the subscribers of this shard, for messages that another shard routed. That one serves
-    /// the shared subscriptions.
-    pub(crate) fn route_here(
-        &mut self,
-        now: Tick,
-        messages: &[Arc<Message>],
-        sender: Option<Sender>,
-    ) {
-        let _ = self.route_locally(now, messages, (Source::Mesh, sender));
+/// To the subscribers of this shard, for messages that another shard routed. That one serves
+/// the shared subscriptions.
+pub(in crate::core) fn here(
+    core: &mut Core,
+    now: Tick,
+    messages: &[Arc<Message>],
+    sender: Option<Sender>,
+) {
+    let _ = locally(core, now, messages, (Source::Mesh, sender));
+}
+
+/// Delivers to the ordinary subscribers here; returns the shared subscriptions that match, if
+/// they are this shard's to serve. Or makes the messages a job, which serves them too. What
+/// this costs is charged to the sender.
+fn locally(
+    core: &mut Core,
+    now: Tick,
+    messages: &[Arc<Message>],
+    from: (Source, Option<Sender>),
+) -> SmallVec<[u32; 2]> {
+    let (before, taken) = (core.turn.spent(), spool::taken(core));
+    let shares = match_and_serve(core, now, messages, from);
+    dues::charge_sender(core, now, from.1, core.turn.spent() - before);
+    spool::hold_back(core, now, from.1, taken);
+    shares
+}
+
+fn match_and_serve(
+    core: &mut Core,
+    now: Tick,
+    messages: &[Arc<Message>],
+    from: (Source, Option<Sender>),
+) -> SmallVec<[u32; 2]> {
+    let Some(message) = messages.first() else {
+        return SmallVec::new();
+    };
+    let (zone, topic) = (message.zone, message.topic());
+    let hash = core.place.hasher.hash(zone, topic);
+    if !core.routing.routes.is_empty() && core.routing.routes.is_behind(hash, message, from.1) {
+        job::route_later(core, messages, from, (hash, Found::default()));
+        return SmallVec::new();
     }
-
-    /// Delivers to the ordinary subscribers here; returns the shared subscriptions that match, if
-    /// they are this shard's to serve. Or makes the messages a job, which serves them too. What
-    /// this costs is charged to the sender.
-    fn route_locally(
-        &mut self,
-        now: Tick,
-        messages: &[Arc<Message>],
-        from: (Source, Option<Sender>),
-    ) -> SmallVec<[u32; 2]> {
-        let (before, taken) = (self.turn.spent(), spool::taken(self));
-        let shares = self.match_and_serve(now, messages, from);
-        self.charge_sender(now, from.1, self.turn.spent() - before);
-        spool::hold_back(self, now, from.1, taken);
-        shares
+    let at_once = core.rules.settings.at_once;
+    let visits_max = at_once.visits.min(core.turn.left().max(SLICE_VISITS_MIN));
+    let mut filters: SmallVec<[List<'_>; 4]> = SmallVec::new();
+    let (mut all, mut longest) = (0, 0);
+    let matched = core
+        .routing
+        .index
+        .match_some(zone, topic, hash, visits_max, |id, found| {
+            all += found.len();
+            longest = longest.max(found.len());
+            filters.push((id, found));
+        });
+    let is_dear = matched.rest.is_some()
+        || filters.len() > at_once.filters
+        || all - longest > at_once.subscribers;
+    if is_dear || core.turn.puts_off(messages.len(), all) {
+        let ids = filters.iter().map(|(id, _)| *id).collect();
+        let found = Found::filters(matched.rest, ids);
+        drop(filters);
+        core.turn.spend_on_match(matched.visits, 0);
+        job::route_later(core, messages, from, (hash, found));
+        return SmallVec::new();
     }
+    core.turn.spend_on_match(matched.visits, all - longest);
+    core.turn.reach(all);
+    let mut batch = EncodedBatch::new(messages, shape_and_epoch(core, message));
+    core.outbox.held.now_until = core.rules.hold_until(now, topic);
+    core.outbox.serves_crowd = core.turn.serves_crowd();
+    if core.outbox.serves_crowd {
+        core.turn
+            .count_crowd(messages.iter().map(|message| message.cost()).sum());
+    }
+    let mut fanout = fanout!(core, now);
+    let served = fanout.fan_out(&mut batch, message, (&filters, at_once.work));
+    drop(filters);
+    core.outbox.serves_crowd = false;
+    core.outbox.held.now_until = None;
+    serve_rest_later(core, messages, from, (hash, served))
+}
 
-    fn match_and_serve(
-        &mut self,
-        now: Tick,
-        messages: &[Arc<Message>],
-        from: (Source, Option<Sender>),
-    ) -> SmallVec<[u32; 2]> {
-        let Some(message) = messages.first() else {
-            return SmallVec::new();
-        };
-        let (zone, topic) = (message.zone, message.topic());
-        let hash = self.place.hasher.hash(zone, topic);
-        if !self.routing.routes.is_empty() && self.routing.routes.is_behind(hash, message, from.1) {
-            self.route_later(messages, from, (hash, Found::default()));
-            return SmallVec::new();
-        }
-        let at_once = self.rules.settings.at_once;
-        let visits_max = at_once.visits.min(self.turn.left().max(SLICE_VISITS_MIN));
-        let mut filters: SmallVec<[List<'_>; 4]> = SmallVec::new();
-        let (mut all, mut longest) = (0, 0);
-        let matched = self
-            .routing
+/// What may still be done at once for messages whose subscribers were served, as far as that
+/// was possible: returns the shared subscriptions that match, or makes the messages a job.
+fn serve_rest_later(
+    core: &mut Core,
+    messages: &[Arc<Message>],
+    from: (Source, Option<Sender>),
+    (hash, served): (u64, Served),
+) -> SmallVec<[u32; 2]> {
+    let Served { mut shares, rest } = served;
+    if from.0 == Source::Mesh {
+        shares.clear();
+    }
+    let at_once = core.rules.settings.at_once;
+    let deliveries = shares.len() * messages.len();
+    let is_little =
+        shares.len() <= at_once.shares && deliveries <= at_once.subscribers.max(messages.len());
+    if rest.is_empty() && is_little {
+        return shares;
+    }
+    let numbers = shares.iter().rev();
+    let numbers = numbers.filter_map(|slot| core.routing.shares.number(*slot));
+    let found = Found::rest(rest, numbers.collect());
+    job::route_later(core, messages, from, (hash, found));
+    SmallVec::new()
+}
+
+/// Delivers to the ordinary subscribers of `route` here, which need not be the topic that the
+/// messages bear, and which few filters match. Returns the shared subscriptions that match, and
+/// how far the messages came.
+pub(crate) fn deliver_to(
+    core: &mut Core,
+    now: Tick,
+    messages: &[Arc<Message>],
+    route: &str,
+) -> (SmallVec<[u32; 2]>, Reach) {
+    let Some(message) = messages.first() else {
+        return (SmallVec::new(), Reach::Nobody);
+    };
+    let mut batch = EncodedBatch::new(messages, shape_and_epoch(core, message));
+    let hash = core.place.hasher.hash(message.zone, route);
+    let mut filters: SmallVec<[List<'_>; 4]> = SmallVec::new();
+    let (mut all, mut longest) = (0, 0);
+    let matched =
+        core.routing
             .index
-            .match_some(zone, topic, hash, visits_max, |id, found| {
+            .match_some(message.zone, route, hash, u32::MAX, |id, found| {
                 all += found.len();
                 longest = longest.max(found.len());
                 filters.push((id, found));
             });
-        let is_dear = matched.rest.is_some()
-            || filters.len() > at_once.filters
-            || all - longest > at_once.subscribers;
-        if is_dear || self.turn.puts_off(messages.len(), all) {
-            let ids = filters.iter().map(|(id, _)| *id).collect();
-            let found = Found::filters(matched.rest, ids);
-            drop(filters);
-            self.turn.spend_on_match(matched.visits, 0);
-            self.route_later(messages, from, (hash, found));
-            return SmallVec::new();
-        }
-        self.turn.spend_on_match(matched.visits, all - longest);
-        self.turn.reach(all);
-        let mut batch = EncodedBatch::new(messages, self.shape_and_epoch(message));
-        self.outbox.held.now_until = self.rules.hold_until(now, topic);
-        self.outbox.serves_crowd = self.turn.serves_crowd();
-        if self.outbox.serves_crowd {
-            self.turn
-                .count_crowd(messages.iter().map(|message| message.cost()).sum());
-        }
-        let mut fanout = fanout!(self, now);
-        let served = fanout.fan_out(&mut batch, message, (&filters, at_once.work));
-        drop(filters);
-        self.outbox.serves_crowd = false;
-        self.outbox.held.now_until = None;
-        self.serve_rest_later(messages, from, (hash, served))
-    }
-
-    /// What may still be done at once for messages whose subscribers were served, as far as that
-    /// was possible: returns the shared subscriptions that match, or makes the messages a job.
-    fn serve_rest_later(
-        &mut self,
-        messages: &[Arc<Message>],
-        from: (Source, Option<Sender>),
-        (hash, served): (u64, Served),
-    ) -> SmallVec<[u32; 2]> {
-        let Served { mut shares, rest } = served;
-        if from.0 == Source::Mesh {
-            shares.clear();
-        }
-        let at_once = self.rules.settings.at_once;
-        let deliveries = shares.len() * messages.len();
-        let is_little =
-            shares.len() <= at_once.shares && deliveries <= at_once.subscribers.max(messages.len());
-        if rest.is_empty() && is_little {
-            return shares;
-        }
-        let numbers = shares.iter().rev();
-        let numbers = numbers.filter_map(|slot| self.routing.shares.number(*slot));
-        let found = Found::rest(rest, numbers.collect());
-        self.route_later(messages, from, (hash, found));
-        SmallVec::new()
-    }
-
-    /// Delivers to the ordinary subscribers of `route` here, which need not be the topic that the
-    /// messages bear, and which few filters match. Returns the shared subscriptions that match, and
-    /// how far the messages came.
-    pub(crate) fn deliver_to(
-        &mut self,
-        now: Tick,
-        messages: &[Arc<Message>],
-        route: &str,
-    ) -> (SmallVec<[u32; 2]>, Reach) {
-        let Some(message) = messages.first() else {
-            return (SmallVec::new(), Reach::Nobody);
-        };
-        let mut batch = EncodedBatch::new(messages, self.shape_and_epoch(message));
-        let hash = self.place.hasher.hash(message.zone, route);
-        let mut filters: SmallVec<[List<'_>; 4]> = SmallVec::new();
-        let (mut all, mut longest) = (0, 0);
-        let matched =
-            self.routing
-                .index
-                .match_some(message.zone, route, hash, u32::MAX, |id, found| {
-                    all += found.len();
-                    longest = longest.max(found.len());
-                    filters.push((id, found));
-                });
-        self.turn.spend_on_match(matched.visits, all - longest);
-        self.turn.reach(all);
-        let taken = spool::taken(self);
-        let mut fanout = fanout!(self, now);
-        let served = fanout.fan_out(&mut batch, message, (&filters, u32::MAX));
-        let found = (served.shares, fanout.reach);
-        drop(filters);
-        spool::hold_back(self, now, reader(self), taken);
-        found
-    }
+    core.turn.spend_on_match(matched.visits, all - longest);
+    core.turn.reach(all);
+    let taken = spool::taken(core);
+    let mut fanout = fanout!(core, now);
+    let served = fanout.fan_out(&mut batch, message, (&filters, u32::MAX));
+    let found = (served.shares, fanout.reach);
+    drop(filters);
+    spool::hold_back(core, now, reader(core), taken);
+    found
 }
 
 impl Turn {

@@ -9,7 +9,7 @@
 mod members;
 mod queue;
 mod registry;
-mod tell;
+pub(crate) mod tell;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -21,6 +21,7 @@ use crate::core::delivery::deliver::DeliveryOptions;
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::routing::options::share_subscriber;
+use crate::core::routing::route;
 use crate::core::sessions::state::{Grant, Subscribed};
 use crate::core::shard_set::ShardSet;
 use crate::core::{Core, Routing};
@@ -179,7 +180,7 @@ impl Routing {
 /// not be known yet: see [`forget_expected`].
 pub(crate) fn expect_share(core: &mut Core, name: ShareName) -> u64 {
     let slot = core.routing.shares.find_name(&name).unwrap_or_else(|| {
-        let slot = core.open_share(&Arc::new(name));
+        let slot = open(core, &Arc::new(name));
         core.routing.shares.expected.push(slot);
         slot
     });
@@ -194,271 +195,268 @@ pub(crate) fn forget_expected(core: &mut Core) {
     }
 }
 
-impl Core {
-    /// Whether a session may become a member of one shared subscription more, or why not. O(1).
-    pub(crate) fn check_share(
-        &self,
-        (key, zone): (SessionKey, Zone),
-        share: Option<&str>,
-        filter: &str,
-    ) -> Result<(), (ReasonCode, &'static str)> {
-        let Some(group) = share else {
-            return Ok(());
-        };
-        if self.routing.shares.memberships(key.slot) >= self.rules.settings.shares_max {
-            return Err((ReasonCode::QuotaExceeded, TOO_MANY_SHARES));
-        }
-        if self.routing.shares.find(zone, group, filter).is_some() {
-            return Ok(());
-        }
-        let groups = self.routing.index.find(zone, filter);
-        let groups = groups.map_or(0, |filter| self.routing.shares.groups(filter));
-        if groups >= self.rules.settings.share_groups_max {
-            return Err((ReasonCode::QuotaExceeded, TOO_MANY_GROUPS));
-        }
-        Ok(())
+/// Whether a session may become a member of one shared subscription more, or why not. O(1).
+pub(in crate::core) fn check(
+    core: &Core,
+    (key, zone): (SessionKey, Zone),
+    share: Option<&str>,
+    filter: &str,
+) -> Result<(), (ReasonCode, &'static str)> {
+    let Some(group) = share else {
+        return Ok(());
+    };
+    if core.routing.shares.memberships(key.slot) >= core.rules.settings.shares_max {
+        return Err((ReasonCode::QuotaExceeded, TOO_MANY_SHARES));
     }
+    if core.routing.shares.find(zone, group, filter).is_some() {
+        return Ok(());
+    }
+    let groups = core.routing.index.find(zone, filter);
+    let groups = groups.map_or(0, |filter| core.routing.shares.groups(filter));
+    if groups >= core.rules.settings.share_groups_max {
+        return Err((ReasonCode::QuotaExceeded, TOO_MANY_GROUPS));
+    }
+    Ok(())
+}
 
-    /// The slot of a shared subscription, made if it is new here.
-    fn open_share(&mut self, name: &Arc<ShareName>) -> u32 {
-        if let Some(slot) = self.routing.shares.find_name(name) {
-            return slot;
-        }
-        let slot = u32::try_from(self.routing.shares.slots.vacant_key()).unwrap_or(u32::MAX);
-        let subscriber = share_subscriber(slot);
-        let filter = self
-            .routing
-            .index
-            .insert(name.zone, &name.filter, subscriber)
-            .id;
-        self.routing.shares.numbers += 1;
-        self.routing.shares.insert(Share {
-            name: Arc::clone(name),
-            number: self.routing.shares.numbers << 32 | u64::from(slot),
+/// The slot of a shared subscription, made if it is new here.
+fn open(core: &mut Core, name: &Arc<ShareName>) -> u32 {
+    if let Some(slot) = core.routing.shares.find_name(name) {
+        return slot;
+    }
+    let slot = u32::try_from(core.routing.shares.slots.vacant_key()).unwrap_or(u32::MAX);
+    let subscriber = share_subscriber(slot);
+    let filter = core
+        .routing
+        .index
+        .insert(name.zone, &name.filter, subscriber)
+        .id;
+    core.routing.shares.numbers += 1;
+    core.routing.shares.insert(Share {
+        name: Arc::clone(name),
+        number: core.routing.shares.numbers << 32 | u64::from(slot),
+        filter,
+        members: Members::default(),
+        counts: alloc::vec![Count::default(); usize::from(core.place.shards)],
+        turn: 0,
+        is_untold: false,
+        idle_bytes: 0,
+        queue: None,
+    })
+}
+
+/// Makes a session a member, or changes its options.
+pub(in crate::core) fn join(
+    core: &mut Core,
+    (key, zone): (SessionKey, Zone),
+    (group, filter): (&str, &str),
+    (grant, telling): (&Grant, Telling),
+) {
+    let name = ShareName {
+        zone,
+        group: group.into(),
+        filter: filter.into(),
+    };
+    let slot = open(core, &Arc::new(name));
+    let Some(share) = core.routing.shares.slots.get_mut(slot as usize) else {
+        return;
+    };
+    let Some(session) = core.sessions.get_mut(key) else {
+        core.routing.close_share_if_empty(slot);
+        return;
+    };
+    let before = share.members.insert(key.slot, grant.options);
+    let subscription = SubscriptionRef::Share(slot);
+    let what = (
+        subscription,
+        Filter {
+            group: Some(group),
             filter,
-            members: Members::default(),
-            counts: alloc::vec![Count::default(); usize::from(self.place.shards)],
-            turn: 0,
-            is_untold: false,
-            idle_bytes: 0,
-            queue: None,
-        })
+        },
+    );
+    let log = &mut core.pending.log;
+    if session.state.subscribe(what, (grant, false), before, log) != Subscribed::New {
+        return;
     }
+    core.routing.shares.joined(key.slot, slot);
+    core.counters.stats.subscriptions += 1;
+    adjust(core, slot, telling, |count| count.live += 1);
+}
 
-    /// Makes a session a member, or changes its options.
-    pub(crate) fn join_share(
-        &mut self,
-        (key, zone): (SessionKey, Zone),
-        (group, filter): (&str, &str),
-        (grant, telling): (&Grant, Telling),
-    ) {
-        let name = ShareName {
-            zone,
-            group: group.into(),
-            filter: filter.into(),
-        };
-        let slot = self.open_share(&Arc::new(name));
-        let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
-            return;
-        };
-        let Some(session) = self.sessions.get_mut(key) else {
-            self.routing.close_share_if_empty(slot);
-            return;
-        };
-        let before = share.members.insert(key.slot, grant.options);
-        let subscription = SubscriptionRef::Share(slot);
-        let what = (
-            subscription,
-            Filter {
-                group: Some(group),
-                filter,
-            },
-        );
-        let log = &mut self.pending.log;
-        if session.state.subscribe(what, (grant, false), before, log) != Subscribed::New {
-            return;
+/// A session that is gone, or goes, leaves; `was_live` says as what it was counted.
+pub(in crate::core) fn leave(core: &mut Core, slot: u32, session: u32, was_live: bool) {
+    let Some(share) = core.routing.shares.slots.get_mut(slot as usize) else {
+        return;
+    };
+    if share.members.remove(session) {
+        let is_queue = share
+            .queue
+            .take_if(|it| it.session.slot == session)
+            .is_some();
+        core.routing.shares.left(session, slot);
+        if is_queue {
+            core.routing.shares.count_keeper(false);
         }
-        self.routing.shares.joined(key.slot, slot);
-        self.counters.stats.subscriptions += 1;
-        self.adjust_share(slot, telling, |count| count.live += 1);
-    }
-
-    /// A session that is gone, or goes, leaves; `was_live` says as what it was counted.
-    pub(crate) fn leave_share(&mut self, slot: u32, session: u32, was_live: bool) {
-        let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
-            return;
-        };
-        if share.members.remove(session) {
-            let is_queue = share
-                .queue
-                .take_if(|it| it.session.slot == session)
-                .is_some();
-            self.routing.shares.left(session, slot);
-            if is_queue {
-                self.routing.shares.count_keeper(false);
-            }
-            self.adjust_share(slot, Telling::Soon, |count| {
-                count.keeps &= !is_queue;
-                let of = if was_live {
-                    &mut count.live
-                } else {
-                    &mut count.away
-                };
-                *of = of.saturating_sub(1);
-            });
-        }
-    }
-
-    /// The connection of a member begins or ends.
-    pub(crate) fn member_changed(&mut self, slot: u32, session: u32, is_live: bool) {
-        if let Some(share) = self.routing.shares.slots.get_mut(slot as usize) {
-            share.members.set_live(session, is_live);
-        }
-        self.adjust_share(slot, Telling::Soon, |count| {
-            let (up, down) = if is_live {
-                (&mut count.live, &mut count.away)
+        adjust(core, slot, Telling::Soon, |count| {
+            count.keeps &= !is_queue;
+            let of = if was_live {
+                &mut count.live
             } else {
-                (&mut count.away, &mut count.live)
+                &mut count.away
             };
-            *up += 1;
-            *down = down.saturating_sub(1);
+            *of = of.saturating_sub(1);
         });
     }
+}
 
-    /// Changes the numbers of this shard and tells the other shards.
-    fn adjust_share(&mut self, slot: u32, telling: Telling, change: impl FnOnce(&mut Count)) {
-        let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
-            return;
-        };
-        let had_keeper = share.keeper().is_some();
-        change(&mut share.counts[usize::from(self.place.shard.0)]);
-        let has_keeper = share.keeper().is_some();
-        self.routing.shares.count_queue(had_keeper, has_keeper);
-        self.tell_share(slot, telling);
-        self.routing.close_share_if_empty(slot);
+/// The connection of a member begins or ends.
+pub(in crate::core) fn member_changed(core: &mut Core, slot: u32, session: u32, is_live: bool) {
+    if let Some(share) = core.routing.shares.slots.get_mut(slot as usize) {
+        share.members.set_live(session, is_live);
     }
+    adjust(core, slot, Telling::Soon, |count| {
+        let (up, down) = if is_live {
+            (&mut count.live, &mut count.away)
+        } else {
+            (&mut count.away, &mut count.live)
+        };
+        *up += 1;
+        *down = down.saturating_sub(1);
+    });
+}
 
-    /// Another shard's numbers.
-    pub(crate) fn count_share(&mut self, name: &Arc<ShareName>, shard: ShardId, its: Count) {
-        let before = self.routing.shares.slots.len();
-        let slot = self.open_share(name);
-        let is_new = self.routing.shares.slots.len() > before;
-        if let Some(share) = self.routing.shares.slots.get_mut(slot as usize)
-            && let Some(count) = share.counts.get_mut(usize::from(shard.0))
-        {
-            let had_keeper = count.keeps;
-            *count = its;
-            self.routing.shares.count_queue(had_keeper, its.keeps);
+/// Changes the numbers of this shard and tells the other shards.
+fn adjust(core: &mut Core, slot: u32, telling: Telling, change: impl FnOnce(&mut Count)) {
+    let Some(share) = core.routing.shares.slots.get_mut(slot as usize) else {
+        return;
+    };
+    let had_keeper = share.keeper().is_some();
+    change(&mut share.counts[usize::from(core.place.shard.0)]);
+    let has_keeper = share.keeper().is_some();
+    core.routing.shares.count_queue(had_keeper, has_keeper);
+    tell::tell(core, slot, telling);
+    core.routing.close_share_if_empty(slot);
+}
+
+/// Another shard's numbers.
+pub(in crate::core) fn count(core: &mut Core, name: &Arc<ShareName>, shard: ShardId, its: Count) {
+    let before = core.routing.shares.slots.len();
+    let slot = open(core, name);
+    let is_new = core.routing.shares.slots.len() > before;
+    if let Some(share) = core.routing.shares.slots.get_mut(slot as usize)
+        && let Some(count) = share.counts.get_mut(usize::from(shard.0))
+    {
+        let had_keeper = count.keeps;
+        *count = its;
+        core.routing.shares.count_queue(had_keeper, its.keeps);
+    }
+    let is_over = core.routing.close_share_if_empty(slot);
+    core.turn.spend(if is_new || is_over {
+        count_visits(name)
+    } else {
+        NAME_VISITS + name_visits(name)
+    });
+}
+
+/// A message that this shard took, for one member anywhere.
+pub(in crate::core) fn deliver(core: &mut Core, now: Tick, slot: u32, message: &Arc<Message>) {
+    let Some(share) = core.routing.shares.slots.get_mut(slot as usize) else {
+        return;
+    };
+    let name = Arc::clone(&share.name);
+    pass_on(core, now, &name, message, Search::NEW);
+}
+
+fn pass_on(
+    core: &mut Core,
+    now: Tick,
+    name: &Arc<ShareName>,
+    message: &Arc<Message>,
+    mut search: Search,
+) {
+    let slot = core.routing.shares.find_name(name);
+    let Some(share) = slot.and_then(|slot| core.routing.shares.slots.get_mut(slot as usize)) else {
+        return;
+    };
+    let keeper = share.keeper();
+    let (shard, hops) = match (search.hops.checked_sub(1), keeper) {
+        // Members have left again and again: the queue keeps it.
+        (None, Some(keeper)) if message.qos > QoS::AtMostOnce => {
+            search.refused = ShardSet::ALL;
+            (Some(keeper), Some(0))
         }
-        let is_over = self.routing.close_share_if_empty(slot);
-        self.turn.spend(if is_new || is_over {
-            count_visits(name)
-        } else {
-            NAME_VISITS + name_visits(name)
-        });
-    }
-
-    /// A message that this shard took, for one member anywhere.
-    pub(crate) fn deliver_shared(&mut self, now: Tick, slot: u32, message: &Arc<Message>) {
-        let Some(share) = self.routing.shares.slots.get_mut(slot as usize) else {
-            return;
-        };
-        let name = Arc::clone(&share.name);
-        self.pass_on(now, &name, message, Search::NEW);
-    }
-
-    fn pass_on(
-        &mut self,
-        now: Tick,
-        name: &Arc<ShareName>,
-        message: &Arc<Message>,
-        mut search: Search,
-    ) {
-        let slot = self.routing.shares.find_name(name);
-        let Some(share) = slot.and_then(|slot| self.routing.shares.slots.get_mut(slot as usize))
-        else {
-            return;
-        };
-        let keeper = share.keeper();
-        let (shard, hops) = match (search.hops.checked_sub(1), keeper) {
-            // Members have left again and again: the queue keeps it.
-            (None, Some(keeper)) if message.qos > QoS::AtMostOnce => {
-                search.refused = ShardSet::ALL;
-                (Some(keeper), Some(0))
-            }
-            (hops, _) => (share.next_shard(message.qos, search.refused), hops),
-        };
-        let (Some(shard), Some(hops)) = (shard, hops) else {
-            if !search.refused.is_empty() {
-                self.counters.stats.publishes_withheld += 1;
-            }
-            return;
-        };
-        search.hops = hops;
-        if shard == self.place.shard {
-            self.deliver_shared_here(now, name, message, search);
-        } else {
-            let log = &mut self.pending.log;
-            let message = match log.writes(message.qos) {
-                true => log.sends_to_member(message, shard.0, name),
-                false => Arc::clone(message),
-            };
-            let item = RoutedItem::Share {
-                name: Arc::clone(name),
-                message,
-                search,
-                is_named: false,
-            };
-            self.effects.mesh.push((shard, item.into()));
+        (hops, _) => (share.next_shard(message.qos, search.refused), hops),
+    };
+    let (Some(shard), Some(hops)) = (shard, hops) else {
+        if !search.refused.is_empty() {
+            core.counters.stats.publishes_withheld += 1;
         }
+        return;
+    };
+    search.hops = hops;
+    if shard == core.place.shard {
+        deliver_here(core, now, name, message, search);
+    } else {
+        let log = &mut core.pending.log;
+        let message = match log.writes(message.qos) {
+            true => log.sends_to_member(message, shard.0, name),
+            false => Arc::clone(message),
+        };
+        let item = RoutedItem::Share {
+            name: Arc::clone(name),
+            message,
+            search,
+            is_named: false,
+        };
+        core.effects.mesh.push((shard, item.into()));
     }
+}
 
-    /// A message for one member here; picked again elsewhere if the last one has left in the
-    /// meantime, or none may receive it.
-    pub(crate) fn deliver_shared_here(
-        &mut self,
-        now: Tick,
-        name: &Arc<ShareName>,
-        message: &Arc<Message>,
-        mut search: Search,
-    ) {
-        let share = self.routing.shares.find_name(name);
-        let Some(share) = share.and_then(|slot| self.routing.shares.slots.get_mut(slot as usize))
-        else {
-            return self.pass_on(now, name, message, search);
-        };
-        let is_kept = message.qos > QoS::AtMostOnce && share.keeper().is_some();
-        // What was kept before the start goes to members first, and none of it has yet.
-        let waits = share.queue.is_some() && self.past.endings.are_held();
-        let found = if !is_kept {
-            share.members.next(&self.sessions, message.topic())
-        } else if !waits && !search.has_refused(self.place.shard) {
-            let settings = &self.rules.settings;
-            share
-                .members
-                .next_with_room(&self.sessions, message, settings)
-        } else {
-            share.keep(now, &mut self.clock)
-        };
-        let Some((member, options)) = found else {
-            if is_kept || !share.members.list.is_empty() {
-                if is_kept && search.has_refused(self.place.shard) {
-                    // The queue has ended, and other shards have not heard of it.
-                    return;
-                }
-                search.refuse(self.place.shard);
+/// A message for one member here; picked again elsewhere if the last one has left in the
+/// meantime, or none may receive it.
+pub(crate) fn deliver_here(
+    core: &mut Core,
+    now: Tick,
+    name: &Arc<ShareName>,
+    message: &Arc<Message>,
+    mut search: Search,
+) {
+    let share = core.routing.shares.find_name(name);
+    let Some(share) = share.and_then(|slot| core.routing.shares.slots.get_mut(slot as usize))
+    else {
+        return pass_on(core, now, name, message, search);
+    };
+    let is_kept = message.qos > QoS::AtMostOnce && share.keeper().is_some();
+    // What was kept before the start goes to members first, and none of it has yet.
+    let waits = share.queue.is_some() && core.past.endings.are_held();
+    let found = if !is_kept {
+        share.members.next(&core.sessions, message.topic())
+    } else if !waits && !search.has_refused(core.place.shard) {
+        let settings = &core.rules.settings;
+        share
+            .members
+            .next_with_room(&core.sessions, message, settings)
+    } else {
+        share.keep(now, &mut core.clock)
+    };
+    let Some((member, options)) = found else {
+        if is_kept || !share.members.list.is_empty() {
+            if is_kept && search.has_refused(core.place.shard) {
+                // The queue has ended, and other shards have not heard of it.
+                return;
             }
-            return self.pass_on(now, name, message, search);
-        };
-        let ids = [options.id()];
-        let ids = if ids == [0] { &[][..] } else { &ids[..] };
-        let terms = DeliveryOptions {
-            group: Some(name),
-            ..DeliveryOptions::new(message, options, ids, share.number)
-        };
-        let mut variants = self.variants(message);
-        self.outbox.held.now_until = self.rules.hold_until(now, message.topic());
-        self.fanout(now).deliver(&mut variants, member, &terms);
-        self.outbox.held.now_until = None;
-    }
+            search.refuse(core.place.shard);
+        }
+        return pass_on(core, now, name, message, search);
+    };
+    let ids = [options.id()];
+    let ids = if ids == [0] { &[][..] } else { &ids[..] };
+    let terms = DeliveryOptions {
+        group: Some(name),
+        ..DeliveryOptions::new(message, options, ids, share.number)
+    };
+    let mut variants = route::variants(core, message);
+    core.outbox.held.now_until = core.rules.hold_until(now, message.topic());
+    route::fanout(core, now).deliver(&mut variants, member, &terms);
+    core.outbox.held.now_until = None;
 }

@@ -4,7 +4,7 @@
 //! applies what it reads afterwards. It cannot leave some of them for later: a client that has seen
 //! a SUBACK may publish through any shard. So the shards that send these letters bound their
 //! number. The receiver says how much work it takes in a turn, and each of the others has a part of
-//! that, its **room** ([`Core::set_share_room`]).
+//! that, its **room** ([`set_room`]).
 //!
 //! - A SUBSCRIBE for shared subscriptions waits while there is no room, as one with too many
 //!   filters does; nobody else waits for it. What has begun goes out at once, before the SUBACK.
@@ -106,83 +106,81 @@ impl Routing {
     }
 }
 
-impl Core {
-    /// The turns of the other shards have room for changes of shared subscriptions that cost this
-    /// many of their visits. Holds until the next call; without one there is no bound. Part of what
-    /// waits goes out now, so [`Core::effects`] has something for the lanes.
-    pub(crate) fn set_share_room(&mut self, visits: u32) {
-        self.routing.shares.untold.room = visits;
-        // The other half is for new members, who would otherwise wait for all of them.
-        self.tell_untold(visits / 2);
-    }
+/// The turns of the other shards have room for changes of shared subscriptions that cost this
+/// many of their visits. Holds until the next call; without one there is no bound. Part of what
+/// waits goes out now, so [`upkeep::effects`] has something for the lanes.
+pub(crate) fn set_room(core: &mut Core, visits: u32) {
+    core.routing.shares.untold.room = visits;
+    // The other half is for new members, who would otherwise wait for all of them.
+    tell_untold(core, visits / 2);
+}
 
-    /// Whether something waits for room, and for nothing else.
-    pub(crate) fn waits_for_share_room(&self) -> bool {
-        let waits = !self.routing.shares.untold.slots.is_empty() || !self.inbound.slices.is_empty();
-        self.routing.shares.untold.room == 0 && waits
-    }
+/// Whether something waits for room, and for nothing else.
+pub(crate) fn waits_for_room(core: &Core) -> bool {
+    let waits = !core.routing.shares.untold.slots.is_empty() || !core.inbound.slices.is_empty();
+    core.routing.shares.untold.room == 0 && waits
+}
 
-    /// Bytes of memory of shared subscriptions that have ended, and of which others have not heard
-    /// that yet.
-    pub(crate) const fn untold_bytes(&self) -> u64 {
-        self.routing.shares.untold.idle_bytes as u64
-    }
+/// Bytes of memory of shared subscriptions that have ended, and of which others have not heard
+/// that yet.
+pub(crate) const fn untold_bytes(core: &Core) -> u64 {
+    core.routing.shares.untold.idle_bytes as u64
+}
 
-    /// Tells the other shards what they have not heard yet, until only so much room is left.
-    pub(crate) fn tell_untold(&mut self, left: u32) {
-        while self.routing.shares.untold.room > left
-            && let Some(slot) = self.routing.shares.untold.slots.pop_front()
-        {
-            self.post_counts(slot);
-            if let Some(share) = self.routing.shares.slots.get_mut(slot as usize) {
-                share.is_untold = false;
-            }
-            self.routing.count_idle(slot);
-            self.routing.close_share_if_empty(slot);
+/// Tells the other shards what they have not heard yet, until only so much room is left.
+pub(crate) fn tell_untold(core: &mut Core, left: u32) {
+    while core.routing.shares.untold.room > left
+        && let Some(slot) = core.routing.shares.untold.slots.pop_front()
+    {
+        post_counts(core, slot);
+        if let Some(share) = core.routing.shares.slots.get_mut(slot as usize) {
+            share.is_untold = false;
         }
+        core.routing.count_idle(slot);
+        core.routing.close_share_if_empty(slot);
     }
+}
 
-    /// The numbers of this shard have changed.
-    pub(super) fn tell_share(&mut self, slot: u32, telling: Telling) {
-        if self.place.shards == 1 {
-            return;
-        }
-        let untold = &mut self.routing.shares.untold;
-        if telling == Telling::Now || untold.room > 0 && untold.slots.is_empty() {
-            self.post_counts(slot);
-        } else if let Some(share) = self.routing.shares.slots.get_mut(slot as usize)
-            && !share.is_untold
-        {
-            share.is_untold = true;
-            untold.slots.push_back(slot);
-        }
-        self.routing.count_idle(slot);
+/// The numbers of this shard have changed.
+pub(super) fn tell(core: &mut Core, slot: u32, telling: Telling) {
+    if core.place.shards == 1 {
+        return;
     }
+    let untold = &mut core.routing.shares.untold;
+    if telling == Telling::Now || untold.room > 0 && untold.slots.is_empty() {
+        post_counts(core, slot);
+    } else if let Some(share) = core.routing.shares.slots.get_mut(slot as usize)
+        && !share.is_untold
+    {
+        share.is_untold = true;
+        untold.slots.push_back(slot);
+    }
+    core.routing.count_idle(slot);
+}
 
-    /// Writes the letters, whether there is room or not.
-    fn post_counts(&mut self, slot: u32) {
-        let Some(share) = self.routing.shares.slots.get(slot as usize) else {
-            return;
+/// Writes the letters, whether there is room or not.
+fn post_counts(core: &mut Core, slot: u32) {
+    let Some(share) = core.routing.shares.slots.get(slot as usize) else {
+        return;
+    };
+    let count = share.counts[usize::from(core.place.shard.0)];
+    for shard in (0..core.place.shards).filter(|shard| *shard != core.place.shard.0) {
+        let item = ShardItem::ShareCount {
+            name: Arc::clone(&share.name),
+            shard: core.place.shard,
+            live: count.live,
+            away: count.away,
+            keeps: count.keeps,
         };
-        let count = share.counts[usize::from(self.place.shard.0)];
-        for shard in (0..self.place.shards).filter(|shard| *shard != self.place.shard.0) {
-            let item = ShardItem::ShareCount {
-                name: Arc::clone(&share.name),
-                shard: self.place.shard,
-                live: count.live,
-                away: count.away,
-                keeps: count.keeps,
-            };
-            self.effects.lanes.push((ShardId(shard), item));
-        }
-        let untold = &mut self.routing.shares.untold;
-        // Without a bound it stays so.
-        if untold.room != u32::MAX {
-            untold.room = untold.room.saturating_sub(count_visits(&share.name));
-        }
-        let others = usize::from(self.place.shards) - 1;
-        self.turn.spend_each(others, TOLD_VISITS);
+        core.effects.lanes.push((ShardId(shard), item));
     }
+    let untold = &mut core.routing.shares.untold;
+    // Without a bound it stays so.
+    if untold.room != u32::MAX {
+        untold.room = untold.room.saturating_sub(count_visits(&share.name));
+    }
+    let others = usize::from(core.place.shards) - 1;
+    core.turn.spend_each(others, TOLD_VISITS);
 }
 
 /// Whether other shards have not heard of all changes.

@@ -16,12 +16,14 @@ use crate::core::delivery::conflate::hold_again;
 use crate::core::delivery::deliver::{DeliveryOptions, Matching};
 use crate::core::delivery::snapshot::{Snapshots, Wanted};
 use crate::core::ids::{SessionKey, ShardId};
-use crate::core::inbound::subscribe::{Element, SubscriptionRef};
+use crate::core::inbound::subscribe::{Element, SubscriptionRef, index, permit};
 use crate::core::memory::Lease;
 use crate::core::routing::batch::EncodedBatch;
 use crate::core::routing::options::Options;
 use crate::core::routing::route::is_own;
 use crate::core::routing::share::{ShareName, Telling, expect_share, forget_expected, open_queue};
+use crate::core::routing::{route, share};
+use crate::core::sessions::ending;
 use crate::core::sessions::registry::{Away, Left, Link, Session};
 use crate::core::sessions::state::{Absence, Arrivals, Grant, Owed, SessionState, served_queue};
 use crate::core::{Core, Timer};
@@ -228,8 +230,8 @@ fn route_to_member(
             group: Some(&name),
             ..DeliveryOptions::new(message, options, ids, number)
         };
-        let mut variants = core.variants(message);
-        core.fanout(now).deliver(&mut variants, key.slot, &terms);
+        let mut variants = route::variants(core, message);
+        route::fanout(core, now).deliver(&mut variants, key.slot, &terms);
     }
 }
 
@@ -267,15 +269,14 @@ fn route_again(
         let ids: Vec<u32> = all.clone().map(Options::id).filter(|id| *id != 0).collect();
         if let Some(best) = all.max_by_key(|options| options.qos()) {
             let terms = DeliveryOptions::new(message, best, &ids, 0);
-            let mut variants = core.variants(message);
-            core.fanout(now).deliver(&mut variants, key.slot, &terms);
+            let mut variants = route::variants(core, message);
+            route::fanout(core, now).deliver(&mut variants, key.slot, &terms);
         }
     }
     let messages = [Arc::clone(message)];
-    let shape = core.shape_and_epoch(message);
+    let shape = route::shape_and_epoch(core, message);
     let mut batch = EncodedBatch::new(&messages, shape);
-    core.fanout(now)
-        .serve(&mut batch, message, key.slot, &matching);
+    route::fanout(core, now).serve(&mut batch, message, key.slot, &matching);
 }
 
 /// Ends what was written down of a session that did not outlive its connection, but for its will.
@@ -288,7 +289,7 @@ pub(crate) fn forget_will(core: &mut Core, now: Tick, key: SessionKey) -> bool {
         return false;
     };
     session.state.take_will(&mut core.pending.log);
-    core.end_session(now, key);
+    ending::end(core, now, key);
     true
 }
 
@@ -348,19 +349,19 @@ impl PriorSubscription {
         let grant = Grant {
             options: Options::new(self.options, self.id),
             access: session.state.identity().rights.may_subscribe(filter),
-            bytes: core.subscription_cost(share, filter),
+            bytes: permit::subscription_cost(core, share, filter),
             interval: self.interval,
         };
         if let Some(group) = share {
             // The doors open when other shards know of it.
-            core.join_share((key, zone), (group, filter), (&grant, Telling::Soon));
+            share::join(core, (key, zone), (group, filter), (&grant, Telling::Soon));
             if let Some(slot) = core.routing.shares.find(zone, group, filter) {
                 open_queue(core, slot, key);
-                core.member_changed(slot, key.slot, false);
+                share::member_changed(core, slot, key.slot, false);
             }
             return None;
         }
-        let (_, inserted) = core.add_subscription(key, (zone, filter), &grant);
+        let (_, inserted) = index::add(core, key, (zone, filter), &grant);
         let session = core.sessions.get_mut(key)?;
         let hasher = &core.outbox.hasher;
         session.set_rate(hasher, (inserted.id, filter), self.interval);

@@ -110,7 +110,7 @@ pub(crate) struct Extras {
     pub(crate) seat: Seat,
     /// Whether `Outbox::pumps` has it.
     pub(crate) is_pumped_later: bool,
-    /// Whether it is about to be closed: see `Core::give_up`.
+    /// Whether it is about to be closed: see `lifecycle::give_up`.
     is_given_up: bool,
     /// How many things that it has asked for have to be decided before more is read.
     pub(crate) held: u32,
@@ -197,6 +197,39 @@ impl Left {
 impl Live {
     pub(crate) fn extras(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
+    }
+
+    /// Whether its session has a subscription below a room.
+    pub(crate) fn is_in_room(&self, room: &str) -> bool {
+        let extras = self.extras.as_ref();
+        extras.is_some_and(|extras| extras.rooms.contains_key(room))
+    }
+
+    /// How many rooms its session has subscriptions below.
+    pub(crate) fn room_count(&self) -> usize {
+        self.extras.as_ref().map_or(0, |extras| extras.rooms.len())
+    }
+
+    /// Its session has one subscription more below a room.
+    pub(crate) fn entered(&mut self, room: &str) {
+        let rooms = &mut self.extras().rooms;
+        match rooms.get_mut(room) {
+            Some(count) => *count += 1,
+            None => drop(rooms.insert(room.into(), 1)),
+        }
+    }
+
+    /// Its session has one subscription less below a room.
+    pub(crate) fn left(&mut self, room: &str) {
+        let Some(extras) = self.extras.as_mut() else {
+            return;
+        };
+        if let Some(count) = extras.rooms.get_mut(room) {
+            *count -= 1;
+            if *count == 0 {
+                extras.rooms.remove(room);
+            }
+        }
     }
 
     /// Takes the topic aliases of its client, so that a topic may be borrowed from them, and the

@@ -143,42 +143,6 @@ impl Session {
         }
     }
 
-    /// Whether it has a subscription below a room.
-    pub(crate) fn is_in_room(&self, room: &str) -> bool {
-        let extras = self.live().and_then(|live| live.extras.as_ref());
-        extras.is_some_and(|extras| extras.rooms.contains_key(room))
-    }
-
-    /// How many rooms it has subscriptions below.
-    pub(crate) fn room_count(&self) -> usize {
-        let extras = self.live().and_then(|live| live.extras.as_ref());
-        extras.map_or(0, |extras| extras.rooms.len())
-    }
-
-    /// It has one subscription more below a room.
-    pub(crate) fn entered(&mut self, room: &str) {
-        if let Link::Live(live) = &mut self.link {
-            let rooms = &mut live.extras().rooms;
-            match rooms.get_mut(room) {
-                Some(count) => *count += 1,
-                None => drop(rooms.insert(room.into(), 1)),
-            }
-        }
-    }
-
-    /// It has one subscription less below a room.
-    pub(crate) fn left(&mut self, room: &str) {
-        let Some(extras) = self.live_mut().and_then(|live| live.extras.as_mut()) else {
-            return;
-        };
-        if let Some(count) = extras.rooms.get_mut(room) {
-            *count -= 1;
-            if *count == 0 {
-                extras.rooms.remove(room);
-            }
-        }
-    }
-
     /// Its client is there, and gets what it did not get before. Returns what it subscribed to
     /// in rooms.
     pub(crate) fn attach(&mut self, mut live: Live) -> Vec<Element> {
