@@ -23,12 +23,13 @@ pub struct Effects {
     ///
     /// The shard takes them first after each call, and appends them to its journal as one batch:
     /// nobody may hear of a change that is not written down. So they come before `mesh` and
-    /// `lanes`, and before any output leaves. It says where the batch begins by [`crate::logged`].
+    /// `lanes`, and before any output leaves. It says where the batch begins by
+    /// [`crate::journal::logged`].
     pub log: Vec<u8>,
     /// Where `log` may be cut: ascending, and mostly nowhere. Each piece is a batch then.
     pub log_cuts: Vec<usize>,
     /// Whether an answer promises something that `log` says: all but how far acknowledgements have
-    /// come. Cleared by [`crate::take_batches`].
+    /// come. Cleared by [`crate::journal::take_batches`].
     pub log_is_promised: bool,
     /// Sessions with output; each stands here, or in `crowd`, once until it was flushed.
     pub dirty: Vec<SessionKey>,
@@ -85,7 +86,7 @@ impl Effects {
 /// What the store of backlogs is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolOrder {
-    /// Keep messages that a session is owed. [`crate::sealed`] has to follow.
+    /// Keep messages that a session is owed. [`crate::spool::sealed`] has to follow.
     Seal {
         /// Which session.
         session: SessionKey,
@@ -96,7 +97,7 @@ pub enum SpoolOrder {
         /// The messages: below 1 MiB.
         bytes: Vec<u8>,
     },
-    /// Read them. [`crate::fetched`] has to follow.
+    /// Read them. [`crate::spool::fetched`] has to follow.
     Fetch {
         /// Which session.
         session: SessionKey,

@@ -121,8 +121,8 @@ impl RoutedItem {
 
 impl MeshItem {
     /// The shard is about to send it, and has said where it has written its message down, by
-    /// [`crate::logged`]. What is written down only later does not count for the receiver: items
-    /// that were sent in the meantime have older names.
+    /// [`crate::journal::logged`]. What is written down only later does not count for the receiver:
+    /// items that were sent in the meantime have older names.
     #[inline]
     pub fn seal(&mut self) {
         match self {

@@ -68,16 +68,7 @@ pub use self::core::survey::{Part, Subscribed};
 pub use self::core::work::{Beside, HandedOver, OWN_PACKETS, TurnFigures};
 pub use effects::{Closing, Effects, Event, Full, SpoolOrder};
 pub use hub::{
-    ALL_WRITTEN, ConnectedAs, Hub, Inspect, Operate, Shared, TurnControl, TurnView, answer_bytes,
-    ask_rooms, audience_of, begin_restoring, bytes_to_write, clock_ms, close_banned,
-    close_connection, connected_as, each_client_from, end_restoring, fetched, filters_from,
-    filters_matching, forget_touched, give_up_rewriting, granted_from, has_answers, has_backlogs,
-    has_bulk, has_news, has_spool_orders, has_untold_shares, heaviest_publishers, heaviest_topics,
-    holders_from, is_journal_laden, logged, losses_of, mark_output, note_touched, publish_for,
-    queued_from, release_marked, release_output, restore_room, rewrite_sessions, seal_backlogs,
-    sealed, session_lasts, session_of, set_journal_full, set_journal_laden, set_owner,
-    shared_members, spool_goes_on, take_batches, take_spool_orders, take_touched,
-    tell_backlog_room, transmit_released, zone_figures_from,
+    Hub, Inspect, Operate, Shared, TurnControl, TurnView, ask_rooms, has_untold_shares, publish_for,
 };
 pub use items::{ControlItem, KeepItem, MeshItem, RoutedItem, Sender, ServiceCommand, ShardItem};
 pub use services::ServiceItem;
@@ -88,3 +79,42 @@ pub use services::interface::hooks::{
     Act, Adaptors, HookEvent, HookRequest, HookVerdict, Hooks, Question, Rewrite,
 };
 pub use services::interface::rooms::{RoomsAsk, RoomsTold};
+
+/// Single connections.
+pub mod connections {
+    pub use crate::hub::{ConnectedAs, close_banned, close_connection, connected_as, set_owner};
+}
+
+/// What changes in sessions that last: what is written down of it, and what is read back.
+pub mod journal {
+    pub use crate::hub::{
+        ALL_WRITTEN, begin_restoring, bytes_to_write, end_restoring, give_up_rewriting,
+        is_journal_laden, logged, restore_room, rewrite_sessions, session_lasts, set_journal_full,
+        set_journal_laden, take_batches,
+    };
+}
+
+/// What waits for the sockets of connections, beside [`Hub::transmit`].
+pub mod output {
+    pub use crate::hub::{
+        answer_bytes, forget_touched, has_answers, has_bulk, has_news, mark_output, note_touched,
+        release_marked, release_output, take_touched, transmit_released,
+    };
+}
+
+/// Messages on the disk, for sessions whose clients are away.
+pub mod spool {
+    pub use crate::hub::{
+        fetched, has_backlogs, has_spool_orders, seal_backlogs, sealed, spool_goes_on,
+        take_spool_orders, tell_backlog_room,
+    };
+}
+
+/// What there is to see of sessions and subscriptions.
+pub mod survey {
+    pub use crate::hub::{
+        audience_of, clock_ms, each_client_from, filters_from, filters_matching, granted_from,
+        heaviest_publishers, heaviest_topics, holders_from, losses_of, queued_from, session_of,
+        shared_members, zone_figures_from,
+    };
+}

@@ -1,5 +1,5 @@
 //! The audience of a topic, for people: found in the index, as a publish finds it, and in steps.
-//! See [`crate::filters_matching`] and [`crate::audience_of`].
+//! See [`crate::survey::filters_matching`] and [`crate::survey::audience_of`].
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -35,7 +35,7 @@ pub struct ClientInfo<I = Box<str>, U = Arc<str>> {
     pub is_queue: bool,
     /// Its connection, if it has one.
     pub connection: Option<ConnectionInfo>,
-    /// Since when it has none, if it has none: see [`crate::clock_ms`].
+    /// Since when it has none, if it has none: see [`crate::survey::clock_ms`].
     pub away_since_ms: Option<u64>,
     /// When it ends if its client stays away; [`Tick::NEVER`] for never, and while it is connected.
     pub ends_at: Tick,
@@ -237,7 +237,7 @@ pub(crate) fn losses_of(core: &Core, key: SessionKey) -> Vec<LostBy> {
     tallies.into_iter().flat_map(Tallies::losses).collect()
 }
 
-/// See [`crate::clock_ms`].
+/// See [`crate::survey::clock_ms`].
 pub(crate) fn clock_ms(core: &Core, now: Tick) -> u64 {
     core.pending.log.ms(now)
 }

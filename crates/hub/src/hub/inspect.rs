@@ -136,8 +136,8 @@ impl<'a> Inspect<'a> {
         inspect::delivering(self.core, key, topic)
     }
 
-    /// All subscriptions of a session, for tests: [`granted_from`](crate::granted_from) has them in
-    /// steps.
+    /// All subscriptions of a session, for tests: [`granted_from`](crate::survey::granted_from) has
+    /// them in steps.
     #[must_use]
     pub fn granted(&self, key: SessionKey) -> Vec<Granted> {
         index::granted(self.core, key)

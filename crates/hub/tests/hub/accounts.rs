@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use crate::world::{ConnectOptions, Random, World, clean, qos, request, run_seeds};
+use stentor_hub::survey::holders_from;
 use stentor_hub::{
     ControlItem, Event, Holding, LossCause, NotKept, Pressure, Settings, SlowPolicy, Tenant,
-    TenantKind, Tenants, TopicPolicy, holders_from,
+    TenantKind, Tenants, TopicPolicy,
 };
 use stentor_mqtt::{PacketId, QoS, Version};
 use stentor_session::{CloseReason, Limit};

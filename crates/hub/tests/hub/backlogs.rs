@@ -3,10 +3,10 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use stentor_hub::{
-    Settings, SpoolSettings, Tenant, TenantKind, Tenants, set_journal_laden, set_owner,
-    tell_backlog_room,
-};
+use stentor_hub::connections::set_owner;
+use stentor_hub::journal::set_journal_laden;
+use stentor_hub::spool::tell_backlog_room;
+use stentor_hub::{Settings, SpoolSettings, Tenant, TenantKind, Tenants};
 use stentor_mqtt::{QoS, Version};
 
 use crate::world::{ConnectOptions, World, clean, request};

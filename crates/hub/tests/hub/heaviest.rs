@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::world::{ConnectOptions, World, clean, identity};
+use stentor_hub::survey::{heaviest_publishers, heaviest_topics};
 use stentor_hub::{
     Act, Broadcast, Callees, HeavyBy, HeavyPublisher, Origin, Recipient, Served, ServiceCommand,
-    heaviest_publishers, heaviest_topics, home_shard, publish_for,
+    home_shard, publish_for,
 };
 use stentor_mqtt::Property as P;
 use stentor_mqtt::{Packet, Properties, PropertyBuf, Publish, QoS, Version, encode};

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::world::{ConnectOptions, World, clean};
+use stentor_hub::journal::{begin_restoring, end_restoring};
 use stentor_hub::{
     Access, Identity, PriorDeliveries, PriorSession, PriorSubscription, QueueBounds, Rights,
-    Settings, SlowPolicy, begin_restoring, end_restoring,
+    Settings, SlowPolicy,
 };
 use stentor_mqtt::{QoS, RetainHandling, SubscribeOptions, Version};
 use stentor_session::Tick;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use stentor_hub::{
-    Hub, Part, each_client_from, filters_from, granted_from, holders_from, losses_of, session_of,
+use stentor_hub::survey::{
+    each_client_from, filters_from, granted_from, holders_from, losses_of, session_of,
     zone_figures_from,
 };
+use stentor_hub::{Hub, Part};
 use stentor_mqtt::{QoS, Version};
 use stentor_topic::Zone;
 

@@ -20,10 +20,12 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use stentor_disk::MappedDisk;
-use stentor_hub::{
-    ALL_WRITTEN, Hub, bytes_to_write, give_up_rewriting, has_spool_orders, logged,
-    rewrite_sessions, set_journal_full, set_journal_laden, take_batches,
+use stentor_hub::Hub;
+use stentor_hub::journal::{
+    ALL_WRITTEN, bytes_to_write, give_up_rewriting, logged, rewrite_sessions, set_journal_full,
+    set_journal_laden, take_batches,
 };
+use stentor_hub::spool::has_spool_orders;
 use stentor_session::Tick;
 use stentor_session_log::Name;
 use stentor_session_store::{Needs, Position, Room, Usage, Writer};

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use stentor_hub::{
-    Hub, SPOOL_UNIT, SessionKey, SpoolOrder, fetched, has_backlogs, has_spool_orders,
-    seal_backlogs, sealed, spool_goes_on, take_spool_orders, tell_backlog_room,
+use stentor_hub::spool::{
+    fetched, has_backlogs, has_spool_orders, seal_backlogs, sealed, spool_goes_on,
+    take_spool_orders, tell_backlog_room,
 };
+use stentor_hub::{Hub, SPOOL_UNIT, SessionKey, SpoolOrder};
 use stentor_session::{ChunkPlace, Tick};
 use stentor_spool::{Lane, Owner, Place, Reply, SpoolEvent, UNIT, Watcher};
 use tracing::{info, warn};

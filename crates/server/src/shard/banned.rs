@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use stentor_hub::{Identity, close_banned};
+use stentor_hub::Identity;
+use stentor_hub::connections::close_banned;
 use stentor_mqtt::ReasonCode;
 use stentor_session::{CloseReason, ConnectRequest, Denied};
 

@@ -8,7 +8,8 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use nix::sys::uio::writev;
 use socket2::SockRef;
-use stentor_hub::{SessionKey, has_bulk, transmit_released};
+use stentor_hub::SessionKey;
+use stentor_hub::output::{has_bulk, transmit_released};
 use stentor_session::{Batch, Flush, Tick};
 
 use super::backlog::{BULK_TIME_MIN, CROWD_TIME_MIN, Fill, WRITE_TIME, WRITE_TIME_MIN};

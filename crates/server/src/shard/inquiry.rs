@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use stentor_hub::survey::{
+    audience_of, clock_ms, each_client_from, filters_from, filters_matching, granted_from,
+    heaviest_publishers, heaviest_topics, holders_from, losses_of, queued_from, session_of,
+    shared_members, zone_figures_from,
+};
 use stentor_hub::{
-    ClientInfo, Kept, LossCause, NotKept, Part, QueuePlace, SeenClient, ask_rooms, audience_of,
-    clock_ms, each_client_from, filters_from, filters_matching, granted_from, heaviest_publishers,
-    heaviest_topics, holders_from, losses_of, publish_for, queued_from, session_of, shared_members,
-    zone_figures_from,
+    ClientInfo, Kept, LossCause, NotKept, Part, QueuePlace, SeenClient, ask_rooms, publish_for,
 };
 use stentor_session::Message;
 use stentor_topic::Zone;

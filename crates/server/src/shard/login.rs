@@ -6,7 +6,8 @@ use std::sync::Arc;
 use stentor_auth::credential::certificate::{CertificateError, user_name};
 use stentor_auth::rights::Unrestricted;
 use stentor_auth::{Answer, Asker, Begun, Decision, LoginRequest, Method, Refusal, Secret};
-use stentor_hub::{Identity, LinkId, home_shard, set_owner};
+use stentor_hub::connections::set_owner;
+use stentor_hub::{Identity, LinkId, home_shard};
 use stentor_mqtt::{ConnAck, Packet, Property, PropertyBuf, ReasonCode, Version, encode};
 use stentor_session::{
     CloseReason, ConnectRequest, Denied, Limit, Local, Output, Remote, Tick, Violation,

@@ -65,9 +65,10 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use stentor_auth::{Asker, Exchange};
+use stentor_hub::journal::end_restoring;
 use stentor_hub::{
     Authentication, Beside, Holding, Hub, MeshItem, MeshRoom, SessionKey, ShardId, ShardItem,
-    Shared, end_restoring,
+    Shared,
 };
 use stentor_session::{Batch, Tick, Wheel};
 use stentor_topic::Slots;

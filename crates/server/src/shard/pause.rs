@@ -9,7 +9,8 @@
 //! write. So a burst that takes several turns costs a few writes, not one for each turn. Messages
 //! of others do not wait.
 
-use stentor_hub::{Beside, LinkId, MeshRoom, is_journal_laden};
+use stentor_hub::journal::is_journal_laden;
+use stentor_hub::{Beside, LinkId, MeshRoom};
 use stentor_session::Tick;
 
 use super::Shard;

@@ -1,10 +1,11 @@
 //! What a shard writes down of its sessions, and who waits until that is done.
 
-use stentor_hub::{
-    MeshRoom, NotKept, SessionKey, ShardId, ShardItem, answer_bytes, begin_restoring,
-    forget_touched, has_answers, has_news, mark_output, note_touched, release_marked,
-    release_output, restore_room, session_lasts, take_touched,
+use stentor_hub::journal::{begin_restoring, restore_room, session_lasts};
+use stentor_hub::output::{
+    answer_bytes, forget_touched, has_answers, has_news, mark_output, note_touched, release_marked,
+    release_output, take_touched,
 };
+use stentor_hub::{MeshRoom, NotKept, SessionKey, ShardId, ShardItem};
 use stentor_session::Remote;
 
 use super::Shard;

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use stentor_hub::{Beside, close_connection};
+use stentor_hub::Beside;
+use stentor_hub::connections::close_connection;
 use stentor_session::{CloseReason, Limit};
 
 use super::Shard;

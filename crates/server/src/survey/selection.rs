@@ -42,7 +42,7 @@ pub(crate) struct Selection {
 impl Selection {
     /// Whether a session is one of them, at a time of [`clock_ms`].
     ///
-    /// [`clock_ms`]: stentor_hub::clock_ms
+    /// [`clock_ms`]: stentor_hub::survey::clock_ms
     pub(crate) fn has(&self, seen: &Seen<'_>, now_ms: u64) -> bool {
         let info = &seen.info;
         let is_away = |secs: u64| away_secs(info, now_ms).is_some_and(|away| away >= secs);

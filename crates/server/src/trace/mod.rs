@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use stentor_control::Network;
 use stentor_control::trace::{Line, Way};
-use stentor_hub::ConnectedAs;
+use stentor_hub::connections::ConnectedAs;
 use stentor_session::{Message, Tick};
 use stentor_topic::{Zone, matches};
 

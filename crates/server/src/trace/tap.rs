@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stentor_control::trace::Way;
-use stentor_hub::{Hub, SessionKey, connected_as};
+use stentor_hub::connections::connected_as;
+use stentor_hub::{Hub, SessionKey};
 use stentor_mqtt::{Frame, Version, frame, frame_header};
 use stentor_session::{Batch, Tick};
 

@@ -64,18 +64,18 @@ pub(crate) fn transmit_released(
     true
 }
 
-/// See [`crate::note_touched`].
+/// See [`crate::output::note_touched`].
 pub(crate) fn note_touched(core: &mut Core) {
     core.outbox.listed.touched.get_or_insert_default();
 }
 
-/// See [`crate::take_touched`].
+/// See [`crate::output::take_touched`].
 pub(crate) fn take_touched(core: &mut Core) -> Vec<SessionKey> {
     let touched = core.outbox.listed.touched.as_mut();
     touched.map(mem::take).unwrap_or_default()
 }
 
-/// See [`crate::forget_touched`].
+/// See [`crate::output::forget_touched`].
 pub(crate) fn forget_touched(core: &mut Core) {
     if let Some(touched) = &mut core.outbox.listed.touched {
         touched.clear();

@@ -1,6 +1,7 @@
 //! While the disk is full, sessions that last take nothing on that could not be written down.
 
-use stentor_hub::{Settings, set_journal_full};
+use stentor_hub::Settings;
+use stentor_hub::journal::set_journal_full;
 use stentor_mqtt::{QoS, Version};
 use stentor_session::{CloseReason, Limit};
 

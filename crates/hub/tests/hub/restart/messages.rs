@@ -8,9 +8,8 @@ mod verdict;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use stentor_hub::{
-    AtOnce, Keep, Settings, SlowPolicy, SpoolSettings, TopicPolicy, tell_backlog_room,
-};
+use stentor_hub::spool::tell_backlog_room;
+use stentor_hub::{AtOnce, Keep, Settings, SlowPolicy, SpoolSettings, TopicPolicy};
 use stentor_mqtt::{
     Ack, Disconnect, Packet, PacketId, Properties, Property, PropertyBuf, Publish, QoS, ReasonCode,
     Sender, Version, decode, frame,

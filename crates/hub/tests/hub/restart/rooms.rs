@@ -141,7 +141,7 @@ fn a_full_disk_takes_no_permanent_room() {
     let mut w = world();
     let b = enter(&mut w, "boss");
     does(&mut w, b, "create", r#"{"room":"hall","permanent":true}"#);
-    stentor_hub::set_journal_full(&w.hubs[1], true);
+    stentor_hub::journal::set_journal_full(&w.hubs[1], true);
     for (name, words) in [
         ("create", r#"{"room":"new","permanent":true}"#),
         ("set", r#"{"room":"hall","name":"a","value":1}"#),
@@ -154,7 +154,7 @@ fn a_full_disk_takes_no_permanent_room() {
     does(&mut w, b, "create", r#"{"room":"short"}"#);
     does(&mut w, b, "set", r#"{"room":"short","name":"a","value":1}"#);
     does(&mut w, b, "close", r#"{"room":"hall"}"#);
-    stentor_hub::set_journal_full(&w.hubs[1], false);
+    stentor_hub::journal::set_journal_full(&w.hubs[1], false);
     does(&mut w, b, "create", r#"{"room":"new","permanent":true}"#);
 }
 

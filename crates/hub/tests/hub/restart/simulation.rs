@@ -396,7 +396,7 @@ impl Simulation {
         let Some(info) = info.filter(|info| info.expiry_secs > 0) else {
             return State::default();
         };
-        let key = stentor_hub::session_of(hub, stentor_topic::Zone(0), &id);
+        let key = stentor_hub::survey::session_of(hub, stentor_topic::Zone(0), &id);
         let granted = hub.inspect().granted(key.expect("it is there"));
         let subscriptions = granted.iter().map(|granted| {
             let filter = FILTERS.iter().find(|filter| ***filter == *granted.filter);

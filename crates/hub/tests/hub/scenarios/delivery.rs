@@ -1,6 +1,6 @@
 //! What a subscriber gets, and how often.
 
-use stentor_hub::has_bulk;
+use stentor_hub::output::has_bulk;
 use stentor_mqtt::{PacketId, Properties, PropertyBuf, QoS, SubscribeOptions, Version};
 use stentor_session::{Batch, CloseReason, Flush};
 

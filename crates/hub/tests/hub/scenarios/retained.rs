@@ -69,7 +69,7 @@ fn a_wildcard_gets_every_retained_match_however_slow_its_reader() {
         {
             let mut most = 0;
             for hub in &w.hubs {
-                stentor_hub::each_client_from(hub, 0, |seen| {
+                stentor_hub::survey::each_client_from(hub, 0, |seen| {
                     let queued = seen.info.connection.map(|it| it.queued_bytes);
                     most = most.max(queued.unwrap_or(0));
                 });

@@ -27,10 +27,11 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stentor_hub::journal::{logged, take_batches};
 use stentor_hub::{
     Adaptors, Admitted, Callees, ControlItem, Cursor, Event, Hub, Identity, InterestTable, Ledger,
     LinkId, MeshItem, NotKept, Retained, Rights, Scope, SessionKey, Settings, ShardId, ShardItem,
-    Shared, Tenants, Walk, home_shard, logged, take_batches,
+    Shared, Tenants, Walk, home_shard,
 };
 use stentor_mqtt::{QoS, Version};
 use stentor_retained::{Bounds, MemoryStore};
@@ -432,7 +433,11 @@ impl World {
             hub.settle_accounts();
             let members = hub.inspect().shared_subscriptions();
             let shared: usize = members.map(|(_, members)| members).sum();
-            assert_eq!(stentor_hub::shared_members(hub), shared, "shard {shard}");
+            assert_eq!(
+                stentor_hub::survey::shared_members(hub),
+                shared,
+                "shard {shard}"
+            );
             for (kind, bytes) in hub.inspect().recount() {
                 let written = self.ledger.of_shard(ShardId(shard), kind);
                 assert_eq!(written, bytes, "{} of shard {shard}", kind.label());

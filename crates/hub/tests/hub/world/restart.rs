@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use stentor_hub::journal::{
+    begin_restoring, end_restoring, give_up_rewriting, logged, restore_room, rewrite_sessions,
+};
 use stentor_hub::{
-    Hub, Settings, Start, WrittenSession, begin_restoring, end_restoring, give_up_rewriting,
-    has_untold_shares, home_of_zone, logged, prior_message, prior_sessions, restore_room,
-    rewrite_sessions,
+    Hub, Settings, Start, WrittenSession, has_untold_shares, home_of_zone, prior_message,
+    prior_sessions,
 };
 use stentor_retained::{Bounds, MemoryStore};
 use stentor_session::{CloseReason, Message, Remote, Tick};

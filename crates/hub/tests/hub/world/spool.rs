@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 
-use stentor_hub::{
-    PriorSession, SpoolOrder, fetched, seal_backlogs, sealed, spool_goes_on, take_spool_orders,
-};
+use stentor_hub::spool::{fetched, seal_backlogs, sealed, spool_goes_on, take_spool_orders};
+use stentor_hub::{PriorSession, SpoolOrder};
 use stentor_session::ChunkPlace;
 
 use super::World;

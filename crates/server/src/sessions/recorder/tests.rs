@@ -13,7 +13,7 @@ use stentor_session_store::{Keeper, Opened, Options, StoreEvent, Sync, Watcher, 
 use stentor_topic::{TopicHasher, Zone};
 use tempfile::TempDir;
 
-use stentor_hub::is_journal_laden;
+use stentor_hub::journal::is_journal_laden;
 
 use super::*;
 

@@ -247,7 +247,7 @@ pub(crate) fn subscriptions(core: &Core, key: SessionKey) -> Vec<Arc<str>> {
 const GRANTED_AT_ONCE: usize = 128;
 const FILTER_BYTES: usize = 32 * 1024;
 
-/// Some subscriptions of a session: see [`crate::granted_from`].
+/// Some subscriptions of a session: see [`crate::survey::granted_from`].
 pub(crate) fn granted_from(
     core: &Core,
     key: SessionKey,
