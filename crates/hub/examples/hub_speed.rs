@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use stentor_hub::{
     Access, Hub, Identity, InterestTable, LinkId, Rights, SessionKey, Settings, ShardId, Shared,
+    home_shard,
 };
 use stentor_mqtt::{
     Connect, Packet, PacketId, Properties, Publish, QoS, Subscribe, SubscribeFilterBuf,
@@ -35,10 +36,20 @@ impl Rights for Everything {
 
 const TOPICS: usize = 5;
 const SUBSCRIBERS: usize = 3_000;
+const SHARDS: u8 = 2;
+const SEED: u64 = 1;
 const VERSION: Version = Version::V311;
 
+/// A client id that is at home on the hub's shard.
+fn client_id(number: usize) -> String {
+    let hasher = TopicHasher::new(SEED);
+    let is_here = |id: &String| home_shard(&hasher, Zone(0), id, SHARDS) == ShardId(0);
+    let mut names = (0..).map(|one| format!("client-{number}-{one}"));
+    names.find(is_here).expect("one in two is")
+}
+
 fn connect(hub: &mut Hub, number: usize) -> SessionKey {
-    let id = format!("client-{number}");
+    let id = client_id(number);
     let request = ConnectRequest::new(&Connect {
         version: VERSION,
         bridge: false,
@@ -133,7 +144,7 @@ fn flush(hub: &mut Hub, batch: &mut Batch, dirty: &mut Vec<SessionKey>) -> usize
 }
 
 fn main() {
-    let hasher = TopicHasher::new(1);
+    let hasher = TopicHasher::new(SEED);
     let shared = Shared {
         sessions_zero_ms: None,
         keeps_wills: false,
@@ -146,7 +157,13 @@ fn main() {
         callees: None,
     };
     // As one of two, which counts interest.
-    let mut hub = Hub::new(ShardId(0), 2, hasher, shared, Arc::new(Settings::default()));
+    let mut hub = Hub::new(
+        ShardId(0),
+        SHARDS,
+        hasher,
+        shared,
+        Arc::new(Settings::default()),
+    );
     let (mut batch, mut dirty) = (Batch::new(), Vec::new());
     let started = Instant::now();
     for number in 0..SUBSCRIBERS {
