@@ -414,6 +414,7 @@ impl Test {
             message,
             deadline: Instant::now() + procedure.deadline() + Duration::from_secs(1),
             can_edit: true,
+            is_clients: false,
             outlet: None,
         }
     }

@@ -29,10 +29,11 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// A row of as many cells as there are heads.
+    /// A row of as many cells as there are heads. Of a long one, the beginning is shown: names
+    /// come from clients, and one of them must not push the others out of sight.
     pub(crate) fn cells(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.heads.len(), "a cell for each head");
-        self.rows.push(cells);
+        self.rows.push(cells.into_iter().map(shortened).collect());
     }
 
     /// The text; its heads are bold where somebody looks at a terminal.
@@ -67,6 +68,20 @@ impl Table {
             text.push('\n');
         }
         text
+    }
+}
+
+/// Characters of a cell.
+const CELL_MAX: usize = 200;
+
+/// The beginning of a long text.
+fn shortened(cell: String) -> String {
+    match cell.char_indices().nth(CELL_MAX) {
+        None => cell,
+        Some((end, _)) => {
+            let left = cell[end..].chars().count();
+            format!("{}… ({left} more)", &cell[..end])
+        }
     }
 }
 
@@ -148,6 +163,15 @@ mod tests {
                 .render_with(true)
                 .starts_with("\u{1B}[1mA     LONG\u{1B}[0m\n")
         );
+    }
+
+    #[test]
+    fn a_long_cell_is_cut() {
+        let mut table = Table::new(&["A", "B"]);
+        table.row(["x".repeat(100_000), "y".into()]);
+        let text = table.render_with(false);
+        assert!(text.contains("… (99800 more)  y\n"), "{text}");
+        assert!(text.lines().all(|line| line.len() < 300), "{text}");
     }
 
     #[test]

@@ -136,31 +136,35 @@ fn in_flight(session: &Session, from: usize, most: usize, pieces: &mut Pieces) -
     let owed = session.state.owed.get().into_iter();
     let all = owed.flat_map(|owed| in_flight_from(owed, from));
     let before = pieces.len();
-    pieces.extend(all.take(most).zip(from + 1..).map(|(flying, behind)| {
-        let Flying {
-            packet_id,
-            delivery,
-            sent_at,
-        } = flying;
-        let state = match sent_at {
-            Some(at) => QueuedState::Sent(packet_id, at),
-            None => QueuedState::ToResend(packet_id),
-        };
-        let released = QueuedMessage {
-            state,
-            message: None,
-            qos: QoS::ExactlyOnce,
-            retain: false,
-            conflated: 0,
-        };
-        let piece = match delivery {
-            Some(delivery) => queued(state, delivery),
-            None => QueuedPiece::Message(released),
-        };
-        (piece, QueuePlace::InFlight(behind))
-    }));
+    pieces.extend(
+        all.take(most)
+            .zip(from.saturating_add(1)..)
+            .map(|(flying, behind)| {
+                let Flying {
+                    packet_id,
+                    delivery,
+                    sent_at,
+                } = flying;
+                let state = match sent_at {
+                    Some(at) => QueuedState::Sent(packet_id, at),
+                    None => QueuedState::ToResend(packet_id),
+                };
+                let released = QueuedMessage {
+                    state,
+                    message: None,
+                    qos: QoS::ExactlyOnce,
+                    retain: false,
+                    conflated: 0,
+                };
+                let piece = match delivery {
+                    Some(delivery) => queued(state, delivery),
+                    None => QueuedPiece::Message(released),
+                };
+                (piece, QueuePlace::InFlight(behind))
+            }),
+    );
     match pieces.len() - before {
-        found if found == most => QueuePlace::InFlight(from + found),
+        found if found == most => QueuePlace::InFlight(from.saturating_add(found)),
         _ => QueuePlace::Waiting(0, 0),
     }
 }
@@ -172,7 +176,7 @@ fn waiting(session: &Session, place: (u64, usize), most: usize, pieces: &mut Pie
     for piece in all.take(most) {
         found += 1;
         (after, passed) = match &piece {
-            Piece::Here(delivery) if delivery.number == 0 => (after, passed + 1),
+            Piece::Here(delivery) if delivery.number == 0 => (after, passed.saturating_add(1)),
             Piece::Here(delivery) => (delivery.number, 0),
             Piece::Chunk(spooled) => (spooled.chunk.end() - 1, 0),
         };
@@ -199,12 +203,18 @@ fn held_back(
     let held = session.conflating()?;
     let all = held.waiting_in(at).skip(passed).take(most);
     let before = pieces.len();
-    pieces.extend(all.zip(passed + 1..).map(|(delivery, behind)| {
-        let piece = queued(QueuedState::HeldBack, delivery);
-        (piece, QueuePlace::HeldBack(at, behind))
-    }));
+    pieces.extend(
+        all.zip(passed.saturating_add(1)..)
+            .map(|(delivery, behind)| {
+                let piece = queued(QueuedState::HeldBack, delivery);
+                (piece, QueuePlace::HeldBack(at, behind))
+            }),
+    );
     match pieces.len() - before {
-        found if found == most => Some(QueuePlace::HeldBack(at, passed + found)),
-        _ => (at + 1 < held.parts()).then_some(QueuePlace::HeldBack(at + 1, 0)),
+        found if found == most => Some(QueuePlace::HeldBack(at, passed.saturating_add(found))),
+        _ => {
+            let next = at.saturating_add(1);
+            (next < held.parts()).then_some(QueuePlace::HeldBack(next, 0))
+        }
     }
 }

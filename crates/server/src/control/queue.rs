@@ -27,6 +27,11 @@ use crate::telemetry::collect::ask_one;
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1_000;
 
+/// Bytes of a text as JSON has it: some characters take six.
+fn written(text: &str) -> usize {
+    serde_json::to_string(text).map_or(text.len(), |text| text.len())
+}
+
 /// Pieces that a shard tells at once.
 const AT_ONCE: usize = 256;
 
@@ -172,9 +177,12 @@ impl Page<'_> {
     }
 
     fn add(&mut self, message: Message) {
-        let payload = message.payload.as_ref().or(message.payload_base64.as_ref());
-        self.bytes += message.topic.as_ref().map_or(0, String::len);
-        self.bytes += payload.map_or(0, String::len);
+        let payload = message
+            .payload
+            .as_deref()
+            .or(message.payload_base64.as_deref());
+        let texts = [message.topic.as_deref(), payload];
+        self.bytes += texts.into_iter().flatten().map(written).sum::<usize>();
         self.left = self.left.saturating_sub(1);
         self.told.messages.push(message);
     }

@@ -28,9 +28,9 @@ pub(super) fn check_everything(identity: &Identity, login: &str, verb: Verb) -> 
     Err(Denied {
         code: "denied",
         detail: format!(
-            "the user {login:?} may not do {}: whoever can give rights needs all of them (`allow \
-             both #` and `allow both $#`, and no rule that denies), and its roles ({roles}) do not \
-             give them; ask as a user with the role admin",
+            "the user {login:?} may not do {}, which needs all rights here (`allow both #` and \
+             `allow both $#`, and no rule that denies): its roles ({roles}) do not give them; ask \
+             as a user with the role admin",
             verb.name()
         ),
         rule: None,

@@ -79,6 +79,11 @@ impl Bearer {
         rights::check(&self.identity, &self.login, wish)
     }
 
+    /// Whether the user has all rights.
+    pub(super) fn check_everything(&self, verb: Verb) -> Result<(), Denied> {
+        accounts::check_everything(&self.identity, &self.login, verb)
+    }
+
     /// Whether the user may read and write messages of a zone, by its name; of the default zone if
     /// there is none.
     pub(super) fn check_zone(&self, zone: Option<&str>) -> Result<(), Denied> {

@@ -26,7 +26,11 @@ pub(super) fn check(
     match verb {
         Verb::RetainedPage => {
             bearer.check_zone(text("zone"))?;
-            bearer.check(Wish::Subscribe(text("filter").unwrap_or_default()))
+            may_read(bearer, verb, text("filter").unwrap_or_default())
+        }
+        Verb::RetainedHistory => {
+            bearer.check_zone(text("zone"))?;
+            may_read(bearer, verb, text("topic").unwrap_or_default())
         }
         // Which topics are cleared is not known before. The right to the verb is enough in a zone
         // of which somebody may write the messages.
@@ -61,6 +65,16 @@ pub(super) fn check(
     }
 }
 
+/// Whether somebody may read all that a filter matches. Topics with `$` belong to services: by
+/// MQTT, each client has its own messages there, whatever its rights. A user that reads those of
+/// others needs all rights.
+fn may_read(bearer: &Bearer, verb: Verb, filter: &str) -> Result<(), Denied> {
+    if filter.starts_with('$') {
+        return bearer.check_everything(verb);
+    }
+    bearer.check(Wish::Subscribe(filter))
+}
+
 /// Takes payloads out of an answer that somebody may not read: all of a trace, which somebody else
 /// has asked for, and those of a queue by their topics.
 pub(super) fn withhold(bearer: &Bearer, verb: Verb, answer: &mut Value) {
@@ -69,7 +83,7 @@ pub(super) fn withhold(bearer: &Bearer, verb: Verb, answer: &mut Value) {
         Verb::SessionsQueue => {
             let is_of_zone = bearer.check_zone(answer["zone"].as_str()).is_ok();
             withhold_some(answer, |topic| {
-                is_of_zone && bearer.check(Wish::Subscribe(topic)).is_ok()
+                is_of_zone && may_read(bearer, verb, topic).is_ok()
             });
         }
         _ => {}

@@ -108,12 +108,71 @@ fn messages_of_a_queue_are_read_by_the_right_to_their_topics() {
     assert_eq!(queue(&gus, "").0, 404);
     assert_eq!(queue(&gus, "&zone=default").0, 403);
     assert_eq!(queue(&root, "&zone=game").0, 404);
+    // A place behind all others has nothing in its part of the queue.
+    for cursor in [
+        "f18446744073709551615",
+        "w18446744073709551615.18446744073709551615",
+        "h0.18446744073709551615",
+        "h18446744073709551615.0",
+    ] {
+        let (status, page) = queue(&root, &format!("&cursor={cursor}"));
+        assert_eq!(status, 200, "{cursor}: {page}");
+    }
     let (status, problem) = queue(&root, "&cursor=x");
     assert_eq!(
         (status, &problem["code"]),
         (400, &json!("bad-request")),
         "{problem}"
     );
+}
+
+/// By MQTT, each client has its own messages there, so the right to subscribe does not tell.
+#[test]
+fn messages_of_services_are_read_by_those_with_all_rights() {
+    let server = server();
+    let root = token(&server, "root", &["admin"]);
+    let vera = token(&server, "vera", &["viewer", "member"]);
+    token(&server, "mel", &["member"]);
+    let secret = "hush";
+    let file = server.folder().join("password");
+    std::fs::write(&file, "secret\n").expect("a file can be written");
+    let file = file.to_str().expect("temporary paths are text");
+    server
+        .control(&["user", "set-password", "mel", "--password-file", file])
+        .success();
+    let login = |client_id: &str| {
+        let mut client = server.dial();
+        let who = Some(("mel", "secret"));
+        client.speaks(Version::V5);
+        client.send(&connect_as(Version::V5, client_id, false, who));
+        assert_eq!(client.expect(2).body[1], 0, "{client_id}");
+        client
+    };
+    let mut mel = login("inbox");
+    mel.subscribe("$private/from/+", 1);
+    mel.send(&[0xE0, 0]);
+    mel.closed();
+    login("writer").publish_surely("$private/to/mel", secret.as_bytes());
+    let payloads = |token: &str| {
+        let path = "sessions/queue?client_id=inbox&payloads=true";
+        let (status, page) = get(&server, path, token);
+        assert_eq!(status, 200, "{page}");
+        page["messages"][0]["payload"].clone()
+    };
+    assert_eq!(payloads(&root), secret);
+    assert_eq!(payloads(&vera), Value::Null);
+    let page = "retained/page?filter=$room/%2B/%23";
+    assert_eq!(get(&server, page, &vera).0, 403);
+    assert_eq!(get(&server, page, &root).0, 200);
+}
+
+#[test]
+fn a_history_is_read_by_the_right_to_its_topic() {
+    let server = server();
+    let root = token(&server, "root", &["admin"]);
+    let vera = token(&server, "vera", &["viewer"]);
+    let history = |token: &str| get(&server, "retained/history?topic=a", token).0;
+    assert_eq!((history(&root), history(&vera)), (200, 403));
 }
 
 /// Who looks after all zones does not read the messages of another zone by that.
