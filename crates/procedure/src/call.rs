@@ -107,6 +107,9 @@ pub struct Call {
     pub deadline: Instant,
     /// The caller can change the message.
     pub can_edit: bool,
+    /// Its caller gets only a share of the queue: a client, and not a mail server, whose calls are
+    /// about the mails of everybody.
+    pub is_clients: bool,
     /// What may be published by the rights of the caller; `None` if it has none of its own.
     pub outlet: Option<Arc<dyn Outlet>>,
 }

@@ -14,6 +14,9 @@ use crate::statistics::Statistics;
 /// A thread without work ends after this time, and with it the memory of its scripts.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
+/// How many times as many places of a queue as are free a user may have: four fifths of it alone.
+const SHARE: usize = 4;
+
 /// What runs calls: one on each thread, made by that thread.
 pub(crate) trait Runner {
     /// Runs a call. A panic ends this call, and the runner is made again.
@@ -61,6 +64,21 @@ struct State {
     /// Calls that were answered for being late, whose jobs may be in the queue still.
     late: usize,
     is_closed: bool,
+}
+
+impl State {
+    /// Whether a client has [`SHARE`] times as much of the queue as is free, once half of it is
+    /// used: the rest is for others. O(calls that wait), in a queue that is half full.
+    fn has_share(&self, call: &Call, waiting_max: usize) -> bool {
+        let free = waiting_max.saturating_sub(self.jobs.len());
+        if self.jobs.len() < waiting_max / 2 || !call.is_clients {
+            return false;
+        }
+        let is_theirs = |job: &&Job| {
+            job.call.is_clients && job.call.caller == call.caller && !job.reply.is_sent()
+        };
+        self.jobs.iter().filter(is_theirs).count() >= SHARE * free
+    }
 }
 
 impl Queue {
@@ -121,6 +139,11 @@ impl Queue {
         } else if !has_thread && state.jobs.len() >= self.0.waiting_max {
             drop(state);
             let reason = "too many calls are waiting for this procedure";
+            job.reply.send(Answer::failed(Status::Overloaded, reason));
+            return;
+        } else if !has_thread && state.has_share(&job.call, self.0.waiting_max) {
+            drop(state);
+            let reason = "too many calls of this user are waiting for this procedure";
             job.reply.send(Answer::failed(Status::Overloaded, reason));
             return;
         }

@@ -402,6 +402,7 @@ pub(crate) fn empty_call(procedure: &str) -> Call {
         message: crate::message::Message::none(),
         deadline: Instant::now() + Duration::from_secs(60),
         can_edit: true,
+        is_clients: false,
         outlet: None,
     }
 }

@@ -57,6 +57,7 @@ fn call(procedure: &str, message: &str, arguments: &[(&str, &str)]) -> Call {
             .0,
         deadline: Instant::now() + Duration::from_secs(60),
         can_edit: true,
+        is_clients: false,
         outlet: None,
     }
 }

@@ -143,6 +143,20 @@ fn each_of_thousands_gets_its_own_answer() {
 
     let socket = calls.server.folder().join("call.sock");
     let mut lines = Vec::new();
+    let waiting = |what: &str, count: usize| {
+        eventually(what, || {
+            let status = calls.by_unix(&["/status", "-format", "json"]).success();
+            let status: Value = serde_json::from_str(&status).expect("JSON");
+            let mut figures = status["procedures"].as_array().expect("a list").iter();
+            let held = figures.find(|one| one["procedure"] == "held");
+            held.expect("its figures")["waiting"] == count
+        });
+    };
+    // A user does not get the last places of the queue.
+    for number in 0..EACH {
+        alice.send(&publish_call(number, &format!("mqtt {number}")));
+    }
+    waiting("those of a user are in flight", EACH - SERVED);
     for number in 0..EACH {
         let unix = UnixStream::connect(&socket).expect("a caller is taken");
         let tcp = TcpStream::connect(calls.server.address("call")).expect("a caller is taken");
@@ -151,15 +165,8 @@ fn each_of_thousands_gets_its_own_answer() {
             line.send(&call(&text));
             lines.push((line, text));
         }
-        alice.send(&publish_call(number, &format!("mqtt {number}")));
     }
-    eventually("all are in flight", || {
-        let status = calls.by_unix(&["/status", "-format", "json"]).success();
-        let status: Value = serde_json::from_str(&status).expect("JSON");
-        let mut figures = status["procedures"].as_array().expect("a list").iter();
-        let held = figures.find(|one| one["procedure"] == "held");
-        held.expect("its figures")["waiting"] == total - SERVED
-    });
+    waiting("all are in flight", total - SERVED);
     // One more is too many.
     let words = ["--profile", "sysexits", "--deadline", "60s", "/held"];
     let one = calls.by_unix(&words);

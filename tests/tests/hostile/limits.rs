@@ -557,3 +557,23 @@ fn packets_that_do_not_end_take_a_part_of_the_memory() {
     let connack = absent.login(Version::V4, "absent", false);
     assert_eq!(connack.body[0], 1, "its session has waited");
 }
+
+/// A name that is too long is not kept as that of an alias either.
+#[test]
+fn a_topic_that_is_refused_sets_no_alias() {
+    let server = Server::open();
+    let mut healthy = Healthy::new(&server);
+    let mut client = server.client(Version::V5, "aliases");
+    let aliased = |topic: &str| {
+        // Topic Alias 1.
+        let body = [&string(topic)[..], &[3, 0x23, 0, 1], b"x"].concat();
+        packet(0x30, &body)
+    };
+    client.send(&aliased(&"x".repeat(60_000)));
+    client.ping();
+    client.send(&aliased(""));
+    let packet = client.expect(14);
+    assert_eq!(packet.body.first(), Some(&0x82), "{packet:?}");
+    client.closed();
+    healthy.check();
+}

@@ -147,6 +147,7 @@ impl Hands {
             message,
             deadline: Instant::now() + PATIENCE,
             can_edit: false,
+            is_clients: false,
             outlet: None,
         };
         registry.call(call, move |said, _| answer(answer_json(&said)));

@@ -250,6 +250,7 @@ impl Connection {
             caller: claim.caller(),
             deadline: Instant::now() + (wait - margin),
             can_edit: wire.can_edit && message.exists(),
+            is_clients: false,
             outlet: None,
             message,
         };

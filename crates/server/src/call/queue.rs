@@ -1,6 +1,6 @@
 //! Calls over MQTT: a queue from the shards, and a thread that hands each call to its procedure.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use stentor_procedure::{
     Answer, Call as Asked, Caller, Content, Envelope, Figures, Loaded, Message, Registry,
 };
 use stentor_session::Tick;
+use stentor_topic::Zone;
 
 use super::answers::Answers;
 use super::clients::Requests;
@@ -23,7 +24,7 @@ use crate::shard::Letter;
 
 /// Calls of all shards that may wait to be handed over. Procedures have queues of their own, so
 /// these wait only while the thread is busy with what is built in.
-const WAITING_MAX: usize = 1_024;
+const WAITING_MAX: usize = 2_048;
 
 /// How long a caller waits that sets no message expiry interval.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,6 +58,8 @@ pub(crate) struct CallQueue {
 #[derive(Debug, Default)]
 struct Waiting {
     calls: VecDeque<Call>,
+    /// How many of them each user has.
+    by_user: HashMap<(Zone, Option<Arc<str>>), usize>,
     /// Calls that were handed over and are not answered.
     handed: usize,
     stage: Stage,
@@ -70,6 +73,35 @@ enum Stage {
     /// Those that came before are answered.
     Ending,
     Closed,
+}
+
+/// The user that a call is of.
+fn user_of(call: &Call) -> (Zone, Option<Arc<str>>) {
+    (call.identity.zone, call.identity.user.clone())
+}
+
+impl Waiting {
+    /// Whether another call may wait. Once half of the places are taken, a user has at most four
+    /// times as many of them as are free: the rest is for others.
+    fn has_room(&self, call: &Call) -> bool {
+        let free = WAITING_MAX.saturating_sub(self.calls.len());
+        let theirs = || self.by_user.get(&user_of(call)).copied().unwrap_or(0);
+        free > WAITING_MAX / 2 || 4 * free > theirs()
+    }
+
+    /// Hands the first one over.
+    fn take(&mut self) -> Option<Call> {
+        let call = self.calls.pop_front()?;
+        self.handed += 1;
+        let user = user_of(&call);
+        if let Some(theirs) = self.by_user.get_mut(&user) {
+            *theirs -= 1;
+            if *theirs == 0 {
+                self.by_user.remove(&user);
+            }
+        }
+        Some(call)
+    }
 }
 
 impl CallQueue {
@@ -135,6 +167,7 @@ impl CallQueue {
         let mut waiting = self.lock();
         waiting.stage = Stage::Closed;
         waiting.calls.clear();
+        waiting.by_user.clear();
         drop(waiting);
         self.changed.notify_all();
     }
@@ -146,8 +179,7 @@ impl CallQueue {
             if waiting.stage == Stage::Closed {
                 return None;
             }
-            if let Some(call) = waiting.calls.pop_front() {
-                waiting.handed += 1;
+            if let Some(call) = waiting.take() {
                 return Some(call);
             }
             waiting = self
@@ -161,9 +193,10 @@ impl CallQueue {
 impl Callees for CallQueue {
     fn call(&self, call: Call) -> Result<(), Box<Call>> {
         let mut waiting = self.lock();
-        if waiting.stage != Stage::Open || waiting.calls.len() >= WAITING_MAX {
+        if waiting.stage != Stage::Open || !waiting.has_room(&call) {
             return Err(Box::new(call));
         }
+        *waiting.by_user.entry(user_of(&call)).or_default() += 1;
         waiting.calls.push_back(call);
         drop(waiting);
         self.changed.notify_one();
@@ -244,6 +277,7 @@ fn asked(backplane: &Backplane, outlets: &Outlets, call: Call) -> Result<Asked, 
         message,
         deadline: Instant::now() + patience,
         can_edit: false,
+        is_clients: true,
         outlet,
     })
 }

@@ -9,6 +9,7 @@ use crate::core::Core;
 use crate::core::delivery::conflate::release;
 use crate::core::delivery::{pump, snapshot};
 use crate::core::ids::SessionKey;
+use crate::core::memory::Pressure;
 use crate::core::sessions::registry::{Flushing, Link, Live, Session};
 use crate::core::sessions::tally::Bound;
 use crate::core::sessions::{ending, lifecycle};
@@ -50,6 +51,7 @@ pub(crate) fn transmit_released(
     batch: &mut Batch,
 ) -> bool {
     batch.clear();
+    let has_room = core.memory.ledger.pressure() == Pressure::None;
     let Some(live) = listed(core, key) else {
         return false;
     };
@@ -58,6 +60,7 @@ pub(crate) fn transmit_released(
     };
     let extras = live.extras.as_mut();
     let aliases = extras.and_then(|extras| extras.sent_aliases.as_mut());
+    let aliases = aliases.filter(|_| has_room);
     output.gather_released(now, aliases, FLUSH_BYTES, batch);
     batch.cut(WRITE_BYTES);
     batch.count_latency_since(live.since);
@@ -97,13 +100,16 @@ pub(crate) fn change_output(core: &mut Core, key: SessionKey, change: fn(&mut Ou
 /// client is gone, or has been flushed since it was listed.
 pub(crate) fn gather(core: &mut Core, now: Tick, key: SessionKey, batch: &mut Batch) -> bool {
     batch.clear();
+    // A topic without an alias is always right, and takes no memory.
+    let has_room = core.memory.ledger.pressure() == Pressure::None;
     let Some(live) = listed(core, key) else {
         return false;
     };
     let aliases = live
         .extras
         .as_mut()
-        .and_then(|extras| extras.sent_aliases.as_mut());
+        .and_then(|extras| extras.sent_aliases.as_mut())
+        .filter(|_| has_room);
     if let Some(output) = &live.output {
         output.gather(now, aliases, FLUSH_BYTES, batch);
         batch.cut(WRITE_BYTES);

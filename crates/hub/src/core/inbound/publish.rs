@@ -13,6 +13,7 @@ use stentor_zone::{Address, NotAddress};
 
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::{Taken, receipt};
+use crate::core::memory::Pressure;
 use crate::core::routing::keep::{self, refusal};
 use crate::core::sessions::limits;
 use crate::core::sessions::registry::{Link, Live, Session};
@@ -64,16 +65,42 @@ pub(crate) fn with_topic<C: AsMut<Core>, R>(
     let Some(alias) = publish.properties.topic_alias() else {
         return Ok(f(context, TopicName::Written(publish.topic)));
     };
-    let live = live_of(context.as_mut(), key);
+    let core = context.as_mut();
+    if !publish.topic.is_empty() && !core.rules.settings.takes_topic(publish.topic) {
+        // It is refused, and so is its alias.
+        return Ok(f(context, TopicName::Written(publish.topic)));
+    }
+    let bytes_max = alias_bytes_max(core.memory.ledger.pressure());
+    let live = live_of(core, key);
     // The table leaves the session while the topic is borrowed from it.
     let (mut aliases, maximum) = live.map(Live::take_aliases).unwrap_or_default();
-    let result = aliases
-        .resolve(alias, publish.topic, maximum)
+    let before = aliases.bytes();
+    let result = aliases.resolve(alias, publish.topic, maximum).map(drop);
+    let has_grown = aliases.bytes() > before;
+    let result = match result {
+        Ok(()) if has_grown && aliases.bytes() > bytes_max => {
+            Err(CloseReason::Limit(Limit::Memory))
+        }
+        result => result,
+    };
+    let result = result
+        .and_then(|()| aliases.resolve(alias, "", maximum))
         .map(|topic| f(context, topic));
     if let Some(live) = live_of(context.as_mut(), key) {
         live.extras().received_aliases = Some(aliases);
     }
     result
+}
+
+/// Bytes that the aliases of one client may come to when another one is set. They cannot be taken
+/// back, so where memory is short, only what few topics need is added; and nothing when all of it
+/// is used.
+const fn alias_bytes_max(pressure: Pressure) -> usize {
+    match pressure {
+        Pressure::None => usize::MAX,
+        Pressure::Pressed => 4 * 1024,
+        Pressure::Full => 0,
+    }
 }
 
 fn live_of(core: &mut Core, key: SessionKey) -> Option<&mut Live> {

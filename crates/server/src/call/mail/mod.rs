@@ -427,6 +427,7 @@ impl Visit {
             message,
             deadline: Instant::now(),
             can_edit: false,
+            is_clients: false,
             outlet: None,
         }
     }
