@@ -180,8 +180,10 @@ fn last_of(item: &Item, next: u64) -> u64 {
     match item {
         Item::Chunk(packed) => packed.chunk(next).end() - 1,
         Item::Run(run) => {
-            let last = run.deliveries.last().map_or(0, |it| it.number);
-            last.max(run.key)
+            // Few have no number.
+            let mut numbers = run.deliveries.iter().rev().map(|it| it.number);
+            let last = numbers.find(|number| *number > 0);
+            last.unwrap_or(0).max(run.key)
         }
     }
 }

@@ -20,13 +20,17 @@ use crate::workload::{Bar, Limit, Sheet, Workload};
 
 /// What is asked for: each verb that lists something or looks at everything, with each of its
 /// orders that is worked out otherwise. `SOME` stands for a topic that holds a message.
-const LISTS: [&str; 27] = [
+const LISTS: [&str; 31] = [
     "status",
     "clients/ls",
     "clients/ls?by=bytes&limit=100",
     "clients/ls?by=messages&limit=100",
     "clients/ls?by=sent-bytes&limit=100",
     "clients/ls?containing=7&limit=100",
+    "clients/heaviest",
+    "topics/heaviest",
+    "rooms/ls",
+    "certificates/ls",
     "events?limit=1000",
     "figures/history",
     "figures/peaks",
@@ -240,9 +244,11 @@ mod tests {
     use super::*;
 
     /// Verbs that look at one thing, or wait for something; `verify` reads all files.
-    const NOT_LISTS: [&str; 14] = [
+    const NOT_LISTS: [&str; 16] = [
         "health",
         "clients/show",
+        "sessions/queue",
+        "rooms/show",
         "why",
         "traces/read",
         "users/show",
