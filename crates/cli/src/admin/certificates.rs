@@ -6,6 +6,7 @@ use clap::Args;
 use stentor_auth::counted;
 use stentor_control::certificates::{Certificate, Files, List, Listener, Ls, Purpose};
 
+use super::now_secs;
 use super::table::Table;
 use crate::failure::Failure;
 use crate::output::shown;
@@ -105,6 +106,12 @@ fn note(url: &str, one: &Certificate) -> Option<String> {
             shown(problem)
         ));
     }
+    if u64::try_from(one.not_before_secs).is_ok_and(|from| from > now_secs()) {
+        let from = date(one.not_before_secs);
+        return Some(format!(
+            "{url}: {subject} is not valid before {from}; clients refuse it until then"
+        ));
+    }
     match one.days_left {
         days if days < 0 => Some(format!("{url}: {subject} has expired; renew it")),
         days if days < SOON_DAYS => {
@@ -151,6 +158,14 @@ mod tests {
             note(-1).as_deref(),
             Some("mqtts://a: CN=a has expired; renew it")
         );
+        let later = Certificate {
+            subject: "CN=a".into(),
+            not_before_secs: i64::MAX,
+            days_left: 90,
+            ..Certificate::default()
+        };
+        let told = super::note("mqtts://a", &later).unwrap_or_default();
+        assert!(told.contains("is not valid before"), "{told}");
         let mut listener = Listener {
             url: "mqtts://a".into(),
             files: Files::Newer,

@@ -1,6 +1,7 @@
 //! `stentor top`: how the running server is doing, again and again.
 
 mod ranking;
+mod screen;
 mod zones;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,6 +17,7 @@ use stentor_control::status::{Rates, Status, Told};
 use stentor_control::zones::Zones;
 use stentor_server::config::parse_duration;
 
+use self::screen::screen;
 use super::status::{FLOWS, holders, memory, millis, shards};
 use super::table::{Table, bytes, duration};
 use super::{heaviest, now_secs};
@@ -277,14 +279,6 @@ fn one_of_many(page: &str, is_screen: bool) -> String {
     }
 }
 
-/// A page from the top left corner of the terminal on, with nothing of the one before.
-fn screen(page: &str) -> String {
-    const HOME: &str = "\u{1B}[H";
-    const REST_OF_LINE: &str = "\u{1B}[K\n";
-    const REST_OF_SCREEN: &str = "\u{1B}[J";
-    [HOME, &page.replace('\n', REST_OF_LINE), REST_OF_SCREEN].concat()
-}
-
 /// What a terminal shows.
 fn page(status: &Told, lately: &Lately) -> String {
     let figures = &status.figures;
@@ -405,11 +399,6 @@ mod tests {
         for wrong in ["0s", "50ms", "11s", "x"] {
             assert!(interval(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_screen_clears_what_was_there() {
-        assert_eq!(screen("a\nb\n"), "\u{1B}[Ha\u{1B}[K\nb\u{1B}[K\n\u{1B}[J");
     }
 
     #[test]
