@@ -66,6 +66,7 @@ pub use net::http::Url;
 pub use outlet::{Outlet, Parcel, Question, Recipient, Sent, Unread, Unsent};
 pub use outside::Outside;
 pub use overview::{Since, span};
+pub use queue::has_share;
 pub use registry::{Line, Loaded, Procedure, Registry, Settings, message_id};
 pub use statistics::Figures;
 pub use stentor_call_protocol::{Format, Status, Verdict};

@@ -17,6 +17,12 @@ const IDLE_TIME: Duration = Duration::from_secs(30);
 /// How many times as many places of a queue as are free a user may have: four fifths of it alone.
 const SHARE: usize = 4;
 
+/// Whether a user has all that it gets of a queue, once half of its `max` places are taken: the
+/// rest is for others. `theirs` counts the user's places.
+pub fn has_share(waiting: usize, max: usize, theirs: impl FnOnce() -> usize) -> bool {
+    waiting >= max / 2 && theirs() >= SHARE * max.saturating_sub(waiting)
+}
+
 /// What runs calls: one on each thread, made by that thread.
 pub(crate) trait Runner {
     /// Runs a call. A panic ends this call, and the runner is made again.
@@ -67,17 +73,18 @@ struct State {
 }
 
 impl State {
-    /// Whether a client has [`SHARE`] times as much of the queue as is free, once half of it is
-    /// used: the rest is for others. O(calls that wait), in a queue that is half full.
-    fn has_share(&self, call: &Call, waiting_max: usize) -> bool {
-        let free = waiting_max.saturating_sub(self.jobs.len());
-        if self.jobs.len() < waiting_max / 2 || !call.is_clients {
-            return false;
+    /// Why a call that no thread waits for has no place. O(calls that wait), in a queue that is
+    /// half full.
+    fn refusal(&self, call: &Call, waiting_max: usize) -> Option<&'static str> {
+        if self.jobs.len() >= waiting_max {
+            return Some("too many calls are waiting for this procedure");
         }
         let is_theirs = |job: &&Job| {
             job.call.is_clients && job.call.caller == call.caller && !job.reply.is_sent()
         };
-        self.jobs.iter().filter(is_theirs).count() >= SHARE * free
+        let theirs = || self.jobs.iter().filter(is_theirs).count();
+        let has_share = call.is_clients && has_share(self.jobs.len(), waiting_max, theirs);
+        has_share.then_some("too many calls of this user are waiting for this procedure")
     }
 }
 
@@ -136,14 +143,8 @@ impl Queue {
                 // The threads that are there will get to it.
                 Err(_) => {}
             }
-        } else if !has_thread && state.jobs.len() >= self.0.waiting_max {
+        } else if !has_thread && let Some(reason) = state.refusal(&job.call, self.0.waiting_max) {
             drop(state);
-            let reason = "too many calls are waiting for this procedure";
-            job.reply.send(Answer::failed(Status::Overloaded, reason));
-            return;
-        } else if !has_thread && state.has_share(&job.call, self.0.waiting_max) {
-            drop(state);
-            let reason = "too many calls of this user are waiting for this procedure";
             job.reply.send(Answer::failed(Status::Overloaded, reason));
             return;
         }

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
 
-use crate::close::{CloseReason, Violation};
+use crate::close::{CloseReason, Limit, Violation};
 
 /// The topic name of a publish.
 ///
@@ -54,20 +54,20 @@ impl ReceivedAliases {
     /// Bytes of memory that the aliases take.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.name_bytes + self.topics.len() * size_of::<Option<Arc<str>>>()
+        table_bytes(self.name_bytes, self.topics.len())
     }
 
     /// The topic of a publish that carries `alias`: sets it when `topic` is not empty, else looks
-    /// it up.
+    /// it up. What is set may come to `bytes_max` bytes, or to as many as there are already.
     ///
     /// # Errors
-    /// An alias of 0 or above `maximum` [MQTT-3.3.2-8] [MQTT-3.3.2-9]; or one that was never set,
-    /// for which section 3.3.2.3.4 names another reason code.
+    /// An alias of 0 or above `maximum` [MQTT-3.3.2-8] [MQTT-3.3.2-9]; one that was never set, for
+    /// which section 3.3.2.3.4 names another reason code; or one that exceeds `bytes_max`.
     pub fn resolve<'a>(
         &'a mut self,
         alias: u16,
         topic: &'a str,
-        maximum: u16,
+        (maximum, bytes_max): (u16, usize),
     ) -> Result<TopicName<'a>, CloseReason> {
         const INVALID: CloseReason = CloseReason::Violation(Violation::TopicAlias);
         const UNKNOWN: CloseReason = CloseReason::Violation(Violation::UnknownAlias);
@@ -79,16 +79,25 @@ impl ReceivedAliases {
             let known = self.topics.get(index).and_then(Option::as_ref);
             return known.map(TopicName::Aliased).ok_or(UNKNOWN);
         }
-        if self.topics.len() <= index {
-            self.topics.resize_with(index + 1, || None);
+        let before = self.topics.get(index).and_then(Option::as_ref);
+        let name_bytes = self.name_bytes - before.map_or(0, |name| name.len()) + topic.len();
+        let len = self.topics.len().max(index + 1);
+        let bytes = table_bytes(name_bytes, len);
+        if bytes > bytes_max.max(self.bytes()) {
+            return Err(CloseReason::Limit(Limit::Memory));
         }
+        self.topics.resize_with(len, || None);
         let Some(slot) = self.topics.get_mut(index) else {
             return Err(INVALID);
         };
-        let before = slot.as_ref().map_or(0, |name| name.len());
-        self.name_bytes = self.name_bytes - before + topic.len();
+        self.name_bytes = name_bytes;
         Ok(TopicName::Aliased(slot.insert(topic.into())))
     }
+}
+
+/// Bytes of memory that a table takes with its places and names.
+const fn table_bytes(name_bytes: usize, places: usize) -> usize {
+    name_bytes + places * size_of::<Option<Arc<str>>>()
 }
 
 /// The aliases that the server has set towards a client: the first topics sent get them, which

@@ -11,7 +11,7 @@ use serde::Serialize;
 use stentor_call_protocol::{Format, Status, Verdict};
 use stentor_hub::{Call, Callees, Fate, Served};
 use stentor_procedure::{
-    Answer, Call as Asked, Caller, Content, Envelope, Figures, Loaded, Message, Registry,
+    Answer, Call as Asked, Caller, Content, Envelope, Figures, Loaded, Message, Registry, has_share,
 };
 use stentor_session::Tick;
 use stentor_topic::Zone;
@@ -81,12 +81,10 @@ fn user_of(call: &Call) -> (Zone, Option<Arc<str>>) {
 }
 
 impl Waiting {
-    /// Whether another call may wait. Once half of the places are taken, a user has at most four
-    /// times as many of them as are free: the rest is for others.
+    /// Whether another call may wait: there is a place, and its user has not all that it gets.
     fn has_room(&self, call: &Call) -> bool {
-        let free = WAITING_MAX.saturating_sub(self.calls.len());
         let theirs = || self.by_user.get(&user_of(call)).copied().unwrap_or(0);
-        free > WAITING_MAX / 2 || 4 * free > theirs()
+        !has_share(self.calls.len(), WAITING_MAX, theirs)
     }
 
     /// Hands the first one over.
@@ -219,8 +217,11 @@ pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
         let to = call.return_to.clone();
         let budget = backplane.ledger.budget();
         let refusal = backplane.call_queue.answers.refusal(budget);
-        let refusal = refusal.filter(|_| to.is_somewhere());
-        let asked = asked(backplane, &outlets, call);
+        let asked = match refusal.filter(|_| to.is_somewhere()) {
+            Some(refusal) => Err(refusal),
+            None => asked(backplane, &outlets, call)
+                .map_err(|reason| Answer::failed(Status::BadCall, &reason)),
+        };
         let backplane = Arc::clone(backplane);
         let then = move |answer: Answer| {
             if to.is_somewhere() {
@@ -231,17 +232,13 @@ pub(super) fn run(backplane: &Arc<Backplane>, registry: &Registry) {
             // After it was posted: what the shard gets next may be to stop.
             backplane.call_queue.answered();
         };
-        if let Some(refusal) = refusal {
-            then(refusal);
-            continue;
-        }
         match asked {
             Ok(asked) => registry.call(asked, move |answer, line| {
                 // Nobody waits for the line; the end of the server waits for what follows it.
                 drop(line);
                 then(answer);
             }),
-            Err(reason) => then(Answer::failed(Status::BadCall, &reason)),
+            Err(refusal) => then(refusal),
         }
     }
 }

@@ -9,6 +9,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::X509Certificate;
 
 use super::{Admin, lock};
+use crate::clock::unix_secs;
 use crate::transport::{Certificate, Demand};
 
 /// Certificates that an answer has, and names of one of them: a file of authorities may have
@@ -83,10 +84,7 @@ fn describe(url: String, certificate: &Certificate, at_most: usize) -> Listener 
 }
 
 fn now_secs() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-    })
+    i64::try_from(unix_secs(SystemTime::now())).unwrap_or(i64::MAX)
 }
 
 fn shown_of(purpose: Purpose, der: &[u8], now: i64) -> Shown {

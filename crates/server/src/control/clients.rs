@@ -75,9 +75,9 @@ fn some_of(
 /// Bytes of the rest of a subscription in an answer.
 const OPTIONS_BYTES: usize = 64;
 
-/// Bytes of a filter as JSON has it: some characters take six.
-fn written(filter: &str) -> usize {
-    serde_json::to_string(filter).map_or(filter.len(), |text| text.len())
+/// Bytes of a text as JSON has it: some characters take six.
+pub(super) fn written(text: &str) -> usize {
+    serde_json::to_string(text).map_or(text.len(), |text| text.len())
 }
 
 fn lost_by(lost: &stentor_hub::LostBy) -> LostBy {

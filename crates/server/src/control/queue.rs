@@ -16,7 +16,7 @@ use stentor_session_log::{Chunk, SpooledDelivery};
 use stentor_spool::Place;
 use stentor_topic::Zone;
 
-use super::clients::{home, missing, silent, zone_of};
+use super::clients::{home, missing, silent, written, zone_of};
 use super::protocol::Failure;
 use super::zones;
 use crate::backplane::Backplane;
@@ -26,11 +26,6 @@ use crate::telemetry::collect::ask_one;
 /// Messages of a page, if nothing is said and at most.
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1_000;
-
-/// Bytes of a text as JSON has it: some characters take six.
-fn written(text: &str) -> usize {
-    serde_json::to_string(text).map_or(text.len(), |text| text.len())
-}
 
 /// Pieces that a shard tells at once.
 const AT_ONCE: usize = 256;

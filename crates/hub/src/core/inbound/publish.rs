@@ -74,17 +74,8 @@ pub(crate) fn with_topic<C: AsMut<Core>, R>(
     let live = live_of(core, key);
     // The table leaves the session while the topic is borrowed from it.
     let (mut aliases, maximum) = live.map(Live::take_aliases).unwrap_or_default();
-    let before = aliases.bytes();
-    let result = aliases.resolve(alias, publish.topic, maximum).map(drop);
-    let has_grown = aliases.bytes() > before;
-    let result = match result {
-        Ok(()) if has_grown && aliases.bytes() > bytes_max => {
-            Err(CloseReason::Limit(Limit::Memory))
-        }
-        result => result,
-    };
-    let result = result
-        .and_then(|()| aliases.resolve(alias, "", maximum))
+    let result = aliases
+        .resolve(alias, publish.topic, (maximum, bytes_max))
         .map(|topic| f(context, topic));
     if let Some(live) = live_of(context.as_mut(), key) {
         live.extras().received_aliases = Some(aliases);
