@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use stentor_auth::Helper;
 use stentor_auth::center::{Center, CenterOptions, CenterSettings, Changes, DecoyKey, RoleGrants};
 use stentor_auth::credential::jwt::{Algorithm, Issuer, KeySource, Keys};
 use stentor_auth::model::{User, UserKey};
-use stentor_auth::store::{Change, Directory, ZoneFiles, ZoneNumbers};
+use stentor_auth::store::{Directory, Told, ZoneFiles, ZoneNumbers};
 use stentor_disk::Disk;
 use stentor_hub::ControlItem;
 use stentor_retained::Store;
@@ -49,7 +49,7 @@ pub(crate) struct Logins {
 
 /// What the user database says.
 pub(crate) enum News {
-    Changed(Change),
+    Directory(Told),
     /// The user of a session that was there before the start; none if nobody has the name.
     Returned(UserKey, Option<Arc<User>>),
     /// More of those come later.
@@ -138,11 +138,14 @@ pub(crate) fn zones<D: Disk>(
     Ok(zones)
 }
 
-/// Has the directory tell what changes. Nobody waits for what follows from it.
+/// Has the directory tell what changes.
 fn tell(directory: &Directory, news: Sender<News>) {
-    let is_first = directory.on_change(move |change| {
-        // Nobody listens any more when the server ends.
-        let _ = news.send(News::Changed(change));
+    let is_first = directory.on_change(move |told| {
+        // Nobody takes changes over any more when the server ends. The caller is answered all the
+        // same.
+        if let Err(SendError(News::Directory(Told::Then(act)))) = news.send(News::Directory(told)) {
+            act();
+        }
     });
     debug_assert!(is_first, "a directory has one hook");
 }
@@ -174,43 +177,62 @@ impl Logins {
 /// Until the directory, or the server, is gone.
 fn follow(grants: &Arc<RoleGrants>, backplane: &Weak<Backplane>, incoming: &Receiver<News>) {
     while let Ok(first) = incoming.recv() {
-        let changes = gather(first, incoming);
-        let renewals = grants.take_over(changes);
-        let Some(backplane) = backplane.upgrade() else {
+        let Gathered { changes, then } = Gathered::from(first, incoming);
+        let backplane = backplane.upgrade();
+        if let (Some(backplane), false) = (&backplane, changes.is_empty()) {
+            let renewals = grants.take_over(changes);
+            backplane.visitors.renew(&renewals);
+            for shard in 0..backplane.shards.len() {
+                let renewal = ControlItem::Renew(Arc::clone(&renewals) as _);
+                backplane.post(shard, Letter::Hub(renewal));
+            }
+        }
+        then.into_iter().for_each(|act| act());
+        if backplane.is_none() {
             return;
-        };
-        backplane.visitors.renew(&renewals);
-        for shard in 0..backplane.shards.len() {
-            let renewal = ControlItem::Renew(Arc::clone(&renewals) as _);
-            backplane.post(shard, Letter::Hub(renewal));
         }
     }
 }
 
 /// What goes to the shards together. All users that are asked for after the start do: what goes to
 /// the shards is held against every session, and there may be a user for each.
-fn gather(first: News, incoming: &Receiver<News>) -> Changes {
-    let mut changes = Changes::default();
-    let mut has_change = false;
-    let mut next = Some(first);
-    while let Some(news) = next {
-        has_change |= matches!(news, News::Changed(_));
-        let waits = matches!(news, News::Returned(..)) && !has_change;
+#[derive(Default)]
+struct Gathered {
+    changes: Changes,
+    /// To be called after that.
+    then: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl Gathered {
+    fn from(first: News, incoming: &Receiver<News>) -> Self {
+        let mut gathered = Self::default();
+        let mut is_waited_for = false;
+        let mut next = Some(first);
+        while let Some(news) = next {
+            is_waited_for |= matches!(news, News::Directory(_));
+            let waits = matches!(news, News::Returned(..)) && !is_waited_for;
+            gathered.add(news);
+            next = if waits {
+                incoming.recv().ok()
+            } else if gathered.changes.users() < CHANGED_USERS_MAX {
+                incoming.try_recv().ok()
+            } else {
+                None
+            };
+        }
+        gathered
+    }
+
+    fn add(&mut self, news: News) {
+        let Self { changes, then } = self;
         match news {
-            News::Changed(change) => changes.add(change),
+            News::Directory(Told::Changed(change)) => changes.add(change),
+            News::Directory(Told::Then(act)) => then.push(act),
             News::Returned(key, user) => changes.add_returned(key, user),
             News::Paused => {}
             News::ZonesKnown => changes.zones_are_known(),
         }
-        next = if waits {
-            incoming.recv().ok()
-        } else if changes.users() < CHANGED_USERS_MAX {
-            incoming.try_recv().ok()
-        } else {
-            None
-        };
     }
-    changes
 }
 
 /// What a configuration says about logging in.
@@ -267,7 +289,7 @@ mod tests {
             sender.send(News::Paused).unwrap();
         });
         let first = incoming.recv().unwrap();
-        assert_eq!(gather(first, &incoming).users(), USERS);
+        assert_eq!(Gathered::from(first, &incoming).changes.users(), USERS);
         asks.join().unwrap();
     }
 }

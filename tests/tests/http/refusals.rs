@@ -2,6 +2,7 @@
 //! audit log.
 
 use std::fs;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use stentor_tests::Server;
@@ -231,7 +232,7 @@ fn what_a_user_may_not_do_is_logged_kept_as_an_event_and_audited() {
 /// A guesser fills neither the log nor the events.
 #[test]
 fn many_wrong_tokens_leave_few_lines() {
-    let server = server();
+    let (server, begun) = (server(), Instant::now());
     for _ in 0..150 {
         assert_eq!(
             send(&server, ("GET", "/api/v1/me"), &bearer("x"), "").status,
@@ -240,6 +241,8 @@ fn many_wrong_tokens_leave_few_lines() {
     }
     assert_eq!(refused(&server, "wrong-token"), 150.0);
     let lines = server.log().matches("refused by HTTP").count();
-    assert!((1..=40).contains(&lines), "{lines}");
+    // Ten in ten seconds, and a machine that is busy takes longer than that.
+    let periods = 1 + begun.elapsed().as_secs() as usize / 10;
+    assert!((1..=10 * (periods + 1)).contains(&lines), "{lines}");
     assert!(events(&server, "refused").len() <= 150);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stentor_auth::model::{Credential, DEFAULT_ZONE, User, UserKey, ZoneRecord, initial_roles};
 use stentor_auth::store::{
-    AuditLog, Books, Change, Directory, DirectoryOptions, Order, Source, StoreError, Task,
+    AuditLog, Books, Change, Directory, DirectoryOptions, Order, Source, StoreError, Task, Told,
     Unavailable, Who,
 };
 use stentor_tests::DEADLINE;
@@ -265,10 +265,10 @@ fn changes_in_the_operators_tables_are_noticed() {
     };
     let directory = Directory::start(books, options).unwrap();
     let (sender, changes) = channel();
-    assert!(directory.on_change(move |change| {
+    on_change(&directory, move |change| {
         // The test may have ended.
         let _ = sender.send(change);
-    }));
+    });
     let users: Vec<_> = ["u0", "u1", "u2"]
         .map(|name| wait(&look_up(&directory, name)).unwrap().unwrap())
         .into();
@@ -295,6 +295,44 @@ fn changes_in_the_operators_tables_are_noticed() {
     );
 }
 
+/// Has somebody hear of each change.
+fn on_change(directory: &Directory, hear: impl Fn(Change) + Send + Sync + 'static) {
+    let hook = move |told| match told {
+        Told::Changed(change) => hear(change),
+        Told::Then(act) => act(),
+    };
+    assert!(directory.on_change(hook));
+}
+
+/// An order is answered by whoever takes changes over, after those that it has made.
+#[test]
+fn an_order_is_answered_after_its_changes_are_taken_over() {
+    let bench = sqlite();
+    run(bench.books.open()).unwrap();
+    run(bench.books.store.insert(&[user(DEFAULT_ZONE, "ann")])).unwrap();
+    let directory = Directory::start(bench.books, DirectoryOptions::default()).unwrap();
+    let ann = wait(&look_up(&directory, "ann")).unwrap().unwrap();
+    let _watch = directory.watch(&ann);
+    let (sender, told) = channel();
+    assert!(directory.on_change(move |told| sender.send(told).expect("the test waits")));
+    let (answer, answered) = channel();
+    let order = Order::parse(json!({ "verb": "user.delete", "name": "ann" })).unwrap();
+    let answer = Box::new(move |result| answer.send(result).expect("the test waits"));
+    directory.submit(Who::new("the test"), order, answer);
+    let first = told.recv_timeout(DEADLINE).expect("a change is told");
+    assert!(
+        matches!(first, Told::Changed(Change::User(_, None))),
+        "{first:?}"
+    );
+    let second = told.recv_timeout(DEADLINE).expect("the answer is told");
+    assert!(answered.try_recv().is_err(), "the change is not taken over");
+    match second {
+        Told::Then(act) => act(),
+        other => panic!("{other:?}"),
+    }
+    assert!(answered.try_recv().expect("it is answered").is_ok());
+}
+
 /// What is ordered of a user in the store needs nobody else: it is done, written down, and told to
 /// whoever is connected.
 #[test]
@@ -313,13 +351,13 @@ fn an_outage_of_the_source_hides_no_change() {
     let users = names.map(|name| wait(&look_up(&directory, name)).unwrap().unwrap());
     let _watches = users.each_ref().map(|user| directory.watch(user));
     let (sender, changes) = channel();
-    assert!(directory.on_change(move |change| {
+    on_change(&directory, move |change| {
         if let Change::User(key, user) = change {
             sender
                 .send((key.to_string(), user))
                 .expect("the test waits");
         }
-    }));
+    });
     source.there.store(false, Ordering::SeqCst);
     assert!(wait(&look_up(&directory, "u0")).is_err());
     for (verb, name) in [
@@ -579,12 +617,12 @@ fn who_takes_a_name_for_the_configuration_is_somebody_else() {
     let store = Arc::clone(&bench.books.store);
     let directory = Directory::start(bench.books, DirectoryOptions::default()).unwrap();
     let (sender, told) = channel();
-    assert!(directory.on_change(move |change| {
+    on_change(&directory, move |change| {
         if let Change::User(key, user) = change {
             let known = (key.to_string(), user.map(|user| User::clone(&user)));
             sender.send(known).expect("the test waits");
         }
-    }));
+    });
     let before = wait(&look_up(&directory, "ann")).unwrap().unwrap();
     let _watch = directory.watch(&before);
     assert!(directory.confirm(&before).is_some());

@@ -51,6 +51,12 @@ impl Changes {
         self.zones_are_known = true;
     }
 
+    /// Whether nothing has changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.users() == 0 && !self.zones_are_known && !self.has_all()
+    }
+
     /// How many users are in it.
     #[must_use]
     pub fn users(&self) -> usize {

@@ -31,7 +31,8 @@ pub use audit::{AuditLog, AuditTrouble};
 pub use books::Books;
 pub(crate) use books::stands_alone;
 pub use directory::{
-    Change, Directory, DirectoryOptions, Found, Health, OrderAnswer, Roles, Unavailable, Watch,
+    Change, Directory, DirectoryOptions, Found, Health, OrderAnswer, Roles, Told, Unavailable,
+    Watch,
 };
 pub use error::StoreError;
 pub use foreign::{Columns, QuerySource};

@@ -9,8 +9,7 @@ use crate::center::{Center, CenterSettings};
 use crate::credential::{Cost, PasswordHash};
 use crate::model::Credential;
 use crate::store::{
-    Books, Change, DirectoryOptions, Found, Order, OrderError, Source as Others, Task, TextStore,
-    Who,
+    Books, DirectoryOptions, Found, Order, OrderError, Source as Others, Task, TextStore, Told, Who,
 };
 use crate::{Answer, Authenticator, Decision, LoginRequest, Refusal, Secret};
 
@@ -65,7 +64,11 @@ fn world(names: &[&'static str]) -> World {
     let directory = Directory::start(books, DirectoryOptions::default()).unwrap();
     let changes: Arc<Mutex<Changes>> = Arc::default();
     let changed = Arc::clone(&changes);
-    assert!(directory.on_change(move |change: Change| changed.lock().unwrap().add(change)));
+    let hook = move |told: Told| match told {
+        Told::Changed(change) => changed.lock().unwrap().add(change),
+        Told::Then(act) => act(),
+    };
+    assert!(directory.on_change(hook));
     let grants = RoleGrants::new(Arc::new(directory), ZoneNumbers::forgetful());
     World {
         grants: Arc::new(grants),

@@ -87,8 +87,26 @@ pub enum Change {
     Zones,
 }
 
-/// What to do when something has changed.
-type Hook = Box<dyn Fn(Change) + Send + Sync>;
+/// What the directory tells.
+pub enum Told {
+    /// Something has changed.
+    Changed(Change),
+    /// To be called once everything that was told before is taken over. An order is answered by
+    /// it: with the answer, what was ordered counts for everybody.
+    Then(Box<dyn FnOnce() + Send>),
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Changed(change) => f.debug_tuple("Changed").field(change).finish(),
+            Self::Then(_) => f.debug_struct("Then").finish_non_exhaustive(),
+        }
+    }
+}
+
+/// A listener to all this.
+type Hook = Box<dyn Fn(Told) + Send + Sync>;
 
 /// Users, roles and zones, from a thread of its own.
 ///
@@ -149,7 +167,15 @@ impl Shared {
 
     fn tell(&self, change: Change) {
         if let Some(hook) = self.hook.get() {
-            hook(change);
+            hook(Told::Changed(change));
+        }
+    }
+
+    /// Has something done once all changes so far are taken over.
+    fn then(&self, act: impl FnOnce() + Send + 'static) {
+        match self.hook.get() {
+            Some(hook) => hook(Told::Then(Box::new(act))),
+            None => act(),
         }
     }
 }
@@ -282,9 +308,10 @@ impl Directory {
     }
 
     /// Has something done whenever a user, a role or a zone has changed, on the directory's thread.
-    /// There is one such hook; a second one is refused.
+    /// The hook sees to it that each [`Told::Then`] is called after the changes before it are taken
+    /// over: no order is answered before. There is one such hook; a second one is refused.
     #[must_use]
-    pub fn on_change(&self, hook: impl Fn(Change) + Send + Sync + 'static) -> bool {
+    pub fn on_change(&self, hook: impl Fn(Told) + Send + Sync + 'static) -> bool {
         self.shared.hook.set(Box::new(hook)).is_ok()
     }
 
@@ -333,8 +360,8 @@ impl Directory {
         self.shared.strict.store(strict, Ordering::Relaxed);
     }
 
-    /// Carries an order out; `answer` is called on the directory's thread. Not for threads with
-    /// descriptor tables of their own.
+    /// Carries an order out; `answer` is called on the directory's thread, or on the one that takes
+    /// over what has changed. Not for threads with descriptor tables of their own.
     pub fn submit(&self, who: Who, order: Order, answer: OrderAnswer) {
         let job = Job { who, order, answer };
         let refused = match &self.orders {

@@ -334,7 +334,7 @@ impl Worker {
                 Ok(result) => result,
                 Err(_) => Err(no_answer().into()),
             };
-            answer(result);
+            self.shared.then(move || answer(result));
         }
     }
 
