@@ -20,8 +20,8 @@ pub(crate) struct Census {
     /// Names it in cursors. No other one has this number, also after a restart.
     pub(crate) number: u64,
     pub(crate) rows: Rows,
-    /// The places of the rows in the order of the client ids.
-    pub(super) order: Box<[u32]>,
+    /// Of each row, the place in the order of the client ids.
+    pub(super) ranks: Box<[u32]>,
     /// When the walk began and when it ended.
     pub(crate) began: Tick,
     pub(crate) at: Tick,
@@ -32,7 +32,7 @@ pub(crate) struct Census {
 impl Census {
     /// What it takes.
     pub(super) fn bytes(&self) -> usize {
-        self.rows.bytes() + size_of_val(&*self.order)
+        self.rows.bytes() + size_of_val(&*self.ranks)
     }
 
     /// Some places in the order of a selection, and how many there are in all. O(sessions).
@@ -66,10 +66,10 @@ pub(super) fn walk(backplane: &Backplane) -> Result<Census, TooMany> {
     let mut too_many = None;
     let is_complete = each_step(backplane, Rows::with_room, question, |part| {
         rows.append(part);
-        let order = rows.len() * size_of::<u32>();
+        let ranks = rows.len() * size_of::<u32>();
         if rows.len() > SESSIONS_MAX {
             too_many = Some(TooMany::Sessions);
-        } else if !surveys.has_room_for_clients(backplane, rows.bytes() + order) {
+        } else if !surveys.has_room_for_clients(backplane, rows.bytes() + ranks) {
             too_many = Some(TooMany::Bytes(Surveys::bytes_max(backplane)));
         }
         match too_many {
@@ -82,7 +82,7 @@ pub(super) fn walk(backplane: &Backplane) -> Result<Census, TooMany> {
         Some(too_many) => Err(too_many),
         None => Ok(Census {
             number: surveys.number(),
-            order: rows.in_order(),
+            ranks: rows.ranks(),
             rows,
             began,
             at: backplane.clock.now(),

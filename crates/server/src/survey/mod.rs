@@ -7,6 +7,7 @@
 mod census;
 mod cursor;
 mod filters;
+mod first;
 mod rows;
 mod selection;
 mod shelf;

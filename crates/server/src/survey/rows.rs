@@ -329,8 +329,9 @@ impl Rows {
         part.clear();
     }
 
-    /// All places, in the order of the client ids; of sessions with the same one, by zone and user.
-    pub(crate) fn in_order(&self) -> Box<[u32]> {
+    /// Of each row, the place in the order of the client ids. Sessions with the same one are in
+    /// the order of zone and user.
+    pub(crate) fn ranks(&self) -> Box<[u32]> {
         let mut places: Box<[u32]> = (0..short(self.rows.len())).collect();
         let name = |place: u32| {
             let row = &self.rows[place as usize];
@@ -338,7 +339,11 @@ impl Rows {
             (id, row.zone, self.text_of(row.user()))
         };
         places.sort_unstable_by(|a, b| name(*a).cmp(&name(*b)));
-        places
+        let mut ranks: Box<[u32]> = places.iter().map(|_| 0).collect();
+        for (rank, place) in (0..).zip(places) {
+            ranks[place as usize] = rank;
+        }
+        ranks
     }
 
     fn text_of(&self, Span { at, bytes }: Span) -> Option<&str> {
@@ -545,7 +550,7 @@ mod tests {
             let origin = seen.origin.map(|(peer, url)| (peer, url.to_owned()));
             assert_eq!(text(&seen.info, (origin, seen.bytes)), expected);
         }
-        assert_eq!(*rows.in_order(), [2, 0, 1, 4, 5, 3]);
+        assert_eq!(*rows.ranks(), [1, 2, 0, 5, 3, 4]);
     }
 
     #[test]

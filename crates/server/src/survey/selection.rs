@@ -12,6 +12,7 @@ use stentor_session::Tick;
 use stentor_topic::Zone;
 
 use super::census::Census;
+use super::first::First;
 use super::rows::Seen;
 
 /// The place of sessions that have nothing of what decides: behind all others.
@@ -75,51 +76,46 @@ pub(crate) fn away_secs<I, U>(client: &ClientInfo<I, U>, now_ms: u64) -> Option<
     Some(now_ms.saturating_sub(since_ms) / 1_000)
 }
 
-/// Some places of a census in the order of a selection, and how many there are in all.
+/// Some places of a census in the order of a selection, and how many there are in all. O(sessions):
+/// the rows are looked at as they lie in memory, and only those of the pages so far are kept.
 pub(super) fn places(
     census: &Census,
     some: &Selection,
     (from, to): (usize, usize),
     name: impl Fn(Zone) -> String,
 ) -> (Vec<u32>, usize) {
-    let has = |place: &&u32| some.has(&census.rows.seen(**place as usize), census.rows.now_ms);
-    let all = census.order.iter().filter(has).copied();
-    if some.by == Order::Id && !some.reverse {
-        let (mut page, mut total) = (Vec::new(), 0);
-        for place in all {
-            if (from..to).contains(&total) {
-                page.push(place);
-            }
-            total += 1;
-        }
-        return (page, total);
-    }
     let ranking = Ranking::of(census, some, name);
-    let numbered = all.zip(0_u32..);
-    let mut found: Vec<(u128, u32, u32)> = numbered
-        .map(|(place, number)| {
-            (
-                ranking.rank(&census.rows.seen(place as usize)),
-                number,
-                place,
-            )
-        })
-        .collect();
-    let total = found.len();
-    keep_first(&mut found, to, |a, b| {
-        let (first, second) = if some.reverse { (b, a) } else { (a, b) };
-        let by_text = || ranking.text(first.2).cmp(&ranking.text(second.2));
-        let by_rank = first.0.cmp(&second.0).then_with(by_text);
-        by_rank.then_with(|| first.1.cmp(&second.1))
-    });
-    let page = found.into_iter().skip(from).map(|(.., place)| place);
-    (page.collect(), total)
+    let mut total = 0;
+    let mut first = First::new(to, |a: &Ranked, b: &Ranked| ranking.compare(a, b));
+    for place in 0..census.rows.len() {
+        let seen = census.rows.seen(place);
+        if some.has(&seen, census.rows.now_ms) {
+            total += 1;
+            first.offer(Ranked {
+                rank: ranking.rank(&seen),
+                by_id: census.ranks[place],
+                place: place as u32,
+            });
+        }
+    }
+    let page = first.in_order().into_iter().skip(from);
+    (page.map(|it| it.place).collect(), total)
+}
+
+/// A session that a selection has.
+struct Ranked {
+    rank: u128,
+    /// The place in the order of the client ids.
+    by_id: u32,
+    /// The place of its row.
+    place: u32,
 }
 
 /// What decides about the places of sessions.
 struct Ranking<'c> {
     census: &'c Census,
     by: Order,
+    is_reverse: bool,
     /// The places of the zones among their names, where that is what decides.
     zones: HashMap<Zone, u128>,
 }
@@ -142,8 +138,16 @@ impl<'c> Ranking<'c> {
         Self {
             census,
             by: some.by,
+            is_reverse: some.reverse,
             zones,
         }
+    }
+
+    fn compare(&self, a: &Ranked, b: &Ranked) -> Ordering {
+        let (first, second) = if self.is_reverse { (b, a) } else { (a, b) };
+        let by_text = || self.text(first.place).cmp(&self.text(second.place));
+        let by_rank = first.rank.cmp(&second.rank).then_with(by_text);
+        by_rank.then_with(|| first.by_id.cmp(&second.by_id))
     }
 
     /// The lowest comes first.
@@ -217,32 +221,9 @@ fn prefix(text: &str) -> u128 {
     u128::from_be_bytes(bytes)
 }
 
-/// Keeps the first items in order. O(items), and only what is kept is sorted.
-pub(crate) fn keep_first<T>(
-    items: &mut Vec<T>,
-    at_most: usize,
-    order: impl Fn(&T, &T) -> Ordering,
-) {
-    if at_most < items.len() {
-        items.select_nth_unstable_by(at_most, &order);
-        items.truncate(at_most);
-    }
-    items.sort_unstable_by(order);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_items_are_kept_in_order() {
-        for at_most in 0..7 {
-            let mut items = vec![3, 1, 4, 2, 0];
-            keep_first(&mut items, at_most, i32::cmp);
-            let expected: Vec<i32> = (0..5).take(at_most).collect();
-            assert_eq!(items, expected);
-        }
-    }
 
     #[test]
     fn the_beginning_of_a_text_has_its_order() {
