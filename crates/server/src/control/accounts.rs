@@ -12,7 +12,7 @@ use stentor_auth::credential::made::{MECHANISMS, dated, of_password};
 use stentor_auth::credential::{MakeError, Sha, Token};
 use stentor_auth::model::{Credential, NAME_BYTES_MAX, ROLE_RULES_MAX, Rule, USER_ROLES_MAX};
 use stentor_auth::store::{Order, Who};
-use stentor_control::{Secret, Verb, roles, tokens, users, zones};
+use stentor_control::{Request as _, Secret, Verb, roles, tokens, users, zones};
 use zeroize::Zeroizing;
 
 use super::protocol::{Answer, Failure, answer as respond};
@@ -158,6 +158,7 @@ impl Books<'_> {
     }
 
     fn users(&self, request: users::Ls) -> Result<users::Page, Failure> {
+        let limit = users::Ls::VERB.wanted(request.limit)?;
         for text in [Some(&request.containing), request.after.as_ref()] {
             login(text.map_or("", String::as_str), None)?;
         }
@@ -165,7 +166,7 @@ impl Books<'_> {
             zone: zone(request.zone.as_deref())?.map(|zone| zone.to_string()),
             containing: request.containing,
             after: request.after,
-            limit: request.limit,
+            limit: Some(limit),
         })
     }
 

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use stentor_control::Request as _;
 use stentor_control::sessions::{Message, Queue, Queued, State};
 use stentor_hub::{QueuePlace, QueuedMessage, QueuedPart, QueuedPiece, QueuedState};
 use stentor_session::{Spooled, Tick};
@@ -22,10 +23,6 @@ use super::zones;
 use crate::backplane::Backplane;
 use crate::shard::{AboutClient, Inquiry, QueueSeen};
 use crate::telemetry::collect::ask_one;
-
-/// Messages of a page, if nothing is said and at most.
-const LIMIT: usize = 100;
-const LIMIT_MAX: usize = 1_000;
 
 /// Pieces that a shard tells at once.
 const AT_ONCE: usize = 256;
@@ -43,7 +40,7 @@ pub(super) fn queue(backplane: &Backplane, request: &Queue) -> Result<Queued, Fa
     };
     let said = zones::named(backplane, request.zone.as_ref())?;
     let zone = zone_of(backplane, said, client_id)?;
-    let limit = request.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let limit = Queue::VERB.wanted(request.limit)?;
     let mut page = Page {
         backplane,
         whose: (zone, client_id),

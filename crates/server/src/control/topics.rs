@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use stentor_control::page;
 use stentor_control::topics::{Children, Filter, Held, Name, Names, Told, Topics};
+use stentor_control::{Request as _, page};
 use stentor_hub::{Cursor, Retained, Scope, Walk};
 use stentor_retained::Child;
 use stentor_topic::{Zone, has_wildcard};
@@ -28,7 +28,7 @@ const NAMES_MAX: usize = 10_000;
 /// hold a retained message, of that zone or the default one.
 pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Failure> {
     let zone = zones::named(backplane, request.zone.as_ref())?;
-    let (from, to) = page(request.limit, request.offset);
+    let (from, to) = page(Topics::VERB, request.limit, request.offset)?;
     let kept = backplane.surveys.filters(backplane, Age::of(request.fresh));
     let wanted = |(of, filter, _): &(Zone, &str, usize)| {
         zone.is_none_or(|zone| zone == *of) && filter.contains(&*request.containing)
@@ -123,7 +123,7 @@ pub(super) fn children(backplane: &Backplane, request: &Children) -> Result<Name
         let message = format!("{below:?} has a wildcard; name the levels above, such as plant/17");
         return Err(Failure::new("bad-request", message).about("below"));
     }
-    let limit = request.limit.unwrap_or(1_000).clamp(1, NAMES_MAX);
+    let limit = Children::VERB.wanted(request.limit)?;
     let (all, are_all) = backplane.retained.children(zone, below, NAMES_MAX);
     let after = request.after.as_deref();
     let behind = |name: &&(String, Child)| after.is_none_or(|after| *name.0 > *after);
