@@ -357,7 +357,7 @@ fn rules(sentences: &[String]) -> Result<Vec<Rule>, Failure> {
     let rule = |(at, sentence): (usize, &String)| {
         sentence.parse::<Rule>().map_err(|error| {
             let message = format!("rule {}: {error}", at + 1);
-            Failure::new("bad-request", message)
+            Failure::new("bad-request", message).about("rules")
         })
     };
     sentences.iter().enumerate().map(rule).collect()
@@ -387,11 +387,12 @@ fn check(password: &Secret) -> Result<(), Failure> {
 
 /// Why there is no hash or token. The sentence never contains what it was to be made from.
 fn not_made(error: MakeError) -> Failure {
-    let code = match error {
-        MakeError::TooLongForBcrypt | MakeError::Prohibited => "bad-request",
-        MakeError::Random(_) | MakeError::Function(_) => "unavailable",
+    let (code, field) = match error {
+        MakeError::TooLongForBcrypt | MakeError::Prohibited => ("bad-request", Some("password")),
+        MakeError::Random(_) | MakeError::Function(_) => ("unavailable", None),
     };
-    Failure::new(code, error.to_string())
+    let failure = Failure::new(code, error.to_string());
+    Failure { field, ..failure }
 }
 
 #[cfg(test)]

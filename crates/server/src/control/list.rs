@@ -117,7 +117,7 @@ fn expired(cursor: &str) -> Failure {
         "the list of the cursor {cursor:?} is not kept any more: a list is kept for 60 seconds \
          after its last page, and four older ones at most; ask again without the cursor"
     );
-    Failure::new("expired", message)
+    Failure::new("expired", message).about("cursor")
 }
 
 /// Why a page is in no order.

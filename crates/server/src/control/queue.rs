@@ -78,7 +78,7 @@ pub(super) fn queue(backplane: &Backplane, request: &Queue) -> Result<Queued, Fa
 
 fn no_cursor(text: &str) -> Failure {
     let message = format!("{text:?} is not a cursor; give the `cursor` of the answer before");
-    Failure::new("bad-request", message)
+    Failure::new("bad-request", message).about("cursor")
 }
 
 /// A place as the text of a cursor: `f7`, `w1042.0` or `h3.12`.

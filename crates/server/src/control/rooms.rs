@@ -157,7 +157,7 @@ fn run(
             return Err(missing(room, &backplane.zone_name(zone)));
         }
         let message = format!("room {room:?}: {text}; `rooms.show` tells its members");
-        return Err(Failure::new("not-found", message));
+        return Err(Failure::new("not-found", message).about("user"));
     }
     Err(Failure::new("refused", format!("room {room:?}: {text}")))
 }
@@ -187,7 +187,7 @@ fn zone_of(backplane: &Backplane, zone: Option<&ZoneWord>) -> Result<Zone, Failu
 fn check(room: &str) -> Result<(), Failure> {
     check_name(room).map_err(|error| {
         let message = format!("{room:?} cannot be the name of a room: {error}");
-        Failure::new("bad-request", message)
+        Failure::new("bad-request", message).about("room")
     })
 }
 
@@ -195,7 +195,7 @@ fn missing(room: &str, zone: &str) -> Failure {
     let message = format!(
         "the zone {zone:?} has no room {room:?}; `stentor room ls --zone {zone}` lists its rooms"
     );
-    Failure::new("not-found", message)
+    Failure::new("not-found", message).about("room")
 }
 
 /// The shard has answered something else.
