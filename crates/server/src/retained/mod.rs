@@ -502,7 +502,8 @@ impl RetainedAdmin<'_> {
         let next = self.store.verify_stripe(request.stripe, &mut verified);
         let at_most = if next.is_none() { PAGE_MESSAGES } else { 0 };
         let (damaged, reports) = self.store.damage_page(request.from, at_most);
-        let more = (reports.len() == PAGE_MESSAGES).then_some(request.from + PAGE_MESSAGES);
+        let behind = request.from.saturating_add(reports.len());
+        let more = (reports.len() == PAGE_MESSAGES).then_some(behind);
         let reports = reports.iter().map(|report| {
             let (zone, topic) = report.place().map_or((None, None), |(zone, topic)| {
                 (Some(self.zones.name(zone)), Some(topic.to_owned()))
