@@ -245,13 +245,13 @@ fn in_memory(queued: &QueuedMessage, now: Tick, payloads: bool) -> Message {
         state,
         topic: message.map(|it| it.topic().to_owned()),
         payload_bytes: message.map(|it| it.payload().len()),
-        qos: queued.qos as u8,
-        retain: queued.retain,
+        qos: Some(queued.qos as u8),
+        retain: Some(queued.retain),
         age_secs: message.map(|it| now.since(it.received_at).as_secs()),
         expires_in_secs: (expires_at != Tick::NEVER).then(|| expires_at.since(now).as_secs()),
         packet_id: packet_id.map(|id| id.get()),
         in_flight_secs: sent_at.map(|at| now.since(at).as_secs()),
-        conflated: queued.conflated,
+        conflated: Some(queued.conflated),
         ..Message::default()
     };
     match message.filter(|_| payloads) {
@@ -267,10 +267,10 @@ fn on_disk(delivery: &SpooledDelivery<'_>, now_ms: u64, payloads: bool) -> Messa
         state: State::OnDisk,
         topic: Some(body.topic.to_owned()),
         payload_bytes: Some(body.payload.len()),
-        qos: delivery.terms.qos as u8,
-        retain: delivery.terms.retain,
+        qos: Some(delivery.terms.qos as u8),
+        retain: Some(delivery.terms.retain),
         expires_in_secs: body.expires_at_ms.map(left),
-        conflated: delivery.terms.conflated,
+        conflated: Some(delivery.terms.conflated),
         ..Message::default()
     };
     match payloads {
