@@ -43,12 +43,13 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Fa
         Err(_) => first_filters(backplane, wanted, (from, to)),
     };
     let containing = &*request.containing;
-    let mut retained = retained(backplane, containing, zone.unwrap_or(Zone::DEFAULT), to);
+    let zone = zone.unwrap_or(Zone::DEFAULT);
+    let (mut retained, has_more) = retained(backplane, containing, zone, to);
     retained.drain(..from.min(retained.len()));
     let mut told = Told {
         filters,
         retained,
-        truncated,
+        truncated: truncated || has_more,
     };
     shorten(&mut told);
     Ok(told)
@@ -144,8 +145,13 @@ pub(super) fn children(backplane: &Backplane, request: &Children) -> Result<Name
 }
 
 /// Topics with a retained message, in one zone, without those of the server itself unless they
-/// are asked for.
-fn retained(backplane: &Backplane, containing: &str, zone: Zone, at_most: usize) -> Vec<Held> {
+/// are asked for; and whether there are more.
+fn retained(
+    backplane: &Backplane,
+    containing: &str,
+    zone: Zone,
+    at_most: usize,
+) -> (Vec<Held>, bool) {
     let pattern = if containing.starts_with('$') {
         "$SYS/#"
     } else {
@@ -164,9 +170,11 @@ fn retained(backplane: &Backplane, containing: &str, zone: Zone, at_most: usize)
             topic: message.topic().to_owned(),
             bytes: message.payload().len(),
         }));
-        if walk == Walk::Done || topics.len() >= at_most {
+        // One more than wanted tells that there are more.
+        if walk == Walk::Done || topics.len() > at_most {
+            let has_more = topics.len() > at_most;
             topics.truncate(at_most);
-            return topics;
+            return (topics, has_more);
         }
     }
 }
