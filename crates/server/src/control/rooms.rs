@@ -153,7 +153,7 @@ fn run(
     let text = answer["text"].as_str().unwrap_or("the command failed");
     if answer["error"] == "unknown" {
         // The answer names what is unknown if a command names several things.
-        if answer["part"] == "room" || command == "room.close" {
+        if answer["part"] == "room" {
             return Err(missing(room, &backplane.zone_name(zone)));
         }
         let message = format!("room {room:?}: {text}; `rooms.show` tells its members");
