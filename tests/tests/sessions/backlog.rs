@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use stentor_tests::raw::{self, eventually};
 use stentor_tests::{Plan, Raw, Server, Version};
 
@@ -288,7 +289,11 @@ fn damage_costs_a_part_of_a_backlog() {
     let messages = page["messages"].as_array().expect("a list");
     let lost = messages.iter().find(|it| it["state"] == "unreadable");
     let nothing = json!({ "state": "unreadable", "payload_cut": false, "withheld": false });
-    assert_eq!(lost, Some(&nothing), "nothing is known of it, and so no QoS");
+    assert_eq!(
+        lost,
+        Some(&nothing),
+        "nothing is known of it, and so no QoS"
+    );
     let (mut client, _) = come_back(&server, Version::V5, "absent");
     let taken = take(&mut client, MESSAGES - 64);
     assert!(taken.is_sorted(), "they keep their order");

@@ -181,7 +181,9 @@ mod tests {
 
     #[test]
     fn what_is_left_out_of_a_certificate_is_told() {
-        let names: Vec<String> = (0..NAMES_MAX + 3).map(|at| format!("h{at}.example")).collect();
+        let names: Vec<String> = (0..NAMES_MAX + 3)
+            .map(|at| format!("h{at}.example"))
+            .collect();
         let mut params = CertificateParams::new(names).unwrap();
         let subject = "x".repeat(CHARS_MAX);
         params.distinguished_name.push(DnType::CommonName, subject);

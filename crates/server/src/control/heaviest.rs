@@ -225,7 +225,7 @@ mod tests {
         );
         let told = || (vec![first.clone(), second.clone()], 1);
         let mut all = Merged::of(told(), By::Messages, |_| true);
-        let rows = all.first(Some(2));
+        let rows = all.first(2);
         let keys = rows.iter().map(|row| row.of.key).collect::<Vec<_>>();
         assert_eq!(keys, [1, 2]);
         let rates = rows[0].rates;

@@ -126,7 +126,10 @@ fn places_that_no_list_has_are_behind_its_end() {
         for from in [0, 1_000, u64::MAX - 999, u64::MAX] {
             let ask = ask(&json!({ "verb": "retained.verify", "stripe": u64::MAX, "from": from }));
             let told = ask.unwrap();
-            assert_eq!((&told["reports"], &told["more"]), (&json!([]), &Value::Null));
+            assert_eq!(
+                (&told["reports"], &told["more"]),
+                (&json!([]), &Value::Null)
+            );
         }
         let cursor = json!({ "stripe": u64::MAX, "after": null });
         let page = json!({ "verb": "retained.page", "filter": "#", "cursor": cursor });

@@ -85,13 +85,14 @@ impl Certificate {
                 certificate.display()
             ));
         }
-        let private = PrivateKeyDer::from_pem_slice(&pem::read(key)?).map_err(|error| match error {
-            PemError::NoItemsFound => format!(
-                "{} holds no private key; it must be a PEM file with BEGIN PRIVATE KEY",
-                key.display()
-            ),
-            error => no_pem(key, &error),
-        })?;
+        let private =
+            PrivateKeyDer::from_pem_slice(&pem::read(key)?).map_err(|error| match error {
+                PemError::NoItemsFound => format!(
+                    "{} holds no private key; it must be a PEM file with BEGIN PRIVATE KEY",
+                    key.display()
+                ),
+                error => no_pem(key, &error),
+            })?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let chain_len = chain.len();
         let expires_at = chain.first().and_then(|first| expiry(first));

@@ -70,6 +70,9 @@ mod tests {
             assert!(error.starts_with(&expected), "{error}");
         }
         let error = read(&folder.path().join("none.pem")).unwrap_err();
-        assert!(error.starts_with("cannot read ") && error.contains("none.pem"), "{error}");
+        assert!(
+            error.starts_with("cannot read ") && error.contains("none.pem"),
+            "{error}"
+        );
     }
 }

@@ -57,7 +57,9 @@ fn text(answer: &Queued, payloads: bool) -> String {
             message
                 .payload_bytes
                 .map_or_else(|| "-".to_owned(), |len| bytes(len as u64)),
-            message.qos.map_or_else(|| "-".to_owned(), |qos| qos.to_string()),
+            message
+                .qos
+                .map_or_else(|| "-".to_owned(), |qos| qos.to_string()),
             secs(message.age_secs),
             secs(message.expires_in_secs),
             rest(message),

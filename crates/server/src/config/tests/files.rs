@@ -175,7 +175,10 @@ const BAD: &[(&str, &[&str])] = &[
             "a whole number from 0 to 1000000",
         ],
     ),
-    ("shards = nan", &["shards = nan: this is not a whole number"]),
+    (
+        "shards = nan",
+        &["shards = nan: this is not a whole number"],
+    ),
     (
         "shards = 99999999999999999999",
         &["shards = 99999999999999999999: the number is too large"],
