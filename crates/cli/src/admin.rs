@@ -627,6 +627,9 @@ pub(crate) struct Topics {
     which: Which,
 }
 
+/// Names of one level that an answer has at most.
+const NAMES_MAX: usize = 10_000;
+
 impl Topics {
     /// What topics are to contain: everything does that is not given.
     fn containing(&self) -> Result<&str, Failure> {
@@ -644,11 +647,13 @@ impl Topics {
 
     pub(crate) fn run(self) -> Result<(), Failure> {
         if let Some(below) = self.children {
+            // The server looks at no more of one level, and says so in its answer.
+            let limit = self.page.limit.min(NAMES_MAX);
             let told = self.which.tell(&topics::Children {
                 zone: self.zone.map(ZoneWord::Name),
                 below: Some(below).filter(|below| !below.is_empty()),
                 after: None,
-                limit: Some(self.page.limit),
+                limit: Some(limit),
             })?;
             return told.print(names_text);
         }

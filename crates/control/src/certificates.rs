@@ -83,6 +83,8 @@ pub struct Certificate {
     pub subject: String,
     /// Its alternative names, such as `DNS:mqtt.example.org`: up to 100 of them.
     pub names: Vec<String>,
+    /// How many names it has besides.
+    pub names_left_out: usize,
     /// Its issuer.
     pub issuer: String,
     /// Its serial number, in hexadecimal digits.

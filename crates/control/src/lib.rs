@@ -22,6 +22,7 @@ pub mod events;
 pub mod figures;
 pub mod health;
 pub mod heaviest;
+mod limit;
 pub mod log;
 pub mod login;
 pub mod metrics;
@@ -46,11 +47,12 @@ mod verb;
 mod wire;
 pub mod zones;
 
+pub use limit::{Limit, page};
 pub use network::{Network, NetworkError};
 pub use secret::Secret;
 pub use types::Visit;
 pub use verb::{Audit, Http, Need, Request, Scope, Verb};
-pub use wire::{Failure, Head, VERSION, ZoneWord, asked, page, told};
+pub use wire::{Failure, Head, VERSION, ZoneWord, asked, told};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -70,7 +70,7 @@ pub enum State {
     Waiting,
     /// It waits on the disk.
     OnDisk,
-    /// It waits on the disk, and cannot be read there now.
+    /// It waits on the disk, and cannot be read there now: nothing else is known of it.
     Unreadable,
     /// It waits until its topic may be sent again; a newer one may take its place.
     HeldBack,
@@ -88,10 +88,12 @@ pub struct Message {
     /// The size of its payload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_bytes: Option<usize>,
-    /// The QoS that it is delivered with.
-    pub qos: u8,
-    /// The RETAIN flag that it is delivered with.
-    pub retain: bool,
+    /// The QoS that it is delivered with. It is not known of a message that cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qos: Option<u8>,
+    /// The RETAIN flag that it is delivered with. It is not known of a message that cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retain: Option<bool>,
     /// For how long the server has had it: since its start, if it restarted in the meantime. It is
     /// not known of messages on the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,8 +107,10 @@ pub struct Message {
     /// For how long it has been in flight on this connection; nothing if it is to be sent again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight_secs: Option<u64>,
-    /// How many messages of its topic it stands for, besides itself.
-    pub conflated: u32,
+    /// How many messages of its topic it stands for, besides itself. It is not known of a message
+    /// that cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflated: Option<u32>,
     /// The payload, if it was asked for and is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,

@@ -19,7 +19,7 @@ pub struct Ls {
     pub containing: String,
     /// Only what comes after this login name: `next` of the page before.
     pub after: Option<String>,
-    /// Up to this many; 1,000 if it is not given.
+    /// Up to this many; 1,000 if it is not given, 10,000 at most.
     pub limit: Option<usize>,
 }
 

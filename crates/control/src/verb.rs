@@ -517,6 +517,21 @@ mod tests {
         assert_eq!(Verb::named("fly"), None);
     }
 
+    /// `docs/http.md` lists what users of one zone may do: by name, or by the first level of names.
+    #[test]
+    fn the_documentation_names_the_verbs_of_a_zone() {
+        let page = include_str!("../../../docs/http.md");
+        let about = page.split("- **A user of another zone").nth(1);
+        let about = about.and_then(|rest| rest.split("\n- **").next());
+        let named = |name: &str| about.is_some_and(|text| text.contains(&format!("`{name}`")));
+        for verb in Verb::ALL {
+            let level = verb.name().split('.').next().unwrap_or_default();
+            let is_level = ["rooms", "users", "roles", "tokens"].contains(&level);
+            let is_named = named(if is_level { level } else { verb.name() });
+            assert_eq!(is_named, verb.scope() == Zone, "{}", verb.name());
+        }
+    }
+
     #[test]
     fn a_path_and_a_right_are_the_name_by_levels() {
         for verb in Verb::ALL {

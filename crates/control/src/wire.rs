@@ -64,18 +64,6 @@ pub enum ZoneWord {
     Name(String),
 }
 
-/// Entries of a list that are wanted at most.
-const ENTRIES_MAX: usize = 1_000_000;
-
-/// The first entry of a list that is wanted, and the one behind the last: 1,000 if no limit is
-/// given.
-#[must_use]
-pub fn page(limit: Option<usize>, offset: usize) -> (usize, usize) {
-    const USUAL: usize = 1_000;
-    let limit = limit.unwrap_or(USUAL).min(ENTRIES_MAX);
-    (offset, offset.saturating_add(limit))
-}
-
 /// A request as it is sent, with its verb.
 ///
 /// # Errors
@@ -124,8 +112,6 @@ mod tests {
     fn what_is_not_said_has_its_default_and_what_is_not_known_is_ignored() {
         let ls: Ls = serde_json::from_str(r#"{"verb":"clients.ls","limit":null,"new":1}"#).unwrap();
         assert_eq!(ls, Ls::default());
-        assert_eq!(page(ls.limit, ls.offset), (0, 1_000));
-        assert_eq!(page(Some(usize::MAX), 5), (5, 1_000_005));
         let zone: ZoneWord = serde_json::from_str("7").unwrap();
         assert_eq!(zone, ZoneWord::Number(7));
     }

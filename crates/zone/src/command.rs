@@ -340,11 +340,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
             "room.change" => self.change(),
             "room.kick" => self.kick(),
             "room.seat" => self.seat(),
-            "room.close" => {
-                let room = self.room()?;
-                let stays = self.rooms.close(self.actor, room, self.out)?;
-                Ok(json!({ "stays": stays }))
-            }
+            "room.close" => self.close(),
             "room.info" => self.info(),
             "room.list" => self.list(),
             _ => Err(Failed::NoSuchCommand),
@@ -468,6 +464,16 @@ impl<'a, R: RoomRights> Command<'a, R> {
             return Err(no_room(room));
         }
         Ok(self.rooms.act(room, self.out, f)?)
+    }
+
+    fn close(&mut self) -> Result<Value, Failed> {
+        let room = self.room()?;
+        let closed = self.rooms.close(self.actor, room, self.out);
+        let stays = closed.map_err(|why| match why {
+            Refusal::Unknown => no_room(room),
+            why => why.into(),
+        })?;
+        Ok(json!({ "stays": stays }))
     }
 
     fn kick(&mut self) -> Result<Value, Failed> {

@@ -188,6 +188,16 @@ fn names_of_topics_are_listed_by_level() {
         (&next["ok"]["more"], &next["ok"]["truncated"]),
         (&json!(true), &json!(false))
     );
+    for (limit, is_cut) in [(1, true), (4, true), (5, false)] {
+        let topics = ask(&server, &json!({ "verb": "topics", "limit": limit }));
+        let told = (&topics["ok"]["retained"], &topics["ok"]["truncated"]);
+        let retained = told.0.as_array().map(Vec::len);
+        assert_eq!(
+            (retained, told.1),
+            (Some(limit), &json!(is_cut)),
+            "{topics}"
+        );
+    }
     let refused = server
         .control(&["topics", "--children", "plant/+"])
         .refusal();

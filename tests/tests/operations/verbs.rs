@@ -212,6 +212,9 @@ fn requests_and_answers_are_those_of_the_golden_file() {
     talk.line("{\"v\":2,\"verb\":\"status\"}");
     talk.line("status");
     talk.ask(json!({ "verb": "clients.ls", "limit": "x" }));
+    talk.ask(json!({ "verb": "clients.ls", "limit": 1_000_001 }));
+    talk.ask(json!({ "verb": "users.ls", "limit": 10_001 }));
+    talk.ask(json!({ "verb": "user.list", "limit": 10_001 }));
     talk.ask(json!({ "verb": "stop" }));
     assert!(server.ended().success());
     talk.compare("verbs.golden");
@@ -219,6 +222,7 @@ fn requests_and_answers_are_those_of_the_golden_file() {
 
 fn rooms(talk: &mut Talk) {
     talk.ask(json!({ "verb": "rooms.ls", "prefix": "lob", "limit": 1 }));
+    talk.ask(json!({ "verb": "rooms.ls", "limit": 1_001 }));
     talk.ask(json!({ "verb": "rooms.show", "room": "lobby", "zone": "game" }));
     talk.ask(json!({ "verb": "rooms.show", "room": "none" }));
     talk.ask(json!({ "verb": "rooms.kick", "room": "lobby", "user": "ann" }));

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use stentor_tests::raw::{self, eventually};
 use stentor_tests::{Plan, Raw, Server, Version};
 
@@ -284,6 +285,15 @@ fn damage_costs_a_part_of_a_backlog() {
     bytes[100_000..100_100].fill(0xFF);
     fs::write(&all[0], bytes).expect("it can be written");
     let server = plan.start();
+    let page = server.json(&["sessions", "queue", "absent", "--limit", "1000"]);
+    let messages = page["messages"].as_array().expect("a list");
+    let lost = messages.iter().find(|it| it["state"] == "unreadable");
+    let nothing = json!({ "state": "unreadable", "payload_cut": false, "withheld": false });
+    assert_eq!(
+        lost,
+        Some(&nothing),
+        "nothing is known of it, and so no QoS"
+    );
     let (mut client, _) = come_back(&server, Version::V5, "absent");
     let taken = take(&mut client, MESSAGES - 64);
     assert!(taken.is_sorted(), "they keep their order");

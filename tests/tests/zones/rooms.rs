@@ -99,6 +99,12 @@ fn the_commands_make_and_moderate_a_room() {
         "{unknown}"
     );
     assert!(unknown.contains("`stentor room ls`"), "{unknown}");
+    let unknown = server.control(&["room", "close", "hall"]).refusal();
+    assert!(
+        unknown.contains("room is \"hall\": there is no such room")
+            && unknown.contains("`stentor room ls`"),
+        "{unknown}"
+    );
     let zone = |name| {
         server
             .control(&["room", "show", "hal", "--zone", name])

@@ -7,7 +7,7 @@ use stentor_control::schema::Schemas;
 use stentor_control::{Http, Need, Scope, Verb};
 
 use super::ROOT;
-use crate::bounds::LIMIT_MAX;
+use super::request::limit_of;
 use crate::login;
 use crate::problem::{JSON, PROBLEMS};
 use crate::stream;
@@ -23,7 +23,7 @@ pub fn document() -> String {
     let (mut paths, mut schemas) = (Map::new(), Map::new());
     for verb in verbs {
         let Schemas { request, answer } = Schemas::of(verb);
-        let request = bounded(request);
+        let request = bounded(verb, request);
         paths.insert(format!("{ROOT}{}", verb.path()), path(verb, &request));
         schemas.insert(named(verb, "Request"), Value::Object(request));
         schemas.insert(named(verb, "Answer"), Value::Object(answer));
@@ -92,11 +92,13 @@ pub(super) fn text() -> &'static str {
 }
 
 /// The schema of a request with what holds for HTTP alone.
-fn bounded(mut request: Map<String, Value>) -> Map<String, Value> {
+fn bounded(verb: Verb, mut request: Map<String, Value>) -> Map<String, Value> {
     request.insert("additionalProperties".into(), json!(false));
     let keys = request.get_mut("properties").and_then(Value::as_object_mut);
-    if let Some(limit) = keys.and_then(|keys| keys.get_mut("limit")) {
-        limit["maximum"] = json!(LIMIT_MAX);
+    let key = keys.and_then(|keys| keys.get_mut("limit"));
+    if let (Some(key), Some(limit)) = (key, limit_of(verb)) {
+        key["minimum"] = json!(limit.least);
+        key["maximum"] = json!(limit.most);
     }
     request
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use stentor_control::schema::{Field, Kind, check};
-use stentor_control::{Http, Verb};
+use stentor_control::{Http, Limit, Verb};
 
 use super::query;
 use crate::bounds::LIMIT_MAX;
@@ -31,6 +31,23 @@ fn wrong(detail: impl Into<String>, field: Option<&str>) -> Wrong {
     }
 }
 
+/// The bounds of the key `limit` by HTTP, of verbs that have it.
+pub(super) fn limit_of(verb: Verb) -> Option<Limit> {
+    let limit = verb.limit()?;
+    let most = limit.most.min(LIMIT_MAX as usize);
+    Some(Limit { most, ..limit })
+}
+
+fn check_limit(verb: Verb, request: &Map<String, Value>) -> Result<(), Wrong> {
+    let asked = request.get("limit").and_then(Value::as_u64);
+    let (Some(limit), Some(asked)) = (limit_of(verb), asked) else {
+        return Ok(());
+    };
+    let checked = limit.of(Some(usize::try_from(asked).unwrap_or(usize::MAX)));
+    checked.map_err(|failure| wrong(failure.message, failure.field))?;
+    Ok(())
+}
+
 /// The key whose value no answer shows, whatever it is.
 const PASSWORD: &str = "password";
 
@@ -51,11 +68,7 @@ impl Line {
             Source::Query(query) => self.of_query(&query)?,
             Source::Body(bytes) => self.of_body(&bytes)?,
         };
-        let limit = request.get("limit").and_then(Value::as_u64);
-        if limit.is_some_and(|limit| limit > LIMIT_MAX) {
-            let detail = format!("limit is up to {LIMIT_MAX} here; ask for more pages by offset");
-            return Err(wrong(detail, Some("limit")));
-        }
+        check_limit(self.verb, &request)?;
         let whole = Value::Object(request);
         check(self.verb, &whole).map_err(|error| self.blame(&error.to_string(), &whole))?;
         match whole {
@@ -234,6 +247,13 @@ mod tests {
             let wrong = of_query(Verb::ClientsLs, query).expect_err(query);
             assert_eq!(wrong.field.as_deref(), field, "{query}: {}", wrong.detail);
         }
+        let wrong = of_query(Verb::RoomsLs, "limit=1001").expect_err("a page has up to 1,000");
+        let detail =
+            "limit is 1001, and has to be from 1 to 1000; the next page follows by `after`";
+        assert_eq!(
+            (&*wrong.detail, wrong.field.as_deref()),
+            (detail, Some("limit"))
+        );
         let wrong = of_query(Verb::ClientsShow, "").expect_err("the client id is missing");
         assert_eq!(wrong.field.as_deref(), Some("client_id"));
         assert!(wrong.detail.contains("`client_id`"), "{}", wrong.detail);

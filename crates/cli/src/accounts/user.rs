@@ -325,16 +325,40 @@ impl SetPassword {
     }
 }
 
+/// Users that an answer has at most.
+const AT_ONCE: usize = 10_000;
+
+/// How many users of the user database a list has.
+fn rows(list: &Value) -> usize {
+    list["users"].as_array().map_or(0, Vec::len)
+}
+
 impl List {
     fn run(self) -> Result<(), Failure> {
-        let order = Order::UserList {
-            zone: self.zone,
-            containing: self.containing.unwrap_or_default(),
-            after: self.after,
-            limit: Some(self.limit),
-        };
-        let answer = self.which.open()?.order(&order)?;
+        let mut accounts = self.which.open()?;
+        let mut answer = accounts.order(&self.page(0, self.after.clone()))?;
+        while let (listed, Some(next)) = (rows(&answer), answer["next"].as_str())
+            && listed < self.limit
+        {
+            let mut page = accounts.order(&self.page(listed, Some(next.to_owned())))?;
+            if let (Value::Array(users), Value::Array(more)) =
+                (&mut answer["users"], page["users"].take())
+            {
+                users.extend(more);
+            }
+            answer["next"] = page["next"].take();
+        }
         show(self.which.json, &answer, || list_text(&answer))
+    }
+
+    /// The order for a page, if so many users are listed already.
+    fn page(&self, listed: usize, after: Option<String>) -> Order {
+        Order::UserList {
+            zone: self.zone.clone(),
+            containing: self.containing.clone().unwrap_or_default(),
+            after,
+            limit: Some((self.limit - listed).min(AT_ONCE)),
+        }
     }
 }
 

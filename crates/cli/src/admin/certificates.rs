@@ -59,7 +59,7 @@ fn text(answer: &List) -> String {
                 shown(&listener.url),
                 purpose(one.purpose).to_owned(),
                 shown(&one.subject),
-                shown(&one.names.join(", ")),
+                names(one),
                 shown(&one.issuer),
                 date(one.not_after_secs),
                 one.days_left.to_string(),
@@ -130,6 +130,15 @@ const fn purpose(purpose: Purpose) -> &'static str {
     }
 }
 
+/// The names of a certificate, as far as the server tells them.
+fn names(one: &Certificate) -> String {
+    let mut text = shown(&one.names.join(", "));
+    if one.names_left_out > 0 {
+        text += &format!(", … and {} more", one.names_left_out);
+    }
+    text
+}
+
 /// The day of a time in seconds since 1970.
 fn date(secs: i64) -> String {
     let since = u64::try_from(secs).unwrap_or(0);
@@ -140,6 +149,17 @@ fn date(secs: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_are_left_out_are_counted() {
+        let mut one = Certificate {
+            names: vec!["DNS:a".into(), "DNS:b".into()],
+            ..Certificate::default()
+        };
+        assert_eq!(names(&one), "DNS:a, DNS:b");
+        one.names_left_out = 7;
+        assert_eq!(names(&one), "DNS:a, DNS:b, … and 7 more");
+    }
 
     #[test]
     fn what_needs_attention_is_pointed_out() {

@@ -282,16 +282,7 @@ pub(crate) fn checked(target: &Target, force: bool) -> Result<Target, Failure> {
     let mut target = target.clone();
     let parts = [&target.client_id, &target.user, &target.address];
     let named = parts.iter().filter(|part| part.is_some()).count();
-    let is_wrong = |text: &&String| text.is_empty() || text.len() > TEXT_BYTES_MAX;
-    let mut texts = parts.iter().copied().chain([&target.zone]).flatten();
-    if let Some(text) = texts.find(is_wrong) {
-        return Err(bad(format!(
-            "{text:?} has {} bytes; a ban needs a name of 1 to {TEXT_BYTES_MAX}: ban the user or \
-             the address instead",
-            text.len()
-        )));
-    }
-    drop(texts);
+    check_texts(&target)?;
     match named {
         0 if target.zone.is_none() => {
             return Err(bad(
@@ -305,7 +296,8 @@ pub(crate) fn checked(target: &Target, force: bool) -> Result<Target, Failure> {
                 "a ban of the zone \"default\" keeps out everybody who has no other zone; --force \
                  bans it all the same"
                     .to_owned(),
-            ));
+            )
+            .about("zone"));
         }
         0 | 1 => {}
         _ => {
@@ -324,7 +316,8 @@ pub(crate) fn checked(target: &Target, force: bool) -> Result<Target, Failure> {
             return Err(bad(format!(
                 "the user {zone}/{user} is in the zone {zone:?}, and the ban is for another one; \
                  leave --zone out"
-            )));
+            ))
+            .about("zone"));
         }
         (target.zone, target.user) = (Some(zone.to_owned()), Some(user.to_owned()));
     }
@@ -334,8 +327,30 @@ pub(crate) fn checked(target: &Target, force: bool) -> Result<Target, Failure> {
     Ok(target)
 }
 
+/// Refuses names that are empty, or longer than a ban keeps.
+fn check_texts(target: &Target) -> Result<(), Failure> {
+    let parts = [
+        ("client_id", &target.client_id),
+        ("user", &target.user),
+        ("address", &target.address),
+        ("zone", &target.zone),
+    ];
+    for (field, text) in parts {
+        let Some(text) = text else { continue };
+        if !(1..=TEXT_BYTES_MAX).contains(&text.len()) {
+            let message = format!(
+                "{text:?} has {} bytes; a ban needs a name of 1 to {TEXT_BYTES_MAX}: ban the user \
+                 or the address instead",
+                text.len()
+            );
+            return Err(Failure::new("bad-request", message).about(field));
+        }
+    }
+    Ok(())
+}
+
 fn network(text: &str, has_zone: bool, force: bool) -> Result<String, Failure> {
-    let bad = |message: String| Failure::new("bad-request", message);
+    let bad = |message: String| Failure::new("bad-request", message).about("address");
     let network = text
         .parse::<Network>()
         .map_err(|error| bad(format!("{text:?} cannot be banned: {error}")))?;
@@ -343,7 +358,8 @@ fn network(text: &str, has_zone: bool, force: bool) -> Result<String, Failure> {
         return Err(bad(format!(
             "the address {network} is banned before anybody knows the zone of a client; leave \
              --zone out"
-        )));
+        ))
+        .about("zone"));
     }
     let is_own = |own: &str| own.parse::<Network>().is_ok_and(|own| own.meets(network));
     if !force && THIS_MACHINE.iter().any(|own| is_own(own)) {
@@ -367,7 +383,8 @@ pub(crate) fn checked_reason(reason: &str) -> Result<String, Failure> {
             format!(
                 "the reason has {bytes} bytes, and a ban keeps up to {TEXT_BYTES_MAX}: shorten it"
             ),
-        )),
+        )
+        .about("reason")),
     }
 }
 

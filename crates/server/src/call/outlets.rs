@@ -197,7 +197,8 @@ impl Outlet for OwnOutlet {
     fn history(&self, question: &Question) -> Result<Vec<u8>, Unread> {
         let backplane = self.backplane.upgrade().ok_or(Unread::Stopping)?;
         let Question { topic, ask, limit } = question;
-        let asked = Asked::read(topic, ask.as_deref(), *limit).map_err(Unread::Nonsense)?;
+        let asked = Asked::read(topic, ask.as_deref(), Some(*limit))
+            .map_err(|refusal| Unread::Nonsense(refusal.message))?;
         if !self.origin.may_subscribe(topic) {
             return Err(Unread::Denied(topic.clone()));
         }

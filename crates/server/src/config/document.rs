@@ -164,11 +164,11 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
         DeValue::String(text) => Raw::Text(text.to_string()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => Raw::Integer(number),
-            Err(_) => Raw::Other("a number that is too large"),
+            Err(_) => Raw::Number(number.to_string()),
         },
         DeValue::Boolean(flag) => Raw::Flag(*flag),
         DeValue::Array(items) => Raw::List(items.iter().map(raw).collect()),
-        DeValue::Float(_) => Raw::Other("a number with a fraction"),
+        DeValue::Float(number) => Raw::Number(number.to_string()),
         DeValue::Datetime(_) => Raw::Other("a date"),
         DeValue::Table(_) => Raw::Other("a table"),
     }

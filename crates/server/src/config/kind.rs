@@ -86,6 +86,16 @@ fn refused_place(error: &PlaceError, password: &str) -> String {
     }
 }
 
+/// Why a number is not one that can be counted to.
+fn no_count(number: &str) -> String {
+    // `inf` and `nan` are none either. Numbers with `0x` before them have letters too.
+    let is_whole = number.starts_with("0x") || !number.contains(['.', 'e', 'E', 'n']);
+    match is_whole {
+        true => "the number is too large".to_owned(),
+        false => "this is not a whole number".to_owned(),
+    }
+}
+
 impl Kind {
     /// Reads a value.
     ///
@@ -98,6 +108,7 @@ impl Kind {
                 let number = match raw {
                     Raw::Words(text) => units::parse_count(text)?,
                     Raw::Integer(number) => unsigned(*number)?,
+                    Raw::Number(text) => return Err(no_count(text)),
                     _ => return Err("this is not a number".to_owned()),
                 };
                 in_range(number, *min, *max).map(Value::Number)

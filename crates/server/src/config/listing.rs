@@ -97,7 +97,7 @@ fn listed(section: &Section, key: &Key, at: &str, given: Option<(&Raw, Origin)>)
 
 fn text(raw: &Raw) -> String {
     match raw {
-        Raw::Words(text) | Raw::Text(text) => text.clone(),
+        Raw::Words(text) | Raw::Text(text) | Raw::Number(text) => text.clone(),
         Raw::Integer(number) => number.to_string(),
         Raw::Flag(flag) => flag.to_string(),
         Raw::List(all) => all.iter().map(text).collect::<Vec<_>>().join(", "),

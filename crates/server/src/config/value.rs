@@ -19,6 +19,8 @@ pub(super) enum Raw {
     Flag(bool),
     /// A TOML array.
     List(Vec<Self>),
+    /// A TOML number that no key takes: with a fraction, or larger than any bound.
+    Number(String),
     /// Any other TOML type, which no key takes.
     Other(&'static str),
 }
@@ -27,19 +29,23 @@ impl Raw {
     /// The value as it is quoted in a message, shortened.
     pub(super) fn show(&self) -> String {
         match self {
-            Self::Words(text) | Self::Text(text) => {
-                let mut shown: String = text.chars().take(80).collect();
-                if shown.len() < text.len() {
-                    shown.push('…');
-                }
-                format!("{shown:?}")
-            }
+            Self::Words(text) | Self::Text(text) => format!("{:?}", beginning(text)),
+            Self::Number(text) => beginning(text),
             Self::Integer(number) => number.to_string(),
             Self::Flag(flag) => flag.to_string(),
             Self::List(_) => "[…]".to_owned(),
             Self::Other(name) => format!("({name})"),
         }
     }
+}
+
+/// A text, or its beginning with a sign that it goes on.
+fn beginning(text: &str) -> String {
+    let mut shown: String = text.chars().take(80).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
 }
 
 /// A raw value and where it was given.

@@ -12,7 +12,7 @@ use stentor_auth::credential::made::{MECHANISMS, dated, of_password};
 use stentor_auth::credential::{MakeError, Sha, Token};
 use stentor_auth::model::{Credential, NAME_BYTES_MAX, ROLE_RULES_MAX, Rule, USER_ROLES_MAX};
 use stentor_auth::store::{Order, Who};
-use stentor_control::{Secret, Verb, roles, tokens, users, zones};
+use stentor_control::{Request as _, Secret, Verb, roles, tokens, users, zones};
 use zeroize::Zeroizing;
 
 use super::protocol::{Answer, Failure, answer as respond};
@@ -158,6 +158,7 @@ impl Books<'_> {
     }
 
     fn users(&self, request: users::Ls) -> Result<users::Page, Failure> {
+        let limit = users::Ls::VERB.wanted(request.limit)?;
         for text in [Some(&request.containing), request.after.as_ref()] {
             login(text.map_or("", String::as_str), None)?;
         }
@@ -165,7 +166,7 @@ impl Books<'_> {
             zone: zone(request.zone.as_deref())?.map(|zone| zone.to_string()),
             containing: request.containing,
             after: request.after,
-            limit: request.limit,
+            limit: Some(limit),
         })
     }
 
@@ -356,7 +357,7 @@ fn rules(sentences: &[String]) -> Result<Vec<Rule>, Failure> {
     let rule = |(at, sentence): (usize, &String)| {
         sentence.parse::<Rule>().map_err(|error| {
             let message = format!("rule {}: {error}", at + 1);
-            Failure::new("bad-request", message)
+            Failure::new("bad-request", message).about("rules")
         })
     };
     sentences.iter().enumerate().map(rule).collect()
@@ -386,11 +387,12 @@ fn check(password: &Secret) -> Result<(), Failure> {
 
 /// Why there is no hash or token. The sentence never contains what it was to be made from.
 fn not_made(error: MakeError) -> Failure {
-    let code = match error {
-        MakeError::TooLongForBcrypt | MakeError::Prohibited => "bad-request",
-        MakeError::Random(_) | MakeError::Function(_) => "unavailable",
+    let (code, field) = match error {
+        MakeError::TooLongForBcrypt | MakeError::Prohibited => ("bad-request", Some("password")),
+        MakeError::Random(_) | MakeError::Function(_) => ("unavailable", None),
     };
-    Failure::new(code, error.to_string())
+    let failure = Failure::new(code, error.to_string());
+    Failure { field, ..failure }
 }
 
 #[cfg(test)]

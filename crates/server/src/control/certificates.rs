@@ -99,11 +99,13 @@ fn shown_of(purpose: Purpose, der: &[u8], now: i64) -> Shown {
         }
     };
     let validity = parsed.validity();
+    let (names, names_left_out) = names(&parsed);
     let not_after = validity.not_after.timestamp();
     Shown {
         purpose,
         subject: shortened(&parsed.subject().to_string()),
-        names: names(&parsed),
+        names,
+        names_left_out,
         issuer: shortened(&parsed.issuer().to_string()),
         serial: shortened(&parsed.raw_serial_as_string().replace(':', "")),
         not_before_secs: validity.not_before.timestamp(),
@@ -113,10 +115,12 @@ fn shown_of(purpose: Purpose, der: &[u8], now: i64) -> Shown {
     }
 }
 
-fn names(parsed: &X509Certificate<'_>) -> Vec<String> {
+/// Some names, and how many there are besides.
+fn names(parsed: &X509Certificate<'_>) -> (Vec<String>, usize) {
     let found = parsed.subject_alternative_name().ok().flatten();
-    let all = found.iter().flat_map(|it| &it.value.general_names);
-    all.take(NAMES_MAX).map(name).collect()
+    let mut all = found.iter().flat_map(|it| &it.value.general_names);
+    let names = all.by_ref().take(NAMES_MAX).map(name).collect();
+    (names, all.count())
 }
 
 fn name(name: &GeneralName<'_>) -> String {
@@ -139,13 +143,17 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     four.map(IpAddr::from).or_else(|| sixteen.map(IpAddr::from))
 }
 
+/// A text, or its beginning, with a sign that it goes on.
 fn shortened(text: &str) -> String {
-    text.chars().take(CHARS_MAX).collect()
+    match text.char_indices().nth(CHARS_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => text[..end].to_owned() + "…",
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, KeyPair, SanType};
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 
     use super::*;
 
@@ -166,7 +174,23 @@ mod tests {
         let dates = (shown.not_before_secs, shown.not_after_secs);
         assert_eq!(dates, (end - 30 * SECS_A_DAY, end));
         assert!(shown.serial.len() >= 16 && !shown.serial.contains(':'));
+        assert_eq!(shown.names_left_out, 0);
         let problem = shown_of(Purpose::Chain, b"no certificate", 0).problem;
         assert!(problem.is_some());
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_certificate_is_told() {
+        let names: Vec<String> = (0..NAMES_MAX + 3)
+            .map(|at| format!("h{at}.example"))
+            .collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        let subject = "x".repeat(CHARS_MAX);
+        params.distinguished_name.push(DnType::CommonName, subject);
+        let made = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let shown = shown_of(Purpose::Server, made.der(), 0);
+        assert_eq!((shown.names.len(), shown.names_left_out), (NAMES_MAX, 3));
+        let is_cut = shown.subject.ends_with("x…");
+        assert!(is_cut && shown.subject.chars().count() == CHARS_MAX + 1);
     }
 }

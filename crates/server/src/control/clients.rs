@@ -140,7 +140,7 @@ pub(super) fn zone_of(
         "the zones {} have a client {client_id:?}; say which one you mean: --zone NAME",
         names.join(", ")
     );
-    Err(Failure::new("ambiguous", message))
+    Err(Failure::new("ambiguous", message).about("zone"))
 }
 
 /// The zones that have a session of this client id. Each shard looks at some zones in a turn.
@@ -246,7 +246,7 @@ pub(super) fn missing(backplane: &Backplane, zone: Option<Zone>, client_id: &str
         "there is no session with the client id {client_id:?}{place}{meant}; `stentor clients ls` \
          lists them"
     );
-    Failure::new("not-found", message)
+    Failure::new("not-found", message).about("client_id")
 }
 
 pub(super) fn silent() -> Failure {

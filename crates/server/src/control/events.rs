@@ -1,7 +1,7 @@
 //! The verb `events`.
 
+use stentor_control::Request as _;
 use stentor_control::events::{Event, Events, Told};
-use stentor_control::page;
 
 use super::protocol::{Failure, network, wait};
 use crate::backplane::Backplane;
@@ -21,7 +21,7 @@ pub(super) fn events(backplane: &Backplane, request: &Events) -> Result<Told, Fa
         kind: request.event,
         zone,
         since_ms: request.since_ms.unwrap_or(0),
-        limit: page(request.limit, 0).1.max(1),
+        limit: Events::VERB.wanted(request.limit)?.max(1),
     };
     let found = backplane
         .journal

@@ -107,7 +107,7 @@ fn wanted(names: Option<&str>) -> Result<Vec<Wanted>, Failure> {
     let is_unknown = |name: &&&str| !all().any(|(_, (known, ..))| known == **name);
     if let Some(unknown) = names.iter().find(is_unknown) {
         let message = format!("there is no figure {unknown:?}; `stentor figures --all` lists them");
-        return Err(Failure::new("not-found", message));
+        return Err(Failure::new("not-found", message).about("figure"));
     }
     Ok(all()
         .filter(|(_, (name, ..))| names.contains(name))

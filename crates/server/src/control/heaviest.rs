@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::mpsc::Sender;
 
+use stentor_control::Request as _;
 use stentor_control::heaviest::{
     By, Clients, HeaviestClients, HeaviestTopics, HeavyClient, HeavyTopic, Publisher, Rates,
     Sample, Topics,
@@ -17,20 +18,15 @@ use crate::backplane::Backplane;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_all;
 
-/// Rows of an answer, unless it is asked for more or fewer.
-const ROWS: usize = 20;
-
-/// Rows of an answer at most.
-const ROWS_MAX: usize = 1_000;
-
 /// The topics that most is published to, of all zones unless one is named.
 pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<HeaviestTopics, Failure> {
     let zone = zones::named(backplane, request.zone.as_ref())?;
+    let limit = Topics::VERB.wanted(request.limit)?;
     let by = hub_by(request.by);
     let told = ask(backplane, |answer| Inquiry::HeaviestTopics(by, answer));
     let is_wanted = |it: &stentor_hub::HeavyTopic| zone.is_none_or(|zone| zone == it.zone);
     let mut all = Merged::of(told, request.by, is_wanted);
-    let rows = all.first(request.limit);
+    let rows = all.first(limit);
     let topic = |row: Row<stentor_hub::HeavyTopic, HeavyPublisher>| HeavyTopic {
         zone: backplane.zone_name(row.of.who.zone),
         topic: row.of.who.topic.to_string(),
@@ -50,11 +46,12 @@ pub(super) fn clients(
     request: &Clients,
 ) -> Result<HeaviestClients, Failure> {
     let zone = zones::named(backplane, request.zone.as_ref())?;
+    let limit = Clients::VERB.wanted(request.limit)?;
     let by = hub_by(request.by);
     let told = ask(backplane, |answer| Inquiry::HeaviestPublishers(by, answer));
     let is_wanted = |it: &HeavyPublisher| zone.is_none_or(|zone| zone == it.zone);
     let mut all = Merged::of(told, request.by, is_wanted);
-    let rows = all.first(request.limit);
+    let rows = all.first(limit);
     let client = |row: Row<HeavyPublisher, stentor_hub::HeavyTopic>| HeavyClient {
         zone: backplane.zone_name(row.of.who.zone),
         publisher: publisher(&row.of.who),
@@ -156,8 +153,7 @@ impl<T: Ord, O> Merged<T, O> {
     }
 
     /// The heaviest, as many as asked for.
-    fn first(&mut self, limit: Option<usize>) -> Vec<Row<T, O>> {
-        let limit = limit.unwrap_or(ROWS).clamp(1, ROWS_MAX);
+    fn first(&mut self, limit: usize) -> Vec<Row<T, O>> {
         self.sample.truncated = self.rows.len() > limit;
         self.rows.truncate(limit);
         std::mem::take(&mut self.rows)
@@ -229,7 +225,7 @@ mod tests {
         );
         let told = || (vec![first.clone(), second.clone()], 1);
         let mut all = Merged::of(told(), By::Messages, |_| true);
-        let rows = all.first(Some(2));
+        let rows = all.first(2);
         let keys = rows.iter().map(|row| row.of.key).collect::<Vec<_>>();
         assert_eq!(keys, [1, 2]);
         let rates = rows[0].rates;
@@ -254,7 +250,7 @@ mod tests {
         );
 
         let mut all = Merged::of(told(), By::Bytes, |_| true);
-        let rows = all.first(None);
+        let rows = all.first(20);
         let keys = rows.iter().map(|row| row.of.key).collect::<Vec<_>>();
         assert_eq!(keys, [3, 1, 2]);
         let sample = all.sample(Some(Zone(7)));
@@ -266,20 +262,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wanted_takes_no_row_and_the_number_of_rows_is_bounded() {
+    fn what_is_not_wanted_takes_no_row_and_what_is_left_out_is_told() {
         let many = (0..2_000).map(|key| heavy(key, (key, 0), 0)).collect();
         let mut all = Merged::of((vec![shard(60, many)], 0), By::Messages, |key| key % 2 == 0);
         assert_eq!(all.rows.len(), 1_000);
-        assert_eq!(all.first(Some(0)).len(), 1);
-        let many = (0..2_000).map(|key| heavy(key, (key, 0), 0)).collect();
-        let mut all = Merged::of((vec![shard(60, many)], 0), By::Messages, |_| true);
-        assert_eq!(all.first(Some(usize::MAX)).len(), ROWS_MAX);
+        assert_eq!(all.first(1).len(), 1);
+        assert!(all.sample.truncated);
     }
 
     #[test]
     fn a_server_that_has_just_started_tells_no_huge_rates() {
         let told = (vec![shard(0, vec![heavy(1, (64, 64), 0)])], 0);
-        let rows = Merged::of(told, By::Messages, |_| true).first(None);
+        let rows = Merged::of(told, By::Messages, |_| true).first(20);
         assert_eq!(rows[0].rates.messages_per_sec, 64.0);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stentor_control::clients::{Client, List, Ls};
-use stentor_control::page;
+use stentor_control::{Request as _, page};
 
 use super::clients::{describe, silent};
 use super::protocol::{Failure, Names, fitting, network};
@@ -34,7 +34,7 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
         by: request.by,
         reverse: request.reverse,
     };
-    let (from, to) = page(request.limit, request.offset);
+    let (from, to) = page(Ls::VERB, request.limit, request.offset)?;
     if let Some(text) = request.cursor.as_deref() {
         return further(backplane, &some, (text, request));
     }
@@ -87,7 +87,7 @@ fn further(
         );
         return Err(refused(message));
     }
-    let limit = page(request.limit, 0).1;
+    let limit = page(Ls::VERB, request.limit, 0)?.1;
     match cursor.place {
         Place::Survey { number, passed } => {
             let found = backplane.surveys.numbered(number);
@@ -117,7 +117,7 @@ fn expired(cursor: &str) -> Failure {
         "the list of the cursor {cursor:?} is not kept any more: a list is kept for 60 seconds \
          after its last page, and four older ones at most; ask again without the cursor"
     );
-    Failure::new("expired", message)
+    Failure::new("expired", message).about("cursor")
 }
 
 /// Why a page is in no order.

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use stentor_control::Request as _;
 use stentor_control::sessions::{Message, Queue, Queued, State};
 use stentor_hub::{QueuePlace, QueuedMessage, QueuedPart, QueuedPiece, QueuedState};
 use stentor_session::{Spooled, Tick};
@@ -22,10 +23,6 @@ use super::zones;
 use crate::backplane::Backplane;
 use crate::shard::{AboutClient, Inquiry, QueueSeen};
 use crate::telemetry::collect::ask_one;
-
-/// Messages of a page, if nothing is said and at most.
-const LIMIT: usize = 100;
-const LIMIT_MAX: usize = 1_000;
 
 /// Pieces that a shard tells at once.
 const AT_ONCE: usize = 256;
@@ -43,7 +40,7 @@ pub(super) fn queue(backplane: &Backplane, request: &Queue) -> Result<Queued, Fa
     };
     let said = zones::named(backplane, request.zone.as_ref())?;
     let zone = zone_of(backplane, said, client_id)?;
-    let limit = request.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let limit = Queue::VERB.wanted(request.limit)?;
     let mut page = Page {
         backplane,
         whose: (zone, client_id),
@@ -81,7 +78,7 @@ pub(super) fn queue(backplane: &Backplane, request: &Queue) -> Result<Queued, Fa
 
 fn no_cursor(text: &str) -> Failure {
     let message = format!("{text:?} is not a cursor; give the `cursor` of the answer before");
-    Failure::new("bad-request", message)
+    Failure::new("bad-request", message).about("cursor")
 }
 
 /// A place as the text of a cursor: `f7`, `w1042.0` or `h3.12`.
@@ -248,13 +245,13 @@ fn in_memory(queued: &QueuedMessage, now: Tick, payloads: bool) -> Message {
         state,
         topic: message.map(|it| it.topic().to_owned()),
         payload_bytes: message.map(|it| it.payload().len()),
-        qos: queued.qos as u8,
-        retain: queued.retain,
+        qos: Some(queued.qos as u8),
+        retain: Some(queued.retain),
         age_secs: message.map(|it| now.since(it.received_at).as_secs()),
         expires_in_secs: (expires_at != Tick::NEVER).then(|| expires_at.since(now).as_secs()),
         packet_id: packet_id.map(|id| id.get()),
         in_flight_secs: sent_at.map(|at| now.since(at).as_secs()),
-        conflated: queued.conflated,
+        conflated: Some(queued.conflated),
         ..Message::default()
     };
     match message.filter(|_| payloads) {
@@ -270,10 +267,10 @@ fn on_disk(delivery: &SpooledDelivery<'_>, now_ms: u64, payloads: bool) -> Messa
         state: State::OnDisk,
         topic: Some(body.topic.to_owned()),
         payload_bytes: Some(body.payload.len()),
-        qos: delivery.terms.qos as u8,
-        retain: delivery.terms.retain,
+        qos: Some(delivery.terms.qos as u8),
+        retain: Some(delivery.terms.retain),
         expires_in_secs: body.expires_at_ms.map(left),
-        conflated: delivery.terms.conflated,
+        conflated: Some(delivery.terms.conflated),
         ..Message::default()
     };
     match payloads {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stentor_control::rooms::{Close, Closed, History, Kick, List, Ls, Member, Room, Show, Shown};
-use stentor_control::{Done, ZoneWord};
+use stentor_control::{Done, Request as _, ZoneWord};
 use stentor_hub::{RoomsAsk, RoomsTold, home_of_zone};
 use stentor_topic::Zone;
 use stentor_zone::{ListedRoom, ShownMember, check_name};
@@ -13,10 +13,6 @@ use crate::backplane::Backplane;
 use crate::shard::Inquiry;
 use crate::telemetry::collect::ask_one;
 
-/// Rooms or members of a page, if nothing is said and at most.
-const LIMIT: usize = 100;
-const LIMIT_MAX: usize = 1_000;
-
 /// How many of them a shard tells at once.
 const AT_ONCE: usize = 256;
 
@@ -24,7 +20,7 @@ const AT_ONCE: usize = 256;
 pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure> {
     let zone = zone_of(backplane, request.zone.as_ref())?;
     let prefix: Box<str> = request.prefix.as_deref().unwrap_or_default().into();
-    let limit = request.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let limit = Ls::VERB.wanted(request.limit)?;
     let mut after: Option<Box<str>> = request.after.as_deref().map(Into::into);
     let (mut names, mut has_more) = (Names::default(), true);
     let mut list = List {
@@ -58,7 +54,7 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
 pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failure> {
     let zone = zone_of(backplane, request.zone.as_ref())?;
     check(&request.room)?;
-    let limit = request.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let limit = Show::VERB.wanted(request.limit)?;
     let mut after: Option<Box<str>> = request.after.as_deref().map(Into::into);
     let mut shown = Shown {
         zone: backplane.zone_name(zone),
@@ -157,11 +153,11 @@ fn run(
     let text = answer["text"].as_str().unwrap_or("the command failed");
     if answer["error"] == "unknown" {
         // The answer names what is unknown if a command names several things.
-        if answer["part"] == "room" || command == "room.close" {
+        if answer["part"] == "room" {
             return Err(missing(room, &backplane.zone_name(zone)));
         }
         let message = format!("room {room:?}: {text}; `rooms.show` tells its members");
-        return Err(Failure::new("not-found", message));
+        return Err(Failure::new("not-found", message).about("user"));
     }
     Err(Failure::new("refused", format!("room {room:?}: {text}")))
 }
@@ -191,7 +187,7 @@ fn zone_of(backplane: &Backplane, zone: Option<&ZoneWord>) -> Result<Zone, Failu
 fn check(room: &str) -> Result<(), Failure> {
     check_name(room).map_err(|error| {
         let message = format!("{room:?} cannot be the name of a room: {error}");
-        Failure::new("bad-request", message)
+        Failure::new("bad-request", message).about("room")
     })
 }
 
@@ -199,7 +195,7 @@ fn missing(room: &str, zone: &str) -> Failure {
     let message = format!(
         "the zone {zone:?} has no room {room:?}; `stentor room ls --zone {zone}` lists its rooms"
     );
-    Failure::new("not-found", message)
+    Failure::new("not-found", message).about("room")
 }
 
 /// The shard has answered something else.

@@ -386,7 +386,7 @@ impl Admin {
                 let message = format!(
                     "there is nothing of a zone {name:?}; `stentor zone list` lists the zones"
                 );
-                return Err(Failure::new("not-found", message));
+                return Err(Failure::new("not-found", message).about("zone"));
             }
         }
         Ok(told)
@@ -414,7 +414,7 @@ impl Admin {
             let place = zone.map_or_else(String::new, |zone| format!(" for the zone {zone:?}"));
             let reason =
                 format!("no adaptor runs {file:?}{place}; `stentor adaptor ls` lists them");
-            return Err(Failure::new("not-found", reason));
+            return Err(Failure::new("not-found", reason).about("file"));
         }
         let became = |(adaptor, result): (_, Result<bool, String>)| Became {
             adaptor,

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use stentor_control::Request as _;
 use stentor_control::subscriptions::{Cursor, Matching, Subscriptions, Told};
 use stentor_hub::{AudiencePlace, Listener};
 use stentor_topic::{Subscription, Zone, validate_name};
@@ -19,10 +20,6 @@ use crate::backplane::Backplane;
 use crate::shard::{Inquiry, Listeners};
 use crate::telemetry::collect::ask_one;
 use crate::telemetry::shown;
-
-/// Entries of a page, if nothing is said and at most.
-const LIMIT: usize = 1_000;
-const LIMIT_MAX: usize = 10_000;
 
 /// Entries that a shard lists at once: their names may be long.
 const AT_ONCE: usize = 16;
@@ -59,7 +56,7 @@ pub(super) fn subscriptions(
         zone_name: backplane.zone_name(zone),
         topic: topic.into(),
     };
-    let limit = request.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let limit = Subscriptions::VERB.wanted(request.limit)?;
     let mut told = Told::default();
     let mut cursor = request.cursor.clone().unwrap_or_default();
     while cursor.shard < backplane.shards.len() {

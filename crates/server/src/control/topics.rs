@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use stentor_control::page;
 use stentor_control::topics::{Children, Filter, Held, Name, Names, Told, Topics};
+use stentor_control::{Request as _, page};
 use stentor_hub::{Cursor, Retained, Scope, Walk};
 use stentor_retained::Child;
 use stentor_topic::{Zone, has_wildcard};
@@ -28,7 +28,7 @@ const NAMES_MAX: usize = 10_000;
 /// hold a retained message, of that zone or the default one.
 pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Failure> {
     let zone = zones::named(backplane, request.zone.as_ref())?;
-    let (from, to) = page(request.limit, request.offset);
+    let (from, to) = page(Topics::VERB, request.limit, request.offset)?;
     let kept = backplane.surveys.filters(backplane, Age::of(request.fresh));
     let wanted = |(of, filter, _): &(Zone, &str, usize)| {
         zone.is_none_or(|zone| zone == *of) && filter.contains(&*request.containing)
@@ -43,12 +43,13 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Fa
         Err(_) => first_filters(backplane, wanted, (from, to)),
     };
     let containing = &*request.containing;
-    let mut retained = retained(backplane, containing, zone.unwrap_or(Zone::DEFAULT), to);
+    let zone = zone.unwrap_or(Zone::DEFAULT);
+    let (mut retained, has_more) = retained(backplane, containing, zone, to);
     retained.drain(..from.min(retained.len()));
     let mut told = Told {
         filters,
         retained,
-        truncated,
+        truncated: truncated || has_more,
     };
     shorten(&mut told);
     Ok(told)
@@ -123,7 +124,7 @@ pub(super) fn children(backplane: &Backplane, request: &Children) -> Result<Name
         let message = format!("{below:?} has a wildcard; name the levels above, such as plant/17");
         return Err(Failure::new("bad-request", message).about("below"));
     }
-    let limit = request.limit.unwrap_or(1_000).clamp(1, NAMES_MAX);
+    let limit = Children::VERB.wanted(request.limit)?;
     let (all, are_all) = backplane.retained.children(zone, below, NAMES_MAX);
     let after = request.after.as_deref();
     let behind = |name: &&(String, Child)| after.is_none_or(|after| *name.0 > *after);
@@ -144,8 +145,13 @@ pub(super) fn children(backplane: &Backplane, request: &Children) -> Result<Name
 }
 
 /// Topics with a retained message, in one zone, without those of the server itself unless they
-/// are asked for.
-fn retained(backplane: &Backplane, containing: &str, zone: Zone, at_most: usize) -> Vec<Held> {
+/// are asked for; and whether there are more.
+fn retained(
+    backplane: &Backplane,
+    containing: &str,
+    zone: Zone,
+    at_most: usize,
+) -> (Vec<Held>, bool) {
     let pattern = if containing.starts_with('$') {
         "$SYS/#"
     } else {
@@ -164,9 +170,11 @@ fn retained(backplane: &Backplane, containing: &str, zone: Zone, at_most: usize)
             topic: message.topic().to_owned(),
             bytes: message.payload().len(),
         }));
-        if walk == Walk::Done || topics.len() >= at_most {
+        // One more than wanted tells that there are more.
+        if walk == Walk::Done || topics.len() > at_most {
+            let has_more = topics.len() > at_most;
             topics.truncate(at_most);
-            return topics;
+            return (topics, has_more);
         }
     }
 }

@@ -161,7 +161,7 @@ pub(super) fn stop(backplane: &Backplane, request: &Stop) -> Result<Done, Failur
 fn ended() -> Failure {
     let message = "the trace has ended: nobody has read it for half a minute, or its time is over; \
                    start another one";
-    Failure::new("not-found", message)
+    Failure::new("not-found", message).about("id")
 }
 
 /// Tells the shards which traces run.

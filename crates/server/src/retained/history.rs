@@ -1,5 +1,6 @@
 //! Histories of topics, as operators, procedures and `stentor history` read them.
 
+use stentor_control::Request as _;
 use stentor_control::retained::{History, Recalled};
 use stentor_disk::Disk;
 use stentor_hub::{Cursor, HistoryAsk, HistoryQuery, NoHistoryAsk, Retained, Walk};
@@ -13,8 +14,6 @@ use crate::telemetry::shown;
 
 /// Visits of one step: a lock is held for no longer.
 const VISITS: usize = 1_000;
-/// Messages of one answer.
-const MESSAGES_MAX: u32 = 1_000;
 
 /// Which messages somebody asks for.
 pub(crate) struct Asked {
@@ -28,34 +27,34 @@ impl Asked {
     /// Reads what is asked.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(crate) fn read(topic: &str, ask: Option<&str>, limit: u32) -> Result<Self, String> {
-        let wrong = |error| {
+    /// What is wrong with it, and with which part.
+    pub(crate) fn read(
+        topic: &str,
+        ask: Option<&str>,
+        limit: Option<u32>,
+    ) -> Result<Self, Refusal> {
+        let bad = |reason: String| refuse("bad-request", reason);
+        validate_name(topic).map_err(|error| {
             let topic = shown(topic);
-            format!("{topic:?} is not a topic: {error}; name one, without wildcards")
-        };
-        validate_name(topic).map_err(wrong)?;
+            let reason = format!("{topic:?} is not a topic: {error}; name one, without wildcards");
+            bad(reason).about("topic")
+        })?;
         let ask = match ask {
             None => HistoryAsk::ALL,
-            Some(text) => HistoryAsk::parse(text)
-                .map_err(|_| format!("{text:.64?} cannot be asked for: {}", NoHistoryAsk::TEXT))?,
+            Some(text) => HistoryAsk::parse(text).map_err(|_| {
+                let reason = format!("{text:.64?} cannot be asked for: {}", NoHistoryAsk::TEXT);
+                bad(reason).about("ask")
+            })?,
         };
-        if !(1..=MESSAGES_MAX).contains(&limit) {
-            return Err(format!(
-                "a limit of {limit} messages is not possible: it is from 1 to {MESSAGES_MAX}"
-            ));
-        }
         Ok(Self {
             topic: topic.to_owned(),
             ask,
-            limit: limit as usize,
+            limit: History::VERB.wanted(limit.map(|limit| limit as usize))?,
         })
     }
 
     pub(crate) fn of(request: &History) -> Result<Self, Refusal> {
-        let limit = request.limit.unwrap_or(MESSAGES_MAX);
-        Self::read(&request.topic, request.ask.as_deref(), limit)
-            .map_err(|reason| refuse("bad-request", reason))
+        Self::read(&request.topic, request.ask.as_deref(), request.limit)
     }
 
     /// Reads the messages, in the order of their numbers: up to the limit, and about this many

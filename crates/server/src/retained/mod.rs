@@ -271,17 +271,18 @@ impl RetainedAdmin<'_> {
                     format!(
                         "there is nothing of a zone {name:?}; `stentor zone list` lists the zones"
                     ),
-                )),
+                )
+                .about("zone")),
             },
         }
     }
 
     /// The number of a zone that messages are put into.
     fn target(&self, request: &Put, name: &str) -> Result<Zone, Refusal> {
-        let bad = |reason| refuse("bad-request", reason);
+        let bad = |reason| refuse("bad-request", reason).about("zone");
         check_zone(name).map_err(bad)?;
         if !request.new_zones && !self.zones.exists(name) {
-            return Err(refuse("not-found", unknown_zone(name)));
+            return Err(refuse("not-found", unknown_zone(name)).about("zone"));
         }
         if request.dry_run {
             // A new zone gets no number for it.
@@ -302,6 +303,7 @@ impl RetainedAdmin<'_> {
                 "bad-request",
                 format!("{filter:?} is not a topic filter: {error}"),
             )
+            .about("filter")
         })?;
         let mark = self.store.mark();
         if !has_wildcard(filter) {
@@ -420,7 +422,7 @@ impl RetainedAdmin<'_> {
         let is_bridges = request.filter.starts_with(BRIDGES);
         if request.filter.split('/').next() == Some("$SYS") && !is_bridges {
             let text = "topics below $SYS/ are the server's own and cannot be cleared";
-            return Err(refuse("bad-request", text));
+            return Err(refuse("bad-request", text).about("filter"));
         }
         let mut cursor = begin(request.cursor.as_ref());
         let (found, is_done) = self.find(zone, &request.filter, &mut cursor)?;
@@ -500,7 +502,8 @@ impl RetainedAdmin<'_> {
         let next = self.store.verify_stripe(request.stripe, &mut verified);
         let at_most = if next.is_none() { PAGE_MESSAGES } else { 0 };
         let (damaged, reports) = self.store.damage_page(request.from, at_most);
-        let more = (reports.len() == PAGE_MESSAGES).then_some(request.from + PAGE_MESSAGES);
+        let behind = request.from.saturating_add(reports.len());
+        let more = (reports.len() == PAGE_MESSAGES).then_some(behind);
         let reports = reports.iter().map(|report| {
             let (zone, topic) = report.place().map_or((None, None), |(zone, topic)| {
                 (Some(self.zones.name(zone)), Some(topic.to_owned()))

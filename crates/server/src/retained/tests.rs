@@ -121,6 +121,23 @@ fn a_topic_that_cannot_be_cleared_does_not_stop_the_others() {
 }
 
 #[test]
+fn places_that_no_list_has_are_behind_its_end() {
+    with_topics(1, |_, ask| {
+        for from in [0, 1_000, u64::MAX - 999, u64::MAX] {
+            let ask = ask(&json!({ "verb": "retained.verify", "stripe": u64::MAX, "from": from }));
+            let told = ask.unwrap();
+            assert_eq!(
+                (&told["reports"], &told["more"]),
+                (&json!([]), &Value::Null)
+            );
+        }
+        let cursor = json!({ "stripe": u64::MAX, "after": null });
+        let page = json!({ "verb": "retained.page", "filter": "#", "cursor": cursor });
+        assert_eq!(ask(&page).unwrap()["messages"], json!([]));
+    });
+}
+
+#[test]
 fn a_zone_is_cleared_as_far_as_it_can_be() {
     with_topics(3_000, |admin, ask| {
         let cleared = clear_zone(admin, Zone::DEFAULT).unwrap();

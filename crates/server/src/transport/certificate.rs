@@ -13,6 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::public_key::PublicKey;
 
 use super::chains::ShortChains;
+use super::pem;
 
 /// A certificate chain with its key, ready for handshakes. Connections keep what they began with;
 /// a reload gives the next ones another.
@@ -77,22 +78,21 @@ impl Certificate {
         key: &Path,
         clients: Option<(Demand, &Path)>,
     ) -> Result<Self, String> {
-        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
-            .and_then(Iterator::collect)
-            .map_err(|error| unreadable(certificate, &error))?;
+        let chain = certificates(certificate)?;
         if chain.is_empty() {
             return Err(format!(
                 "{} holds no certificate; it must be a PEM file with BEGIN CERTIFICATE",
                 certificate.display()
             ));
         }
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| match error {
-            PemError::NoItemsFound => format!(
-                "{} holds no private key; it must be a PEM file with BEGIN PRIVATE KEY",
-                key.display()
-            ),
-            error => unreadable(key, &error),
-        })?;
+        let private =
+            PrivateKeyDer::from_pem_slice(&pem::read(key)?).map_err(|error| match error {
+                PemError::NoItemsFound => format!(
+                    "{} holds no private key; it must be a PEM file with BEGIN PRIVATE KEY",
+                    key.display()
+                ),
+                error => no_pem(key, &error),
+            })?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let chain_len = chain.len();
         let expires_at = chain.first().and_then(|first| expiry(first));
@@ -105,9 +105,7 @@ impl Certificate {
         };
         let verifier = match clients {
             Some((demand, ca)) => {
-                let authorities: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(ca)
-                    .and_then(Iterator::collect)
-                    .map_err(|error| unreadable(ca, &error))?;
+                let authorities = certificates(ca)?;
                 read.extend_from_slice(&authorities);
                 client_verifier(demand, ca, authorities, &provider)?
             }
@@ -249,16 +247,15 @@ pub(super) fn is_old(error: &CertificateError) -> bool {
     format!("{error:?}").contains("UnsupportedCertVersion")
 }
 
-fn unreadable(path: &Path, error: &PemError) -> String {
-    match error {
-        PemError::Io(error) => {
-            format!(
-                "cannot read {}: {error}; check the path and its permissions",
-                path.display()
-            )
-        }
-        error => format!("{} is not a valid PEM file ({error:?})", path.display()),
-    }
+/// The certificates in a file.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let bytes = pem::read(path)?;
+    let all: Result<_, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    all.map_err(|error| no_pem(path, &error))
+}
+
+fn no_pem(path: &Path, error: &PemError) -> String {
+    format!("{} is not a valid PEM file ({error:?})", path.display())
 }
 
 #[cfg(test)]

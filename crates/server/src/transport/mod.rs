@@ -7,6 +7,7 @@
 
 mod certificate;
 mod chains;
+mod pem;
 mod records;
 mod tls;
 mod websocket;

@@ -122,6 +122,66 @@ fn what_is_not_a_request_is_refused_with_its_key() {
 }
 
 #[test]
+fn what_a_verb_refuses_has_the_key_that_is_wrong() {
+    let server = server();
+    let root = token(&server, "root", &["admin"]);
+    for (path, body, field) in [
+        ("bans/add", json!({ "client_id": "" }), "client_id"),
+        ("bans/add", json!({ "address": "nowhere" }), "address"),
+        ("bans/add", json!({ "address": "127.0.0.1" }), "address"),
+        ("bans/add", json!({ "zone": "default" }), "zone"),
+        (
+            "bans/add",
+            json!({ "user": "x", "reason": "r".repeat(5_000) }),
+            "reason",
+        ),
+        ("clients/show", json!({ "client_id": "none" }), "client_id"),
+        ("figures/peaks", json!({ "figure": "speed" }), "figure"),
+        ("retained/clear", json!({ "filter": "$SYS/#" }), "filter"),
+        ("retained/history", json!({ "topic": "a/#" }), "topic"),
+        (
+            "retained/history",
+            json!({ "topic": "a", "ask": "all" }),
+            "ask",
+        ),
+        (
+            "retained/history",
+            json!({ "topic": "a", "limit": 1_001 }),
+            "limit",
+        ),
+        ("retained/page", json!({ "filter": "a/#/b" }), "filter"),
+        (
+            "retained/page",
+            json!({ "filter": "a", "zone": "none" }),
+            "zone",
+        ),
+        ("rooms/close", json!({ "room": "a/b" }), "room"),
+        (
+            "rooms/kick",
+            json!({ "room": "lobby", "user": "none" }),
+            "user",
+        ),
+        ("rooms/ls", json!({ "limit": 1_001 }), "limit"),
+        (
+            "sessions/queue",
+            json!({ "client_id": "a", "cursor": "x" }),
+            "cursor",
+        ),
+        ("why", json!({ "client_id": "a", "topic": "a/#" }), "topic"),
+        (
+            "why",
+            json!({ "client_id": "a", "topic": "a", "to": "" }),
+            "to",
+        ),
+        ("zones", json!({ "zone": "none" }), "zone"),
+    ] {
+        let (status, problem) = post(&server, path, &root, &body);
+        assert!(status == 400 || status == 404, "{path} {body}: {status}");
+        assert_eq!(problem["field"], field, "{path} {body}: {problem}");
+    }
+}
+
+#[test]
 fn bodies_are_bounded_and_read_from_those_who_may_send_them() {
     let server = server();
     let root = token(&server, "root", &["admin"]);

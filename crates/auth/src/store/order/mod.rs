@@ -396,7 +396,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             after,
             limit,
         } => {
-            let page = users::Page::new(zone.as_deref(), after.as_deref(), limit);
+            let page = users::Page::new(zone.as_deref(), after.as_deref(), limit)?;
             users::list(worker, page, &containing).await
         }
         O::UserShow { name } => users::show(worker, &name).await,
@@ -415,7 +415,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
         O::UserImport { users, replace } => import::import(worker, who, users, replace).await,
         O::UserImportCheck { users, replace } => import::check_only(worker, users, replace).await,
         O::UserExport { zone, after, limit } => {
-            let page = users::Page::new(zone.as_deref(), after.as_deref(), limit);
+            let page = users::Page::new(zone.as_deref(), after.as_deref(), limit)?;
             users::export(worker, who, page).await
         }
         O::Grant { name, roles } => users::grant(worker, who, &name, &roles).await,

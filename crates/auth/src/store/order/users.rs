@@ -26,12 +26,23 @@ pub(super) struct Page {
 }
 
 impl Page {
-    pub(super) fn new(zone: Option<&str>, after: Option<&str>, limit: Option<usize>) -> Self {
-        Self {
+    pub(super) fn new(
+        zone: Option<&str>,
+        after: Option<&str>,
+        limit: Option<usize>,
+    ) -> Result<Self, OrderError> {
+        let (usual, most) = PAGE;
+        let limit = limit.unwrap_or(usual);
+        if !(1..=most).contains(&limit) {
+            return Err(OrderError::bad(format!(
+                "limit is {limit}, and has to be from 1 to {most}; the next page follows by `after`"
+            )));
+        }
+        Ok(Self {
             zone: zone.map(str::to_owned),
             after: after.map(UserKey::parse),
-            limit: limit.unwrap_or(PAGE.0).clamp(1, PAGE.1),
-        }
+            limit,
+        })
     }
 
     /// Whether it is of the zone that is asked about.

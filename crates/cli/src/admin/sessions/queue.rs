@@ -57,7 +57,9 @@ fn text(answer: &Queued, payloads: bool) -> String {
             message
                 .payload_bytes
                 .map_or_else(|| "-".to_owned(), |len| bytes(len as u64)),
-            message.qos.to_string(),
+            message
+                .qos
+                .map_or_else(|| "-".to_owned(), |qos| qos.to_string()),
             secs(message.age_secs),
             secs(message.expires_in_secs),
             rest(message),
@@ -127,9 +129,12 @@ fn state(message: &Message, is_connected: bool) -> String {
 /// What else there is to know of a message.
 fn rest(message: &Message) -> String {
     let all = [
-        message.retain.then(|| "retained".to_owned()),
+        (message.retain == Some(true)).then(|| "retained".to_owned()),
         message.packet_id.map(|id| format!("packet id {id}")),
-        (message.conflated > 0).then(|| format!("in the place of {}", message.conflated)),
+        message
+            .conflated
+            .filter(|count| *count > 0)
+            .map(|count| format!("in the place of {count}")),
     ];
     all.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -156,8 +161,8 @@ mod tests {
             state: State::InFlight,
             in_flight_secs: Some(75),
             packet_id: Some(3),
-            retain: true,
-            conflated: 2,
+            retain: Some(true),
+            conflated: Some(2),
             ..Message::default()
         };
         assert_eq!(state(&sent, true), "in flight for 1m 15s");
@@ -168,6 +173,18 @@ mod tests {
         };
         assert_eq!(state(&again, true), "to be sent again");
         assert_eq!(state(&again, false), "to be sent again when it is back");
+        let answer = Queued {
+            messages: vec![Message {
+                state: State::Unreadable,
+                ..Message::default()
+            }],
+            ..Queued::default()
+        };
+        let text = text(&answer, false);
+        let row = text.lines().last().unwrap_or_default();
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        let unknown = ["unreadable", "on", "the", "disk", "-", "-", "-", "-", "-"];
+        assert_eq!(cells, unknown, "{text}");
     }
 
     #[test]

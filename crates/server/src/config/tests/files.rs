@@ -161,8 +161,32 @@ const BAD: &[(&str, &[&str])] = &[
     ),
     ("shards = -1", &["shards = -1: the number is negative"]),
     ("shards = \"3\"", &["shards = \"3\": this is not a number"]),
-    ("shards = 3.5", &["a number with a fraction"]),
-    ("shards = 0x7fffffffffffffffffffff", &["shards"]),
+    (
+        "shards = 3.5",
+        &[
+            "toml:1: shards = 3.5: this is not a whole number",
+            "a whole number from 0 to 64",
+        ],
+    ),
+    (
+        "[[policy]]\nfilter = \"a\"\nmax_rate = 1.0",
+        &[
+            "max_rate = 1.0: this is not a whole number",
+            "a whole number from 0 to 1000000",
+        ],
+    ),
+    (
+        "shards = nan",
+        &["shards = nan: this is not a whole number"],
+    ),
+    (
+        "shards = 99999999999999999999",
+        &["shards = 99999999999999999999: the number is too large"],
+    ),
+    (
+        "shards = 0x7fffffffffffffffffffff",
+        &["0x7fffffffffffffffffffff: the number is too large"],
+    ),
     ("shards = 1\nshards = 2", &["toml:2:", "not valid TOML"]),
     ("shards =", &["toml:1:", "not valid TOML"]),
     ("data_dir = \"\"", &["the path is empty"]),

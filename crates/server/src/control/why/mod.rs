@@ -177,16 +177,18 @@ pub(super) fn why(backplane: &Backplane, request: &Why) -> Result<Because, Failu
 
 /// Refuses a question about what cannot be.
 fn check(client_id: &str, to: Option<&str>, topic: &str) -> Result<(), Failure> {
-    if client_id.is_empty() || to == Some("") {
-        let message = "the client id is empty; `stentor clients ls` lists the clients";
-        return Err(Failure::new("bad-request", message));
+    for (field, id) in [("client_id", Some(client_id)), ("to", to)] {
+        if id == Some("") {
+            let message = "the client id is empty; `stentor clients ls` lists the clients";
+            return Err(Failure::new("bad-request", message).about(field));
+        }
     }
     validate_name(topic).map_err(|error| {
         let message = format!(
             "{} is not a topic that a message can have: {error}; a filter such as a/# is not one",
             quoted(topic)
         );
-        Failure::new("bad-request", message)
+        Failure::new("bad-request", message).about("topic")
     })
 }
 
