@@ -37,7 +37,7 @@ pub use effect::{Effect, Expelled, Seat};
 pub use kept::PriorRoom;
 pub use look::{ListedRoom, ListedRooms, ShownMember, ShownRoom, room_shown, rooms_after};
 pub use name::{LEVEL_BYTES_MAX, NAME_BYTES_MAX, NameError, check_name, decode_name, encode_name};
-pub use presence::{Presence, Standing, Uniqueness, Verdict};
+pub use presence::{Presence, PresenceStatus, Uniqueness, Verdict};
 pub use private::{
     Reach, Response, adaptor_refused, call_denied, call_refused, join_ended, join_refused,
     out_of_room,

@@ -33,7 +33,7 @@ pub enum Verdict {
 
 /// What can be seen of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum PresenceStatus {
     /// At least one session is connected.
     Online,
     /// None is.
@@ -74,11 +74,11 @@ impl Presence {
 
     /// Whether a user is there.
     #[must_use]
-    pub fn standing(&self, user: &str) -> Standing {
+    pub fn standing(&self, user: &str) -> PresenceStatus {
         if self.users.contains_key(user) {
-            Standing::Online
+            PresenceStatus::Online
         } else {
-            Standing::Offline
+            PresenceStatus::Offline
         }
     }
 
@@ -93,7 +93,7 @@ impl Presence {
     pub fn arrive(&mut self, user: &str, seat: Seat, max: u32, out: &mut Vec<Effect>) -> Verdict {
         let Some(seats) = self.users.get_mut(user) else {
             self.users.insert(user.into(), alloc::vec![seat]);
-            out.push(show(user, Standing::Online));
+            out.push(show(user, PresenceStatus::Online));
             return Verdict::Admitted;
         };
         if seats.contains(&seat) {
@@ -116,7 +116,7 @@ impl Presence {
     /// Everybody is gone: the zone ends.
     pub fn clear(&mut self, out: &mut Vec<Effect>) {
         let users = core::mem::take(&mut self.users).into_keys();
-        out.extend(users.map(|user| show(&user, Standing::Offline)));
+        out.extend(users.map(|user| show(&user, PresenceStatus::Offline)));
     }
 
     /// A session is gone. Nothing happens if it was replaced before.
@@ -127,15 +127,15 @@ impl Presence {
         seats.retain(|&other| other != seat);
         if seats.is_empty() {
             self.users.remove(user);
-            out.push(show(user, Standing::Offline));
+            out.push(show(user, PresenceStatus::Offline));
         }
     }
 }
 
-fn show(user: &str, standing: Standing) -> Effect {
+fn show(user: &str, standing: PresenceStatus) -> Effect {
     let payload = match standing {
-        Standing::Online => br#"{"state":"online"}"#.to_vec(),
-        Standing::Offline => Vec::new(),
+        PresenceStatus::Online => br#"{"state":"online"}"#.to_vec(),
+        PresenceStatus::Offline => Vec::new(),
     };
     Effect::Publish {
         topic: topic::presence(user),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stentor_hub::Identity;
 use stentor_session::Tick;
 
-use super::{Center, Proof, Shared, Standing, Visitor};
+use super::{Center, LoginAttempt, LoginRecord, Proof, Shared};
 use crate::model::UserKey;
 use crate::store::Found;
 use crate::{Decision, Refusal};
@@ -16,7 +16,7 @@ impl Center {
     /// is refused. `then` is called once, on any thread, where it must not wait for anything.
     pub fn identify(&self, key: UserKey, then: impl FnOnce(Decision) + Send + 'static) {
         let shared = Arc::clone(&self.0);
-        let visitor = Visitor {
+        let login = LoginAttempt {
             key: key.clone(),
             says_zone: true,
             zone: None,
@@ -29,7 +29,7 @@ impl Center {
         let answer = crate::Answer::new(then).or(Refusal::Busy);
         let found: Found = Box::new(move |result| {
             let decision = match result {
-                Ok(user) => shared.identified(&visitor, user.as_ref()),
+                Ok(user) => shared.identified(&login, user.as_ref()),
                 Err(_) => Decision::Refused(Refusal::Unavailable),
             };
             answer.give(decision);
@@ -53,21 +53,22 @@ impl Center {
     }
 }
 
-/// The number of the last change that is in an identity. No change touches one without a standing.
+/// The number of the last change that is in an identity. No change touches one without a login
+/// record.
 #[must_use]
 pub fn as_of(identity: &Identity) -> u64 {
-    let standing = identity.rights.as_any();
-    let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
-    standing.map_or(u64::MAX, |standing| standing.as_of)
+    let login_record = identity.rights.as_any();
+    let login_record = login_record.and_then(|any| any.downcast_ref::<LoginRecord>());
+    login_record.map_or(u64::MAX, |login_record| login_record.as_of)
 }
 
 impl Shared {
-    fn identified(&self, visitor: &Visitor, user: Option<&Arc<crate::model::User>>) -> Decision {
-        if self.is_shut_out(&visitor.key, user) {
+    fn identified(&self, login: &LoginAttempt, user: Option<&Arc<crate::model::User>>) -> Decision {
+        if self.is_shut_out(&login.key, user) {
             return Decision::Refused(Refusal::Credentials);
         }
         let proof = Proof::default();
-        match self.grants.identity(visitor, user, proof, Tick::NEVER) {
+        match self.grants.identity(login, user, proof, Tick::NEVER) {
             Ok(Some(identity)) => Decision::Accepted(identity, None),
             Ok(None) => Decision::Refused(Refusal::Credentials),
             // A new zone could not be written down.

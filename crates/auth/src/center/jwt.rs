@@ -5,32 +5,32 @@ use std::time::Instant;
 
 use super::throttle::{Admission, Bearer};
 use super::zones::is_reserved;
-use super::{Proof, Shared, Visitor, now_secs};
+use super::{LoginAttempt, Proof, Shared, now_secs};
 use crate::credential::jwt::{Claims, Rejected, check_len, examine};
 use crate::model::{User, UserKey};
 use crate::{Answer, Decision, JwtRefusal, Refusal, Secret};
 
 impl Shared {
     /// Checks the signature on a thread of its own, then asks whether the bearer is known.
-    pub(super) fn begin_jwt(self: &Arc<Self>, visitor: Visitor, token: Secret, answer: Answer) {
+    pub(super) fn begin_jwt(self: &Arc<Self>, login: LoginAttempt, token: Secret, answer: Answer) {
         // What waits for its signature to be checked takes memory.
         if let Err(error) = check_len(token.reveal()) {
-            let bearer = Bearer::Unproven(visitor.address);
+            let bearer = Bearer::Unproven(login.address);
             return self.bar(bearer, JwtRefusal::Token(error), answer);
         }
         let shared = Arc::downgrade(self);
-        let luggage = (visitor, token, answer);
-        let job = move |(visitor, token, answer): (Visitor, Secret, Answer)| {
+        let luggage = (login, token, answer);
+        let job = move |(login, token, answer): (LoginAttempt, Secret, Answer)| {
             let Some(shared) = shared.upgrade() else {
                 return;
             };
             let settings = shared.settings.load();
             match examine(&settings.issuers, token.reveal(), now_secs()) {
-                Ok(claims) => shared.find_bearer(visitor, claims, answer),
+                Ok(claims) => shared.find_bearer(login, claims, answer),
                 Err(Rejected { error, bearer }) => {
                     let bearer = match bearer {
-                        Some(key) => Bearer::Proven(Visitor { key, ..visitor }),
-                        None => Bearer::Unproven(visitor.address),
+                        Some(key) => Bearer::Proven(LoginAttempt { key, ..login }),
+                        None => Bearer::Unproven(login.address),
                     };
                     shared.bar(bearer, JwtRefusal::Token(error), answer);
                 }
@@ -41,15 +41,12 @@ impl Shared {
         }
     }
 
-    fn find_bearer(self: &Arc<Self>, visitor: Visitor, claims: Claims, answer: Answer) {
+    fn find_bearer(self: &Arc<Self>, login: LoginAttempt, claims: Claims, answer: Answer) {
         let bearer = UserKey::new(Arc::clone(&claims.zone), Arc::clone(&claims.user));
         // A client that says its name must say the token's; the zone it may leave to it.
-        let said = &visitor.key;
-        let is_said = said.name == bearer.name && (!visitor.says_zone || said.zone == bearer.zone);
-        let is_elsewhere = visitor
-            .zone
-            .as_ref()
-            .is_some_and(|zone| *zone != bearer.zone);
+        let said = &login.key;
+        let is_said = said.name == bearer.name && (!login.says_zone || said.zone == bearer.zone);
+        let is_elsewhere = login.zone.as_ref().is_some_and(|zone| *zone != bearer.zone);
         let is_other = !said.name.is_empty() && !is_said;
         let refusal = if is_elsewhere {
             Some(JwtRefusal::OtherZone)
@@ -60,19 +57,19 @@ impl Shared {
         } else {
             None
         };
-        let visitor = Visitor {
+        let login = LoginAttempt {
             key: bearer.clone(),
-            ..visitor
+            ..login
         };
         if let Some(refusal) = refusal {
-            return self.bar(Bearer::Proven(visitor), refusal, answer);
+            return self.bar(Bearer::Proven(login), refusal, answer);
         }
         let shared = Arc::clone(self);
         let answer = answer.or(Refusal::Busy);
         let found = Box::new(move |found: Result<Option<Arc<User>>, _>| match found {
-            Ok(user) => match shared.bearer_refusal(&visitor, user.as_ref(), &claims) {
-                Some(refusal) => shared.bar(Bearer::Proven(visitor), refusal, answer),
-                None => answer.give(shared.accept_bearer(&visitor, user.as_ref(), claims)),
+            Ok(user) => match shared.bearer_refusal(&login, user.as_ref(), &claims) {
+                Some(refusal) => shared.bar(Bearer::Proven(login), refusal, answer),
+                None => answer.give(shared.accept_bearer(&login, user.as_ref(), claims)),
             },
             Err(_) => answer.give(Decision::Refused(Refusal::Unavailable)),
         });
@@ -84,7 +81,7 @@ impl Shared {
     /// does not know that user any more.
     fn bearer_refusal(
         &self,
-        visitor: &Visitor,
+        login: &LoginAttempt,
         user: Option<&Arc<User>>,
         claims: &Claims,
     ) -> Option<JwtRefusal> {
@@ -94,7 +91,7 @@ impl Shared {
         };
         match user {
             _ if !has_home => Some(JwtRefusal::NoZone),
-            _ if self.is_shut_out(&visitor.key, user) => Some(JwtRefusal::Disabled),
+            _ if self.is_shut_out(&login.key, user) => Some(JwtRefusal::Disabled),
             None if claims.known_users => Some(JwtRefusal::Unknown),
             Some(_) | None => None,
         }
@@ -102,7 +99,7 @@ impl Shared {
 
     fn accept_bearer(
         &self,
-        visitor: &Visitor,
+        login: &LoginAttempt,
         user: Option<&Arc<User>>,
         claims: Claims,
     ) -> Decision {
@@ -113,9 +110,9 @@ impl Shared {
             token: None,
             secret: None,
         };
-        let decision = self.accept(visitor, user, proof, None);
+        let decision = self.accept(login, user, proof, None);
         if matches!(decision, Decision::Accepted(..)) {
-            self.throttle.bearer_succeeded(visitor.address);
+            self.throttle.bearer_succeeded(login.address);
         }
         decision
     }

@@ -21,16 +21,16 @@ mod decoys;
 mod delays;
 mod identify;
 mod jwt;
+mod login_attempt;
+mod login_record;
 mod password;
 mod places;
 mod remembered;
 mod renewal;
 mod roles;
 mod scram;
-mod standing;
 mod successors;
 mod throttle;
-mod visitor;
 mod zones;
 
 use std::fmt;
@@ -57,12 +57,12 @@ pub use decoys::DecoyKey;
 use decoys::Decoys;
 use delays::Delays;
 pub use identify::as_of;
+pub use login_attempt::{LoginAttempt, Proof, Returning};
+pub use login_record::LoginRecord;
 use remembered::Remembered;
 pub use renewal::{Changes, Renewals};
 pub use roles::RoleGrants;
-pub use standing::Standing;
 use throttle::{Admission, Cause, Throttle, Turn};
-pub use visitor::{Proof, Returning, Visitor};
 use zones::Gate;
 pub use zones::{SecondLogin, ZoneRule, ZoneRules};
 
@@ -134,7 +134,7 @@ pub trait Grants: Send + Sync {
     /// When the number of a new zone cannot be written down.
     fn identity(
         &self,
-        visitor: &Visitor,
+        login: &LoginAttempt,
         user: Option<&Arc<User>>,
         proof: Proof,
         expires_at: Tick,
@@ -157,8 +157,12 @@ pub trait Grants: Send + Sync {
     }
 
     /// What sets the connection limit that a login has met.
-    fn connection_bound(&self, standing: &Standing, limit: Limit) -> Option<ConnectionBound> {
-        let _ = (standing, limit);
+    fn connection_bound(
+        &self,
+        login_record: &LoginRecord,
+        limit: Limit,
+    ) -> Option<ConnectionBound> {
+        let _ = (login_record, limit);
         None
     }
 
@@ -391,13 +395,13 @@ impl Center {
 impl Authenticator for Center {
     fn begin(&self, request: LoginRequest, answer: Answer) -> Begun {
         match classify(request, &self.0.settings.load()) {
-            Ok((visitor, shown)) => {
-                let answer = self.0.explaining(&visitor, &shown, answer);
-                self.0.begin(visitor, shown, answer);
+            Ok((login, shown)) => {
+                let answer = self.0.explaining(&login, &shown, answer);
+                self.0.begin(login, shown, answer);
                 Begun::Pending
             }
-            Err(Unknown::Anonymous(visitor)) => answer.decided(self.0.let_in_anonymous(&visitor)),
-            Err(Unknown::Guest(visitor)) => answer.decided(self.0.let_in_guest(visitor)),
+            Err(Unknown::Anonymous(login)) => answer.decided(self.0.let_in_anonymous(&login)),
+            Err(Unknown::Guest(login)) => answer.decided(self.0.let_in_guest(login)),
             Err(Unknown::Refused(refusal)) => answer.decided(Decision::Refused(refusal)),
         }
     }
@@ -427,8 +431,8 @@ impl Authenticator for Center {
     }
 
     fn connection_bound(&self, identity: &Identity, limit: Limit) -> Option<ConnectionBound> {
-        let standing = identity.rights.as_any()?.downcast_ref::<Standing>()?;
-        self.0.grants.connection_bound(standing, limit)
+        let login_record = identity.rights.as_any()?.downcast_ref::<LoginRecord>()?;
+        self.0.grants.connection_bound(login_record, limit)
     }
 
     fn hash(&self, job: Job) -> bool {
@@ -445,17 +449,20 @@ impl Authenticator for Center {
 /// Why a request is not one of somebody with a credential.
 enum Unknown {
     /// It names nobody and may.
-    Anonymous(Visitor),
+    Anonymous(LoginAttempt),
     /// It asks for a name, where the zone gives some.
-    Guest(Visitor),
+    Guest(LoginAttempt),
     Refused(Refusal),
 }
 
 /// The user that a client says to be, and what it shows as a proof.
-fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor, Shown), Unknown> {
-    let visitor = |name: &str| {
+fn classify(
+    request: LoginRequest,
+    settings: &CenterSettings,
+) -> Result<(LoginAttempt, Shown), Unknown> {
+    let login = |name: &str| {
         let key = zones::key(name, request.zone.as_ref()).map_err(Unknown::Refused)?;
-        Ok(Visitor {
+        Ok(LoginAttempt {
             key,
             says_zone: name.contains('/'),
             zone: request.zone.clone(),
@@ -468,13 +475,13 @@ fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor
     if let Some(method) = request.method {
         if method.name.as_ref() == JWT_METHOD && !settings.issuers.is_empty() {
             let name = request.username.unwrap_or_default();
-            return Ok((visitor(&name)?, Shown::Jwt(method.data)));
+            return Ok((login(&name)?, Shown::Jwt(method.data)));
         }
         let sha = Sha::of_mechanism(&method.name);
         let sha = sha.ok_or(Unknown::Refused(Refusal::Method))?;
         let name = scram::username(method.data.reveal(), request.username.as_deref());
         let name = name.map_err(Unknown::Refused)?;
-        return Ok((visitor(&name)?, Shown::Scram(sha, method.data)));
+        return Ok((login(&name)?, Shown::Scram(sha, method.data)));
     }
     let shown = |password: Secret| {
         if is_token(password.reveal()) {
@@ -490,9 +497,9 @@ fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor
         .as_ref()
         .is_none_or(|it| it.reveal().is_empty());
     if let (Some(name), true, None) = (&request.username, is_bare, &request.certificate_name) {
-        let visitor = visitor(name)?;
-        if settings.zones.takes_guest(&visitor.key) {
-            return Err(Unknown::Guest(visitor));
+        let login = login(name)?;
+        if settings.zones.takes_guest(&login.key) {
+            return Err(Unknown::Guest(login));
         }
     }
     match (
@@ -500,21 +507,21 @@ fn classify(request: LoginRequest, settings: &CenterSettings) -> Result<(Visitor
         request.password,
         &request.certificate_name,
     ) {
-        (Some(name), Some(password), _) => Ok((visitor(name)?, shown(password))),
+        (Some(name), Some(password), _) => Ok((login(name)?, shown(password))),
         // MQTT 5 lets a password come alone; only a web token says whose it is.
         (None, Some(password), certified) => match (shown(password), certified) {
-            (Shown::Jwt(token), _) => Ok((visitor("")?, Shown::Jwt(token))),
+            (Shown::Jwt(token), _) => Ok((login("")?, Shown::Jwt(token))),
             // Any other proves nothing: whoever shows a certificate is whom that names, not nobody.
-            (_, Some(certified)) => Ok((visitor(certified)?, Shown::Certificate)),
-            _ if request.anonymous => Err(Unknown::Anonymous(visitor("")?)),
+            (_, Some(certified)) => Ok((login(certified)?, Shown::Certificate)),
+            _ if request.anonymous => Err(Unknown::Anonymous(login("")?)),
             _ => Err(Unknown::Refused(Refusal::LoginRequired)),
         },
         (Some(name), None, Some(certified)) if names(name, certified) => {
-            Ok((visitor(certified)?, Shown::Certificate))
+            Ok((login(certified)?, Shown::Certificate))
         }
-        (None, None, Some(certified)) => Ok((visitor(certified)?, Shown::Certificate)),
-        (Some(name), None, _) => Ok((visitor(name)?, Shown::Password(Secret::default()))),
-        (None, None, None) if request.anonymous => Err(Unknown::Anonymous(visitor("")?)),
+        (None, None, Some(certified)) => Ok((login(certified)?, Shown::Certificate)),
+        (Some(name), None, _) => Ok((login(name)?, Shown::Password(Secret::default()))),
+        (None, None, None) if request.anonymous => Err(Unknown::Anonymous(login("")?)),
         (None, None, None) => Err(Unknown::Refused(Refusal::LoginRequired)),
     }
 }
@@ -527,9 +534,9 @@ fn names(said: &str, certified: &str) -> bool {
 
 impl Shared {
     /// An answer that says more than that credentials are wrong, where that reveals no secret.
-    fn explaining(self: &Arc<Self>, visitor: &Visitor, shown: &Shown, answer: Answer) -> Answer {
+    fn explaining(self: &Arc<Self>, login: &LoginAttempt, shown: &Shown, answer: Answer) -> Answer {
         let is_bare = matches!(shown, Shown::Password(password) if password.reveal().is_empty());
-        let (shared, key) = (Arc::clone(self), visitor.key.clone());
+        let (shared, key) = (Arc::clone(self), login.key.clone());
         answer.through(move |answer, decision| {
             answer.give(match decision {
                 Decision::Refused(Refusal::Credentials) => {
@@ -541,12 +548,12 @@ impl Shared {
     }
 
     /// Decides about somebody who shows something; the answer is always given.
-    fn begin(self: &Arc<Self>, visitor: Visitor, shown: Shown, answer: Answer) {
+    fn begin(self: &Arc<Self>, login: LoginAttempt, shown: Shown, answer: Answer) {
         let is_too_long = match &shown {
             Shown::Password(password) => password.reveal().len() > PASSWORD_BYTES_MAX,
             Shown::Token(_) | Shown::Jwt(_) | Shown::Certificate | Shown::Scram(..) => false,
         };
-        let UserKey { zone, name } = &visitor.key;
+        let UserKey { zone, name } = &login.key;
         if is_too_long || zone.len() > NAME_BYTES_MAX || name.len() > NAME_BYTES_MAX {
             // Nobody has such a name, and no password is so long.
             return answer.give(Decision::Refused(Refusal::Credentials));
@@ -556,16 +563,16 @@ impl Shared {
             Shown::Certificate => Admission::Free,
             // Nor here: only those whose tokens do not hold wait, once that is known.
             Shown::Jwt(_) => Admission::Free,
-            Shown::Password(_) | Shown::Token(_) | Shown::Scram(..) => self.admission(&visitor),
+            Shown::Password(_) | Shown::Token(_) | Shown::Scram(..) => self.admission(&login),
         };
         match admission {
-            Admission::Free => self.go_on(visitor, shown, answer, Turn::Free),
-            Admission::Now => self.go_on(visitor, shown, answer, Turn::Taken),
+            Admission::Free => self.go_on(login, shown, answer, Turn::Free),
+            Admission::Now => self.go_on(login, shown, answer, Turn::Taken),
             Admission::At(time, cause) => {
-                let luggage = (visitor, shown, answer);
+                let luggage = (login, shown, answer);
                 let put = self.put_off((time, cause), luggage, |shared, luggage| {
-                    let (visitor, shown, answer) = luggage;
-                    shared.go_on(visitor, shown, answer, Turn::Taken);
+                    let (login, shown, answer) = luggage;
+                    shared.go_on(login, shown, answer, Turn::Taken);
                 });
                 if let Err((_, _, answer)) = put {
                     answer.give(Decision::Refused(Refusal::Busy));
@@ -576,9 +583,9 @@ impl Shared {
     }
 
     /// When an attempt may be made.
-    fn admission(&self, visitor: &Visitor) -> Admission {
+    fn admission(&self, login: &LoginAttempt) -> Admission {
         match self.settings.load().slow_failures {
-            true => self.throttle.admit(Instant::now(), visitor),
+            true => self.throttle.admit(Instant::now(), login),
             false => Admission::Free,
         }
     }
@@ -598,21 +605,21 @@ impl Shared {
         })
     }
 
-    fn go_on(self: &Arc<Self>, visitor: Visitor, shown: Shown, answer: Answer, turn: Turn) {
-        let UserKey { zone, name } = &visitor.key;
+    fn go_on(self: &Arc<Self>, login: LoginAttempt, shown: Shown, answer: Answer, turn: Turn) {
+        let UserKey { zone, name } = &login.key;
         // No user can have such a name, and a database may refuse to look for it. SCRAM refuses the
         // name itself, and the bearer of a web token is looked up by the name in the token.
         let is_named_later = matches!(shown, Shown::Scram(..) | Shown::Jwt(_));
         if (zone.contains('\0') || name.contains('\0')) && !is_named_later {
-            return answer.give(self.fail(&visitor));
+            return answer.give(self.fail(&login));
         }
         match shown {
-            Shown::Password(password) => self.begin_password(visitor, password, answer, turn),
-            Shown::Token(token) => self.begin_token(visitor, &token, answer),
-            Shown::Jwt(token) => self.begin_jwt(visitor, token, answer),
-            Shown::Certificate => self.begin_certificate(visitor, answer),
+            Shown::Password(password) => self.begin_password(login, password, answer, turn),
+            Shown::Token(token) => self.begin_token(login, &token, answer),
+            Shown::Jwt(token) => self.begin_jwt(login, token, answer),
+            Shown::Certificate => self.begin_certificate(login, answer),
             Shown::Scram(sha, message) => {
-                self.begin_scram((visitor, turn), sha, &message, answer);
+                self.begin_scram((login, turn), sha, &message, answer);
             }
         }
     }
@@ -621,20 +628,20 @@ impl Shared {
     /// counts as unknown, and so does a foreign user in a zone that does not exist.
     fn find(
         self: &Arc<Self>,
-        mut visitor: Visitor,
+        mut login: LoginAttempt,
         answer: Answer,
-        then: impl FnOnce(&Arc<Self>, Visitor, Option<Arc<User>>, Answer) + Send + 'static,
+        then: impl FnOnce(&Arc<Self>, LoginAttempt, Option<Arc<User>>, Answer) + Send + 'static,
     ) {
         let shared = Arc::clone(self);
-        let key = visitor.key.clone();
+        let key = login.key.clone();
         // A directory that does not take the question drops it.
         let answer = answer.or(Refusal::Busy);
         let found: Found = Box::new(move |result| match result {
             Ok(user) => {
                 let user = user.filter(|user| shared.has_home(user));
-                visitor.is_disabled = user.as_ref().is_some_and(|user| user.disabled);
+                login.is_disabled = user.as_ref().is_some_and(|user| user.disabled);
                 let user = user.filter(|user| !user.disabled);
-                then(&shared, visitor, user, answer);
+                then(&shared, login, user, answer);
             }
             Err(_) => answer.give(Decision::Refused(Refusal::Unavailable)),
         });
@@ -659,28 +666,28 @@ impl Shared {
     /// It is who it says to be.
     fn accept(
         &self,
-        visitor: &Visitor,
+        login: &LoginAttempt,
         user: Option<&Arc<User>>,
         proof: Proof,
         data: Option<Vec<u8>>,
     ) -> Decision {
-        let admitted = self.admit(visitor, user, proof, data);
-        admitted.unwrap_or_else(|| self.fail(visitor))
+        let admitted = self.admit(login, user, proof, data);
+        admitted.unwrap_or_else(|| self.fail(login))
     }
 
     /// The same; `None` if what it has proved proves nothing any more.
     fn admit(
         &self,
-        visitor: &Visitor,
+        login: &LoginAttempt,
         user: Option<&Arc<User>>,
         proof: Proof,
         data: Option<Vec<u8>>,
     ) -> Option<Decision> {
         let expires_at = self.tick_of(proof.expires_at_secs);
-        match self.grants.identity(visitor, user, proof, expires_at) {
+        match self.grants.identity(login, user, proof, expires_at) {
             Ok(None) => None,
             Ok(Some(identity)) => {
-                self.throttle.succeeded(Instant::now(), visitor);
+                self.throttle.succeeded(Instant::now(), login);
                 Some(Decision::Accepted(identity, data))
             }
             // A new zone could not be written down.
@@ -689,16 +696,16 @@ impl Shared {
     }
 
     /// It is not.
-    fn fail(&self, visitor: &Visitor) -> Decision {
-        self.throttle.failed(Instant::now(), visitor);
-        Decision::Refused(match visitor.is_disabled {
+    fn fail(&self, login: &LoginAttempt) -> Decision {
+        self.throttle.failed(Instant::now(), login);
+        Decision::Refused(match login.is_disabled {
             true => Refusal::Disabled,
             false => Refusal::Credentials,
         })
     }
 
-    fn let_in_anonymous(&self, visitor: &Visitor) -> Decision {
-        let (zone, client_id) = (&visitor.key.zone, visitor.client_id.clone());
+    fn let_in_anonymous(&self, login: &LoginAttempt) -> Decision {
+        let (zone, client_id) = (&login.key.zone, login.client_id.clone());
         match self.grants.anonymous(zone, client_id) {
             Ok(identity) => Decision::Accepted(identity, None),
             // A new zone could not be written down.

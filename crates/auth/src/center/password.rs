@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::throttle::{Admission, Turn};
-use super::{Proof, Shared, Visitor, now_secs};
+use super::{LoginAttempt, Proof, Shared, now_secs};
 use crate::credential::{Cost, PasswordHash, Stored, TokenHash, Verdict, keep_memory};
 use crate::model::{Credential, User};
 use crate::{Answer, Decision, Refusal, Secret};
@@ -36,8 +36,8 @@ fn password_credentials(user: &User) -> Vec<(&Credential, Stored)> {
 }
 
 /// A password on its way to a hash thread.
-struct Attempt {
-    visitor: Visitor,
+struct PasswordCheck {
+    login: LoginAttempt,
     user: Option<Arc<User>>,
     password: Secret,
     turn: Mutex<Turn>,
@@ -45,7 +45,7 @@ struct Attempt {
     answer: Mutex<Option<Answer>>,
 }
 
-impl Attempt {
+impl PasswordCheck {
     fn take_answer(&self) -> Option<Answer> {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         answer.take()
@@ -94,18 +94,23 @@ fn proof_by(text: &Arc<str>, expires_at_secs: Option<u64>) -> Proof {
 }
 
 impl Shared {
-    pub(super) fn begin_certificate(self: &Arc<Self>, visitor: Visitor, answer: Answer) {
-        self.find(visitor, answer, |shared, visitor, user, answer| {
+    pub(super) fn begin_certificate(self: &Arc<Self>, login: LoginAttempt, answer: Answer) {
+        self.find(login, answer, |shared, login, user, answer| {
             answer.give(match user {
-                Some(user) => shared.accept(&visitor, Some(&user), Proof::default(), None),
-                None => shared.fail(&visitor),
+                Some(user) => shared.accept(&login, Some(&user), Proof::default(), None),
+                None => shared.fail(&login),
             });
         });
     }
 
-    pub(super) fn begin_token(self: &Arc<Self>, visitor: Visitor, token: &Secret, answer: Answer) {
+    pub(super) fn begin_token(
+        self: &Arc<Self>,
+        login: LoginAttempt,
+        token: &Secret,
+        answer: Answer,
+    ) {
         let shown = TokenHash::of(token.reveal());
-        self.find(visitor, answer, move |shared, visitor, user, answer| {
+        self.find(login, answer, move |shared, login, user, answer| {
             let fitting = user.as_ref().and_then(|user| {
                 valid(user).find(|credential| {
                     TokenHash::parse(&credential.text).is_ok_and(|stored| stored.matches(&shown))
@@ -118,29 +123,29 @@ impl Shared {
                         token: Some(Arc::clone(&credential.text)),
                         ..Proof::default()
                     };
-                    shared.accept(&visitor, Some(user), proof, None)
+                    shared.accept(&login, Some(user), proof, None)
                 }
-                _ => shared.fail(&visitor),
+                _ => shared.fail(&login),
             });
         });
     }
 
     pub(super) fn begin_password(
         self: &Arc<Self>,
-        visitor: Visitor,
+        login: LoginAttempt,
         password: Secret,
         answer: Answer,
         turn: Turn,
     ) {
-        self.find(visitor, answer, move |shared, visitor, user, answer| {
+        self.find(login, answer, move |shared, login, user, answer| {
             if let Some(known) = &user
-                && let Some(proof) = shared.recall(&visitor, known, &password)
-                && let Some(decision) = shared.admit(&visitor, Some(known), proof, None)
+                && let Some(proof) = shared.recall(&login, known, &password)
+                && let Some(decision) = shared.admit(&login, Some(known), proof, None)
             {
                 return answer.give(decision);
             }
-            shared.submit(&Arc::new(Attempt {
-                visitor,
+            shared.submit(&Arc::new(PasswordCheck {
+                login,
                 user,
                 password,
                 turn: Mutex::new(turn),
@@ -150,34 +155,34 @@ impl Shared {
     }
 
     /// Has a password compared when a hash thread is free.
-    fn submit(self: &Arc<Self>, attempt: &Arc<Attempt>) {
-        let (hashing, hashed) = (Arc::downgrade(self), Arc::clone(attempt));
+    fn submit(self: &Arc<Self>, check: &Arc<PasswordCheck>) {
+        let (hashing, hashed) = (Arc::downgrade(self), Arc::clone(check));
         let job = move || {
             if let Some(shared) = hashing.upgrade() {
                 shared.attempt(&hashed);
             }
         };
         if !self.hashes.submit_repeatable(Arc::new(job)) {
-            attempt.refuse(Refusal::Busy);
+            check.refuse(Refusal::Busy);
         }
     }
 
     /// Whether an attempt may go on, now that there is a thread for it. What came at once with a
     /// thousand others was admitted before the first of them had failed.
-    fn is_due(self: &Arc<Self>, attempt: &Arc<Attempt>) -> bool {
-        if !attempt.take_turn() {
+    fn is_due(self: &Arc<Self>, check: &Arc<PasswordCheck>) -> bool {
+        if !check.take_turn() {
             return true;
         }
-        match self.admission(&attempt.visitor) {
+        match self.admission(&check.login) {
             Admission::Free | Admission::Now => return true,
-            Admission::Never => attempt.refuse(Refusal::Slowed),
+            Admission::Never => check.refuse(Refusal::Slowed),
             Admission::At(time, cause) => {
-                let luggage = Arc::clone(attempt);
-                let put = self.put_off((time, cause), luggage, |shared, attempt| {
-                    shared.submit(&attempt);
+                let luggage = Arc::clone(check);
+                let put = self.put_off((time, cause), luggage, |shared, check| {
+                    shared.submit(&check);
                 });
                 if put.is_err() {
-                    attempt.refuse(Refusal::Busy);
+                    check.refuse(Refusal::Busy);
                 }
             }
         }
@@ -185,14 +190,14 @@ impl Shared {
     }
 
     /// Whether this password was verified a while ago.
-    fn recall(&self, visitor: &Visitor, user: &User, password: &Secret) -> Option<Proof> {
+    fn recall(&self, login: &LoginAttempt, user: &User, password: &Secret) -> Option<Proof> {
         let lifetime = self.settings.load().remember;
         if lifetime.is_zero() {
             return None;
         }
         let now = Instant::now();
         let known = valid(user).find(|credential| {
-            let (key, shown) = (&visitor.key, password.reveal());
+            let (key, shown) = (&login.key, password.reveal());
             self.remembered
                 .knows(now, lifetime, key, &credential.text, shown)
         })?;
@@ -200,78 +205,82 @@ impl Shared {
     }
 
     /// Compares a password, and answers unless another thread was quicker: on a hash thread.
-    fn attempt(self: &Arc<Self>, attempt: &Arc<Attempt>) {
+    fn attempt(self: &Arc<Self>, check: &Arc<PasswordCheck>) {
         // A client that has hung up learns nothing, so no turn of it counts either.
-        if !attempt.is_awaited() || !self.is_due(attempt) {
+        if !check.is_awaited() || !self.is_due(check) {
             return;
         }
         // Until nobody waits any more.
         keep_memory();
-        let user = attempt.user.as_ref();
-        let fitting = self.compare(attempt, user);
-        let Some(answer) = attempt.take_answer() else {
+        let user = check.user.as_ref();
+        let fitting = self.compare(check, user);
+        let Some(answer) = check.take_answer() else {
             return;
         };
-        let visitor = &attempt.visitor;
+        let login = &check.login;
         let admit = |user: Option<&Arc<User>>, fitting: Fitting| {
-            let decision = self.admit(visitor, user, fitting.proof(), None)?;
+            let decision = self.admit(login, user, fitting.proof(), None)?;
             Some((decision, fitting))
         };
         let admitted = fitting.and_then(|fitting| {
             let outdated = Arc::clone(&fitting.text);
             admit(user, fitting).or_else(|| {
-                let (now, fitting) = self.compare_again(attempt, &outdated)?;
+                let (now, fitting) = self.compare_again(check, &outdated)?;
                 admit(Some(&now), fitting)
             })
         });
         let Some((decision, fitting)) = admitted else {
-            return answer.give(self.fail(visitor));
+            return answer.give(self.fail(login));
         };
         answer.give(decision);
-        self.learn(visitor, &fitting.text, &attempt.password);
+        self.learn(login, &fitting.text, &check.password);
         if fitting.is_outdated {
             // Others who log in come first.
-            let (shared, attempt) = (Arc::downgrade(self), Arc::clone(attempt));
+            let (shared, check) = (Arc::downgrade(self), Arc::clone(check));
             self.hashes.submit_later(Arc::new(move || {
                 if let Some(shared) = shared.upgrade() {
-                    shared.replace(&attempt, &fitting.text);
+                    shared.replace(&check, &fitting.text);
                 }
             }));
         }
     }
 
     /// Remembers that a password is right for this credential.
-    fn learn(&self, visitor: &Visitor, text: &Arc<str>, password: &Secret) {
+    fn learn(&self, login: &LoginAttempt, text: &Arc<str>, password: &Secret) {
         let (now, lifetime) = (Instant::now(), self.settings.load().remember);
-        let (key, shown) = (&visitor.key, password.reveal());
+        let (key, shown) = (&login.key, password.reveal());
         self.remembered.learn(now, lifetime, key, text, shown);
     }
 
     /// Compares a password that was right until its user changed with what that has now: a better
     /// hash of the same password may have taken the place of the one that it was right for.
-    fn compare_again(&self, attempt: &Attempt, known: &Arc<str>) -> Option<(Arc<User>, Fitting)> {
-        let now = self.accounts.confirm(attempt.user.as_ref()?)?;
+    fn compare_again(
+        &self,
+        check: &PasswordCheck,
+        known: &Arc<str>,
+    ) -> Option<(Arc<User>, Fitting)> {
+        let now = self.accounts.confirm(check.user.as_ref()?)?;
         let has_it = now.credentials.iter().any(|one| one.text == *known);
         if has_it || now.disabled {
             return None;
         }
-        let fitting = self.compare(attempt, Some(&now))?;
+        let fitting = self.compare(check, Some(&now))?;
         Some((now, fitting))
     }
 
     /// Compares a password with what a user has, or with what nobody has.
-    fn compare(&self, attempt: &Attempt, user: Option<&Arc<User>>) -> Option<Fitting> {
-        let password = &attempt.password;
+    fn compare(&self, check: &PasswordCheck, user: Option<&Arc<User>>) -> Option<Fitting> {
+        let password = &check.password;
         let wanted = self.settings.load().wanted;
         let known = user.into_iter().flat_map(|user| password_credentials(user));
         let known: Vec<_> = known.collect();
         let costs: Vec<Cost> = known.iter().filter_map(|(_, one)| one.cost()).collect();
         if costs.is_empty() {
-            for cost in self.decoys.costs(&attempt.visitor.key) {
+            for cost in self.decoys.costs(&check.login.key) {
                 cost.spend(password.reveal());
             }
         } else {
-            self.decoys.saw(&attempt.visitor.key, costs);
+            self.decoys.saw(&check.login.key, costs);
         }
         known.into_iter().find_map(|(credential, stored)| {
             let is_outdated = match stored.verify_password(password.reveal(), wanted) {
@@ -290,17 +299,17 @@ impl Shared {
     }
 
     /// Has an outdated hash replaced by one of the password that was right.
-    fn replace(&self, attempt: &Attempt, outdated: &Arc<str>) {
+    fn replace(&self, check: &PasswordCheck, outdated: &Arc<str>) {
         keep_memory();
-        let (visitor, password) = (&attempt.visitor, &attempt.password);
+        let (login, password) = (&check.login, &check.password);
         let wanted = self.settings.load().wanted;
         let Ok(made) = PasswordHash::make(password.reveal(), wanted) else {
             return;
         };
         let better: Arc<str> = made.to_string().into();
         self.grants.replaced(outdated, &better);
-        let (key, outdated) = (visitor.key.clone(), Arc::clone(outdated));
+        let (key, outdated) = (login.key.clone(), Arc::clone(outdated));
         self.accounts.upgrade(key, outdated, Arc::clone(&better));
-        self.learn(visitor, &better, password);
+        self.learn(login, &better, password);
     }
 }

@@ -11,13 +11,13 @@ use stentor_hub::{Identity, Needs, Renewed, UserBound};
 use stentor_session::{Limit, Tick};
 use stentor_topic::Zone;
 
+use super::login_record::{LoginRecord, Returned};
 use super::password::valid;
 use super::places::Registry;
 use super::renewal::{Changes, Renewals};
-use super::standing::{Returned, Standing};
 use super::successors::Successors;
 use super::zones::{SecondLogin, ZoneRules};
-use super::{Grants, Proof, Returning, Visitor};
+use super::{Grants, LoginAttempt, Proof, Returning};
 use crate::ConnectionBound;
 use crate::credential::TokenHash;
 use crate::model::{ANONYMOUS, GUEST, MEMBER, Quotas, Role, Rule, User, UserKey, guest_role};
@@ -38,7 +38,7 @@ pub struct RoleGrants {
     rules: ArcSwap<ZoneRules>,
     /// The rights of those without a name, where their client id makes no difference: with one
     /// that they chose, and without.
-    anonymous: ArcSwap<[Option<Arc<Standing>>; 2]>,
+    anonymous: ArcSwap<[Option<Arc<LoginRecord>>; 2]>,
     successors: Successors,
 }
 
@@ -201,10 +201,10 @@ impl RoleGrants {
     }
 
     /// What somebody has now. `as_of` was read before everything that this comes from.
-    fn standing(&self, source: &Source<'_>, as_of: u64) -> Standing {
+    fn login_record(&self, source: &Source<'_>, as_of: u64) -> LoginRecord {
         let holder = self.holder(source);
         let proof = source.proof.filter(|proof| **proof != Proof::default());
-        Standing {
+        LoginRecord {
             needs: self.needs(source, &holder),
             holder,
             key: source.key.cloned(),
@@ -250,18 +250,21 @@ impl RoleGrants {
         changes: &Changes,
     ) -> Renewed {
         let rights = identity.rights.as_any();
-        let Some(standing) = rights.and_then(|any| any.downcast_ref::<Standing>()) else {
+        let Some(login_record) = rights.and_then(|any| any.downcast_ref::<LoginRecord>()) else {
             return Renewed::Keep;
         };
-        if standing.as_of >= number {
+        if login_record.as_of >= number {
             return Renewed::Keep;
         }
-        if let Some(returned) = &standing.returned {
-            let whose = (standing, &**returned);
+        if let Some(returned) = &login_record.returned {
+            let whose = (login_record, &**returned);
             return self.renewed_returned(identity, whose, client_id, (number, changes));
         }
-        let change = standing.key.as_ref().and_then(|key| changes.users.get(key));
-        let user = match (change, &standing.user) {
+        let change = login_record
+            .key
+            .as_ref()
+            .and_then(|key| changes.users.get(key));
+        let user = match (change, &login_record.user) {
             (None, _) if !changes.has_all() => return Renewed::Keep,
             (None, user) => user.clone(),
             (Some(None), Some(_)) => return Renewed::Close { end_session: true },
@@ -269,30 +272,30 @@ impl RoleGrants {
             (Some(None), None) => None,
             (Some(Some(user)), _) => Some(Arc::clone(user)),
         };
-        if standing.is_theirs && user.as_deref().is_some_and(stands_without_them) {
+        if login_record.is_theirs && user.as_deref().is_some_and(stands_without_them) {
             return Renewed::Close { end_session: true };
         }
         if user.as_ref().is_some_and(|user| user.disabled) {
             return Renewed::Close { end_session: false };
         }
-        if is_withdrawn(standing.proof.as_deref(), user.as_deref()) {
+        if is_withdrawn(login_record.proof.as_deref(), user.as_deref()) {
             return Renewed::Close { end_session: false };
         }
-        let left = self.left(standing.key.as_ref(), user.as_ref());
+        let left = self.left(login_record.key.as_ref(), user.as_ref());
         if left.as_ref().is_some_and(|left| left.disabled) {
             return Renewed::Close { end_session: false };
         }
         let source = Source {
-            key: standing.key.as_ref(),
+            key: login_record.key.as_ref(),
             user: user.as_ref(),
             left,
-            proof: standing.proof.as_deref(),
-            is_theirs: standing.is_theirs,
-            client_id: standing.has_client_id.then(|| client_id.into()),
-            nameless_in: &standing.zone,
+            proof: login_record.proof.as_deref(),
+            is_theirs: login_record.is_theirs,
+            client_id: login_record.has_client_id.then(|| client_id.into()),
+            nameless_in: &login_record.zone,
         };
-        let new = self.standing(&source, number);
-        if is_same(standing, &new) {
+        let new = self.login_record(&source, number);
+        if is_same(login_record, &new) {
             return Renewed::Keep;
         }
         Renewed::Replace(Arc::new(Identity {
@@ -305,21 +308,25 @@ impl RoleGrants {
 impl RoleGrants {
     /// Whether these changes give somebody the password of this hash.
     pub(super) fn has_password(&self, identity: &Identity, changes: &Changes, hash: &str) -> bool {
-        let standing = identity.rights.as_any();
-        let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
-        let key = standing.and_then(|standing| standing.key.as_ref());
+        let login_record = identity.rights.as_any();
+        let login_record = login_record.and_then(|any| any.downcast_ref::<LoginRecord>());
+        let key = login_record.and_then(|login_record| login_record.key.as_ref());
         let user = key.and_then(|key| changes.users.get(key)?.as_ref());
         user.is_some_and(|user| passwords(user).any(|one| **one == *hash))
     }
 
     /// Whether somebody's password is another one after these changes.
     pub(super) fn has_other_password(&self, identity: &Identity, changes: &Changes) -> bool {
-        let standing = identity.rights.as_any();
-        let Some(standing) = standing.and_then(|any| any.downcast_ref::<Standing>()) else {
+        let login_record = identity.rights.as_any();
+        let Some(login_record) = login_record.and_then(|any| any.downcast_ref::<LoginRecord>())
+        else {
             return false;
         };
-        let change = standing.key.as_ref().and_then(|key| changes.users.get(key));
-        let (Some(before), Some(Some(now))) = (&standing.user, change) else {
+        let change = login_record
+            .key
+            .as_ref()
+            .and_then(|key| changes.users.get(key));
+        let (Some(before), Some(Some(now))) = (&login_record.user, change) else {
             return false;
         };
         let now: Vec<_> = passwords(now).collect();
@@ -333,24 +340,24 @@ impl RoleGrants {
     fn renewed_returned(
         &self,
         identity: &Identity,
-        (standing, returned): (&Standing, &Returned),
+        (login_record, returned): (&LoginRecord, &Returned),
         client_id: &str,
         (number, changes): (u64, &Changes),
     ) -> Renewed {
-        let replaced = |rights: Standing| {
+        let replaced = |rights: LoginRecord| {
             Renewed::Replace(Arc::new(Identity {
                 rights: Arc::new(rights),
                 ..identity.clone()
             }))
         };
         let mut source = Source {
-            key: standing.key.as_ref(),
+            key: login_record.key.as_ref(),
             user: None,
             left: None,
-            proof: standing.proof.as_deref(),
+            proof: login_record.proof.as_deref(),
             is_theirs: false,
             client_id: Some(client_id.into()),
-            nameless_in: &standing.zone,
+            nameless_in: &login_record.zone,
         };
         let told = match source.key {
             Some(key) => changes.of(key).map(Option::as_ref),
@@ -360,9 +367,9 @@ impl RoleGrants {
             if !changes.has_all() {
                 return Renewed::Keep;
             }
-            return replaced(Standing {
+            return replaced(LoginRecord {
                 returned: Some(Box::new(returned.clone())),
-                ..self.standing(&source, number)
+                ..self.login_record(&source, number)
             });
         };
         // It may have been changed, or deleted, since it was found.
@@ -371,7 +378,7 @@ impl RoleGrants {
             return Renewed::Close { end_session: false };
         }
         let needs_account = source.key.is_some() && !returned.has_no_account;
-        let is_gone = || needs_account || !self.directory.has_zone(&standing.zone);
+        let is_gone = || needs_account || !self.directory.has_zone(&login_record.zone);
         if user.is_none() && is_gone() {
             return Renewed::Close { end_session: true };
         }
@@ -388,7 +395,7 @@ impl RoleGrants {
         if source.left.as_ref().is_some_and(|left| left.disabled) {
             return Renewed::Close { end_session: false };
         }
-        replaced(self.standing(&source, number))
+        replaced(self.login_record(&source, number))
     }
 }
 
@@ -422,7 +429,7 @@ fn is_withdrawn(proof: Option<&Proof>, user: Option<&User>) -> bool {
 }
 
 /// Whether nothing would change by replacing one by the other.
-fn is_same(before: &Standing, now: &Standing) -> bool {
+fn is_same(before: &LoginRecord, now: &LoginRecord) -> bool {
     let places = |needs: &Needs| {
         let address = |places: &Arc<stentor_hub::Places>| Arc::as_ptr(places);
         (
@@ -472,7 +479,7 @@ impl Grants for RoleGrants {
             nameless_in: zone,
         };
         // Whatever has changed by now may tell of it.
-        let standing = self.standing(&source, 0);
+        let login_record = self.login_record(&source, 0);
         let returned = Returned {
             roles: who.roles.clone(),
             has_no_account: who.has_no_account,
@@ -481,9 +488,9 @@ impl Grants for RoleGrants {
         Some(Arc::new(Identity {
             user: key.map(|key| key.name),
             zone: who.zone,
-            rights: Arc::new(Standing {
+            rights: Arc::new(LoginRecord {
                 returned: Some(Box::new(returned)),
-                ..standing
+                ..login_record
             }),
             expires_at: Tick::NEVER,
             guest: None,
@@ -494,10 +501,14 @@ impl Grants for RoleGrants {
         self.book.load().role(zone, role).is_some()
     }
 
-    fn connection_bound(&self, standing: &Standing, limit: Limit) -> Option<ConnectionBound> {
+    fn connection_bound(
+        &self,
+        login_record: &LoginRecord,
+        limit: Limit,
+    ) -> Option<ConnectionBound> {
         match limit {
             Limit::ConnectionsPerUser => {
-                let role = standing.holder.grant().bounds_connections()?;
+                let role = login_record.holder.grant().bounds_connections()?;
                 Some(ConnectionBound::Role {
                     name: Arc::clone(&role.name),
                     zone: role.zone.clone(),
@@ -505,11 +516,11 @@ impl Grants for RoleGrants {
                 })
             }
             Limit::ConnectionsPerUserOfZone => {
-                let zone = Arc::clone(&standing.zone);
+                let zone = Arc::clone(&login_record.zone);
                 let max = self.rules.load().of(&zone).user_connections?;
                 Some(ConnectionBound::Configured { zone, max })
             }
-            Limit::ConnectionsPerZone => self.bound_of_zone(&standing.zone),
+            Limit::ConnectionsPerZone => self.bound_of_zone(&login_record.zone),
             _ => None,
         }
     }
@@ -551,7 +562,7 @@ impl Grants for RoleGrants {
                     client_id,
                     nameless_in: &zone,
                 };
-                let new = Arc::new(self.standing(&source, as_of));
+                let new = Arc::new(self.login_record(&source, as_of));
                 if is_default && !new.holder.grant().is_personal() {
                     let mut both = (**known).clone();
                     both[which] = Some(Arc::clone(&new));
@@ -576,7 +587,7 @@ impl Grants for RoleGrants {
 
     fn identity(
         &self,
-        visitor: &Visitor,
+        login: &LoginAttempt,
         user: Option<&Arc<User>>,
         mut proof: Proof,
         expires_at: Tick,
@@ -598,23 +609,23 @@ impl Grants for RoleGrants {
             },
             _ => false,
         };
-        let left = self.left(Some(&visitor.key), user.as_ref());
+        let left = self.left(Some(&login.key), user.as_ref());
         if left.as_ref().is_some_and(|left| left.disabled) {
             return Ok(None);
         }
         let source = Source {
-            key: Some(&visitor.key),
+            key: Some(&login.key),
             user: user.as_ref(),
             left,
             proof: Some(&proof),
             is_theirs,
-            client_id: visitor.client_id.clone(),
-            nameless_in: &visitor.key.zone,
+            client_id: login.client_id.clone(),
+            nameless_in: &login.key.zone,
         };
         Ok(Some(Arc::new(Identity {
-            user: Some(Arc::clone(&visitor.key.name)),
-            zone: self.zones.number(&visitor.key.zone)?,
-            rights: Arc::new(self.standing(&source, as_of)),
+            user: Some(Arc::clone(&login.key.name)),
+            zone: self.zones.number(&login.key.zone)?,
+            rights: Arc::new(self.login_record(&source, as_of)),
             expires_at,
             guest: None,
         })))

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::password::valid;
 use super::throttle::{Admission, Turn};
-use super::{Proof, Shared, Visitor};
+use super::{LoginAttempt, Proof, Shared};
 use crate::credential::scram::{ClientFirst, ScramServer, server_nonce};
 use crate::credential::{ScramSecret, Sha};
 use crate::model::{Login, User};
@@ -13,7 +13,7 @@ use crate::{Answer, Decision, Exchange, Refusal, Secret};
 
 /// An exchange that waits for the proof of the client.
 pub(super) struct Waiting {
-    visitor: Visitor,
+    login: LoginAttempt,
     turn: Turn,
     server: ScramServer,
     /// The user who has the secret, and what it proves; `None` if no user has it.
@@ -35,16 +35,16 @@ impl Shared {
     /// Answers the first message with a challenge: the user's, or one that looks like it.
     pub(super) fn begin_scram(
         self: &Arc<Self>,
-        (visitor, turn): (Visitor, Turn),
+        (login, turn): (LoginAttempt, Turn),
         sha: Sha,
         message: &Secret,
         answer: Answer,
     ) {
         let Ok(first) = ClientFirst::parse(message.reveal()) else {
-            self.throttle.failed(Instant::now(), &visitor);
+            self.throttle.failed(Instant::now(), &login);
             return answer.give(Decision::Refused(Refusal::Protocol));
         };
-        self.find(visitor, answer, move |shared, visitor, user, answer| {
+        self.find(login, answer, move |shared, login, user, answer| {
             let Ok(nonce) = server_nonce() else {
                 return answer.give(Decision::Refused(Refusal::Unavailable));
             };
@@ -64,17 +64,17 @@ impl Shared {
             let (secret, found) = match known {
                 Some((secret, found)) => {
                     // The proof is checked on a shard, which writes nothing.
-                    if shared.grants.zone_number(&visitor.key.zone).is_err() {
+                    if shared.grants.zone_number(&login.key.zone).is_err() {
                         return answer.give(Decision::Refused(Refusal::Unavailable));
                     }
-                    shared.decoys.saw_scram(&visitor.key, &secret);
+                    shared.decoys.saw_scram(&login.key, &secret);
                     (secret, Some(found))
                 }
-                None => (shared.decoys.scram(sha, &visitor.key), None),
+                None => (shared.decoys.scram(sha, &login.key), None),
             };
             let (server, challenge) = ScramServer::begin(&first, secret, &nonce);
             let waiting = Waiting {
-                visitor,
+                login,
                 turn,
                 server,
                 found,
@@ -86,27 +86,22 @@ impl Shared {
     /// Checks the proof of a client: some microseconds.
     pub(super) fn finish_scram(&self, waiting: Waiting, message: &[u8]) -> Decision {
         let Waiting {
-            visitor,
+            login,
             turn,
             server,
             found,
         } = waiting;
         // What began at once with a thousand others was admitted before the first had failed. A
         // shard keeps nobody waiting: who comes again waits its turn.
-        let is_late = || {
-            matches!(
-                self.admission(&visitor),
-                Admission::At(..) | Admission::Never
-            )
-        };
+        let is_late = || matches!(self.admission(&login), Admission::At(..) | Admission::Never);
         if turn == Turn::Free && is_late() {
             return Decision::Refused(Refusal::Slowed);
         }
         match (server.finish(message), found) {
             (Ok(signature), Some((user, proof))) => {
-                self.accept(&visitor, Some(&user), proof, Some(signature))
+                self.accept(&login, Some(&user), proof, Some(signature))
             }
-            _ => self.fail(&visitor),
+            _ => self.fail(&login),
         }
     }
 }

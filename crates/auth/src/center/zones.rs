@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use stentor_hub::{GuestMark, Identity};
 
-use super::{Center, Grants, Proof, Shared, Visitor};
+use super::{Center, Grants, LoginAttempt, Proof, Shared};
 use crate::credential::random;
 use crate::model::{GUEST, NAME_BYTES_MAX, SERVER, UserKey};
 use crate::{Decision, LoginRequest, Refusal};
@@ -145,7 +145,7 @@ impl Center {
         if !self.0.grants.has_zone(&key.zone) {
             return Decision::Refused(Refusal::NoZone);
         }
-        let visitor = Visitor {
+        let login = LoginAttempt {
             key,
             says_zone: name.contains('/'),
             zone: request.zone.clone(),
@@ -158,15 +158,15 @@ impl Center {
             roles: Some(roles),
             ..Proof::default()
         };
-        self.0.accept(&visitor, None, proof, None)
+        self.0.accept(&login, None, proof, None)
     }
 }
 
 impl Shared {
     /// Gives somebody a name that nobody has: `guest/` and a random number. No added user has one
     /// with a slash.
-    pub(super) fn let_in_guest(&self, visitor: Visitor) -> Decision {
-        let zone = Arc::clone(&visitor.key.zone);
+    pub(super) fn let_in_guest(&self, login: LoginAttempt) -> Decision {
+        let zone = Arc::clone(&login.key.zone);
         let per_sec = self.settings.load().zones.of(&zone).guests_per_sec;
         if !per_sec.is_some_and(|per_sec| self.gate.admits(Instant::now(), &zone, per_sec)) {
             return Decision::Refused(Refusal::GuestRate);
@@ -175,9 +175,9 @@ impl Shared {
             return Decision::Refused(Refusal::Unavailable);
         };
         let name = format!("{GUEST}/{:016x}", u64::from_le_bytes(*bytes));
-        let visitor = Visitor {
+        let login = LoginAttempt {
             key: UserKey::new(zone, name),
-            ..visitor
+            ..login
         };
         let proof = Proof {
             roles: Some(vec![GUEST.into()]),
@@ -185,8 +185,8 @@ impl Shared {
         };
         // The mark by which a guest is recognised when it comes back. Others may know its address,
         // which is not a secret, but they do not come from it.
-        let mark = GuestMark(self.marks.hash_one((&visitor.key.zone, visitor.address)));
-        match self.accept(&visitor, None, proof, None) {
+        let mark = GuestMark(self.marks.hash_one((&login.key.zone, login.address)));
+        match self.accept(&login, None, proof, None) {
             Decision::Accepted(identity, data) => {
                 let guest = Some(mark);
                 let identity = Arc::new(Identity {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stentor_auth::center::{Center, Standing};
+use stentor_auth::center::{Center, LoginRecord};
 use stentor_auth::credential::TokenHash;
 use stentor_auth::{Answer, Authenticator, Begun, Decision, LoginRequest};
 use stentor_hub::Identity;
@@ -79,9 +79,9 @@ impl Callers {
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
-        let standing = identity.rights.as_any();
-        let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
-        let has_account = standing.is_some_and(Standing::has_account);
+        let login_record = identity.rights.as_any();
+        let login_record = login_record.and_then(|any| any.downcast_ref::<LoginRecord>());
+        let has_account = login_record.is_some_and(LoginRecord::has_account);
         let known = Known {
             identity: Arc::clone(identity),
             until: (!has_account).then(|| Instant::now() + UNKNOWN_TIME),

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 use stentor_admin::Denied;
-use stentor_auth::center::Standing;
+use stentor_auth::center::LoginRecord;
 use stentor_auth::model::{GUEST, USER_ROLES_MAX, UserKey, initial_roles};
 use stentor_control::{Failure, Verb};
 use stentor_hub::Identity;
@@ -18,9 +18,10 @@ use crate::control::login;
 /// # Errors
 /// When not.
 pub(super) fn check_everything(identity: &Identity, login: &str, verb: Verb) -> Result<(), Denied> {
-    let standing = identity.rights.as_any();
-    let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
-    let has_all = standing.is_some_and(|standing| standing.holder().grant().is_everything());
+    let login_record = identity.rights.as_any();
+    let login_record = login_record.and_then(|any| any.downcast_ref::<LoginRecord>());
+    let has_all =
+        login_record.is_some_and(|login_record| login_record.holder().grant().is_everything());
     if has_all || identity.rights.is_operator() {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use stentor_admin::{Caller, Denied, Refused, Reply};
-use stentor_auth::center::Standing;
+use stentor_auth::center::LoginRecord;
 use stentor_auth::model::DEFAULT_ZONE;
 use stentor_auth::store::Who;
 use stentor_control::login::{Me, Session};
@@ -311,9 +311,9 @@ impl Caller for Bearer {
     }
 
     fn may_publish(&self) -> bool {
-        let standing = self.identity.rights.as_any();
-        let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
-        standing.is_none_or(|standing| standing.holder().grant().allows_publish())
+        let login_record = self.identity.rights.as_any();
+        let login_record = login_record.and_then(|any| any.downcast_ref::<LoginRecord>());
+        login_record.is_none_or(|login_record| login_record.holder().grant().allows_publish())
     }
 
     fn may_subscribe(&self, filter: &str) -> Result<(), Denied> {

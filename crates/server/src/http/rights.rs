@@ -1,7 +1,7 @@
 //! Whether somebody has a right, and which rule says so.
 
 use stentor_admin::Denied;
-use stentor_auth::center::Standing;
+use stentor_auth::center::LoginRecord;
 use stentor_auth::rights::Explanation;
 use stentor_hub::{Access, Identity};
 
@@ -24,10 +24,10 @@ impl Wish<'_> {
         }
     }
 
-    fn explain(self, standing: &Standing) -> Explanation {
+    fn explain(self, login_record: &LoginRecord) -> Explanation {
         match self {
-            Self::Publish(topic) => standing.holder().explain_publish(topic),
-            Self::Subscribe(filter) => standing.holder().explain_subscribe(filter),
+            Self::Publish(topic) => login_record.holder().explain_publish(topic),
+            Self::Subscribe(filter) => login_record.holder().explain_subscribe(filter),
         }
     }
 
@@ -54,9 +54,9 @@ pub(super) fn check(identity: &Identity, login: &str, wish: Wish<'_>) -> Result<
     if wish.is_granted(identity) {
         return Ok(());
     }
-    let standing = identity.rights.as_any();
-    let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
-    let explanation = standing.map(|standing| wish.explain(standing));
+    let login_record = identity.rights.as_any();
+    let login_record = login_record.and_then(|any| any.downcast_ref::<LoginRecord>());
+    let explanation = login_record.map(|login_record| wish.explain(login_record));
     let rule = explanation.and_then(|it| it.deny).map(|it| it.to_string());
     let why = match &rule {
         Some(rule) => format!("it is denied by {rule}"),

@@ -86,7 +86,7 @@ const fn unfreed(usage: Usage, files_max: usize) -> usize {
 
 /// Whether the journal has everything that the hub has said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Completeness {
     Complete,
     /// Something was dropped, and all that follows is dropped too.
     Behind,
@@ -227,7 +227,7 @@ pub(crate) struct Recorder {
     /// None in tests.
     spooling: Option<Spooling>,
     syncing: Syncing,
-    standing: Standing,
+    completeness: Completeness,
     round: Option<Round>,
     /// Whether a round has ended.
     has_taken_over: bool,
@@ -272,7 +272,7 @@ impl Recorder {
             writer,
             spooling,
             syncing,
-            standing: Standing::Complete,
+            completeness: Completeness::Complete,
             round: Some(Round::new(false, false)),
             has_taken_over: false,
             is_stopping: false,
@@ -315,8 +315,9 @@ impl Recorder {
         }
         self.tell(hub);
         // The hub does not know yet that nothing more can be promised.
-        self.has_dropped |= is_promised && self.standing == Standing::Behind && !self.is_full;
-        if self.standing != Standing::Behind
+        self.has_dropped |=
+            is_promised && self.completeness == Completeness::Behind && !self.is_full;
+        if self.completeness != Completeness::Behind
             && is_promised
             && let Syncing::First { has_news, .. } = &mut self.syncing
         {
@@ -327,7 +328,7 @@ impl Recorder {
     }
 
     fn append(&mut self, batch: &[u8]) {
-        if self.standing == Standing::Behind {
+        if self.completeness == Completeness::Behind {
             return self.fates.push_back(None);
         }
         self.has_news = true;
@@ -460,7 +461,7 @@ impl Recorder {
     }
 
     fn fall_behind(&mut self, why: Why) {
-        self.standing = Standing::Behind;
+        self.completeness = Completeness::Behind;
         self.round = None;
         self.has_dropped |= self.is_waiting();
         self.fates.extend(self.waiting.batches.iter().map(|_| None));
@@ -500,7 +501,7 @@ impl Recorder {
     fn append_patiently(&mut self, batch: &[u8]) -> Option<Name> {
         let began = Instant::now();
         let mut appended = None;
-        while self.standing != Standing::Behind && appended.is_none() {
+        while self.completeness != Completeness::Behind && appended.is_none() {
             appended = self.writer.append(batch).ok();
             if appended.is_none() {
                 if self.writer.is_refused() {
@@ -546,7 +547,8 @@ impl Recorder {
         }
         let is_idle =
             !self.has_news && self.round.is_none() && !self.waits() && !self.writer.is_waited_for();
-        let is_complete = !self.is_full && !self.is_laden && self.standing == Standing::Complete;
+        let is_complete =
+            !self.is_full && !self.is_laden && self.completeness == Completeness::Complete;
         if is_idle && is_complete {
             return Turn::default();
         }
@@ -558,11 +560,12 @@ impl Recorder {
         self.look_for_room(hub);
         let fits = self.may_use_reserve(hub);
         self.begin_round(needs, may_have_room, fits);
-        if self.standing == Standing::Behind {
+        if self.completeness == Completeness::Behind {
             give_up_rewriting(hub);
         }
         self.go_on(hub);
-        self.writer.note(self.standing != Standing::Complete);
+        self.writer
+            .note(self.completeness != Completeness::Complete);
         self.tell_laden(hub);
         Turn {
             drops: std::mem::take(&mut self.has_dropped),
@@ -573,7 +576,7 @@ impl Recorder {
     /// Has the hub refuse what sessions that last would take on, while the disk has no room for it.
     fn look_for_room(&mut self, hub: &Hub) {
         let is_low = self.writer.usage().ready <= FILES_LEFT && self.writer.is_refused();
-        let is_full = is_low || self.standing != Standing::Complete;
+        let is_full = is_low || self.completeness != Completeness::Complete;
         if is_full != self.is_full {
             self.is_full = is_full;
             set_journal_full(hub, is_full);
@@ -616,15 +619,15 @@ impl Recorder {
             None => {
                 let is_full = self.writer.usage().used >= self.files_max;
                 let is_full = is_full || fits && self.may_clean();
-                let is_behind = self.standing == Standing::Behind;
+                let is_behind = self.completeness == Completeness::Behind;
                 let catches_up = is_behind && self.has_room_to_catch_up();
                 if catches_up || !is_behind && (has_failed || is_full) {
                     self.round = Some(Round::new(has_failed, is_behind));
                 }
             }
         }
-        if self.round.is_some() && self.standing == Standing::Behind {
-            self.standing = Standing::CatchingUp;
+        if self.round.is_some() && self.completeness == Completeness::Behind {
+            self.completeness = Completeness::CatchingUp;
         }
     }
 
@@ -652,7 +655,8 @@ impl Recorder {
         let mut bytes = 0;
         for _ in 0..BATCHES_PER_TURN {
             // Changes have no use for the reserve until the journal is complete again.
-            let is_low = self.writer.room() == Room::Low && self.standing == Standing::Complete;
+            let is_low =
+                self.writer.room() == Room::Low && self.completeness == Completeness::Complete;
             let is_low = is_low && !self.may_use_reserve(hub);
             if round.needs_file || is_low {
                 round.waits = true;
@@ -700,7 +704,7 @@ impl Recorder {
     fn end_round(&mut self, round: Round) {
         self.round = None;
         self.has_news = true;
-        self.standing = Standing::Complete;
+        self.completeness = Completeness::Complete;
         if std::mem::take(&mut self.has_told) {
             let shard = self.writer.shard();
             info!(shard, "all sessions are written down again");

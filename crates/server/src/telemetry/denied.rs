@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use stentor_auth::center::Standing;
+use stentor_auth::center::LoginRecord;
 use stentor_auth::model::Effect;
 use stentor_auth::rights::{Explanation, RuleRef};
 use stentor_hub::{Event, Identity};
@@ -87,13 +87,15 @@ impl<'a> Denial<'a> {
             Self::Publish(identity, topic) => {
                 let asked = Address::parse(topic).map(|address| address.right(topic));
                 let asked = asked.unwrap_or(Cow::Borrowed(topic));
-                why(identity, "publish", topic, |standing| {
-                    standing.holder().explain_publish(&asked)
+                why(identity, "publish", topic, |login_record| {
+                    login_record.holder().explain_publish(&asked)
                 })
             }
-            Self::Subscribe(identity, filter) => why(identity, "subscribe", filter, |standing| {
-                standing.holder().explain_subscribe(bare(filter))
-            }),
+            Self::Subscribe(identity, filter) => {
+                why(identity, "subscribe", filter, |login_record| {
+                    login_record.holder().explain_subscribe(bare(filter))
+                })
+            }
         }
     }
 }
@@ -111,11 +113,11 @@ fn why(
     identity: &Identity,
     verb: &str,
     topic: &str,
-    explain: impl FnOnce(&Standing) -> Explanation,
+    explain: impl FnOnce(&LoginRecord) -> Explanation,
 ) -> String {
-    let standing = identity.rights.as_any();
-    let standing = standing.and_then(|any| any.downcast_ref::<Standing>());
-    let explanation = standing.map(explain);
+    let login_record = identity.rights.as_any();
+    let login_record = login_record.and_then(|any| any.downcast_ref::<LoginRecord>());
+    let explanation = login_record.map(explain);
     let deciding = explanation.as_ref().and_then(Explanation::deciding);
     let rule = match deciding {
         Some(rule) => rule.to_string(),
@@ -123,7 +125,7 @@ fn why(
     };
     let topic = shown(topic);
     let topic = word(&topic);
-    match standing.and_then(Standing::key) {
+    match login_record.and_then(LoginRecord::key) {
         Some(key) => {
             let name = key.to_string();
             let name = shown(&name);

@@ -94,13 +94,13 @@ impl World {
     fn bearer(&self, name: &str) -> Option<Arc<Identity>> {
         let (sender, receiver) = channel();
         let (key, grants) = (UserKey::parse(name), Arc::clone(&self.grants));
-        let visitor = Visitor::named(name);
+        let login = LoginAttempt::named(name);
         let found = move |user: Result<Option<Arc<User>>, _>| {
             let proof = Proof {
                 expires_at_secs: Some(u64::MAX),
                 ..Proof::default()
             };
-            let identity = grants.identity(&visitor, user.unwrap().as_ref(), proof, Tick::NEVER);
+            let identity = grants.identity(&login, user.unwrap().as_ref(), proof, Tick::NEVER);
             sender.send(identity.unwrap()).unwrap();
         };
         assert!(self.grants.directory.look_up(key, Box::new(found)));
@@ -461,13 +461,13 @@ fn the_bearer_of_a_token_needs_no_account_after_a_restart_either() {
         )
         .unwrap();
     let own = r#"{"effect":"allow","action":"publish","pattern":"own"}"#;
-    let visitor = Visitor::named("ann");
+    let login = LoginAttempt::named("ann");
     let proof = Proof {
         expires_at_secs: Some(u64::MAX),
         rules: vec![serde_json::from_str(own).unwrap()],
         ..Proof::default()
     };
-    let before = world.grants.identity(&visitor, None, proof, Tick::NEVER);
+    let before = world.grants.identity(&login, None, proof, Tick::NEVER);
     let before = before.unwrap().expect("it needs no account");
     assert!(before.rights.may_publish("own") && before.rights.has_no_account());
     // A role of that name has nothing to do with the rules of a token.
@@ -505,10 +505,12 @@ fn the_roles_of_a_token_do_not_give_way_to_those_of_an_account() {
             roles: Some(vec!["press".into()]),
             ..Proof::default()
         };
-        let before =
-            world
-                .grants
-                .identity(&Visitor::named(name), user.as_ref(), proof, Tick::NEVER);
+        let before = world.grants.identity(
+            &LoginAttempt::named(name),
+            user.as_ref(),
+            proof,
+            Tick::NEVER,
+        );
         let before = before.unwrap().expect("it has an account");
         assert!(!before.rights.has_no_account());
         let mut now = world.returned_as(name, &before);
@@ -549,10 +551,10 @@ fn nobody_may_do_more_after_a_restart_for_want_of_a_rule_that_denied_it() {
                 rules: vec![rule.parse().unwrap()],
                 ..Proof::default()
             };
-            let visitor = Visitor::named(name);
+            let login = LoginAttempt::named(name);
             let found = world
                 .grants
-                .identity(&visitor, user.as_ref(), proof, Tick::NEVER);
+                .identity(&login, user.as_ref(), proof, Tick::NEVER);
             let mut who = found.unwrap().expect("it is let in");
             let may = |who: &Identity| ["open", "secret"].map(|it| who.rights.may_publish(it));
             assert_eq!(may(&who), before, "{name}: {rule}");

@@ -184,7 +184,7 @@ fn certificates_log_in_as_the_user_they_name() {
     assert_eq!(anonymous("bob"), WRONG);
     assert_eq!(certified("ann", Some("ann"), Some("wrong")), WRONG);
     // Whoever guesses ann's password from the same address does not hold it up.
-    let ann = Visitor::named("ann");
+    let ann = LoginAttempt::named("ann");
     let (throttle, now) = (&world.center.0.throttle, Instant::now());
     for _ in 0..20 {
         throttle.failed(now, &ann);

@@ -85,15 +85,15 @@ impl Grants for Everybody {
 
     fn identity(
         &self,
-        visitor: &Visitor,
+        login: &LoginAttempt,
         _user: Option<&Arc<User>>,
         proof: Proof,
         expires_at: Tick,
     ) -> io::Result<Option<Arc<Identity>>> {
         self.0.lock().unwrap().push(proof);
         Ok(Some(Arc::new(Identity {
-            user: Some(Arc::clone(&visitor.key.name)),
-            zone: Zone(u32::from(&*visitor.key.zone != DEFAULT_ZONE)),
+            user: Some(Arc::clone(&login.key.name)),
+            zone: Zone(u32::from(&*login.key.zone != DEFAULT_ZONE)),
             rights: Arc::new(Unrestricted::default()),
             expires_at,
             guest: None,

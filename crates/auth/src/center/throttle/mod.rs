@@ -31,7 +31,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Visitor;
+use super::LoginAttempt;
 use crate::model::UserKey;
 use memory::{Count, Key, Memory};
 
@@ -131,18 +131,18 @@ impl Rule {
         &self,
         now: Instant,
         count: &mut Count,
-        standing: Standing,
+        reputation: Reputation,
     ) -> Option<(Instant, Duration)> {
         let delay = self.delay(count.failures);
         if delay.is_zero() {
             return None;
         }
-        let (line, apart) = match (standing, &self.newcomers) {
-            (Standing::HasFailed, _) => (&mut count.next, delay),
-            (Standing::New, Newcomers::InLine(longest)) => {
+        let (line, apart) = match (reputation, &self.newcomers) {
+            (Reputation::HasFailed, _) => (&mut count.next, delay),
+            (Reputation::New, Newcomers::InLine(longest)) => {
                 (&mut count.next_new, delay.min(*longest))
             }
-            (Standing::New, Newcomers::Aside) => return Some((now + delay, delay)),
+            (Reputation::New, Newcomers::Aside) => return Some((now + delay, delay)),
         };
         let place = now.max(*line);
         *line = place + apart;
@@ -164,7 +164,7 @@ impl Rule {
 
 /// What is known of those who ask, where a line is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Reputation {
     /// No more failures than are free, and no other attempt that waits.
     New,
     HasFailed,
@@ -194,7 +194,7 @@ pub(super) enum Bearer {
     /// Somebody at this address whom no signature proves.
     Unproven(Option<IpAddr>),
     /// This one, by a signature of an issuer.
-    Proven(Visitor),
+    Proven(LoginAttempt),
 }
 
 impl Memory {
@@ -221,15 +221,15 @@ impl Memory {
         let mut own_count = self.count(own, now);
         // One at a time, so that nobody fills the line of newcomers by asking often.
         let waits_already = own_count.next_new > now;
-        let standing = match own_count.failures {
-            0..FREE if !waits_already => Standing::New,
-            _ => Standing::HasFailed,
+        let reputation = match own_count.failures {
+            0..FREE if !waits_already => Reputation::New,
+            _ => Reputation::HasFailed,
         };
         let expected = own_count.failures.saturating_add(own_count.waiting);
         let (mut at, mut apart) = (now, PAIR.delay(expected));
-        let mut cause = match standing {
-            Standing::New => Cause::Others,
-            Standing::HasFailed => Cause::Own,
+        let mut cause = match reputation {
+            Reputation::New => Cause::Others,
+            Reputation::HasFailed => Cause::Own,
         };
         let address = self.shared(keys.address, is_good, now);
         let account = self.shared(keys.account, is_good, now);
@@ -237,7 +237,7 @@ impl Memory {
         for (place, rule) in taken.iter_mut().zip([&ADDRESS, &ACCOUNT]) {
             let lined_up = place
                 .as_mut()
-                .and_then(|(_, count)| rule.line_up(now, count, standing));
+                .and_then(|(_, count)| rule.line_up(now, count, reputation));
             let Some((time, delay)) = lined_up else {
                 *place = None;
                 continue;
@@ -299,10 +299,10 @@ impl Memory {
 }
 
 impl Throttle {
-    fn keys(&self, visitor: &Visitor) -> Keys {
-        let UserKey { zone, name } = &visitor.key;
-        let network = visitor.address.map(network);
-        let client_id = &visitor.client_id;
+    fn keys(&self, login: &LoginAttempt) -> Keys {
+        let UserKey { zone, name } = &login.key;
+        let network = login.address.map(network);
+        let client_id = &login.client_id;
         Keys {
             pair: self.hasher.hash_one((1, network, zone, name)),
             device: self.hasher.hash_one((4, network, zone, name, client_id)),
@@ -318,7 +318,7 @@ impl Throttle {
 
     fn bearer_keys(&self, bearer: &Bearer) -> Keys {
         let own = match bearer {
-            Bearer::Proven(visitor) => self.keys(visitor),
+            Bearer::Proven(login) => self.keys(login),
             Bearer::Unproven(address) => {
                 let key = self.unproven(*address);
                 Keys {
@@ -337,17 +337,17 @@ impl Throttle {
     }
 
     /// When this attempt may be made. It takes its place in the lines of those who wait.
-    pub(super) fn admit(&self, now: Instant, visitor: &Visitor) -> Admission {
+    pub(super) fn admit(&self, now: Instant, login: &LoginAttempt) -> Admission {
         let mut memory = self.lock();
         if memory.failures.is_empty() {
             return Admission::Free;
         }
-        memory.admit(now, &self.keys(visitor))
+        memory.admit(now, &self.keys(login))
     }
 
     /// An attempt has failed.
-    pub(super) fn failed(&self, now: Instant, visitor: &Visitor) {
-        self.lock().fail(now, &self.keys(visitor));
+    pub(super) fn failed(&self, now: Instant, login: &LoginAttempt) {
+        self.lock().fail(now, &self.keys(login));
     }
 
     /// When a token that does not let its bearer in may be answered. It takes a place in the line.
@@ -368,14 +368,14 @@ impl Throttle {
     }
 
     /// An attempt has succeeded: whoever it is knows the password, and comes from a good address.
-    pub(super) fn succeeded(&self, now: Instant, visitor: &Visitor) {
-        let keys = self.keys(visitor);
+    pub(super) fn succeeded(&self, now: Instant, login: &LoginAttempt) {
+        let keys = self.keys(login);
         let mut memory = self.lock();
         let (own, _) = memory.own(&keys);
         memory.failures.forget(own);
         memory.good.turn(now);
         memory.good.put(keys.pair, ());
-        if visitor.client_id.is_some() {
+        if login.client_id.is_some() {
             memory.good.put(keys.device, ());
         }
     }

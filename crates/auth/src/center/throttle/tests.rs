@@ -1,23 +1,23 @@
 use super::memory::{COUNTS_MAX, FAILURES};
 use super::*;
 
-fn visitor(name: &str, address: &str) -> Visitor {
-    Visitor {
+fn login(name: &str, address: &str) -> LoginAttempt {
+    LoginAttempt {
         says_zone: true,
         address: (!address.is_empty()).then(|| address.parse().unwrap()),
-        ..Visitor::named(name)
+        ..LoginAttempt::named(name)
     }
 }
 
-fn device(name: &str, address: &str, client_id: &str) -> Visitor {
-    Visitor {
+fn device(name: &str, address: &str, client_id: &str) -> LoginAttempt {
+    LoginAttempt {
         client_id: Some(client_id.into()),
-        ..visitor(name, address)
+        ..login(name, address)
     }
 }
 
-fn wait(throttle: &Throttle, now: Instant, visitor: &Visitor) -> Option<Duration> {
-    match throttle.admit(now, visitor) {
+fn wait(throttle: &Throttle, now: Instant, login: &LoginAttempt) -> Option<Duration> {
+    match throttle.admit(now, login) {
         Admission::Free | Admission::Now => Some(Duration::ZERO),
         Admission::At(time, _) => Some(time - now),
         Admission::Never => None,
@@ -27,7 +27,7 @@ fn wait(throttle: &Throttle, now: Instant, visitor: &Visitor) -> Option<Duration
 /// Attempts that are made at their time and fail, under a clock that the test moves.
 #[derive(Default)]
 struct Attackers {
-    waiting: Vec<(Instant, Visitor)>,
+    waiting: Vec<(Instant, LoginAttempt)>,
     failures: usize,
 }
 
@@ -35,17 +35,17 @@ impl Attackers {
     /// Fails for whoever's time has come.
     fn advance(&mut self, throttle: &Throttle, now: Instant) {
         let due = self.waiting.extract_if(.., |(at, _)| *at <= now);
-        for (_, visitor) in due.collect::<Vec<_>>() {
-            throttle.failed(now, &visitor);
+        for (_, login) in due.collect::<Vec<_>>() {
+            throttle.failed(now, &login);
             self.failures += 1;
         }
     }
 
     /// Tries, whether or not others of them wait already.
-    fn attempt(&mut self, throttle: &Throttle, now: Instant, visitor: Visitor) {
-        match throttle.admit(now, &visitor) {
-            Admission::Free | Admission::Now => self.waiting.push((now, visitor)),
-            Admission::At(at, _) => self.waiting.push((at, visitor)),
+    fn attempt(&mut self, throttle: &Throttle, now: Instant, login: LoginAttempt) {
+        match throttle.admit(now, &login) {
+            Admission::Free | Admission::Now => self.waiting.push((now, login)),
+            Admission::At(at, _) => self.waiting.push((at, login)),
             Admission::Never => {}
         }
     }
@@ -56,15 +56,15 @@ impl Attackers {
 fn attack(
     throttle: &Throttle,
     start: Instant,
-    mut attackers: impl FnMut(u32) -> Vec<Visitor>,
+    mut attackers: impl FnMut(u32) -> Vec<LoginAttempt>,
     mut check: impl FnMut(Instant),
 ) -> usize {
     let mut crowd = Attackers::default();
     for step in 0..6_000 {
         let now = start + Duration::from_millis(100) * step;
         crowd.advance(throttle, now);
-        for visitor in attackers(step) {
-            crowd.attempt(throttle, now, visitor);
+        for login in attackers(step) {
+            crowd.attempt(throttle, now, login);
         }
         if step % 10 == 9 {
             check(now);
@@ -77,7 +77,7 @@ fn attack(
 fn failures_are_slowed_after_some_and_bounded() {
     let throttle = Throttle::default();
     let mut now = Instant::now();
-    let ann = visitor("ann", "192.0.2.1");
+    let ann = login("ann", "192.0.2.1");
     let mut waits = Vec::new();
     for _ in 0..12 {
         let waited = wait(&throttle, now, &ann).unwrap();
@@ -96,7 +96,7 @@ fn failures_are_slowed_after_some_and_bounded() {
 fn many_attempts_at_once_wait_one_after_the_other() {
     let throttle = Throttle::default();
     let now = Instant::now();
-    let ann = visitor("ann", "192.0.2.1");
+    let ann = login("ann", "192.0.2.1");
     for _ in 0..6 {
         throttle.failed(now, &ann);
     }
@@ -117,7 +117,7 @@ fn who_is_attacked_from_everywhere_gets_in_from_a_new_address() {
     let start = Instant::now();
     let bots = |_| {
         (0..500u16)
-            .map(|bot| visitor("ann", &format!("203.0.{}.{}", bot / 250, bot % 250)))
+            .map(|bot| login("ann", &format!("203.0.{}.{}", bot / 250, bot % 250)))
             .collect()
     };
     let mut number = 0;
@@ -126,7 +126,7 @@ fn who_is_attacked_from_everywhere_gets_in_from_a_new_address() {
         let address = format!("198.51.{}.{}", number / 250, number % 250);
         number += 1;
         let mut now = now;
-        let ann = visitor("ann", &address);
+        let ann = login("ann", &address);
         for attempt in 0..3 {
             let waited = wait(&throttle, now, &ann).expect("ann is never turned away");
             assert!(waited <= ACCOUNT.longest, "{waited:?}");
@@ -150,13 +150,13 @@ fn many_accounts_tried_from_one_address_keep_nobody_elsewhere_out() {
     let guess = |step| {
         (0..20)
             .map(|number| match number {
-                0 => visitor("ann", "203.0.113.9"),
-                number => visitor(&format!("user{step}-{number}"), "203.0.113.9"),
+                0 => login("ann", "203.0.113.9"),
+                number => login(&format!("user{step}-{number}"), "203.0.113.9"),
             })
             .collect()
     };
     let guesses = attack(&throttle, start, guess, |now| {
-        let ann = visitor("ann", "198.51.100.7");
+        let ann = login("ann", "198.51.100.7");
         assert_eq!(wait(&throttle, now, &ann), Some(Duration::ZERO));
     });
     // 12,000 without a throttle in the first minute alone; now four in a second.
@@ -169,19 +169,19 @@ fn neighbours_of_an_attacker_get_in() {
     let throttle = Throttle::default();
     let start = Instant::now();
     let here = "203.0.113.9";
-    let (ann, bob) = (device("ann", here, "ann-phone"), visitor("bob", here));
+    let (ann, bob) = (device("ann", here, "ann-phone"), login("bob", here));
     throttle.succeeded(start, &ann);
     throttle.succeeded(start, &bob);
     // A device with an old password is slowed, and nobody for its sake.
     for _ in 0..10_000 {
-        throttle.failed(start, &visitor("printer", here));
+        throttle.failed(start, &login("printer", here));
     }
-    let carl = visitor("carl", here);
+    let carl = login("carl", here);
     assert_eq!(wait(&throttle, start, &carl), Some(Duration::ZERO));
     // Names that are known by heart, with ann's and bob's among them.
     let guess = |_| {
-        let names = (0..20).map(|number| visitor(&format!("user{number}"), here));
-        names.chain([visitor("ann", here)]).collect()
+        let names = (0..20).map(|number| login(&format!("user{number}"), here));
+        names.chain([login("ann", here)]).collect()
     };
     let mut number = 0;
     attack(&throttle, start, guess, |now| {
@@ -191,7 +191,7 @@ fn neighbours_of_an_attacker_get_in() {
         }
         // Somebody who was never here waits behind nobody who has failed.
         number += 1;
-        let new = visitor(&format!("new{number}"), here);
+        let new = login(&format!("new{number}"), here);
         let waited = wait(&throttle, now, &new).expect("room for who is new");
         // The attackers have their first guesses first.
         let is_settled = now - start > Duration::from_secs(30);
@@ -210,13 +210,13 @@ fn a_place_far_back_in_one_line_holds_no_other_up() {
     let now = Instant::now();
     for number in 0..20 {
         for _ in 0..8 {
-            throttle.failed(now, &visitor(&format!("u{number}"), "203.0.113.9"));
+            throttle.failed(now, &login(&format!("u{number}"), "203.0.113.9"));
         }
     }
     // Each of them would wait eight seconds for itself.
     let later = now + Duration::from_secs(4);
-    let first = wait(&throttle, later, &visitor("u0", "203.0.113.9")).unwrap();
-    let second = wait(&throttle, later, &visitor("u1", "203.0.113.9")).unwrap();
+    let first = wait(&throttle, later, &login("u0", "203.0.113.9")).unwrap();
+    let second = wait(&throttle, later, &login("u1", "203.0.113.9")).unwrap();
     assert!(second - first < ADDRESS.longest, "{first:?} {second:?}");
 }
 
@@ -225,14 +225,14 @@ fn why_somebody_waits_is_told() {
     let throttle = Throttle::default();
     let now = Instant::now();
     for number in 0..60 {
-        throttle.failed(now, &visitor("ann", &format!("203.0.113.{number}")));
+        throttle.failed(now, &login("ann", &format!("203.0.113.{number}")));
     }
-    let cause = |visitor: &Visitor| match throttle.admit(now, visitor) {
+    let cause = |login: &LoginAttempt| match throttle.admit(now, login) {
         Admission::At(_, cause) => cause,
         other => panic!("{other:?}"),
     };
-    let stranger = visitor("ann", "203.0.113.1");
-    assert_eq!(cause(&visitor("ann", "198.51.100.7")), Cause::Others);
+    let stranger = login("ann", "203.0.113.1");
+    assert_eq!(cause(&login("ann", "198.51.100.7")), Cause::Others);
     for _ in 0..3 {
         throttle.failed(now, &stranger);
     }
@@ -246,12 +246,12 @@ fn one_address_guesses_slowly_whatever_the_account() {
     let mut slowed = 0;
     for number in 0..60 {
         // The whole of a /64 is one address.
-        let guess = visitor(&format!("user{number}"), &format!("2001:db8::{number:x}"));
+        let guess = login(&format!("user{number}"), &format!("2001:db8::{number:x}"));
         slowed += u32::from(wait(&throttle, now, &guess) != Some(Duration::ZERO));
         throttle.failed(now, &guess);
     }
     assert!(slowed >= 39, "{slowed}");
-    let other = visitor("ann", "2001:db8:0:1::1");
+    let other = login("ann", "2001:db8:0:1::1");
     assert_eq!(wait(&throttle, now, &other), Some(Duration::ZERO));
     // An address of version 4 in the form of version 6 is that address.
     let mapped = network("::ffff:192.0.2.1".parse().unwrap());
@@ -265,7 +265,7 @@ fn bad_tokens_make_nobody_else_wait() {
     let now = Instant::now();
     let here = "203.0.113.9";
     let unproven = Bearer::Unproven(Some(here.parse().unwrap()));
-    let expired = Bearer::Proven(visitor("ann", here));
+    let expired = Bearer::Proven(login("ann", here));
     let mut never = 0;
     for bearer in [&unproven, &expired] {
         for attempt in 0..100 {
@@ -281,15 +281,15 @@ fn bad_tokens_make_nobody_else_wait() {
     }
     assert!(never > 150, "they have lines of their own: {never}");
     // Passwords of others at that address, new ones too, and the bearer's elsewhere.
-    for other in [visitor("bob", here), visitor("ann", "198.51.100.7")] {
+    for other in [login("bob", here), login("ann", "198.51.100.7")] {
         assert_eq!(throttle.admit(now, &other), Admission::Free);
     }
     for number in 0..50 {
-        let new = visitor(&format!("new{number}"), here);
+        let new = login(&format!("new{number}"), here);
         assert_eq!(throttle.admit(now, &new), Admission::Free);
     }
     let elsewhere = Bearer::Unproven(Some("198.51.100.7".parse().unwrap()));
-    let other = Bearer::Proven(visitor("bob", here));
+    let other = Bearer::Proven(login("bob", here));
     for bearer in [elsewhere, other] {
         assert_eq!(throttle.admit_bearer(now, &bearer), Admission::Free);
     }
@@ -298,7 +298,7 @@ fn bad_tokens_make_nobody_else_wait() {
     throttle.bearer_succeeded(Some(here.parse().unwrap()));
     assert_eq!(throttle.admit_bearer(now, &unproven), Admission::Free);
     assert_ne!(throttle.admit_bearer(now, &expired), Admission::Free);
-    throttle.succeeded(now, &visitor("ann", here));
+    throttle.succeeded(now, &login("ann", here));
     assert_eq!(throttle.admit_bearer(now, &expired), Admission::Free);
 }
 
@@ -306,13 +306,13 @@ fn bad_tokens_make_nobody_else_wait() {
 fn failures_are_forgotten() {
     let throttle = Throttle::default();
     let now = Instant::now();
-    let ann = visitor("ann", "");
+    let ann = login("ann", "");
     for _ in 0..10 {
         throttle.failed(now, &ann);
     }
     let (soon, later) = (now + FAILURES, now + 2 * FAILURES);
-    throttle.failed(soon, &visitor("x", ""));
-    throttle.failed(later, &visitor("x", ""));
+    throttle.failed(soon, &login("x", ""));
+    throttle.failed(later, &login("x", ""));
     assert_eq!(wait(&throttle, later, &ann), Some(Duration::ZERO));
 }
 
@@ -321,7 +321,7 @@ fn memory_is_bounded() {
     let throttle = Throttle::default();
     let now = Instant::now();
     for number in 0..COUNTS_MAX {
-        throttle.failed(now, &visitor(&number.to_string(), "192.0.2.1"));
+        throttle.failed(now, &login(&number.to_string(), "192.0.2.1"));
     }
     assert!(throttle.lock().failures.len() <= COUNTS_MAX + 3);
 }

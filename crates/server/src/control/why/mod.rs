@@ -11,7 +11,7 @@ mod way;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_auth::center::Standing;
+use stentor_auth::center::LoginRecord;
 use stentor_auth::rights::Explanation;
 use stentor_control::clients::{Because, Check as Shown, Party as Side, Why};
 use stentor_hub::{Access, Delivering, Granted, Retained as _, Rights};
@@ -400,15 +400,15 @@ impl Party {
 }
 
 /// What the Auth Center has said about somebody, where it was asked.
-fn standing(rights: &Arc<dyn Rights>) -> Option<&Standing> {
+fn login_record(rights: &Arc<dyn Rights>) -> Option<&LoginRecord> {
     rights
         .as_any()
-        .and_then(|any| any.downcast_ref::<Standing>())
+        .and_then(|any| any.downcast_ref::<LoginRecord>())
 }
 
 /// The rule that decides whether somebody gets messages of a topic, if a role has one.
 pub(super) fn rule_of_receiver(rights: &Arc<dyn Rights>, topic: &str) -> Option<String> {
-    let explanation = standing(rights)?.holder().explain_receive(topic);
+    let explanation = login_record(rights)?.holder().explain_receive(topic);
     explanation.deciding().map(ToString::to_string)
 }
 
@@ -417,9 +417,9 @@ fn permitted(
     what: &'static str,
     is_permitted: bool,
     rights: &Arc<dyn Rights>,
-    explain: impl FnOnce(&Standing) -> Explanation,
+    explain: impl FnOnce(&LoginRecord) -> Explanation,
 ) -> Check {
-    let explanation = standing(rights).map(explain);
+    let explanation = login_record(rights).map(explain);
     let is_agreed = explanation
         .as_ref()
         .is_some_and(|explanation| (explanation.access == Access::All) == is_permitted);

@@ -9,7 +9,7 @@ use stentor_zone::{Address, NotAddress};
 
 use super::subscriber::above_limit;
 use super::way::Way;
-use super::{Check, Party, Session, State, permitted, standing, with_right_remedy};
+use super::{Check, Party, Session, State, login_record, permitted, with_right_remedy};
 
 /// What was looked at, in the order in which a message passes it.
 pub(super) fn checks(
@@ -81,8 +81,8 @@ fn publish(party: &Party, session: &Session, topic: &str) -> Check {
     };
     let rights = &session.delivering.rights;
     let may = rights.may_publish(&asked);
-    let check = permitted("may publish", may, rights, |standing| {
-        standing.holder().explain_publish(&asked)
+    let check = permitted("may publish", may, rights, |login_record| {
+        login_record.holder().explain_publish(&asked)
     });
     match may {
         true => check,
@@ -161,7 +161,7 @@ pub(super) fn sets(
     session: &Session,
     quota: impl Fn(&Quotas) -> Option<u64>,
 ) -> Option<(String, u64)> {
-    let standing = standing(&session.delivering.rights)?;
-    let (role, most) = standing.holder().grant().sets(quota)?;
+    let login_record = login_record(&session.delivering.rights)?;
+    let (role, most) = login_record.holder().grant().sets(quota)?;
     Some((role.name.to_string(), most))
 }

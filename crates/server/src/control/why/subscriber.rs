@@ -172,8 +172,8 @@ fn receive(party: &Party, session: &Session, question: &Question<'_>) -> Check {
     // Its subscriptions are permitted in full, whatever the topic is called inside.
     let is_full = !delivering.is_filtered && !session.matching.is_empty();
     let may = is_full || delivering.rights.may_receive(topic);
-    let check = permitted("may receive", may, &delivering.rights, |standing| {
-        standing.holder().explain_receive(topic)
+    let check = permitted("may receive", may, &delivering.rights, |login_record| {
+        login_record.holder().explain_receive(topic)
     });
     match may {
         true => check,

@@ -185,17 +185,17 @@ fn a_round_leaves_room_for_what_the_hub_says() {
         session(&format!("client{number:05}")).restore(&mut world.hub, Tick::ZERO);
     }
     world.recorder.record_restored(&mut world.hub, true);
-    assert_eq!(world.recorder.standing, Standing::Complete);
+    assert_eq!(world.recorder.completeness, Completeness::Complete);
     for turn in 0..1_000 {
         // A change in each turn.
         world.add(&format!("new{turn}"));
         world.tend();
     }
-    assert_eq!(world.recorder.standing, Standing::Complete);
+    assert_eq!(world.recorder.completeness, Completeness::Complete);
     assert!(world.recorder.round.is_some(), "the keeper does nothing");
     start(&mut world);
     world.tend_until(|recorder| recorder.round.is_none());
-    assert_eq!(world.recorder.standing, Standing::Complete);
+    assert_eq!(world.recorder.completeness, Completeness::Complete);
     world.end().unwrap();
     assert_eq!(found(&folder).len(), 41_000);
 }
@@ -210,11 +210,11 @@ fn a_burst_waits_for_room() {
         world.tend();
     }
     assert!(world.recorder.waits() && is_journal_laden(&world.hub));
-    assert_eq!(world.recorder.standing, Standing::Complete);
+    assert_eq!(world.recorder.completeness, Completeness::Complete);
     start(&mut world);
     world.tend_until(|recorder| !recorder.waits());
     assert!(!is_journal_laden(&world.hub));
-    assert_eq!(world.recorder.standing, Standing::Complete);
+    assert_eq!(world.recorder.completeness, Completeness::Complete);
     world.end().unwrap();
     assert_eq!(found(&folder).len(), 250);
 }
@@ -318,7 +318,7 @@ fn what_is_dropped_is_not_answered() {
     assert_eq!(world.recorder.tend(&mut world.hub), Turn::default());
     assert!(world.recorder.is_full);
     start(&mut world);
-    world.tend_until(|it| it.standing == Standing::Complete && it.round.is_none());
+    world.tend_until(|it| it.completeness == Completeness::Complete && it.round.is_none());
     world.tend_until(|it| !it.is_full);
     world.end().unwrap();
     assert_eq!(found(&folder).len(), 61);
@@ -368,7 +368,7 @@ fn few_sessions_catch_up_with_one_file() {
     for _ in 0..100 {
         world.tend();
     }
-    assert_eq!(world.recorder.standing, Standing::Complete);
+    assert_eq!(world.recorder.completeness, Completeness::Complete);
     start(&mut world);
     world.end().unwrap();
     let all: Vec<_> = found(&folder).into_iter().map(|(id, _)| id).collect();
@@ -384,7 +384,7 @@ fn an_end_that_was_dropped_is_made_up_for() {
     world.add("ends");
     world.add("stays");
     let mut filler = 0;
-    while world.recorder.standing == Standing::Complete {
+    while world.recorder.completeness == Completeness::Complete {
         world.add(&format!("filler{filler}"));
         filler += 1;
     }
@@ -393,7 +393,7 @@ fn an_end_that_was_dropped_is_made_up_for() {
     world.hub.operate().kick(now, Zone::DEFAULT, "ends", true);
     world.recorder.record(&mut world.hub);
     start(&mut world);
-    world.tend_until(|it| it.standing == Standing::Complete && it.round.is_none());
+    world.tend_until(|it| it.completeness == Completeness::Complete && it.round.is_none());
     assert!(!world.recorder.has_told);
     world.end().unwrap();
     let all = found(&folder);

@@ -11,7 +11,7 @@ use crate::model::{Rule, UserKey};
 
 /// A client that asks to log in, apart from the credential that it shows.
 #[derive(Clone)]
-pub struct Visitor {
+pub struct LoginAttempt {
     /// The user that it says to be.
     pub key: UserKey,
     /// Whether it said a zone with its name; otherwise a credential that names one may.
@@ -29,7 +29,7 @@ pub struct Visitor {
 }
 
 #[cfg(test)]
-impl Visitor {
+impl LoginAttempt {
     /// One who says a name, and nothing else.
     pub(super) fn named(name: &str) -> Self {
         Self {
@@ -44,9 +44,9 @@ impl Visitor {
     }
 }
 
-impl fmt::Debug for Visitor {
+impl fmt::Debug for LoginAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Visitor")
+        f.debug_struct("LoginAttempt")
             .field("key", &self.key)
             .field("address", &self.address)
             .finish_non_exhaustive()

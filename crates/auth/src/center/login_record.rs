@@ -12,7 +12,7 @@ use crate::rights::Holder;
 use crate::store::Watch;
 
 /// The rights of one login with what they were made from.
-pub struct Standing {
+pub struct LoginRecord {
     pub(super) holder: Arc<Holder>,
     pub(super) needs: Needs,
     /// The user's name; `None` for a client without one.
@@ -48,7 +48,7 @@ pub(super) struct Returned {
     pub(super) roles_are_of_credential: bool,
 }
 
-impl Standing {
+impl LoginRecord {
     /// The rules that are asked.
     #[must_use]
     pub const fn holder(&self) -> &Arc<Holder> {
@@ -75,16 +75,16 @@ impl Standing {
     }
 }
 
-impl fmt::Debug for Standing {
+impl fmt::Debug for LoginRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Standing")
+        f.debug_struct("LoginRecord")
             .field("key", &self.key)
             .field("as_of", &self.as_of)
             .finish_non_exhaustive()
     }
 }
 
-impl Rights for Standing {
+impl Rights for LoginRecord {
     fn may_publish(&self, topic: &str) -> bool {
         self.holder.may_publish(topic)
     }
