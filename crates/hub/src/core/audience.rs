@@ -63,11 +63,7 @@ impl core::fmt::Debug for Listener {
 }
 
 /// Filters that match a topic, from the beginning or from `rest` on.
-pub(crate) fn filters(
-    core: &Core,
-    (zone, topic): (Zone, &str),
-    rest: Option<Walk>,
-) -> FoundFilters {
+pub(crate) fn filters(core: &Core, zone: Zone, topic: &str, rest: Option<Walk>) -> FoundFilters {
     let index = &core.routing.index;
     let mut filters = Vec::new();
     let mut add = |id: FilterId| filters.push(index.filter(id).1.into());
@@ -89,7 +85,9 @@ pub(crate) fn filters(
 /// this many, and where the next ones are. Nobody if the filter does not match any more.
 pub(crate) fn of_filter(
     core: &Core,
-    (zone, topic, filter): (Zone, &str, &str),
+    zone: Zone,
+    topic: &str,
+    filter: &str,
     from: AudiencePlace,
     at_most: usize,
 ) -> (Vec<Listener>, Option<AudiencePlace>) {

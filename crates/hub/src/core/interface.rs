@@ -12,6 +12,7 @@ use crate::core::memory::evict;
 use crate::core::routing::options::as_share;
 use crate::core::routing::route::job;
 use crate::core::routing::share::{self, Count as ShareCount, queue_asked, queue_offered};
+use crate::core::sessions::charge::Charge;
 use crate::core::sessions::registry::Session;
 use crate::core::sessions::rights::Identity;
 use crate::core::settings::Settings;
@@ -201,7 +202,10 @@ pub(crate) fn take_item(core: &mut Core, now: Tick, item: ShardItem) {
             name,
             messages,
             bytes,
-        } => queue_asked(core, now, &name, (messages as usize, bytes)),
+        } => {
+            let messages = messages as usize;
+            queue_asked(core, now, &name, Charge { bytes, messages });
+        }
         ShardItem::OfferQueue(name) => queue_offered(core, now, &name),
         ShardItem::Resolved { ticket, outcome } => {
             acknowledge::resolve(core, now, ticket, &outcome)
@@ -215,6 +219,6 @@ pub(crate) fn take_item(core: &mut Core, now: Tick, item: ShardItem) {
             session,
             epoch,
             visits,
-        } => job::release_publisher(core, now, (session, epoch), visits),
+        } => job::release_publisher(core, now, session, epoch, visits),
     }
 }

@@ -179,15 +179,15 @@ pub(crate) struct Timer {
 
 impl Core {
     pub(crate) fn new(
-        (shard, shards): (ShardId, u8),
+        shard: ShardId,
+        shards: u8,
         hasher: TopicHasher,
         shared: Shared,
         settings: Arc<Settings>,
     ) -> Self {
         let uses = settings.uses();
         let journals = Arc::clone(&shared.interest.journals);
-        let what = (shared.sessions_zero_ms, shared.keeps_wills);
-        let log = SessionLog::new(shard.0, what, Arc::clone(&journals));
+        let log = SessionLog::new(shard.0, &shared);
         Self {
             routing: Routing {
                 fences: Fences::new(Arc::clone(&shared.interest), shard.0, shards),
@@ -233,7 +233,8 @@ impl Core {
             sessions: Sessions::new(
                 hasher.clone(),
                 shared.persistent_sessions,
-                (journals, shard.0),
+                journals,
+                shard.0,
             ),
             outbox: Outbox::new(hasher.clone()),
             turn: Turn::default(),

@@ -109,10 +109,10 @@ pub(crate) fn from(
         next = match place {
             QueuePlace::InFlight(from) => Some(in_flight(session, from, most, &mut part.pieces)),
             QueuePlace::Waiting(after, passed) => {
-                Some(waiting(session, (after, passed), most, &mut part.pieces))
+                Some(waiting(session, after, passed, most, &mut part.pieces))
             }
             QueuePlace::HeldBack(at, passed) => {
-                held_back(session, (at, passed), most, &mut part.pieces)
+                held_back(session, at, passed, most, &mut part.pieces)
             }
         };
     }
@@ -169,10 +169,16 @@ fn in_flight(session: &Session, from: usize, most: usize, pieces: &mut Pieces) -
     }
 }
 
-fn waiting(session: &Session, place: (u64, usize), most: usize, pieces: &mut Pieces) -> QueuePlace {
+fn waiting(
+    session: &Session,
+    mut after: u64,
+    mut passed: usize,
+    most: usize,
+    pieces: &mut Pieces,
+) -> QueuePlace {
     let owed = session.state.owed.get().into_iter();
-    let all = owed.flat_map(|owed| waiting_behind(owed, place));
-    let (mut found, (mut after, mut passed)) = (0, place);
+    let all = owed.flat_map(move |owed| waiting_behind(owed, (after, passed)));
+    let mut found = 0;
     for piece in all.take(most) {
         found += 1;
         (after, passed) = match &piece {
@@ -196,7 +202,8 @@ fn waiting(session: &Session, place: (u64, usize), most: usize, pieces: &mut Pie
 /// no topic comes or goes.
 fn held_back(
     session: &Session,
-    (at, passed): (usize, usize),
+    at: usize,
+    passed: usize,
     most: usize,
     pieces: &mut Pieces,
 ) -> Option<QueuePlace> {

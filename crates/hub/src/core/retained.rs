@@ -270,7 +270,8 @@ pub trait Retained: Send + Sync {
     /// lock: it has to be short and must not use the store.
     fn look(
         &self,
-        (zone, topic): (Zone, &str),
+        zone: Zone,
+        topic: &str,
         mark: Mark,
         now: Tick,
         found: &mut dyn FnMut(&Stored<'_>),

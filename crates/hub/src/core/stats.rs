@@ -162,16 +162,26 @@ impl LossCause {
 #[derive(Debug, Default)]
 pub struct Losses {
     by_cause: [u64; LossCause::ALL.len()],
-    by_client_topic: HashMap<(Box<str>, Box<str>), u64, foldhash::fast::FixedState>,
+    by_client_topic: HashMap<Loser, u64, foldhash::fast::FixedState>,
 }
 
-/// A borrowed key, so that counting another loss allocates nothing.
-#[derive(Hash)]
-struct Pair<'a>(&'a str, &'a str);
+/// A client that has lost messages, and their topic.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Loser {
+    client_id: Box<str>,
+    topic: Box<str>,
+}
 
-impl Equivalent<(Box<str>, Box<str>)> for Pair<'_> {
-    fn equivalent(&self, key: &(Box<str>, Box<str>)) -> bool {
-        self.0 == &*key.0 && self.1 == &*key.1
+/// A borrowed [`Loser`], so that counting another loss allocates nothing. Its hash is the same.
+#[derive(Hash)]
+struct LoserRef<'a> {
+    client_id: &'a str,
+    topic: &'a str,
+}
+
+impl Equivalent<Loser> for LoserRef<'_> {
+    fn equivalent(&self, key: &Loser) -> bool {
+        *self.client_id == *key.client_id && *self.topic == *key.topic
     }
 }
 
@@ -201,15 +211,17 @@ impl Losses {
     ) -> bool {
         self.by_cause[cause as usize] += messages;
         let (client_id, topic) = (cut(client_id), cut(topic));
-        if let Some(count) = self.by_client_topic.get_mut(&Pair(client_id, topic)) {
+        let loser = LoserRef { client_id, topic };
+        if let Some(count) = self.by_client_topic.get_mut(&loser) {
             *count += messages;
             return false;
         }
         if self.by_client_topic.len() >= PAIRS_MAX {
             return false;
         }
+        let (client_id, topic) = (client_id.into(), topic.into());
         self.by_client_topic
-            .insert((client_id.into(), topic.into()), messages);
+            .insert(Loser { client_id, topic }, messages);
         true
     }
 
@@ -227,8 +239,9 @@ impl Losses {
     /// Messages of one topic that a client has lost, where the two are named.
     #[must_use]
     pub fn of(&self, client_id: &str, topic: &str) -> u64 {
-        let pair = Pair(cut(client_id), cut(topic));
-        self.by_client_topic.get(&pair).copied().unwrap_or(0)
+        let (client_id, topic) = (cut(client_id), cut(topic));
+        let loser = LoserRef { client_id, topic };
+        self.by_client_topic.get(&loser).copied().unwrap_or(0)
     }
 
     /// `(client id, topic, messages)`, most lost first.
@@ -237,7 +250,7 @@ impl Losses {
         let mut pairs: Vec<_> = self
             .by_client_topic
             .iter()
-            .map(|((client_id, topic), count)| (&**client_id, &**topic, *count))
+            .map(|(loser, count)| (&*loser.client_id, &*loser.topic, *count))
             .collect();
         // Only those that are shown are brought into an order: an operator asks a shard for them.
         let worst_first = |a: &(_, _, u64), b: &(_, _, u64)| b.2.cmp(&a.2).then(a.cmp(b));

@@ -25,7 +25,7 @@ pub(crate) fn act(hub: &mut Hub, now: Tick, act: &Act) {
                 hub.core.count_denied();
                 return;
             }
-            count_publish_of(&mut hub.core, now, *zone, (topic, payload), None);
+            count_publish_of(&mut hub.core, now, *zone, topic, payload, None);
             let effect = Effect::Publish {
                 topic: topic.clone(),
                 payload: payload.clone(),
@@ -41,7 +41,7 @@ pub(crate) fn act(hub: &mut Hub, now: Tick, act: &Act) {
             payload,
         } => {
             let to_user = zone_topic::private_to(to);
-            count_publish_of(&mut hub.core, now, *zone, (&to_user, payload), None);
+            count_publish_of(&mut hub.core, now, *zone, &to_user, payload, None);
             let topic = zone_topic::private_from(from);
             let parts = (payload.as_slice(), &[][..], false);
             let message = server_message(now, *zone, &topic, parts);

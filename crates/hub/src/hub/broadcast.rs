@@ -190,13 +190,7 @@ fn count(
         client_id: Some(client_id).filter(|id| !id.is_empty()),
         user: identity.user.as_deref(),
     };
-    count_publish_of(
-        &mut hub.core,
-        now,
-        identity.zone,
-        (topic, payload),
-        Some(by),
-    );
+    count_publish_of(&mut hub.core, now, identity.zone, topic, payload, Some(by));
 }
 
 /// Whether a caller may send this, and anybody can.

@@ -73,7 +73,7 @@ pub fn filters_matching(
     topic: &str,
     rest: Option<stentor_topic::Walk>,
 ) -> FoundFilters {
-    audience::filters(&hub.core, (zone, topic), rest)
+    audience::filters(&hub.core, zone, topic, rest)
 }
 
 /// Sessions of this shard with a subscription to a filter, if that matches a topic: from a place
@@ -86,7 +86,7 @@ pub fn audience_of(
     from: AudiencePlace,
     at_most: usize,
 ) -> (Vec<Listener>, Option<AudiencePlace>) {
-    audience::of_filter(&hub.core, (zone, topic, filter), from, at_most)
+    audience::of_filter(&hub.core, zone, topic, filter, from, at_most)
 }
 
 impl Hub {

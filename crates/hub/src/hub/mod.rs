@@ -134,7 +134,7 @@ impl Hub {
         let mut services = Services::new(shared.callees.take(), shared.adaptors.take());
         services.reconfigure(&settings);
         Self {
-            core: Core::new((shard, shards), hasher, shared, settings),
+            core: Core::new(shard, shards, hasher, shared, settings),
             services,
         }
     }
@@ -165,11 +165,15 @@ impl Hub {
                 is_named,
             } => {
                 if message.qos == QoS::AtMostOnce {
-                    batch::route_soon(&mut self.core, now, message, (Source::Mesh, sender));
+                    batch::route_soon(&mut self.core, now, message, Source::Mesh, sender);
                 } else {
-                    let message = log::takes(&mut self.core, (from, is_named), message);
+                    let from = log::SentBy {
+                        shard: from,
+                        is_named,
+                    };
+                    let message = log::takes(&mut self.core, from, message);
                     let copy = Arc::clone(&message);
-                    batch::route_soon(&mut self.core, now, copy, (Source::Mesh, sender));
+                    batch::route_soon(&mut self.core, now, copy, Source::Mesh, sender);
                     log::has_taken(&mut self.core, &message);
                 }
             }
@@ -182,7 +186,11 @@ impl Hub {
                 is_named,
             } => {
                 batch::settle(&mut self.core, now);
-                let message = log::takes(&mut self.core, (from, is_named), message);
+                let from = log::SentBy {
+                    shard: from,
+                    is_named,
+                };
+                let message = log::takes(&mut self.core, from, message);
                 share::deliver_here(&mut self.core, now, &name, &message, search);
                 log::has_taken(&mut self.core, &message);
             }

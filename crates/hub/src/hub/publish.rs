@@ -32,8 +32,8 @@ pub fn publish_for(
         client_id: None,
         user: Some(user),
     });
-    let what = (message.topic(), message.payload());
-    count_publish_of(&mut hub.core, now, message.zone, what, by);
+    let (topic, payload) = (message.topic(), message.payload());
+    count_publish_of(&mut hub.core, now, message.zone, topic, payload, by);
     let kept = keep_and_route_for(&mut hub.core, now, message);
     hub.finish(now);
     kept
@@ -62,7 +62,7 @@ impl Hub {
             return acknowledge::answer(&mut self.core, key, publish, again);
         }
         let taken = with_topic(self, key, publish, |hub, topic| {
-            count_publish(&mut hub.core, now, key, (&topic, publish.payload));
+            count_publish(&mut hub.core, now, key, &topic, publish.payload);
             match verdict {
                 None => hub.take(now, key, publish, topic),
                 #[cfg(not(feature = "hooks"))]

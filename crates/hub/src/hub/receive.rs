@@ -84,14 +84,13 @@ fn receive_packets(
     let mut looked = 0;
     loop {
         let has_more = consumed < input.len();
-        let (version, packet_bytes_max) =
-            match receive::gate(&mut hub.core, now, key, share, has_more) {
-                Gate::Open(version, packet_bytes_max) => (version, packet_bytes_max),
-                Gate::Shut => return consumed,
-                Gate::Gone => return input.len(),
-            };
+        let framing = match receive::gate(&mut hub.core, now, key, share, has_more) {
+            Gate::Open(framing) => framing,
+            Gate::Shut => return consumed,
+            Gate::Gone => return input.len(),
+        };
         let rest = input.get(consumed..).unwrap_or_default();
-        let frame = match frame(rest, packet_bytes_max) {
+        let frame = match frame(rest, framing.packet_bytes_max) {
             Ok(Some(frame)) => frame,
             Ok(None) => return consumed,
             Err(error) => {
@@ -111,7 +110,8 @@ fn receive_packets(
             receive::give_way(&mut hub.core, now, key);
             return consumed;
         }
-        if flood::holds(&mut hub.core, now, key, (version, frame), whole) {
+        let version = framing.version;
+        if flood::holds(&mut hub.core, now, key, version, frame, whole) {
             return consumed;
         }
         consumed += frame.total_len;
@@ -121,9 +121,8 @@ fn receive_packets(
             && rest.len() > frame.total_len
             && let Some(purpose) = hub.core.rules().asks_store(frame.first)
         {
-            let layout = (version, packet_bytes_max);
             let at_most = share.packets_left(is_publish(frame.first));
-            let ahead = stored::look_ahead(&hub.core, key, layout, (purpose, at_most), rest);
+            let ahead = stored::look_ahead(&hub.core, key, framing, purpose, at_most, rest);
             looked = consumed - whole.len() + ahead;
         }
         let before = hub.core.turn().spent();

@@ -143,7 +143,7 @@ pub fn has_backlogs(hub: &Hub) -> bool {
 /// whose messages add to it. The owner of sessions may have a part of the room: see
 /// [`crate::Tenants`].
 pub fn tell_backlog_room(hub: &mut Hub, now: Tick, (under_way, free): (usize, u64)) {
-    spool::tell_room(&mut hub.core, now, (under_way, free));
+    spool::tell_room(&mut hub.core, now, under_way, free);
 }
 
 /// Gives the store of backlogs some of what is to go there, about `bytes_max` at most: see
@@ -155,7 +155,8 @@ pub fn seal_backlogs(hub: &mut Hub, bytes_max: usize) {
 /// The store of backlogs has messages that [`crate::SpoolOrder::Seal`] has given it; without a
 /// place, it has refused them, and nothing is given to it until [`spool_goes_on`].
 pub fn sealed(hub: &mut Hub, session: SessionKey, messages: (u64, u8), place: Option<ChunkPlace>) {
-    spool::sealed(&mut hub.core, session, messages, place);
+    let (first, count) = messages;
+    spool::sealed(&mut hub.core, session, first, count, place);
 }
 
 /// The store of backlogs takes messages again.
@@ -171,7 +172,7 @@ pub fn fetched(
     session: SessionKey,
     (first, bytes): (u64, Option<&[u8]>),
 ) {
-    spool::fetched(&mut hub.core, now, session, (first, bytes));
+    spool::fetched(&mut hub.core, now, session, first, bytes);
     hub.finish(now);
 }
 

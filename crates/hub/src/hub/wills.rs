@@ -26,8 +26,8 @@ pub(crate) fn will_due(hub: &mut Hub, now: Tick, due: &DueWill) {
         client_id: Some(client_id),
         user: identity.user.as_deref(),
     };
-    let what = (&*will.topic, &*will.payload);
-    count_publish_of(&mut hub.core, now, identity.zone, what, Some(by));
+    let (topic, payload) = (&*will.topic, &*will.payload);
+    count_publish_of(&mut hub.core, now, identity.zone, topic, payload, Some(by));
     let services = &mut hub.services;
     if !services.consult_will(&mut hub.core, identity, client_id, will) {
         debts::begin_will(&mut hub.core, identity.zone, client_id);

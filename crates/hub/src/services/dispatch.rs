@@ -286,7 +286,8 @@ impl Services {
         if subscribe::may_name_rooms(subscribe) {
             return self.rooms.subscribe(core, now, key, subscribe, decided);
         }
-        subscribe::begin(core, now, key, subscribe, decided, &NO_ROOMS)
+        let (denials, decided) = decided;
+        subscribe::begin(core, now, key, subscribe, denials, decided, &NO_ROOMS)
     }
 
     /// Asks about what one recipient of a broadcast receives, which is permitted: `Some` if an

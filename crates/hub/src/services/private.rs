@@ -343,7 +343,11 @@ impl PrivateService {
         answer: Option<(ShardId, Ticket)>,
     ) {
         batch::settle(core, now);
-        let message = log::takes(core, (from, is_named), Arc::clone(&private.message));
+        let from = log::SentBy {
+            shard: from,
+            is_named,
+        };
+        let message = log::takes(core, from, Arc::clone(&private.message));
         let from = (&message, private.sender);
         let reach = self.deliver_private(core, now, from, &private.route);
         log::has_taken(core, &message);

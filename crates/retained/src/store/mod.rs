@@ -413,13 +413,14 @@ impl<D: Disk> Retained for Store<D> {
 
     fn look(
         &self,
-        (zone, topic): (Zone, &str),
+        zone: Zone,
+        topic: &str,
         mark: Mark,
         now: Tick,
         found: &mut dyn FnMut(&Stored<'_>),
     ) {
         if is_volatile(topic) {
-            return self.volatile.look((zone, topic), mark, now, found);
+            return self.volatile.look(zone, topic, mark, now, found);
         }
         if mark != Mark(0) {
             let (hash, stripe) = self.place_of(zone, topic);

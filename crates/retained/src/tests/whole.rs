@@ -419,7 +419,7 @@ fn a_look_shows_what_is_copied() {
         store.expect(Zone(1), &[b"nothing", b"is/here", b"\xFF"], Purpose::Put);
         for topic in topics.iter().map(String::as_str) {
             let mut shown = None;
-            store.look((Zone(1), topic), mark, now, &mut |stored| {
+            store.look(Zone(1), topic, mark, now, &mut |stored| {
                 let text = format!("{:?}", stored.to_message());
                 assert!(shown.replace(text).is_none(), "once");
             });

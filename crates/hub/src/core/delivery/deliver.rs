@@ -24,7 +24,7 @@ use crate::core::sessions::charge::Charge;
 use crate::core::sessions::log::{Number, SessionLog, Standing};
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::sessions::rights::QueueBounds;
-use crate::core::sessions::state::{Owed, SessionState};
+use crate::core::sessions::state::{Owed, Sending, SessionState};
 use crate::core::sessions::tally::Bound;
 use crate::core::settings::{Settings, SlowPolicy};
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
@@ -339,7 +339,7 @@ impl Fanout<'_> {
         }
         // A queue has every message, however few a client of its own would get.
         let may_hold = course == Course::Usual && context.queue.is_none();
-        let shaped = may_hold && (variants.shape.is_some() || session.is_special());
+        let shaped = may_hold && (variants.treatment.shape.is_some() || session.is_special());
         let hold = || hold_back(&mut context, variants, key, session, terms);
         let held = shaped.then(hold).flatten();
         let verdict = if let Some(verdict) = held {
@@ -350,22 +350,17 @@ impl Fanout<'_> {
                 return;
             };
             let owed = &session.state.owed;
-            give_now(&mut context, variants, key, (live, owed), terms)
+            give_now(&mut context, variants, key, live, owed, terms)
         } else {
             owe(&mut context, variants, key, session, terms)
         };
         self.reach = self.reach.max(verdict.reach(session.live().is_some()));
-        self.settle(key, variants.message, (terms.qos, verdict));
+        self.settle(key, variants.message, terms.qos, verdict);
     }
 
     /// Counts what was lost, and gives a connection up that its policy has given up.
     #[inline]
-    fn settle(
-        &mut self,
-        key: SessionKey,
-        message: &Message,
-        (qos, verdict): (QoS, DeliveryResult),
-    ) {
+    fn settle(&mut self, key: SessionKey, message: &Message, qos: QoS, verdict: DeliveryResult) {
         match verdict {
             DeliveryResult::Taken => {}
             DeliveryResult::Lost(cause) => self.lose(key.slot, message.topic(), cause, 1),
@@ -416,7 +411,7 @@ impl Fanout<'_> {
             }
             _ => Bound::AsConfigured,
         };
-        session.tally().lose(self.now, (cause, messages), bound);
+        session.tally().lose(self.now, cause, messages, bound);
         if let Some(snapshots) = session.live_mut().and_then(Live::snapshots) {
             match cause {
                 LossCause::DropNewest => snapshots.lose_live(),
@@ -452,7 +447,8 @@ fn give_now(
     context: &mut DeliveryContext<'_>,
     variants: &mut EncodedVariants<'_>,
     key: SessionKey,
-    (live, owed): (&mut Live, &Owed),
+    live: &mut Live,
+    owed: &Owed,
     terms: &DeliveryOptions<'_>,
 ) -> DeliveryResult {
     let Some(wire) = variants
@@ -540,7 +536,7 @@ fn owe(
             return DeliveryResult::Lost(LossCause::PacketTooLarge);
         };
         context.count_encoded(&wire, terms);
-        let packet_id = owed.send((context.now, window, next_id), &delivery);
+        let packet_id = owed.send(context.now, window, next_id, &delivery);
         context.write(number, &delivery, terms.group);
         if number.is_some() {
             session.state.write_odd(context.log);
@@ -550,7 +546,7 @@ fn owe(
         context.outbox.publish(key, live, outgoing);
         return DeliveryResult::Taken;
     }
-    keep_waiting(context, delivery, key, (session, number, terms.group))
+    keep_waiting(context, delivery, key, session, number, terms.group)
 }
 
 /// Above QoS 0, and neither the window nor the socket takes it now: it waits, if there is room.
@@ -558,7 +554,9 @@ fn keep_waiting(
     context: &mut DeliveryContext<'_>,
     delivery: Delivery,
     key: SessionKey,
-    (session, number, group): (&mut Session, Option<Number>, Option<&Arc<ShareName>>),
+    session: &mut Session,
+    number: Option<Number>,
+    group: Option<&Arc<ShareName>>,
 ) -> DeliveryResult {
     let (settings, queue_bytes_max) = (context.settings, context.queue_bytes_max);
     let queue = context.queue;
@@ -633,7 +631,8 @@ pub(crate) fn outgoing(
     live: &Live,
     delivery: &Delivery,
     epoch: Option<u64>,
-    (packet_id, dup): (PacketId, bool),
+    packet_id: PacketId,
+    sending: Sending,
 ) -> Option<Outgoing> {
     let ids = delivery.subscription_ids.as_slice();
     let message = &delivery.message;
@@ -645,7 +644,7 @@ pub(crate) fn outgoing(
             Rc::new(wire),
             delivery.qos,
             delivery.retain,
-            dup,
+            sending == Sending::Again,
             Some(packet_id),
         )
     })

@@ -36,8 +36,8 @@ pub(crate) fn deliver(
     // What it was sent before comes before.
     batch::settle(core, now);
     let own = own_options(core, key, message);
-    let shape = route::shape_and_epoch(core, message);
-    let mut batch = EncodedBatch::new(core::slice::from_ref(message), shape);
+    let treatment = route::treatment(core, message);
+    let mut batch = EncodedBatch::new(core::slice::from_ref(message), treatment);
     let mut fanout = route::fanout(core, now);
     fanout.serve(&mut batch, message, key.slot, &own);
     fanout.reach

@@ -13,7 +13,7 @@ use crate::core::delivery::spool::fetch_next;
 use crate::core::ids::SessionKey;
 use crate::core::routing::keep::epoch;
 use crate::core::sessions::registry::{Link, Live};
-use crate::core::sessions::state::Owed;
+use crate::core::sessions::state::{Owed, Sending};
 use crate::core::sessions::tally::Bound;
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
 
@@ -100,8 +100,9 @@ fn pump_within(core: &mut Core, now: Tick, key: SessionKey, visits: u32) {
     }
     for (cause, messages) in lost {
         if messages > 0 {
-            let lost = (cause, messages);
-            session.tally().lose(now, lost, Bound::AsConfigured);
+            session
+                .tally()
+                .lose(now, cause, messages, Bound::AsConfigured);
         }
     }
     session.shrink_owed();
@@ -141,8 +142,8 @@ impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
             match resend {
                 Resend::Publish(packet_id, delivery) => {
                     let epoch = (self.epoch)(&delivery.message);
-                    if let Some(outgoing) = outgoing(self.live, delivery, epoch, (packet_id, true))
-                    {
+                    let again = Sending::Again;
+                    if let Some(outgoing) = outgoing(self.live, delivery, epoch, packet_id, again) {
                         self.stats.publishes_sent += 1;
                         self.traffic.sent(self.zone, 1, 0);
                         self.outbox.publish(self.key, self.live, outgoing);
@@ -177,7 +178,9 @@ impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
                 continue;
             }
             let epoch = (self.epoch)(message);
-            let Some(outgoing) = outgoing(self.live, &delivery, epoch, (packet_id, dup)) else {
+            let sending = dup.into();
+            let outgoing = outgoing(self.live, &delivery, epoch, packet_id, sending);
+            let Some(outgoing) = outgoing else {
                 self.lose(packet_id, LossCause::PacketTooLarge);
                 continue;
             };

@@ -172,7 +172,7 @@ fn hold_back_one(core: &mut Core, now: Tick, sender: Sender) {
 
 /// The shard has given the disk so much that it does not have yet, and so much more has room there.
 /// Connections that wait for the disk go on when little is left.
-pub(crate) fn tell_room(core: &mut Core, now: Tick, (under_way, free): (usize, u64)) {
+pub(crate) fn tell_room(core: &mut Core, now: Tick, under_way: usize, free: u64) {
     let spooling = &mut core.outbox.spooling;
     (spooling.under_way, spooling.free) = (under_way, free);
     let on_the_way = spooling.on_the_way();
@@ -270,7 +270,7 @@ pub(crate) fn seal_some(core: &mut Core, bytes_max: usize) {
     {
         // Other sessions of its owner may have used up the room since it was counted.
         count_on_disk(core, key);
-        let (sealed, is_over) = seal(core, key, (bytes_max - bytes, until));
+        let (sealed, is_over) = seal(core, key, bytes_max - bytes, until);
         bytes += sealed;
         count_on_disk(core, key);
         if !is_over {
@@ -290,7 +290,7 @@ fn count_on_disk(core: &mut Core, key: SessionKey) {
 
 /// Has the disk take some of what one session holds: see [`seal_some`]. Returns the bytes, and
 /// whether that was all.
-fn seal(core: &mut Core, key: SessionKey, (bytes_max, until): (usize, u32)) -> (usize, bool) {
+fn seal(core: &mut Core, key: SessionKey, bytes_max: usize, until: u32) -> (usize, bool) {
     let share = core.outbox.spooling.share;
     let mut sum = 0;
     let Some(session) = core.sessions.get_mut(key) else {
@@ -347,7 +347,8 @@ fn seal(core: &mut Core, key: SessionKey, (bytes_max, until): (usize, u32)) -> (
 pub(crate) fn sealed(
     core: &mut Core,
     key: SessionKey,
-    (first, count): (u64, u8),
+    first: u64,
+    count: u8,
     place: Option<ChunkPlace>,
 ) {
     if place.is_none() {
@@ -357,7 +358,7 @@ pub(crate) fn sealed(
     }
     let session = core.sessions.get_mut(key);
     let is_taken = session.is_some_and(|session| {
-        let is_taken = session.state.owed.sealed((first, count), place);
+        let is_taken = session.state.owed.sealed(first, count, place);
         if let (true, Some(place)) = (is_taken, place) {
             let chunk = Chunk {
                 first,
@@ -402,7 +403,8 @@ pub(crate) fn fetched(
     core: &mut Core,
     now: Tick,
     key: SessionKey,
-    (first, bytes): (u64, Option<&[u8]>),
+    first: u64,
+    bytes: Option<&[u8]>,
 ) {
     let log = &core.pending.log;
     let Some(session) = core.sessions.get_mut(key) else {
@@ -432,9 +434,7 @@ pub(crate) fn fetched(
         session.tally().withheld.add(now, lost);
     } else if lost > 0 {
         let cause = LossCause::Unreadable;
-        session
-            .tally()
-            .lose(now, (cause, lost), Bound::AsConfigured);
+        session.tally().lose(now, cause, lost, Bound::AsConfigured);
         core.counters.stats.publishes_dropped += lost;
         core.counters.traffic.of(session.state.zone()).dropped += lost;
         core.counters.losses.record_many(cause, lost);

@@ -14,6 +14,7 @@ use stentor_session::Tick;
 
 use crate::core::delivery::snapshot::{self, Wanted};
 use crate::core::ids::SessionKey;
+use crate::core::inbound::receive::Framing;
 use crate::core::retained::{Purpose, Stored};
 use crate::core::sessions::registry::Live;
 use crate::core::settings::{Settings, Uses};
@@ -113,10 +114,9 @@ pub(in crate::core) fn send(core: &mut Core, now: Tick, key: SessionKey, wanted:
             usual = Some(Arc::new(stored.to_message()));
         }
     };
-    let topic = (zone, wanted.filter);
     core.store
         .retained
-        .look(topic, wanted.mark, now, &mut found);
+        .look(zone, wanted.filter, wanted.mark, now, &mut found);
     let usual_len = usual.as_ref().map(|message| message.payload().len());
     let bytes = wanted.filter.len() + payload_len.or(usual_len).unwrap_or(0);
     core.turn.spend(LOOK_VISITS + (bytes / VISIT_BYTES) as u32);
@@ -136,8 +136,9 @@ pub(in crate::core) fn send(core: &mut Core, now: Tick, key: SessionKey, wanted:
 pub(crate) fn look_ahead(
     core: &Core,
     key: SessionKey,
-    (version, packet_bytes_max): (Version, u32),
-    (purpose, at_most): (Purpose, usize),
+    framing: Framing,
+    purpose: Purpose,
+    at_most: usize,
     input: &[u8],
 ) -> usize {
     let (mut looked, mut packets) = (0, 0);
@@ -145,10 +146,10 @@ pub(crate) fn look_ahead(
     while topics.len() < AHEAD
         && packets < at_most
         && let Some(rest) = input.get(looked..)
-        && let Ok(Some(next)) = frame(rest, packet_bytes_max)
+        && let Ok(Some(next)) = frame(rest, framing.packet_bytes_max)
         && core.rules.asks_store(next.first) == Some(purpose)
     {
-        let topic = topic_of(version, next, rest);
+        let topic = topic_of(framing.version, next, rest);
         // A burst to one topic finds it in the cache.
         topics.extend(topic.filter(|topic| topics.last() != Some(topic)));
         looked += next.total_len;

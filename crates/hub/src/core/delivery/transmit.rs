@@ -207,7 +207,7 @@ fn forget_expired(core: &mut Core, now: Tick, key: SessionKey, batch: &Batch) {
     if messages > 0 {
         session
             .tally()
-            .lose(now, (LossCause::Expired, messages), Bound::AsConfigured);
+            .lose(now, LossCause::Expired, messages, Bound::AsConfigured);
     }
     core.counters.stats.publishes_dropped += messages;
     core.counters

@@ -125,7 +125,7 @@ impl<O> Default for Majority<O> {
 }
 
 impl<O> Majority<O> {
-    fn vote(&mut self, (key, weight): (u64, u64), make: impl FnOnce() -> Arc<O>) {
+    fn vote(&mut self, key: u64, weight: u64, make: impl FnOnce() -> Arc<O>) {
         if self.held.is_some() && self.key == key {
             self.votes += weight;
         } else if self.votes >= weight {
@@ -212,7 +212,7 @@ impl<T, O> Ranking<T, O> {
             own.messages += SAMPLED_ONE_IN;
             own.bytes = own.bytes.saturating_add(bytes);
             if let Some(other) = other {
-                own.mostly.vote((other.key, SAMPLED_ONE_IN), || other.get());
+                own.mostly.vote(other.key, SAMPLED_ONE_IN, || other.get());
             }
         }
     }
@@ -328,9 +328,11 @@ impl HeavyHitters {
     /// counts.
     pub(crate) fn add(
         &mut self,
-        (now, hasher): (Tick, &TopicHasher),
+        now: Tick,
+        hasher: &TopicHasher,
         zone: Zone,
-        (topic, bytes): (&str, u64),
+        topic: &str,
+        bytes: u64,
         by: Option<By<'_>>,
     ) {
         self.catch_up(now);
@@ -442,14 +444,20 @@ fn cut(name: &str) -> (Box<str>, bool) {
 
 /// Counts what a session publishes.
 #[inline]
-pub(crate) fn count_publish(core: &mut Core, now: Tick, key: SessionKey, what: (&str, &[u8])) {
+pub(crate) fn count_publish(
+    core: &mut Core,
+    now: Tick,
+    key: SessionKey,
+    topic: &str,
+    payload: &[u8],
+) {
     if core.counters.heavy_hitters.is_sample() {
-        look_at(core, now, key, what);
+        look_at(core, now, key, topic, payload);
     }
 }
 
 #[cold]
-fn look_at(core: &mut Core, now: Tick, key: SessionKey, (topic, payload): (&str, &[u8])) {
+fn look_at(core: &mut Core, now: Tick, key: SessionKey, topic: &str, payload: &[u8]) {
     let Some(session) = core.sessions.get(key) else {
         return;
     };
@@ -458,8 +466,8 @@ fn look_at(core: &mut Core, now: Tick, key: SessionKey, (topic, payload): (&str,
         user: session.state.identity().user.as_deref(),
     };
     let (hitters, hasher) = (&mut core.counters.heavy_hitters, &core.place.hasher);
-    let what = (topic, payload.len() as u64);
-    hitters.add((now, hasher), session.state.zone(), what, Some(by));
+    let (zone, bytes) = (session.state.zone(), payload.len() as u64);
+    hitters.add(now, hasher, zone, topic, bytes, Some(by));
 }
 
 /// Counts what is published without a session: by somebody with a name, or by an adaptor.
@@ -467,12 +475,13 @@ pub(crate) fn count_publish_of(
     core: &mut Core,
     now: Tick,
     zone: Zone,
-    (topic, payload): (&str, &[u8]),
+    topic: &str,
+    payload: &[u8],
     by: Option<By<'_>>,
 ) {
     let (hitters, hasher) = (&mut core.counters.heavy_hitters, &core.place.hasher);
     if hitters.is_sample() {
-        hitters.add((now, hasher), zone, (topic, payload.len() as u64), by);
+        hitters.add(now, hasher, zone, topic, payload.len() as u64, by);
     }
 }
 

@@ -22,16 +22,16 @@ fn by<'a>(client_id: &'a str, user: &'a str) -> Option<By<'a>> {
 }
 
 /// Publishes once.
-fn publish(all: &mut HeavyHitters, micros: u64, what: (&str, u64), by: Option<By<'_>>) {
+fn publish(all: &mut HeavyHitters, micros: u64, (topic, bytes): (&str, u64), by: Option<By<'_>>) {
     if all.is_sample() {
         let now = Tick::from_micros(micros);
-        all.add((now, &hasher()), Zone::DEFAULT, what, by);
+        all.add(now, &hasher(), Zone::DEFAULT, topic, bytes, by);
     }
 }
 
 /// Counts a publish that is looked at.
-fn look(all: &mut HeavyHitters, zone: u32, what: (&str, u64), by: Option<By<'_>>) {
-    all.add((Tick::ZERO, &hasher()), Zone(zone), what, by);
+fn look(all: &mut HeavyHitters, zone: u32, (topic, bytes): (&str, u64), by: Option<By<'_>>) {
+    all.add(Tick::ZERO, &hasher(), Zone(zone), topic, bytes, by);
 }
 
 fn topics(all: &HeavyHitters, by: HeavyBy, micros: u64) -> BTreeMap<String, (u64, u64)> {
@@ -127,7 +127,7 @@ fn a_flood_is_named_first_with_its_topic_and_fades() {
 fn publish_until_looked(all: &mut HeavyHitters, micros: u64, topic: &str) {
     while !all.is_sample() {}
     let now = Tick::from_micros(micros);
-    all.add((now, &hasher()), Zone::DEFAULT, (topic, 1), None);
+    all.add(now, &hasher(), Zone::DEFAULT, topic, 1, None);
 }
 
 #[test]

@@ -44,15 +44,15 @@ pub(crate) fn holds(
     core: &mut Core,
     now: Tick,
     key: SessionKey,
-    (version, frame): (Version, Frame),
+    version: Version,
+    frame: Frame,
     packet: &[u8],
 ) -> bool {
     let is_short = core.turn.mesh_room() != MeshRoom::Free
         || !core.turn.laden_journals().is_empty()
         || is_far_behind(core);
-    let holds = is_short
-        && is_publish(frame.first)
-        && has_to_wait(core, now, key, (version, frame), packet);
+    let holds =
+        is_short && is_publish(frame.first) && has_to_wait(core, now, key, version, frame, packet);
     if holds {
         wait(core, now, key);
     }
@@ -65,7 +65,8 @@ fn has_to_wait(
     core: &mut Core,
     now: Tick,
     key: SessionKey,
-    (version, frame): (Version, Frame),
+    version: Version,
+    frame: Frame,
     packet: &[u8],
 ) -> bool {
     batch::settle(core, now);
@@ -77,20 +78,21 @@ fn has_to_wait(
     let body = packet.get(frame.header_len..).unwrap_or_default();
     // A packet that cannot be read closes the connection, and goes nowhere.
     let publish = decode_publish(version, Sender::Client, frame.first, body);
-    publish.is_ok_and(|publish| needs_room(core, key, &publish, (room, laden)))
+    publish.is_ok_and(|publish| needs_room(core, key, &publish, room, laden))
 }
 
 fn needs_room(
     core: &mut Core,
     key: SessionKey,
     publish: &Publish<'_>,
-    (room, laden): (MeshRoom, ShardSet),
+    room: MeshRoom,
+    laden: ShardSet,
 ) -> bool {
     let qos = publish.qos;
     let needs = |core: &Core, topic: &str| {
         room != MeshRoom::Free && topic_needs_others(core, key, topic)
-            || !laden.is_empty() && topic_needs_journals(core, key, (qos, topic), laden)
-            || is_far_behind(core) && topic_needs_disk(core, key, (qos, topic))
+            || !laden.is_empty() && topic_needs_journals(core, key, qos, topic, laden)
+            || is_far_behind(core) && topic_needs_disk(core, key, qos, topic)
     };
     if !publish.topic.is_empty() {
         return needs(core, publish.topic);
@@ -105,21 +107,22 @@ fn needs_room(
 fn topic_needs_journals(
     core: &Core,
     key: SessionKey,
-    (qos, topic): (QoS, &str),
+    qos: QoS,
+    topic: &str,
     shards: ShardSet,
 ) -> bool {
     core.sessions.get(key).is_some_and(|session| {
-        let what = (qos, session.state.zone());
+        let zone = session.state.zone();
         topic.starts_with('$') && qos != QoS::AtMostOnce
-            || may_be_kept_by(core, shards, what, topic)
+            || may_be_kept_by(core, shards, qos, zone, topic)
     })
 }
 
 /// Whether a message may have to go to the disk here.
-fn topic_needs_disk(core: &Core, key: SessionKey, (qos, topic): (QoS, &str)) -> bool {
+fn topic_needs_disk(core: &Core, key: SessionKey, qos: QoS, topic: &str) -> bool {
     core.sessions.get(key).is_some_and(|session| {
-        let what = (qos, session.state.zone());
-        topic.starts_with('$') && qos != QoS::AtMostOnce || may_be_spooled(core, what, topic)
+        let zone = session.state.zone();
+        topic.starts_with('$') && qos != QoS::AtMostOnce || may_be_spooled(core, qos, zone, topic)
     })
 }
 

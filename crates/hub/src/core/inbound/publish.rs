@@ -14,7 +14,7 @@ use stentor_zone::{Address, NotAddress};
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::{Taken, receipt};
 use crate::core::memory::Pressure;
-use crate::core::routing::keep::{self, refusal};
+use crate::core::routing::keep::{self, Hearer, refusal};
 use crate::core::sessions::limits;
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::sessions::rights::Identity;
@@ -138,8 +138,8 @@ pub(crate) fn begin(
     // What it has to acknowledge may be remembered.
     let arrival = core.sessions.get_mut(key).and_then(|session| {
         let receive_maximum = session.live()?.announced.receive_maximum;
-        let receipt = (receipt, publish.dup);
-        Some(session.state.arrivals.arrived(receipt, receive_maximum))
+        let (arrivals, sending) = (&mut session.state.arrivals, publish.dup.into());
+        Some(arrivals.arrived(receipt, sending, receive_maximum))
     });
     match arrival.unwrap_or(Arrival::TooMany) {
         Arrival::New => Ok(None),
@@ -192,9 +192,12 @@ pub(crate) fn accept(
     let zone = session.state.zone();
     let origin = (zone, session.state.publisher(), now);
     let message = Arc::new(Message::to_topic(name.to_shared(), origin, &parts));
-    let is_awaited = publish.packet_id.is_some();
+    let hearer = match publish.packet_id {
+        Some(_) => Hearer::Publisher,
+        None => Hearer::Nobody,
+    };
     let operator = operator_of(publish, session);
-    let taken = keep::keep_and_route(core, now, message, is_awaited);
+    let taken = keep::keep_and_route(core, now, message, hearer);
     note_retained(core, operator, topic, &taken);
     let Some(why) = refusal(&taken) else {
         return taken;
@@ -203,11 +206,11 @@ pub(crate) fn accept(
     let client_id: Box<str> = session
         .map_or("", |session| session.state.client_id())
         .into();
-    if is_awaited {
-        keep::tell_not_taken(core, client_id, (zone, topic), why);
+    if hearer == Hearer::Publisher {
+        keep::tell_not_taken(core, client_id, zone, topic, why);
         return taken;
     }
-    keep::count_unkept(core, &client_id, (zone, topic), why);
+    keep::count_unkept(core, &client_id, zone, topic, why);
     Taken::SUCCESS
 }
 

@@ -55,10 +55,18 @@ pub(crate) const fn properties_of<'a>(packet: &Packet<'a>) -> Properties<'a> {
     }
 }
 
+/// What the packets of a connection have to be like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Framing {
+    pub(crate) version: Version,
+    /// The length of the longest one.
+    pub(crate) packet_bytes_max: u32,
+}
+
 /// Whether the next packet of a connection is taken now.
 pub(crate) enum Gate {
-    /// It is: by this version, if it is not larger than that.
-    Open(Version, u32),
+    /// It is, if it is as it has to be.
+    Open(Framing),
     /// Not yet.
     Shut,
     /// The connection has been disconnected.
@@ -124,7 +132,10 @@ pub(crate) fn gate(
         return Gate::Gone;
     }
     let is_later = share.is_used_up() || core.turn.left() == 0 && live.owes(now);
-    let gate = Gate::Open(live.version, live.announced.packet_bytes_max);
+    let gate = Gate::Open(Framing {
+        version: live.version,
+        packet_bytes_max: live.announced.packet_bytes_max,
+    });
     if has_more && (is_later || work::has_handed_over_enough(core, share)) {
         if !is_later {
             core.turn.cut();

@@ -126,7 +126,7 @@ pub(crate) fn begin(core: &mut Core, now: Tick, bytes: u64) {
     ledger.write_most_laden(core.place.shard, slow.most());
     let (held, most_laden) = (ledger.total(), ledger.most_laden());
     let least = ledger.budget() / (SLOW_PARTS * u64::from(core.place.shards.max(1)));
-    let part = part_of(&core.sessions, (bytes, slow.bytes(least)), held);
+    let part = part_of(&core.sessions, bytes, slow.bytes(least), held);
     core.memory.relief.laden = slow.first(part, least);
     core.memory.relief.laden.reverse();
     if most_absent_bytes(&core.sessions) > most_laden {
@@ -227,10 +227,9 @@ pub(in crate::core) fn is_out_of_memory_for(core: &Core, now: Tick, message: &Me
         return true;
     }
     let mut is_known = false;
-    let topic = (zone, topic);
     let mark = Mark(u64::MAX);
     core.store
         .retained
-        .look(topic, mark, now, &mut |_| is_known = true);
+        .look(zone, topic, mark, now, &mut |_| is_known = true);
     !is_known
 }

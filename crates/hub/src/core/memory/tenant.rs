@@ -261,7 +261,7 @@ impl Absences {
 
     /// The session in a slot, which holds this many bytes, waits for its client, until a time.
     /// O(log sessions).
-    pub(crate) fn add(&mut self, tenant: &Tenant, until: Tick, (slot, bytes): (u32, u64)) {
+    pub(crate) fn add(&mut self, tenant: &Tenant, until: Tick, slot: u32, bytes: u64) {
         if self.all.insert((tenant.id, until, slot)) {
             self.change(tenant.id, |holds| {
                 holds.sessions += 1;
@@ -271,7 +271,7 @@ impl Absences {
     }
 
     /// It does no longer, and held as much as was said last. O(log sessions).
-    pub(crate) fn remove(&mut self, tenant: &Tenant, until: Tick, (slot, bytes): (u32, u64)) {
+    pub(crate) fn remove(&mut self, tenant: &Tenant, until: Tick, slot: u32, bytes: u64) {
         if self.all.remove(&(tenant.id, until, slot)) {
             self.change(tenant.id, |holds| {
                 holds.sessions = holds.sessions.saturating_sub(1);
@@ -281,7 +281,7 @@ impl Absences {
     }
 
     /// Sessions that wait hold another number of bytes than before. O(log tenants).
-    fn recharge(&mut self, id: u64, (before, now): (u64, u64)) {
+    fn recharge(&mut self, id: u64, before: u64, now: u64) {
         if self.holds.contains_key(&id) {
             self.change(id, |holds| {
                 holds.bytes = (holds.bytes + now).saturating_sub(before);
@@ -337,13 +337,13 @@ pub(crate) struct Recharges {
 impl Recharges {
     /// A session that waits holds another number of bytes than before.
     #[inline]
-    pub(crate) fn add(&mut self, absences: &mut Absences, tenant: &Tenant, change: (u64, u64)) {
+    pub(crate) fn add(&mut self, absences: &mut Absences, tenant: &Tenant, before: u64, now: u64) {
         if self.tenant != tenant.id {
             self.write(absences);
             self.tenant = tenant.id;
         }
-        self.before += change.0;
-        self.now += change.1;
+        self.before += before;
+        self.now += now;
     }
 
     /// Writes what is left.
@@ -354,7 +354,7 @@ impl Recharges {
             now,
         } = core::mem::take(self);
         if before != now {
-            absences.recharge(tenant, (before, now));
+            absences.recharge(tenant, before, now);
         }
     }
 }
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(absences.level(100), 0);
         for (id, bytes) in [(1, 1_000), (2, 700), (3, 100)] {
             let tenant = Tenant::new(id, TenantKind::User);
-            absences.add(&tenant, Tick::NEVER, (id as u32, bytes));
+            absences.add(&tenant, Tick::NEVER, id as u32, bytes);
         }
         let levels = [0, 200, 300, 301, 700, 1_500, 1_501, 1_800, 9_000];
         let levels = levels.map(|bytes| absences.level(bytes));
@@ -385,26 +385,26 @@ mod tests {
         let soon = Tick::from_secs(9);
         let mut absences = Absences::default();
         assert_eq!(absences.first_by_sessions(), None);
-        absences.add(&ann, Tick::from_secs(1), (0, 500));
-        absences.add(&bob, Tick::NEVER, (1, 100));
-        absences.add(&bob, soon, (2, 100));
-        absences.add(&bob, soon, (2, 100));
+        absences.add(&ann, Tick::from_secs(1), 0, 500);
+        absences.add(&bob, Tick::NEVER, 1, 100);
+        absences.add(&bob, soon, 2, 100);
+        absences.add(&bob, soon, 2, 100);
         assert_eq!(absences.first_by_sessions(), Some(2));
         assert_eq!(absences.first_by_bytes(), Some(0));
         let mut recharges = Recharges::default();
-        recharges.add(&mut absences, &bob, (100, 600));
-        recharges.add(&mut absences, &ann, (500, 550));
-        recharges.add(&mut absences, &ann, (550, 500));
+        recharges.add(&mut absences, &bob, 100, 600);
+        recharges.add(&mut absences, &ann, 500, 550);
+        recharges.add(&mut absences, &ann, 550, 500);
         assert_eq!(absences.first_by_bytes(), Some(2));
         recharges.write(&mut absences);
         assert_eq!(absences.first_by_bytes(), Some(2));
         assert_eq!(absences.bytes(), 500 + 100 + 600);
-        absences.remove(&bob, soon, (2, 600));
-        absences.remove(&bob, soon, (2, 600));
+        absences.remove(&bob, soon, 2, 600);
+        absences.remove(&bob, soon, 2, 600);
         assert_eq!(absences.first_by_sessions(), Some(0), "they have one each");
-        absences.remove(&ann, Tick::from_secs(1), (0, 500));
+        absences.remove(&ann, Tick::from_secs(1), 0, 500);
         assert_eq!(absences.first_by_sessions(), Some(1));
-        absences.remove(&bob, Tick::NEVER, (1, 100));
+        absences.remove(&bob, Tick::NEVER, 1, 100);
         assert!(absences.holds.is_empty() && absences.all.is_empty());
         assert!(absences.by_sessions.is_empty() && absences.by_bytes.is_empty());
         assert_eq!(absences.bytes(), 0);

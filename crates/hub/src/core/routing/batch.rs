@@ -15,10 +15,9 @@ use stentor_session::{Message, Run, Tick};
 use crate::core::Core;
 use crate::core::delivery::deliver::DeliveryOptions;
 use crate::core::ids::SessionKey;
-use crate::core::routing::route::{self, EncodedVariants, Fanout, encode_wire};
+use crate::core::routing::route::{self, EncodedVariants, Fanout, Treatment, encode_wire};
 use crate::core::sessions::charge::Charge;
 use crate::core::sessions::registry::{Extras, Link};
-use crate::core::settings::Shape;
 use crate::items::Sender;
 
 /// A burst is cut when its messages cost this much: it is encoded as a whole and stays in memory
@@ -89,7 +88,8 @@ pub(crate) fn route_soon(
     core: &mut Core,
     now: Tick,
     message: Arc<Message>,
-    (source, sender): (Source, Option<Sender>),
+    source: Source,
+    sender: Option<Sender>,
 ) {
     if !core.routing.batch.goes_with(&message, source) {
         settle(core, now);
@@ -130,8 +130,7 @@ fn route_batch(core: &mut Core, now: Tick) {
 /// Messages on their way to the same subscribers: usually one, or a burst.
 pub(crate) struct EncodedBatch<'m> {
     messages: &'m [Arc<Message>],
-    /// How they are thinned out, and the epoch of their numbers.
-    shape: (Option<Shape>, Option<u64>),
+    treatment: Treatment,
     variants: Variants<'m>,
     /// All of them in one, by version 3.x or 5.0.
     runs: [Option<Rc<Run>>; 2],
@@ -148,15 +147,15 @@ enum Variants<'m> {
 impl<'m> EncodedBatch<'m> {
     /// All `messages` are of one publisher to one topic; none, or several plain ones, if it is
     /// not one.
-    pub(crate) fn new(messages: &'m [Arc<Message>], shape: (Option<Shape>, Option<u64>)) -> Self {
+    pub(crate) fn new(messages: &'m [Arc<Message>], treatment: Treatment) -> Self {
         let variants = match messages {
-            [message] => Variants::One(EncodedVariants::new(message, shape)),
+            [message] => Variants::One(EncodedVariants::new(message, treatment)),
             _ => Variants::Many(Vec::new()),
         };
         let payload = |message: &Arc<Message>| message.payload().len() as u64;
         Self {
             messages,
-            shape,
+            treatment,
             variants,
             runs: Default::default(),
             payload_bytes: messages.iter().map(payload).sum(),
@@ -198,8 +197,8 @@ impl Fanout<'_> {
         }
         if let Variants::Many(variants) = &mut batch.variants {
             if variants.is_empty() {
-                let shape = batch.shape;
-                let encoded = |message| EncodedVariants::new(message, shape);
+                let treatment = batch.treatment;
+                let encoded = |message| EncodedVariants::new(message, treatment);
                 variants.extend(batch.messages.iter().map(encoded));
             }
             // The first of them counts as all do that go together.
@@ -243,7 +242,7 @@ impl Fanout<'_> {
             || !terms.ids.is_empty()
             || is_filtered
             || live.is_given_up()
-            || batch.shape != (None, None)
+            || batch.treatment != Treatment::default()
             || live.extras.as_deref().is_some_and(looks_at_each)
         {
             return false;

@@ -78,22 +78,22 @@ impl Store {
 }
 
 /// Keeps a message, if it is one to be kept, and routes it: here, or on the shard that orders
-/// its topic. `is_awaited` tells whether somebody wants to know what became of it.
+/// its topic.
 pub(in crate::core) fn keep_and_route(
     core: &mut Core,
     now: Tick,
     message: Arc<Message>,
-    is_awaited: bool,
+    hearer: Hearer,
 ) -> Taken {
-    keep_and_route_as(core, now, message, is_awaited, Routing::Soon)
+    keep_and_route_as(core, now, message, hearer, Routing::Soon)
 }
 
 /// The same for a message of the server's own, or a will.
 pub(crate) fn keep_and_route_now(core: &mut Core, now: Tick, message: Arc<Message>) {
     let copy = Arc::clone(&message);
-    let taken = keep_and_route_as(core, now, message, false, Routing::Now);
+    let taken = keep_and_route_as(core, now, message, Hearer::Nobody, Routing::Now);
     if let Some(why) = refusal(&taken) {
-        count_unkept(core, "", (copy.zone, copy.topic()), why);
+        count_unkept(core, "", copy.zone, copy.topic(), why);
     }
 }
 
@@ -102,7 +102,8 @@ pub(crate) fn keep_and_route_now(core: &mut Core, now: Tick, message: Arc<Messag
 pub(in crate::core) fn count_unkept(
     core: &mut Core,
     client_id: &str,
-    (zone, topic): (Zone, &str),
+    zone: Zone,
+    topic: &str,
     why: NotKept,
 ) {
     core.counters.stats.publishes_dropped += 1;
@@ -125,7 +126,8 @@ pub(in crate::core) fn count_unkept(
 pub(in crate::core) fn tell_not_taken(
     core: &mut Core,
     client_id: Box<str>,
-    (zone, topic): (Zone, &str),
+    zone: Zone,
+    topic: &str,
     why: NotKept,
 ) {
     core.effects.events.push(Event::NotTaken {
@@ -153,12 +155,12 @@ fn keep_and_route_as(
     core: &mut Core,
     now: Tick,
     message: Arc<Message>,
-    is_awaited: bool,
+    hearer: Hearer,
     routing: Routing,
 ) -> Taken {
     if !core.rules.keeps_last(message.topic()) {
-        let retain = message.retain;
-        return put_and_route(core, now, (message, None), (retain, is_awaited), routing);
+        let stay = Stay::of(&message);
+        return put_and_route(core, now, message, None, stay, hearer, routing);
     }
     let owner = home_shard(
         &core.place.hasher,
@@ -167,9 +169,9 @@ fn keep_and_route_as(
         core.place.shards,
     );
     if owner == core.place.shard {
-        return put_and_route(core, now, (message, None), (true, is_awaited), routing);
+        return put_and_route(core, now, message, None, Stay::Kept, hearer, routing);
     }
-    let ticket = is_awaited.then(|| acknowledge::issue_ticket(core));
+    let ticket = (hearer == Hearer::Publisher).then(|| acknowledge::issue_ticket(core));
     let answer = ticket.map(|ticket| (core.place.shard, ticket));
     let item = KeepItem {
         sender: job::sender_of(core, &message),
@@ -190,18 +192,22 @@ pub(crate) fn keep_for(core: &mut Core, now: Tick, item: KeepItem) {
         answer,
     } = item;
     let copy = Arc::clone(&message);
-    let terms = (true, answer.is_some());
-    let taken = put_and_route(core, now, (message, sender), terms, Routing::Soon);
+    let hearer = match answer {
+        Some(_) => Hearer::Publisher,
+        None => Hearer::Nobody,
+    };
+    let (stay, routing) = (Stay::Kept, Routing::Soon);
+    let taken = put_and_route(core, now, message, sender, stay, hearer, routing);
     match answer {
         Some((shard, ticket)) => {
             if let Some(why) = refusal(&taken) {
-                tell_not_taken(core, Box::default(), (copy.zone, copy.topic()), why);
+                tell_not_taken(core, Box::default(), copy.zone, copy.topic(), why);
             }
             acknowledge::tell_shard(core, shard, ticket, taken);
         }
         None => {
             if let Some(why) = refusal(&taken) {
-                count_unkept(core, "", (copy.zone, copy.topic()), why);
+                count_unkept(core, "", copy.zone, copy.topic(), why);
             }
         }
     }
@@ -213,15 +219,18 @@ pub(crate) fn keep_for(core: &mut Core, now: Tick, item: KeepItem) {
 fn put_and_route(
     core: &mut Core,
     now: Tick,
-    (message, sender): (Arc<Message>, Option<Sender>),
-    (keep, is_awaited): (bool, bool),
+    message: Arc<Message>,
+    sender: Option<Sender>,
+    stay: Stay,
+    hearer: Hearer,
     routing: Routing,
 ) -> Taken {
+    let is_awaited = hearer == Hearer::Publisher;
     if is_awaited && let Some(why) = log::refusal(core, &message, message.topic()) {
         return Taken::Done(why.outcome());
     }
     let mut taken = Taken::SUCCESS;
-    if keep {
+    if stay == Stay::Kept {
         core.turn.store(message.cost(), put_visits(&message));
         core.routing.fences.begin_put();
         let kept = if relief::is_out_of_memory_for(core, now, &message) {
@@ -243,11 +252,11 @@ fn put_and_route(
             }
         }
     }
-    if keep && core.store.retained.is_behind() {
+    if stay == Stay::Kept && core.store.retained.is_behind() {
         wait_for_store(core, now, sender);
     }
     match routing {
-        Routing::Soon => batch::route_soon(core, now, message, (Source::Client, sender)),
+        Routing::Soon => batch::route_soon(core, now, message, Source::Client, sender),
         Routing::Now => {
             batch::settle(core, now);
             route::everywhere(core, now, &[message]);
@@ -282,12 +291,41 @@ pub(crate) fn keep_and_route_for(
 ) -> Result<Option<Kept>, NotKept> {
     let bytes = message.payload().len() as u64;
     count_received(&mut core.counters, Some(message.zone), bytes);
-    let is_kept = message.retain || core.rules.keeps_last(message.topic());
-    let taken = put_and_route(core, now, (message, None), (is_kept, true), Routing::Now);
+    let stay = match core.rules.keeps_last(message.topic()) {
+        true => Stay::Kept,
+        false => Stay::of(&message),
+    };
+    let (hearer, routing) = (Hearer::Publisher, Routing::Now);
+    let taken = put_and_route(core, now, message, None, stay, hearer, routing);
     match (refusal(&taken), taken) {
         (Some(why), _) => Err(why),
         (None, Taken::Waits(ticket)) => Ok(Some(Kept::Later(ticket))),
-        (None, Taken::Done(_)) => Ok(is_kept.then_some(Kept::Now)),
+        (None, Taken::Done(_)) => Ok((stay == Stay::Kept).then_some(Kept::Now)),
+    }
+}
+
+/// Whether somebody is to hear what became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Hearer {
+    /// Its publisher, or who publishes for it.
+    Publisher,
+    Nobody,
+}
+
+/// Whether a message stays in the store when it is routed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stay {
+    Kept,
+    Passing,
+}
+
+impl Stay {
+    /// In a topic that does not keep its last message by itself.
+    fn of(message: &Message) -> Self {
+        match message.retain {
+            true => Self::Kept,
+            false => Self::Passing,
+        }
     }
 }
 

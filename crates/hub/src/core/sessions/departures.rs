@@ -31,8 +31,7 @@ pub(crate) struct Departures(VecDeque<Departure>);
 impl Departures {
     /// A connection has ended. O(1). It is remembered if the server wanted that, and the client is
     /// not connected again.
-    pub(crate) fn note(&mut self, now: Tick, of: (Zone, &str), reason: CloseReason) {
-        let (zone, client_id) = of;
+    pub(crate) fn note(&mut self, now: Tick, zone: Zone, client_id: &str, reason: CloseReason) {
         let is_told = !matches!(
             reason,
             CloseReason::Remote(_)
@@ -63,8 +62,8 @@ impl Departures {
 /// The connection of a session ends.
 pub(in crate::core) fn remember(core: &mut Core, now: Tick, key: SessionKey, reason: CloseReason) {
     if let Some(session) = core.sessions.get(key) {
-        let client = (session.state.zone(), session.state.client_id());
-        core.past.departures.note(now, client, reason);
+        let (zone, client_id) = (session.state.zone(), session.state.client_id());
+        core.past.departures.note(now, zone, client_id, reason);
     }
 }
 
@@ -85,7 +84,7 @@ mod tests {
         for number in 0..=REMEMBERED_MAX as u32 {
             let client_id = format!("c{number}");
             let at = Tick::from_secs(u64::from(number));
-            departures.note(at, (zone, &client_id), SLOW);
+            departures.note(at, zone, &client_id, SLOW);
         }
         assert_eq!(departures.0.len(), REMEMBERED_MAX);
         assert_eq!(departures.of(zone, "c0"), None, "the oldest gives way");
@@ -102,10 +101,10 @@ mod tests {
             CloseReason::Remote(Remote::Closed),
             CloseReason::Local(Local::TakenOver),
         ] {
-            departures.note(Tick::ZERO, (zone, "a"), reason);
+            departures.note(Tick::ZERO, zone, "a", reason);
         }
         let long = "x".repeat(CLIENT_ID_BYTES_MAX + 1);
-        departures.note(Tick::ZERO, (zone, &long), SLOW);
+        departures.note(Tick::ZERO, zone, &long, SLOW);
         assert!(departures.0.is_empty());
     }
 }

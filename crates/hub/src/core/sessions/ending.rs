@@ -326,7 +326,7 @@ impl Legacy {
         for (share, messages) in self.messages {
             let slot = shares.by_number(share);
             if let Some(name) = slot.and_then(|slot| shares.shared_name(slot)) {
-                leaves(log, &mut bequest, (&messages, &name));
+                leaves(log, &mut bequest, &messages, &name);
             }
         }
         bequest

@@ -81,7 +81,7 @@ pub(crate) fn disconnected(
 ) {
     let live = core.sessions.get(key).and_then(Session::live);
     if live.is_some_and(|live| live.link == link) {
-        detach(core, now, key, (why, None));
+        detach(core, now, key, why, None);
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn shut_down(core: &mut Core, now: Tick, elsewhere: impl Fn(LinkId) -
             }
             None => reason.reason_code(),
         };
-        close_with(core, now, key, (reason, None), (code, properties));
+        close_with(core, now, key, reason, None, code, properties);
     }
 }
 
@@ -155,8 +155,10 @@ fn close_naming(
         core,
         now,
         key,
-        (reason, limit),
-        (reason.reason_code(), properties),
+        reason,
+        limit,
+        reason.reason_code(),
+        properties,
     );
 }
 
@@ -169,15 +171,17 @@ pub(crate) fn close_saying(
     reason: CloseReason,
     code: Option<ReasonCode>,
 ) {
-    close_with(core, now, key, (reason, None), (code, PropertyBuf::new()));
+    close_with(core, now, key, reason, None, code, PropertyBuf::new());
 }
 
 fn close_with(
     core: &mut Core,
     now: Tick,
     key: SessionKey,
-    (reason, limit): (CloseReason, Option<&str>),
-    (code, properties): (Option<ReasonCode>, PropertyBuf),
+    reason: CloseReason,
+    limit: Option<&str>,
+    code: Option<ReasonCode>,
+    properties: PropertyBuf,
 ) {
     let Some(session) = core.sessions.get_mut(key) else {
         return;
@@ -204,7 +208,7 @@ fn close_with(
         reason,
         final_output,
     });
-    detach(core, now, key, (reason, limit));
+    detach(core, now, key, reason, limit);
 }
 
 /// Has a connection closed that a policy gives up. Until then it gets nothing more, and nothing
@@ -286,19 +290,14 @@ fn count_abandoned(core: &mut Core, now: Tick, key: SessionKey) {
         lost += owed;
     }
     if lost > 0 {
-        session.tally().lose(now, (cause, lost), bound);
+        session.tally().lose(now, cause, lost, bound);
     }
     core.counters.stats.publishes_dropped += lost;
     core.counters.traffic.of(zone).dropped += lost;
 }
 
 /// A session is without a connection from now on, or at its end.
-fn detach(
-    core: &mut Core,
-    now: Tick,
-    key: SessionKey,
-    (reason, limit): (CloseReason, Option<&str>),
-) {
+fn detach(core: &mut Core, now: Tick, key: SessionKey, reason: CloseReason, limit: Option<&str>) {
     core.turn.spend(CLOSE_VISITS);
     departures::remember(core, now, key, reason);
     let was_held = hold::is_held(core, key);

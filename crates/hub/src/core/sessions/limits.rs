@@ -101,7 +101,7 @@ pub(in crate::core) fn tell_too_many(
         _ => format!("limits.subscriptions_per_client is {most}"),
     };
     let text = format!("{TOO_MANY}: {bound}");
-    log_limit(core, key, "a subscription", (TOO_MANY, &bound));
+    log_limit(core, key, "a subscription", TOO_MANY, &bound);
     text
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn refuse_topic(
     if let Some(live) = live {
         live.tally().topics_refused.add(now, 1);
     }
-    log_limit(core, key, "a message", ("topic", &text));
+    log_limit(core, key, "a message", "topic", &text);
     Some(Outcome {
         reason: ReasonCode::TopicNameInvalid,
         text: text.into(),
@@ -130,12 +130,12 @@ pub(crate) fn refuse_topic(
 /// Why a session does not get a subscription whose filter is above a limit.
 pub(in crate::core) fn tell_filter(core: &mut Core, key: SessionKey, filter: &str) -> String {
     let limit = filter_limit(&core.rules.settings, filter);
-    log_limit(core, key, "a subscription", (TOO_LONG, &limit));
+    log_limit(core, key, "a subscription", TOO_LONG, &limit);
     format!("{TOO_LONG}: {limit}")
 }
 
 /// Has the log say that a session has met a limit, once for each connection and kind.
-fn log_limit(core: &mut Core, key: SessionKey, what: &'static str, (kind, bound): (&str, &str)) {
+fn log_limit(core: &mut Core, key: SessionKey, what: &'static str, kind: &str, bound: &str) {
     let Some(session) = core.sessions.get_mut(key) else {
         return;
     };

@@ -166,7 +166,7 @@ pub(crate) struct Tallies {
 
 impl Tallies {
     /// Messages are lost.
-    pub(crate) fn lose(&mut self, now: Tick, (cause, messages): (LossCause, u64), bound: Bound) {
+    pub(crate) fn lose(&mut self, now: Tick, cause: LossCause, messages: u64, bound: Bound) {
         let first = || {
             Box::new(Lost {
                 count: Count::default(),
@@ -256,7 +256,7 @@ mod tests {
             (LossCause::DropNewest, 3, Bound::Tightened),
             (LossCause::DropNewest, 4, Bound::AsConfigured),
         ] {
-            tallies.lose(Tick::from_secs(2), (cause, messages), bound);
+            tallies.lose(Tick::from_secs(2), cause, messages, bound);
         }
         let by = |cause, messages, while_memory_short| LostBy {
             cause,

@@ -487,7 +487,7 @@ impl HookService {
         if !is_known && (left.places == 0 || left.bytes < bytes) {
             return Err((ReasonCode::QuotaExceeded, ""));
         }
-        permit::check_filter(core, (key, session), share, filter)?;
+        permit::check_filter(core, key, session, share, filter)?;
         if let Some(room) = room.filter(|room| !left.known_rooms.contains(room)) {
             if left.rooms == 0 {
                 return Err((ReasonCode::QuotaExceeded, Refusal::TooMany.text()));

@@ -63,8 +63,8 @@ impl RoomService {
             self.ask_rooms(core, now, key, &rooms, cause, (elements, wishes))
         };
         if let Err(elements) = asked {
-            let answered = (&elements[..], Ok(Wishes::NOTHING), &rooms.verdicts);
-            subscribe::go_on(core, now, key, answered);
+            let wishes = Ok(Wishes::NOTHING);
+            subscribe::go_on(core, now, key, &elements, wishes, &rooms.verdicts);
         }
     }
 
@@ -86,8 +86,7 @@ impl RoomService {
         let mut places = verdicts.clone();
         places.retain(|_, refusal| refusal.is_none());
         if !kept.is_empty() {
-            let answered = (&kept[..], Ok(Wishes::NOTHING), &places);
-            subscribe::go_on(core, now, key, answered);
+            subscribe::go_on(core, now, key, &kept, Ok(Wishes::NOTHING), &places);
         }
         if !gone.is_empty() {
             self.requests.push(RoomRequest::Return(key, gone));

@@ -15,7 +15,7 @@ use super::{Parting, RoomItem, all_below};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{
-    Asked, Awaited, Decided, Denial, Element, Verdicts, room_of,
+    Asked, Awaited, Decided, Denial, Element, Entering, Verdicts, room_of,
 };
 use crate::core::inbound::{acknowledge, hold, subscribe};
 use crate::core::sessions::lifecycle;
@@ -187,7 +187,7 @@ impl RoomService {
         let rooms = rooms_to_ask(core, key, filters, unasked);
         if !rooms.to_ask.is_empty()
             && let Some((awaited, elements, asked)) =
-                subscribe::owned_request(core, key, subscribe, (denials, decided))
+                subscribe::owned_request(core, key, subscribe, denials, decided)
         {
             let cause = Cause::Subscribe(awaited);
             let asked = self.ask_rooms(core, now, key, &rooms, cause, (elements, asked));
@@ -195,14 +195,7 @@ impl RoomService {
                 return Ok(());
             }
         }
-        subscribe::begin(
-            core,
-            now,
-            key,
-            subscribe,
-            (denials, decided),
-            &rooms.verdicts,
-        )
+        subscribe::begin(core, now, key, subscribe, denials, decided, &rooms.verdicts)
     }
 
     /// Asks for rooms, of which there is at least one; what was asked for goes on when all have
@@ -305,12 +298,18 @@ impl RoomService {
                 Cause::Back { .. } => self.came_back(core, now, key, elements, verdicts),
                 Cause::Anew => {
                     let elements = tell_expelled(core, now, key, elements);
-                    subscribe::go_on(core, now, key, (&elements[..], asked, verdicts));
+                    subscribe::go_on(core, now, key, &elements[..], asked, verdicts);
                 }
                 Cause::Subscribe(awaited) => {
                     let elements = tell_expelled(core, now, key, elements);
-                    let rest = (asked, verdicts, ticket);
-                    if !subscribe::go_on_entered(core, now, key, awaited, elements, rest) {
+                    let entering = Entering {
+                        awaited,
+                        elements,
+                        asked,
+                        verdicts,
+                        ticket,
+                    };
+                    if !subscribe::go_on_entered(core, now, key, entering) {
                         self.joins.entered.insert(ticket, entered);
                         return;
                     }

@@ -5,6 +5,7 @@ mod rates;
 pub(crate) mod release;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::cmp::Reverse;
 use core::time::Duration;
 
@@ -127,7 +128,7 @@ pub(crate) fn hold_back(
     session: &mut Session,
     terms: &DeliveryOptions<'_>,
 ) -> Option<DeliveryResult> {
-    let shape = variants.shape.unwrap_or_default();
+    let shape = variants.treatment.shape.unwrap_or_default();
     let message = variants.message;
     let topic = message.topic();
     let is_away = session.live().is_none();
@@ -180,13 +181,7 @@ pub(crate) fn hold_back(
         }
         return None;
     }
-    Some(wait(
-        context,
-        key,
-        session,
-        &terms.delivery(message),
-        (interval, terms.stored),
-    ))
+    Some(wait(context, key, session, message, terms, interval))
 }
 
 /// The least time between two messages of a topic that the session's own subscriptions ask for.
@@ -224,14 +219,16 @@ fn ask_again(context: &DeliveryContext<'_>, session: &mut Session, topic: &str) 
 }
 
 /// Has a message wait in the place of an older one of its topic, if there is room. A step of a
-/// snapshot (`is_stored`) is bounded, and has to be complete.
+/// snapshot is bounded, and has to be complete.
 fn wait(
     context: &mut DeliveryContext<'_>,
     key: SessionKey,
     session: &mut Session,
-    delivery: &Delivery,
-    (interval, is_stored): (Duration, bool),
+    message: &Arc<Message>,
+    terms: &DeliveryOptions<'_>,
+    interval: Duration,
 ) -> DeliveryResult {
+    let delivery = &terms.delivery(message);
     let is_away = session.live().is_none();
     let charge = session.charge();
     let topic = delivery.message.topic();
@@ -240,7 +237,7 @@ fn wait(
     let bytes = charge.bytes - held.queue.bytes() + held.queue.bytes_with(delivery);
     let is_full =
         charge.messages >= context.settings.queue_messages_max && !held.queue.holds(topic);
-    if (bytes > context.queue_bytes_max || is_full) && !is_stored {
+    if (bytes > context.queue_bytes_max || is_full) && !terms.stored {
         // Newer than all that this client was sent of its topic: it may not just be lost.
         return if is_away {
             DeliveryResult::Lost(LossCause::DropNewest)
@@ -424,7 +421,8 @@ impl Session {
     pub(crate) fn set_rate(
         &mut self,
         hasher: &TopicHasher,
-        (id, filter): (FilterId, &str),
+        id: FilterId,
+        filter: &str,
         interval: Option<Duration>,
     ) {
         if interval.is_none() {

@@ -124,7 +124,7 @@ fn send_let_go(core: &mut Core, now: Tick, key: SessionKey, delivery: &Delivery)
         if let Some(session) = core.sessions.get_mut(key) {
             session
                 .tally()
-                .lose(now, (LossCause::Expired, 1), Bound::AsConfigured);
+                .lose(now, LossCause::Expired, 1, Bound::AsConfigured);
         }
         return;
     }

@@ -28,7 +28,7 @@ use crate::core::history::{HistoryAsk, HistoryQuery};
 use crate::core::ids::SessionKey;
 use crate::core::retained::{Cursor, Mark, Scope, Walk, copy_visits, topic_visits};
 use crate::core::routing::options::Options;
-use crate::core::routing::route::{self, EncodedVariants, is_own};
+use crate::core::routing::route::{self, EncodedVariants, Treatment, is_own};
 use crate::core::sessions::registry::{Session, Sessions};
 use crate::core::settings::Settings;
 use crate::core::{Core, Memory, Store, work};
@@ -175,9 +175,7 @@ fn step_snapshots(core: &mut Core, now: Tick, key: SessionKey, visits_max: usize
     let at_most = at_most.min(visits_max);
     let walk = match (&snapshot.progress, snapshot.history) {
         (Progress::Walked(_), _) => finish(core, now, key, &mut snapshot),
-        (Progress::Recalling(_), Some(ask)) => {
-            recall(core, now, key, &mut snapshot, (ask, at_most))
-        }
+        (Progress::Recalling(_), Some(ask)) => recall(core, now, key, &mut snapshot, ask, at_most),
         _ => step(core, now, key, &mut snapshot, at_most),
     };
     let Some(session) = core.sessions.get_mut(key) else {
@@ -362,7 +360,7 @@ fn send_end(core: &mut Core, now: Tick, key: SessionKey, snapshot: &Snapshot) {
     let mut terms = DeliveryOptions::new(&message, snapshot.options, ids, 0);
     // It is paced with the messages before it, which may have filled the queue.
     terms.stored = true;
-    let mut variants = EncodedVariants::new(&message, (None, None));
+    let mut variants = EncodedVariants::new(&message, Treatment::default());
     route::fanout(core, now).give(&mut variants, key.slot, &terms, Course::Answer);
 }
 
@@ -374,7 +372,7 @@ pub(in crate::core) fn send_retained(
     options: Options,
     message: &Arc<Message>,
 ) -> bool {
-    send_kept(core, now, key, (options, Course::Usual), message)
+    send_kept(core, now, key, options, Course::Usual, message)
 }
 
 /// Whether a topic has a history, or had one under another policy.
@@ -388,7 +386,8 @@ fn recall(
     now: Tick,
     key: SessionKey,
     snapshot: &mut Snapshot,
-    (ask, at_most): (HistoryAsk, usize),
+    ask: HistoryAsk,
+    at_most: usize,
 ) -> Walk {
     let zone = core.sessions.get(key).map(|session| session.state.zone());
     let (Some(zone), Progress::Recalling(cursor)) = (zone, &mut snapshot.progress) else {
@@ -410,7 +409,7 @@ fn recall(
     for message in found.drain(..) {
         core.turn.spend(FOUND_VISITS);
         let course = Course::History;
-        if send_kept(core, now, key, (snapshot.options, course), &message) {
+        if send_kept(core, now, key, snapshot.options, course, &message) {
             vain = vain.saturating_sub(found_visits(&message));
         } else {
             vain += FOUND_VISITS;
@@ -429,7 +428,8 @@ fn send_kept(
     core: &mut Core,
     now: Tick,
     key: SessionKey,
-    (options, course): (Options, Course),
+    options: Options,
+    course: Course,
     message: &Arc<Message>,
 ) -> bool {
     // No-local [MQTT-3.8.3-3] makes no difference between retained and live.

@@ -19,7 +19,7 @@ use crate::core::inbound::subscribe::{permit, room_of};
 use crate::core::routing::options::Options;
 use crate::core::routing::share;
 use crate::core::sessions::registry::Sessions;
-use crate::core::sessions::state::{Grant, Subscribed};
+use crate::core::sessions::state::{Grant, StoredMessages, Subscribed};
 
 /// A subscription of a session, as it was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,8 @@ pub(crate) fn indexed<'f>(user: Option<&str>, filter: &'f str) -> Cow<'f, str> {
 pub(in crate::core) fn add(
     core: &mut Core,
     key: SessionKey,
-    (zone, filter): (Zone, &str),
+    zone: Zone,
+    filter: &str,
     grant: &Grant,
 ) -> (Subscribed, Inserted) {
     let subscriber = Subscriber {
@@ -75,16 +76,16 @@ pub(in crate::core) fn add(
     let subscribed = session.map_or(Subscribed::New, |session| {
         let subscription = SubscriptionRef::Filter(inserted.id);
         let before = inserted.previous.map(Options::from_bits);
-        let what = (
-            subscription,
-            Filter {
-                group: None,
-                filter,
-            },
-        );
-        let grant = (grant, Snapshots::are_due(session, inserted.id));
-        let log = &mut core.pending.log;
-        let subscribed = session.state.subscribe(what, grant, before, log);
+        let named = Filter {
+            group: None,
+            filter,
+        };
+        let stored = match Snapshots::are_due(session, inserted.id) {
+            true => StoredMessages::Due,
+            false => StoredMessages::Settled,
+        };
+        let (state, log) = (&mut session.state, &mut core.pending.log);
+        let subscribed = state.subscribe(subscription, named, grant, stored, before, log);
         if subscribed == Subscribed::New
             && let Some(room) = room_of(filter)
             && let Some(live) = session.live_mut()

@@ -317,7 +317,8 @@ pub(crate) fn owned_request(
     core: &Core,
     key: SessionKey,
     subscribe: &Subscribe<'_>,
-    (denials, decided): (&[Option<Denial>], &Decided),
+    denials: &[Option<Denial>],
+    decided: &Decided,
 ) -> Option<(Awaited, Vec<Element>, Asked)> {
     let common = common(core, key, subscribe)?;
     let most = core.rules.settings.subscriptions_max;
@@ -346,7 +347,8 @@ pub(crate) fn begin(
     now: Tick,
     key: SessionKey,
     subscribe: &Subscribe<'_>,
-    (denials, decided): (&[Option<Denial>], &Decided),
+    denials: &[Option<Denial>],
+    decided: &Decided,
     verdicts: &Verdicts,
 ) -> Result<(), CloseReason> {
     let Some(common) = common(core, key, subscribe) else {
@@ -369,10 +371,10 @@ pub(crate) fn begin(
         } else {
             Source::elements(elements.map(Wanting::owned).collect())
         };
-        subscribe_in_slices(core, key, awaited, source, (asked, verdicts));
+        subscribe_in_slices(core, key, awaited, source, asked, verdicts);
         return Ok(());
     }
-    subscribe_all(core, now, key, Some(awaited), elements, (asked, verdicts))
+    subscribe_all(core, now, key, Some(awaited), elements, asked, verdicts)
 }
 
 /// Goes on with a SUBSCRIBE that nobody waits for, and whose rooms have answered.
@@ -380,10 +382,12 @@ pub(crate) fn go_on(
     core: &mut Core,
     now: Tick,
     key: SessionKey,
-    (elements, asked, verdicts): (&[Element], Asked, &Verdicts),
+    elements: &[Element],
+    asked: Asked,
+    verdicts: &Verdicts,
 ) {
     let all = elements.iter().map(Wanting::of);
-    let result = subscribe_all(core, now, key, None, all, (asked, verdicts));
+    let result = subscribe_all(core, now, key, None, all, asked, verdicts);
     let below_rooms = elements.iter().filter(|it| room_of(&it.filter).is_some());
     for element in below_rooms {
         let session = core.sessions.get(key);
@@ -398,29 +402,45 @@ pub(crate) fn go_on(
     }
 }
 
+/// A SUBSCRIBE whose rooms have answered.
+pub(crate) struct Entering<'a> {
+    pub(crate) awaited: Awaited,
+    pub(crate) elements: Vec<Element>,
+    pub(crate) asked: Asked,
+    /// What the rooms have answered.
+    pub(crate) verdicts: &'a Verdicts,
+    /// What waits for its end.
+    pub(crate) ticket: Ticket,
+}
+
 /// Goes on with a SUBSCRIBE whose rooms have answered, in slices if it is long. The session is
-/// held already. Returns whether that is all; otherwise a [`Transition::Entered`] with this
+/// held already. Returns whether that is all; otherwise a [`Transition::Entered`] with its
 /// ticket tells when it is.
 pub(crate) fn go_on_entered(
     core: &mut Core,
     now: Tick,
     key: SessionKey,
-    awaited: Awaited,
-    elements: Vec<Element>,
-    (asked, verdicts, ticket): (Asked, &Verdicts, Ticket),
+    entering: Entering<'_>,
 ) -> bool {
+    let Entering {
+        awaited,
+        elements,
+        asked,
+        verdicts,
+        ticket,
+    } = entering;
     let filters = elements.iter().map(|element| &*element.filter);
     if slice::fits_turn(core, elements.len()) && !slice::waits_to_share(core, filters) {
         let all = elements.iter().map(Wanting::of);
-        let told = (asked, verdicts);
-        if let Err(reason) = subscribe_all(core, now, key, Some(awaited), all, told) {
+        let result = subscribe_all(core, now, key, Some(awaited), all, asked, verdicts);
+        if let Err(reason) = result {
             lifecycle::close(core, now, key, reason);
         }
         hold::end(core, now, key);
         return true;
     }
     let source = Source::elements(elements);
-    let mut job = Subscribing::new(awaited, source, (asked, verdicts.clone()));
+    let mut job = Subscribing::new(awaited, source, asked, verdicts.clone());
     job.entered = Some(ticket);
     slice::subscribe_later(core, key, job);
     false
@@ -433,7 +453,8 @@ fn subscribe_all<'f>(
     key: SessionKey,
     awaited: Option<Awaited>,
     mut elements: impl Iterator<Item = Wanting<'f>>,
-    (asked, verdicts): (Asked, &Verdicts),
+    asked: Asked,
+    verdicts: &Verdicts,
 ) -> Result<(), CloseReason> {
     let is_v5 = core.sessions.get(key).is_some_and(Session::speaks_v5);
     let mut tally = Tally::new(is_v5, awaited);
@@ -441,10 +462,12 @@ fn subscribe_all<'f>(
         core,
         key,
         &mut elements,
-        (asked, verdicts),
-        (&mut tally, u32::MAX),
+        asked,
+        verdicts,
+        &mut tally,
+        u32::MAX,
     )?;
-    conclude(core, now, key, (awaited, verdicts), &mut tally);
+    conclude(core, now, key, awaited, verdicts, &mut tally);
     Ok(())
 }
 
@@ -453,16 +476,17 @@ fn subscribe_some<'f>(
     core: &mut Core,
     key: SessionKey,
     elements: &mut impl Iterator<Item = Wanting<'f>>,
-    (asked, verdicts): (Asked, &Verdicts),
-    (tally, visits): (&mut Tally<'f>, u32),
+    asked: Asked,
+    verdicts: &Verdicts,
+    tally: &mut Tally<'f>,
+    visits: u32,
 ) -> Result<(), CloseReason> {
     let before = core.turn.spent();
     while core.turn.spent() - before < visits
         && let Some(wanting) = elements.next()
     {
         core.turn.spend(filter_visits(wanting.filter));
-        let asked = (asked, verdicts);
-        let (reason, why) = subscribe_one(core, key, wanting, asked, &mut tally.wanted)?;
+        let (reason, why) = subscribe_one(core, key, wanting, asked, verdicts, &mut tally.wanted)?;
         if reason.is_error() {
             tally.refuse(&wanting, (reason, why), verdicts);
         }
@@ -478,10 +502,11 @@ fn conclude(
     core: &mut Core,
     now: Tick,
     key: SessionKey,
-    told: (Option<Awaited>, &Verdicts),
+    awaited: Option<Awaited>,
+    verdicts: &Verdicts,
     tally: &mut Tally<'_>,
 ) {
-    answer(core, key, told, tally);
+    answer(core, key, awaited, verdicts, tally);
     for (at, wanted) in tally.wanted.iter().enumerate() {
         let is_small = at < AT_ONCE_MAX && !core.turn.is_overspent();
         let is_soon = is_small || !work::turn_is_spent(core);
@@ -510,7 +535,8 @@ fn list_rooms_for<'f>(
 fn answer(
     core: &mut Core,
     key: SessionKey,
-    (awaited, verdicts): (Option<Awaited>, &Verdicts),
+    awaited: Option<Awaited>,
+    verdicts: &Verdicts,
     tally: &mut Tally<'_>,
 ) {
     if let Some(awaited) = awaited {
@@ -556,7 +582,8 @@ fn subscribe_one<'a>(
     core: &mut Core,
     key: SessionKey,
     wanting: Wanting<'a>,
-    (asked, verdicts): (Asked, &Verdicts),
+    asked: Asked,
+    verdicts: &Verdicts,
     all_wanted: &mut AllWanted<'a>,
 ) -> Result<Answer<'a>, CloseReason> {
     let Wanting {
@@ -583,8 +610,7 @@ fn subscribe_one<'a>(
         }
         return Ok(refused);
     }
-    let permitted = permit::check(core, key, text, subscription, (asked, verdicts));
-    let permitted = match permitted {
+    let permitted = match permit::check(core, key, text, subscription, asked, verdicts) {
         Ok(permitted) => permitted,
         Err(refusal) => return Ok(refusal),
     };
@@ -599,13 +625,13 @@ fn subscribe_one<'a>(
     let reason = granted_reason(grant.options.qos());
     if let Some(group) = share {
         // Its SUBACK says that other shards know of it. Nothing is retained for what is shared.
-        share::join(core, (key, zone), (group, filter), (&grant, Telling::Now));
+        share::join(core, key, zone, group, filter, &grant, Telling::Now);
         return Ok((reason, ""));
     }
-    let (subscribed, inserted) = index::add(core, key, (zone, filter), &grant);
+    let (subscribed, inserted) = index::add(core, key, zone, filter, &grant);
     if let Some(session) = core.sessions.get_mut(key) {
         let hasher = &core.outbox.hasher;
-        session.set_rate(hasher, (inserted.id, filter), wishes.interval);
+        session.set_rate(hasher, inserted.id, filter, wishes.interval);
     }
     let sends = sends_retained(options, subscribed == Subscribed::New);
     if (sends || wishes.has_end()) && !filter.starts_with(INBOXES) {
@@ -665,9 +691,10 @@ fn subscribe_in_slices(
     key: SessionKey,
     awaited: Awaited,
     source: Source,
-    (asked, verdicts): (Asked, &Verdicts),
+    asked: Asked,
+    verdicts: &Verdicts,
 ) {
-    let job = Subscribing::new(awaited, source, (asked, verdicts.clone()));
+    let job = Subscribing::new(awaited, source, asked, verdicts.clone());
     hold::begin(core, key);
     slice::subscribe_later(core, key, job);
 }

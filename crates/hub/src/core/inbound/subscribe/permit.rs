@@ -129,7 +129,8 @@ impl Rules {
 /// How much of a subscription is permitted, or why nothing is.
 pub(crate) fn check_filter(
     core: &Core,
-    (key, session): (SessionKey, &Session),
+    key: SessionKey,
+    session: &Session,
     share: Option<&str>,
     filter: &str,
 ) -> Result<Access, (ReasonCode, &'static str)> {
@@ -152,7 +153,7 @@ pub(crate) fn check_filter(
         return Err(no_right(filter));
     }
     let is_dear = check_filter_bounds(&core.rules.settings, filter)
-        .and_then(|()| share::check(core, (key, session.state.zone()), share, filter))
+        .and_then(|()| share::check(core, key, session.state.zone(), share, filter))
         .and_then(|()| match session.state.is_persistent() && is_full(core) {
             true => Err(DISK_FULL),
             false => Ok(()),
@@ -169,13 +170,14 @@ pub(super) fn check(
     key: SessionKey,
     text: &str,
     Subscription { share, filter }: Subscription<'_>,
-    (asked, verdicts): (Asked, &Verdicts),
+    asked: Asked,
+    verdicts: &Verdicts,
 ) -> Result<Permitted, Answer<'static>> {
     let wishes = asked.map_err(|why| (ReasonCode::ImplementationSpecificError, why))?;
     let Some(session) = core.sessions.get(key) else {
         return Err((ReasonCode::UnspecifiedError, ""));
     };
-    let access = match check_filter(core, (key, session), share, filter) {
+    let access = match check_filter(core, key, session, share, filter) {
         Ok(access) => access,
         Err(refusal) => {
             if refusal == no_right(filter) {

@@ -139,11 +139,7 @@ impl Source {
 }
 
 impl Subscribing {
-    pub(super) fn new(
-        awaited: Awaited,
-        source: Source,
-        (asked, verdicts): (Asked, Verdicts),
-    ) -> Self {
+    pub(super) fn new(awaited: Awaited, source: Source, asked: Asked, verdicts: Verdicts) -> Self {
         Self {
             awaited,
             source,
@@ -344,7 +340,7 @@ fn subscribe_slice(
     visits: u32,
 ) -> bool {
     if let Some(begun) = &mut job.begun {
-        return begin_some(core, now, key, (&job.kept.wanted, begun), visits);
+        return begin_some(core, now, key, &job.kept.wanted, begun, visits);
     }
     let is_v5 = core.sessions.get(key).is_some_and(Session::speaks_v5);
     let awaited = job.awaited;
@@ -361,18 +357,20 @@ fn subscribe_slice(
             let mut filters = SubscribeFiltersIter::resume(*version, rest);
             let some = filters.by_ref().take(*elements_left);
             let mut some = some.map(|element| common.wanting(&element));
-            let told = (job.asked, &job.verdicts);
-            let result =
-                subscribe::subscribe_some(core, key, &mut some, told, (&mut tally, visits));
+            let (asked, verdicts) = (job.asked, &job.verdicts);
+            let result = subscribe::subscribe_some(
+                core, key, &mut some, asked, verdicts, &mut tally, visits,
+            );
             *elements_left -= tally.reasons.len();
             *bytes_left = filters.rest().len();
             result
         }
         Source::Elements(elements, done) => {
             let mut some = elements[*done..].iter().map(Wanting::of);
-            let told = (job.asked, &job.verdicts);
-            let result =
-                subscribe::subscribe_some(core, key, &mut some, told, (&mut tally, visits));
+            let (asked, verdicts) = (job.asked, &job.verdicts);
+            let result = subscribe::subscribe_some(
+                core, key, &mut some, asked, verdicts, &mut tally, visits,
+            );
             *done += tally.reasons.len();
             result
         }
@@ -384,7 +382,7 @@ fn subscribe_slice(
     }
     if job.source.is_empty() {
         let mut tally = job.kept.tally(is_v5, awaited);
-        subscribe::answer(core, key, (Some(awaited), &job.verdicts), &mut tally);
+        subscribe::answer(core, key, Some(awaited), &job.verdicts, &mut tally);
         job.begun = Some(0);
     }
     job.begun.is_some() && job.kept.wanted.is_empty()
@@ -396,7 +394,8 @@ fn begin_some(
     core: &mut Core,
     now: Tick,
     key: SessionKey,
-    (wanted, begun): (&[(Box<str>, Wanted<'static>)], &mut usize),
+    wanted: &[(Box<str>, Wanted<'static>)],
+    begun: &mut usize,
     visits: u32,
 ) -> bool {
     let before = core.turn.spent();
@@ -433,7 +432,7 @@ fn unsubscribe_slice(
 ) -> bool {
     let rest = &job.raw[job.raw.len() - job.bytes_left..];
     let mut filters = UnsubscribeFiltersIter::resume(rest);
-    unsubscribe::unsubscribe_some(core, key, &mut filters, (&mut job.reasons, visits));
+    unsubscribe::unsubscribe_some(core, key, &mut filters, &mut job.reasons, visits);
     job.bytes_left = filters.rest().len();
     if job.bytes_left == 0 {
         unsubscribe::send_unsuback(core, key, job.packet_id, &job.reasons);

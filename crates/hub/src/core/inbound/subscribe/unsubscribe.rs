@@ -28,7 +28,7 @@ pub(crate) fn begin(core: &mut Core, key: SessionKey, unsubscribe: &Unsubscribe<
         return slice::unsubscribe_later(core, key, Unsubscribing::new(unsubscribe));
     }
     let mut reasons = Vec::new();
-    unsubscribe_some(core, key, &mut filters, (&mut reasons, u32::MAX));
+    unsubscribe_some(core, key, &mut filters, &mut reasons, u32::MAX);
     send_unsuback(core, key, unsubscribe.packet_id, &reasons);
 }
 
@@ -37,7 +37,8 @@ pub(super) fn unsubscribe_some<'f>(
     core: &mut Core,
     key: SessionKey,
     filters: &mut impl Iterator<Item = &'f str>,
-    (reasons, visits): (&mut Vec<u8>, u32),
+    reasons: &mut Vec<u8>,
+    visits: u32,
 ) {
     let mut gone = HashSet::default();
     let mut rooms: SmallVec<[&str; 4]> = SmallVec::new();

@@ -37,7 +37,7 @@ impl AtomicU64 {
 
     pub(crate) fn store(&self, value: u64, ordering: Ordering) {
         let word = self.place();
-        let write = |memory: &mut Memory, shard| memory.write(shard, (word, value), ordering);
+        let write = |memory: &mut Memory, shard| memory.write(shard, word, value, ordering);
         access(word, true, write).unwrap_or_else(|| self.0.store(value, ordering));
     }
 
@@ -46,7 +46,7 @@ impl AtomicU64 {
         let word = self.place();
         let change = |memory: &mut Memory, shard: usize| {
             let before = memory.read(shard, word);
-            memory.write(shard, (word, before + more), Ordering::SeqCst);
+            memory.write(shard, word, before + more, Ordering::SeqCst);
             before
         };
         access(word, true, change).unwrap_or_else(|| self.0.fetch_add(more, ordering))
@@ -84,7 +84,7 @@ impl Memory {
         own.unwrap_or_else(|| self.words.get(&word).copied().unwrap_or(0))
     }
 
-    fn write(&mut self, shard: usize, (word, value): (usize, u64), ordering: Ordering) {
+    fn write(&mut self, shard: usize, word: usize, value: u64, ordering: Ordering) {
         let ordering = match &self.weakening {
             Some(weaker) => weaker(word, ordering),
             None => ordering,

@@ -432,7 +432,7 @@ pub(crate) fn release_sender(core: &mut Core, now: Tick, sender: Sender, visits:
         epoch,
     } = sender;
     if shard == core.place.shard {
-        return release_publisher(core, now, (session, epoch), visits);
+        return release_publisher(core, now, session, epoch, visits);
     }
     let item = ShardItem::ReleasePublisher {
         session,
@@ -457,8 +457,10 @@ pub(crate) fn sender_of(core: &Core, message: &Message) -> Option<Sender> {
 pub(super) fn route_later(
     core: &mut Core,
     messages: &[Arc<Message>],
-    (source, sender): (Source, Option<Sender>),
-    (hash, found): (u64, Found),
+    source: Source,
+    sender: Option<Sender>,
+    hash: u64,
+    found: Found,
 ) {
     let Some(first) = messages.first() else {
         return;
@@ -513,7 +515,8 @@ pub(in crate::core) fn hold_publisher(core: &mut Core, key: SessionKey, epoch: u
 pub(in crate::core) fn release_publisher(
     core: &mut Core,
     now: Tick,
-    (key, epoch): (SessionKey, u32),
+    key: SessionKey,
+    epoch: u32,
     visits: u32,
 ) {
     if visits > 0 {
@@ -664,7 +667,7 @@ fn serve_some(core: &mut Core, now: Tick, job: &mut Job, visits: u32) {
         job.found.heads.clear();
         return;
     };
-    let mut batch = EncodedBatch::new(&job.messages, route::shape_and_epoch(core, message));
+    let mut batch = EncodedBatch::new(&job.messages, route::treatment(core, message));
     let per_session = (job.messages.len() as u32).saturating_mul(DELIVERY_VISITS);
     core.outbox.held.now_until = core.rules.hold_until(now, message.topic());
     core.outbox.serves_crowd = true;

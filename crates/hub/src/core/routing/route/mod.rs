@@ -38,6 +38,15 @@ const SESSION_WORK: u32 = 4;
 /// The subscription identifiers, and the wires without and with a packet id.
 type Identified = (SmallVec<[u32; 1]>, [Option<Rc<Wire>>; 2]);
 
+/// What the policy of its topic makes of a message. By default nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Treatment {
+    /// How it is thinned out.
+    pub(crate) shape: Option<Shape>,
+    /// The epoch of its number, where MQTT 5 subscribers receive one.
+    epoch: Option<u64>,
+}
+
 /// One message on its way to the subscribers of one shard: encoded at most once per variant.
 pub(crate) struct EncodedVariants<'m> {
     pub(crate) message: &'m Arc<Message>,
@@ -46,21 +55,14 @@ pub(crate) struct EncodedVariants<'m> {
     /// With subscription identifiers.
     identified: SmallVec<[Identified; 2]>,
     policy: Option<SlowPolicy>,
-    /// How it is thinned out.
-    pub(crate) shape: Option<Shape>,
-    /// The epoch of its number, where MQTT 5 subscribers receive one.
-    epoch: Option<u64>,
+    pub(crate) treatment: Treatment,
 }
 
 impl<'m> EncodedVariants<'m> {
-    pub(crate) fn new(
-        message: &'m Arc<Message>,
-        (shape, epoch): (Option<Shape>, Option<u64>),
-    ) -> Self {
+    pub(crate) fn new(message: &'m Arc<Message>, treatment: Treatment) -> Self {
         Self {
             message,
-            epoch,
-            shape,
+            treatment,
             plain: Default::default(),
             identified: SmallVec::new(),
             policy: None,
@@ -98,7 +100,7 @@ impl<'m> EncodedVariants<'m> {
             &mut self.identified[index].1[usize::from(with_id)]
         };
         if slot.is_none() {
-            let numbers = self.epoch.map(|epoch| numbers(message, epoch, 0));
+            let numbers = self.treatment.epoch.map(|epoch| numbers(message, epoch, 0));
             let extra = numbers.as_deref().unwrap_or_default();
             *slot = encode_wire(message, version, with_id, ids, extra).map(Rc::new);
         }
@@ -113,6 +115,7 @@ impl<'m> EncodedVariants<'m> {
         terms: &DeliveryOptions<'_>,
     ) -> Option<Rc<Wire>> {
         let Some(epoch) = self
+            .treatment
             .epoch
             .filter(|_| terms.conflated > 0 && version.is_v5())
         else {
@@ -227,15 +230,15 @@ fn epoch_of(core: &Core, message: &Message) -> Option<u64> {
 
 /// A message to be handed out by itself.
 pub(in crate::core) fn variants<'m>(core: &Core, message: &'m Arc<Message>) -> EncodedVariants<'m> {
-    EncodedVariants::new(message, shape_and_epoch(core, message))
+    EncodedVariants::new(message, treatment(core, message))
 }
 
-/// How a message is thinned out, and the epoch of its number.
-pub(in crate::core) fn shape_and_epoch(
-    core: &Core,
-    message: &Message,
-) -> (Option<Shape>, Option<u64>) {
-    (core.rules.shape(message.topic()), epoch_of(core, message))
+/// How a message is treated.
+pub(in crate::core) fn treatment(core: &Core, message: &Message) -> Treatment {
+    Treatment {
+        shape: core.rules.shape(message.topic()),
+        epoch: epoch_of(core, message),
+    }
 }
 
 pub(in crate::core) fn fanout(core: &mut Core, now: Tick) -> Fanout<'_> {
@@ -265,7 +268,7 @@ pub(crate) fn everywhere_from(
         let lasting = core.pending.log.lasting(others);
         core.pending.log.sends(first, lasting, None);
     }
-    let shares = locally(core, now, messages, (Source::Client, sender));
+    let shares = locally(core, now, messages, Source::Client, sender);
     for shard in others {
         let items = messages.iter().map(Arc::clone);
         let items = items.map(|message| RoutedItem::Publish {
@@ -293,7 +296,7 @@ pub(in crate::core) fn here(
     messages: &[Arc<Message>],
     sender: Option<Sender>,
 ) {
-    let _ = locally(core, now, messages, (Source::Mesh, sender));
+    let _ = locally(core, now, messages, Source::Mesh, sender);
 }
 
 /// Delivers to the ordinary subscribers here; returns the shared subscriptions that match, if
@@ -303,12 +306,13 @@ fn locally(
     core: &mut Core,
     now: Tick,
     messages: &[Arc<Message>],
-    from: (Source, Option<Sender>),
+    source: Source,
+    sender: Option<Sender>,
 ) -> SmallVec<[u32; 2]> {
     let (before, taken) = (core.turn.spent(), spool::taken(core));
-    let shares = match_and_serve(core, now, messages, from);
-    dues::charge_sender(core, now, from.1, core.turn.spent() - before);
-    spool::hold_back(core, now, from.1, taken);
+    let shares = match_and_serve(core, now, messages, source, sender);
+    dues::charge_sender(core, now, sender, core.turn.spent() - before);
+    spool::hold_back(core, now, sender, taken);
     shares
 }
 
@@ -316,15 +320,16 @@ fn match_and_serve(
     core: &mut Core,
     now: Tick,
     messages: &[Arc<Message>],
-    from: (Source, Option<Sender>),
+    source: Source,
+    sender: Option<Sender>,
 ) -> SmallVec<[u32; 2]> {
     let Some(message) = messages.first() else {
         return SmallVec::new();
     };
     let (zone, topic) = (message.zone, message.topic());
     let hash = core.place.hasher.hash(zone, topic);
-    if !core.routing.routes.is_empty() && core.routing.routes.is_behind(hash, message, from.1) {
-        job::route_later(core, messages, from, (hash, Found::default()));
+    if !core.routing.routes.is_empty() && core.routing.routes.is_behind(hash, message, sender) {
+        job::route_later(core, messages, source, sender, hash, Found::default());
         return SmallVec::new();
     }
     let at_once = core.rules.settings.at_once;
@@ -347,12 +352,12 @@ fn match_and_serve(
         let found = Found::filters(matched.rest, ids);
         drop(filters);
         core.turn.spend_on_match(matched.visits, 0);
-        job::route_later(core, messages, from, (hash, found));
+        job::route_later(core, messages, source, sender, hash, found);
         return SmallVec::new();
     }
     core.turn.spend_on_match(matched.visits, all - longest);
     core.turn.reach(all);
-    let mut batch = EncodedBatch::new(messages, shape_and_epoch(core, message));
+    let mut batch = EncodedBatch::new(messages, treatment(core, message));
     core.outbox.held.now_until = core.rules.hold_until(now, topic);
     core.outbox.serves_crowd = core.turn.serves_crowd();
     if core.outbox.serves_crowd {
@@ -360,11 +365,11 @@ fn match_and_serve(
             .count_crowd(messages.iter().map(|message| message.cost()).sum());
     }
     let mut fanout = fanout!(core, now);
-    let served = fanout.fan_out(&mut batch, message, (&filters, at_once.work));
+    let served = fanout.fan_out(&mut batch, message, &filters, at_once.work);
     drop(filters);
     core.outbox.serves_crowd = false;
     core.outbox.held.now_until = None;
-    serve_rest_later(core, messages, from, (hash, served))
+    serve_rest_later(core, messages, source, sender, hash, served)
 }
 
 /// What may still be done at once for messages whose subscribers were served, as far as that
@@ -372,11 +377,13 @@ fn match_and_serve(
 fn serve_rest_later(
     core: &mut Core,
     messages: &[Arc<Message>],
-    from: (Source, Option<Sender>),
-    (hash, served): (u64, Served),
+    source: Source,
+    sender: Option<Sender>,
+    hash: u64,
+    served: Served,
 ) -> SmallVec<[u32; 2]> {
     let Served { mut shares, rest } = served;
-    if from.0 == Source::Mesh {
+    if source == Source::Mesh {
         shares.clear();
     }
     let at_once = core.rules.settings.at_once;
@@ -389,7 +396,7 @@ fn serve_rest_later(
     let numbers = shares.iter().rev();
     let numbers = numbers.filter_map(|slot| core.routing.shares.number(*slot));
     let found = Found::rest(rest, numbers.collect());
-    job::route_later(core, messages, from, (hash, found));
+    job::route_later(core, messages, source, sender, hash, found);
     SmallVec::new()
 }
 
@@ -405,7 +412,7 @@ pub(crate) fn deliver_to(
     let Some(message) = messages.first() else {
         return (SmallVec::new(), Reach::Nobody);
     };
-    let mut batch = EncodedBatch::new(messages, shape_and_epoch(core, message));
+    let mut batch = EncodedBatch::new(messages, treatment(core, message));
     let hash = core.place.hasher.hash(message.zone, route);
     let mut filters: SmallVec<[List<'_>; 4]> = SmallVec::new();
     let (mut all, mut longest) = (0, 0);
@@ -421,7 +428,7 @@ pub(crate) fn deliver_to(
     core.turn.reach(all);
     let taken = spool::taken(core);
     let mut fanout = fanout!(core, now);
-    let served = fanout.fan_out(&mut batch, message, (&filters, u32::MAX));
+    let served = fanout.fan_out(&mut batch, message, &filters, u32::MAX);
     let found = (served.shares, fanout.reach);
     drop(filters);
     spool::hold_back(core, now, reader(core), taken);
@@ -487,7 +494,8 @@ impl Fanout<'_> {
         &mut self,
         batch: &mut EncodedBatch<'_>,
         message: &Message,
-        (lists, work_max): (&[List<'_>], u32),
+        lists: &[List<'_>],
+        work_max: u32,
     ) -> Served {
         let mut shares = SmallVec::new();
         let lists = lists.iter().enumerate();

@@ -22,7 +22,7 @@ use crate::core::ids::{SessionKey, ShardId};
 use crate::core::inbound::subscribe::SubscriptionRef;
 use crate::core::routing::options::share_subscriber;
 use crate::core::routing::route;
-use crate::core::sessions::state::{Grant, Subscribed};
+use crate::core::sessions::state::{Grant, StoredMessages, Subscribed};
 use crate::core::shard_set::ShardSet;
 use crate::core::{Core, Routing};
 use crate::items::RoutedItem;
@@ -198,7 +198,8 @@ pub(crate) fn forget_expected(core: &mut Core) {
 /// Whether a session may become a member of one shared subscription more, or why not. O(1).
 pub(in crate::core) fn check(
     core: &Core,
-    (key, zone): (SessionKey, Zone),
+    key: SessionKey,
+    zone: Zone,
     share: Option<&str>,
     filter: &str,
 ) -> Result<(), (ReasonCode, &'static str)> {
@@ -248,9 +249,12 @@ fn open(core: &mut Core, name: &Arc<ShareName>) -> u32 {
 /// Makes a session a member, or changes its options.
 pub(in crate::core) fn join(
     core: &mut Core,
-    (key, zone): (SessionKey, Zone),
-    (group, filter): (&str, &str),
-    (grant, telling): (&Grant, Telling),
+    key: SessionKey,
+    zone: Zone,
+    group: &str,
+    filter: &str,
+    grant: &Grant,
+    telling: Telling,
 ) {
     let name = ShareName {
         zone,
@@ -267,15 +271,15 @@ pub(in crate::core) fn join(
     };
     let before = share.members.insert(key.slot, grant.options);
     let subscription = SubscriptionRef::Share(slot);
-    let what = (
-        subscription,
-        Filter {
-            group: Some(group),
-            filter,
-        },
-    );
-    let log = &mut core.pending.log;
-    if session.state.subscribe(what, (grant, false), before, log) != Subscribed::New {
+    let named = Filter {
+        group: Some(group),
+        filter,
+    };
+    // Nothing that is stored goes to shared subscriptions.
+    let stored = StoredMessages::Settled;
+    let (state, log) = (&mut session.state, &mut core.pending.log);
+    let subscribed = state.subscribe(subscription, named, grant, stored, before, log);
+    if subscribed != Subscribed::New {
         return;
     }
     core.routing.shares.joined(key.slot, slot);

@@ -23,6 +23,7 @@ use stentor_topic::Subscription;
 use super::{Share, ShareName};
 use crate::core::ids::{SessionKey, ShardId};
 use crate::core::routing::options::Options;
+use crate::core::sessions::charge::Charge;
 use crate::core::sessions::ending::give_kept;
 use crate::core::sessions::registry::Session;
 use crate::core::settings::Settings;
@@ -93,17 +94,20 @@ impl Share {
     }
 }
 
-/// Messages above QoS 0 that may wait for a member, and how many bytes it may hold.
-fn room_of(session: &Session, settings: &Settings) -> (usize, usize) {
+/// Messages above QoS 0 that may wait for a member, and how many bytes more it may hold.
+fn room_of(session: &Session, settings: &Settings) -> Charge {
     let waiting_max = WAITING_MAX.min(settings.queue_messages_max.div_ceil(2));
     let messages = waiting_max.saturating_sub(session.state.owed.waiting_len());
     let most = session.state.queue_bytes_max(settings);
-    (messages, most.saturating_sub(session.charge().bytes))
+    Charge {
+        bytes: most.saturating_sub(session.charge().bytes),
+        messages,
+    }
 }
 
 /// Whether a member takes a message of a queue without having much wait.
 pub(super) fn has_room(session: &Session, message: &Message, settings: &Settings) -> bool {
-    let (messages, bytes) = room_of(session, settings);
+    let Charge { bytes, messages } = room_of(session, settings);
     // What would never fit is dropped as usual: it would wait in the queue for ever.
     messages > 0 && (message.cost() <= bytes || session.charge().bytes == 0)
 }
@@ -182,11 +186,14 @@ pub(crate) fn ask_queues(core: &mut Core, now: Tick, key: SessionKey) {
     }
 }
 
-fn ask_each(core: &mut Core, now: Tick, key: SessionKey, (messages, bytes): (usize, usize)) {
-    if messages == 0 || bytes == 0 {
+fn ask_each(core: &mut Core, now: Tick, key: SessionKey, room: Charge) {
+    if room.messages == 0 || room.bytes == 0 {
         return;
     }
-    let room = (messages.min(MESSAGES_AT_ONCE), bytes);
+    let room = Charge {
+        messages: room.messages.min(MESSAGES_AT_ONCE),
+        ..room
+    };
     for slot in core.routing.shares.of_member(key.slot) {
         core.turn.spend(1);
         ask(core, now, slot, room);
@@ -194,7 +201,7 @@ fn ask_each(core: &mut Core, now: Tick, key: SessionKey, (messages, bytes): (usi
 }
 
 /// The room of a member for which a question is worth it.
-fn room_to_ask_for(core: &Core, key: SessionKey) -> Option<(usize, usize)> {
+fn room_to_ask_for(core: &Core, key: SessionKey) -> Option<Charge> {
     let session = core.sessions.get(key)?;
     session.live()?;
     let owed = session.state.owed.get();
@@ -206,31 +213,26 @@ fn room_to_ask_for(core: &Core, key: SessionKey) -> Option<(usize, usize)> {
 }
 
 /// Asks for up to this many messages and bytes, if the shared subscription is a queue.
-fn ask(core: &mut Core, now: Tick, slot: u32, (messages, bytes): (usize, usize)) {
+fn ask(core: &mut Core, now: Tick, slot: u32, room: Charge) {
     let share = core.routing.shares.slots.get(slot as usize);
     let Some((share, keeper)) = share.and_then(|it| Some((it, it.keeper()?))) else {
         return;
     };
     let name = Arc::clone(&share.name);
     if keeper == core.place.shard {
-        return queue_asked(core, now, &name, (messages, bytes));
+        return queue_asked(core, now, &name, room);
     }
     let item = ShardItem::AskQueue {
         name,
         // No more than are sent at once.
-        messages: messages as u32,
-        bytes,
+        messages: room.messages as u32,
+        bytes: room.bytes,
     };
     core.effects.lanes.push((keeper, item));
 }
 
 /// Members have room for some of what a queue of this shard has kept.
-pub(crate) fn queue_asked(
-    core: &mut Core,
-    now: Tick,
-    name: &ShareName,
-    (messages, bytes): (usize, usize),
-) {
+pub(crate) fn queue_asked(core: &mut Core, now: Tick, name: &ShareName, room: Charge) {
     let slot = core.routing.shares.find_name(name);
     let Some(share) = slot.and_then(|slot| core.routing.shares.slots.get_mut(slot as usize)) else {
         return;
@@ -242,7 +244,10 @@ pub(crate) fn queue_asked(
     if core.past.endings.are_held() {
         return share.set_timer(now, &mut core.clock);
     }
-    let room = (messages.min(MESSAGES_AT_ONCE), bytes.min(BYTES_AT_ONCE));
+    let room = Charge {
+        bytes: room.bytes.min(BYTES_AT_ONCE),
+        messages: room.messages.min(MESSAGES_AT_ONCE),
+    };
     let kept = take_some(core, now, queue.session, room);
     give_kept(core, now, &kept);
     let Some(session) = core.sessions.get(queue.session) else {
@@ -257,19 +262,14 @@ pub(crate) fn queue_asked(
 
 /// Takes the oldest messages out of a queue: up to this many messages and bytes, and one in any
 /// case.
-fn take_some(
-    core: &mut Core,
-    now: Tick,
-    key: SessionKey,
-    (messages, bytes): (usize, usize),
-) -> Vec<Delivery> {
+fn take_some(core: &mut Core, now: Tick, key: SessionKey, most: Charge) -> Vec<Delivery> {
     let mut kept = Vec::new();
     let Some(session) = core.sessions.get_mut(key) else {
         return kept;
     };
     let owed = &mut session.state.owed;
-    let (mut left, mut expired) = (bytes, 0);
-    while kept.len() < messages
+    let (mut left, mut expired) = (most.bytes, 0);
+    while kept.len() < most.messages
         && expired < EXPIRED_AT_ONCE
         && let Some(cost) = owed.get().and_then(|it| Some(it.oldest_waiting()?.cost()))
         && (cost <= left || kept.is_empty())
@@ -336,8 +336,8 @@ pub(crate) fn queue_offered(core: &mut Core, now: Tick, name: &ShareName) {
     };
     let (sessions, settings) = (&core.sessions, &core.rules.settings);
     let room = |session: &Session| {
-        let (messages, bytes) = room_of(session, settings);
-        (messages > 0 && bytes > 0).then_some((messages, bytes))
+        let room = room_of(session, settings);
+        (room.messages > 0 && room.bytes > 0).then_some(room)
     };
     if let Some(room) = share.members.next_with(sessions, room) {
         ask(core, now, slot, room);

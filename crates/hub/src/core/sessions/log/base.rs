@@ -49,16 +49,10 @@ fn write_base_of(core: &mut Core, key: SessionKey, parts: Option<Taken>) {
         number.counts_for(log, mark);
     }
     let has_all = parts.is_none();
-    write_owed((session, parts), number, &core.routing, log);
+    write_owed(session, parts, number, &core.routing, log);
     let subscriptions = session.state.subscriptions.as_slice().iter();
     for subscription in subscriptions.filter(|_| has_all) {
-        write_subscription(
-            (session, key.slot),
-            *subscription,
-            number,
-            &core.routing,
-            log,
-        );
+        write_subscription(session, key.slot, *subscription, number, &core.routing, log);
     }
     if let Link::Away(away) = &session.link {
         session.state.is_away(away.since_ms, away.absence, log);
@@ -149,7 +143,8 @@ fn carry_messages(core: &mut Core, key: SessionKey, parts: Option<&Taken>) -> bo
 
 /// The messages in both directions.
 fn write_owed(
-    (session, parts): (&Session, Option<Taken>),
+    session: &Session,
+    parts: Option<Taken>,
     number: Number,
     routing: &Routing,
     log: &mut SessionLog,
@@ -172,7 +167,8 @@ fn write_owed(
 
 /// One subscription, by the slot of its session.
 pub(super) fn write_subscription(
-    (session, slot): (&Session, u32),
+    session: &Session,
+    slot: u32,
     subscription: SubscriptionRef,
     number: Number,
     routing: &Routing,

@@ -152,7 +152,8 @@ pub(crate) fn has_given(log: &mut SessionLog, bequest: Bequest) {
 pub(crate) fn leaves(
     log: &mut SessionLog,
     bequest: &mut Option<Bequest>,
-    (messages, name): (&[Arc<Message>], &ShareName),
+    messages: &[Arc<Message>],
+    name: &ShareName,
 ) {
     log.close();
     let mut nameless = Vec::new();

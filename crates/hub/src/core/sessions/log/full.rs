@@ -68,9 +68,9 @@ pub(crate) fn laden(core: &Core) -> ShardSet {
 /// waits for sessions of its publisher's owner, and that has used up its part. O(subscribers) while
 /// one of these is so, and O(1) otherwise.
 pub(crate) fn refusal(core: &Core, message: &Message, route: &str) -> Option<NotKept> {
-    let what = (message.qos, message.zone);
+    let (qos, zone) = (message.qos, message.zone);
     if is_full(core) {
-        return may_be_kept_by(core, ShardSet::ALL, what, route).then_some(NotKept::Sessions);
+        return may_be_kept_by(core, ShardSet::ALL, qos, zone, route).then_some(NotKept::Sessions);
     }
     if !core.pending.log.writes(message.qos) {
         return None;
@@ -80,9 +80,8 @@ pub(crate) fn refusal(core: &Core, message: &Message, route: &str) -> Option<Not
         let owed = &session.state.owed;
         is_behind(session) && !owed.is_barred() && has_its_share(core, owed.held_bytes())
     };
-    let found = (message.zone, route);
     if let Some(owner) = full_publisher(core)
-        && may_meet_own(core, owner, found)
+        && may_meet_own(core, owner, zone, route)
     {
         return Some(NotKept::Backlogs);
     }
@@ -91,8 +90,9 @@ pub(crate) fn refusal(core: &Core, message: &Message, route: &str) -> Option<Not
         && goes_to_disk(core, message)
         && may_meet(
             core,
-            told_for(core, &journals.topics_of_needy, found, 0),
-            found,
+            told_for(core, &journals.topics_of_needy, zone, route, 0),
+            zone,
+            route,
             needs_disk,
         );
     is_met.then_some(NotKept::Sessions)
@@ -115,15 +115,15 @@ fn is_behind(session: &Session) -> bool {
 
 /// Whether a message of an owner that is full may come to a session of the same owner that is
 /// behind.
-fn may_meet_own(core: &Core, owner: u32, found: (Zone, &str)) -> bool {
+fn may_meet_own(core: &Core, owner: u32, zone: Zone, route: &str) -> bool {
     let journals = core.pending.log.ways.journals();
     let salt = salt_of(owner);
-    let told = told_for(core, &journals.topics_of_full, found, salt);
+    let told = told_for(core, &journals.topics_of_full, zone, route, salt);
     let told = told & journals.full_with_backlogs.having(salt);
     let is_own = |slot, session: &Session| {
         is_behind(session) && owner_in(&core.sessions, slot) == Some(owner)
     };
-    may_meet(core, told, found, is_own)
+    may_meet(core, told, zone, route, is_own)
 }
 
 /// Tells the filters of one owner's sessions from those of others.
@@ -134,8 +134,8 @@ const fn salt_of(owner: u32) -> u64 {
 }
 
 /// The shards that have told of such a session for a topic.
-fn told_for(core: &Core, told: &Topics, (zone, route): (Zone, &str), salt: u64) -> ShardSet {
-    told.shards(&core.place.hasher, (zone, route), salt)
+fn told_for(core: &Core, told: &Topics, zone: Zone, route: &str, salt: u64) -> ShardSet {
+    told.shards(&core.place.hasher, zone, route, salt)
 }
 
 /// Whether a message may come to such a session, here or on a shard that has told of one.
@@ -143,7 +143,8 @@ fn told_for(core: &Core, told: &Topics, (zone, route): (Zone, &str), salt: u64) 
 fn may_meet(
     core: &Core,
     shards: ShardSet,
-    (zone, route): (Zone, &str),
+    zone: Zone,
+    route: &str,
     is_such: impl Fn(u32, &Session) -> bool,
 ) -> bool {
     let own = ShardId(core.pending.log.shard);
@@ -151,13 +152,13 @@ fn may_meet(
     if !others.is_empty() && others.meets(core.routing.interest.others(zone, route)) {
         return true;
     }
-    let (is_met, is_known) = matches(core, (zone, route), is_such);
+    let (is_met, is_known) = matches(core, zone, route, is_such);
     is_met || !is_known && shards.has(own)
 }
 
 /// A session needs the disk which refuses backlogs, or has an owner that is full: other shards hear
 /// for which topics. O(1): a session with more than a few filters stands for all topics.
-fn tell_topics(core: &Core, (told, salt): (&Topics, u64), session: &Session) {
+fn tell_topics(core: &Core, told: &Topics, salt: u64, session: &Session) {
     const FILTERS_MAX: usize = 64;
     let shard = core.pending.log.shard;
     let filters = session.state.subscriptions.as_slice();
@@ -179,7 +180,7 @@ pub(crate) fn tell_needy(core: &Core, keys: impl Iterator<Item = SessionKey>) {
     let needy = keys.filter_map(|key| core.sessions.get(key));
     needy
         .filter(|session| !session.state.owed.is_barred())
-        .for_each(|session| tell_topics(core, (told, 0), session));
+        .for_each(|session| tell_topics(core, told, 0, session));
 }
 
 /// The disk takes backlogs again.
@@ -197,7 +198,7 @@ pub(crate) fn tell_full(core: &Core, slots: &[u32]) {
         if let (Some(session), Some(owner)) = (session, owner_in(&core.sessions, *slot)) {
             let salt = salt_of(owner);
             journals.full_with_backlogs.tell(log.shard, Some(salt));
-            tell_topics(core, (&journals.topics_of_full, salt), session);
+            tell_topics(core, &journals.topics_of_full, salt, session);
         }
     }
 }
@@ -229,7 +230,8 @@ fn full_publisher(core: &Core) -> Option<u32> {
 pub(crate) fn may_be_kept_by(
     core: &Core,
     shards: ShardSet,
-    (qos, zone): (QoS, Zone),
+    qos: QoS,
+    zone: Zone,
     route: &str,
 ) -> bool {
     let log = &core.pending.log;
@@ -243,7 +245,7 @@ pub(crate) fn may_be_kept_by(
     let is_here = shards.has(ShardId(log.shard));
     let lasts = |session: &Session| is_here && session.state.is_persistent();
     let is_it = |slot| core.sessions.at(slot).is_some_and(lasts);
-    let (is_owed, is_known) = search(core, (zone, route), |it| {
+    let (is_owed, is_known) = search(core, zone, route, |it| {
         as_share(it).is_some() || is_it(it.session)
     });
     is_owed || !is_known
@@ -251,11 +253,11 @@ pub(crate) fn may_be_kept_by(
 
 /// Whether a message may have to go to the disk here, with what waits for a client that is away.
 /// O(subscribers). What is expensive to find out counts.
-pub(crate) fn may_be_spooled(core: &Core, (qos, zone): (QoS, Zone), route: &str) -> bool {
+pub(crate) fn may_be_spooled(core: &Core, qos: QoS, zone: Zone, route: &str) -> bool {
     if !core.pending.log.writes(qos) {
         return false;
     }
-    let (is_met, is_known) = matches(core, (zone, route), |_, session| is_behind(session));
+    let (is_met, is_known) = matches(core, zone, route, |_, session| is_behind(session));
     is_met || !is_known
 }
 
@@ -263,10 +265,11 @@ pub(crate) fn may_be_spooled(core: &Core, (qos, zone): (QoS, Zone), route: &str)
 /// is of these never goes to the disk. Also returns whether that is known.
 fn matches(
     core: &Core,
-    what: (Zone, &str),
+    zone: Zone,
+    route: &str,
     is_such: impl Fn(u32, &Session) -> bool,
 ) -> (bool, bool) {
-    search(core, what, |it| {
+    search(core, zone, route, |it| {
         let session = core.sessions.at(it.session);
         as_share(it).is_none() && session.is_some_and(|session| is_such(it.session, session))
     })
@@ -276,7 +279,8 @@ fn matches(
 /// to find out.
 fn search(
     core: &Core,
-    (zone, route): (Zone, &str),
+    zone: Zone,
+    route: &str,
     is_such: impl Fn(Subscriber) -> bool,
 ) -> (bool, bool) {
     let hash = core.place.hasher.hash(zone, route);

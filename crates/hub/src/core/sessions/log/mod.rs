@@ -58,7 +58,7 @@ pub(crate) use restore::{
 };
 pub(crate) use rooms::{begin_bases, is_enough, write_place, write_room, writes_rooms};
 pub(crate) use together::Together;
-pub(crate) use ways::Journals;
+pub(crate) use ways::{Journals, SentBy};
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -84,6 +84,7 @@ use crate::core::routing::options::Options;
 use crate::core::sessions::rights::Identity;
 use crate::core::sessions::state::Absence;
 use crate::effects::SpoolOrder;
+use crate::hub::Shared;
 
 /// The records of one shard that its journal has not got yet.
 #[derive(Debug)]
@@ -131,17 +132,14 @@ impl Number {
 }
 
 impl SessionLog {
-    /// Nothing is written without `zero_ms`, and nothing of a session that ends with its connection
-    /// without `keeps_wills`.
-    pub(crate) fn new(
-        shard: u8,
-        (zero_ms, keeps_wills): (Option<u64>, bool),
-        journals: Arc<Journals>,
-    ) -> Self {
+    /// Nothing is written without [`Shared::sessions_zero_ms`], and nothing of a session that ends
+    /// with its connection without [`Shared::keeps_wills`].
+    pub(crate) fn new(shard: u8, shared: &Shared) -> Self {
+        let journals = Arc::clone(&shared.interest.journals);
         Self {
             shard,
-            zero_ms,
-            keeps_wills,
+            zero_ms: shared.sessions_zero_ms,
+            keeps_wills: shared.keeps_wills,
             numbers: 0,
             batches: Batches::default(),
             open: None,
@@ -267,12 +265,13 @@ impl Number {
     pub(crate) fn session(
         self,
         log: &mut SessionLog,
-        (identity, client_id): (&Identity, &str),
+        identity: &Identity,
+        client_id: &str,
         expiry_secs: u32,
         is_base: bool,
     ) {
         let roles = identity.rights.roles();
-        let session = describe(self, (identity, client_id, &roles), expiry_secs);
+        let session = describe(self, identity, client_id, &roles, expiry_secs);
         let record = match is_base {
             true => Record::Base,
             false => Record::Session,
@@ -464,7 +463,9 @@ pub(crate) fn write_unpromised(log: &mut SessionLog, write: impl FnOnce(&mut Ses
 
 fn describe<'a>(
     number: Number,
-    (identity, client_id, roles): (&'a Identity, &'a str, &'a [&'a str]),
+    identity: &'a Identity,
+    client_id: &'a str,
+    roles: &'a [&'a str],
     expiry_secs: u32,
 ) -> Session<'a> {
     let quotas = identity.rights.quotas();
@@ -536,7 +537,7 @@ fn round_ends(log: &mut SessionLog) -> bool {
 }
 
 /// Whether the present round has to write the message of this name, which it does then.
-fn is_carried_first(log: &mut SessionLog, (from, name): (u8, Name)) -> bool {
+fn is_carried_first(log: &mut SessionLog, from: u8, name: Name) -> bool {
     let batch = log.batches.present();
     log.round.carries(batch, from == log.shard, name)
 }

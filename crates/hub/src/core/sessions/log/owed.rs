@@ -249,7 +249,7 @@ impl SessionLog {
             None if !is_named => Arc::clone(message),
             _ => {
                 let copy = Arc::new(message.copy());
-                if names_again(self, message, &copy, (shard, name)) {
+                if names_again(self, message, &copy, shard, name) {
                     return copy;
                 }
                 copy
@@ -439,7 +439,8 @@ fn names_again(
     log: &mut SessionLog,
     message: &Arc<Message>,
     copy: &Arc<Message>,
-    (shard, name): (u8, &Arc<ShareName>),
+    shard: u8,
+    name: &Arc<ShareName>,
 ) -> bool {
     log.close();
     let batch = log.batches.present();

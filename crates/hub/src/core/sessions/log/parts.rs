@@ -170,8 +170,8 @@ fn write_part_of(core: &mut Core, most: usize, mut parted: Parted) -> Option<Par
     let log = &mut core.pending.log;
     let mut making = Making::default();
     while making.done < most && !log.batches.is_large() {
-        let what = (session, &core.routing.shares, most);
-        parted.stage = go_on(log, what, parted.stage, &mut making);
+        let shared = &core.routing.shares;
+        parted.stage = go_on(log, session, shared, most, parted.stage, &mut making);
         // Filters may be long: they are in a part of their own.
         let has_filters = !making.subscriptions.is_empty();
         if has_filters || matches!(parted.stage, Stage::Base(_)) {
@@ -185,15 +185,14 @@ fn write_part_of(core: &mut Core, most: usize, mut parted: Parted) -> Option<Par
         owed: List::default(),
         held: List::default(),
     };
-    let pieces = (&making.here[..], &making.held[..]);
-    put_part(log, &part, &making.shares, pieces);
+    put_part(log, &part, &making.shares, &making.here, &making.held);
     if let Some(owed) = session.state.owed.get() {
-        write_chunks(log, number, (owed, &making.chunks));
+        write_chunks(log, number, owed, &making.chunks);
     }
     let subscriptions = session.state.subscriptions.as_slice();
-    let its = (session, parted.key.slot);
+    let slot = parted.key.slot;
     for subscription in subscriptions.get(making.subscriptions).unwrap_or_default() {
-        write_subscription(its, *subscription, number, &core.routing, log);
+        write_subscription(session, slot, *subscription, number, &core.routing, log);
     }
     parted.count += 1;
     parted.batch = log.batches.present();
@@ -205,7 +204,9 @@ fn write_part_of(core: &mut Core, most: usize, mut parted: Parted) -> Option<Par
 /// Adds some of what is next to a part. Returns the next stage.
 fn go_on<'s>(
     log: &mut SessionLog,
-    (session, shared, most): (&'s Session, &AllShares, usize),
+    session: &'s Session,
+    shared: &AllShares,
+    most: usize,
     stage: Stage,
     making: &mut Making<'s>,
 ) -> Stage {
@@ -232,7 +233,7 @@ fn go_on<'s>(
             Stage::Waiting(0, owed.map_or(1, Outbound::next_number))
         }
         Stage::Waiting(next, until) => {
-            match wait(log, (session, shared), (next, until, most), making) {
+            match wait(log, session, shared, next..until, most, making) {
                 end if end >= until => Stage::Base(end),
                 next => Stage::Waiting(next, until),
             }
@@ -265,19 +266,23 @@ fn hold<'s>(
     true
 }
 
-/// Adds some of what waits, from a number on. Returns the number to go on with.
+/// Adds some of what waits, of these numbers. Returns the number to go on with.
 fn wait<'s>(
     log: &mut SessionLog,
-    (session, shared): (&'s Session, &AllShares),
-    (from, until, most): (u64, u64, usize),
+    session: &'s Session,
+    shared: &AllShares,
+    numbers: Range<u64>,
+    most: usize,
     making: &mut Making<'s>,
 ) -> u64 {
     let owed = session.state.owed.get();
-    let mut all = owed.into_iter().flat_map(|owed| waiting_from(owed, from));
-    let mut next = from;
+    let mut all = owed
+        .into_iter()
+        .flat_map(|owed| waiting_from(owed, numbers.start));
+    let mut next = numbers.start;
     while making.done < most && !log.batches.is_large() {
-        let Some(piece) = all.next().filter(|it| it.first() < until) else {
-            return until;
+        let Some(piece) = all.next().filter(|it| it.first() < numbers.end) else {
+            return numbers.end;
         };
         making.done += 1;
         next = piece.end();
@@ -298,12 +303,12 @@ fn wait<'s>(
     next
 }
 
-fn write_chunks(log: &mut SessionLog, number: Number, (owed, chunks): (&Outbound, &[Spooled])) {
+fn write_chunks(log: &mut SessionLog, number: Number, owed: &Outbound, chunks: &[Spooled]) {
     if chunks.is_empty() {
         return;
     }
     let received = received(owed);
     for chunk in chunks {
-        write_spooled(log, number, (chunk, &received));
+        write_spooled(log, number, chunk, &received);
     }
 }

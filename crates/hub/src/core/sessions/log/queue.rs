@@ -132,7 +132,7 @@ impl SessionLog {
         }
         let received = received(owed);
         for it in spooled_but(owed, &in_parts) {
-            write_spooled(self, number, (&it, &received));
+            write_spooled(self, number, &it, &received);
         }
     }
 
@@ -146,7 +146,7 @@ impl SessionLog {
             // What was written of it was dropped.
             return Some(self.write_message(&Open::new(message)));
         };
-        if name.file > 0 && is_carried_first(self, (from, name)) {
+        if name.file > 0 && is_carried_first(self, from, name) {
             self.write_body(name, message);
         }
         Some(name)
@@ -167,7 +167,8 @@ pub(super) fn put_part(
     log: &mut SessionLog,
     part: &Part<'_>,
     shares: &Shares,
-    (here, held): (&[Kept<'_>], &[Held<'_>]),
+    here: &[Kept<'_>],
+    held: &[Held<'_>],
 ) {
     let shares = shares.in_order();
     let part = Part {
@@ -247,11 +248,7 @@ fn keep<'q>(
 
 /// What a session is owed that lies elsewhere, after its queue: that says what the client has
 /// received at QoS 2.
-pub(super) fn write_spooled(
-    log: &mut SessionLog,
-    number: Number,
-    (it, received): (&Spooled, &[u64]),
-) {
+pub(super) fn write_spooled(log: &mut SessionLog, number: Number, it: &Spooled, received: &[u64]) {
     number.spooled(log, &it.chunk);
     let number = number.get();
     // Records count from 0 on.
@@ -276,11 +273,11 @@ pub(super) fn carry_alone(log: &mut SessionLog, delivery: &Delivery) -> bool {
     let message = &delivery.message;
     log.close();
     match name_of(message) {
-        Some(place) if log.round.has(place.0 == log.shard, place.1) => true,
-        Some(place) => {
+        Some((from, name)) if log.round.has(from == log.shard, name) => true,
+        Some((from, name)) => {
             log.batches.part_for(message.body_bytes());
-            if is_carried_first(log, place) {
-                log.write_body(place.1, message);
+            if is_carried_first(log, from, name) {
+                log.write_body(name, message);
             }
             true
         }

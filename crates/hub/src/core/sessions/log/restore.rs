@@ -11,7 +11,7 @@ use stentor_session_log::{Filter, Name, OwnedShare, OwnedTerms, RestoredDebt, Ta
 use stentor_topic::{FilterId, Zone, matches};
 
 use super::prior::{PriorDeliveries, PriorSession, PriorSubscription};
-use super::{SessionLog, round_begins, write_base};
+use super::{SentBy, SessionLog, round_begins, write_base};
 use crate::core::delivery::conflate::hold_again;
 use crate::core::delivery::deliver::{DeliveryOptions, Matching};
 use crate::core::delivery::snapshot::{Snapshots, Wanted};
@@ -97,10 +97,10 @@ impl PriorSession {
         }
         for (message, to) in &self.unheard {
             match to {
-                Target::Member(share) => route_to_member(core, now, session, (message, share)),
+                Target::Member(share) => route_to_member(core, now, session, message, share),
                 Target::Subscribers(route) => {
                     let route = route.as_deref().unwrap_or_else(|| message.topic());
-                    route_again(core, now, session, (message, route));
+                    route_again(core, now, session, message, route);
                 }
             }
         }
@@ -181,12 +181,8 @@ pub(crate) fn end_restoring(core: &mut Core) {
 
 /// A message has come from another shard, and is about to be handed out. That one may have written
 /// it down when it sent it. Returns the message to hand out.
-pub(crate) fn takes(
-    core: &mut Core,
-    (from, is_named): (ShardId, bool),
-    message: Arc<Message>,
-) -> Arc<Message> {
-    core.pending.log.takes((from.0, is_named), message)
+pub(crate) fn takes(core: &mut Core, from: SentBy, message: Arc<Message>) -> Arc<Message> {
+    core.pending.log.takes(from, message)
 }
 
 /// That is done, as far as it does not go on in later turns.
@@ -215,7 +211,8 @@ fn route_to_member(
     core: &mut Core,
     now: Tick,
     key: SessionKey,
-    (message, share): (&Arc<Message>, &OwnedShare),
+    message: &Arc<Message>,
+    share: &OwnedShare,
 ) {
     let shares = &core.routing.shares;
     let Some(slot) = shares.find(message.zone, &share.group, &share.filter) else {
@@ -236,12 +233,7 @@ fn route_to_member(
 }
 
 /// The same by its ordinary subscriptions that match a topic.
-fn route_again(
-    core: &mut Core,
-    now: Tick,
-    key: SessionKey,
-    (message, route): (&Arc<Message>, &str),
-) {
+fn route_again(core: &mut Core, now: Tick, key: SessionKey, message: &Arc<Message>, route: &str) {
     let Some(session) = core.sessions.get(key) else {
         return;
     };
@@ -274,8 +266,8 @@ fn route_again(
         }
     }
     let messages = [Arc::clone(message)];
-    let shape = route::shape_and_epoch(core, message);
-    let mut batch = EncodedBatch::new(&messages, shape);
+    let treatment = route::treatment(core, message);
+    let mut batch = EncodedBatch::new(&messages, treatment);
     route::fanout(core, now).serve(&mut batch, message, key.slot, &matching);
 }
 
@@ -354,17 +346,17 @@ impl PriorSubscription {
         };
         if let Some(group) = share {
             // The doors open when other shards know of it.
-            share::join(core, (key, zone), (group, filter), (&grant, Telling::Soon));
+            share::join(core, key, zone, group, filter, &grant, Telling::Soon);
             if let Some(slot) = core.routing.shares.find(zone, group, filter) {
                 open_queue(core, slot, key);
                 share::member_changed(core, slot, key.slot, false);
             }
             return None;
         }
-        let (_, inserted) = index::add(core, key, (zone, filter), &grant);
+        let (_, inserted) = index::add(core, key, zone, filter, &grant);
         let session = core.sessions.get_mut(key)?;
         let hasher = &core.outbox.hasher;
-        session.set_rate(hasher, (inserted.id, filter), self.interval);
+        session.set_rate(hasher, inserted.id, filter, self.interval);
         Some((inserted.id, inserted.has_wildcard))
     }
 }

@@ -436,20 +436,28 @@ impl Ways {
     }
 }
 
+/// The shard that has sent a message to this one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentBy {
+    pub(crate) shard: ShardId,
+    /// Whether the message had a name there: it was written down.
+    pub(crate) is_named: bool,
+}
+
 impl SessionLog {
     /// A message has come from another shard, and is about to be handed out. Only what that one had
     /// written down when it sent it says how far this one is with it.
     ///
     /// Returns the message to hand out. If the other shard could not write it down, that is a copy,
     /// which this shard names itself: others have the same message, and name theirs.
-    pub(crate) fn takes(
-        &mut self,
-        (from, is_named): (u8, bool),
-        message: Arc<Message>,
-    ) -> Arc<Message> {
+    pub(crate) fn takes(&mut self, from: SentBy, message: Arc<Message>) -> Arc<Message> {
         if !self.is_on() || message.qos == QoS::AtMostOnce {
             return message;
         }
+        let SentBy {
+            shard: ShardId(from),
+            is_named,
+        } = from;
         let name = name_of(&message).filter(|(shard, _)| is_named && *shard == from);
         self.ways.taking = Some((from, name.is_some()));
         let Some((_, name)) = name else {

@@ -41,11 +41,7 @@ impl Sessions {
         self.note_absence(key, Absences::remove);
     }
 
-    fn note_absence(
-        &mut self,
-        key: SessionKey,
-        note: fn(&mut Absences, &Tenant, Tick, (u32, u64)),
-    ) {
+    fn note_absence(&mut self, key: SessionKey, note: fn(&mut Absences, &Tenant, Tick, u32, u64)) {
         let slot = key.slot as usize;
         let Some(Some(lease)) = self.leases.get(slot) else {
             return;
@@ -54,13 +50,8 @@ impl Sessions {
             return;
         };
         if let Link::Away(away) = &session.link {
-            let holds = (key.slot, session.account.bytes());
-            note(
-                &mut self.absences,
-                lease.tenant(),
-                away.absence.until,
-                holds,
-            );
+            let (until, bytes) = (away.absence.until, session.account.bytes());
+            note(&mut self.absences, lease.tenant(), until, key.slot, bytes);
         }
     }
 
@@ -90,7 +81,7 @@ impl Sessions {
     /// What part of this many bytes the sessions give that wait for their clients, if the whole
     /// server holds `held`. Where it is hardly any, none: to end them would free nothing.
     pub(crate) fn absent_part(&self, bytes: u64, held: u64) -> u64 {
-        part_of(self, (bytes, self.absences.bytes()), held)
+        part_of(self, bytes, self.absences.bytes(), held)
     }
 
     /// Counts the sessions again that have changed. Returns what all of them are charged with:
@@ -112,13 +103,13 @@ impl Sessions {
                 }
                 if let Some(Some(lease)) = self.leases.get_mut(slot as usize) {
                     if is_away {
-                        let change = (before.bytes(), now.bytes());
-                        recharges.add(&mut self.absences, lease.tenant(), change);
+                        let (before, now) = (before.bytes(), now.bytes());
+                        recharges.add(&mut self.absences, lease.tenant(), before, now);
                     }
-                    let room = (room, &self.lasting.journals.full_owners);
+                    let full = &self.lasting.journals.full_owners;
                     let has_some = now.has_queue() || session.state.owed.is_spooled();
                     if (lease.disk() > 0 || has_some)
-                        && count_disk(lease, &mut session.state.owed, room)
+                        && count_disk(lease, &mut session.state.owed, room, full)
                     {
                         self.of_full.push(slot);
                     }
@@ -163,7 +154,7 @@ pub(crate) fn absent_level(sessions: &Sessions, bytes: u64) -> u64 {
 
 /// What part of this many bytes sessions give that hold `theirs` of all that is `held`. Where it is
 /// hardly any, none.
-pub(crate) fn part_of(sessions: &Sessions, (bytes, theirs): (u64, u64), held: u64) -> u64 {
+pub(crate) fn part_of(sessions: &Sessions, bytes: u64, theirs: u64, held: u64) -> u64 {
     /// What is less than such a part is hardly any.
     const PARTS: u64 = 64;
     let [own, queued] = sessions.charged;
@@ -201,7 +192,7 @@ pub(super) fn give_back(sessions: &mut Sessions, slot: u32) {
 
 /// Counts what a session has on the disk. Returns whether it has to be counted again although it
 /// does not change: its owner is full, and others may give room back.
-fn count_disk(lease: &mut Lease, owed: &mut Owed, (room, full): (DiskRoom, &FullOwners)) -> bool {
+fn count_disk(lease: &mut Lease, owed: &mut Owed, room: DiskRoom, full: &FullOwners) -> bool {
     let is_barred = lease.note_disk(owed.disk_bytes(), room, full);
     owed.set_barred(is_barred);
     (is_barred || lease.is_full()) && lease.list(true)
@@ -210,10 +201,10 @@ fn count_disk(lease: &mut Lease, owed: &mut Owed, (room, full): (DiskRoom, &Full
 /// Counts what a session has on the disk, or on its way there.
 pub(crate) fn count_disk_of(sessions: &mut Sessions, key: SessionKey, room: DiskRoom) {
     let slot = key.slot as usize;
-    let room = (room, &sessions.lasting.journals.full_owners);
+    let full = &sessions.lasting.journals.full_owners;
     if let Some(session) = sessions.slots.get_mut(key.slot)
         && let Some(Some(lease)) = sessions.leases.get_mut(slot)
-        && count_disk(lease, &mut session.state.owed, room)
+        && count_disk(lease, &mut session.state.owed, room, full)
     {
         sessions.of_full.push(key.slot);
     }

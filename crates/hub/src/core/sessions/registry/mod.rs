@@ -122,7 +122,8 @@ impl Sessions {
     pub(crate) fn new(
         hasher: TopicHasher,
         persistent: Arc<AtomicU64>,
-        (journals, shard): (Arc<Journals>, u8),
+        journals: Arc<Journals>,
+        shard: u8,
     ) -> Self {
         Self {
             persistent,

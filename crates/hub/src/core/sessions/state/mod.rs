@@ -17,9 +17,9 @@ mod owed;
 mod queue_member;
 mod subscriptions;
 
-pub(crate) use arrivals::Arrivals;
+pub(crate) use arrivals::{Arrivals, Sending};
 pub(crate) use owed::Owed;
-pub(crate) use subscriptions::{Grant, Subscribed, Subscriptions};
+pub(crate) use subscriptions::{Grant, StoredMessages, Subscribed, Subscriptions};
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -162,8 +162,8 @@ impl SessionState {
     /// Writes down whose it is and how long it lasts, if its changes are written down.
     fn note(&self, log: &mut SessionLog) {
         if let Some(number) = self.number {
-            let whose = (&*self.identity, &*self.client_id);
-            number.session(log, whose, self.expiry_secs, false);
+            let (identity, client_id) = (&*self.identity, &*self.client_id);
+            number.session(log, identity, client_id, self.expiry_secs, false);
         }
     }
 
@@ -198,8 +198,8 @@ impl SessionState {
     /// of it. Returns its number, if it has one.
     pub(in crate::core::sessions) fn write_base(&self, log: &mut SessionLog) -> Option<Number> {
         let number = self.number?;
-        let whose = (&*self.identity, &*self.client_id);
-        number.session(log, whose, self.expiry_secs, true);
+        let (identity, client_id) = (&*self.identity, &*self.client_id);
+        number.session(log, identity, client_id, self.expiry_secs, true);
         if let Some(will) = &self.will
             && (self.is_persistent() || log.keeps_wills())
         {
@@ -287,16 +287,18 @@ impl SessionState {
     }
 
     /// One is granted. It is added, unless the session has it already, with the options `before`.
-    /// `snapshot` tells whether stored messages of an earlier grant are still to be sent.
+    /// `stored` are the messages that an earlier grant asked for.
     pub(crate) fn subscribe(
         &mut self,
-        (subscription, filter): (SubscriptionRef, Filter<'_>),
-        (grant, snapshot): (&Grant, bool),
+        subscription: SubscriptionRef,
+        filter: Filter<'_>,
+        grant: &Grant,
+        stored: StoredMessages,
         before: Option<Options>,
         log: &mut SessionLog,
     ) -> Subscribed {
         if let Some(number) = self.number() {
-            number.subscribed(log, filter, grant.terms(snapshot));
+            number.subscribed(log, filter, grant.terms(stored));
         }
         self.subscriptions.subscribe(subscription, grant, before)
     }

@@ -97,9 +97,9 @@ impl Owed {
     }
 
     /// See [`backlog::sealed`].
-    pub(crate) fn sealed(&mut self, run: (u64, u8), place: Option<ChunkPlace>) -> bool {
+    pub(crate) fn sealed(&mut self, first: u64, count: u8, place: Option<ChunkPlace>) -> bool {
         let owed = self.0.as_mut();
-        owed.is_some_and(|owed| backlog::sealed(owed, run, place))
+        owed.is_some_and(|owed| backlog::sealed(owed, (first, count), place))
     }
 
     /// See [`backlog::next_fetch`].
@@ -142,7 +142,9 @@ impl Owed {
     #[inline]
     pub(crate) fn send(
         &mut self,
-        (now, window, next_id): (Tick, Window, u16),
+        now: Tick,
+        window: Window,
+        next_id: u16,
         delivery: &Delivery,
     ) -> Option<PacketId> {
         let outbound = self.open(next_id);

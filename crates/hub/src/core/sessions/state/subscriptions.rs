@@ -38,13 +38,22 @@ pub(crate) struct Grant {
 
 impl Grant {
     /// What is written down of it.
-    pub(super) const fn terms(&self, snapshot: bool) -> Terms {
+    pub(super) const fn terms(&self, stored: StoredMessages) -> Terms {
         Terms {
             options: self.options,
             interval: self.interval,
-            snapshot,
+            snapshot: matches!(stored, StoredMessages::Due),
         }
     }
+}
+
+/// How far a session has the stored messages that a subscription asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoredMessages {
+    /// All were sent, or none were asked for.
+    Settled,
+    /// Some are still to be sent.
+    Due,
 }
 
 /// What a SUBSCRIBE has made of one subscription.
