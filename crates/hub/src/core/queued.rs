@@ -171,7 +171,7 @@ fn in_flight(session: &Session, from: usize, most: usize, pieces: &mut Pieces) -
 
 fn waiting(session: &Session, place: (u64, usize), most: usize, pieces: &mut Pieces) -> QueuePlace {
     let owed = session.state.owed.get().into_iter();
-    let all = owed.flat_map(|owed| waiting_behind(owed, place));
+    let all = owed.flat_map(|owed| waiting_behind(owed, place.0, place.1));
     let (mut found, (mut after, mut passed)) = (0, place);
     for piece in all.take(most) {
         found += 1;

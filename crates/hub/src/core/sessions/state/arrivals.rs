@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use stentor_mqtt::PacketId;
-use stentor_session::{Arrival, Inbound, Outcome, Receipt, Ticket};
+use stentor_session::{Arrival, Attempt, Inbound, Outcome, Receipt, Ticket};
 
 /// The messages above QoS 0 of one client: see [`Inbound`]. Takes no memory while all of them are
 /// settled.
@@ -24,9 +24,14 @@ impl Arrivals {
                 Arrival::TooMany
             }
             (Receipt::PubAck(_), _) => Arrival::New,
-            (Receipt::PubRec(packet_id), inbound) => inbound
-                .get_or_insert_default()
-                .on_publish((packet_id, dup), receive_maximum),
+            (Receipt::PubRec(packet_id), inbound) => {
+                let attempt = match dup {
+                    true => Attempt::Again,
+                    false => Attempt::First,
+                };
+                let inbound = inbound.get_or_insert_default();
+                inbound.on_publish(packet_id, attempt, receive_maximum)
+            }
         }
     }
 

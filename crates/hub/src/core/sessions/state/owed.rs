@@ -99,7 +99,7 @@ impl Owed {
     /// See [`backlog::sealed`].
     pub(crate) fn sealed(&mut self, run: (u64, u8), place: Option<ChunkPlace>) -> bool {
         let owed = self.0.as_mut();
-        owed.is_some_and(|owed| backlog::sealed(owed, run, place))
+        owed.is_some_and(|owed| backlog::sealed(owed, run.0, run.1, place))
     }
 
     /// See [`backlog::next_fetch`].
