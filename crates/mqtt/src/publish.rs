@@ -81,6 +81,15 @@ pub struct EncodedPublish {
     topic_at: u32,
 }
 
+/// Where the tail of a message is to lie: see [`EncodedPublish::head`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    /// Behind its head.
+    Copied,
+    /// Where it is.
+    Elsewhere,
+}
+
 impl EncodedPublish {
     /// Encodes a message, for QoS 0 or (`with_packet_id`) for QoS 1 and 2.
     ///
@@ -93,7 +102,7 @@ impl EncodedPublish {
         parts: &PublishParts<'_>,
         with_packet_id: bool,
     ) -> Result<Self, EncodeError> {
-        Self::with_payload(version, parts, (with_packet_id, true))
+        Self::with_payload(version, parts, with_packet_id, Tail::Copied)
     }
 
     /// [`EncodedPublish::new`] for a message that stays where it is: the head alone. In a packet,
@@ -108,19 +117,22 @@ impl EncodedPublish {
         parts: &PublishParts<'_>,
         with_packet_id: bool,
     ) -> Result<Self, EncodeError> {
-        Self::with_payload(version, parts, (with_packet_id, false))
+        Self::with_payload(version, parts, with_packet_id, Tail::Elsewhere)
     }
 
     fn with_payload(
         version: Version,
         parts: &PublishParts<'_>,
-        (with_packet_id, is_copied): (bool, bool),
+        with_packet_id: bool,
+        tail: Tail,
     ) -> Result<Self, EncodeError> {
         let (body_len, properties_len) = lengths(version, parts, with_packet_id)?;
         let topic_at = 1 + varint_len(body_len as u32);
         let properties = properties_len.map_or(&[][..], |_| parts.properties);
-        let tail = properties.len() + parts.payload.len();
-        let elsewhere = if is_copied { 0 } else { tail };
+        let elsewhere = match tail {
+            Tail::Copied => 0,
+            Tail::Elsewhere => properties.len() + parts.payload.len(),
+        };
         let mut bytes = Vec::with_capacity(topic_at + body_len - elsewhere);
         bytes.u8(0);
         bytes.varint(body_len as u32);
@@ -147,7 +159,7 @@ impl EncodedPublish {
             bytes.put(parts.added_properties);
         }
         let payload_at = bytes.len() + properties.len();
-        if is_copied {
+        if tail == Tail::Copied {
             bytes.put(properties);
             bytes.put(parts.payload);
         }

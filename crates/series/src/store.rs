@@ -59,12 +59,19 @@ fn is_damage(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidData | UnexpectedEof)
 }
 
+/// Tells a file from all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    /// Its number there.
+    inode: u64,
+}
+
 /// The file, open.
 #[derive(Debug)]
 pub struct Store {
     database: Database,
-    /// Its device and its number there.
-    identity: (u64, u64),
+    identity: Identity,
 }
 
 impl Store {
@@ -89,7 +96,7 @@ impl Store {
         Self::with_backend(FileBackend::new(file)?, identity(&metadata))
     }
 
-    fn with_backend(file: impl StorageBackend, identity: (u64, u64)) -> Result<Self, StoreError> {
+    fn with_backend(file: impl StorageBackend, identity: Identity) -> Result<Self, StoreError> {
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
         let store = Self {
@@ -171,8 +178,11 @@ impl Store {
     }
 }
 
-fn identity(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
+fn identity(metadata: &Metadata) -> Identity {
+    Identity {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+    }
 }
 
 /// Does something with the file. Bytes that nobody has foreseen may make the database panic.

@@ -67,7 +67,8 @@ impl ReceivedAliases {
         &'a mut self,
         alias: u16,
         topic: &'a str,
-        (maximum, bytes_max): (u16, usize),
+        maximum: u16,
+        bytes_max: usize,
     ) -> Result<TopicName<'a>, CloseReason> {
         const INVALID: CloseReason = CloseReason::Violation(Violation::TopicAlias);
         const UNKNOWN: CloseReason = CloseReason::Violation(Violation::UnknownAlias);

@@ -18,6 +18,26 @@ pub struct Inbound {
     acks: AckQueue,
 }
 
+/// What the DUP flag of a PUBLISH says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// Without it: the client sends the message for the first time.
+    First,
+    /// With it: the client may have sent the message before.
+    Again,
+}
+
+impl From<bool> for Attempt {
+    /// By the DUP flag.
+    #[inline]
+    fn from(dup: bool) -> Self {
+        match dup {
+            true => Self::Again,
+            false => Self::First,
+        }
+    }
+}
+
 /// What a PUBLISH above QoS 0 is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
@@ -68,13 +88,14 @@ impl Inbound {
         self.acks.ticket_of(packet_id)
     }
 
-    /// A QoS 2 PUBLISH arrived; `dup` is its DUP flag.
+    /// A QoS 2 PUBLISH arrived.
     pub fn on_publish(
         &mut self,
-        (packet_id, dup): (PacketId, bool),
+        packet_id: PacketId,
+        attempt: Attempt,
         receive_maximum: u16,
     ) -> Arrival {
-        if !dup && self.forget_restored(packet_id) {
+        if attempt == Attempt::First && self.forget_restored(packet_id) {
             self.forget(packet_id);
         }
         match self.received.binary_search(&packet_id) {

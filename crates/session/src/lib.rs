@@ -33,7 +33,7 @@ pub use conflation::{Conflation, Offered, QosClass};
 pub use connect::{
     AuthAnswer, ConnectRequest, WillRequest, auth, malformed, read_auth, read_connect, refusal,
 };
-pub use inbound::{Arrival, Inbound};
+pub use inbound::{Arrival, Attempt, Inbound};
 pub use message::{Message, MessageParts, Publisher};
 pub use outbound::{
     Acked, Advanced, CHUNK_BYTES, CHUNK_LEN, Chunk, ChunkPlace, Delivery, Outbound, PriorDelivery,

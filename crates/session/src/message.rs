@@ -94,7 +94,7 @@ impl Message {
     /// Copies a message out of the bytes it arrived in.
     #[must_use]
     pub fn new(zone: Zone, publisher: Publisher, now: Tick, parts: &MessageParts<'_>) -> Self {
-        Self::to_topic(parts.topic.into(), (zone, publisher, now), parts)
+        Self::to_topic(parts.topic.into(), zone, publisher, now, parts)
     }
 
     /// [`Message::new`] with a topic that other messages share. It takes the place of
@@ -102,7 +102,9 @@ impl Message {
     #[must_use]
     pub fn to_topic(
         topic: Arc<str>,
-        (zone, publisher, now): (Zone, Publisher, Tick),
+        zone: Zone,
+        publisher: Publisher,
+        now: Tick,
         parts: &MessageParts<'_>,
     ) -> Self {
         let mut body = Vec::with_capacity(parts.properties.len() + parts.payload.len());

@@ -291,11 +291,12 @@ impl Outbound {
     /// have been sent.
     #[must_use]
     pub fn restored(
-        (numbers, sent): (u64, u64),
+        numbers: u64,
+        sent: u64,
         deliveries: impl IntoIterator<Item = PriorDelivery>,
         spooled: Vec<Spooled>,
     ) -> Self {
-        restored::restored((numbers, sent), deliveries, spooled)
+        restored::restored(numbers, sent, deliveries, spooled)
     }
 
     fn push_in_flight(&mut self, entry: InFlight) {
@@ -325,7 +326,7 @@ impl Outbound {
         if !self.has_shared {
             return;
         }
-        for_each_shared((&self.in_flight, self.waiting_here()), visit);
+        for_each_shared(&self.in_flight, self.waiting_here(), visit);
     }
 
     /// What waits in memory, in order.

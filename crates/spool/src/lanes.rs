@@ -150,7 +150,7 @@ impl Lanes {
     }
 
     /// Says how many bytes all files have, and how many more they may have.
-    pub(crate) fn set_bytes(&self, (bytes, free): (u64, u64)) {
+    pub(crate) fn set_bytes(&self, bytes: u64, free: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.free.store(free, Ordering::Relaxed);
     }

@@ -64,7 +64,7 @@ impl Spool {
         watcher: Arc<dyn Watcher>,
     ) -> io::Result<Self> {
         let lanes = Arc::new(Lanes::new(shards));
-        lanes.set_bytes((folder.bytes(), folder.free_bytes()));
+        lanes.set_bytes(folder.bytes(), folder.free_bytes());
         let looker = Looker::new(folder.disk());
         let mut reader = Reader {
             disk: folder.disk(),
@@ -151,8 +151,8 @@ impl<D: Disk> Writer<D> {
             }
         }
         self.flush();
-        let bytes = (self.folder.bytes(), self.folder.free_bytes());
-        self.lanes.set_bytes(bytes);
+        let (bytes, free) = (self.folder.bytes(), self.folder.free_bytes());
+        self.lanes.set_bytes(bytes, free);
         for shard in std::mem::take(&mut self.answered) {
             self.watcher.wake(shard);
         }

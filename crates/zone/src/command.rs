@@ -144,6 +144,15 @@ impl RoomRights for AllRights {
     }
 }
 
+/// A command about rooms, as its caller writes it.
+#[derive(Clone, Copy, Debug)]
+pub struct RoomCommand<'a> {
+    /// Which one, such as `room.create`.
+    pub procedure: &'a str,
+    /// What it says, which is JSON.
+    pub payload: &'a [u8],
+}
+
 /// What became of a command.
 #[derive(Debug)]
 pub struct Ran {
@@ -173,14 +182,14 @@ pub struct Deed {
 impl Deed {
     /// The deed in a command; none where it is not one of an administrator.
     fn of(
-        (procedure, payload): (&str, &[u8]),
+        command: RoomCommand<'_>,
         is_administrator: impl FnOnce() -> bool,
         answer: &Value,
     ) -> Option<Self> {
         let what = ["room.kick", "room.close"];
-        let what = what.into_iter().find(|what| *what == procedure)?;
+        let what = what.into_iter().find(|what| *what == command.procedure)?;
         is_administrator().then(|| {
-            let words: Value = serde_json::from_slice(payload).unwrap_or_default();
+            let words: Value = serde_json::from_slice(command.payload).unwrap_or_default();
             let text = |value: &Value| value.as_str().map(String::from);
             let refused = match answer["status"] == "done" {
                 true => None,
@@ -199,22 +208,27 @@ impl Deed {
 /// `.kick`, `.seat`, `.close`, `.info` or `.list`.
 pub fn run_command(
     rooms: &mut Rooms,
-    (now, user): (Tick, &str),
+    now: Tick,
+    user: &str,
     rights: &impl RoomRights,
-    (procedure, payload): (&str, &[u8]),
+    command: RoomCommand<'_>,
     out: &mut Vec<Effect>,
 ) -> Ran {
-    if let Some(ran) = refuse_unread(procedure, payload) {
+    if let Some(ran) = refuse_unread(command.procedure, command.payload) {
         return ran;
     }
     let mut room = String::new();
-    let work = Work::new(payload.len());
+    let work = Work::new(command.payload.len());
     let begin = out.len();
     let rights = &Counted::new(rights, &work);
-    let who = (now, user, rights, &work);
-    let answer = answer(run(rooms, who, (procedure, payload), (&mut room, out)));
+    let caller = Caller {
+        user,
+        rights,
+        work: &work,
+    };
+    let answer = answer(run(rooms, now, caller, command, &mut room, out));
     let is_administrator = || rights.role(&room) == Role::Administrator;
-    let deed = Deed::of((procedure, payload), is_administrator, &answer);
+    let deed = Deed::of(command, is_administrator, &answer);
     let answer = answer.to_string().into_bytes();
     work.told(answer.len());
     let members = rooms.get(&room).map_or(0, Room::member_count);
@@ -251,12 +265,24 @@ pub fn refuse_unread(procedure: &str, payload: &[u8]) -> Option<Ran> {
     })
 }
 
+/// Who runs a command.
+struct Caller<'a, R> {
+    user: &'a str,
+    rights: &'a Counted<'a, R>,
+    /// What that costs.
+    work: &'a Work,
+}
+
 fn run<R: RoomRights>(
     rooms: &mut Rooms,
-    (now, user, rights, work): (Tick, &str, &Counted<'_, R>, &Work),
-    (procedure, payload): (&str, &[u8]),
-    (room, out): (&mut String, &mut Vec<Effect>),
+    now: Tick,
+    caller: Caller<'_, R>,
+    command: RoomCommand<'_>,
+    room: &mut String,
+    out: &mut Vec<Effect>,
 ) -> Result<Value, Failed> {
+    let Caller { user, rights, work } = caller;
+    let RoomCommand { procedure, payload } = command;
     let fields = fields_of(procedure).ok_or(Failed::NoSuchCommand)?;
     work.read(payload.len());
     let mut words = Words::read(payload, fields)?;
@@ -529,8 +555,8 @@ impl<'a, R: RoomRights> Command<'a, R> {
     fn create(&mut self) -> Result<Value, Failed> {
         let room = self.room()?.to_string();
         let asks = self.words.has("history");
-        let made_with = self.options()?;
-        self.make("room", &room, made_with)?;
+        let (options, properties) = self.options()?;
+        self.make("room", &room, options, properties)?;
         Ok(self.with_history(asks, &room, json!({ "room": room })))
     }
 
@@ -552,7 +578,8 @@ impl<'a, R: RoomRights> Command<'a, R> {
         &mut self,
         field: &str,
         room: &str,
-        made_with: (RoomOptions, Map<String, Value>),
+        options: RoomOptions,
+        properties: Map<String, Value>,
     ) -> Result<(), Failed> {
         let blame = |why: Refusal| blame_name(why, field, room);
         // No right gives a room a name that none can have.
@@ -562,10 +589,10 @@ impl<'a, R: RoomRights> Command<'a, R> {
             return Err(Refusal::NoRight.into());
         }
         let (now, actor) = (self.now, self.actor);
-        let values = made_with.1.clone();
+        let values = properties.clone();
         let made = self
             .rooms
-            .create_with(now, actor, room, made_with, self.out);
+            .create_with(now, actor, room, options, properties, self.out);
         made.map_err(|unmade| match unmade.property {
             None if matches!(unmade.why, Refusal::Name | Refusal::Exists) => blame(unmade.why),
             None if unmade.why == Refusal::Permanent => {
@@ -578,7 +605,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
                 let part = below("properties", &property);
                 let bounds = &self.rooms.defaults().bounds;
                 let value = values.get(&property).unwrap_or(&Value::Null);
-                blame_property(unmade.why, part, (&property, value), bounds)
+                blame_property(unmade.why, part, &property, value, bounds)
             }
         })
     }
@@ -638,7 +665,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
         self.actor.role = self.rights.role(&room);
         // A property that is wished for has that value in any case.
         made_with.extend(wish.properties);
-        self.make("create", &room, (options, made_with))?;
+        self.make("create", &room, options, made_with)?;
         let answer = json!({ "room": room, "created": true });
         let answer = self.with_hold(hold_secs, &room, answer);
         Ok(self.with_history(asks, &room, answer))
@@ -671,8 +698,8 @@ impl<'a, R: RoomRights> Command<'a, R> {
         if secs > 0 {
             self.work.looked_at(self.rooms.len());
             let until = self.now.after(Duration::from_secs(secs.into()));
-            let who = (self.actor.user, until);
-            let is_held = self.rooms.hold(self.now, who, room, self.out);
+            let user = self.actor.user;
+            let is_held = self.rooms.hold(self.now, user, until, room, self.out);
             answer["held_secs"] = json!(if is_held { secs } else { 0 });
         }
         answer
@@ -783,7 +810,7 @@ impl<'a, R: RoomRights> Command<'a, R> {
                     Refusal::NotMember | Refusal::NotOwner => return why.into(),
                     _ => "name",
                 };
-                blame_property(why, part.into(), (name, value), room.bounds())
+                blame_property(why, part.into(), name, value, room.bounds())
             }
             (failed, _) => failed,
         }

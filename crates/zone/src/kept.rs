@@ -52,7 +52,7 @@ impl Rooms {
             options,
             &mut Vec::new(),
         );
-        room.refurnish((prior.properties, prior.version), out);
+        room.refurnish(prior.properties, prior.version, out);
         room.expect(now, prior.members, out);
         self.insert(room);
     }

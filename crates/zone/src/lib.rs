@@ -31,7 +31,8 @@ mod work;
 
 pub use address::{Address, Interest, NotAddress, inbox, topic};
 pub use command::{
-    AllRights, COMMAND_BYTES_MAX, Deed, ROOM_COMMANDS, Ran, RoomRights, refuse_unread, run_command,
+    AllRights, COMMAND_BYTES_MAX, Deed, ROOM_COMMANDS, Ran, RoomCommand, RoomRights, refuse_unread,
+    run_command,
 };
 pub use effect::{Effect, Expelled, Seat};
 pub use kept::PriorRoom;

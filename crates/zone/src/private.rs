@@ -150,19 +150,19 @@ pub fn adaptor_refused(code: u8, key: &str, name: &str, text: &str) -> Vec<u8> {
 /// Why a session is not let into a room: the payload of `$reply/join`.
 #[must_use]
 pub fn join_refused(room: &str, refusal: Refusal) -> Vec<u8> {
-    out_of_room(room, (refusal.code(), refusal.word()), refusal.text())
+    out_of_room(room, refusal.code(), refusal.word(), refusal.text())
 }
 
 /// Why a session is out of a room that it did not leave: the payload of `$reply/join`.
 #[must_use]
 pub fn join_ended(room: &str, why: Expelled) -> Vec<u8> {
-    out_of_room(room, (why.code(), why.word()), why.text())
+    out_of_room(room, why.code(), why.word(), why.text())
 }
 
 /// Why a filter below `$room/` joins nothing, whatever its room: the payload of `$reply/join`.
 /// `error` is a word for machines.
 #[must_use]
-pub fn out_of_room(room: &str, (code, error): (u8, &str), text: &str) -> Vec<u8> {
+pub fn out_of_room(room: &str, code: u8, error: &str, text: &str) -> Vec<u8> {
     #[derive(Serialize)]
     struct Refused<'a> {
         code: u8,

@@ -278,7 +278,7 @@ impl Rooms {
         options: RoomOptions,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
-        self.create_with(now, actor, room, (options, Map::new()), out)
+        self.create_with(now, actor, room, options, Map::new(), out)
             .map_err(|unmade| unmade.why)
     }
 
@@ -291,7 +291,8 @@ impl Rooms {
         now: Tick,
         actor: Actor<'_>,
         room: &str,
-        (options, properties): (RoomOptions, Map<String, Value>),
+        options: RoomOptions,
+        properties: Map<String, Value>,
         out: &mut Vec<Effect>,
     ) -> Result<(), Unmade> {
         self.may_create(actor, room, &options)?;
@@ -426,7 +427,8 @@ impl Rooms {
         now: Tick,
         actor: Actor<'_>,
         room: &str,
-        (seat, entry): (Seat, Entry),
+        seat: Seat,
+        entry: Entry,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         if !self.rooms.contains_key(room) {
@@ -507,7 +509,8 @@ impl Rooms {
     pub(crate) fn hold(
         &mut self,
         now: Tick,
-        (user, until): (&str, Tick),
+        user: &str,
+        until: Tick,
         room: &str,
         out: &mut Vec<Effect>,
     ) -> bool {

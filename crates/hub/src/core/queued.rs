@@ -177,7 +177,7 @@ fn waiting(
     pieces: &mut Pieces,
 ) -> QueuePlace {
     let owed = session.state.owed.get().into_iter();
-    let all = owed.flat_map(move |owed| waiting_behind(owed, (after, passed)));
+    let all = owed.flat_map(move |owed| waiting_behind(owed, after, passed));
     let mut found = 0;
     for piece in all.take(most) {
         found += 1;

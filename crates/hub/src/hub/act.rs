@@ -7,7 +7,7 @@ use super::Hub;
 use crate::core::heavy_hitters::count_publish_of;
 use crate::core::routing::batch;
 use crate::services::interface::hooks::Act;
-use crate::services::interface::message::server_message;
+use crate::services::interface::message::{server_message, server_parts};
 use crate::services::interface::rooms::{RoomsAsk, RoomsTold};
 
 /// Does what an adaptor does.
@@ -43,8 +43,7 @@ pub(crate) fn act(hub: &mut Hub, now: Tick, act: &Act) {
             let to_user = zone_topic::private_to(to);
             count_publish_of(&mut hub.core, now, *zone, &to_user, payload, None);
             let topic = zone_topic::private_from(from);
-            let parts = (payload.as_slice(), &[][..], false);
-            let message = server_message(now, *zone, &topic, parts);
+            let message = server_message(now, *zone, &server_parts(&topic, payload));
             let route = inbox::route(to, from);
             hub.services
                 .send_private(&mut hub.core, now, message, &route);

@@ -40,7 +40,7 @@ pub(crate) fn broadcast(hub: &mut Hub, now: Tick, broadcast: &Arc<Broadcast>) {
         };
         let fate = charged(hub, now, &broadcast.origin, |hub| {
             let recipient = part.recipient()?;
-            send(hub, now, &part, (recipient, &broadcast.payload), true)
+            send(hub, now, &part, recipient, &broadcast.payload, true)
         });
         tell(hub, &part, fate);
     }
@@ -69,7 +69,7 @@ pub(crate) fn broadcast_judged(hub: &mut Hub, now: Tick, part: &Part, verdict: &
                 let payload = rewrite.payload.as_deref();
                 let payload = payload.unwrap_or(&part.broadcast.payload);
                 charged(hub, now, &part.broadcast.origin, |hub| {
-                    send(hub, now, part, (&recipient, payload), false)
+                    send(hub, now, part, &recipient, payload, false)
                 })
             }
         },
@@ -124,7 +124,8 @@ fn send(
     hub: &mut Hub,
     now: Tick,
     part: &Part,
-    (recipient, payload): (&Recipient, &[u8]),
+    recipient: &Recipient,
+    payload: &[u8],
     asks: bool,
 ) -> Option<Fate> {
     let origin = &part.broadcast.origin;
@@ -133,7 +134,7 @@ fn send(
         return Some(Fate::not_allowed(GONE));
     };
     if asks {
-        count(hub, now, &identity, (recipient, payload), &origin.client_id);
+        count(hub, now, &identity, recipient, payload, &origin.client_id);
     }
     if let Err(fate) = permitted(&hub.core, &identity, recipient, payload) {
         hub.core.count_denied();
@@ -141,7 +142,7 @@ fn send(
     }
     if asks {
         let services = &mut hub.services;
-        match services.consult_broadcast(&mut hub.core, &identity, (recipient, payload), part) {
+        match services.consult_broadcast(&mut hub.core, &identity, recipient, payload, part) {
             None => {}
             Some(true) => return None,
             Some(false) => {
@@ -154,17 +155,17 @@ fn send(
     }
     match recipient {
         Recipient::Topic(topic) => {
-            let message = message(now, part, &identity, (topic, payload));
+            let message = message(now, part, &identity, topic, payload);
             keep::keep_and_route_now(&mut hub.core, now, message);
             Some(Fate::Published)
         }
         Recipient::User(user) => {
             let sender = identity.user.as_deref().unwrap_or_default();
             let topic = zone_topic::private_from(sender);
-            let message = message(now, part, &identity, (&topic, payload));
+            let message = message(now, part, &identity, &topic, payload);
             let services = &mut hub.services;
             let (route, core) = (inbox::route(user, sender), &mut hub.core);
-            let response = services.send_part(core, now, (message, &route), (user, part));
+            let response = services.send_part(core, now, message, &route, user, part);
             response.map(Fate::Private)
         }
     }
@@ -175,7 +176,8 @@ fn count(
     hub: &mut Hub,
     now: Tick,
     identity: &Identity,
-    (recipient, payload): (&Recipient, &[u8]),
+    recipient: &Recipient,
+    payload: &[u8],
     client_id: &str,
 ) {
     let to_user;
@@ -247,7 +249,8 @@ fn message(
     now: Tick,
     part: &Part,
     identity: &Identity,
-    (topic, payload): (&str, &[u8]),
+    topic: &str,
+    payload: &[u8],
 ) -> Arc<Message> {
     let origin = &part.broadcast.origin;
     let parts = MessageParts {

@@ -82,7 +82,9 @@ pub fn filters_matching(
 #[must_use]
 pub fn audience_of(
     hub: &Hub,
-    (zone, topic, filter): (Zone, &str, &str),
+    zone: Zone,
+    topic: &str,
+    filter: &str,
     from: AudiencePlace,
     at_most: usize,
 ) -> (Vec<Listener>, Option<AudiencePlace>) {

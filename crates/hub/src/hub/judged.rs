@@ -73,9 +73,8 @@ pub(crate) fn judged(hub: &mut Hub, now: Tick, number: u64, verdict: &HookVerdic
             elements,
         }) => {
             let denials = denials_of(verdict);
-            let of = (session, epoch);
             let services = &mut hub.services;
-            services.return_judged(&mut hub.core, now, of, elements, denials);
+            services.return_judged(&mut hub.core, now, session, epoch, elements, denials);
         }
         Some(Aside::Will(identity, will)) => {
             will_judged(hub, now, &identity, will, verdict);
@@ -104,13 +103,14 @@ pub(super) fn placed(hub: &mut Hub, now: Tick, placed: &Placed) {
         let (core, service) = (&mut hub.core, &mut hub.services.hooks);
         match packet {
             Packet::Subscribe(subscribe) => {
-                let request = service.request_of_subscribe(core, key, subscribe, (hooks, found));
-                let about = request.map(|request| (request, &packed.packet[..]));
-                let consulted =
-                    about.map(|about| service.consult_about(core, key, subscribe, about));
+                let request = service.request_of_subscribe(core, key, subscribe, hooks, found);
+                let packet = &packed.packet[..];
+                let consulted = request.map(|(request, scope)| {
+                    service.consult_about(core, key, subscribe, request, scope, packet)
+                });
                 match consulted {
                     Some(Consulted::Not(decided)) => {
-                        hub.on_subscribe(now, key, subscribe, (&[], &decided))
+                        hub.on_subscribe(now, key, subscribe, &[], &decided)
                     }
                     Some(Consulted::Waits) | None => Ok(()),
                 }
@@ -141,7 +141,7 @@ fn packet_judged(hub: &mut Hub, now: Tick, packed: &Packed, verdict: &HookVerdic
         Packet::Publish(publish) => hub.on_publish(now, key, publish, Some(verdict)),
         Packet::Subscribe(subscribe) => {
             let denials = packed.scope.denials(denials_of(verdict));
-            hub.on_subscribe(now, key, subscribe, (&denials, &packed.scope))
+            hub.on_subscribe(now, key, subscribe, &denials, &packed.scope)
         }
         _ => Ok(()),
     });
@@ -262,21 +262,21 @@ pub(crate) fn take_judged(
     hub: &mut Hub,
     now: Tick,
     key: SessionKey,
-    (publish, name): (&Publish<'_>, TopicName<'_>),
+    publish: &Publish<'_>,
+    name: TopicName<'_>,
     verdict: &HookVerdict,
 ) -> Taken {
     let topic: &str = &name;
     let rewrite = match verdict {
         HookVerdict::Done(rewrite) => rewrite,
         HookVerdict::Denied(denial) => {
-            return deny_request(hub, now, key, (publish, topic), denial);
+            return deny_request(hub, now, key, publish, topic, denial);
         }
         HookVerdict::Filters(_) => return hub.take(now, key, publish, name),
     };
     if let (Some(reply), Some(json)) = (reply_of_call(topic), &rewrite.answer) {
-        let answer = (reply, json.to_vec());
         let services = &mut hub.services;
-        return services.answer_call(&mut hub.core, now, key, publish, answer);
+        return services.answer_call(&mut hub.core, now, key, publish, reply, json.to_vec());
     }
     let changed = redirect(topic, rewrite);
     let is_elsewhere = changed.as_deref().is_some_and(|changed| changed != topic);
@@ -291,7 +291,7 @@ pub(crate) fn take_judged(
         }) = Address::parse(topic)
             && let Some(zone) = hub.core.session(key).map(|session| session.state.zone())
         {
-            let to = ReturnAddress::reply((hub.core.shard(), key), zone, publish, id);
+            let to = ReturnAddress::reply(hub.core.shard(), key, zone, publish, id);
             let delivered = stentor_zone::Reach::Delivered;
             let json = stentor_zone::Response::Reached(delivered).json(&user);
             Answer { to, json }.deliver(&mut hub.core, now);
@@ -317,7 +317,8 @@ fn deny_request(
     hub: &mut Hub,
     now: Tick,
     key: SessionKey,
-    (publish, topic): (&Publish<'_>, &str),
+    publish: &Publish<'_>,
+    topic: &str,
     denial: &Denial,
 ) -> Taken {
     hub.core.count_denied();
@@ -330,14 +331,14 @@ fn deny_request(
         reply: Some(id),
     }) = Address::parse(topic)
     {
-        let to = ReturnAddress::reply((hub.core.shard(), key), zone, publish, id);
+        let to = ReturnAddress::reply(hub.core.shard(), key, zone, publish, id);
         let json = adaptor_refused(denial.reason as u8, "to", &user, &denial.text);
         Answer { to, json }.deliver(&mut hub.core, now);
     }
     if let Some(reply) = reply_of_call(topic) {
         let json = call_denied(denial.reason as u8, &denial.text);
         let services = &mut hub.services;
-        services.answer_call(&mut hub.core, now, key, publish, (reply, json));
+        services.answer_call(&mut hub.core, now, key, publish, reply, json);
     }
     // 3.x has no reason codes.
     if !is_v5 {

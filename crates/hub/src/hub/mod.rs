@@ -150,7 +150,7 @@ impl Hub {
     pub fn apply(&mut self, now: Tick, from: ShardId, item: MeshItem) {
         match item {
             MeshItem::Routed(item) => self.apply_routed(now, from, item),
-            MeshItem::Service(item) => apply_service(self, now, (from, item.0)),
+            MeshItem::Service(item) => apply_service(self, now, from, item.0),
             MeshItem::Replaced { claim } => sessions::connect::replaced(&mut self.core, now, claim),
         }
         self.finish_unsettled(now);
@@ -278,13 +278,13 @@ fn go_on(hub: &mut Hub, now: Tick) {
     hub.finish(now);
 }
 
-fn apply_service(hub: &mut Hub, now: Tick, (from, item): (ShardId, Item)) {
+fn apply_service(hub: &mut Hub, now: Tick, from: ShardId, item: Item) {
     let (core, services) = (&mut hub.core, &mut hub.services);
     // A client that is let into a room subscribes now, and finds in the store what was kept
     // before.
     batch::settle(core, now);
     core.turn_mut().serve();
-    services.receive(core, now, (from, item));
+    services.receive(core, now, from, item);
 }
 
 /// Something from the control plane or an adaptor. A service that is left out takes nothing.

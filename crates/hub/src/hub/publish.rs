@@ -68,9 +68,7 @@ impl Hub {
                 #[cfg(not(feature = "hooks"))]
                 Some(_) => hub.take(now, key, publish, topic),
                 #[cfg(feature = "hooks")]
-                Some(verdict) => {
-                    super::judged::take_judged(hub, now, key, (publish, topic), verdict)
-                }
+                Some(verdict) => super::judged::take_judged(hub, now, key, publish, topic, verdict),
             }
         });
         let answered =

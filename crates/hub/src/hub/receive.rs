@@ -42,7 +42,8 @@ impl Hub {
         &mut self,
         now: Tick,
         key: SessionKey,
-        (version, frame): (Version, Frame),
+        version: Version,
+        frame: Frame,
         packet: &[u8],
     ) -> Result<(), CloseReason> {
         frame.check(version).map_err(malformed)?;
@@ -61,7 +62,7 @@ impl Hub {
         // Everything but a publish meets a hub that has routed what came before.
         batch::settle(&mut self.core, now);
         if is_subscribe(first) {
-            return take_subscribe(self, now, key, (version, first, body), packet);
+            return take_subscribe(self, now, key, version, first, body, packet);
         }
         let packet = decode(version, Sender::Client, first, body).map_err(malformed)?;
         let properties = properties_of(&packet);
@@ -126,7 +127,7 @@ fn receive_packets(
             looked = consumed - whole.len() + ahead;
         }
         let before = hub.core.turn().spent();
-        let result = hub.on_frame(now, key, (version, frame), whole);
+        let result = hub.on_frame(now, key, version, frame, whole);
         share.count(
             hub.core.turn(),
             is_publish(frame.first),
@@ -166,7 +167,7 @@ fn on_packet(
             Ok(())
         }
         Packet::Subscribe(subscribe) => {
-            hub.on_subscribe(now, key, subscribe, (&[], Decided::NOTHING))
+            hub.on_subscribe(now, key, subscribe, &[], Decided::NOTHING)
         }
         Packet::Unsubscribe(unsubscribe) => {
             unsubscribe::begin(&mut hub.core, key, unsubscribe);

@@ -142,7 +142,7 @@ pub fn has_backlogs(hub: &Hub) -> bool {
 /// While these and what the hub still has for it are much, nothing more is read from connections
 /// whose messages add to it. The owner of sessions may have a part of the room: see
 /// [`crate::Tenants`].
-pub fn tell_backlog_room(hub: &mut Hub, now: Tick, (under_way, free): (usize, u64)) {
+pub fn tell_backlog_room(hub: &mut Hub, now: Tick, under_way: usize, free: u64) {
     spool::tell_room(&mut hub.core, now, under_way, free);
 }
 
@@ -154,8 +154,13 @@ pub fn seal_backlogs(hub: &mut Hub, bytes_max: usize) {
 
 /// The store of backlogs has messages that [`crate::SpoolOrder::Seal`] has given it; without a
 /// place, it has refused them, and nothing is given to it until [`spool_goes_on`].
-pub fn sealed(hub: &mut Hub, session: SessionKey, messages: (u64, u8), place: Option<ChunkPlace>) {
-    let (first, count) = messages;
+pub fn sealed(
+    hub: &mut Hub,
+    session: SessionKey,
+    first: u64,
+    count: u8,
+    place: Option<ChunkPlace>,
+) {
     spool::sealed(&mut hub.core, session, first, count, place);
 }
 
@@ -166,12 +171,7 @@ pub fn spool_goes_on(hub: &mut Hub) {
 
 /// The store of backlogs has read what [`crate::SpoolOrder::Fetch`] has asked for; `None` if nobody
 /// can read it.
-pub fn fetched(
-    hub: &mut Hub,
-    now: Tick,
-    session: SessionKey,
-    (first, bytes): (u64, Option<&[u8]>),
-) {
+pub fn fetched(hub: &mut Hub, now: Tick, session: SessionKey, first: u64, bytes: Option<&[u8]>) {
     spool::fetched(&mut hub.core, now, session, first, bytes);
     hub.finish(now);
 }

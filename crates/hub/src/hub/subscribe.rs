@@ -17,10 +17,11 @@ impl Hub {
         now: Tick,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        decided: (&[Option<Denial>], &Decided),
+        denials: &[Option<Denial>],
+        decided: &Decided,
     ) -> Result<(), CloseReason> {
         self.services
-            .subscribe(&mut self.core, now, key, subscribe, decided)
+            .subscribe(&mut self.core, now, key, subscribe, denials, decided)
     }
 }
 
@@ -31,7 +32,9 @@ pub(super) fn take_subscribe(
     hub: &mut Hub,
     now: Tick,
     key: SessionKey,
-    (version, first, body): (Version, u8, &[u8]),
+    version: Version,
+    first: u8,
+    body: &[u8],
     packet: &[u8],
 ) -> Result<(), CloseReason> {
     let subscribe = match decode_subscribe(version, first, body) {
@@ -41,8 +44,8 @@ pub(super) fn take_subscribe(
     receive::spend_on_properties(&mut hub.core, subscribe.properties);
     let services = &mut hub.services;
     match services.consult_subscribe(&mut hub.core, key, &subscribe, packet) {
-        None => hub.on_subscribe(now, key, &subscribe, (&[], Decided::NOTHING)),
-        Some(Consulted::Not(decided)) => hub.on_subscribe(now, key, &subscribe, (&[], &decided)),
+        None => hub.on_subscribe(now, key, &subscribe, &[], Decided::NOTHING),
+        Some(Consulted::Not(decided)) => hub.on_subscribe(now, key, &subscribe, &[], &decided),
         Some(Consulted::Waits) => Ok(()),
     }
 }

@@ -91,7 +91,8 @@ impl CallService {
         now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
-        (procedure, reply): (&str, Option<&str>),
+        procedure: &str,
+        reply: Option<&str>,
     ) -> Option<Called> {
         // What the caller has published before comes before.
         batch::settle(core, now);
@@ -99,7 +100,7 @@ impl CallService {
         let is_v5 = session.speaks_v5();
         let identity = Arc::clone(session.state.identity());
         let client_id: Box<str> = session.state.client_id().into();
-        let place = place(core, (&identity, &client_id), publish, reply);
+        let place = place(core, &identity, &client_id, publish, reply);
         let mut return_to = nowhere(core, key, publish)?;
         let to = topic::call(procedure);
         let refused = if !identity.rights.may_publish(&to) {
@@ -151,7 +152,8 @@ pub(crate) fn refuse_room_call(
     now: Tick,
     key: SessionKey,
     publish: &Publish<'_>,
-    (room, reply): (&str, Option<&str>),
+    room: &str,
+    reply: Option<&str>,
 ) -> Option<Called> {
     batch::settle(core, now);
     let session = core.session(key)?;
@@ -173,7 +175,8 @@ pub(crate) fn answer_call(
     now: Tick,
     key: SessionKey,
     publish: &Publish<'_>,
-    (reply, json): (Option<&str>, Vec<u8>),
+    reply: Option<&str>,
+    json: Vec<u8>,
 ) -> Option<Called> {
     batch::settle(core, now);
     let is_v5 = core.session(key)?.speaks_v5();

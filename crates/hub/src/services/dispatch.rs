@@ -278,15 +278,17 @@ impl Services {
         now: Tick,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        decided: (&[Option<Denial>], &Decided),
+        denials: &[Option<Denial>],
+        decided: &Decided,
     ) -> Result<(), CloseReason> {
         // Made once, since it would have to be dropped for each packet.
         static NO_ROOMS: Verdicts = Verdicts::new();
         #[cfg(feature = "rooms")]
         if subscribe::may_name_rooms(subscribe) {
-            return self.rooms.subscribe(core, now, key, subscribe, decided);
+            return self
+                .rooms
+                .subscribe(core, now, key, subscribe, denials, decided);
         }
-        let (denials, decided) = decided;
         subscribe::begin(core, now, key, subscribe, denials, decided, &NO_ROOMS)
     }
 
@@ -296,11 +298,14 @@ impl Services {
         &mut self,
         core: &mut Core,
         identity: &Arc<Identity>,
-        to: (&Recipient, &[u8]),
+        recipient: &Recipient,
+        payload: &[u8],
         part: &Part,
     ) -> Option<bool> {
         #[cfg(feature = "hooks")]
-        return self.hooks.consult_broadcast(core, identity, to, part);
+        return self
+            .hooks
+            .consult_broadcast(core, identity, recipient, payload, part);
         #[cfg(not(feature = "hooks"))]
         None
     }
@@ -311,11 +316,15 @@ impl Services {
         &mut self,
         core: &mut Core,
         now: Tick,
-        routed: (Arc<Message>, &str),
-        to: (&str, &Part),
+        message: Arc<Message>,
+        route: &str,
+        user: &str,
+        part: &Part,
     ) -> Option<Response> {
         #[cfg(feature = "private")]
-        return self.private.send_part(core, now, routed, to);
+        return self
+            .private
+            .send_part(core, now, message, route, user, part);
         #[cfg(not(feature = "private"))]
         Some(Response::Reached(stentor_zone::Reach::Nobody))
     }
@@ -372,23 +381,25 @@ impl Services {
         &mut self,
         core: &mut Core,
         now: Tick,
-        of: (SessionKey, u32),
+        key: SessionKey,
+        epoch: u32,
         elements: Vec<Element>,
         denials: &[Option<Denial>],
     ) {
         #[cfg(feature = "rooms")]
-        self.rooms.return_judged(core, now, of, elements, denials);
+        self.rooms
+            .return_judged(core, now, key, epoch, elements, denials);
     }
 
     /// What another shard's service sends.
-    pub(crate) fn receive(&mut self, core: &mut Core, now: Tick, (from, item): (ShardId, Item)) {
+    pub(crate) fn receive(&mut self, core: &mut Core, now: Tick, from: ShardId, item: Item) {
         match item {
             #[cfg(feature = "rooms")]
             Item::Room(item) => self.rooms.room_item(core, now, *item),
             #[cfg(feature = "presence")]
             Item::Presence(item) => self.presence.receive(core, now, &item),
             #[cfg(feature = "private")]
-            Item::Private(item) => self.private.receive(core, now, (from, item)),
+            Item::Private(item) => self.private.receive(core, now, from, item),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::core::routing::{batch, route};
 use crate::core::sessions::log;
 use crate::items::Sender;
 use crate::services::Item;
-use crate::services::interface::answer::{Answer, ReturnAddress};
+use crate::services::interface::answer::{Answer, ReturnAddress, ShardTicket};
 use crate::services::interface::broadcast::Part;
 
 /// A private message on its way between shards.
@@ -55,7 +55,7 @@ pub(crate) enum PrivateItem {
         /// The message.
         private: Arc<PrivateMessage>,
         /// The side that waits for the response, a [`PrivateItem::Reached`].
-        answer: Option<(ShardId, Ticket)>,
+        answer: Option<ShardTicket>,
         /// Whether it was written down before: see [`crate::MeshItem::seal`].
         is_named: bool,
     },
@@ -175,7 +175,7 @@ impl PrivateService {
         let is_told = publish.packet_id.is_some() && session.speaks_v5();
         let zone = session.state.zone();
         let shard = core.shard();
-        let address = |id| ReturnAddress::reply((shard, key), zone, publish, id);
+        let address = |id| ReturnAddress::reply(shard, key, zone, publish, id);
         let caller = envelope.reply.map(address);
         let is_awaited = is_told || caller.is_some();
         let taken = match self.send_private(core, now, key, publish, envelope.user, is_awaited) {
@@ -268,7 +268,7 @@ impl PrivateService {
         let sender = job::sender_of(core, &message);
         let others = core.other_shards(message.zone, route);
         sends_by(core, &message, others, route);
-        let reach = self.deliver_private(core, now, (&message, sender), route);
+        let reach = self.deliver_private(core, now, &message, sender, route);
         if others.is_empty() {
             return Sent::Known(Response::Reached(reach));
         }
@@ -284,7 +284,10 @@ impl PrivateService {
         for shard in others {
             let item = PrivateItem::Message {
                 private: Arc::clone(&private),
-                answer: ticket.map(|ticket| (core.shard(), ticket)),
+                answer: ticket.map(|ticket| ShardTicket {
+                    shard: core.shard(),
+                    ticket,
+                }),
                 is_named: false,
             };
             core.send_to_shard(shard, Item::Private(item));
@@ -303,7 +306,8 @@ impl PrivateService {
         &mut self,
         core: &mut Core,
         now: Tick,
-        (message, sender): (&Arc<Message>, Option<Sender>),
+        message: &Arc<Message>,
+        sender: Option<Sender>,
         route: &str,
     ) -> Reach {
         let messages = core::slice::from_ref(message);
@@ -314,46 +318,30 @@ impl PrivateService {
     }
 
     /// What another shard sends.
-    pub(crate) fn receive(
-        &mut self,
-        core: &mut Core,
-        now: Tick,
-        (shard, item): (ShardId, PrivateItem),
-    ) {
+    pub(crate) fn receive(&mut self, core: &mut Core, now: Tick, from: ShardId, item: PrivateItem) {
         match item {
             PrivateItem::Message {
                 private,
                 answer,
                 is_named,
             } => {
-                self.private_for(core, now, (shard, is_named, &private), answer);
+                batch::settle(core, now);
+                let by = log::SentBy {
+                    shard: from,
+                    is_named,
+                };
+                let message = log::takes(core, by, Arc::clone(&private.message));
+                let (sender, route) = (private.sender, &private.route);
+                let reach = self.deliver_private(core, now, &message, sender, route);
+                log::has_taken(core, &message);
+                if let Some(ShardTicket { shard, ticket }) = answer {
+                    let item = PrivateItem::Reached { ticket, reach };
+                    core.send_to_shard(shard, Item::Private(item));
+                }
             }
             PrivateItem::Reached { ticket, reach } => {
                 self.private_reached(core, now, ticket, reach);
             }
-        }
-    }
-
-    /// A private message of another shard's client.
-    pub(crate) fn private_for(
-        &mut self,
-        core: &mut Core,
-        now: Tick,
-        (from, is_named, private): (ShardId, bool, &PrivateMessage),
-        answer: Option<(ShardId, Ticket)>,
-    ) {
-        batch::settle(core, now);
-        let from = log::SentBy {
-            shard: from,
-            is_named,
-        };
-        let message = log::takes(core, from, Arc::clone(&private.message));
-        let from = (&message, private.sender);
-        let reach = self.deliver_private(core, now, from, &private.route);
-        log::has_taken(core, &message);
-        if let Some((shard, ticket)) = answer {
-            let item = PrivateItem::Reached { ticket, reach };
-            core.send_to_shard(shard, Item::Private(item));
         }
     }
 
@@ -407,8 +395,10 @@ impl PrivateService {
         &mut self,
         core: &mut Core,
         now: Tick,
-        (message, route): (Arc<Message>, &str),
-        (user, part): (&str, &Part),
+        message: Arc<Message>,
+        route: &str,
+        user: &str,
+        part: &Part,
     ) -> Option<Response> {
         if self.asked.len() >= ASKED_MAX {
             return Some(Response::Busy);

@@ -61,11 +61,11 @@ impl Services {
             }
             #[cfg(feature = "calls")]
             Ok(Address::Call { procedure, reply }) => {
-                self.take_call(core, now, key, publish, (procedure, reply))
+                self.take_call(core, now, key, publish, procedure, reply)
             }
             #[cfg(feature = "calls")]
             Ok(Address::RoomCall { room, reply, .. }) => {
-                let refused = refuse_room_call(core, now, key, publish, (room, reply));
+                let refused = refuse_room_call(core, now, key, publish, room, reply);
                 self.called(core, now, refused)
             }
             #[cfg(feature = "rooms")]
@@ -96,14 +96,18 @@ impl Services {
         now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
-        (procedure, reply): (&str, Option<&str>),
+        procedure: &str,
+        reply: Option<&str>,
     ) -> Taken {
-        let to = (procedure, reply);
-        match self.calls.take_call(core, now, key, publish, to) {
+        match self
+            .calls
+            .take_call(core, now, key, publish, procedure, reply)
+        {
             #[cfg(feature = "rooms")]
             Some(Called::Room(to)) => {
-                let command = (procedure, publish.payload);
-                self.rooms.command_room(core, now, key, command, to);
+                let payload = publish.payload;
+                self.rooms
+                    .command_room(core, now, key, procedure, payload, to);
                 Taken::SUCCESS
             }
             #[cfg(not(feature = "rooms"))]
@@ -132,11 +136,12 @@ impl Services {
         now: Tick,
         key: SessionKey,
         publish: &Publish<'_>,
-        answer: (Option<&str>, Vec<u8>),
+        reply: Option<&str>,
+        json: Vec<u8>,
     ) -> Taken {
         #[cfg(feature = "calls")]
         {
-            let answered = answer_call(core, now, key, publish, answer);
+            let answered = answer_call(core, now, key, publish, reply, json);
             self.called(core, now, answered)
         }
         #[cfg(not(feature = "calls"))]

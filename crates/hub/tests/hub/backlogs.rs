@@ -52,7 +52,7 @@ fn away(w: &mut World, shard: u8, filter: &str) -> String {
 fn tell(w: &mut World, under_way: usize, free: u64) {
     let now = w.now;
     for hub in &mut w.hubs {
-        tell_backlog_room(hub, now, (under_way, free));
+        tell_backlog_room(hub, now, under_way, free);
     }
     w.advance();
 }
@@ -282,7 +282,7 @@ fn an_owner_has_a_part_of_the_disk() {
         // What was delivered makes room.
         let now = w.now;
         for hub in &mut w.hubs {
-            tell_backlog_room(hub, now, (0, 1 << 20));
+            tell_backlog_room(hub, now, 0, 1 << 20);
         }
         w.pass_secs(1);
         tell(&mut w, 0, 1 << 20);

@@ -100,7 +100,7 @@ impl Spooling {
     #[inline]
     pub(super) fn hear(&mut self, hub: &mut Hub, now: Tick) -> bool {
         let free = self.lane.free_bytes();
-        tell_backlog_room(hub, now, (self.lane.under_way(), free));
+        tell_backlog_room(hub, now, self.lane.under_way(), free);
         // Asked in each turn, mostly for nothing.
         self.is_waited_for() && self.hear_some(hub, now)
     }
@@ -117,14 +117,13 @@ impl Spooling {
             self.written.len().min(SEALED_PER_TURN),
         );
         for (whose, bytes) in self.read.drain(..read) {
-            let content = (whose.first, bytes.as_deref());
-            fetched(hub, now, session(whose), content);
+            fetched(hub, now, session(whose), whose.first, bytes.as_deref());
         }
         for reply in self.written.drain(..written) {
             match reply {
                 Reply::Sealed(whose, chunk) => {
-                    let messages = (whose.first, whose.count);
-                    sealed(hub, session(whose), messages, chunk.map(chunk_place));
+                    let place = chunk.map(chunk_place);
+                    sealed(hub, session(whose), whose.first, whose.count, place);
                 }
                 Reply::GoesOn | Reply::Fetched(..) => spool_goes_on(hub),
             }

@@ -195,8 +195,8 @@ impl Shard {
     /// Some of those who subscribe to a filter.
     fn audience(&self, asked: &Listeners) -> Audience {
         let (zone, topic) = (asked.topic.0, &*asked.topic.1);
-        let about = (zone, topic, &*asked.filter);
-        audience_of(&self.hub, about, asked.from, asked.at_most)
+        let filter = &*asked.filter;
+        audience_of(&self.hub, zone, topic, filter, asked.from, asked.at_most)
     }
 
     /// Keeps messages as received at their times, and sends them to those who are subscribed.

@@ -159,7 +159,7 @@ impl<'a> Replay<'a> {
             let session = sessions.get_mut(&origin);
             session.map(note).is_some()
         };
-        let lost = remains::note(remains, (self.current, place), known);
+        let lost = remains::note(remains, self.current, place, known);
         self.lost_sessions.extend(lost);
     }
 
@@ -336,7 +336,7 @@ impl<'a> Replay<'a> {
                 });
                 let origin = self.current.session(held.number);
                 match self.sessions.get_mut(&origin) {
-                    Some(it) => it.let_go((held.name, *conflated), &mut self.terms),
+                    Some(it) => it.let_go(held.name, *conflated, &mut self.terms),
                     None => self.unknown(origin),
                 }
             }
@@ -514,7 +514,8 @@ impl<'a> Replay<'a> {
                 *origin,
                 session,
                 &self.terms,
-                (&mut message, is_lost),
+                &mut message,
+                is_lost,
                 may_lack,
             )
         });
@@ -624,7 +625,8 @@ fn restore<M>(
     origin: Origin,
     it: &Progress<'_>,
     all: &AllTerms<'_>,
-    (message, is_lost): (&mut impl FnMut(Name) -> Option<M>, impl Fn(Name) -> bool),
+    message: &mut impl FnMut(Name) -> Option<M>,
+    is_lost: impl Fn(Name) -> bool,
     may_lack: Vec<Range<u32>>,
 ) -> RestoredSession<M> {
     let mut lost = 0;

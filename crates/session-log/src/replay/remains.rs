@@ -112,7 +112,8 @@ fn number_of(record: &Record<'_>) -> Option<u32> {
 /// not.
 pub(super) fn note<'a>(
     remains: Remains,
-    (journal, place): (JournalId, u32),
+    journal: JournalId,
+    place: u32,
     mut known: impl FnMut(Origin, &mut dyn FnMut(&mut Progress<'a>)) -> bool,
 ) -> Vec<LostSession> {
     let mut name = |origin| {

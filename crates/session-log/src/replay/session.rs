@@ -83,7 +83,7 @@ impl<'a> Progress<'a> {
     }
 
     /// A message that was held back gets its number.
-    pub(super) fn let_go(&mut self, (name, conflated): (Name, u32), terms: &mut AllTerms<'a>) {
+    pub(super) fn let_go(&mut self, name: Name, conflated: u32, terms: &mut AllTerms<'a>) {
         match self.take_held(name) {
             Some(held) => {
                 let terms = terms.add(Terms {

@@ -124,7 +124,7 @@ impl<V> Topics<V> {
         }
         let at = self.table_of(topic.hash);
         if let Some(table) = self.tables.get_mut(at) {
-            put(table, (topic.clone(), value));
+            put(table, topic.clone(), value);
             self.len += 1;
         }
         topic
@@ -179,10 +179,10 @@ impl<V> Topics<V> {
     fn share_out(&mut self) {
         let alone = core::mem::take(&mut self.tables);
         self.tables.resize_with(TABLES, Table::new);
-        for entry in alone.into_iter().flatten() {
-            let at = self.table_of(entry.0.hash);
+        for (topic, value) in alone.into_iter().flatten() {
+            let at = self.table_of(topic.hash);
             if let Some(table) = self.tables.get_mut(at) {
-                put(table, entry);
+                put(table, topic, value);
             }
         }
     }
@@ -201,6 +201,6 @@ impl<V> Topics<V> {
     }
 }
 
-fn put<V>(table: &mut Table<V>, entry: (Topic, V)) {
-    table.insert_unique(entry.0.hash, entry, |(topic, _)| topic.hash);
+fn put<V>(table: &mut Table<V>, topic: Topic, value: V) {
+    table.insert_unique(topic.hash, (topic, value), |(topic, _)| topic.hash);
 }

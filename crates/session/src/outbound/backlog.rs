@@ -51,7 +51,7 @@ pub fn spooled_but(outbound: &Outbound, parts: &Range<u64>) -> Vec<Spooled> {
     let waiting = waiting.map(|it| (it.number, spool.odd.get(&it.number).copied()));
     let mut owed: Vec<(u64, Option<PacketId>)> = sent.chain(waiting).collect();
     owed.sort_unstable_by_key(|(number, _)| *number);
-    spool.spooled((outbound.next_number(), parts), |chunk| {
+    spool.spooled(outbound.next_number(), parts, |chunk| {
         let from = owed.partition_point(|(number, _)| *number < chunk.first);
         let to = owed.partition_point(|(number, _)| *number < chunk.end());
         let all = owed.get(from..to).unwrap_or_default();
@@ -129,14 +129,10 @@ fn take_run(outbound: &mut Outbound) -> Vec<Delivery> {
 }
 
 /// The disk has a chunk, or has refused it. Returns whether it counts: otherwise, it can go.
-pub fn sealed(
-    outbound: &mut Outbound,
-    (first, count): (u64, u8),
-    place: Option<ChunkPlace>,
-) -> bool {
+pub fn sealed(outbound: &mut Outbound, first: u64, count: u8, place: Option<ChunkPlace>) -> bool {
     let next = outbound.next_number();
     let spool = outbound.spool.as_mut();
-    let unsealed = spool.and_then(|spool| spool.sealed((first, count), place, next));
+    let unsealed = spool.and_then(|spool| spool.sealed(first, count, place, next));
     if let Some(unsealed) = &unsealed {
         outbound.bytes -= unsealed.bytes;
     }
@@ -162,7 +158,7 @@ pub fn fetched(
     let in_flight = &outbound.in_flight;
     let is_in_flight = |number| in_flight.iter().any(|entry| entry.number() == number);
     let spool = outbound.spool.as_mut()?;
-    let (bytes, lost) = spool.fetched((first, next), deliveries, may_have, is_in_flight)?;
+    let (bytes, lost) = spool.fetched(first, next, deliveries, may_have, is_in_flight)?;
     outbound.bytes += bytes;
     outbound.has_progress |= !lost.is_empty();
     outbound.gone.extend(&lost);

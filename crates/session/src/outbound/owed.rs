@@ -79,7 +79,8 @@ pub fn in_flight_from(outbound: &Outbound, from: usize) -> impl Iterator<Item = 
 /// A chunk may begin before the delivery that comes next.
 pub fn waiting_behind(
     outbound: &Outbound,
-    (after, passed): (u64, usize),
+    after: u64,
+    passed: usize,
 ) -> impl Iterator<Item = Piece<'_>> {
     let next = outbound.next_number();
     let spool = outbound.spool.as_deref();
@@ -88,7 +89,7 @@ pub fn waiting_behind(
         true => (0, passed),
         false => (passed, 0),
     };
-    let front = spool.filter(|it| !is_behind_front(outbound, it, (after, next)));
+    let front = spool.filter(|it| !is_behind_front(outbound, it, after, next));
     let front: Vec<&Delivery> = front.into_iter().flat_map(|it| it.front.iter()).collect();
     let front = behind(front, after).into_iter().map(Piece::Here);
     let items = spool
@@ -111,7 +112,7 @@ pub fn waiting_behind(
 }
 
 /// Whether a number is one of those behind the front of the spool: then nothing of that comes next.
-fn is_behind_front(outbound: &Outbound, spool: &Spool, (after, next): (u64, u64)) -> bool {
+fn is_behind_front(outbound: &Outbound, spool: &Spool, after: u64, next: u64) -> bool {
     /// Few have no number.
     const LOOKED_AT: usize = 256;
     let waiting = outbound.waiting.iter().take(LOOKED_AT);

@@ -10,7 +10,8 @@ use crate::blocks::Blocks;
 
 /// Visits the messages that other members of shared subscriptions should get: see [`Remains`].
 pub(super) fn for_each_shared<'d>(
-    (in_flight, waiting): (&'d VecDeque<InFlight>, impl Iterator<Item = &'d Delivery>),
+    in_flight: &'d VecDeque<InFlight>,
+    waiting: impl Iterator<Item = &'d Delivery>,
     visit: impl FnMut(&Delivery),
 ) {
     let in_flight = in_flight.iter();
@@ -49,7 +50,7 @@ impl Remains {
     pub fn for_each_shared(&self, visit: impl FnMut(&Delivery)) {
         let spool = self.spool.iter().flat_map(|spool| spool.held());
         let waiting = spool.chain(self.waiting.iter());
-        for_each_shared((&self.in_flight, waiting), visit);
+        for_each_shared(&self.in_flight, waiting, visit);
     }
 
     /// Takes out the chunks on the disk that were walked: nobody needs them any more.

@@ -13,7 +13,8 @@ use super::{Awaits, Delivery, InFlight, Outbound, PriorDelivery, Spooled, natura
 /// been sent.
 #[must_use]
 pub(super) fn restored(
-    (numbers, sent): (u64, u64),
+    numbers: u64,
+    sent: u64,
     deliveries: impl IntoIterator<Item = PriorDelivery>,
     spooled: Vec<Spooled>,
 ) -> Outbound {
@@ -29,11 +30,7 @@ pub(super) fn restored(
     let is_spooled = !spooled.is_empty();
     while let Some(prior) = deliveries.next_if(|prior| prior.number < first) {
         if may_be_sent(&outbound, &prior) {
-            relaunch(
-                &mut outbound,
-                prior.packet_id,
-                (prior.number, prior.delivery),
-            );
+            relaunch(&mut outbound, prior.packet_id, prior.number, prior.delivery);
         } else if is_spooled {
             keep_in(&mut outbound, &mut spool, prior);
         } else {
@@ -73,7 +70,7 @@ fn keep_in(outbound: &mut Outbound, spool: &mut Spool, prior: PriorDelivery) {
             outbound.has_shared |= delivery.share != 0;
             spool.keep(delivery, prior_number + 1);
         }
-        None => relaunch(outbound, prior.packet_id, (prior.number, None)),
+        None => relaunch(outbound, prior.packet_id, prior.number, None),
     }
 }
 
@@ -87,16 +84,12 @@ fn wait_behind(outbound: &mut Outbound, prior: PriorDelivery) {
             }
             outbound.wait(delivery);
         }
-        None => relaunch(outbound, prior.packet_id, (prior.number, None)),
+        None => relaunch(outbound, prior.packet_id, prior.number, None),
     }
 }
 
 /// Puts back what is to be sent again.
-fn relaunch(
-    outbound: &mut Outbound,
-    packet_id: PacketId,
-    (number, delivery): (u64, Option<Delivery>),
-) {
+fn relaunch(outbound: &mut Outbound, packet_id: PacketId, number: u64, delivery: Option<Delivery>) {
     outbound.has_shared |= delivery.as_ref().is_some_and(|it| it.share != 0);
     let awaits = match delivery {
         Some(delivery) if delivery.qos == QoS::ExactlyOnce => Awaits::Receipt(delivery),

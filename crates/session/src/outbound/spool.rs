@@ -461,7 +461,8 @@ impl Spool {
     /// is of no use: then it can go.
     pub(super) fn sealed(
         &mut self,
-        (first, count): (u64, u8),
+        first: u64,
+        count: u8,
         place: Option<ChunkPlace>,
         next: u64,
     ) -> Option<Unsealed> {
@@ -560,7 +561,8 @@ impl Spool {
     /// more; `None` if nobody waits for it.
     pub(super) fn fetched(
         &mut self,
-        (first, next): (u64, u64),
+        first: u64,
+        next: u64,
         deliveries: Vec<Delivery>,
         mut may_have: impl FnMut(&Delivery) -> bool,
         is_in_flight: impl Fn(u64) -> bool,
@@ -637,7 +639,8 @@ impl Spool {
     /// owed still, with the packet ids that do not follow from their numbers.
     pub(super) fn spooled(
         &self,
-        (next, parts): (u64, &Range<u64>),
+        next: u64,
+        parts: &Range<u64>,
         owed: impl Fn(&Chunk) -> (Vec<u64>, Vec<(u64, PacketId)>),
     ) -> Vec<Spooled> {
         let open = self.open.iter().map(|open| {

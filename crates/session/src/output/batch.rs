@@ -230,7 +230,8 @@ impl Batch {
         &mut self,
         now: Tick,
         wire: &Rc<Wire>,
-        (first, packet_id): (u8, Option<PacketId>),
+        first: u8,
+        packet_id: Option<PacketId>,
         form: TopicForm,
     ) {
         let encoded = &wire.encoded;

@@ -428,7 +428,7 @@ impl Output {
         budget: usize,
         batch: &mut Batch,
     ) {
-        self.gather_first(self.len(), now, (aliases, budget), batch);
+        self.gather_first(self.len(), now, aliases, budget, batch);
     }
 
     /// The same of what may leave: the rest of a packet that has begun to, and what was released.
@@ -439,7 +439,7 @@ impl Output {
         budget: usize,
         batch: &mut Batch,
     ) {
-        self.gather_first(self.released, now, (aliases, budget), batch);
+        self.gather_first(self.released, now, aliases, budget, batch);
     }
 
     /// The same of this many entries.
@@ -448,7 +448,8 @@ impl Output {
         &self,
         entries: usize,
         now: Tick,
-        (mut aliases, budget): (Option<&mut SentAliases>, usize),
+        mut aliases: Option<&mut SentAliases>,
+        budget: usize,
         batch: &mut Batch,
     ) {
         batch.clear();
@@ -472,7 +473,7 @@ impl Output {
                             let encoded = &wire.encoded;
                             aliases.form(encoded.topic(), encoded.wire_len())
                         });
-                        batch.append_publish(now, wire, (*first, *packet_id), form);
+                        batch.append_publish(now, wire, *first, *packet_id, form);
                     }
                 }
                 Entry::Run { run, next } => batch.append_run(run, *next as usize),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use stentor_mqtt::{PacketId, ReasonCode};
-use stentor_session::{AckQueue, Arrival, Inbound, Outcome, Receipt, Ticket};
+use stentor_session::{AckQueue, Arrival, Attempt, Inbound, Outcome, Receipt, Ticket};
 
 const SUCCESS: Outcome = Outcome::SUCCESS;
 const QUOTA: Outcome = Outcome::new(ReasonCode::QuotaExceeded, "too much");
@@ -53,12 +53,15 @@ fn one_that_waits_holds_the_later_ones() {
 fn what_waits_counts_for_the_receive_maximum() {
     let mut inbound = Inbound::default();
     inbound.defer(puback(1), Ticket(1));
-    assert_eq!(inbound.on_publish((id(2), false), 3), Arrival::New);
+    assert_eq!(inbound.on_publish(id(2), Attempt::First, 3), Arrival::New);
     inbound.defer(pubrec(2), Ticket(1));
     assert!(!inbound.is_full(3));
     let three = inbound.defer(puback(3), Ticket(2));
     assert!(inbound.is_full(3));
-    assert_eq!(inbound.on_publish((id(4), false), 3), Arrival::TooMany);
+    assert_eq!(
+        inbound.on_publish(id(4), Attempt::First, 3),
+        Arrival::TooMany
+    );
     inbound.settle(three, Ticket(2), SUCCESS);
     assert!(
         inbound.is_full(3),
@@ -74,7 +77,7 @@ fn what_waits_counts_for_the_receive_maximum() {
 #[test]
 fn what_is_sent_again_waits_for_the_same() {
     let mut inbound = Inbound::default();
-    assert_eq!(inbound.on_publish((id(1), false), 9), Arrival::New);
+    assert_eq!(inbound.on_publish(id(1), Attempt::First, 9), Arrival::New);
     let first = inbound.defer(pubrec(1), Ticket(5));
     inbound.disconnected();
     assert!(!inbound.is_empty(), "the message is remembered");
@@ -83,16 +86,19 @@ fn what_is_sent_again_waits_for_the_same() {
         "it holds nobody"
     );
     let again = Arrival::RepeatedWaiting(Ticket(5));
-    assert_eq!(inbound.on_publish((id(1), false), 9), again);
+    assert_eq!(inbound.on_publish(id(1), Attempt::First, 9), again);
     let second = inbound.defer(pubrec(1), Ticket(5));
     inbound.disconnected();
-    assert_eq!(inbound.on_publish((id(1), false), 9), again);
+    assert_eq!(inbound.on_publish(id(1), Attempt::First, 9), again);
     let third = inbound.defer(pubrec(1), Ticket(5));
     for name in [first, second, third] {
         inbound.settle(name, Ticket(5), SUCCESS);
     }
     assert_eq!(drain(&mut inbound), [(pubrec(1), SUCCESS)]);
-    assert_eq!(inbound.on_publish((id(1), false), 9), Arrival::Repeated);
+    assert_eq!(
+        inbound.on_publish(id(1), Attempt::First, 9),
+        Arrival::Repeated
+    );
     assert!(inbound.on_pubrel(id(1)));
     assert!(inbound.is_empty());
 }
@@ -101,7 +107,7 @@ fn what_is_sent_again_waits_for_the_same() {
 fn what_was_refused_after_its_connection_went_is_new_when_it_comes_again() {
     for told in [false, true] {
         let mut inbound = Inbound::default();
-        assert_eq!(inbound.on_publish((id(1), false), 9), Arrival::New);
+        assert_eq!(inbound.on_publish(id(1), Attempt::First, 9), Arrival::New);
         let head = told.then(|| inbound.defer(puback(3), Ticket(4)));
         let name = inbound.defer(pubrec(1), Ticket(5));
         if told {
@@ -114,7 +120,7 @@ fn what_was_refused_after_its_connection_went_is_new_when_it_comes_again() {
         }
         inbound.settle(name, Ticket(5), QUOTA);
         assert!(inbound.is_empty());
-        assert_eq!(inbound.on_publish((id(1), false), 9), Arrival::New);
+        assert_eq!(inbound.on_publish(id(1), Attempt::First, 9), Arrival::New);
     }
 }
 
@@ -201,7 +207,10 @@ fn a_message_that_is_refused_behind_others_was_not_received() {
     let mut inbound = Inbound::default();
     let one = inbound.defer(puback(1), Ticket(7));
     for packet_id in [2, 3] {
-        assert_eq!(inbound.on_publish((id(packet_id), false), 9), Arrival::New);
+        assert_eq!(
+            inbound.on_publish(id(packet_id), Attempt::First, 9),
+            Arrival::New
+        );
     }
     assert!(!inbound.may_acknowledge(pubrec(2), &QUOTA));
     assert!(!inbound.may_acknowledge(pubrec(3), &SUCCESS));

@@ -34,12 +34,7 @@ pub(super) fn check_properties(
             Ok(()) if value.to_string().len() > bounds.property_bytes => Refusal::TooLarge,
             Ok(()) => continue,
         };
-        return Err(blame_property(
-            why,
-            below(field, name),
-            (name, value),
-            bounds,
-        ));
+        return Err(blame_property(why, below(field, name), name, value, bounds));
     }
     Ok(())
 }
@@ -48,7 +43,8 @@ pub(super) fn check_properties(
 pub(super) fn blame_property(
     why: Refusal,
     part: String,
-    (name, value): (&str, &Value),
+    name: &str,
+    value: &Value,
     bounds: &Bounds,
 ) -> Failed {
     let text = match why {

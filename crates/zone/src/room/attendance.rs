@@ -285,7 +285,7 @@ impl Room {
         out: &mut Vec<Effect>,
     ) -> Option<Tick> {
         let departure = self.stand_up(user, seat);
-        self.depart(now, user, (departure, Reason::Left), out)
+        self.depart(now, user, departure, Reason::Left, out)
     }
 
     /// A session's connection was lost. Its user keeps the place for the grace period, be it that
@@ -300,9 +300,9 @@ impl Room {
         if self.observers.remove(seat) {
             return None;
         }
-        let times = (now, now.after(self.options.grace));
-        let departure = self.members.lose(times, user, seat);
-        self.depart(now, user, (departure, Reason::Lost), out)
+        let until = now.after(self.options.grace);
+        let departure = self.members.lose(now, until, user, seat);
+        self.depart(now, user, departure, Reason::Lost, out)
     }
 
     /// A user that sits nowhere any more is away as long as one of its lost connections may come
@@ -311,7 +311,8 @@ impl Room {
         &mut self,
         now: Tick,
         user: &str,
-        (departure, reason): (Departure, Reason),
+        departure: Departure,
+        reason: Reason,
         out: &mut Vec<Effect>,
     ) -> Option<Tick> {
         if departure != Departure::LastSeat {
@@ -340,7 +341,7 @@ impl Room {
         if departure != Departure::LastSeat {
             self.bar(now, user, seat, out);
         }
-        self.depart(now, user, (departure, Reason::Revoked), out)
+        self.depart(now, user, departure, Reason::Revoked, out)
     }
 
     /// A session whose connection was lost has no right to come back to the room.
@@ -364,7 +365,7 @@ impl Room {
         }
         let departure = self.members.stand_up(user, seat);
         self.observers.add(user, seat);
-        self.depart(now, user, (departure, Reason::Revoked), out)
+        self.depart(now, user, departure, Reason::Revoked, out)
     }
 
     /// Lets go of those who did not come back in time, and of an owner who never came. O(members

@@ -29,7 +29,7 @@ pub(super) struct History {
 impl History {
     /// Keeps what was said. This many bytes more may be held than are now: its own oldest make room
     /// where those are too few.
-    pub(super) fn keep(&mut self, (bounds, spare): (&HistoryBounds, usize), said: &Arc<Message>) {
+    pub(super) fn keep(&mut self, bounds: &HistoryBounds, spare: usize, said: &Arc<Message>) {
         let held_max = self.bytes().saturating_add(spare);
         if bounds.count == 0 || cost(said) > bounds.bytes || cost(said) + OVERHEAD > held_max {
             return;

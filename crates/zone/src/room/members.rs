@@ -218,7 +218,7 @@ impl Members {
     }
 
     /// The connection of a session was lost, which may come back until then.
-    pub(super) fn lose(&mut self, (now, until): (Tick, Tick), user: &str, seat: Seat) -> Departure {
+    pub(super) fn lose(&mut self, now: Tick, until: Tick, user: &str, seat: Seat) -> Departure {
         if self.sits(user, seat)
             && let Some(member) = self.by_user.get_mut(user)
         {

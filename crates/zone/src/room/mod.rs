@@ -144,9 +144,11 @@ impl Room {
             return Ok(());
         }
         for (name, value) in properties {
-            let bounds = (&self.options.bounds, self.spare - self.bytes());
+            let (bounds, spare) = (&self.options.bounds, self.spare - self.bytes());
             let (value, always) = (Some(value), Condition::Always);
-            let set = self.properties.set(actor, &name, value, &always, bounds);
+            let set = self
+                .properties
+                .set(actor, &name, value, &always, bounds, spare);
             if let Err(why) = set {
                 return Err((name, why));
             }
@@ -159,7 +161,8 @@ impl Room {
     /// Gives a room that goes on its properties, and the version of the last change.
     pub(crate) fn refurnish(
         &mut self,
-        (properties, version): (Vec<(Arc<str>, Property)>, u64),
+        properties: Vec<(Arc<str>, Property)>,
+        version: u64,
         out: &mut Vec<Effect>,
     ) {
         self.properties.restore(properties, version);
@@ -327,8 +330,8 @@ impl Room {
         if message.payload().len() > self.options.bounds.say_bytes {
             return Err(Refusal::TooLarge);
         }
-        let bounds = (&self.options.history, self.spare);
-        self.history.keep(bounds, message);
+        self.history
+            .keep(&self.options.history, self.spare, message);
         Ok(())
     }
 
@@ -346,8 +349,10 @@ impl Room {
         out: &mut Vec<Effect>,
     ) -> Result<u64, Refusal> {
         self.must_be_inside(actor)?;
-        let bounds = (&self.options.bounds, self.spare);
-        let version = self.properties.set(actor, name, value, condition, bounds)?;
+        let (bounds, spare) = (&self.options.bounds, self.spare);
+        let version = self
+            .properties
+            .set(actor, name, value, condition, bounds, spare)?;
         self.show_property(name, out);
         self.list(out);
         Ok(version)
@@ -369,8 +374,8 @@ impl Room {
         if !is_server && !self.members.is_here(actor.user) {
             return Err(Refusal::NotMember);
         }
-        let bounds = (&self.options.bounds, self.spare);
-        self.properties.lock(actor.user, name, bounds)?;
+        let (bounds, spare) = (&self.options.bounds, self.spare);
+        self.properties.lock(actor.user, name, bounds, spare)?;
         self.show_property(name, out);
         Ok(())
     }

@@ -33,7 +33,8 @@ impl Property {
     pub fn from_json(
         json: Option<&[u8]>,
         version: u64,
-        (by, lock): (Option<Arc<str>>, Option<Arc<str>>),
+        by: Option<Arc<str>>,
+        lock: Option<Arc<str>>,
     ) -> Self {
         Self {
             value: json.and_then(|json| serde_json::from_slice(json).ok()),
@@ -145,7 +146,8 @@ impl Properties {
         name: &str,
         value: Option<Value>,
         condition: &Condition,
-        (bounds, spare): (&Bounds, usize),
+        bounds: &Bounds,
+        spare: usize,
     ) -> Result<u64, Refusal> {
         let present = self.by_name.get(name);
         let is_locked = present
@@ -169,7 +171,7 @@ impl Properties {
             return Err(Refusal::TooMany);
         }
         let version = self.last_version + 1;
-        let property = self.entry(name, (bounds, spare))?;
+        let property = self.entry(name, bounds, spare)?;
         let old = value_bytes(&property.value);
         property.version = version;
         // The server itself has no name.
@@ -185,9 +187,10 @@ impl Properties {
         &mut self,
         user: &str,
         name: &str,
-        room: (&Bounds, usize),
+        bounds: &Bounds,
+        spare: usize,
     ) -> Result<(), Refusal> {
-        let property = self.entry(name, room)?;
+        let property = self.entry(name, bounds, spare)?;
         match property.lock.as_deref() {
             Some(holder) if holder != user => Err(Refusal::PropertyLocked),
             _ => {
@@ -266,7 +269,8 @@ impl Properties {
     fn entry(
         &mut self,
         name: &str,
-        (bounds, spare): (&Bounds, usize),
+        bounds: &Bounds,
+        spare: usize,
     ) -> Result<&mut Property, Refusal> {
         if !self.by_name.contains_key(name) {
             check_name(name).map_err(|_| Refusal::Name)?;

@@ -3,7 +3,9 @@
 use crate::support::{Hall, seat, user};
 use serde_json::{Value, json};
 use stentor_session::Tick;
-use stentor_zone::{Actor, Change, Ran, Refusal, Role, RoomRights, Rooms, run_command};
+use stentor_zone::{
+    Actor, Change, Ran, Refusal, Role, RoomCommand, RoomRights, Rooms, run_command,
+};
 
 fn lock(hall: &mut Hall, locked: bool) {
     hall.act("tea", |room, out| {
@@ -91,16 +93,19 @@ impl RoomRights for Watcher {
 #[test]
 fn an_observer_makes_no_rooms() {
     let mut rooms = Rooms::default();
-    for (command, words, error) in [
+    for (procedure, words, error) in [
         ("room.create", r#"{"room":"tea"}"#, "not-allowed"),
         ("room.match", r#"{"create":"tea"}"#, "not-allowed"),
         ("room.create", r#"{"room":"tea/x"}"#, "bad-name"),
         ("room.match", r##"{"create":"#"}"##, "bad-name"),
     ] {
         let mut out = Vec::new();
-        let asks = (Tick::ZERO, "eve");
-        let command = (command, words.as_bytes());
-        let Ran { answer, .. } = run_command(&mut rooms, asks, &Watcher, command, &mut out);
+        let command = RoomCommand {
+            procedure,
+            payload: words.as_bytes(),
+        };
+        let now = Tick::ZERO;
+        let Ran { answer, .. } = run_command(&mut rooms, now, "eve", &Watcher, command, &mut out);
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!(answer["error"], json!(error), "{answer}");
         assert!(rooms.is_empty() && out.is_empty());

@@ -2,7 +2,9 @@
 
 use crate::support::{Hall, admin, user};
 use serde_json::json;
-use stentor_zone::{AllRights, Change, Ran, Refusal, RoomOptions, RoomsOptions, run_command};
+use stentor_zone::{
+    AllRights, Change, Ran, Refusal, RoomCommand, RoomOptions, RoomsOptions, run_command,
+};
 
 /// A zone whose users own two rooms each, with as many that bob has made.
 fn bob_is_full() -> Hall {
@@ -34,9 +36,13 @@ fn nobody_is_given_more_rooms_than_it_may_own() {
     assert_eq!(owner(&hall, "gift"), "ann");
     let words = br#"{"room":"gift","owner":"bob"}"#;
     let mut out = Vec::new();
-    let command = ("room.change", &words[..]);
-    let asks = (hall.now, "ann");
-    let Ran { answer, .. } = run_command(&mut hall.rooms, asks, &AllRights, command, &mut out);
+    let command = RoomCommand {
+        procedure: "room.change",
+        payload: words,
+    };
+    let now = hall.now;
+    let Ran { answer, .. } =
+        run_command(&mut hall.rooms, now, "ann", &AllRights, command, &mut out);
     assert_eq!(
         serde_json::from_slice::<serde_json::Value>(&answer).unwrap(),
         json!({

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 use stentor_mqtt::{PacketId, QoS};
-use stentor_session::{Delivery, Message, Outgoing, SubscriptionIds, Tick, Wire};
+use stentor_session::{Attempt, Delivery, Message, Outgoing, SubscriptionIds, Tick, Wire};
 use stentor_topic::FilterId;
 use stentor_zone::Reach;
 
@@ -24,7 +24,7 @@ use crate::core::sessions::charge::Charge;
 use crate::core::sessions::log::{Number, SessionLog, Standing};
 use crate::core::sessions::registry::{Link, Live, Session};
 use crate::core::sessions::rights::QueueBounds;
-use crate::core::sessions::state::{Owed, Sending, SessionState};
+use crate::core::sessions::state::{Owed, SessionState};
 use crate::core::sessions::tally::Bound;
 use crate::core::settings::{Settings, SlowPolicy};
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
@@ -632,7 +632,7 @@ pub(crate) fn outgoing(
     delivery: &Delivery,
     epoch: Option<u64>,
     packet_id: PacketId,
-    sending: Sending,
+    attempt: Attempt,
 ) -> Option<Outgoing> {
     let ids = delivery.subscription_ids.as_slice();
     let message = &delivery.message;
@@ -644,7 +644,7 @@ pub(crate) fn outgoing(
             Rc::new(wire),
             delivery.qos,
             delivery.retain,
-            sending == Sending::Again,
+            attempt == Attempt::Again,
             Some(packet_id),
         )
     })

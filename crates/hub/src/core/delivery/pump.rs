@@ -1,7 +1,7 @@
 //! Sending what waited: when a client comes back, and when it acknowledges.
 
 use stentor_mqtt::PacketId;
-use stentor_session::{Advanced, Message, Resend, Tick};
+use stentor_session::{Advanced, Attempt, Message, Resend, Tick};
 use stentor_topic::Zone;
 
 use crate::core::Core;
@@ -13,7 +13,7 @@ use crate::core::delivery::spool::fetch_next;
 use crate::core::ids::SessionKey;
 use crate::core::routing::keep::epoch;
 use crate::core::sessions::registry::{Link, Live};
-use crate::core::sessions::state::{Owed, Sending};
+use crate::core::sessions::state::Owed;
 use crate::core::sessions::tally::Bound;
 use crate::core::stats::{LossCause, Losses, Stats, Traffic};
 
@@ -142,7 +142,7 @@ impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
             match resend {
                 Resend::Publish(packet_id, delivery) => {
                     let epoch = (self.epoch)(&delivery.message);
-                    let again = Sending::Again;
+                    let again = Attempt::Again;
                     if let Some(outgoing) = outgoing(self.live, delivery, epoch, packet_id, again) {
                         self.stats.publishes_sent += 1;
                         self.traffic.sent(self.zone, 1, 0);
@@ -178,8 +178,8 @@ impl<E: Fn(&Message) -> Option<u64>> Pump<'_, E> {
                 continue;
             }
             let epoch = (self.epoch)(message);
-            let sending = dup.into();
-            let outgoing = outgoing(self.live, &delivery, epoch, packet_id, sending);
+            let attempt = dup.into();
+            let outgoing = outgoing(self.live, &delivery, epoch, packet_id, attempt);
             let Some(outgoing) = outgoing else {
                 self.lose(packet_id, LossCause::PacketTooLarge);
                 continue;

@@ -75,7 +75,7 @@ pub(crate) fn with_topic<C: AsMut<Core>, R>(
     // The table leaves the session while the topic is borrowed from it.
     let (mut aliases, maximum) = live.map(Live::take_aliases).unwrap_or_default();
     let result = aliases
-        .resolve(alias, publish.topic, (maximum, bytes_max))
+        .resolve(alias, publish.topic, maximum, bytes_max)
         .map(|topic| f(context, topic));
     if let Some(live) = live_of(context.as_mut(), key) {
         live.extras().received_aliases = Some(aliases);
@@ -138,8 +138,8 @@ pub(crate) fn begin(
     // What it has to acknowledge may be remembered.
     let arrival = core.sessions.get_mut(key).and_then(|session| {
         let receive_maximum = session.live()?.announced.receive_maximum;
-        let (arrivals, sending) = (&mut session.state.arrivals, publish.dup.into());
-        Some(arrivals.arrived(receipt, sending, receive_maximum))
+        let (arrivals, attempt) = (&mut session.state.arrivals, publish.dup.into());
+        Some(arrivals.arrived(receipt, attempt, receive_maximum))
     });
     match arrival.unwrap_or(Arrival::TooMany) {
         Arrival::New => Ok(None),
@@ -190,8 +190,8 @@ pub(crate) fn accept(
         expiry_secs: publish.properties.message_expiry(),
     };
     let zone = session.state.zone();
-    let origin = (zone, session.state.publisher(), now);
-    let message = Arc::new(Message::to_topic(name.to_shared(), origin, &parts));
+    let (shared, publisher) = (name.to_shared(), session.state.publisher());
+    let message = Arc::new(Message::to_topic(shared, zone, publisher, now, &parts));
     let hearer = match publish.packet_id {
         Some(_) => Hearer::Publisher,
         None => Hearer::Nobody,

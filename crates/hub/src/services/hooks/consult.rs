@@ -60,7 +60,7 @@ impl HookService {
         {
             // Another session of its user may be there, or it needs not be: the home knows.
             let rooms = alloc::vec![room.clone()];
-            let is_asked = self.ask_home(core, key, (rooms, Sought::Heard), packet);
+            let is_asked = self.ask_home(core, key, rooms, Sought::Heard, packet);
             return is_asked.then_some(Ok(()));
         }
         self.consult_about_publish(core, key, publish, request, packet)
@@ -78,11 +78,11 @@ impl HookService {
         if !hooks.has(Hooks::JOIN.and(Hooks::SUBSCRIBE)) {
             return None;
         }
-        let request = self.request_of_subscribe(core, key, subscribe, (hooks, &[]))?;
-        if hooks.has(Hooks::JOIN) && self.ask_places(core, key, &request.0, packet) {
+        let (request, scope) = self.request_of_subscribe(core, key, subscribe, hooks, &[])?;
+        if hooks.has(Hooks::JOIN) && self.ask_places(core, key, &request, packet) {
             return Some(Consulted::Waits);
         }
-        Some(self.consult_about(core, key, subscribe, (request, packet)))
+        Some(self.consult_about(core, key, subscribe, request, scope, packet))
     }
 
     /// To come back to a place that is kept is not a join, whatever session does it, and the home
@@ -105,7 +105,7 @@ impl HookService {
         let mut rooms: Vec<Box<str>> = rooms.cloned().collect();
         rooms.sort_unstable();
         rooms.dedup();
-        !rooms.is_empty() && self.ask_home(core, key, (rooms, Sought::Kept), packet)
+        !rooms.is_empty() && self.ask_home(core, key, rooms, Sought::Kept, packet)
     }
 
     /// Asks the home in which of these rooms a session's user has such a place; the packet waits.
@@ -113,7 +113,8 @@ impl HookService {
         &mut self,
         core: &mut Core,
         key: SessionKey,
-        (rooms, sought): (Vec<Box<str>>, Sought),
+        rooms: Vec<Box<str>>,
+        sought: Sought,
         packet: &[u8],
     ) -> bool {
         let (Some(session), Some(who)) = (core.session(key), Who::of(core, key)) else {
@@ -143,12 +144,14 @@ impl HookService {
         core: &mut Core,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        ((request, scope), packet): ((HookRequest, Decided), &[u8]),
+        request: HookRequest,
+        scope: Decided,
+        packet: &[u8],
     ) -> Consulted {
         if scope.asked.is_empty() {
             return Consulted::Not(scope);
         }
-        if self.put_aside(core, key, (request, scope), packet) == Some(false) {
+        if self.put_aside(core, key, request, scope, packet) == Some(false) {
             subscribe::refuse(core, key, subscribe, ReasonCode::QuotaExceeded, BUSY);
         }
         Consulted::Waits
@@ -163,7 +166,7 @@ impl HookService {
         request: HookRequest,
         packet: &[u8],
     ) -> Option<Result<(), CloseReason>> {
-        if self.put_aside(core, key, (request, Decided::default()), packet)? {
+        if self.put_aside(core, key, request, Decided::default(), packet)? {
             return Some(Ok(()));
         }
         let busy = Outcome::new(ReasonCode::QuotaExceeded, BUSY);
@@ -216,7 +219,8 @@ impl HookService {
         &mut self,
         core: &mut Core,
         key: SessionKey,
-        (request, scope): (HookRequest, Decided),
+        request: HookRequest,
+        scope: Decided,
         packet: &[u8],
     ) -> Option<bool> {
         let session = core.session(key)?;
@@ -332,7 +336,8 @@ impl HookService {
         &mut self,
         core: &mut Core,
         identity: &Arc<Identity>,
-        (recipient, payload): (&Recipient, &[u8]),
+        recipient: &Recipient,
+        payload: &[u8],
         part: &Part,
     ) -> Option<bool> {
         let hooks = self.hooks(identity.zone);
@@ -415,7 +420,8 @@ impl HookService {
         core: &Core,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        (hooks, kept): (Hooks, &[Box<str>]),
+        hooks: Hooks,
+        kept: &[Box<str>],
     ) -> Option<(HookRequest, Decided)> {
         let is_kept = |room: &str| kept.binary_search_by(|known| (**known).cmp(room)).is_ok();
         let session = core.session(key)?;
@@ -447,7 +453,7 @@ impl HookService {
                 Interest::Elsewhere if hooks.has(Hooks::SUBSCRIBE) => None,
                 _ => continue,
             };
-            let may = self.may_have(core, key, (element.filter, parsed), room, &mut left);
+            let may = self.may_have(core, key, element.filter, parsed, room, &mut left);
             match may {
                 Ok(()) => {
                     scope.asked.push(at);
@@ -471,7 +477,8 @@ impl HookService {
         &self,
         core: &Core,
         key: SessionKey,
-        (text, parsed): (&'f str, Subscription<'f>),
+        text: &'f str,
+        parsed: Subscription<'f>,
         room: Option<&'f str>,
         left: &mut Left<'f>,
     ) -> Result<(), Refused> {

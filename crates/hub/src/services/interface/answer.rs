@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{Property, PropertyBuf, Publish, QoS, forwardable};
-use stentor_session::{Message, MessageParts, Publisher, Tick};
+use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
 use stentor_topic::Zone;
 use stentor_zone::topic;
 
@@ -52,6 +52,13 @@ impl Listener {
         let caller = core.refresh(Arc::clone(&self.identity), &self.client_id);
         caller.is_some_and(|caller| caller.rights.may_publish(&self.topic))
     }
+}
+
+/// What waits on a shard for an answer of another one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShardTicket {
+    pub(crate) shard: ShardId,
+    pub(crate) ticket: Ticket,
 }
 
 /// An answer to a call.
@@ -128,7 +135,8 @@ impl ReturnAddress {
 
     /// The address of a response on `$reply/<id>`.
     pub(crate) fn reply(
-        (shard, session): (ShardId, SessionKey),
+        shard: ShardId,
+        session: SessionKey,
         zone: Zone,
         publish: &Publish<'_>,
         id: &str,
@@ -188,8 +196,8 @@ pub(crate) fn return_address(
     reply: Option<&str>,
 ) -> Option<Option<ReturnAddress>> {
     let session = core.session(key)?;
-    let who = (session.state.identity(), session.state.client_id());
-    let place = place(core, who, publish, reply);
+    let (identity, client_id) = (session.state.identity(), session.state.client_id());
+    let place = place(core, identity, client_id, publish, reply);
     let to = nowhere(core, key, publish)?;
     Some(place.map(|place| ReturnAddress { place, ..to }))
 }
@@ -212,7 +220,8 @@ pub(crate) fn nowhere(
 /// Where the answer is to go; `None` if it may not go there.
 pub(crate) fn place(
     core: &Core,
-    (identity, client_id): (&Arc<Identity>, &str),
+    identity: &Arc<Identity>,
+    client_id: &str,
     publish: &Publish<'_>,
     reply: Option<&str>,
 ) -> Option<Place> {

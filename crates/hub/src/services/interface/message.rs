@@ -11,22 +11,21 @@ use stentor_zone::Effect;
 use crate::core::Core;
 use crate::core::routing::keep;
 
-/// A message of the server's own.
-pub(crate) fn server_message(
-    now: Tick,
-    zone: Zone,
-    topic: &str,
-    (payload, properties, retain): (&[u8], &[u8], bool),
-) -> Arc<Message> {
-    let parts = MessageParts {
+/// What the server itself says, which is not retained.
+pub(crate) const fn server_parts<'a>(topic: &'a str, payload: &'a [u8]) -> MessageParts<'a> {
+    MessageParts {
         topic,
-        properties,
+        properties: &[],
         payload,
         qos: QoS::AtLeastOnce,
-        retain,
+        retain: false,
         expiry_secs: None,
-    };
-    Arc::new(Message::new(zone, Publisher::SERVER, now, &parts))
+    }
+}
+
+/// A message of the server's own.
+pub(crate) fn server_message(now: Tick, zone: Zone, parts: &MessageParts<'_>) -> Arc<Message> {
+    Arc::new(Message::new(zone, Publisher::SERVER, now, parts))
 }
 
 /// Publishes what a service has to say. What goes to single sessions is not published.
@@ -38,7 +37,11 @@ pub(crate) fn publish(core: &mut Core, now: Tick, zone: Zone, effects: Vec<Effec
             retain,
         } = effect
         {
-            let message = server_message(now, zone, &topic, (&payload, &[], retain));
+            let parts = MessageParts {
+                retain,
+                ..server_parts(&topic, &payload)
+            };
+            let message = server_message(now, zone, &parts);
             keep::keep_and_route_now(core, now, message);
         }
     }

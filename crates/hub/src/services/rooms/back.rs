@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use stentor_session::Tick;
 use stentor_zone::{Entry, Expelled, Refusal, join_ended};
 
-use super::join::{Cause, Joins, RoomsWanted, rooms_to_ask};
+use super::join::{Cause, JoinRequest, Joins, RoomsWanted, rooms_to_ask};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::subscribe::{Denial, Element, Verdicts, Wishes, expel, room_of};
@@ -52,15 +52,19 @@ impl RoomService {
         let elements = tell_expelled(core, now, key, elements);
         let allowed = elements.iter().filter(|element| element.denial.is_none());
         let filters = allowed.map(|element| &*element.filter);
-        let mut rooms = rooms_to_ask(core, key, filters, (&[], ROOMS_MAX));
+        let mut rooms = rooms_to_ask(core, key, filters, &[], ROOMS_MAX);
         if matches!(cause, Cause::Back { hooks: true }) && sets_observers_aside(&mut rooms) {
             return self.came_back(core, now, key, elements, &rooms.verdicts);
         }
         let asked = if rooms.to_ask.is_empty() {
             Err(elements)
         } else {
-            let wishes = Ok(Wishes::NOTHING);
-            self.ask_rooms(core, now, key, &rooms, cause, (elements, wishes))
+            let request = JoinRequest {
+                cause,
+                elements,
+                asked: Ok(Wishes::NOTHING),
+            };
+            self.ask_rooms(core, now, key, &rooms, request)
         };
         if let Err(elements) = asked {
             let wishes = Ok(Wishes::NOTHING);
@@ -98,7 +102,8 @@ impl RoomService {
         &mut self,
         core: &mut Core,
         now: Tick,
-        (key, epoch): (SessionKey, u32),
+        key: SessionKey,
+        epoch: u32,
         mut elements: Vec<Element>,
         denials: &[Option<Denial>],
     ) {

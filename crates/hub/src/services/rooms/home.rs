@@ -5,21 +5,20 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stentor_mqtt::{Property, PropertyBuf, forwardable};
-use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
+use stentor_session::{Message, MessageParts, Publisher, Tick};
 use stentor_topic::Zone;
-use stentor_zone::{AllRights, Effect, Entry, Refusal, decode_name};
+use stentor_zone::{AllRights, Effect, Entry, Refusal, RoomCommand, decode_name};
 
 use super::zones::{LOBBY, actor};
 use super::{Parting, RoomItem};
 use crate::core::Core;
-use crate::core::ids::ShardId;
 use crate::core::routing::{keep, route};
 use crate::core::work::VISIT_BYTES;
 use crate::effects::Event;
 use crate::items::Sender;
-use crate::services::interface::answer::{Answer, ReturnAddress};
+use crate::services::interface::answer::{Answer, ReturnAddress, ShardTicket};
 use crate::services::interface::hooks::HookEvent;
-use crate::services::interface::message::server_message;
+use crate::services::interface::message::{server_message, server_parts};
 use crate::services::interface::who::{Who, shard_of};
 use crate::services::rooms::{RoomRequest, RoomService};
 
@@ -37,23 +36,23 @@ impl RoomService {
         room: Box<str>,
         who: &Who,
         entry: Entry,
-        (shard, ticket): (ShardId, Ticket),
+        answer: ShardTicket,
     ) {
         let zone = who.identity.zone;
         let (result, effects) = self.zones.with_rooms(core, zone, |rooms, out| {
-            rooms.join(now, actor(who, &room), &room, (who.seat, entry), out)
+            rooms.join(now, actor(who, &room), &room, who.seat, entry, out)
         });
         let is_recall = |effect: &Effect| matches!(effect, Effect::Recall { .. });
         let (recalls, others): (Vec<_>, Vec<_>) = effects.into_iter().partition(is_recall);
         self.perform(core, now, zone, &room, others);
         let refusal = result.err();
         let joined = RoomItem::Joined {
-            ticket,
+            ticket: answer.ticket,
             room: room.clone(),
             refusal,
         };
         // What was said before follows the SUBACK.
-        self.send_room(core, now, shard, joined);
+        self.send_room(core, now, answer.shard, joined);
         self.perform(core, now, zone, &room, recalls);
     }
 
@@ -76,7 +75,8 @@ impl RoomService {
         now: Tick,
         room: &str,
         who: &Who,
-        (message, sender): (Arc<Message>, Option<Sender>),
+        message: Arc<Message>,
+        sender: Option<Sender>,
     ) -> Option<Refusal> {
         let zone = who.identity.zone;
         let (result, effects) = self.zones.with_rooms(core, zone, |rooms, out| {
@@ -100,10 +100,10 @@ impl RoomService {
         &mut self,
         core: &mut Core,
         now: Tick,
-        answer: Option<(ShardId, Ticket)>,
+        answer: Option<ShardTicket>,
         refusal: Option<Refusal>,
     ) {
-        if let Some((shard, ticket)) = answer {
+        if let Some(ShardTicket { shard, ticket }) = answer {
             self.send_room(core, now, shard, RoomItem::Said { ticket, refusal });
         }
     }
@@ -112,13 +112,15 @@ impl RoomService {
         &mut self,
         core: &mut Core,
         now: Tick,
-        command: (&str, &[u8]),
+        procedure: &str,
+        payload: &[u8],
         who: &Who,
         to: ReturnAddress,
     ) {
         let zone = who.identity.zone;
-        let caller = (zone, who.user(), &*who.identity);
-        let (ran, effects) = self.zones.run(core, now, caller, command);
+        let (user, rights) = (who.user(), &*who.identity);
+        let command = RoomCommand { procedure, payload };
+        let (ran, effects) = self.zones.run(core, now, zone, user, rights, command);
         let (room, json, work) = (ran.room, ran.answer, ran.work);
         core.turn_mut().spend_time(work);
         if let Some(deed) = ran.deed {
@@ -144,9 +146,11 @@ impl RoomService {
         core: &mut Core,
         now: Tick,
         zone: Zone,
-        command: (&str, &[u8]),
+        procedure: &str,
+        payload: &[u8],
     ) -> Vec<u8> {
-        let (ran, effects) = self.zones.run(core, now, (zone, "", &AllRights), command);
+        let command = RoomCommand { procedure, payload };
+        let (ran, effects) = self.zones.run(core, now, zone, "", &AllRights, command);
         self.perform(core, now, zone, &ran.room, effects);
         ran.answer
     }
@@ -211,7 +215,11 @@ impl RoomService {
                     payload,
                     retain,
                 } => {
-                    let message = server_message(now, zone, &topic, (&payload, &[], retain));
+                    let parts = MessageParts {
+                        retain,
+                        ..server_parts(&topic, &payload)
+                    };
+                    let message = server_message(now, zone, &parts);
                     keep::keep_and_route_now(core, now, message);
                 }
                 Effect::Recall {

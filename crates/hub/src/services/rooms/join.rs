@@ -22,6 +22,7 @@ use crate::core::sessions::lifecycle;
 use crate::core::sessions::registry::{Live, Session};
 use crate::core::sessions::rights::Identity;
 use crate::core::transitions::Detached;
+use crate::services::interface::answer::ShardTicket;
 use crate::services::interface::places::{JOINED_AT_ONCE_MAX, ROOMS_MAX};
 use crate::services::interface::who::Who;
 use crate::services::rooms::RoomService;
@@ -47,6 +48,15 @@ pub(crate) enum Cause {
     Back { hooks: bool },
     /// It is connected again, and has no places any more.
     Anew,
+}
+
+/// What a session asks for in rooms.
+pub(super) struct JoinRequest {
+    pub(super) cause: Cause,
+    /// The filters.
+    pub(super) elements: Vec<Element>,
+    /// What the packet says beside them.
+    pub(super) asked: Asked,
 }
 
 /// A session that has come into rooms, and has not subscribed there yet.
@@ -117,7 +127,8 @@ pub(super) fn rooms_to_ask<'f>(
     core: &Core,
     key: SessionKey,
     filters: impl Iterator<Item = &'f str>,
-    (unasked, at_once): (&[Box<str>], usize),
+    unasked: &[Box<str>],
+    at_once: usize,
 ) -> RoomsWanted {
     let mut wanted = RoomsWanted::default();
     let mut known = Texts::default();
@@ -180,18 +191,22 @@ impl RoomService {
         now: Tick,
         key: SessionKey,
         subscribe: &Subscribe<'_>,
-        (denials, decided): (&[Option<Denial>], &Decided),
+        denials: &[Option<Denial>],
+        decided: &Decided,
     ) -> Result<(), CloseReason> {
         let filters = core.rules().allowed_filters(subscribe, denials, decided);
-        let unasked = (&decided.unasked[..], JOINED_AT_ONCE_MAX);
-        let rooms = rooms_to_ask(core, key, filters, unasked);
+        let unasked = &decided.unasked[..];
+        let rooms = rooms_to_ask(core, key, filters, unasked, JOINED_AT_ONCE_MAX);
         if !rooms.to_ask.is_empty()
             && let Some((awaited, elements, asked)) =
                 subscribe::owned_request(core, key, subscribe, denials, decided)
         {
-            let cause = Cause::Subscribe(awaited);
-            let asked = self.ask_rooms(core, now, key, &rooms, cause, (elements, asked));
-            if asked.is_ok() {
+            let request = JoinRequest {
+                cause: Cause::Subscribe(awaited),
+                elements,
+                asked,
+            };
+            if self.ask_rooms(core, now, key, &rooms, request).is_ok() {
                 return Ok(());
             }
         }
@@ -209,9 +224,13 @@ impl RoomService {
         now: Tick,
         key: SessionKey,
         rooms: &RoomsWanted,
-        cause: Cause,
-        (elements, asked): (Vec<Element>, Asked),
+        request: JoinRequest,
     ) -> Result<(), Vec<Element>> {
+        let JoinRequest {
+            cause,
+            elements,
+            asked,
+        } = request;
         let Some(who) = Who::of(core, key) else {
             return Err(elements);
         };
@@ -248,7 +267,10 @@ impl RoomService {
                     (Cause::Back { .. }, Entry::Member | Entry::Again) => Entry::Kept,
                     (_, entry) => entry,
                 },
-                answer: (core.shard(), ticket),
+                answer: ShardTicket {
+                    shard: core.shard(),
+                    ticket,
+                },
             };
             self.send_room(core, now, home, item);
         }
@@ -276,7 +298,7 @@ impl RoomService {
             return;
         };
         let key = joining.session;
-        let is_same = hold::is_still(core, key, joining.epoch);
+        let still = Some(key).filter(|key| hold::is_still(core, *key, joining.epoch));
         let Joining {
             who,
             cause,
@@ -293,7 +315,7 @@ impl RoomService {
             verdicts,
         };
         let verdicts = &entered.verdicts;
-        if is_same {
+        if still.is_some() {
             match cause {
                 Cause::Back { .. } => self.came_back(core, now, key, elements, verdicts),
                 Cause::Anew => {
@@ -315,33 +337,36 @@ impl RoomService {
                     }
                     let session = core.session(key);
                     let is_same = session.is_some_and(|session| session.live().is_some());
-                    return self.end_joining(core, now, (key, is_same), &entered);
+                    let still = is_same.then_some(key);
+                    return self.end_joining(core, now, still, &entered);
                 }
             }
             hold::end(core, now, key);
         }
-        self.end_joining(core, now, (key, is_same), &entered);
+        self.end_joining(core, now, still, &entered);
     }
 
-    /// The SUBSCRIBE of a session that has come into rooms is over.
+    /// The SUBSCRIBE of a session that has come into rooms is over. `still` is that session,
+    /// unless the connection that asked is gone.
     pub(super) fn entered(
         &mut self,
         core: &mut Core,
         now: Tick,
         ticket: Ticket,
-        of: (SessionKey, bool),
+        still: Option<SessionKey>,
     ) {
         if let Some(entered) = self.joins.entered.remove(&ticket) {
-            self.end_joining(core, now, of, &entered);
+            self.end_joining(core, now, still, &entered);
         }
     }
 
-    /// What a session wanted in rooms is there, or its connection has ended in the meantime.
+    /// What a session wanted in rooms is there, or (without `still`) its connection has ended in the
+    /// meantime.
     fn end_joining(
         &mut self,
         core: &mut Core,
         now: Tick,
-        (key, is_same): (SessionKey, bool),
+        still: Option<SessionKey>,
         entered: &Entered,
     ) {
         let Entered {
@@ -350,7 +375,7 @@ impl RoomService {
             verdicts,
             ..
         } = entered;
-        if is_same {
+        if let Some(key) = still {
             self.catch_up_rights(core, now, key, &who.identity);
         }
         for room in rooms {
@@ -358,9 +383,12 @@ impl RoomService {
             core.lower_interest(zone, &all_below(room));
             let has_joined = verdicts.get(room).is_some_and(Option::is_none);
             // Of a connection that ended in the meantime the home has been told.
-            if is_same && has_joined && !core.is_in_room(key, room) {
-                let who = (who.clone(), &Arc::default());
-                self.leave_room_as(core, now, who, room, Parting::Left);
+            let Some(key) = still.filter(|_| has_joined) else {
+                continue;
+            };
+            if !core.is_in_room(key, room) {
+                let client_id = &Arc::default();
+                self.leave_room_as(core, now, who.clone(), client_id, room, Parting::Left);
             }
         }
     }
@@ -385,7 +413,7 @@ impl RoomService {
         parting: Parting,
     ) {
         if let Some(who) = Who::of(core, key) {
-            self.leave_room_as(core, now, (who, &Arc::default()), room, parting);
+            self.leave_room_as(core, now, who, &Arc::default(), room, parting);
         }
     }
 
@@ -394,7 +422,8 @@ impl RoomService {
         &mut self,
         core: &mut Core,
         now: Tick,
-        (who, client_id): (Who, &Arc<str>),
+        who: Who,
+        client_id: &Arc<str>,
         room: &str,
         parting: Parting,
     ) {
@@ -451,7 +480,7 @@ impl RoomService {
         let client_id: Arc<str> = (*detached.client_id).into();
         for room in rooms {
             if let Some(who) = Who::new(core, key, &detached.identity) {
-                self.leave_room_as(core, now, (who, &client_id), &room, parting);
+                self.leave_room_as(core, now, who, &client_id, &room, parting);
             }
         }
     }

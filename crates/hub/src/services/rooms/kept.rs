@@ -113,7 +113,9 @@ fn head_record<'a>(zone: Zone, room: &'a ZoneRoom, is_base: bool) -> Record<'a> 
 
 fn property_record<'a>(
     name: RoomName<'a>,
-    (property, it, value): (&'a str, Option<&'a Property>, Option<&'a [u8]>),
+    property: &'a str,
+    it: Option<&'a Property>,
+    value: Option<&'a [u8]>,
     version: u64,
 ) -> Record<'a> {
     Record::RoomProperty(RoomProperty {
@@ -135,7 +137,7 @@ fn write_base(core: &mut Core, zone: Zone, room: &ZoneRoom) {
     records.push(head_record(zone, room, true));
     let properties = room.properties().zip(&values);
     records.extend(properties.map(|((property, it), value)| {
-        property_record(name, (property, Some(it), value.as_deref()), room.version())
+        property_record(name, property, Some(it), value.as_deref(), room.version())
     }));
     let lasting = members.iter().filter(|user| !user.starts_with(GUESTS));
     records.extend(lasting.take(PLACES_MAX).map(|user| {
@@ -175,8 +177,9 @@ impl KeptRooms {
                 Said::Property(property) => {
                     let it = kept.property(property);
                     let value = it.and_then(Property::json);
-                    let it = (property, it, value.as_deref());
-                    write_room(core, &[property_record(name, it, kept.version())]);
+                    let value = value.as_deref();
+                    let record = property_record(name, property, it, value, kept.version());
+                    write_room(core, &[record]);
                 }
                 Said::Here(level) | Said::Gone(level) => {
                     let Some(user) = decode_name(level) else {
@@ -294,8 +297,8 @@ impl Zones {
 
 fn prior_room(room: RestoredRoom) -> PriorRoom {
     let properties = room.properties.into_iter().map(|it| {
-        let names = (it.by.map(Into::into), it.lock.map(Into::into));
-        let property = Property::from_json(it.value.as_deref(), it.version, names);
+        let (by, lock) = (it.by.map(Into::into), it.lock.map(Into::into));
+        let property = Property::from_json(it.value.as_deref(), it.version, by, lock);
         (it.name.into(), property)
     });
     PriorRoom {

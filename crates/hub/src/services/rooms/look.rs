@@ -43,8 +43,7 @@ impl RoomService {
                 RoomsTold::Shown(shown.map(Box::new))
             }
             RoomsAsk::Run { command, words } => {
-                let command = (&**command, &**words);
-                RoomsTold::Ran(self.run_as_administrator(core, now, zone, command))
+                RoomsTold::Ran(self.run_as_administrator(core, now, zone, command, words))
             }
         }
     }

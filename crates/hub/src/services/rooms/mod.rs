@@ -41,7 +41,7 @@ use crate::core::work::PACKET_VISITS_FREE;
 use crate::core::{Core, work};
 use crate::items::Sender;
 use crate::services::Item;
-use crate::services::interface::answer::{Answer, ReturnAddress};
+use crate::services::interface::answer::{Answer, ReturnAddress, ShardTicket};
 use crate::services::interface::hooks::HookEvent;
 use crate::services::interface::places::{Placed, PlacesAsked, Sought};
 use crate::services::interface::who::{Who, session_of};
@@ -62,7 +62,7 @@ pub(crate) enum RoomItem {
         /// As what.
         entry: Entry,
         /// The session that waits for a [`RoomItem::Joined`].
-        answer: (ShardId, Ticket),
+        answer: ShardTicket,
     },
     /// To the home: a session is about to subscribe to these rooms, or to speak there.
     Places {
@@ -73,7 +73,7 @@ pub(crate) enum RoomItem {
         /// Who.
         who: Who,
         /// The session that waits for a [`RoomItem::Placed`].
-        answer: (ShardId, Ticket),
+        answer: ShardTicket,
     },
     /// To the home: a session is out.
     Leave {
@@ -97,7 +97,7 @@ pub(crate) enum RoomItem {
         /// The connection that it came by, where it is there still.
         sender: Option<Sender>,
         /// The side that waits to acknowledge it, for a [`RoomItem::Said`].
-        answer: Option<(ShardId, Ticket)>,
+        answer: Option<ShardTicket>,
     },
     /// To the home: a command.
     Command {
@@ -311,7 +311,7 @@ impl RoomService {
                 explain(core, now, session, &unexplained);
             }
             Transition::Entered(session, ticket, is_same) => {
-                self.entered(core, now, ticket, (session, is_same));
+                self.entered(core, now, ticket, is_same.then_some(session));
             }
             Transition::Detached(_) | Transition::WillDue(_) => {}
         }
@@ -324,7 +324,10 @@ impl RoomService {
             rooms: asked.rooms,
             sought: asked.sought,
             who: asked.who,
-            answer: (core.shard(), asked.ticket),
+            answer: ShardTicket {
+                shard: core.shard(),
+                ticket: asked.ticket,
+            },
         };
         self.send_room(core, now, home, item);
     }
@@ -355,7 +358,7 @@ impl RoomService {
                 answer,
             } => {
                 let rooms = self.zones.places(&who, rooms, sought);
-                let (shard, ticket) = answer;
+                let ShardTicket { shard, ticket } = answer;
                 self.send_room(core, now, shard, RoomItem::Placed(Placed { ticket, rooms }));
             }
             RoomItem::Placed(placed) => self.requests.push(RoomRequest::Placed(placed)),
@@ -377,7 +380,7 @@ impl RoomService {
                 sender,
                 answer,
             } => {
-                let refusal = self.home_say(core, now, &room, &who, (message, sender));
+                let refusal = self.home_say(core, now, &room, &who, message, sender);
                 self.answer_say(core, now, answer, refusal);
             }
             RoomItem::Command {
@@ -385,7 +388,7 @@ impl RoomService {
                 payload,
                 who,
                 to,
-            } => self.home_command(core, now, (&procedure, &payload), &who, to),
+            } => self.home_command(core, now, &procedure, &payload, &who, to),
             RoomItem::Listed { zone } => self.home_listed(core, now, zone),
             RoomItem::Joined {
                 ticket,

@@ -18,6 +18,7 @@ use crate::core::inbound::{acknowledge, subscribe};
 use crate::core::sessions::registry::Link;
 use crate::core::sessions::renewal::{Renewal, Renewed};
 use crate::core::sessions::rights::{Access, Identity};
+use crate::services::interface::answer::ShardTicket;
 use crate::services::interface::who::Who;
 use crate::services::rooms::RoomService;
 use crate::services::rooms::talk::say_about_join;
@@ -176,7 +177,10 @@ impl RoomService {
             return;
         };
         // Nobody waits for the answer.
-        let answer = (core.shard(), acknowledge::issue_ticket(core));
+        let answer = ShardTicket {
+            shard: core.shard(),
+            ticket: acknowledge::issue_ticket(core),
+        };
         let room = room.into();
         let item = RoomItem::Join {
             room,

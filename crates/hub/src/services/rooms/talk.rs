@@ -20,7 +20,7 @@ use crate::core::routing::batch;
 use crate::core::routing::route::job;
 use crate::core::sessions::purse;
 use crate::core::transitions::Unexplained;
-use crate::services::interface::answer::{Answer, ReturnAddress};
+use crate::services::interface::answer::{Answer, ReturnAddress, ShardTicket};
 use crate::services::interface::who::Who;
 use crate::services::rooms::{RoomRequest, RoomService};
 
@@ -93,7 +93,7 @@ impl RoomService {
         let home = core.home_of(zone);
         let sender = job::sender_of(core, &message);
         if home == core.shard() {
-            let refusal = self.home_say(core, now, room, &who, (message, sender));
+            let refusal = self.home_say(core, now, room, &who, message, sender);
             return told(outcome(refusal));
         }
         let is_awaited = is_v5 && publish.packet_id.is_some();
@@ -106,7 +106,10 @@ impl RoomService {
             who,
             message,
             sender,
-            answer: ticket.map(|ticket| (core.shard(), ticket)),
+            answer: ticket.map(|ticket| ShardTicket {
+                shard: core.shard(),
+                ticket,
+            }),
         };
         self.send_room(core, now, home, item);
         ticket.map_or(Taken::SUCCESS, Taken::Waits)
@@ -118,7 +121,8 @@ impl RoomService {
         core: &mut Core,
         now: Tick,
         key: SessionKey,
-        (procedure, payload): (&str, &[u8]),
+        procedure: &str,
+        payload: &[u8],
         to: ReturnAddress,
     ) {
         let Some((who, home)) = Who::and_home(core, key) else {
@@ -152,7 +156,7 @@ pub(super) fn explain(core: &mut Core, now: Tick, key: SessionKey, unexplained: 
         explain_denial(core, now, key, filter, denial);
     }
     for (filter, reason, why) in &unexplained.others {
-        explain_no_join(core, now, key, (filter, *reason, why));
+        explain_no_join(core, now, key, filter, *reason, why);
     }
 }
 
@@ -171,7 +175,9 @@ fn explain_no_join(
     core: &mut Core,
     now: Tick,
     key: SessionKey,
-    (filter, reason, text): (&str, ReasonCode, &str),
+    filter: &str,
+    reason: ReasonCode,
+    text: &str,
 ) {
     let error = match reason {
         ReasonCode::NotAuthorized => "not-allowed",
@@ -181,7 +187,7 @@ fn explain_no_join(
     };
     let below = filter.strip_prefix(ROOMS).unwrap_or_default();
     let room = below.split('/').next().unwrap_or_default();
-    let json = out_of_room(room, (reason as u8, error), text);
+    let json = out_of_room(room, reason as u8, error, text);
     say_about_join(core, now, key, json);
 }
 

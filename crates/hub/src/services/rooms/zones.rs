@@ -8,7 +8,9 @@ use core::time::Duration;
 use hashbrown::HashMap;
 use stentor_session::Tick;
 use stentor_topic::Zone;
-use stentor_zone::{Actor, Effect, Ran, Role, RoomRights, Rooms, UNCLAIMED, run_command, topic};
+use stentor_zone::{
+    Actor, Effect, Ran, Role, RoomCommand, RoomRights, Rooms, UNCLAIMED, run_command, topic,
+};
 
 use super::Parting;
 use super::kept::KeptRooms;
@@ -188,11 +190,13 @@ impl Zones {
         &mut self,
         core: &mut Core,
         now: Tick,
-        (zone, user, rights): (Zone, &str, &R),
-        command: (&str, &[u8]),
+        zone: Zone,
+        user: &str,
+        rights: &R,
+        command: RoomCommand<'_>,
     ) -> (Ran, Vec<Effect>) {
         let ran = self.with_rooms(core, zone, |rooms, out| {
-            run_command(rooms, (now, user), rights, command, out)
+            run_command(rooms, now, user, rights, command, out)
         });
         self.deadline = self.deadline.min(now.after(UNCLAIMED));
         ran

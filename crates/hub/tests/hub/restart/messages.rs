@@ -271,7 +271,7 @@ impl Simulation {
         }
         let now = self.w.now;
         for hub in &mut self.w.hubs {
-            tell_backlog_room(hub, now, (0, u64::MAX));
+            tell_backlog_room(hub, now, 0, u64::MAX);
         }
     }
 

@@ -74,7 +74,7 @@ impl World {
                         len,
                     }
                 });
-                sealed(hub, session, (first, count), place);
+                sealed(hub, session, first, count, place);
             }
             SpoolOrder::Fetch {
                 session,
@@ -83,7 +83,7 @@ impl World {
             } => {
                 let bytes = self.spool.chunks.get(&place.file.get());
                 assert!(bytes.is_some(), "it was freed, and is needed");
-                fetched(hub, self.now, session, (first, bytes.map(|it| &**it)));
+                fetched(hub, self.now, session, first, bytes.map(|it| &**it));
             }
             SpoolOrder::Free(place) => {
                 let freed = self.spool.chunks.remove(&place.file.get());

@@ -122,7 +122,7 @@ impl World {
             len: 1,
         };
         let place = Some(place).filter(|_| !refuses);
-        if !sealed(&mut self.outbound, (first, count), place) {
+        if !sealed(&mut self.outbound, first, count, place) {
             self.disk.remove(&at);
         }
     }
@@ -255,7 +255,7 @@ impl World {
         let all = spooled_but(&outbound, &(0..0));
         let used: BTreeSet<u16> = all.iter().map(|it| it.chunk.place.at).collect();
         let numbers = outbound.next_number() - 1;
-        self.outbound = Outbound::restored((numbers, sent), kept, all);
+        self.outbound = Outbound::restored(numbers, sent, kept, all);
         self.sealing.clear();
         self.fetching = None;
         self.disk.retain(|at, _| used.contains(at));
@@ -268,8 +268,8 @@ impl World {
     }
 
     /// What waits, by number, with what is on the disk.
-    fn waiting_behind(&self, place: (u64, usize)) -> Vec<u64> {
-        let all = waiting_behind(&self.outbound, place);
+    fn waiting_behind(&self, after: u64, passed: usize) -> Vec<u64> {
+        let all = waiting_behind(&self.outbound, after, passed);
         let numbers = all.flat_map(|piece| match piece {
             Piece::Here(delivery) => vec![delivery.number],
             Piece::Chunk(spooled) => {
@@ -283,14 +283,14 @@ impl World {
 
     /// Whoever looks at the queue may stop anywhere, and goes on there.
     fn check_look(&self, at: usize) {
-        let all = self.waiting_behind((0, 0));
+        let all = self.waiting_behind(0, 0);
         let counts = counts(&self.outbound);
         assert_eq!(all.len(), counts.here + counts.on_the_disk);
         let (before, behind) = all.split_at(at.min(all.len()));
         let last = before.iter().rposition(|number| *number > 0);
         let number = last.map_or(0, |last| before[last]);
         let passed = before.len() - last.map_or(0, |last| last + 1);
-        let found = self.waiting_behind((number, passed));
+        let found = self.waiting_behind(number, passed);
         let differs = found.iter().zip(behind).position(|(a, b)| a != b);
         assert_eq!(
             (differs, found.len()),

@@ -117,11 +117,14 @@ fn nobody_guesses_a_property_that_it_may_not_read() {
     }
     let mut ask = |procedure: &str, words: Value| -> Value {
         let (call, mut out) = (words.to_string(), Vec::new());
-        let who = (Tick::ZERO, "eve");
-        let call = (procedure, call.as_bytes());
+        let call = RoomCommand {
+            procedure,
+            payload: call.as_bytes(),
+        };
         let Ran { answer, .. } = run_command(
             &mut hall.rooms,
-            who,
+            Tick::ZERO,
+            "eve",
             &Reader(|topic| topic.ends_with("/prop/open")),
             call,
             &mut out,
@@ -160,9 +163,13 @@ fn the_holders_of_locks_are_told_to_those_who_may_read_the_properties() {
     for (reads, locks) in cases {
         let Ran { answer, .. } = run_command(
             &mut hall.rooms,
-            (Tick::ZERO, "eve"),
+            Tick::ZERO,
+            "eve",
             &Reader(reads),
-            ("room.info", br#"{"room":"tea"}"#),
+            RoomCommand {
+                procedure: "room.info",
+                payload: br#"{"room":"tea"}"#,
+            },
             &mut Vec::new(),
         );
         let told: Value = serde_json::from_slice(&answer).unwrap();

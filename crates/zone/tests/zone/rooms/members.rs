@@ -332,7 +332,8 @@ fn a_room_of_ten_thousand() {
                 Tick::ZERO,
                 user(&name),
                 "hall",
-                (seat(number), Entry::Member),
+                seat(number),
+                Entry::Member,
                 &mut out,
             )
             .unwrap();
@@ -373,14 +374,14 @@ fn lost_connections_hear_of_being_sent_out() {
     assert_eq!(hall.cleared, expected);
     // Nobody has a place by coming back.
     let mut out = Vec::new();
-    let place = (seat(38), Entry::Kept);
+    let (seat, entry) = (seat(38), Entry::Kept);
     let back = hall
         .rooms
-        .join(Tick::ZERO, user("bob"), "tea", place, &mut out);
+        .join(Tick::ZERO, user("bob"), "tea", seat, entry, &mut out);
     assert_eq!(back, Err(Refusal::NotMember));
     let nowhere = hall
         .rooms
-        .join(Tick::ZERO, user("bob"), "den", place, &mut out);
+        .join(Tick::ZERO, user("bob"), "den", seat, entry, &mut out);
     assert_eq!(nowhere, Err(Refusal::Unknown));
     assert!(out.is_empty());
 }

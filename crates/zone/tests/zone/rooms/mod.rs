@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use stentor_session::Tick;
 use stentor_zone::{
     Actor, AllRights, Bounds, Change, Condition, Effect, Entry, HistoryBounds, Ran, Refusal, Role,
-    RoomOptions, RoomRights, Rooms, RoomsOptions, run_command,
+    RoomCommand, RoomOptions, RoomRights, Rooms, RoomsOptions, run_command,
 };
 
 /// Somebody who may enter and join rooms, and read the topics that this says.
@@ -41,10 +41,14 @@ impl RoomRights for Reader {
 /// One command of a user; the answer, and what the zone was told.
 fn command(hall: &mut Hall, name: &str, procedure: &str, words: &str) -> (Value, Vec<Effect>) {
     let mut out = Vec::new();
-    let call = (procedure, words.as_bytes());
+    let call = RoomCommand {
+        procedure,
+        payload: words.as_bytes(),
+    };
     let Ran { answer, .. } = run_command(
         &mut hall.rooms,
-        (Tick::ZERO, name),
+        Tick::ZERO,
+        name,
         &Reader(|_| true),
         call,
         &mut out,

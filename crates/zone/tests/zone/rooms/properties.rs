@@ -191,14 +191,11 @@ fn what_the_server_sets_is_by_nobody() {
     hall.join("ann", 1, "tea").unwrap();
     let mut out = Vec::new();
     let words = br#"{"room":"tea","name":"turn","value":1}"#;
-    let call = ("room.set", &words[..]);
-    run_command(
-        &mut hall.rooms,
-        (Tick::ZERO, ""),
-        &AllRights,
-        call,
-        &mut out,
-    );
+    let call = RoomCommand {
+        procedure: "room.set",
+        payload: words,
+    };
+    run_command(&mut hall.rooms, Tick::ZERO, "", &AllRights, call, &mut out);
     hall.apply(out);
     let told = hall.retained("$room/tea/prop/turn");
     assert_eq!(told, Some(json!({"value": 1, "version": 1})));

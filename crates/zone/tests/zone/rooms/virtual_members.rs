@@ -5,9 +5,12 @@ use super::*;
 /// One command of an administrator; the answer.
 fn rule(hall: &mut Hall, procedure: &str, words: &str) -> Value {
     let mut out = Vec::new();
-    let call = (procedure, words.as_bytes());
-    let who = (hall.now, "");
-    let Ran { answer, .. } = run_command(&mut hall.rooms, who, &AllRights, call, &mut out);
+    let call = RoomCommand {
+        procedure,
+        payload: words.as_bytes(),
+    };
+    let now = hall.now;
+    let Ran { answer, .. } = run_command(&mut hall.rooms, now, "", &AllRights, call, &mut out);
     hall.apply(out);
     serde_json::from_slice(&answer).expect("the answer is JSON")
 }

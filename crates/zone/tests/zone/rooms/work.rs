@@ -45,8 +45,11 @@ impl RoomRights for Asked {
 /// A command of somebody, and what came of it.
 fn ran(rooms: &mut Rooms, rights: &impl RoomRights, procedure: &str, words: &Value) -> Ran {
     let (words, mut out) = (words.to_string(), Vec::new());
-    let call = (procedure, words.as_bytes());
-    run_command(rooms, (Tick::ZERO, "ann"), rights, call, &mut out)
+    let call = RoomCommand {
+        procedure,
+        payload: words.as_bytes(),
+    };
+    run_command(rooms, Tick::ZERO, "ann", rights, call, &mut out)
 }
 
 fn answer(ran: &Ran) -> Value {

@@ -96,13 +96,13 @@ impl Hall {
     }
 
     pub(crate) fn join(&mut self, name: &str, number: u64, room: &str) -> Result<(), Refusal> {
-        let place = (seat(number), Entry::Member);
-        self.with(|rooms, now, out| rooms.join(now, user(name), room, place, out))
+        let (seat, entry) = (seat(number), Entry::Member);
+        self.with(|rooms, now, out| rooms.join(now, user(name), room, seat, entry, out))
     }
 
     pub(crate) fn observe(&mut self, name: &str, number: u64, room: &str) -> Result<(), Refusal> {
-        let place = (seat(number), Entry::Observer);
-        self.with(|rooms, now, out| rooms.join(now, user(name), room, place, out))
+        let (seat, entry) = (seat(number), Entry::Observer);
+        self.with(|rooms, now, out| rooms.join(now, user(name), room, seat, entry, out))
     }
 
     pub(crate) fn act<R>(

@@ -149,7 +149,7 @@ fn outbound(core: &mut Core, zone: Zone, prior: PriorDeliveries) -> Outbound {
                 .collect(),
         })
     });
-    Outbound::restored((prior.count, prior.sent + 1), deliveries, spooled.collect())
+    Outbound::restored(prior.count, prior.sent + 1, deliveries, spooled.collect())
 }
 
 /// A delivery on these terms, of no shared subscription.

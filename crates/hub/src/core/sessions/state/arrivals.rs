@@ -4,26 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use stentor_mqtt::PacketId;
-use stentor_session::{Arrival, Inbound, Outcome, Receipt, Ticket};
-
-/// Whether a PUBLISH above QoS 0 is sent for the first time: its DUP flag says that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sending {
-    First,
-    /// Perhaps again: the other side may have it.
-    Again,
-}
-
-impl From<bool> for Sending {
-    /// By the DUP flag.
-    #[inline]
-    fn from(dup: bool) -> Self {
-        match dup {
-            true => Self::Again,
-            false => Self::First,
-        }
-    }
-}
+use stentor_session::{Arrival, Attempt, Inbound, Outcome, Receipt, Ticket};
 
 /// The messages above QoS 0 of one client: see [`Inbound`]. Takes no memory while all of them are
 /// settled.
@@ -36,7 +17,7 @@ impl Arrivals {
     pub(crate) fn arrived(
         &mut self,
         receipt: Receipt,
-        sending: Sending,
+        attempt: Attempt,
         receive_maximum: u16,
     ) -> Arrival {
         match (receipt, &mut self.0) {
@@ -46,7 +27,7 @@ impl Arrivals {
             (Receipt::PubAck(_), _) => Arrival::New,
             (Receipt::PubRec(packet_id), inbound) => inbound
                 .get_or_insert_default()
-                .on_publish((packet_id, sending == Sending::Again), receive_maximum),
+                .on_publish(packet_id, attempt, receive_maximum),
         }
     }
 

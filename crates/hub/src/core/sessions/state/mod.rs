@@ -17,7 +17,7 @@ mod owed;
 mod queue_member;
 mod subscriptions;
 
-pub(crate) use arrivals::{Arrivals, Sending};
+pub(crate) use arrivals::Arrivals;
 pub(crate) use owed::Owed;
 pub(crate) use subscriptions::{Grant, StoredMessages, Subscribed, Subscriptions};
 

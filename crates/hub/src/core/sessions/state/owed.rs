@@ -99,7 +99,7 @@ impl Owed {
     /// See [`backlog::sealed`].
     pub(crate) fn sealed(&mut self, first: u64, count: u8, place: Option<ChunkPlace>) -> bool {
         let owed = self.0.as_mut();
-        owed.is_some_and(|owed| backlog::sealed(owed, (first, count), place))
+        owed.is_some_and(|owed| backlog::sealed(owed, first, count, place))
     }
 
     /// See [`backlog::next_fetch`].
