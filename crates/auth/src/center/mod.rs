@@ -563,7 +563,7 @@ impl Shared {
             Admission::Now => self.go_on(visitor, shown, answer, Turn::Taken),
             Admission::At(time, cause) => {
                 let luggage = (visitor, shown, answer);
-                let put = self.put_off((time, cause), luggage, |shared, luggage| {
+                let put = self.put_off(time, cause, luggage, |shared, luggage| {
                     let (visitor, shown, answer) = luggage;
                     shared.go_on(visitor, shown, answer, Turn::Taken);
                 });
@@ -586,12 +586,13 @@ impl Shared {
     /// Goes on at a time; gives everything back if too much waits already.
     fn put_off<T: Send + 'static>(
         self: &Arc<Self>,
-        when: (Instant, Cause),
+        at: Instant,
+        cause: Cause,
         luggage: T,
         then: impl FnOnce(&Arc<Self>, T) + Send + 'static,
     ) -> Result<(), T> {
         let shared = Arc::downgrade(self);
-        self.delays.put(when, luggage, move |luggage| {
+        self.delays.put(at, cause, luggage, move |luggage| {
             if let Some(shared) = shared.upgrade() {
                 then(&shared, luggage);
             }
@@ -612,7 +613,7 @@ impl Shared {
             Shown::Jwt(token) => self.begin_jwt(visitor, token, answer),
             Shown::Certificate => self.begin_certificate(visitor, answer),
             Shown::Scram(sha, message) => {
-                self.begin_scram((visitor, turn), sha, &message, answer);
+                self.begin_scram(visitor, turn, sha, &message, answer);
             }
         }
     }

@@ -173,7 +173,7 @@ impl Shared {
             Admission::Never => attempt.refuse(Refusal::Slowed),
             Admission::At(time, cause) => {
                 let luggage = Arc::clone(attempt);
-                let put = self.put_off((time, cause), luggage, |shared, attempt| {
+                let put = self.put_off(time, cause, luggage, |shared, attempt| {
                     shared.submit(&attempt);
                 });
                 if put.is_err() {

@@ -35,7 +35,8 @@ impl Shared {
     /// Answers the first message with a challenge: the user's, or one that looks like it.
     pub(super) fn begin_scram(
         self: &Arc<Self>,
-        (visitor, turn): (Visitor, Turn),
+        visitor: Visitor,
+        turn: Turn,
         sha: Sha,
         message: &Secret,
         answer: Answer,
