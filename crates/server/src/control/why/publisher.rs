@@ -15,7 +15,8 @@ use super::{Check, Party, Session, State, permitted, standing, with_right_remedy
 pub(super) fn checks(
     party: &Party,
     to: &Party,
-    (topic, way): (&str, &Way<'_>),
+    topic: &str,
+    way: &Way<'_>,
     now: Tick,
 ) -> Vec<Check> {
     let mut checks = Vec::new();
