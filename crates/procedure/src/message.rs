@@ -93,12 +93,7 @@ impl Message {
     /// as far as it is in memory. Another one is opened on the threads of its procedure, and closed
     /// by `closer`: the file system that it is on may hang.
     #[must_use]
-    pub fn later(
-        file: File,
-        (size, format): (u64, Format),
-        is_prompt: bool,
-        closer: Closer,
-    ) -> Self {
+    pub fn later(file: File, size: u64, format: Format, is_prompt: bool, closer: Closer) -> Self {
         let mut message = Self::of(Content::File(file));
         message.unopened = Some(Unopened { format, size });
         message.passed = Some(Passed { is_prompt, closer });
@@ -443,7 +438,8 @@ mod tests {
         let closer = Closer::new();
         Message::later(
             File::open(path).unwrap(),
-            (0, Format::XmailSpool),
+            0,
+            Format::XmailSpool,
             is_prompt,
             closer,
         )
@@ -482,8 +478,8 @@ mod tests {
         std::fs::write(&path, "T: u\r\n\r\nbody").unwrap();
         for (size, is_good) in [(0, true), (12, true), (13, false), (u64::MAX, false)] {
             for is_prompt in [false, true] {
-                let (file, how) = (File::open(&path).unwrap(), (size, Format::Message));
-                let mut message = Message::later(file, how, is_prompt, Closer::new());
+                let (file, closer) = (File::open(&path).unwrap(), Closer::new());
+                let mut message = Message::later(file, size, Format::Message, is_prompt, closer);
                 let opened = message.try_open().unwrap_or_else(|| message.open());
                 let kind = opened.map_err(|error| error.kind());
                 assert_eq!(kind.is_ok(), is_good, "{size}");
@@ -501,8 +497,8 @@ mod tests {
         let handed_over = |is_prompt, opens| {
             let closer = Closer::new();
             let file = File::open(&path).unwrap();
-            let how = (0, Format::XmailSpool);
-            let mut message = Message::later(file, how, is_prompt, closer.clone());
+            let format = Format::XmailSpool;
+            let mut message = Message::later(file, 0, format, is_prompt, closer.clone());
             if opens {
                 message.try_open().expect("nothing to wait for").unwrap();
             }

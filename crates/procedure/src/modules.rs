@@ -100,7 +100,8 @@ impl Moment {
 pub(crate) fn install(
     lua: &Lua,
     globals: &Table,
-    (name, manifest): (&str, &Manifest),
+    name: &str,
+    manifest: &Manifest,
     outside: &Arc<Outside>,
     moment: &Moment,
 ) -> mlua::Result<()> {

@@ -91,7 +91,8 @@ impl State {
 impl Queue {
     pub(crate) fn new(
         name: &str,
-        (threads_max, waiting_max): (usize, usize),
+        threads_max: usize,
+        waiting_max: usize,
         statistics: &Arc<Statistics>,
         make: Box<MakeRunner>,
     ) -> Self {

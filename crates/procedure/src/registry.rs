@@ -32,7 +32,8 @@ mod line;
 mod load;
 
 /// Calls of what is built in that are about files: at a time, and waiting.
-const BUILTIN_BOUNDS: (usize, usize) = (4, 100);
+const BUILTIN_THREADS: usize = 4;
+const BUILTIN_WAITING: usize = 100;
 
 /// Where procedures are, and where they keep things.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +98,7 @@ impl Procedure {
     fn builtin(builtin: Builtin, name: &str) -> Self {
         let statistics = Arc::new(Statistics::new());
         let make = Box::new(move || Ok(Box::new(BuiltinRunner(builtin)) as Box<dyn Runner>));
-        let queue = Queue::new(name, BUILTIN_BOUNDS, &statistics, make);
+        let queue = Queue::new(name, BUILTIN_THREADS, BUILTIN_WAITING, &statistics, make);
         Self {
             name: name.to_owned(),
             manifest: Arc::new(builtin.manifest()),
@@ -480,7 +481,8 @@ impl Registry {
     pub fn refuse(
         &self,
         call: &Call,
-        (status, reason): (Status, &str),
+        status: Status,
+        reason: &str,
         then: impl FnOnce(Answer, Line),
     ) {
         match self.table.load().get(&call.procedure) {
@@ -606,7 +608,7 @@ fn finish<T: FnOnce(Answer, Line)>(
         statistics.count(&answer, took, is_observed);
         // What was read of the message says more.
         let _ = read.set(about);
-        let mut line = Line::of((name, manifest), read, &answer, took);
+        let mut line = Line::of(name, manifest, read, &answer, took);
         if answer.status == Status::Overloaded {
             // The figures count all; a flood of calls does not fill the log.
             line = match statistics.admit_overload(Instant::now()) {

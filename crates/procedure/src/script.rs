@@ -109,7 +109,7 @@ impl ScriptRunner {
         let (own, moment) = (Arc::clone(program), Moment::new());
         let now = moment.clone();
         let install = Box::new(move |lua: &Lua, globals: &Table| {
-            modules::install(lua, globals, (&own.name, &own.manifest), &own.outside, &now)?;
+            modules::install(lua, globals, &own.name, &own.manifest, &own.outside, &now)?;
             install(lua, globals, &own, &now)
         });
         let sandbox = Sandbox::new(memory, Arc::clone(&program.time) as _, install)
@@ -266,7 +266,7 @@ fn reply_code(value: &Value) -> Result<u16, String> {
     if value.is_nil() {
         return Ok(0);
     }
-    match whole(value, (400, 599)) {
+    match whole(value, 400, 599) {
         Ok(code) => Ok(code as u16),
         Err(why) => Err(format!("a code that is {why}")),
     }
@@ -339,7 +339,7 @@ fn store(lua: &Lua, shelf: &Arc<Shelf>, moment: &Moment) -> mlua::Result<Table> 
     table.set("set", lua.create_function(set)?)?;
     let (own, now) = (Arc::clone(shelf), moment.clone());
     let add = move |_: &Lua, (key, amount, ttl): (LuaString, Value, Value)| {
-        let amount = whole(&amount, (-AMOUNT_MAX, AMOUNT_MAX))
+        let amount = whole(&amount, -AMOUNT_MAX, AMOUNT_MAX)
             .map_err(|why| Error::runtime(format!("store.add: n is {why}")))?;
         let ttl = ttl_secs("store.add", &ttl)?;
         now.ask("store")?;
@@ -360,7 +360,7 @@ fn ttl_secs(function: &str, value: &Value) -> mlua::Result<Option<u32>> {
     if value.is_nil() {
         return Ok(None);
     }
-    match whole(value, (1, TTL_SECS_MAX.into())) {
+    match whole(value, 1, TTL_SECS_MAX.into()) {
         Ok(secs) => Ok(u32::try_from(secs).ok()),
         Err(why) => Err(Error::runtime(format!(
             "{function}: ttl (seconds) is {why}, or nil for no end"
@@ -369,7 +369,7 @@ fn ttl_secs(function: &str, value: &Value) -> mlua::Result<Option<u32>> {
 }
 
 /// A whole number that a script gives; otherwise what it is instead, and what it has to be.
-fn whole(value: &Value, (least, most): (i64, i64)) -> Result<i64, String> {
+fn whole(value: &Value, least: i64, most: i64) -> Result<i64, String> {
     let (number, shown) = match value {
         Value::Integer(number) => (*number as f64, number.to_string()),
         Value::Number(number) => (*number, number.to_string()),

@@ -114,10 +114,10 @@ impl DamageList {
     }
 
     /// What is damaged lies elsewhere now: it is the same damage, if it is known.
-    pub(crate) fn moved(&self, from: (String, u64), to: DamageReport) {
+    pub(crate) fn moved(&self, file: String, offset: u64, to: DamageReport) {
         {
             let mut found = self.lock();
-            if let Some(mut report) = found.reports.remove(&from) {
+            if let Some(mut report) = found.reports.remove(&(file, offset)) {
                 (report.file, report.offset) = (to.file, to.offset);
                 let place = (report.file.clone(), report.offset);
                 found.reports.insert(place, report);

@@ -193,7 +193,7 @@ impl Logs {
 
     /// A number that no message of a topic has a lower one of, if it came at this time or later,
     /// in milliseconds since 1970. O(messages of the topic / 64).
-    pub(crate) fn since(&self, (hash, zone, topic): (u64, Zone, &str), ms: u64) -> u64 {
+    pub(crate) fn since(&self, hash: u64, zone: Zone, topic: &str, ms: u64) -> u64 {
         let is_it = |log: &Log| log.zone == zone && *log.topic == *topic;
         let Some(log) = self.table.find(hash, is_it) else {
             return 0;
@@ -209,8 +209,12 @@ impl Logs {
     /// milliseconds since 1970.
     pub(crate) fn add(
         &mut self,
-        (hash, zone, topic): (u64, Zone, &str),
-        (number, bytes, received_ms): (u64, u64, u64),
+        hash: u64,
+        zone: Zone,
+        topic: &str,
+        number: u64,
+        bytes: u64,
+        received_ms: u64,
     ) {
         self.messages += 1;
         self.bytes += bytes;
@@ -245,8 +249,7 @@ impl Logs {
     }
 
     /// A message of a history has gone.
-    pub(crate) fn remove(&mut self, at: (u64, Zone, &str), number: u64, bytes: u64) {
-        let (hash, zone, topic) = at;
+    pub(crate) fn remove(&mut self, hash: u64, zone: Zone, topic: &str, number: u64, bytes: u64) {
         let is_it = |log: &Log| log.zone == zone && *log.topic == *topic;
         let Ok(mut entry) = self.table.find_entry(hash, is_it) else {
             return;
@@ -326,13 +329,12 @@ mod tests {
     #[test]
     fn an_extent_follows_what_comes_and_goes() {
         let mut logs = Logs::default();
-        let at = (7, Zone(1), "t");
         assert_eq!(logs.find(7, Zone(1), "t"), None);
         for number in 3..6 {
-            logs.add(at, (number, 10, 0));
+            logs.add(7, Zone(1), "t", number, 10, 0);
         }
         // Another topic of the same hash.
-        logs.add((7, Zone(2), "t"), (1, 5, 0));
+        logs.add(7, Zone(2), "t", 1, 5, 0);
         let extent = |first, last, messages, bytes| Extent {
             first,
             last,
@@ -340,12 +342,12 @@ mod tests {
             bytes,
         };
         assert_eq!(logs.find(7, Zone(1), "t"), Some(extent(3, 5, 3, 30)));
-        logs.remove(at, 3, 10);
-        logs.remove(at, 5, 10);
+        logs.remove(7, Zone(1), "t", 3, 10);
+        logs.remove(7, Zone(1), "t", 5, 10);
         assert_eq!(logs.find(7, Zone(1), "t"), Some(extent(4, 5, 1, 10)));
         assert_eq!((logs.total(), logs.len()), ((2, 15), 2));
-        logs.remove(at, 4, 10);
-        logs.remove(at, 4, 10);
+        logs.remove(7, Zone(1), "t", 4, 10);
+        logs.remove(7, Zone(1), "t", 4, 10);
         assert_eq!(logs.find(7, Zone(1), "t"), None);
         assert_eq!((logs.total(), logs.len()), ((1, 5), 1));
     }
@@ -353,30 +355,30 @@ mod tests {
     /// What is left out came before; and as little as possible is looked at for nothing.
     #[test]
     fn a_time_is_found_by_blocks() {
-        let (mut logs, at) = (Logs::default(), (7, Zone(1), "t"));
+        let mut logs = Logs::default();
         // A minute between two; the clock is set back by 500 minutes at 600.
         let ms = |number: u64| (number - 500 * u64::from(number >= 600)) * 60_000;
         // A start finds them in any order.
         for number in (0..1_000).rev().chain(1_000..2_000) {
-            logs.add(at, (number, 10, ms(number)));
+            logs.add(7, Zone(1), "t", number, 10, ms(number));
         }
         let exact = |since: u64| (0..2_000).find(|number| ms(*number) >= since);
         for since in [0, 1, 60_000, 3_000_000, 35_000_000, 35_940_000, 80_000_000] {
-            let (from, exact) = (logs.since(at, since), exact(since).unwrap());
+            let (from, exact) = (logs.since(7, Zone(1), "t", since), exact(since).unwrap());
             assert!(
                 from <= exact && exact - from < BLOCK,
                 "{since}: {from} {exact}"
             );
         }
-        assert_eq!(logs.since(at, ms(1_999) + 1_000), 2_000);
-        assert_eq!(logs.since((7, Zone(2), "t"), 1), 0);
+        assert_eq!(logs.since(7, Zone(1), "t", ms(1_999) + 1_000), 2_000);
+        assert_eq!(logs.since(7, Zone(2), "t", 1), 0);
         for number in 0..1_990 {
-            logs.remove(at, number, 10);
+            logs.remove(7, Zone(1), "t", number, 10);
         }
-        assert_eq!(logs.since(at, 0), 1_990 / BLOCK * BLOCK);
+        assert_eq!(logs.since(7, Zone(1), "t", 0), 1_990 / BLOCK * BLOCK);
         let memory = logs.memory();
         for number in 1_990..2_000 {
-            logs.remove(at, number, 10);
+            logs.remove(7, Zone(1), "t", number, 10);
         }
         assert!(logs.memory() < memory && logs.blocks == 0);
     }

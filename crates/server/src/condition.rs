@@ -56,7 +56,7 @@ impl Condition {
             return Report::default();
         }
         let mut pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
-        pulses.ask(&self.backplane, Inquiry::Pulse, (FRESH, PATIENCE));
+        pulses.ask(&self.backplane, Inquiry::Pulse, FRESH, PATIENCE);
         let late = pulses.late(LATE).map(|(shard, age)| {
             let time = counted(age.as_secs(), "second");
             reason(

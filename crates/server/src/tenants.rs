@@ -70,21 +70,22 @@ impl Registry {
 impl Tenants {
     /// The tenants that the sessions of a client count for.
     pub(crate) fn of(&self, identity: &Identity, peer: Peer) -> Both {
-        self.get(identity, Key::of(identity, peer))
+        let (key, kind) = Key::of(identity, peer);
+        self.get(identity, key, kind)
     }
 
     /// The same of a session that was written down: a client with a name counts by that, and of
     /// others the record says where they came from. `None` if it does not.
     pub(crate) fn returning(&self, identity: &Identity, mark: Option<NonZeroU64>) -> Option<Both> {
         let named = identity.user.as_ref().filter(|_| identity.guest.is_none());
-        let key = match named {
+        let (key, kind) = match named {
             Some(user) => (Key::User(identity.zone, Arc::clone(user)), TenantKind::User),
             None => (Key::Address(Network::of_mark(mark?)), TenantKind::Address),
         };
-        Some(self.get(identity, key))
+        Some(self.get(identity, key, kind))
     }
 
-    fn get(&self, identity: &Identity, (key, kind): (Key, TenantKind)) -> Both {
+    fn get(&self, identity: &Identity, key: Key, kind: TenantKind) -> Both {
         let owner = self.number(&key);
         // A map is whole after any panic.
         let registry = self.registry.lock();

@@ -56,7 +56,8 @@ impl Delays {
     /// waits for failures at its own address gets half of the room, so that it leaves some.
     pub(super) fn put<T: Send + 'static>(
         &self,
-        (at, cause): (Instant, Cause),
+        at: Instant,
+        cause: Cause,
         luggage: T,
         job: impl FnOnce(T) + Send + 'static,
     ) -> Result<(), T> {
@@ -143,7 +144,7 @@ mod tests {
         for (millis, number) in [(30, 2), (10, 1)] {
             let done = done.clone();
             let at = now + Duration::from_millis(millis);
-            let put = delays.put((at, Cause::Own), number, move |number| {
+            let put = delays.put(at, Cause::Own, number, move |number| {
                 done.send(number).unwrap();
             });
             assert_eq!(put, Ok(()));
@@ -156,7 +157,7 @@ mod tests {
         let delays = Delays::start(4).unwrap();
         let far = Instant::now() + Duration::from_secs(3600);
         let put = |cause| {
-            let puts = (0..3).map(|number| delays.put((far, cause), number, drop));
+            let puts = (0..3).map(|number| delays.put(far, cause, number, drop));
             puts.collect::<Vec<_>>()
         };
         assert_eq!(put(Cause::Own), [Ok(()), Ok(()), Err(2)]);
@@ -170,7 +171,7 @@ mod tests {
         let delays = Delays::start(2).unwrap();
         let (sender, receiver) = mpsc::channel::<()>();
         let far = Instant::now() + Duration::from_secs(3600);
-        delays.put((far, Cause::Others), sender, drop).unwrap();
+        delays.put(far, Cause::Others, sender, drop).unwrap();
         drop(delays);
         assert!(receiver.recv().is_err());
     }

@@ -132,7 +132,7 @@ impl Shared {
             }
             Admission::At(time, cause) => {
                 let luggage = (bearer, why, answer);
-                let put = self.put_off((time, cause), luggage, |shared, luggage| {
+                let put = self.put_off(time, cause, luggage, |shared, luggage| {
                     let (bearer, why, answer) = luggage;
                     shared.throttle.bearer_failed(Instant::now(), &bearer);
                     answer.give(Decision::JwtRefused(why));

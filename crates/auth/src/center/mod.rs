@@ -570,7 +570,7 @@ impl Shared {
             Admission::Now => self.go_on(login, shown, answer, Turn::Taken),
             Admission::At(time, cause) => {
                 let luggage = (login, shown, answer);
-                let put = self.put_off((time, cause), luggage, |shared, luggage| {
+                let put = self.put_off(time, cause, luggage, |shared, luggage| {
                     let (login, shown, answer) = luggage;
                     shared.go_on(login, shown, answer, Turn::Taken);
                 });
@@ -593,12 +593,13 @@ impl Shared {
     /// Goes on at a time; gives everything back if too much waits already.
     fn put_off<T: Send + 'static>(
         self: &Arc<Self>,
-        when: (Instant, Cause),
+        at: Instant,
+        cause: Cause,
         luggage: T,
         then: impl FnOnce(&Arc<Self>, T) + Send + 'static,
     ) -> Result<(), T> {
         let shared = Arc::downgrade(self);
-        self.delays.put(when, luggage, move |luggage| {
+        self.delays.put(at, cause, luggage, move |luggage| {
             if let Some(shared) = shared.upgrade() {
                 then(&shared, luggage);
             }
@@ -619,7 +620,7 @@ impl Shared {
             Shown::Jwt(token) => self.begin_jwt(login, token, answer),
             Shown::Certificate => self.begin_certificate(login, answer),
             Shown::Scram(sha, message) => {
-                self.begin_scram((login, turn), sha, &message, answer);
+                self.begin_scram(login, turn, sha, &message, answer);
             }
         }
     }

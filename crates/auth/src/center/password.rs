@@ -178,7 +178,7 @@ impl Shared {
             Admission::Never => check.refuse(Refusal::Slowed),
             Admission::At(time, cause) => {
                 let luggage = Arc::clone(check);
-                let put = self.put_off((time, cause), luggage, |shared, check| {
+                let put = self.put_off(time, cause, luggage, |shared, check| {
                     shared.submit(&check);
                 });
                 if put.is_err() {

@@ -47,7 +47,8 @@ impl Registry {
         &self,
         key: Option<&UserKey>,
         zone: &Arc<str>,
-        (per_user, per_zone): (Option<u32>, Option<u32>),
+        per_user: Option<u32>,
+        per_zone: Option<u32>,
     ) -> Needs {
         if per_user.is_none() && per_zone.is_none() {
             return Needs::default();
@@ -100,14 +101,14 @@ mod tests {
     fn a_user_has_one_counter_for_as_long_as_it_is_there() {
         let registry = Registry::default();
         let (ann, zone) = (UserKey::parse("ann"), "default".into());
-        let needs = |max| registry.needs(Some(&ann), &zone, (max, None)).user;
+        let needs = |max| registry.needs(Some(&ann), &zone, max, None).user;
         assert!(needs(None).is_none());
         let (first, again) = (needs(Some(1)), needs(Some(2)));
         assert!(Arc::ptr_eq(&first.clone().unwrap(), &again.unwrap()));
         drop(first);
         for number in 0..3 * ROOM_MIN {
             let other = UserKey::parse(&format!("u{number}"));
-            registry.needs(Some(&other), &zone, (Some(1), None));
+            registry.needs(Some(&other), &zone, Some(1), None);
         }
         assert!(registry.lock().users.len() <= ROOM_MIN, "nobody stays");
     }
@@ -116,9 +117,8 @@ mod tests {
     fn a_zone_is_counted_for_all_its_users() {
         let registry = Registry::default();
         let zone: Arc<str> = "game".into();
-        let bounds = (None, Some(3));
-        let ann = registry.needs(Some(&UserKey::parse("game/ann")), &zone, bounds);
-        let nobody = registry.needs(None, &zone, bounds);
+        let ann = registry.needs(Some(&UserKey::parse("game/ann")), &zone, None, Some(3));
+        let nobody = registry.needs(None, &zone, None, Some(3));
         assert!(Arc::ptr_eq(&ann.zone.unwrap(), &nobody.zone.unwrap()));
         assert!(ann.user.is_none() && nobody.user.is_none());
     }

@@ -174,11 +174,9 @@ impl RoleGrants {
         let of_roles = of_roles.map(|max| (max, UserBound::Roles));
         let of_user = of_user.into_iter().chain(of_roles);
         let of_user = of_user.min_by_key(|(max, _)| *max);
-        let bounds = (
-            of_user.map(|(max, _)| max),
-            of_zone.or_else(|| record.and_then(|record| record.connections)),
-        );
-        let mut needs = self.registry.needs(source.key, &zone, bounds);
+        let per_user = of_user.map(|(max, _)| max);
+        let per_zone = of_zone.or_else(|| record.and_then(|record| record.connections));
+        let mut needs = self.registry.needs(source.key, &zone, per_user, per_zone);
         needs.user_bound = of_user.map(|(_, bound)| bound).unwrap_or_default();
         if let (SecondLogin::Replace, Some(key)) = (rule.second_login, source.key) {
             needs.newest = Some(self.registry.newest(key));
@@ -257,8 +255,7 @@ impl RoleGrants {
             return Renewed::Keep;
         }
         if let Some(returned) = &login_record.returned {
-            let whose = (login_record, &**returned);
-            return self.renewed_returned(identity, whose, client_id, (number, changes));
+            return self.renewed_returned(identity, login_record, returned, client_id, number, changes);
         }
         let change = login_record
             .key
@@ -340,9 +337,11 @@ impl RoleGrants {
     fn renewed_returned(
         &self,
         identity: &Identity,
-        (login_record, returned): (&LoginRecord, &Returned),
+        login_record: &LoginRecord,
+        returned: &Returned,
         client_id: &str,
-        (number, changes): (u64, &Changes),
+        number: u64,
+        changes: &Changes,
     ) -> Renewed {
         let replaced = |rights: LoginRecord| {
             Renewed::Replace(Arc::new(Identity {

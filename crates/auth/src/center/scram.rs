@@ -35,7 +35,8 @@ impl Shared {
     /// Answers the first message with a challenge: the user's, or one that looks like it.
     pub(super) fn begin_scram(
         self: &Arc<Self>,
-        (login, turn): (LoginAttempt, Turn),
+        login: LoginAttempt,
+        turn: Turn,
         sha: Sha,
         message: &Secret,
         answer: Answer,

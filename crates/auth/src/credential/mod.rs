@@ -168,7 +168,8 @@ pub(crate) fn bounded<T: Copy + Into<u64>>(
     kind: &'static str,
     what: &'static str,
     value: T,
-    (min, max): (u64, u64),
+    min: u64,
+    max: u64,
 ) -> Result<T, CredentialError> {
     let number = value.into();
     if (min..=max).contains(&number) {

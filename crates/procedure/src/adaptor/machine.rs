@@ -203,7 +203,8 @@ impl Machine {
     pub(super) fn resume(
         &self,
         hook: &'static str,
-        (thread, used): (&Thread, Used),
+        thread: &Thread,
+        used: Used,
         with: &Resumed,
     ) -> Result<Step, Trouble> {
         self.run(used, |lua| {

@@ -210,7 +210,7 @@ impl Worker {
             used,
             entry,
         } = aside;
-        match machine.resume(entry.hook, (&thread, used), with) {
+        match machine.resume(entry.hook, &thread, used, with) {
             Ok(step) => self.follow(machine, step, entry),
             Err(trouble) => self.fail(&machine, entry, &trouble),
         }

@@ -11,8 +11,14 @@ use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 /// Replaces `string.find` and `string.split` by ones that are bounded.
 pub(super) fn bound(lua: &Lua) -> mlua::Result<()> {
     let functions = (
-        lua.create_function(find)?,
-        lua.create_function(split)?,
+        lua.create_function(
+            |lua, (text, needle, init): (LuaString, LuaString, Option<f64>)| {
+                find(lua, &text, &needle, init)
+            },
+        )?,
+        lua.create_function(|lua, (text, separator): (LuaString, LuaString)| {
+            split(lua, &text, &separator)
+        })?,
         lua.create_function(|_, pattern: LuaString| Ok(is_plain(&pattern.as_bytes())))?,
     );
     lua.load(
@@ -45,7 +51,9 @@ fn is_plain(pattern: &[u8]) -> bool {
 /// As `string.find(text, needle, init, true)`: the first and the last place, or nil.
 fn find(
     lua: &Lua,
-    (text, needle, init): (LuaString, LuaString, Option<f64>),
+    text: &LuaString,
+    needle: &LuaString,
+    init: Option<f64>,
 ) -> mlua::Result<MultiValue> {
     let (text, needle) = (text.as_bytes(), needle.as_bytes());
     let from = begin(init.unwrap_or(1.0) as i64, text.len());
@@ -70,7 +78,7 @@ fn begin(init: i64, len: usize) -> usize {
 }
 
 /// As `string.split(text, separator)`, of a separator that is not empty.
-fn split(lua: &Lua, (text, separator): (LuaString, LuaString)) -> mlua::Result<Table> {
+fn split(lua: &Lua, text: &LuaString, separator: &LuaString) -> mlua::Result<Table> {
     let (text, separator) = (text.as_bytes(), separator.as_bytes());
     let parts = lua.create_table()?;
     let mut from = 0;

@@ -88,7 +88,7 @@ pub(super) fn parse<T: DeserializeOwned>(
         let key = key_at(text, at);
         let known = key.and_then(|key| Some((key, shape(key)?)));
         let reason = match known {
-            Some((key, shape)) => wrong_value(&reason, (key, shape), table.get(key)),
+            Some((key, shape)) => wrong_value(&reason, key, shape, table.get(key)),
             None => reason,
         };
         told(text, at, first_line, key, &reason)
@@ -160,7 +160,7 @@ fn unknown_key(reason: &str) -> Option<String> {
 }
 
 /// What is said of a value that its key cannot have.
-fn wrong_value(reason: &str, (key, shape): (&str, &str), value: Option<&toml::Value>) -> String {
+fn wrong_value(reason: &str, key: &str, shape: &str, value: Option<&toml::Value>) -> String {
     let mut quoted = reason.split('`');
     if let Some("unknown variant ") = quoted.next() {
         let word = quoted.next().unwrap_or_default();

@@ -104,7 +104,8 @@ impl Line {
 
     /// The line for an answer, as the procedure gave it.
     pub(super) fn of(
-        (name, manifest): (String, Arc<Manifest>),
+        name: String,
+        manifest: Arc<Manifest>,
         about: Arc<OnceLock<About>>,
         answer: &Answer,
         took: Duration,

@@ -75,10 +75,11 @@ impl Registry {
         let manifest = Arc::new(manifest.map_err(|error| explain(&error))?);
         let make = self.runner(name, &file, &manifest)?;
         let statistics = statistics.unwrap_or_else(|| Arc::new(Statistics::new()));
-        let bounds = (manifest.concurrency, manifest.queue);
+        let (threads, waiting) = (manifest.concurrency, manifest.queue);
+        let queue = Queue::new(name, threads, waiting, &statistics, make);
         Ok(Procedure {
             name: name.to_owned(),
-            how: How::Queue(Queue::new(name, bounds, &statistics, make)),
+            how: How::Queue(queue),
             manifest,
             statistics,
             stamp: Some(stamp),
@@ -94,7 +95,7 @@ impl Registry {
         manifest: &Arc<Manifest>,
     ) -> Result<Box<MakeRunner>, String> {
         match manifest.kind.clone() {
-            Kind::Luau(text) => self.script(name, (file, &text), manifest),
+            Kind::Luau(text) => self.script(name, file, &text, manifest),
             Kind::Program(command) => {
                 let manifest = Arc::clone(manifest);
                 if let Err(reason) = check_program(Path::new(&command[0])) {
@@ -150,7 +151,8 @@ impl Registry {
     fn script(
         &self,
         name: &str,
-        (file, text): (&str, &str),
+        file: &str,
+        text: &str,
         manifest: &Arc<Manifest>,
     ) -> Result<Box<MakeRunner>, String> {
         let wants_store = manifest.grants.contains(&Grant::Store);

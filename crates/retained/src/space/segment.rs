@@ -39,7 +39,7 @@ pub(crate) struct Segment<R> {
 
 impl<R: Region> Segment<R> {
     /// A segment without runs, of as many blocks as its file has room for; `key` is the store's.
-    pub(crate) fn new((stripe, number): (u16, u32), key: u32, region: R) -> Self {
+    pub(crate) fn new(stripe: u16, number: u32, key: u32, region: R) -> Self {
         let count = layout::blocks_of(region.bytes().len()).unwrap_or(0);
         let blocks = (0..count).map(|_| Block::Free).collect();
         Self {

@@ -211,7 +211,7 @@ impl<D: Disk> Store<D> {
             now_ms: 0,
         };
         self.lock(stripe)
-            .get(&self.env, hash, (zone, topic), view, |record| {
+            .get(&self.env, hash, zone, topic, view, |record| {
                 record.received_ms
             })
     }

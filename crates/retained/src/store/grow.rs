@@ -126,7 +126,7 @@ impl<D: Disk> Store<D> {
         self.has_new_names.store(true, Ordering::SeqCst);
         self.meta().segments.insert((head.stripe, file));
         self.has_new_segments.store(true, Ordering::SeqCst);
-        let segment = Segment::new((head.stripe, file), self.env.key, region);
+        let segment = Segment::new(head.stripe, file, self.env.key, region);
         if self.lock(number).space_mut().attach(segment).is_err() {
             self.meta().segments.remove(&(head.stripe, file));
             // What is missing must not be in the list; an empty file does no harm.

@@ -83,11 +83,12 @@ impl<D: Disk> Store<D> {
         &self,
         query: HistoryQuery<'_>,
         now: Tick,
-        (cursor, visits): (&mut Cursor, usize),
+        cursor: &mut Cursor,
+        visits: usize,
         out: &mut Vec<Remembered>,
     ) -> Walk {
         let scope = Scope::until(self.mark(), now);
-        self.recall(query, scope, (cursor, visits), &mut |record| {
+        self.recall(query, scope, cursor, visits, &mut |record| {
             out.push(Remembered {
                 message: Arc::new(self.remembered(record)),
                 received_ms: record.received_ms,
@@ -109,8 +110,7 @@ impl<D: Disk> Store<D> {
                     let mut stripe = self.lock(stripe);
                     let count = |messages: (u64, u64)| messages.0;
                     let before = count(stripe.logs().total());
-                    let at = (zone, &*topic);
-                    let more = stripe.forget_history(&self.env, at, FORGOTTEN_AT_ONCE);
+                    let more = stripe.forget_history(&self.env, zone, &topic, FORGOTTEN_AT_ONCE);
                     forgotten += before - count(stripe.logs().total());
                     drop(stripe);
                     match more {
@@ -129,7 +129,8 @@ impl<D: Disk> Store<D> {
         &self,
         query: HistoryQuery<'_>,
         scope: Scope,
-        (cursor, visits): (&mut Cursor, usize),
+        cursor: &mut Cursor,
+        visits: usize,
         found: &mut dyn FnMut(&Record<'_>),
     ) -> Walk {
         if is_volatile(query.filter) {

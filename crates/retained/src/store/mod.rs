@@ -28,7 +28,7 @@ use stentor_topic::Zone;
 use crate::history::{base_of, is_history, topic_of};
 use crate::memory::MemoryStore;
 use crate::record::Record;
-use crate::stripe::{Budget, Env, Incoming, PutError, Stripe, View};
+use crate::stripe::{Budget, Env, Incoming, PutError, Stripe, View, ZoneFilter};
 use crate::usage::Quota;
 use stentor_disk::{Disk, Region};
 
@@ -406,7 +406,7 @@ impl<D: Disk> Retained for Store<D> {
         let (hash, stripe) = self.place_of(zone, topic);
         let view = self.view(Scope::until(mark, now));
         self.lock(stripe)
-            .get(&self.env, hash, (zone, topic), view, |record| {
+            .get(&self.env, hash, zone, topic, view, |record| {
                 self.message(record)
             })
     }
@@ -426,7 +426,7 @@ impl<D: Disk> Retained for Store<D> {
             let (hash, stripe) = self.place_of(zone, topic);
             let view = self.view(Scope::until(mark, now));
             let stripe = self.lock(stripe);
-            stripe.get(&self.env, hash, (zone, topic), view, |record| {
+            stripe.get(&self.env, hash, zone, topic, view, |record| {
                 found(&self.stored(record));
             });
         }
@@ -501,7 +501,7 @@ impl<D: Disk> Retained for Store<D> {
             let stripe = self.lock(usize::from(cursor.stripe));
             let is_done = stripe.walk(
                 &self.env,
-                (zone, filter),
+                ZoneFilter { zone, filter },
                 view,
                 after,
                 &mut budget,
@@ -545,7 +545,7 @@ impl<D: Disk> Retained for Store<D> {
         visits: usize,
         out: &mut Vec<Arc<Message>>,
     ) -> Walk {
-        self.recall(query, scope, (cursor, visits), &mut |record| {
+        self.recall(query, scope, cursor, visits, &mut |record| {
             out.push(Arc::new(self.remembered(record)));
         })
     }

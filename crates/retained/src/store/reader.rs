@@ -14,7 +14,7 @@ use stentor_topic::{Zone, has_wildcard};
 
 use super::keeper::Flush;
 use super::{STEP_BYTES, STRIPES, Store, is_volatile};
-use crate::stripe::Budget;
+use crate::stripe::{Budget, ZoneFilter};
 use stentor_disk::{Disk, Flusher};
 
 /// Rounds of the keeper for which a sample is believed that was not in memory.
@@ -106,9 +106,9 @@ impl<D: Disk> Store<D> {
         let first = stripes.start;
         for stripe in stripes {
             let after = cursor.after.as_deref().filter(|_| stripe == first);
-            let scope = (zone, filter);
+            let wanted = ZoneFilter { zone, filter };
             self.lock(stripe)
-                .cold_parts(&self.env, scope, after, &mut budget, &mut cold);
+                .cold_parts(&self.env, wanted, after, &mut budget, &mut cold);
             budget.spend(STRIPE_VISITS);
             if budget.is_spent() {
                 break;

@@ -268,7 +268,7 @@ fn leave<D: Disk>(disk: &D, env: &Env, file: File<D>, is_here: bool) -> Vec<Salv
 
 fn salvage_all<R: Region>(name: &str, region: &R, key: u32) -> Vec<Salvaged> {
     let end = region.bytes().len() / 8 * 8;
-    salvage((name, region.bytes()), 0..end, key).salvaged
+    salvage(name, region.bytes(), 0..end, key).salvaged
 }
 
 /// Gives a file another name, under which it is not used.

@@ -178,6 +178,6 @@ impl<R: Region> Stripe<R> {
         self.space.transplant(place, to);
         let was = self.describe(place, Outcome::Lost);
         env.damage
-            .moved((was.file, was.offset), self.describe(to, Outcome::Lost));
+            .moved(was.file, was.offset, self.describe(to, Outcome::Lost));
     }
 }

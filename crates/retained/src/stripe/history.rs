@@ -75,7 +75,7 @@ impl<R: Region> Stripe<R> {
             let _ = self.clear_name(env, zone, &name);
         }
         let stamp = stamp?;
-        self.trim(env, (zone, topic), bounds);
+        self.trim(env, zone, topic, bounds);
         Ok(Stamp { sequence, ..stamp })
     }
 
@@ -117,7 +117,7 @@ impl<R: Region> Stripe<R> {
     }
 
     /// Removes what is beyond the bounds from the beginning of a history.
-    fn trim(&mut self, env: &Env, (zone, topic): (Zone, &str), bounds: HistoryBounds) {
+    fn trim(&mut self, env: &Env, zone: Zone, topic: &str, bounds: HistoryBounds) {
         for _ in 0..TRIMMED_AT_ONCE {
             let Some(extent) = self.extent(env, zone, topic) else {
                 return;
@@ -164,7 +164,8 @@ impl<R: Region> Stripe<R> {
     pub(crate) fn forget_history(
         &mut self,
         env: &Env,
-        (zone, topic): (Zone, &str),
+        zone: Zone,
+        topic: &str,
         at_most: usize,
     ) -> Result<bool, PutError> {
         for _ in 0..at_most {
@@ -312,7 +313,7 @@ impl<R: Region> Stripe<R> {
             HistoryAsk::After(number) => number.saturating_add(1),
             HistoryAsk::Since(ms) => {
                 let hash = env.hasher.hash(query.zone, topic);
-                self.logs.since((hash, query.zone, topic), ms)
+                self.logs.since(hash, query.zone, topic, ms)
             }
             HistoryAsk::Last(messages) => {
                 let extent = self.extent(env, query.zone, topic);
@@ -323,18 +324,21 @@ impl<R: Region> Stripe<R> {
     }
 
     /// A record has come, or has gone: if it is of a history, its topic's extent follows.
-    pub(super) fn note_history(&mut self, env: &Env, (zone, name): (Zone, &str), change: Noted) {
+    pub(super) fn note_history(&mut self, env: &Env, zone: Zone, name: &str, change: Noted) {
         let Some((topic, number)) = parse(name).filter(|_| is_history(zone)) else {
             return;
         };
         let zone = base_of(zone);
-        let at = (env.hasher.hash(zone, topic), zone, topic);
+        let hash = env.hasher.hash(zone, topic);
         match change {
             Noted::Added(bytes, received_ms) => {
                 let bytes = message_bytes(bytes);
-                self.logs.add(at, (number, bytes, received_ms));
+                self.logs.add(hash, zone, topic, number, bytes, received_ms);
             }
-            Noted::Gone(bytes) => self.logs.remove(at, number, message_bytes(bytes)),
+            Noted::Gone(bytes) => {
+                let bytes = message_bytes(bytes);
+                self.logs.remove(hash, zone, topic, number, bytes);
+            }
         }
     }
 }
@@ -373,16 +377,17 @@ fn walk_names(
         && after.is_none_or(|after| split(after).is_some_and(|(topic, _)| topic == parent))
     {
         let is_it = |topic: &str| topic == parent;
-        if !walk_topics(names, (parent, is_it), after, &mut visit) {
+        if !walk_topics(names, parent, is_it, after, &mut visit) {
             return false;
         }
     }
     let after = after.filter(|after| *after >= text);
     match is_single {
-        true => walk_topics(names, (text, |topic| topic == text), after, &mut visit),
+        true => walk_topics(names, text, |topic| topic == text, after, &mut visit),
         false => walk_topics(
             names,
-            (text, |topic| topic.starts_with(text)),
+            text,
+            |topic| topic.starts_with(text),
             after,
             &mut visit,
         ),
@@ -392,7 +397,8 @@ fn walk_names(
 /// The same of topics that lie together, the first of which begin with `text`.
 fn walk_topics(
     names: &Names,
-    (text, is_in): (&str, impl Fn(&str) -> bool),
+    text: &str,
+    is_in: impl Fn(&str) -> bool,
     after: Option<&str>,
     visit: &mut impl FnMut(Step<'_>) -> Visit,
 ) -> bool {

@@ -39,7 +39,7 @@ use deadlines::Deadlines;
 use history::Noted;
 pub(crate) use recover::{Found, recover};
 pub(crate) use salvage::{Salvaged, salvage};
-pub(crate) use walk::{Budget, Seek, View};
+pub(crate) use walk::{Budget, Seek, View, ZoneFilter};
 
 /// What all stripes share.
 #[derive(Debug)]
@@ -326,7 +326,7 @@ impl<R: Region> Stripe<R> {
             zone.names.insert(message.topic);
         }
         let added = Noted::Added(message.content_len(), message.received_ms);
-        self.note_history(env, (message.zone, message.topic), added);
+        self.note_history(env, message.zone, message.topic, added);
         env.accounts.settle(&usage, change);
         if message.expiry_secs.is_some() {
             self.keep_deadline(env, hash, place, None);
@@ -477,7 +477,7 @@ impl<R: Region> Stripe<R> {
                 self.zones.remove(&zone);
             }
         }
-        self.note_history(env, (zone, topic), Noted::gone(head));
+        self.note_history(env, zone, topic, Noted::gone(head));
     }
 
     /// The message of a slot is in another one now. What a power loss never falls back on is free
@@ -561,7 +561,7 @@ impl<R: Region> Stripe<R> {
             };
             match expired {
                 None => self.keep_deadline(env, hash, place, None),
-                Some((zone, topic, qos)) => self.expire(env, (hash, now_ms), (zone, &topic, qos)),
+                Some((zone, topic, qos)) => self.expire(env, hash, now_ms, zone, &topic, qos),
             }
         }
         true
@@ -571,12 +571,7 @@ impl<R: Region> Stripe<R> {
         matches!(self.space.head(place), Ok(Some(head)) if env.is_expired(&head, now_ms))
     }
 
-    fn expire(
-        &mut self,
-        env: &Env,
-        (hash, now_ms): (u64, u64),
-        (zone, topic, qos): (Zone, &str, QoS),
-    ) {
+    fn expire(&mut self, env: &Env, hash: u64, now_ms: u64, zone: Zone, topic: &str, qos: QoS) {
         /// When it is tried again where there was no room.
         const LATER_MS: u64 = 1_000;
         let message = Incoming {

@@ -36,7 +36,7 @@ pub(crate) fn recover<R: Region>(env: &Env, number: u16, files: Vec<(u32, R)>) -
         stripe.next_segment = stripe.next_segment.max(file.saturating_add(1));
         if let Ok(position) = stripe
             .space
-            .attach(Segment::new((number, file), env.key, region))
+            .attach(Segment::new(number, file, env.key, region))
         {
             stripe.read_segment(env, position, &mut leftovers);
         }
@@ -97,10 +97,10 @@ impl<R: Region> Stripe<R> {
                     1
                 }
                 layout::Entry::Run(id) if self.space.restore_run(position, at, id) => {
-                    self.read_run(env, (position, at), id, leftovers)
+                    self.read_run(env, position, at, id, leftovers)
                 }
                 layout::Entry::Run(_) | layout::Entry::Damaged => {
-                    self.salvage(env, (position, at), leftovers)
+                    self.salvage(env, position, at, leftovers)
                 }
             };
         }
@@ -110,14 +110,15 @@ impl<R: Region> Stripe<R> {
     fn read_run(
         &mut self,
         env: &Env,
-        (segment, block): (u16, u32),
+        segment: u16,
+        block: u32,
         id: ClassId,
         leftovers: &mut Leftovers,
     ) -> usize {
         let Some(class) = class::get(id) else {
             return 1;
         };
-        self.mend_inside(env, (segment, block), class.run_blocks);
+        self.mend_inside(env, segment, block, class.run_blocks);
         self.index.reserve(class.run_slots);
         for index in (0..=u8::MAX).take(class.run_slots) {
             let slot = Slot {
@@ -133,7 +134,7 @@ impl<R: Region> Stripe<R> {
     /// Makes the entries of a run's blocks behind its first one free, as they were when the run was
     /// made. Nothing reads them before the run has gone: what a power loss took of them would be
     /// found missing then, and nobody would know why.
-    fn mend_inside(&mut self, env: &Env, (position, first): (u16, u32), run_blocks: usize) {
+    fn mend_inside(&mut self, env: &Env, position: u16, first: u32, run_blocks: usize) {
         let Some(segment) = self.space.segment_mut(position) else {
             return;
         };
@@ -315,9 +316,9 @@ impl<R: Region> Stripe<R> {
             }
             if let Some((topic, number)) = parse(topic).filter(|_| is_history(*zone)) {
                 let zone = base_of(*zone);
-                let at = (env.hasher.hash(zone, topic), zone, topic);
+                let hash = env.hasher.hash(zone, topic);
                 let bytes = message_bytes(head.content_len());
-                logs.add(at, (number, bytes, head.received_ms));
+                logs.add(hash, zone, topic, number, bytes, head.received_ms);
             }
         }
         self.logs = logs;
@@ -356,7 +357,8 @@ impl<R: Region> Stripe<R> {
     fn salvage(
         &mut self,
         env: &Env,
-        (position, block): (u16, u32),
+        position: u16,
+        block: u32,
         leftovers: &mut Leftovers,
     ) -> usize {
         let Some(segment) = self.space.segment_mut(position) else {
@@ -377,7 +379,7 @@ impl<R: Region> Stripe<R> {
             lost_power: env.lost_power,
         };
         let name = layout::file_name(self.number, segment.number());
-        let mut found = salvage((&name, segment.bytes()), stretch.part(), key);
+        let mut found = salvage(&name, segment.bytes(), stretch.part(), key);
         let lost = stretch.lost(&found);
         leftovers.salvaged.append(&mut found.salvaged);
         for block in first..next {
@@ -445,7 +447,7 @@ impl<R: Region> Stripe<R> {
         }
         let len = record.topic.len() + record.properties.len() + record.payload.len();
         let added = Noted::Added(len as u64, record.received_ms);
-        self.note_history(env, (record.zone, record.topic), added);
+        self.note_history(env, record.zone, record.topic, added);
         env.accounts
             .apply(&usage, Change::between(None, Some(len as u64)));
         self.keep_deadline(env, hash, place, None);

@@ -53,7 +53,7 @@ pub(crate) struct Search {
 
 /// The whole records that begin in a part of the bytes of a segment's file; `key` is the
 /// segment's.
-pub(crate) fn salvage((name, file): (&str, &[u8]), part: Range<usize>, key: u32) -> Search {
+pub(crate) fn salvage(name: &str, file: &[u8], part: Range<usize>, key: u32) -> Search {
     let name: Arc<str> = name.into();
     let mut found = Search::default();
     search(file, part, key, |at, len| {

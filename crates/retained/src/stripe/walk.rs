@@ -106,13 +106,21 @@ pub(super) fn stem(filter: &str) -> Stem<'_> {
     Stem { text, parent }
 }
 
+/// A filter, and the zone whose topics it is about.
+#[derive(Clone, Copy)]
+pub(crate) struct ZoneFilter<'f> {
+    pub(crate) zone: Zone,
+    pub(crate) filter: &'f str,
+}
+
 impl<R: Region> Stripe<R> {
     /// The message of one topic.
     pub(crate) fn get<T>(
         &self,
         env: &Env,
         hash: u64,
-        (zone, topic): (Zone, &str),
+        zone: Zone,
+        topic: &str,
         view: View,
         found: impl FnOnce(&Record<'_>) -> T,
     ) -> Option<T> {
@@ -175,12 +183,13 @@ impl<R: Region> Stripe<R> {
     pub(crate) fn walk(
         &self,
         env: &Env,
-        (zone, filter): (Zone, &str),
+        wanted: ZoneFilter<'_>,
         view: View,
         after: &mut Option<Box<str>>,
         budget: &mut Budget,
         found: &mut dyn FnMut(&Record<'_>),
     ) -> bool {
+        let ZoneFilter { zone, filter } = wanted;
         let Some(part) = self.zones.get(&zone) else {
             return true;
         };
@@ -266,11 +275,12 @@ impl<R: Region> Stripe<R> {
     pub(crate) fn cold_parts(
         &self,
         env: &Env,
-        (zone, filter): (Zone, &str),
+        wanted: ZoneFilter<'_>,
         after: Option<&str>,
         budget: &mut Budget,
         cold: &mut Vec<(R::Flusher, Range<usize>)>,
     ) {
+        let ZoneFilter { zone, filter } = wanted;
         if !has_wildcard(filter) {
             return self.look(env.hasher.hash(zone, filter), budget, cold);
         }

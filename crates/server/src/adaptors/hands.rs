@@ -92,7 +92,7 @@ impl Host for Hands {
                 arguments,
                 payload,
                 number,
-            } => return self.call(&backplane, zone, (procedure, arguments, payload), number),
+            } => return self.call(&backplane, zone, procedure, arguments, payload, number),
         };
         // The home of a zone, as hubs have it.
         let home = zone.get() % u32::from(backplane.shard_count());
@@ -108,7 +108,9 @@ impl Hands {
         &self,
         backplane: &Backplane,
         zone: Zone,
-        (procedure, arguments, payload): (String, Vec<(String, String)>, Vec<u8>),
+        procedure: String,
+        arguments: Vec<(String, String)>,
+        payload: Vec<u8>,
         number: u64,
     ) {
         let Some(shared) = self.shared.get().cloned() else {

@@ -70,7 +70,8 @@ impl Plane {
     /// When one cannot be used: its file, and why.
     pub(crate) fn start(
         config: &Config,
-        (center, directory): (&Arc<Center>, &Directory),
+        center: &Arc<Center>,
+        directory: &Directory,
     ) -> Result<Self, ServerError> {
         let shared = Arc::new(Shared {
             roster: ArcSwap::default(),
@@ -125,7 +126,8 @@ impl Plane {
     pub(crate) fn reload(
         &self,
         start: Start,
-        (file, zone): (Option<&Path>, Option<&str>),
+        file: Option<&Path>,
+        zone: Option<&str>,
     ) -> Vec<(stentor_control::adaptors::Adaptor, Result<bool, String>)> {
         self.0.trials.forget();
         let roster = self.0.roster.load_full();

@@ -79,7 +79,7 @@ impl Flapping {
     /// Counts a connection of a client.
     pub(crate) fn note(&self, counts: &mut Counts, zone: Zone, client_id: &str) {
         let rule = **self.rule.load();
-        if !counts.is_too_often(rule, Instant::now(), (zone, client_id)) {
+        if !counts.is_too_often(rule, Instant::now(), zone, client_id) {
             return;
         }
         let flapper = Flapper {
@@ -110,7 +110,7 @@ struct Count {
 
 impl Counts {
     /// Counts a connection; whether it is the first one that the rule does not permit.
-    fn is_too_often(&mut self, rule: Rule, now: Instant, (zone, client_id): (Zone, &str)) -> bool {
+    fn is_too_often(&mut self, rule: Rule, now: Instant, zone: Zone, client_id: &str) -> bool {
         if rule.connects_max == 0 {
             *self = Self::default();
             return false;
@@ -158,7 +158,9 @@ mod tests {
     fn a_client_may_connect_so_often_within_a_window() {
         let (start, mut counts) = (Instant::now(), Counts::default());
         let at = |secs: u64| start + Duration::from_secs(secs);
-        let mut is = |secs: u64, who| counts.is_too_often(RULE, at(secs), who);
+        let mut is = |secs: u64, (zone, client_id): (Zone, &str)| {
+            counts.is_too_often(RULE, at(secs), zone, client_id)
+        };
         let calm = [0, 3, 9, 10, 13, 19, 20].map(|secs| is(secs, PUMP));
         assert_eq!(calm, [false; 7], "three in each window");
         let wild = [21, 22, 23].map(|secs| is(secs, PUMP));
@@ -172,9 +174,9 @@ mod tests {
     #[test]
     fn without_a_rule_nothing_is_counted() {
         let (now, mut counts) = (Instant::now(), Counts::default());
-        assert!(!counts.is_too_often(RULE, now, PUMP) && counts.clients.len() == 1);
+        assert!(!counts.is_too_often(RULE, now, PUMP.0, PUMP.1) && counts.clients.len() == 1);
         let off = Rule::default();
-        assert!((0..100).all(|_| !counts.is_too_often(off, now, PUMP)));
+        assert!((0..100).all(|_| !counts.is_too_often(off, now, PUMP.0, PUMP.1)));
         assert!(counts.clients.is_empty());
     }
 
@@ -183,7 +185,7 @@ mod tests {
         let (start, mut counts) = (Instant::now(), Counts::default());
         let mut connect = |now: Instant, id: usize| {
             let id = id.to_string();
-            counts.is_too_often(RULE, now, (Zone::DEFAULT, &id));
+            counts.is_too_often(RULE, now, Zone::DEFAULT, &id);
             counts.clients.len()
         };
         for id in 0..CLIENTS_MAX {

@@ -169,7 +169,7 @@ impl Connection {
             Stream::Unix(stream) => {
                 let mut descriptors = Vec::new();
                 let max = usize::from(self.file.is_none() && !self.closer.is_behind());
-                let read = passing::receive(stream.as_fd(), buffer, (&mut descriptors, max));
+                let read = passing::receive(stream.as_fd(), buffer, &mut descriptors, max);
                 self.file = self.file.take().or_else(|| descriptors.pop());
                 let read = read.map_err(|errno: Errno| io::Error::from(errno))?;
                 self.input.extend_from_slice(&buffer[..read]);
@@ -221,8 +221,8 @@ impl Connection {
                 Some(file) => {
                     let is_prompt = around.mounts.is_prompt(&file);
                     let closer = self.closer.clone();
-                    let how = (wire.size, wire.format);
-                    let message = Message::later(file, how, is_prompt, closer);
+                    let (size, format) = (wire.size, wire.format);
+                    let message = Message::later(file, size, format, is_prompt, closer);
                     (message, Envelope::default())
                 }
                 None if self.closer.is_behind() => {

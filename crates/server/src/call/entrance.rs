@@ -38,7 +38,8 @@ enum Listening {
 impl Entrance {
     /// A bound socket that does not block.
     pub(super) fn new(
-        (listener, port): (usize, &Arc<Port>),
+        listener: usize,
+        port: &Arc<Port>,
         socket: OwnedFd,
         identities: &Arc<Identities>,
     ) -> Self {

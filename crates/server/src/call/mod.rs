@@ -77,7 +77,8 @@ impl CallServer {
         listeners: Vec<(Listener, Vec<Opened>)>,
         config: &Procedures,
         data_dir: &DataDir,
-        (backplane, center): (&Arc<Backplane>, &Arc<Center>),
+        backplane: &Arc<Backplane>,
+        center: &Arc<Center>,
     ) -> Result<Self, ServerError> {
         let mut server = Self {
             urls: Vec::new(),
@@ -90,7 +91,7 @@ impl CallServer {
         };
         let tokens = Tokens::read(config.tokens.as_deref()).map_err(ServerError::Procedures)?;
         let clients = Switchboard::new(backplane, center);
-        let registry = open(config, data_dir, (clients, backplane.clock))?;
+        let registry = open(config, data_dir, clients, backplane.clock)?;
         let system = |error| ServerError::system("starting the threads of procedures", error);
         backplane.adaptors.serve_calls(&registry);
         backplane.call_queue.serves(&registry);
@@ -114,7 +115,9 @@ impl CallServer {
         }
         let (stopper, serve) = serve::prepare(
             entrances(clients)?,
-            (tokens, center, Outlets::new(backplane)),
+            tokens,
+            center,
+            Outlets::new(backplane),
             &registry,
             bodies,
             connections_max,
@@ -198,7 +201,8 @@ fn look(registry: &Registry, stopped: &Receiver<()>) {
 fn open(
     config: &Procedures,
     data_dir: &DataDir,
-    (clients, clock): (Switchboard, Clock),
+    clients: Switchboard,
+    clock: Clock,
 ) -> Result<Arc<Registry>, ServerError> {
     let settings = Settings {
         folder: config.folder.clone(),
@@ -235,7 +239,7 @@ fn entrances(listeners: Vec<(Listener, Vec<Opened>)>) -> Result<Vec<Entrance>, S
         let identities = Arc::new(identities);
         for (port, sockets) in places {
             for socket in sockets {
-                entrances.push(Entrance::new((number, &port), socket, &identities));
+                entrances.push(Entrance::new(number, &port, socket, &identities));
             }
         }
     }

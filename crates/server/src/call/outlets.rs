@@ -82,8 +82,10 @@ impl Pace {
     /// Lets a caller send these messages, of these bytes together, or says why not.
     fn admit(
         &self,
-        (origin, quotas): (&Origin, Quotas),
-        (messages, bytes): (usize, usize),
+        origin: &Origin,
+        quotas: Quotas,
+        messages: usize,
+        bytes: usize,
         now: Instant,
     ) -> Result<(), Unsent> {
         let Some(user) = origin.user() else {
@@ -179,9 +181,10 @@ impl Outlet for OwnOutlet {
     fn send(&self, parcel: Parcel, end: Instant) -> Result<Vec<Option<Sent>>, Unsent> {
         let backplane = self.backplane.upgrade().ok_or(Unsent::Stopping)?;
         let messages = parcel.recipients.len();
-        let size = (messages, messages.saturating_mul(parcel.payload.len()));
+        let bytes = messages.saturating_mul(parcel.payload.len());
         let pace = &backplane.call_queue.broadcasts.pace;
-        pace.admit((&self.origin, self.origin.quotas()), size, Instant::now())?;
+        let quotas = self.origin.quotas();
+        pace.admit(&self.origin, quotas, messages, bytes, Instant::now())?;
         let mut sent = Vec::with_capacity(messages);
         for recipients in parcel.recipients.chunks(AT_ONCE) {
             if Instant::now() >= end {
@@ -202,12 +205,9 @@ impl Outlet for OwnOutlet {
         if !self.origin.may_subscribe(topic) {
             return Err(Unread::Denied(topic.clone()));
         }
-        let place = (
-            &*backplane.retained,
-            self.origin.zone(),
-            backplane.clock.now(),
-        );
-        let recalled = asked.answer(place, &*backplane, HISTORY_BYTES);
+        let (store, now) = (&*backplane.retained, backplane.clock.now());
+        let zone = self.origin.zone();
+        let recalled = asked.answer(store, zone, now, &*backplane, HISTORY_BYTES);
         // Numbers and text always serialise.
         Ok(serde_json::to_vec(&recalled).unwrap_or_default())
     }
@@ -307,7 +307,8 @@ mod tests {
         let start = Instant::now();
         let at = |secs: u64| start + Duration::from_secs(secs);
         let ann = origin(0, Some("ann"));
-        let admit = |who: &Origin, size, now| pace.admit((who, quotas), size, now);
+        let admit =
+            |who: &Origin, (messages, bytes), now| pace.admit(who, quotas, messages, bytes, now);
         // A hundred messages are ten seconds' worth.
         assert_eq!(admit(&ann, (100, 100), at(0)), Ok(()));
         let wait = Unsent::TooFast(Duration::from_secs(9));
@@ -328,12 +329,12 @@ mod tests {
             ..Quotas::default()
         };
         let bob = origin(1, Some("bob"));
-        let admit = |size, now| pace.admit((&bob, slow), size, now);
+        let admit = |(messages, bytes), now| pace.admit(&bob, slow, messages, bytes, now);
         assert_eq!(admit((1, 4 << 20), at(0)), Ok(()));
         assert!(admit((1, 1), at((4 << 20) - 1)).is_err());
         assert_eq!(admit((1, 1), at(4 << 20)), Ok(()));
         // Where nothing is bounded, nothing is counted.
-        let free = pace.admit((&ann, Quotas::default()), (1_000, 1), at(75));
+        let free = pace.admit(&ann, Quotas::default(), 1_000, 1, at(75));
         assert_eq!(free, Ok(()));
     }
 
@@ -347,13 +348,13 @@ mod tests {
         let now = Instant::now();
         let who = |number: usize| origin(0, Some(&number.to_string()));
         for number in 0..DEBTORS_MAX {
-            assert_eq!(pace.admit((&who(number), quotas), (2, 2), now), Ok(()));
+            assert_eq!(pace.admit(&who(number), quotas, 2, 2, now), Ok(()));
         }
         let another = who(DEBTORS_MAX);
-        let full = pace.admit((&another, quotas), (2, 2), now);
+        let full = pace.admit(&another, quotas, 2, 2, now);
         assert_eq!(full, Err(Unsent::Busy));
         let later = now + Duration::from_secs(3);
-        assert_eq!(pace.admit((&another, quotas), (2, 2), later), Ok(()));
+        assert_eq!(pace.admit(&another, quotas, 2, 2, later), Ok(()));
         assert_eq!(pace.0.lock().unwrap().len(), 1);
     }
 }

@@ -170,7 +170,9 @@ struct Server {
 /// When the system has no descriptor left.
 pub(super) fn prepare(
     mut entrances: Vec<Entrance>,
-    (tokens, center, outlets): (Tokens, &Arc<Center>, Outlets),
+    tokens: Tokens,
+    center: &Arc<Center>,
+    outlets: Outlets,
     registry: &Arc<Registry>,
     bodies: Arc<Bodies>,
     connections_max: usize,
@@ -310,7 +312,7 @@ impl Server {
                 && let Some(asked) = held.connection.give_up()
             {
                 let reason = "the message did not come before the deadline";
-                self.refuse(key, number, &asked.call, (Status::TimedOut, reason));
+                self.refuse(key, number, &asked.call, Status::TimedOut, reason);
                 self.hand_out();
             }
         }
@@ -327,7 +329,7 @@ impl Server {
             } else {
                 "it took too long"
             };
-            self.dismiss(key, (Status::TimedOut, reason));
+            self.dismiss(key, Status::TimedOut, reason);
         }
         self.closers.tidy();
         let connections = &self.connections;
@@ -349,7 +351,7 @@ impl Server {
             self.hand_out();
             let held = self.connections.get(key);
             if held.is_some_and(|held| held.connection.is_silent()) {
-                self.dismiss(key, (Status::Failed, STOPPING));
+                self.dismiss(key, Status::Failed, STOPPING);
             }
         }
     }
@@ -368,20 +370,20 @@ impl Server {
             self.hand_out();
         }
         for key in keys {
-            self.dismiss(key, (Status::Failed, STOPPING));
+            self.dismiss(key, Status::Failed, STOPPING);
         }
         self.outbox.close();
     }
 
     /// Closes a connection; says why if it has not been answered.
-    fn dismiss(&mut self, key: usize, (status, reason): (Status, &str)) {
+    fn dismiss(&mut self, key: usize, status: Status, reason: &str) {
         if let Some(held) = self.connections.get_mut(key)
             && !held.connection.is_answering()
         {
             let mut answer = Answer::failed(status, reason);
             if let Some(asked) = held.connection.give_up() {
                 let refused = |said, _| answer = said;
-                self.registry.refuse(&asked.call, (status, reason), refused);
+                self.registry.refuse(&asked.call, status, reason, refused);
             }
             // What the socket does not take at once is not waited for.
             held.connection.answer(&answer);
@@ -474,7 +476,7 @@ impl Server {
         if let Err(error) = registered {
             let reason = format!("the system cannot watch more connections: {error}");
             self.complain(key, Status::Overloaded, &reason);
-            self.dismiss(key, (Status::Overloaded, &reason));
+            self.dismiss(key, Status::Overloaded, &reason);
             return false;
         }
         registered.is_ok()
@@ -489,7 +491,7 @@ impl Server {
         let found = self.crowds[listener].most_silent(is_meant);
         if let Some((key, _)) = found {
             let reason = if from.is_some() { BESIEGED } else { FULL };
-            self.dismiss(key, (Status::Overloaded, reason));
+            self.dismiss(key, Status::Overloaded, reason);
         }
         found.is_some()
     }
@@ -537,7 +539,7 @@ impl Server {
                 }
             }
             Next::Refuse(asked, (status, reason)) => {
-                self.refuse(key, number, &asked.call, (status, &reason));
+                self.refuse(key, number, &asked.call, status, &reason);
             }
         }
     }
@@ -563,11 +565,11 @@ impl Server {
         let (listener, stranger) = (held.listener, held.stranger);
         // This one says something.
         if self.crowds[listener].is_full() && !self.make_room(listener, None) {
-            return self.refuse(key, number, &called.call, (Status::Overloaded, FULL));
+            return self.refuse(key, number, &called.call, Status::Overloaded, FULL);
         }
         if matches!(called.claim, Claim::Nobody(_) | Claim::Owner(_)) {
             if self.crowds[listener].is_besieged(stranger) && !self.make_room(listener, stranger) {
-                return self.refuse(key, number, &called.call, (Status::Overloaded, BESIEGED));
+                return self.refuse(key, number, &called.call, Status::Overloaded, BESIEGED);
             }
             if let Claim::Owner(_) = called.claim {
                 called.call.outlet = self.outlets.of_owner();
@@ -589,7 +591,7 @@ impl Server {
     /// The Auth Center has said who calls.
     fn identified(&mut self, key: usize, number: u64, called: Box<Called>, decision: Decision) {
         let Called { call, claim } = *called;
-        let why = match (decision, &claim) {
+        let (status, reason) = match (decision, &claim) {
             (Decision::Accepted(identity, _), _) => {
                 self.callers.keep(&claim, &identity);
                 return self.admit(key, number, call, &identity);
@@ -603,7 +605,7 @@ impl Server {
             (_, Claim::Shown { .. }) => (Status::NotAllowed, "nobody has this token"),
             _ => return self.bar(key, number, call, "this user is disabled"),
         };
-        self.refuse(key, number, &call, why);
+        self.refuse(key, number, &call, status, reason);
     }
 
     /// Runs a call if its caller has the right to make it.
@@ -630,7 +632,7 @@ impl Server {
             call.caller = Caller::Anonymous(call.caller.name().into_owned());
             return self.call(key, number, call);
         }
-        self.refuse(key, number, &call, (Status::NotAllowed, reason));
+        self.refuse(key, number, &call, Status::NotAllowed, reason);
     }
 
     /// Runs a call, once its message is here if the procedure needs that. A caller without the
@@ -642,7 +644,7 @@ impl Server {
         };
         // A procedure that judges what a message says would accept nothing at all.
         if procedure.judges_messages() && !call.message.exists() {
-            return self.refuse(key, number, &call, (Status::BadCall, NO_MESSAGE));
+            return self.refuse(key, number, &call, Status::BadCall, NO_MESSAGE);
         }
         if !is_short(&procedure, &call) {
             return self.registry.run(&procedure, call, reply);
@@ -662,8 +664,9 @@ impl Server {
         }
     }
 
-    fn refuse(&self, key: usize, number: u64, call: &Call, why: (Status, &str)) {
-        self.registry.refuse(call, why, self.reply(key, number));
+    fn refuse(&self, key: usize, number: u64, call: &Call, status: Status, reason: &str) {
+        let reply = self.reply(key, number);
+        self.registry.refuse(call, status, reason, reply);
     }
 
     /// Brings an answer back to its connection.

@@ -82,13 +82,13 @@ pub(super) fn answer(admin: &Admin, verb: Verb, line: &[u8], who: &Who) -> Answe
 pub(super) fn set_password(
     admin: &Admin,
     who: &Who,
-    (login, password): (&str, &Secret),
+    login: &str,
+    password: &Secret,
     made: &dyn Fn(&Arc<str>),
 ) -> Result<(), Failure> {
     let books = Books { admin, who };
-    let renewed = (password, false);
     books
-        .renew_password(login.to_owned(), renewed, made)
+        .renew_password(login.to_owned(), password, &[], made)
         .map(drop)
 }
 
@@ -194,14 +194,16 @@ impl Books<'_> {
 
     fn set_password(&self, request: &users::SetPassword) -> Result<users::User, Failure> {
         let name = login(&request.name, request.zone.as_deref())?;
-        self.renew_password(name, (&request.password, request.scram), &|_| {})
+        let mechanisms: &[Sha] = if request.scram { &MECHANISMS } else { &[] };
+        self.renew_password(name, &request.password, mechanisms, &|_| {})
     }
 
-    /// A user who logs in by SCRAM still does with another password.
+    /// A user who logs in by SCRAM still does with another password, and by these mechanisms too.
     fn renew_password(
         &self,
         name: String,
-        (password, scram): (&Secret, bool),
+        password: &Secret,
+        more: &[Sha],
         made: &dyn Fn(&Arc<str>),
     ) -> Result<users::User, Failure> {
         check(password)?;
@@ -212,7 +214,7 @@ impl Books<'_> {
             kinds.clone().filter_map(of).any(|one| one == *sha)
         };
         let mechanisms = MECHANISMS.into_iter();
-        let mechanisms = mechanisms.filter(|sha| scram || has(sha));
+        let mechanisms = mechanisms.filter(|sha| more.contains(sha) || has(sha));
         let mechanisms: Vec<Sha> = mechanisms.collect();
         let credentials = self.hash(password, &mechanisms)?;
         for credential in &credentials {

@@ -62,8 +62,9 @@ impl Clerk {
             .map_err(|error| Failure::new("bad-request", error.to_string()))?;
         let admin = &*self.0;
         let address = address.map(|it| it.ip());
-        let by = (&*admin.directory, who, address);
-        write(publish::publish(&admin.backplane, by, identity, &request)?)
+        let (backplane, directory) = (&admin.backplane, &*admin.directory);
+        let published = publish::publish(backplane, directory, who, address, identity, &request);
+        write(published?)
     }
 
     /// The message of a request of somebody who has the right to its topic; `None` if it cannot be
@@ -86,7 +87,7 @@ impl Clerk {
             address.map(|it| it.ip()),
             &message,
         );
-        publish::begin(self.backplane(), (message, identity.user.clone()), reply);
+        publish::begin(self.backplane(), message, identity.user.clone(), reply);
     }
 
     /// What has become of a message that was begun.
@@ -136,7 +137,7 @@ impl Clerk {
         made: &dyn Fn(&Arc<str>),
     ) -> Result<(), Failure> {
         let admin = &*self.0;
-        let set = accounts::set_password(admin, who, (login, password), made);
+        let set = accounts::set_password(admin, who, login, password, made);
         if let Err(failure) = &set {
             let detail = json!({ "outcome": "refused", "reason": failure.message });
             admin

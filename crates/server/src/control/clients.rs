@@ -27,8 +27,8 @@ const NAMES_MAX: usize = 10_000;
 pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failure> {
     let (zone, found) = find(backplane, &request.client_id, request.zone.as_ref())?;
     let Found { entry, lost, .. } = found;
-    let client = (zone, &*entry.info.client_id);
-    let (granted, behind) = some_of(backplane, client, request.offset)?;
+    let client_id = &*entry.info.client_id;
+    let (granted, behind) = some_of(backplane, zone, client_id, request.offset)?;
     let filters = granted.iter().map(|granted| granted.filter.to_string());
     Ok(Shown {
         client: describe_entry(backplane, &entry),
@@ -49,13 +49,14 @@ pub(super) fn client(backplane: &Backplane, request: &Show) -> Result<Client, Fa
 /// the last one.
 fn some_of(
     backplane: &Backplane,
-    client: (Zone, &str),
+    zone: Zone,
+    client_id: &str,
     from: usize,
 ) -> Result<(Vec<Granted>, usize), Failure> {
     let (mut granted, mut names, mut next) = (Vec::new(), Names::default(), Some(from));
     while let Some(from) = next {
         // It may have ended in the meantime.
-        let Some(part) = step(backplane, client, from).ok_or_else(silent)? else {
+        let Some(part) = step(backplane, zone, client_id, from).ok_or_else(silent)? else {
             break;
         };
         next = part.next;
@@ -89,11 +90,7 @@ fn lost_by(lost: &stentor_hub::LostBy) -> LostBy {
 }
 
 /// A session with some of its subscriptions, from a number on; `None` if its shard does not answer.
-fn step(
-    backplane: &Backplane,
-    (zone, client_id): (Zone, &str),
-    from: usize,
-) -> Option<Option<Found>> {
+fn step(backplane: &Backplane, zone: Zone, client_id: &str, from: usize) -> Option<Option<Found>> {
     ask_one(backplane, home(backplane, zone, client_id), |answer| {
         Inquiry::Client {
             zone,
@@ -111,7 +108,7 @@ fn find(
 ) -> Result<(Zone, Found), Failure> {
     let said = zones::named(backplane, zone)?;
     let zone = zone_of(backplane, said, client_id)?;
-    match step(backplane, (zone, client_id), 0) {
+    match step(backplane, zone, client_id, 0) {
         Some(Some(found)) => Ok((zone, found)),
         Some(None) => Err(missing(backplane, said, client_id)),
         None => Err(silent()),
@@ -220,7 +217,8 @@ pub(super) fn home(backplane: &Backplane, zone: Zone, client_id: &str) -> usize 
 pub(super) fn meant(
     backplane: &Backplane,
     said: Option<Zone>,
-    (client_id, other): (&str, Option<&str>),
+    client_id: &str,
+    other: Option<&str>,
 ) -> String {
     let elsewhere = zones_with(backplane, client_id);
     if let Some(zone) = elsewhere.first() {
@@ -241,7 +239,7 @@ pub(super) fn missing(backplane: &Backplane, zone: Option<Zone>, client_id: &str
     let place = zone.map_or_else(String::new, |zone| {
         format!(" in the zone {:?}", backplane.zone_name(zone))
     });
-    let meant = meant(backplane, zone, (client_id, None));
+    let meant = meant(backplane, zone, client_id, None);
     let message = format!(
         "there is no session with the client id {client_id:?}{place}{meant}; `stentor clients ls` \
          lists them"
@@ -264,14 +262,15 @@ pub(super) fn describe_entry(backplane: &Backplane, entry: &ClientEntry) -> Clie
         bytes: entry.bytes,
         slot: 0,
     };
-    describe(backplane, &seen, (entry.away_secs, backplane.clock.now()))
+    describe(backplane, &seen, entry.away_secs, backplane.clock.now())
 }
 
 /// A session at a time, with the seconds for which its client was away then.
 pub(super) fn describe(
     backplane: &Backplane,
     seen: &Seen<'_>,
-    (away_secs, now): (Option<u64>, Tick),
+    away_secs: Option<u64>,
+    now: Tick,
 ) -> Client {
     let info = &seen.info;
     let secs = |since: Tick| now.since(since).as_secs();
@@ -288,7 +287,9 @@ pub(super) fn describe(
         sent_bytes: seen.bytes.sent,
         queued_bytes: connection.queued_bytes,
         blocked: connection.is_blocked,
-        paused: connection.paused_until.and_then(|pause| paused(pause, now)),
+        paused: connection
+            .paused_until
+            .and_then(|(until, cause)| paused(until, cause, now)),
     });
     let (tally, zone) = (&info.tally, backplane.zone_name(info.zone));
     Client {
@@ -333,7 +334,7 @@ pub(super) fn subscription(granted: &Granted) -> Subscription {
 }
 
 /// For how long nothing is read from a connection, and why; `None` if it is read.
-fn paused((until, cause): (Tick, PauseCause), now: Tick) -> Option<Paused> {
+fn paused(until: Tick, cause: PauseCause, now: Tick) -> Option<Paused> {
     let millis = until.since(now).as_millis() as u64;
     (millis > 0).then(|| Paused {
         millis,

@@ -23,9 +23,9 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Heaviest
     let zone = zones::named(backplane, request.zone.as_ref())?;
     let limit = Topics::VERB.wanted(request.limit)?;
     let by = hub_by(request.by);
-    let told = ask(backplane, |answer| Inquiry::HeaviestTopics(by, answer));
+    let (told, silent) = ask(backplane, |answer| Inquiry::HeaviestTopics(by, answer));
     let is_wanted = |it: &stentor_hub::HeavyTopic| zone.is_none_or(|zone| zone == it.zone);
-    let mut all = Merged::of(told, request.by, is_wanted);
+    let mut all = Merged::of(told, silent, request.by, is_wanted);
     let rows = all.first(limit);
     let topic = |row: Row<stentor_hub::HeavyTopic, HeavyPublisher>| HeavyTopic {
         zone: backplane.zone_name(row.of.who.zone),
@@ -48,9 +48,9 @@ pub(super) fn clients(
     let zone = zones::named(backplane, request.zone.as_ref())?;
     let limit = Clients::VERB.wanted(request.limit)?;
     let by = hub_by(request.by);
-    let told = ask(backplane, |answer| Inquiry::HeaviestPublishers(by, answer));
+    let (told, silent) = ask(backplane, |answer| Inquiry::HeaviestPublishers(by, answer));
     let is_wanted = |it: &HeavyPublisher| zone.is_none_or(|zone| zone == it.zone);
-    let mut all = Merged::of(told, request.by, is_wanted);
+    let mut all = Merged::of(told, silent, request.by, is_wanted);
     let rows = all.first(limit);
     let client = |row: Row<HeavyPublisher, stentor_hub::HeavyTopic>| HeavyClient {
         zone: backplane.zone_name(row.of.who.zone),
@@ -106,7 +106,8 @@ struct Merged<T, O> {
 
 impl<T: Ord, O> Merged<T, O> {
     fn of(
-        (told, silent_shards): (Vec<Heaviest<T, O>>, usize),
+        told: Vec<Heaviest<T, O>>,
+        silent_shards: usize,
         by: By,
         is_wanted: impl Fn(&T) -> bool,
     ) -> Self {
@@ -223,8 +224,8 @@ mod tests {
             120,
             vec![heavy(1, (2_400, 120), 0), heavy(3, (1, 1_200_000), 1)],
         );
-        let told = || (vec![first.clone(), second.clone()], 1);
-        let mut all = Merged::of(told(), By::Messages, |_| true);
+        let told = || vec![first.clone(), second.clone()];
+        let mut all = Merged::of(told(), 1, By::Messages, |_| true);
         let rows = all.first(2);
         let keys = rows.iter().map(|row| row.of.key).collect::<Vec<_>>();
         assert_eq!(keys, [1, 2]);
@@ -249,7 +250,7 @@ mod tests {
             (true, 1, 64)
         );
 
-        let mut all = Merged::of(told(), By::Bytes, |_| true);
+        let mut all = Merged::of(told(), 1, By::Bytes, |_| true);
         let rows = all.first(20);
         let keys = rows.iter().map(|row| row.of.key).collect::<Vec<_>>();
         assert_eq!(keys, [3, 1, 2]);
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn what_is_not_wanted_takes_no_row_and_what_is_left_out_is_told() {
         let many = (0..2_000).map(|key| heavy(key, (key, 0), 0)).collect();
-        let mut all = Merged::of((vec![shard(60, many)], 0), By::Messages, |key| key % 2 == 0);
+        let mut all = Merged::of(vec![shard(60, many)], 0, By::Messages, |key| key % 2 == 0);
         assert_eq!(all.rows.len(), 1_000);
         assert_eq!(all.first(1).len(), 1);
         assert!(all.sample.truncated);
@@ -272,8 +273,8 @@ mod tests {
 
     #[test]
     fn a_server_that_has_just_started_tells_no_huge_rates() {
-        let told = (vec![shard(0, vec![heavy(1, (64, 64), 0)])], 0);
-        let rows = Merged::of(told, By::Messages, |_| true).first(20);
+        let told = vec![shard(0, vec![heavy(1, (64, 64), 0)])];
+        let rows = Merged::of(told, 0, By::Messages, |_| true).first(20);
         assert_eq!(rows[0].rates.messages_per_sec, 64.0);
     }
 }

@@ -1,5 +1,6 @@
 //! The verb `clients.ls`.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,16 +37,11 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
     };
     let (from, to) = page(Ls::VERB, request.limit, request.offset)?;
     if let Some(text) = request.cursor.as_deref() {
-        return further(backplane, &some, (text, request));
+        return further(backplane, &some, text, request);
     }
     let kept = backplane.surveys.clients(backplane, Age::of(request.fresh));
     match &*kept.found {
-        Ok(census) => Ok(in_order(
-            backplane,
-            (&kept.found, census),
-            &some,
-            (from, to),
-        )),
+        Ok(census) => Ok(in_order(backplane, &kept.found, census, &some, from..to)),
         Err(_) if from > 0 => {
             let message = format!(
                 "offset is {from}, and there are too many sessions for pages by number; leave it \
@@ -54,7 +50,7 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
             Err(Failure::new("bad-request", message).about("offset"))
         }
         Err(too_many) => {
-            let mut list = in_places(backplane, &some, to, (0, 0))?;
+            let mut list = in_places(backplane, &some, to, 0, 0)?;
             list.unsorted = Some(excuse(*too_many));
             Ok(list)
         }
@@ -65,7 +61,8 @@ pub(super) fn list(backplane: &Backplane, request: &Ls) -> Result<List, Failure>
 fn further(
     backplane: &Backplane,
     some: &Selection,
-    (text, request): (&str, &Ls),
+    text: &str,
+    request: &Ls,
 ) -> Result<List, Failure> {
     let refused = |message: String| Failure::new("bad-request", message).about("cursor");
     let Ok(cursor) = text.parse::<Cursor>() else {
@@ -97,11 +94,11 @@ fn further(
             let Some((census, counted)) = kept else {
                 return Err(expired(text));
             };
-            let page = (passed, passed.saturating_add(limit));
-            Ok(in_order(backplane, (counted, census), some, page))
+            let page = passed..passed.saturating_add(limit);
+            Ok(in_order(backplane, counted, census, some, page))
         }
         Place::Shard { shard, slot } => {
-            let mut list = in_places(backplane, some, limit, (shard, slot))?;
+            let mut list = in_places(backplane, some, limit, shard, slot)?;
             let too_many = match list.total > SESSIONS_MAX {
                 true => TooMany::Sessions,
                 false => TooMany::Bytes(Surveys::bytes_max(backplane)),
@@ -135,18 +132,20 @@ fn excuse(too_many: TooMany) -> String {
 /// A page of a survey.
 fn in_order(
     backplane: &Backplane,
-    (counted, census): (&Arc<Counted>, &Census),
+    counted: &Arc<Counted>,
+    census: &Census,
     some: &Selection,
-    (from, to): (usize, usize),
+    page: Range<usize>,
 ) -> List {
     let name = |zone| backplane.zone_name(zone);
-    let (mut places, total) = census.places(some, (from, to), name);
+    let from = page.start;
+    let (mut places, total) = census.places(some, page, name);
     let name_bytes = |place: &u32| census.rows.seen(*place as usize).info.client_id.len();
     places.truncate(fitting(places.iter().map(name_bytes)));
     let describe = |place: &u32| {
         let seen = census.rows.seen(*place as usize);
         let away = away_secs(&seen.info, census.rows.now_ms);
-        describe(backplane, &seen, (away, census.at))
+        describe(backplane, &seen, away, census.at)
     };
     let clients: Vec<Client> = places.iter().map(describe).collect();
     let passed = from.saturating_add(clients.len());
@@ -171,7 +170,8 @@ fn in_places(
     backplane: &Backplane,
     some: &Selection,
     limit: usize,
-    (mut shard, mut slot): (usize, u64),
+    mut shard: usize,
+    mut slot: u64,
 ) -> Result<List, Failure> {
     let (mut clients, end) = (Vec::new(), Instant::now() + LOOK_TIME);
     let mut names = Names::default();
@@ -192,7 +192,7 @@ fn in_places(
                 break 'all Some((shard, seen.slot.into()));
             }
             let away = away_secs(&seen.info, part.found.now_ms);
-            clients.push(describe(backplane, &seen, (away, now)));
+            clients.push(describe(backplane, &seen, away, now));
         }
         (shard, slot) = part.next.map_or((shard + 1, 0), |next| (shard, next));
         rows = part.found;

@@ -245,7 +245,8 @@ impl Control {
         entrance: Entrance,
         backplane: &Arc<Backplane>,
         directory: &Arc<Directory>,
-        (table, condition): (Table, &Arc<Condition>),
+        table: Table,
+        condition: &Arc<Condition>,
         commands: &Sender<Command>,
     ) -> Result<Self, ServerError> {
         let notes = Arc::new(Mutex::new(Notes {

@@ -27,7 +27,8 @@ use crate::trace::Publisher;
 /// Publishes a message of the server's owner.
 pub(super) fn by_owner(
     backplane: &Backplane,
-    (directory, who): (&Directory, &Who),
+    directory: &Directory,
+    who: &Who,
     request: &Publish,
 ) -> Result<Published, Failure> {
     let owner = Identity {
@@ -37,14 +38,16 @@ pub(super) fn by_owner(
         expires_at: Tick::NEVER,
         guest: None,
     };
-    publish(backplane, (directory, who, None), &Arc::new(owner), request)
+    publish(backplane, directory, who, None, &Arc::new(owner), request)
 }
 
 /// Publishes a message of somebody who has the right to its topic, in the zone that the request
 /// names or else in his own. The adaptors of the zone are asked as about the publish of a client.
 pub(super) fn publish(
     backplane: &Backplane,
-    (directory, who, address): (&Directory, &Who, Option<IpAddr>),
+    directory: &Directory,
+    who: &Who,
+    address: Option<IpAddr>,
     identity: &Arc<Identity>,
     request: &Publish,
 ) -> Result<Published, Failure> {
@@ -101,7 +104,7 @@ pub(super) fn publish(
     let clears = message.retain && message.payload().is_empty();
     let kept = hand_over(backplane, message, identity.user.clone());
     if request.retain {
-        note_retained((directory, who), (&topic, &zone), &kept);
+        note_retained(directory, who, &topic, &zone, &kept);
     }
     let kept = kept?;
     Ok(Published {
@@ -113,8 +116,10 @@ pub(super) fn publish(
 
 /// Writes down in the audit log what has become of a retained message.
 fn note_retained(
-    (directory, who): (&Directory, &Who),
-    (topic, zone): (&str, &str),
+    directory: &Directory,
+    who: &Who,
+    topic: &str,
+    zone: &str,
     kept: &Result<bool, Failure>,
 ) {
     let mut detail = match kept {
@@ -212,16 +217,9 @@ pub(super) fn plain(backplane: &Backplane, zone: Zone, request: &Plain<'_>) -> O
 
 /// Begins to publish a message of a user: it goes to the shard that orders its topic together with
 /// others.
-pub(super) fn begin(
-    backplane: &Backplane,
-    (message, user): (Message, Option<Arc<str>>),
-    reply: Reply,
-) {
+pub(super) fn begin(backplane: &Backplane, message: Message, user: Option<Arc<str>>, reply: Reply) {
     let home = home_of(backplane, &message);
-    backplane
-        .visitors
-        .errands
-        .begin(home, (message, user), reply);
+    backplane.visitors.errands.begin(home, message, user, reply);
 }
 
 /// What has become of a message that was begun.

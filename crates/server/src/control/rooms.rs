@@ -96,7 +96,7 @@ pub(super) fn show(backplane: &Backplane, request: &Show) -> Result<Shown, Failu
 pub(super) fn kick(backplane: &Backplane, request: &Kick) -> Result<Done, Failure> {
     let words = json!({ "room": request.room, "user": request.user });
     let zone = zone_of(backplane, request.zone.as_ref())?;
-    run(backplane, (zone, &request.room), "room.kick", &words)?;
+    run(backplane, zone, &request.room, "room.kick", &words)?;
     Ok(Done {})
 }
 
@@ -104,7 +104,7 @@ pub(super) fn kick(backplane: &Backplane, request: &Kick) -> Result<Done, Failur
 pub(super) fn close(backplane: &Backplane, request: &Close) -> Result<Closed, Failure> {
     let words = json!({ "room": request.room });
     let zone = zone_of(backplane, request.zone.as_ref())?;
-    let result = run(backplane, (zone, &request.room), "room.close", &words)?;
+    let result = run(backplane, zone, &request.room, "room.close", &words)?;
     Ok(Closed {
         stays: result["stays"] == true,
     })
@@ -134,7 +134,8 @@ fn member(member: &ShownMember) -> Member {
 /// Runs a command about a room as the server's own. Returns its result.
 fn run(
     backplane: &Backplane,
-    (zone, room): (Zone, &str),
+    zone: Zone,
+    room: &str,
     command: &'static str,
     words: &Value,
 ) -> Result<Value, Failure> {

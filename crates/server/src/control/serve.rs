@@ -270,7 +270,7 @@ impl Admin {
                 procedures::reload(backplane)
             }),
             Verb::Publish => answer(line, |request| {
-                publish::by_owner(backplane, (&self.directory, who), &request)
+                publish::by_owner(backplane, &self.directory, who, &request)
             }),
             Verb::RetainedPage
             | Verb::RetainedHistory
@@ -408,8 +408,8 @@ impl Admin {
             Start::CarryOver
         };
         let file = request.file.as_deref();
-        let meant = (file.map(Path::new), zone.as_deref());
-        let reloaded = self.backplane.adaptors.reload(start, meant);
+        let adaptors = &self.backplane.adaptors;
+        let reloaded = adaptors.reload(start, file.map(Path::new), zone.as_deref());
         if let (true, Some(file)) = (reloaded.is_empty(), file) {
             let place = zone.map_or_else(String::new, |zone| format!(" for the zone {zone:?}"));
             let reason =

@@ -65,7 +65,7 @@ pub(super) fn status(admin: &Admin, request: &Status) -> Told {
         connections_per_shard_max: backplane.capacity.connections,
         logins_waiting: backplane.authenticator.waiting(),
         user_queries: admin.directory.queries(),
-        audit_trouble: audit_trouble.map(|it| trouble(&(it.text, it.since))),
+        audit_trouble: audit_trouble.map(|it| trouble(&it.text, it.since)),
         password_hash: password_hash.to_owned(),
         log_lines_dropped: backplane.journal.dropped(),
         retained: retained(backplane, sum.stats.unkept_by_memory),
@@ -101,10 +101,10 @@ fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, 
 }
 
 /// What is wrong, and since when, in seconds since 1970.
-fn trouble((text, since): &(String, SystemTime)) -> Trouble {
+fn trouble(text: &str, since: SystemTime) -> Trouble {
     let since = since.duration_since(SystemTime::UNIX_EPOCH);
     Trouble {
-        text: text.clone(),
+        text: text.to_owned(),
         since: since.map_or(0, |since| since.as_secs()),
     }
 }
@@ -122,7 +122,10 @@ fn retained(backplane: &Backplane, by_memory: u64) -> Kept {
         refused_by_bound: by_bound,
         refused_by_disk: by_disk,
         refused_by_memory: by_memory,
-        troubles: troubles.iter().map(trouble).collect(),
+        troubles: troubles
+            .iter()
+            .map(|(text, since)| trouble(text, *since))
+            .collect(),
     }
 }
 

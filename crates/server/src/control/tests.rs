@@ -38,7 +38,8 @@ impl Server {
             Entrance::open(&data_dir).unwrap(),
             running.backplane(),
             running.directory(),
-            (running.table(), &condition),
+            running.table(),
+            &condition,
             &sender,
         )
         .unwrap();

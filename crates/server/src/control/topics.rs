@@ -1,7 +1,7 @@
 //! The verbs `topics` and `topics.children`.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use stentor_control::topics::{Children, Filter, Held, Name, Names, Told, Topics};
 use stentor_control::{Request as _, page};
@@ -37,10 +37,12 @@ pub(super) fn topics(backplane: &Backplane, request: &Topics) -> Result<Told, Fa
         Ok(rows) => {
             let mut wanted = rows.iter().filter(wanted);
             let page = wanted.by_ref().take(to).skip(from);
-            let page: Vec<Filter> = page.map(|row| filter(backplane, row)).collect();
+            let page: Vec<Filter> = page
+                .map(|(zone, text, count)| filter(backplane, zone, text, count))
+                .collect();
             (page, wanted.next().is_some() || !rows.is_complete)
         }
-        Err(_) => first_filters(backplane, wanted, (from, to)),
+        Err(_) => first_filters(backplane, wanted, from..to),
     };
     let containing = &*request.containing;
     let zone = zone.unwrap_or(Zone::DEFAULT);
@@ -74,7 +76,7 @@ fn shorten(told: &mut Told) {
     told.retained.truncate(rows);
 }
 
-fn filter(backplane: &Backplane, (zone, filter, subscribers): (Zone, &str, usize)) -> Filter {
+fn filter(backplane: &Backplane, zone: Zone, filter: &str, subscribers: usize) -> Filter {
     Filter {
         zone: backplane.zone_name(zone),
         filter: filter.to_owned(),
@@ -86,19 +88,19 @@ fn filter(backplane: &Backplane, (zone, filter, subscribers): (Zone, &str, usize
 fn first_filters(
     backplane: &Backplane,
     wanted: impl Fn(&(Zone, &str, usize)) -> bool,
-    (from, to): (usize, usize),
+    page: Range<usize>,
 ) -> (Vec<Filter>, bool) {
     let mut first: BTreeMap<(Zone, String), usize> = BTreeMap::new();
     let (mut has_more, mut bytes) = (false, 0);
     let is_complete = each_part(backplane, |part| {
-        let mut most = to;
+        let mut most = page.end;
         for (zone, filter, subscribers) in part.iter().filter(&wanted) {
             bytes += filter.len();
             *first.entry((zone, filter.to_owned())).or_default() += subscribers;
             if bytes > SPARE_BYTES {
                 bytes = 0;
-                let names = first.keys().skip(from).map(|(_, name)| name.len());
-                most = to.min(from.saturating_add(fitting(names)));
+                let names = first.keys().skip(page.start).map(|(_, name)| name.len());
+                most = page.end.min(page.start.saturating_add(fitting(names)));
             }
             // More names only push one back that is too far back already.
             while first.len() > most {
@@ -110,9 +112,9 @@ fn first_filters(
     });
     // A filter among the first of all is among the first of each part that has it, so its
     // subscribers are complete.
-    let page = first.iter().skip(from);
-    let page = page.map(|((zone, name), count)| filter(backplane, (*zone, name, *count)));
-    (page.collect(), has_more || !is_complete)
+    let rows = first.iter().skip(page.start);
+    let rows = rows.map(|((zone, name), count)| filter(backplane, *zone, name, *count));
+    (rows.collect(), has_more || !is_complete)
 }
 
 /// The names of one level, of one zone.

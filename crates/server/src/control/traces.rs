@@ -29,10 +29,8 @@ pub(super) fn start(backplane: &Backplane, who: &Who, request: &Start) -> Result
     let for_secs = request.for_secs.unwrap_or(SECS).clamp(1, SECS_MAX);
     let lines = request.lines.unwrap_or(LINES_MAX).clamp(1, LINES_MAX);
     let time = Duration::from_secs(for_secs);
-    let what = (Origin::new(who.to_string()), rule);
-    let begun = backplane
-        .traces
-        .begin(what, (lines, time), backplane.clock.now());
+    let (origin, now) = (Origin::new(who.to_string()), backplane.clock.now());
+    let begun = backplane.traces.begin(origin, rule, lines, time, now);
     let Some(trace) = begun else {
         let message = format!(
             "{TRACES_MAX} traces run, and there can be no more; `stentor trace ls` lists them, and \

@@ -58,7 +58,8 @@ pub(crate) fn send(
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     payload: &mut [u8],
-    (descriptors, max): (&mut Vec<OwnedFd>, usize),
+    descriptors: &mut Vec<OwnedFd>,
+    max: usize,
 ) -> Result<usize, Errno> {
     // In 64-bit words, so that it is aligned for a header.
     let mut control = [0_u64; CONTROL_WORDS];
@@ -142,7 +143,8 @@ mod tests {
         let len = receive(
             receiver.as_fd(),
             &mut payload,
-            (&mut descriptors, DESCRIPTORS_MAX),
+            &mut descriptors,
+            DESCRIPTORS_MAX,
         )
         .unwrap();
         assert_eq!(&payload[..len], b"tickets");
@@ -165,8 +167,8 @@ mod tests {
         for max in 0..3 {
             send(sender.as_fd(), b"x", &[ours.as_fd(); 3]).unwrap();
             let mut descriptors = Vec::new();
-            let wanted = (&mut descriptors, max);
-            assert_eq!(receive(receiver.as_fd(), &mut [0; 8], wanted), Ok(1));
+            let received = receive(receiver.as_fd(), &mut [0; 8], &mut descriptors, max);
+            assert_eq!(received, Ok(1));
             assert_eq!(descriptors.len(), max);
         }
         // The kernel has closed the others.
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn nothing_to_receive_is_no_wait() {
         let (_sender, receiver) = pair().unwrap();
-        let result = receive(receiver.as_fd(), &mut [0; 8], (&mut Vec::new(), 1));
+        let result = receive(receiver.as_fd(), &mut [0; 8], &mut Vec::new(), 1);
         assert_eq!(result, Err(Errno::EAGAIN));
     }
 
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(send(sender.as_fd(), &[7; 1024], &[]), Err(Errno::EAGAIN));
         for _ in 0..sent {
             assert_eq!(
-                receive(receiver.as_fd(), &mut [0; 2048], (&mut Vec::new(), 1)),
+                receive(receiver.as_fd(), &mut [0; 2048], &mut Vec::new(), 1),
                 Ok(1024)
             );
         }

@@ -257,7 +257,7 @@ impl Bearers {
             false => {
                 let port = self.clerk.http_port();
                 let data_dir = self.clerk.backplane().journal.data_dir();
-                why_refused(reason, (port, &claim.claim), fault.as_ref(), data_dir)
+                why_refused(reason, port, &claim.claim, fault.as_ref(), data_dir)
             }
         };
         Err(NotAdmitted::Unknown(Unproven {

@@ -70,7 +70,8 @@ impl Errands {
     pub(crate) fn begin(
         &self,
         shard: usize,
-        (message, user): (Message, Option<Arc<str>>),
+        message: Message,
+        user: Option<Arc<str>>,
         reply: Reply,
     ) {
         let mut begun = self.begun();

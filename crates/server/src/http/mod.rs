@@ -161,8 +161,10 @@ impl Doors {
     pub(crate) fn serve(
         self,
         config: &Http,
-        (condition, metrics): (&Arc<Condition>, Metrics),
-        (control, center): (&Control, &Arc<Center>),
+        condition: &Arc<Condition>,
+        metrics: Metrics,
+        control: &Control,
+        center: &Arc<Center>,
     ) -> Result<Option<Face>, ServerError> {
         if self.sockets.is_empty() {
             return Ok(None);

@@ -62,7 +62,8 @@ impl<T> Arrivals<T> {
         while let Ok(len) = passing::receive(
             self.inbox.0.as_fd(),
             &mut payload,
-            (&mut descriptors, DESCRIPTORS_MAX),
+            &mut descriptors,
+            DESCRIPTORS_MAX,
         ) {
             if len == 0 {
                 return;

@@ -22,7 +22,8 @@ pub(super) fn started(
     config: &Config,
     data_dir: &DataDir,
     doors: &Doors,
-    (shards, directory): (&Shards, &Directory),
+    shards: &Shards,
+    directory: &Directory,
 ) {
     info!(
         version = env!("CARGO_PKG_VERSION"),

@@ -168,21 +168,27 @@ fn begin(
     let (commands, inbox) = channel();
     shards.watch(&commands);
     let condition = Arc::new(Condition::new(&backplane, &directory));
-    let around = (shards.table, &condition);
-    let control = Control::start(entrance, &backplane, &directory, around, &commands)?;
+    let control = Control::start(
+        entrance,
+        &backplane,
+        &directory,
+        shards.table,
+        &condition,
+        &commands,
+    )?;
     note_doors(&control, &doors, &http);
-    note_config(&control, (&config, &config), (&sources, &logger));
+    note_config(&control, &config, &config, &sources, &logger);
     let (intervals, memory_limits) = start_keepers(&config, &backplane)?;
-    let figures = watch_all(&config, data_dir, (&backplane, &directory, &control))?;
+    let figures = watch_all(&config, data_dir, &backplane, &directory, &control)?;
     signals.start(commands.clone())?;
     // Before the announcement: a script may change the file as soon as it reads that.
     let watch = watch::of(&config, &commands);
-    let calls = CallServer::start(calls, &config.procedures, data_dir, (&backplane, &center))?;
-    announce::started(&config, data_dir, &doors, (&shards, &directory));
+    let calls = CallServer::start(calls, &config.procedures, data_dir, &backplane, &center)?;
+    announce::started(&config, data_dir, &doors, &shards, &directory);
     announce::calls(&calls);
     let http_tls = http.tls();
     let metrics = Metrics::new(&backplane, &directory, shards.table);
-    let face = http.serve(&config.http, (&condition, metrics), (&control, &center))?;
+    let face = http.serve(&config.http, &condition, metrics, &control, &center)?;
     let supervisor = Supervisor {
         reloader: Reloader {
             was_refused: false,
@@ -224,8 +230,10 @@ fn note_doors(control: &Control, doors: &doors::Doors, http: &http::Doors) {
 /// Notes what others show of a configuration that was read.
 fn note_config(
     control: &Control,
-    (started, config): (&Config, &Config),
-    (sources, logger): (&Sources<'_>, &Logger),
+    started: &Config,
+    config: &Config,
+    sources: &Sources<'_>,
+    logger: &Logger,
 ) {
     control.note_log(logger);
     control.note_loaded(Loaded {
@@ -260,11 +268,13 @@ fn start_keepers(
 fn watch_all(
     config: &Config,
     data_dir: &DataDir,
-    (backplane, directory, control): (&Arc<Backplane>, &Arc<Directory>, &Control),
+    backplane: &Arc<Backplane>,
+    directory: &Arc<Directory>,
+    control: &Control,
 ) -> Result<FigureKeeper, ServerError> {
     watch_connections(config, backplane, directory)?;
     let commit = config.figures.commit;
-    let figures = FigureKeeper::start(backplane, directory, (data_dir.path(), commit))?;
+    let figures = FigureKeeper::start(backplane, directory, data_dir.path(), commit)?;
     control.note_figures(figures.history());
     Ok(figures)
 }
@@ -356,8 +366,7 @@ impl Supervisor {
         self.systemd.reloading();
         let who = asker.as_ref().map(|asker| asker.who.clone());
         let who = who.unwrap_or_else(|| Who::new(cause));
-        let is_asked_for = cause != FILE_CHANGED;
-        let result = self.reloader.reload((&who, is_asked_for), &self.backplane);
+        let result = self.reloader.reload(&who, cause, &self.backplane);
         match &result {
             Ok(reloaded) => reloaded.log(cause),
             Err(reason) => {
@@ -375,7 +384,7 @@ impl Supervisor {
                 logger,
                 ..
             } = &self.reloader;
-            note_config(&self.control, (started, config), (sources, logger));
+            note_config(&self.control, started, config, sources, logger);
         }
         // After an edit and a requested reload, the watch finds nothing left to do. The note keeps
         // the requested reload, unless it failed and this one shows that the mistake is corrected.

@@ -15,6 +15,7 @@ use tracing::{info, warn};
 use super::announce;
 use super::doors::{self, Door, Doors};
 use super::retained;
+use super::watch::FILE_CHANGED;
 use crate::accounts;
 use crate::backplane::Backplane;
 use crate::bans::Rule;
@@ -135,11 +136,7 @@ impl Prepared {
 
 impl Reloader {
     /// Loads the configuration again and takes it over, all or nothing.
-    pub(super) fn reload(
-        &mut self,
-        (who, is_asked_for): (&Who, bool),
-        backplane: &Backplane,
-    ) -> ReloadResult {
+    pub(super) fn reload(&mut self, who: &Who, cause: &str, backplane: &Backplane) -> ReloadResult {
         let new = Config::load(&self.sources).map_err(|error| error.to_string())?;
         let diff = diff(&self.config, &new);
         let prepared = self
@@ -173,7 +170,7 @@ impl Reloader {
         };
         self.directory.pin(accounts::pinned(&new));
         accounts::configure(&self.directory, &new);
-        self.apply(&new, (prepared, zones), backplane);
+        self.apply(&new, prepared, zones, backplane);
         let live = diff
             .changes
             .iter()
@@ -189,7 +186,7 @@ impl Reloader {
         };
         let was_refused = std::mem::take(&mut self.was_refused);
         if was_refused
-            || is_asked_for
+            || cause != FILE_CHANGED
             || !(reloaded.changed.is_empty() && reloaded.renewed.is_empty())
         {
             self.note(who, &reloaded, &new);
@@ -298,7 +295,8 @@ impl Reloader {
     fn apply(
         &mut self,
         new: &Config,
-        (prepared, zones): (Prepared, Vec<ZoneSettings>),
+        prepared: Prepared,
+        zones: Vec<ZoneSettings>,
         backplane: &Backplane,
     ) {
         for (port, rules) in prepared.rules.into_iter().flat_map(|kept| kept.ports) {

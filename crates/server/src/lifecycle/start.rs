@@ -131,21 +131,20 @@ pub(super) fn start(config: &Config, data_dir: &DataDir) -> Result<Started, Serv
     let zone_max = prior.as_ref().map_or(0, Prior::zone_max);
     let zones = logins::zones(config, data_dir.path(), &store, zone_max)?;
     let logins = logins::start(config, data_dir.path(), &directory, zones, clock)?;
-    let adaptors = Plane::start(config, (&logins.center, &directory))?;
+    let adaptors = Plane::start(config, &logins.center, &directory)?;
     let kept = Kept {
         clock,
         hasher: TopicHasher::new(random()),
         store,
     };
-    let started = start_shards(
-        config,
-        count,
-        (table, capacity),
-        (journal, kept, prior),
-        (&logins.center, adaptors),
-        opened,
-    )
-    .and_then(|(backplane, shards, ((session_keeper, spool), owners))| {
+    let basis = Basis {
+        journal,
+        retained: kept,
+        center: &logins.center,
+        adaptors,
+    };
+    let started = start_shards(config, count, table, capacity, basis, prior, opened);
+    let started = started.and_then(|(backplane, shards, ((session_keeper, spool), owners))| {
         let center = logins.follow_changes(&backplane, owners)?;
         let keepers = Keepers {
             retained: retained::start(&backplane)?,
@@ -235,6 +234,22 @@ struct Kept {
     store: Arc<Store<MappedDisk>>,
 }
 
+/// What was opened before the shards, and what they and the rest of the server use together.
+struct Basis<'c> {
+    journal: Journal,
+    retained: Kept,
+    center: &'c Arc<Center>,
+    adaptors: Plane,
+}
+
+/// How the rest of the server reaches the shards, and what they can take.
+struct Access {
+    ways: Vec<Way>,
+    capacity: Capacity,
+    rings: mesh::Gauges,
+    errands: Errands,
+}
+
 /// The ways into the shards.
 fn ways(bells: &[Arc<Bell>], slots: Vec<inbox::Slot>) -> Vec<Way> {
     let way = |(bell, slot)| Way {
@@ -248,12 +263,17 @@ fn ways(bells: &[Arc<Bell>], slots: Vec<inbox::Slot>) -> Vec<Way> {
 /// What joins the shards with each other and with the rest of the server.
 fn connect(
     config: &Config,
-    journal: Journal,
-    (center, adaptors): (&Arc<Center>, Plane),
-    (retained, journals): (&Kept, Option<Journals>),
-    (shards, capacity, rings): (Vec<Way>, Capacity, mesh::Gauges),
-    errands: Errands,
+    basis: Basis<'_>,
+    journals: Option<Journals>,
+    access: Access,
 ) -> Arc<Backplane> {
+    let Basis {
+        journal,
+        retained,
+        center,
+        adaptors,
+    } = basis;
+    let shards = access.ways;
     let admission = Arc::new(Admission::default());
     admission.reconfigure(&config.limits);
     let doorkeeper = Doorkeeper::new(Arc::clone(center), adaptors.clone());
@@ -264,24 +284,24 @@ fn connect(
     let backplane = Arc::new(Backplane {
         adaptors,
         bans: Bans::open(journal.data_dir(), &authenticator, now),
-        visitors: Visitors::new(errands),
+        visitors: Visitors::new(access.errands),
         traces: Traces::default(),
         surveys: Surveys::default(),
         clock: retained.clock,
-        hasher: retained.hasher.clone(),
+        hasher: retained.hasher,
         authenticator,
         admission,
         tenants: Tenants::default(),
         ledger: Arc::new(Ledger::new(shard_count)),
         alarm: Alarm::default(),
-        retained: Arc::clone(&retained.store),
+        retained: retained.store,
         journals,
         topic_bounds: TopicBounds::new(&config.limits),
         journal,
         call_queue: Arc::default(),
         shards,
-        capacity,
-        rings,
+        capacity: access.capacity,
+        rings: access.rings,
         // No shard has this number.
         tickets: Mutex::new(Tickets::of(u8::MAX)),
     });
@@ -292,9 +312,10 @@ fn connect(
 fn start_shards(
     config: &Config,
     count: u8,
-    (table, capacity): (Table, Capacity),
-    (journal, retained, prior): (Journal, Kept, Option<Prior>),
-    (center, adaptors): (&Arc<Center>, Plane),
+    table: Table,
+    capacity: Capacity,
+    basis: Basis<'_>,
+    prior: Option<Prior>,
     opened: Vec<Opened>,
 ) -> io::Result<(Arc<Backplane>, Shards, Inherited)> {
     let made = Made::new(count)?;
@@ -307,9 +328,14 @@ fn start_shards(
         errands,
     } = made;
     let meshes = mesh::build(&bells, mesh::RING_ITEMS);
-    let shards = (ways(&bells, slots), capacity, mesh::Gauges::of(&meshes));
-    let kept = (&retained, prior.as_ref().map(Prior::journals));
-    let backplane = connect(config, journal, (center, adaptors), kept, shards, errands);
+    let access = Access {
+        ways: ways(&bells, slots),
+        capacity,
+        rings: mesh::Gauges::of(&meshes),
+        errands,
+    };
+    let (center, journals) = (basis.center, prior.as_ref().map(Prior::journals));
+    let backplane = connect(config, basis, journals, access);
     let queues = Queues::of(config, center)?;
     let dealt = prior.map(|prior| prior.deal(queues, center, &backplane));
     let dealt = dealt.transpose()?.unwrap_or_default();
@@ -336,7 +362,7 @@ fn start_shards(
             inbox,
             mesh,
             listeners: listeners.next().unwrap_or_default(),
-            shared: shared(config, &backplane, (&interest, &persistent_sessions)),
+            shared: shared(config, &backplane, &interest, &persistent_sessions),
             policy: Arc::clone(&policy),
             backplane: Arc::clone(&backplane),
         };
@@ -362,7 +388,8 @@ fn start_shards(
 fn shared(
     config: &Config,
     backplane: &Backplane,
-    (interest, persistent_sessions): (&Arc<InterestTable>, &Arc<AtomicU64>),
+    interest: &Arc<InterestTable>,
+    persistent_sessions: &Arc<AtomicU64>,
 ) -> Shared {
     let writes = backplane.journals.is_some();
     Shared {

@@ -61,7 +61,9 @@ impl Asked {
     /// bytes of their content, but one in any case. Waits for the disk if it has to.
     pub(crate) fn answer<D: Disk>(
         &self,
-        (store, zone, now): (&Store<D>, Zone, Tick),
+        store: &Store<D>,
+        zone: Zone,
+        now: Tick,
         zones: &dyn ZoneNames,
         bytes_max: usize,
     ) -> Recalled {
@@ -74,7 +76,7 @@ impl Asked {
         let mut more = false;
         while !more {
             let before = found.len();
-            let walk = store.remember(query, now, (&mut cursor, VISITS), &mut found);
+            let walk = store.remember(query, now, &mut cursor, VISITS, &mut found);
             for at in before..found.len() {
                 let message = &found[at].message;
                 bytes += message.properties().len() + message.payload().len();

@@ -345,8 +345,7 @@ impl RetainedAdmin<'_> {
     fn history(&self, request: &History) -> Result<Recalled, Refusal> {
         let asked = Asked::of(request)?;
         let zone = self.zone(request.zone.as_ref())?;
-        let place = (self.store, zone, self.now);
-        Ok(asked.answer(place, self.zones, PAGE_BYTES))
+        Ok(asked.answer(self.store, zone, self.now, self.zones, PAGE_BYTES))
     }
 
     /// Filters that cover together all that is kept of a zone: `#` leaves out what begins with `$`.

@@ -84,12 +84,12 @@ impl Spooling {
                     first,
                     count,
                     bytes,
-                } => batch.seal(owner(session, (first, count)), bytes),
+                } => batch.seal(owner(session, first, count), bytes),
                 SpoolOrder::Fetch {
                     session,
                     first,
                     place: chunk,
-                } => batch.fetch(owner(session, (first, 0)), place(chunk)),
+                } => batch.fetch(owner(session, first, 0), place(chunk)),
                 SpoolOrder::Free(chunk) => batch.free(place(chunk)),
             }
         }
@@ -143,7 +143,7 @@ impl Spooling {
     }
 }
 
-const fn owner(session: SessionKey, (first, count): (u64, u8)) -> Owner {
+const fn owner(session: SessionKey, first: u64, count: u8) -> Owner {
     Owner {
         slot: session.slot,
         generation: session.generation,

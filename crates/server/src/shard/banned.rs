@@ -10,6 +10,7 @@ use stentor_session::{CloseReason, ConnectRequest, Denied};
 use super::Shard;
 use super::link::Phase;
 use super::login::refused;
+use super::tell::Applicant;
 use crate::bans::{Entry, Party};
 use crate::peer::Peer;
 use crate::transport::Fault;
@@ -58,7 +59,7 @@ impl Shard {
     /// Answers CONNECT with 0x8A, and says in the log which ban it was.
     pub(super) fn refuse_banned(&mut self, index: u32, request: &ConnectRequest, ban: &Entry) {
         let reason = CloseReason::Denied(Denied::Banned);
-        let who = (request.username.as_deref(), &*request.client_id);
+        let who = Applicant::of(request);
         self.note_refusal_for(index, who, reason, Some(Fault::Said(ban.told().into())));
         self.part(index, Some(refused(request, ReasonCode::Banned, "")));
     }

@@ -10,6 +10,7 @@ use super::Shard;
 use super::leave::bytes_of;
 use super::link::{Link, LinkKey, Phase, Reading};
 use super::pace::{Part, READ_TIME};
+use super::tell::Applicant;
 
 /// When a turn stops closing descriptors, from its beginning. To close a socket whose peer has not
 /// read everything takes ten microseconds and more.
@@ -50,8 +51,8 @@ impl Shard {
         if self.gone.is_empty() {
             return;
         }
-        let times = (self.now, self.backplane.clock.now());
-        let mut part = Part::short(&self.hub, times, FREE_TIME);
+        let now = self.backplane.clock.now();
+        let mut part = Part::short(&self.hub, self.now, now, FREE_TIME);
         let mut gone = std::mem::take(&mut self.gone);
         let mut done = 0;
         for &index in gone.iter().take(FREED_MAX) {
@@ -155,7 +156,7 @@ impl Shard {
             Phase::Authenticating(_) | Phase::Gone => {}
             Phase::ExpectConnect(_) | Phase::ExpectAuth(_) => {
                 let reason = CloseReason::Timeout(Timer::Login);
-                self.note_refusal(key.index, (None, ""), reason);
+                self.note_refusal(key.index, Applicant::default(), reason);
                 self.bury(key.index);
             }
             Phase::Draining(_) => self.bury(key.index),

@@ -38,7 +38,7 @@ impl Shard {
         }
         let begun = ran();
         let now = self.backplane.clock.now();
-        let mut part = Part::short(&self.hub, (self.now, now), Duration::ZERO);
+        let mut part = Part::short(&self.hub, self.now, now, Duration::ZERO);
         while let Some(errand) = self.errands.waiting.pop_front() {
             let Errand {
                 number,

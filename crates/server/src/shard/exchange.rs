@@ -13,6 +13,7 @@ use super::Shard;
 use super::flush::write_batch;
 use super::link::{Entrance, Exchanging, LinkKey, Phase};
 use super::login::{final_output, reason_of};
+use super::tell::Applicant;
 use crate::transport::Fault;
 
 /// What one packet may gather at once: more than AUTH can be.
@@ -176,12 +177,11 @@ impl Shard {
     fn tell_bearer(&self, key: LinkKey, session: SessionKey, why: JwtRefusal) {
         let client_id = self.hub.inspect().client_id(session).unwrap_or_default();
         let reason = CloseReason::Denied(Denied::Credentials);
-        self.tell_refusal(
-            key.index,
-            (None, client_id),
-            reason,
-            Some(Fault::Bearer(why)),
-        );
+        let who = Applicant {
+            user: None,
+            client_id,
+        };
+        self.tell_refusal(key.index, who, reason, Some(Fault::Bearer(why)));
     }
 
     /// The authenticator has answered a connected client.

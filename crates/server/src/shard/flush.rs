@@ -366,7 +366,7 @@ impl Shard {
         self.figures.bytes_sent += written as u64;
         link.bytes.sent += written as u64;
         if self.taps.is_on() {
-            self.taps.look(&self.hub, (index, key), (self.now, peer));
+            self.taps.look(&self.hub, index, key, self.now, peer);
             self.taps.sent(index, self.now, &self.batch, written);
         }
         let flush = self

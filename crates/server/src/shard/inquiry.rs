@@ -67,7 +67,7 @@ impl Shard {
                 zone,
                 client_id,
                 about,
-            } => self.answer_about((zone, &client_id), about),
+            } => self.answer_about(zone, &client_id, about),
             Inquiry::ZonesOf {
                 client_id,
                 zones,
@@ -110,7 +110,7 @@ impl Shard {
     }
 
     /// Answers what is asked about a client.
-    fn answer_about(&mut self, (zone, client_id): (Zone, &str), about: AboutClient) {
+    fn answer_about(&mut self, zone: Zone, client_id: &str, about: AboutClient) {
         match about {
             AboutClient::Shown { from, answer } => {
                 let _ = answer.send(self.client(zone, client_id, from));
@@ -119,12 +119,12 @@ impl Shard {
                 topic,
                 from,
                 answer,
-            } => drop(answer.send(self.why((zone, client_id), &topic, from))),
+            } => drop(answer.send(self.why(zone, client_id, &topic, from))),
             AboutClient::Queue {
                 from,
                 at_most,
                 answer,
-            } => drop(answer.send(self.queue((zone, client_id), from, at_most))),
+            } => drop(answer.send(self.queue(zone, client_id, from, at_most))),
             AboutClient::Departure(answer) => {
                 let _ = answer.send(self.hub.inspect().departure(zone, client_id));
             }
@@ -178,7 +178,8 @@ impl Shard {
     /// Pieces of what waits for a client.
     fn queue(
         &self,
-        (zone, client_id): (Zone, &str),
+        zone: Zone,
+        client_id: &str,
         from: QueuePlace,
         at_most: usize,
     ) -> Option<QueueSeen> {
@@ -234,7 +235,7 @@ impl Shard {
     }
 
     /// What decides about a topic and a client. O([`LOOKED_AT`]) subscriptions.
-    fn why(&self, (zone, client_id): (Zone, &str), topic: &str, from: usize) -> Option<Reasons> {
+    fn why(&self, zone: Zone, client_id: &str, topic: &str, from: usize) -> Option<Reasons> {
         let client = self.hub.inspect().client(zone, client_id)?;
         let key = session_of(&self.hub, zone, client_id)?;
         let delivering = self.hub.inspect().delivering(key, topic)?;

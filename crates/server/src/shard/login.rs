@@ -16,6 +16,7 @@ use stentor_session::{
 
 use super::letter::{Letter, Purpose};
 use super::link::{Entrance, Link, LinkKey, Phase, Reading};
+use super::tell::Applicant;
 use super::{Shard, Stage};
 use crate::peer::Peer;
 use crate::telemetry::{Bound, Claim};
@@ -72,12 +73,12 @@ impl Shard {
             }
             Err(_) if is_tls(link.tail.unread()) => {
                 let reason = CloseReason::Violation(Violation::ExpectedConnect);
-                self.note_refusal(index, (None, ""), reason);
+                self.note_refusal(index, Applicant::default(), reason);
                 self.part(index, None);
             }
             Err(reason) => {
                 let answer = malformed_answer(link.tail.unread(), reason);
-                self.note_refusal(index, (None, ""), reason);
+                self.note_refusal(index, Applicant::default(), reason);
                 self.part(index, answer);
             }
         }
@@ -208,7 +209,7 @@ impl Shard {
     /// Answers CONNECT with what an adaptor has against it, and closes.
     fn deny(&mut self, index: u32, request: &ConnectRequest, code: Option<u8>, text: &str) {
         let reason = CloseReason::Denied(Denied::Adaptor);
-        let who = (request.username.as_deref(), &*request.client_id);
+        let who = Applicant::of(request);
         let said = Fault::Said(text.to_owned().into());
         self.note_refusal_for(index, who, reason, Some(said));
         let code = code.and_then(ReasonCode::from_u8);
@@ -219,7 +220,7 @@ impl Shard {
     /// Answers a web token or a certificate that does not let its bearer in, and a user who is
     /// disabled, as a wrong password is answered.
     fn refuse_proof(&mut self, index: u32, request: &ConnectRequest, why: Fault) {
-        let who = (request.username.as_deref(), &*request.client_id);
+        let who = Applicant::of(request);
         self.note_refusal_for(index, who, WRONG_LOGIN, Some(why));
         let code = WRONG_LOGIN.reason_code();
         let answer = code.map(|code| refused(request, code, WRONG_LOGIN.told()));
@@ -363,7 +364,7 @@ impl Shard {
         identity: Option<&Identity>,
         reason: CloseReason,
     ) {
-        let who = (request.username.as_deref(), &*request.client_id);
+        let who = Applicant::of(request);
         let bound = self.bound(index, identity, reason);
         let told = told(reason, bound.as_ref());
         match bound {

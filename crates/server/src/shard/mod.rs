@@ -697,8 +697,8 @@ impl Shard {
 
     /// Goes on with what earlier turns have left, for as long as this one has time.
     fn advance_on(&mut self) {
-        let times = (self.now, self.backplane.clock.now());
-        let mut part = Part::short(&self.hub, times, ADVANCE_TIME).of_long_steps();
+        let now = self.backplane.clock.now();
+        let mut part = Part::short(&self.hub, self.now, now, ADVANCE_TIME).of_long_steps();
         let mut before = None;
         while self.goes_on()
             && before.replace(self.hub.turn().visits()) != Some(self.hub.turn().visits())

@@ -87,16 +87,16 @@ enum Extent {
 
 impl Part {
     /// One that begins now, of a turn that has begun at `turn`.
-    pub(super) fn begin(hub: &Hub, times: (Tick, Tick), time: Duration) -> Self {
-        Self::lasting(hub, times, (time, PART_TIME_MIN))
+    pub(super) fn begin(hub: &Hub, turn: Tick, now: Tick, time: Duration) -> Self {
+        Self::lasting(hub, turn, now, time, PART_TIME_MIN)
     }
 
     /// The one that tidies up, and gets little time in any case.
-    pub(super) fn short(hub: &Hub, times: (Tick, Tick), time: Duration) -> Self {
-        Self::lasting(hub, times, (time, SHORT_TIME_MIN))
+    pub(super) fn short(hub: &Hub, turn: Tick, now: Tick, time: Duration) -> Self {
+        Self::lasting(hub, turn, now, time, SHORT_TIME_MIN)
     }
 
-    fn lasting(hub: &Hub, (turn, now): (Tick, Tick), (time, least): (Duration, Duration)) -> Self {
+    fn lasting(hub: &Hub, turn: Tick, now: Tick, time: Duration, least: Duration) -> Self {
         let earliest = now.after(least);
         Self {
             until: turn.after(time).max(earliest),
@@ -125,18 +125,18 @@ impl Part {
             until,
             earliest: until,
             steps_max: DRAIN_STEPS,
-            ..Self::begin(hub, (turn, turn), Duration::ZERO)
+            ..Self::begin(hub, turn, turn, Duration::ZERO)
         }
     }
 
     /// The one that goes on with connections that have had their share, from now on. A turn that
     /// has read for long already has little time for them.
-    pub(super) fn go_on(hub: &Hub, (turn, now): (Tick, Tick), longer: &Longer) -> Self {
+    pub(super) fn go_on(hub: &Hub, turn: Tick, now: Tick, longer: &Longer) -> Self {
         let (least, _) = LONGER_TIME;
         let end = turn.after(READ_TIME).max(now.after(least));
         Self {
             until: now.after(longer.time()).min(end),
-            ..Self::begin(hub, (turn, now), Duration::ZERO)
+            ..Self::begin(hub, turn, now, Duration::ZERO)
         }
     }
 

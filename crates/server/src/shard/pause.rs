@@ -105,8 +105,8 @@ impl Shard {
             return;
         }
         self.hub.turn_mut().set_packets_at_once(LONGER_PACKETS);
-        let times = (self.now, self.backplane.clock.now());
-        let mut part = Part::go_on(&self.hub, times, &self.longer);
+        let now = self.backplane.clock.now();
+        let mut part = Part::go_on(&self.hub, self.now, now, &self.longer);
         let mut waiting = Vec::new();
         let mut held = held.into_iter();
         for index in held.by_ref() {

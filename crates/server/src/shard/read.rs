@@ -12,6 +12,7 @@ use super::flush::Writing;
 use super::link::{Entrance, LONG_CONNECT, Link, Phase, Reading, Stream};
 use super::pace::{Part, READ_TIME};
 use super::scratch::HEADROOM;
+use super::tell::Applicant;
 use super::{Opening, Shard};
 use crate::proxy::ProxyHeader;
 
@@ -142,8 +143,8 @@ impl Shard {
 
     /// A part of this turn that begins now.
     pub(super) fn begin_part(&self, time: Duration) -> Part {
-        let times = (self.now, self.backplane.clock.now());
-        Part::begin(&self.hub, times, time)
+        let now = self.backplane.clock.now();
+        Part::begin(&self.hub, self.now, now, time)
     }
 
     /// The part that reads. In a turn that has done nothing before, the clock was just looked at.
@@ -152,7 +153,7 @@ impl Shard {
         if self.hub.turn().work() > 0 || has_accepted {
             return self.begin_part(READ_TIME);
         }
-        Part::begin(&self.hub, (self.now, self.now), READ_TIME)
+        Part::begin(&self.hub, self.now, self.now, READ_TIME)
     }
 
     /// Reads from links whose TLS handshakes or long CONNECTs wait, for as long as a turn has time
@@ -397,7 +398,7 @@ impl Shard {
             }
             Err(_) => {
                 let reason = CloseReason::Violation(Violation::Proxy);
-                self.note_refusal(index, (None, ""), reason);
+                self.note_refusal(index, Applicant::default(), reason);
                 return self.bury(index);
             }
         };
@@ -431,7 +432,7 @@ impl Shard {
         let input = self.scratch.joined(tail.unread(), len);
         let is_traced = self.taps.is_on();
         if is_traced {
-            self.taps.look(&self.hub, (index, key), (self.now, peer));
+            self.taps.look(&self.hub, index, key, self.now, peer);
         }
         let consumed = self.hub.receive(self.now, key, input);
         if is_traced {
@@ -457,8 +458,7 @@ impl Shard {
                 }
                 let is_traced = self.taps.is_on();
                 if is_traced {
-                    self.taps
-                        .look(&self.hub, (index, key), (self.now, link.peer));
+                    self.taps.look(&self.hub, index, key, self.now, link.peer);
                 }
                 let input = link.tail.unread();
                 let consumed = self.hub.receive(self.now, key, input);
@@ -501,7 +501,7 @@ impl Shard {
                 self.forward();
             }
             Some(None) if reason != CloseReason::Remote(Remote::Closed) => {
-                self.note_refusal(index, (None, ""), reason);
+                self.note_refusal(index, Applicant::default(), reason);
             }
             _ => {}
         }

@@ -14,6 +14,7 @@ use stentor_session::{CloseReason, Limit, Remote, Tick};
 
 use super::Shard;
 use super::link::{Entrance, Link, LinkKey, Phase, Stream};
+use super::tell::Applicant;
 use crate::peer::Network;
 
 /// Places of rows and of turns that are kept when nobody waits any more.
@@ -219,7 +220,7 @@ impl Shard {
 
     fn evict(&mut self, index: u32) {
         let reason = CloseReason::Limit(Limit::Connections);
-        self.note_refusal(index, (None, ""), reason);
+        self.note_refusal(index, Applicant::default(), reason);
         self.bury(index);
     }
 }

@@ -3,12 +3,30 @@
 use std::sync::Arc;
 
 use stentor_auth::model::login_name;
-use stentor_session::CloseReason;
+use stentor_session::{CloseReason, ConnectRequest};
 use stentor_topic::Zone;
 
 use super::Shard;
 use crate::telemetry::Entry;
 use crate::transport::Fault;
+
+/// Who was refused, as far as a client has said it; by default, it has said nothing yet.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Applicant<'n> {
+    /// The name of the user.
+    pub(super) user: Option<&'n str>,
+    pub(super) client_id: &'n str,
+}
+
+impl<'n> Applicant<'n> {
+    /// The one that CONNECT names.
+    pub(super) fn of(request: &'n ConnectRequest) -> Self {
+        Self {
+            user: request.username.as_deref(),
+            client_id: &request.client_id,
+        }
+    }
+}
 
 impl Shard {
     /// Leaves the events of this turn for the log.
@@ -48,12 +66,7 @@ impl Shard {
     }
 
     /// Notes that a connection was not let in.
-    pub(super) fn note_refusal(
-        &mut self,
-        index: u32,
-        who: (Option<&str>, &str),
-        reason: CloseReason,
-    ) {
+    pub(super) fn note_refusal(&mut self, index: u32, who: Applicant<'_>, reason: CloseReason) {
         let link = self.links.get(index);
         let fault = link.and_then(|link| link.transport.fault().cloned());
         self.note_refusal_for(index, who, reason, fault);
@@ -63,7 +76,7 @@ impl Shard {
     pub(super) fn note_refusal_for(
         &mut self,
         index: u32,
-        who: (Option<&str>, &str),
+        who: Applicant<'_>,
         reason: CloseReason,
         fault: Option<Fault>,
     ) {
@@ -75,7 +88,7 @@ impl Shard {
     pub(super) fn tell_refusal(
         &self,
         index: u32,
-        who: (Option<&str>, &str),
+        who: Applicant<'_>,
         reason: CloseReason,
         fault: Option<Fault>,
     ) {
@@ -83,8 +96,8 @@ impl Shard {
             self.backplane.journal.note(Entry::Refused {
                 peer: link.peer,
                 port: Arc::clone(&link.port),
-                user: link.claim(who.0),
-                client_id: who.1.into(),
+                user: link.claim(who.user),
+                client_id: who.client_id.into(),
                 fault,
                 reason,
             });

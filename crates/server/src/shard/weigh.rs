@@ -12,6 +12,7 @@ use stentor_session::{CloseReason, Limit};
 
 use super::Shard;
 use super::link::{Link, Phase};
+use super::tell::Applicant;
 use crate::peer::Network;
 
 /// What an unfinished packet takes in any case: a part that is shorter is never too much.
@@ -47,7 +48,7 @@ impl Long {
     /// A link of an address holds this much beyond what is short, and before it was that much.
     /// O(log links).
     #[cold]
-    fn change(&mut self, (place, index): (Place, u32), (before, now): (u32, u32)) {
+    fn change(&mut self, place: Place, index: u32, before: u32, now: u32) {
         let parts = self.places.entry(place).or_default();
         self.by_bytes.remove(&(parts.bytes, place));
         self.bytes -= u64::from(before);
@@ -128,7 +129,7 @@ impl Shard {
                 let before = std::mem::replace(&mut link.long, excess);
                 if before != excess {
                     let place = link.peer.network();
-                    self.figures.long.change((place, index), (before, excess));
+                    self.figures.long.change(place, index, before, excess);
                 }
             }
             let growth = now.saturating_sub(before);
@@ -143,7 +144,7 @@ impl Shard {
         let long = std::mem::take(&mut link.long);
         if long > 0 {
             let place = link.peer.network();
-            self.figures.long.change((place, index), (long, 0));
+            self.figures.long.change(place, index, long, 0);
         }
         Some(link)
     }
@@ -189,7 +190,7 @@ impl Shard {
                 self.forward();
             }
             Phase::ExpectConnect(_) | Phase::ExpectAuth(_) | Phase::Authenticating(_) => {
-                self.note_refusal(index, (None, ""), reason);
+                self.note_refusal(index, Applicant::default(), reason);
                 self.bury(index);
             }
             Phase::Draining(_) | Phase::Gone => {}
@@ -199,7 +200,7 @@ impl Shard {
             let rest = std::mem::take(&mut link.long);
             if rest > 0 {
                 let place = link.peer.network();
-                self.figures.long.change((place, index), (rest, 0));
+                self.figures.long.change(place, index, rest, 0);
             }
         }
     }
@@ -218,15 +219,15 @@ mod tests {
     fn the_longest_of_the_address_that_holds_most_is_the_largest() {
         let mut long = Long::default();
         assert_eq!(long.largest(), None);
-        long.change((place(1), 7), (0, 90));
+        long.change(place(1), 7, 0, 90);
         assert_eq!(long.largest(), Some(7));
         for (of, index, bytes) in [(place(2), 3, 40), (None, 4, 20), (place(2), 5, 60)] {
-            long.change((of, index), (0, bytes));
+            long.change(of, index, 0, bytes);
         }
         assert_eq!((long.largest(), long.bytes, long.links), (Some(5), 210, 4));
-        long.change((place(2), 5), (60, 30));
+        long.change(place(2), 5, 60, 30);
         assert_eq!(long.largest(), Some(7), "70 of the other address");
-        long.change((None, 4), (20, 91));
+        long.change(None, 4, 20, 91);
         assert_eq!(long.largest(), Some(4));
     }
 
@@ -234,11 +235,11 @@ mod tests {
     #[test]
     fn many_parts_of_one_address_are_more_than_a_long_one() {
         let mut long = Long::default();
-        long.change((place(1), 0), (0, 1_000_000));
-        (1..=100).for_each(|index| long.change((place(2), index), (0, 60_000)));
+        long.change(place(1), 0, 0, 1_000_000);
+        (1..=100).for_each(|index| long.change(place(2), index, 0, 60_000));
         for ended in (1..=100).rev().take(84) {
             assert_eq!(long.largest(), Some(ended));
-            long.change((place(2), ended), (60_000, 0));
+            long.change(place(2), ended, 60_000, 0);
         }
         assert_eq!(long.largest(), Some(0));
     }
@@ -246,14 +247,14 @@ mod tests {
     #[test]
     fn one_long_packet_is_never_too_much() {
         let mut long = Long::default();
-        long.change((place(1), 1), (0, 500));
+        long.change(place(1), 1, 0, 500);
         assert!(!long.is_beyond(100));
-        long.change((place(1), 2), (0, 1));
+        long.change(place(1), 2, 0, 1);
         assert!(long.is_beyond(500) && !long.is_beyond(501));
-        long.change((place(1), 2), (1, 0));
-        long.change((place(1), 1), (500, 80));
+        long.change(place(1), 2, 1, 0);
+        long.change(place(1), 1, 500, 80);
         assert!(!long.is_beyond(0));
-        long.change((place(1), 1), (80, 0));
+        long.change(place(1), 1, 80, 0);
         assert_eq!((long.bytes, long.links), (0, 0));
         assert!(long.places.is_empty() && long.by_bytes.is_empty());
     }

@@ -1,6 +1,6 @@
 //! All sessions, as one walk over the shards saw them.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use stentor_session::Tick;
 use stentor_topic::Zone;
@@ -39,7 +39,7 @@ impl Census {
     pub(crate) fn places(
         &self,
         some: &Selection,
-        page: (usize, usize),
+        page: Range<usize>,
         name: impl Fn(Zone) -> String,
     ) -> (Vec<u32>, usize) {
         places(self, some, page, name)

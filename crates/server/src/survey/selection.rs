@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::ops::Range;
 
 use stentor_control::Network;
 use stentor_control::clients::{Order, Presence};
@@ -81,12 +82,12 @@ pub(crate) fn away_secs<I, U>(client: &ClientInfo<I, U>, now_ms: u64) -> Option<
 pub(super) fn places(
     census: &Census,
     some: &Selection,
-    (from, to): (usize, usize),
+    page: Range<usize>,
     name: impl Fn(Zone) -> String,
 ) -> (Vec<u32>, usize) {
     let ranking = Ranking::of(census, some, name);
     let mut total = 0;
-    let mut first = First::new(to, |a: &Ranked, b: &Ranked| ranking.compare(a, b));
+    let mut first = First::new(page.end, |a: &Ranked, b: &Ranked| ranking.compare(a, b));
     for place in 0..census.rows.len() {
         let seen = census.rows.seen(place);
         if some.has(&seen, census.rows.now_ms) {
@@ -98,8 +99,8 @@ pub(super) fn places(
             });
         }
     }
-    let page = first.in_order().into_iter().skip(from);
-    (page.map(|it| it.place).collect(), total)
+    let rows = first.in_order().into_iter().skip(page.start);
+    (rows.map(|it| it.place).collect(), total)
 }
 
 /// A session that a selection has.

@@ -25,11 +25,23 @@ const NAMED_MAX: usize = 200;
 
 /// The topics for people and for programs that everybody may read who may read `$SYS`: what all
 /// procedures did together, without their names.
-const TOPICS: (&str, &str) = ("$SYS/broker/report/day", "$SYS/broker/report/day/json");
+const TOPICS: Topics = Topics {
+    text: "$SYS/broker/report/day",
+    json: "$SYS/broker/report/day/json",
+};
 
 /// The same with a line for each procedure, for those who have a right to these topics: of the
 /// roles from the start, `admin` alone has it.
-const NAMED_TOPICS: (&str, &str) = ("$report/day", "$report/day/json");
+const NAMED_TOPICS: Topics = Topics {
+    text: "$report/day",
+    json: "$report/day/json",
+};
+
+/// Where a report is published: one topic for people, one for programs.
+struct Topics {
+    text: &'static str,
+    json: &'static str,
+}
 
 /// The day that is counted, and the counters at its beginning.
 #[derive(Debug)]
@@ -134,10 +146,10 @@ impl Day {
         let sum = total(&reports(backplane));
         let (server, procedures) = (Totals::of(&sum), backplane.call_queue.procedures());
         let uptime_secs = backplane.clock.now().as_secs();
-        let mut report = self.report((to, uptime_secs), (server, &procedures));
-        report.publish(backplane, NAMED_TOPICS);
+        let mut report = self.report(to, uptime_secs, server, &procedures);
+        report.publish(backplane, &NAMED_TOPICS);
         report.named = None;
-        report.publish(backplane, TOPICS);
+        report.publish(backplane, &TOPICS);
         let named = procedures.into_iter();
         *self = Self {
             from: to,
@@ -148,11 +160,7 @@ impl Day {
         };
     }
 
-    fn report(
-        &self,
-        (to, uptime_secs): (u64, u64),
-        (server, procedures): (Totals, &[Figures]),
-    ) -> Report {
+    fn report(&self, to: u64, uptime_secs: u64, server: Totals, procedures: &[Figures]) -> Report {
         let lines = procedures.iter().map(|now| {
             let before = self.procedures.get(&now.procedure);
             Line::of(now, before)
@@ -321,11 +329,11 @@ impl Report {
         text
     }
 
-    fn publish(&self, backplane: &Backplane, (text, json): (&str, &str)) {
-        publish_at(backplane, text, self.text().as_bytes());
+    fn publish(&self, backplane: &Backplane, topics: &Topics) {
+        publish_at(backplane, topics.text, self.text().as_bytes());
         // Numbers and text always serialise.
         let bytes = serde_json::to_vec(self).unwrap_or_default();
-        publish_at(backplane, json, &bytes);
+        publish_at(backplane, topics.json, &bytes);
     }
 }
 
@@ -374,23 +382,23 @@ mod tests {
         day.count_clients(3);
         day.look(backplane, at(EVENING + 9));
         assert!(
-            published_below(backplane, TOPICS.0).is_empty(),
+            published_below(backplane, TOPICS.text).is_empty(),
             "it goes on"
         );
         day.look(backplane, at(EVENING + 11));
         let found = published_below(backplane, "$SYS/#");
-        let text = &found[TOPICS.0];
+        let text = &found[TOPICS.text];
         assert!(text.starts_with("Stentor on 2026-11-27 (UTC)\n"), "{text}");
         assert!(text.contains("clients at most   3\n"), "{text}");
         assert!(text.ends_with("No procedure was called.\n"), "{text}");
-        let json: serde_json::Value = serde_json::from_str(&found[TOPICS.1]).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&found[TOPICS.json]).unwrap();
         assert_eq!(json["from"], "2026-11-27T23:59:50Z");
         assert_eq!(json["to"], "2026-11-28T00:00:01Z");
         assert_eq!(json["server"]["messages_received"], 0);
         assert!(json.get("procedures").is_none(), "{json}");
         let named = published_below(backplane, "$report/#");
-        assert_eq!(&named[NAMED_TOPICS.0], text);
-        let json: serde_json::Value = serde_json::from_str(&named[NAMED_TOPICS.1]).unwrap();
+        assert_eq!(&named[NAMED_TOPICS.text], text);
+        let json: serde_json::Value = serde_json::from_str(&named[NAMED_TOPICS.json]).unwrap();
         assert_eq!(json["procedures"], serde_json::json!([]));
         // Once for each day, be the clock set back or not.
         day.look(backplane, at(EVENING));
@@ -400,7 +408,7 @@ mod tests {
             Duration::from_secs(1)
         );
         day.look(backplane, at(EVENING + 10 + DAY_SECS));
-        let text = &published_below(backplane, "$SYS/#")[TOPICS.0];
+        let text = &published_below(backplane, "$SYS/#")[TOPICS.text];
         assert!(text.starts_with("Stentor on 2026-11-28 (UTC)\n"), "{text}");
         server.stop();
     }
@@ -428,7 +436,7 @@ mod tests {
             messages_sent: 100,
             ..Totals::default()
         };
-        let report = day.report((EVENING + 20, 90_000), (server, &now));
+        let report = day.report(EVENING + 20, 90_000, server, &now);
         assert_eq!(report.server.messages_sent, 60);
         let named = report.named.as_ref().unwrap();
         let lines: Vec<(&str, u64, &Counts, &Counts)> = named
@@ -478,7 +486,7 @@ mod tests {
             .map(|n| figures(&format!("p{n:03}"), n + 1, vec![("accept", n + 1)]))
             .collect();
         let day = Day::begin(at(EVENING));
-        let report = day.report((EVENING + 20, 20), (Totals::default(), &many));
+        let report = day.report(EVENING + 20, 20, Totals::default(), &many);
         let named = report.named.as_ref().unwrap();
         assert_eq!((named.procedures.len(), named.others), (NAMED_MAX, 5));
         assert_eq!(named.procedures[0].calls, NAMED_MAX as u64 + 5);

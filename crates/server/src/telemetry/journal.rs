@@ -350,7 +350,7 @@ fn write(entry: &Entry, data_dir: &Path, pace: &mut Pace) {
                 Some((peer, port)) => (peer.to_string(), port.url.to_string()),
                 None => (String::new(), String::new()),
             };
-            write_event(event, (&peer, &listener), pace);
+            write_event(event, &peer, &listener, pace);
         }
         Entry::Refused {
             peer,
@@ -429,7 +429,7 @@ fn write_long_turn(turn: &LongTurn, more: u64) {
     }
 }
 
-fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
+fn write_event(event: &Event, peer: &str, listener: &str, pace: &mut Pace) {
     match event {
         Event::Connected {
             client_id,
@@ -442,7 +442,7 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             let (version, resumed) = (version_name(*version), session_present);
             info!(client, user, peer, listener, version, resumed, "connected");
         }
-        Event::Disconnected { .. } => write_disconnected(event, (peer, listener), pace),
+        Event::Disconnected { .. } => write_disconnected(event, peer, listener, pace),
         Event::AboveLimit { .. } => write_above_limit(event, pace),
         Event::Unreadable {
             client_id,
@@ -465,8 +465,8 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
             messages,
         } => {
             if let Some(held_back) = pace.admit("session-evicted") {
-                let bound = (*limit, *most);
-                write_evicted((client_id, user.as_deref()), bound, (*messages, held_back));
+                let user = user.as_deref();
+                write_evicted(client_id, user, *limit, *most, *messages, held_back);
             }
         }
         Event::PublishDenied { .. } | Event::SubscribeDenied { .. } => write_denied(event, pace),
@@ -489,7 +489,7 @@ fn write_event(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
 }
 
 /// The end of a connection: a warning if a limit is why, with what to do.
-fn write_disconnected(event: &Event, (peer, listener): (&str, &str), pace: &mut Pace) {
+fn write_disconnected(event: &Event, peer: &str, listener: &str, pace: &mut Pace) {
     let Event::Disconnected {
         client_id: client,
         user,
@@ -590,9 +590,12 @@ fn told_full(full: Full) -> Cow<'static, str> {
 }
 
 fn write_evicted(
-    (client_id, user): (&str, Option<&str>),
-    (limit, most): (Limit, u64),
-    (messages, held_back): (u64, u64),
+    client_id: &str,
+    user: Option<&str>,
+    limit: Limit,
+    most: u64,
+    messages: u64,
+    held_back: u64,
 ) {
     let limit = match limit {
         Limit::Memory => format!("`limits.memory` ({most} bytes) is nearly reached"),

@@ -61,7 +61,8 @@ pub(super) fn remedy(reason: CloseReason, scene: &Scene<'_>) -> String {
 /// helps.
 pub(crate) fn why_refused(
     reason: CloseReason,
-    (port, claim): (&Port, &Claim),
+    port: &Port,
+    claim: &Claim,
     fault: Option<&Fault>,
     data_dir: &Path,
 ) -> String {

@@ -41,7 +41,8 @@ impl<T> Rounds<T> {
         &mut self,
         backplane: &Backplane,
         question: impl Fn(Sender<T>) -> Inquiry,
-        (fresh, patience): (Duration, Duration),
+        fresh: Duration,
+        patience: Duration,
     ) {
         let now = Instant::now();
         for (shard, seat) in self.seats.iter_mut().enumerate() {
@@ -90,15 +91,13 @@ mod tests {
     use super::*;
     use crate::lifecycle::testing::Running;
 
-    const QUICK: (Duration, Duration) = (Duration::ZERO, Duration::ZERO);
-
     #[test]
     fn a_late_shard_is_asked_once_and_its_last_answer_stays() {
         let server = Running::start(&[("shards", "2")]);
         let backplane = server.backplane();
         let mut rounds = Rounds::new(backplane);
-        let patient = (Duration::ZERO, Duration::from_secs(20));
-        rounds.ask(backplane, Inquiry::Pulse, patient);
+        let patience = Duration::from_secs(20);
+        rounds.ask(backplane, Inquiry::Pulse, Duration::ZERO, patience);
         assert!(rounds.last().all(|(answer, _)| answer.is_some()));
         assert_eq!(rounds.late(Duration::ZERO).count(), 0);
         // A question that nobody answers: its sender stays here.
@@ -108,7 +107,7 @@ mod tests {
                 kept.borrow_mut().push(sender);
                 Inquiry::Pulse(channel().0)
             };
-            rounds.ask(backplane, question, QUICK);
+            rounds.ask(backplane, question, Duration::ZERO, Duration::ZERO);
         }
         assert_eq!(kept.borrow().len(), 2, "each shard is asked once");
         assert_eq!(rounds.late(Duration::ZERO).count(), 2);
@@ -117,7 +116,7 @@ mod tests {
         for sender in kept.take() {
             sender.send(()).unwrap();
         }
-        rounds.ask(backplane, |_| unreachable!(), (Duration::MAX, patient.1));
+        rounds.ask(backplane, |_| unreachable!(), Duration::MAX, patience);
         assert_eq!(rounds.late(Duration::ZERO).count(), 0);
         server.stop();
     }

@@ -148,9 +148,11 @@ pub(crate) struct Read {
 
 impl Trace {
     pub(crate) fn new(
-        (id, origin): (u64, Origin),
+        id: u64,
+        origin: Origin,
         rule: Rule,
-        (lines, time): (u64, Duration),
+        lines: u64,
+        time: Duration,
         now: Tick,
     ) -> Self {
         let trace = Self {
@@ -335,8 +337,10 @@ impl Traces {
     /// Begins a trace; `None` if too many run. The shards have to be told of all that run then.
     pub(crate) fn begin(
         &self,
-        (origin, rule): (Origin, Rule),
-        bounds: (u64, Duration),
+        origin: Origin,
+        rule: Rule,
+        lines: u64,
+        time: Duration,
         now: Tick,
     ) -> Option<Arc<Trace>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -345,7 +349,7 @@ impl Traces {
             return None;
         }
         *last += 1;
-        let trace = Arc::new(Trace::new((*last, origin), rule, bounds, now));
+        let trace = Arc::new(Trace::new(*last, origin, rule, lines, time, now));
         running.push(Arc::clone(&trace));
         self.running.store(Arc::new(running));
         Some(trace)
@@ -386,8 +390,8 @@ mod tests {
     const NOW: Tick = Tick::from_secs(100);
 
     fn trace(rule: Rule, lines: u64) -> Trace {
-        let bounds = (lines, Duration::from_secs(60));
-        Trace::new((1, Origin::new("me".into())), rule, bounds, NOW)
+        let (origin, time) = (Origin::new("me".into()), Duration::from_secs(60));
+        Trace::new(1, origin, rule, lines, time, NOW)
     }
 
     fn note(trace: &Trace, now: Tick, topic: Option<&str>) {
@@ -514,8 +518,8 @@ mod tests {
     fn so_many_traces_run_at_a_time() {
         let traces = Traces::default();
         let begin = |now| {
-            let what = (Origin::new("me".into()), Rule::default());
-            traces.begin(what, (9, Duration::from_secs(60)), now)
+            let (origin, time) = (Origin::new("me".into()), Duration::from_secs(60));
+            traces.begin(origin, Rule::default(), 9, time, now)
         };
         let first = begin(NOW).unwrap();
         assert!((1..TRACES_MAX).all(|_| begin(NOW).is_some()) && begin(NOW).is_none());

@@ -89,8 +89,7 @@ impl Taps {
     }
 
     /// Looks whether a connection is traced, before its packets are taken or written.
-    pub(crate) fn look(&mut self, hub: &Hub, (index, key): (u32, SessionKey), at: (Tick, Peer)) {
-        let (now, peer) = at;
+    pub(crate) fn look(&mut self, hub: &Hub, index: u32, key: SessionKey, now: Tick, peer: Peer) {
         self.drop_ended(now);
         if !self.is_on() || *self.place(index) != Known::Nothing {
             return;
@@ -219,7 +218,7 @@ impl Tap {
                 return;
             };
             let kept = &body[..body.len().min(KEPT_BYTES)];
-            self.packet(now, (frame, kept), Way::Received, room);
+            self.packet(now, frame, kept, Way::Received, room);
             bytes = &bytes[frame.total_len..];
         }
     }
@@ -234,13 +233,13 @@ impl Tap {
             let piece = &piece[..piece.len().min(left)];
             left -= piece.len();
             stream.take(piece, |frame, body| {
-                self.packet(now, (frame, body), Way::Sent, room);
+                self.packet(now, frame, body, Way::Sent, room);
             });
         }
         self.stream = stream;
     }
 
-    fn packet(&mut self, now: Tick, (frame, body): (Frame, &[u8]), way: Way, room: &mut Room) {
+    fn packet(&mut self, now: Tick, frame: Frame, body: &[u8], way: Way, room: &mut Room) {
         let seen = Seen {
             frame,
             body,

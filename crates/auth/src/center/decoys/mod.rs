@@ -146,8 +146,8 @@ impl Decoys {
             salt_bytes: SALT_BYTES,
         });
         let name = format!("{}/{}", user.zone, user.name);
-        let shape = (kind.iterations, kind.salt_bytes);
-        ScramSecret::decoy(sha, &*self.key.key, &name, shape)
+        let key = &*self.key.key;
+        ScramSecret::decoy(sha, key, &name, kind.iterations, kind.salt_bytes)
     }
 
     /// The place of a name on the ring.

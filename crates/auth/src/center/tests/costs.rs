@@ -262,11 +262,7 @@ fn nobody_is_left_without_an_answer() {
     let (sender, receiver) = mpsc::channel();
     let answer = Answer::new(move |decision| sender.send(outcome(&decision)).unwrap());
     let far = Instant::now() + Duration::from_secs(3600);
-    let put = world
-        .center
-        .0
-        .delays
-        .put((far, Cause::Others), answer, drop);
+    let put = world.center.0.delays.put(far, Cause::Others, answer, drop);
     assert!(put.is_ok());
     drop(world);
     assert_eq!(receiver.recv(), Ok(Outcome::Out(Refusal::Unavailable)));

@@ -137,7 +137,7 @@ impl Cost {
     /// some seconds.
     pub(crate) fn check(self) -> Result<Self, CredentialError> {
         let name = self.name();
-        let check = |what, value: u32, bounds| bounded(name, what, value, bounds);
+        let check = |what, value: u32, (min, max)| bounded(name, what, value, min, max);
         match self {
             Self::Argon2 {
                 memory_kib,

@@ -57,7 +57,7 @@ impl ScramSecret {
     /// The secret of nobody, which looks like somebody's with this many rounds and bytes of salt:
     /// the same name always gets the same salt, and no password fits it. `key` is secret.
     #[must_use]
-    pub fn decoy(sha: Sha, key: &[u8], name: &str, (iterations, salt_bytes): (u32, usize)) -> Self {
+    pub fn decoy(sha: Sha, key: &[u8], name: &str, iterations: u32, salt_bytes: usize) -> Self {
         let part = |what: &[u8]| sha.hmac(key, &[what, name.as_bytes()]).to_vec();
         let mut salt = Vec::with_capacity(salt_bytes);
         for number in 0..salt_bytes.div_ceil(sha.bytes()) {
@@ -91,10 +91,11 @@ impl ScramSecret {
         if fields.next().is_some() {
             return Err(FORM);
         }
-        let bounds = (u64::from(ITERATIONS_MIN), ITERATIONS_MAX);
+        let iterations = number(KIND, iterations)?;
+        let (min, max) = (u64::from(ITERATIONS_MIN), ITERATIONS_MAX);
         let secret = Self {
             sha,
-            iterations: bounded(KIND, "iterations", number(KIND, iterations)?, bounds)?,
+            iterations: bounded(KIND, "iterations", iterations, min, max)?,
             salt: base64::decode(KIND, salt, SALT_BYTES_MAX)?,
             stored_key: base64::decode(KIND, stored_key, sha.bytes())?,
             server_key: base64::decode(KIND, server_key, sha.bytes())?,

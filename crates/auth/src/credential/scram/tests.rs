@@ -87,9 +87,9 @@ fn the_right_password_convinces_both_sides() {
 fn a_wrong_password_and_an_unknown_user_look_alike() {
     for sha in BOTH {
         let secret = ScramSecret::make(sha, b"pencil", 4096).unwrap();
-        let nobody = ScramSecret::decoy(sha, b"key", "bob", (4096, 16));
-        assert!(nobody == ScramSecret::decoy(sha, b"key", "bob", (4096, 16)));
-        assert!(nobody.salt != ScramSecret::decoy(sha, b"key", "eve", (4096, 16)).salt);
+        let nobody = ScramSecret::decoy(sha, b"key", "bob", 4096, 16);
+        assert!(nobody == ScramSecret::decoy(sha, b"key", "bob", 4096, 16));
+        assert!(nobody.salt != ScramSecret::decoy(sha, b"key", "eve", 4096, 16).salt);
         assert_eq!(nobody.salt.len(), secret.salt.len());
         for secret in [secret, nobody] {
             let client = ScramClient::new(sha, b"pencils");

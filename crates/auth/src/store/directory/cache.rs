@@ -131,7 +131,7 @@ impl Cache {
         // through with that, and one that finds it now has to.
         let was_changed = table.changed.remove(&key).is_some();
         if was_changed || table.has_room() {
-            table.insert(key, (Arc::clone(&user), foreign), 0);
+            table.insert(key, Arc::clone(&user), foreign, 0);
             table.unwatched += 1;
         }
         Some((user, is_news))
@@ -164,7 +164,7 @@ impl Cache {
                     true => Foreign::All,
                     false => Foreign::Nothing,
                 };
-                table.insert(key.clone(), (Arc::clone(user), foreign), 1);
+                table.insert(key.clone(), Arc::clone(user), foreign, 1);
             }
         }
         let watched = Watched::User(Arc::clone(&self.0));
@@ -330,7 +330,7 @@ impl Table {
         }
     }
 
-    fn insert(&mut self, key: UserKey, (user, foreign): (Arc<User>, Foreign), watches: usize) {
+    fn insert(&mut self, key: UserKey, user: Arc<User>, foreign: Foreign, watches: usize) {
         let entry = Entry {
             user,
             foreign,

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use super::StoreError;
 use super::directory::Worker;
-use crate::model::{Action, Credential, Quotas, Rule, UserKey};
+use crate::model::{Action, Credential, Quotas, Role, Rule, UserKey};
 
 pub use import::Imported;
 
@@ -389,7 +389,15 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             credentials,
             roles,
             disabled,
-        } => users::add(worker, who, &name, (credentials, roles, disabled)).await,
+        } => {
+            let new = users::NewUser {
+                name,
+                credentials,
+                roles,
+                disabled,
+            };
+            users::add(worker, who, new).await
+        }
         O::UserList {
             zone,
             containing,
@@ -411,7 +419,7 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             action,
             topic,
             client_id,
-        } => test::test(worker, &name, (action, &topic), client_id).await,
+        } => test::test(worker, &name, action, &topic, client_id).await,
         O::UserImport { users, replace } => import::import(worker, who, users, replace).await,
         O::UserImportCheck { users, replace } => import::check_only(worker, users, replace).await,
         O::UserExport { zone, after, limit } => {
@@ -426,7 +434,15 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             rules,
             quotas,
             replace,
-        } => roles::add(worker, who, (zone, name, rules, quotas), replace).await,
+        } => {
+            let role = Role {
+                zone,
+                name,
+                rules,
+                quotas,
+            };
+            roles::add(worker, who, role, replace).await
+        }
         O::RoleChange {
             zone,
             name,
@@ -434,7 +450,15 @@ pub(super) async fn execute(worker: &Worker, who: &Who, order: Order) -> Outcome
             remove,
             quotas,
             unbound,
-        } => roles::change(worker, who, (zone, name), (add, remove, quotas, unbound)).await,
+        } => {
+            let edit = roles::Edit {
+                add,
+                remove,
+                quotas,
+                unbound,
+            };
+            roles::change(worker, who, zone, name, edit).await
+        }
         O::RoleList {} => roles::list(worker).await,
         O::RoleShow { zone, name } => roles::show(worker, zone.as_deref(), &name).await,
         O::RoleDelete { zone, name, force } => roles::delete(worker, who, zone, name, force).await,

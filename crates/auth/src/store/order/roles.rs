@@ -9,26 +9,18 @@ use crate::model::{ADMIN, ANONYMOUS, MEMBER, Quotas, Role, Rule, User, UserKey};
 use crate::store::Record;
 use crate::store::directory::Worker;
 
-/// What a role is: its zone, its name, its rules and quotas.
-type Content = (Option<Arc<str>>, Arc<str>, Vec<Rule>, Quotas);
+/// What a change does to a role.
+pub(super) struct Edit {
+    pub(super) add: Vec<Rule>,
+    pub(super) remove: Vec<Rule>,
+    /// Those to set.
+    pub(super) quotas: Quotas,
+    /// The names of those to take away.
+    pub(super) unbound: Vec<String>,
+}
 
-/// What a change does to a role: rules to add and to remove, quotas to set, and the names of those
-/// to take away.
-type Edit = (Vec<Rule>, Vec<Rule>, Quotas, Vec<String>);
-
-pub(super) async fn add(
-    worker: &Worker,
-    who: &Who,
-    (zone, name, rules, quotas): Content,
-    replace: bool,
-) -> Outcome {
-    check_quotas(&name, quotas)?;
-    let role = Role {
-        zone,
-        name,
-        rules,
-        quotas,
-    };
+pub(super) async fn add(worker: &Worker, who: &Who, role: Role, replace: bool) -> Outcome {
+    check_quotas(&role.name, role.quotas)?;
     if !replace && find(worker, role.zone.as_deref(), &role.name).await.is_ok() {
         let message = format!(
             "there is a role {:?} already; `stentor role change` adds and removes rules, and \
@@ -43,9 +35,16 @@ pub(super) async fn add(
 pub(super) async fn change(
     worker: &Worker,
     who: &Who,
-    (zone, name): (Option<Arc<str>>, Arc<str>),
-    (add, remove, quotas, unbound): Edit,
+    zone: Option<Arc<str>>,
+    name: Arc<str>,
+    edit: Edit,
 ) -> Outcome {
+    let Edit {
+        add,
+        remove,
+        quotas,
+        unbound,
+    } = edit;
     check_quotas(&name, quotas)?;
     let mut role = find(worker, zone.as_deref(), &name).await?;
     if let Some(rule) = remove.iter().find(|rule| !role.rules.contains(rule)) {

@@ -16,7 +16,8 @@ use crate::store::directory::Worker;
 pub(super) async fn test(
     worker: &Worker,
     name: &str,
-    (action, topic): (Action, &str),
+    action: Action,
+    topic: &str,
     client_id: Option<String>,
 ) -> Outcome {
     let key = UserKey::parse(name);

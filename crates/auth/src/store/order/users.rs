@@ -51,13 +51,24 @@ impl Page {
     }
 }
 
-pub(super) async fn add(
-    worker: &Worker,
-    who: &Who,
-    name: &str,
-    (credentials, roles, disabled): (Vec<Credential>, Option<Vec<Arc<str>>>, bool),
-) -> Outcome {
-    let login = Login::parse(name);
+/// A user to add.
+pub(super) struct NewUser {
+    /// The login name.
+    pub(super) name: String,
+    pub(super) credentials: Vec<Credential>,
+    /// `None` for the one of every new user.
+    pub(super) roles: Option<Vec<Arc<str>>>,
+    pub(super) disabled: bool,
+}
+
+pub(super) async fn add(worker: &Worker, who: &Who, new: NewUser) -> Outcome {
+    let NewUser {
+        name,
+        credentials,
+        roles,
+        disabled,
+    } = new;
+    let login = Login::parse(&name);
     let user = User {
         zone: login.zone.into(),
         name: login.name.into(),

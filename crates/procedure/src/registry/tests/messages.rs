@@ -45,7 +45,7 @@ fn changes_become_edits_of_the_callers_file() {
 /// A message as a caller passes it.
 fn passed(path: &Path, is_prompt: bool) -> Message {
     let file = fs::File::open(path).expect("it is there");
-    Message::later(file, (0, Format::Message), is_prompt, crate::Closer::new())
+    Message::later(file, 0, Format::Message, is_prompt, crate::Closer::new())
 }
 
 /// A file system may hang: whoever takes calls reads no files.

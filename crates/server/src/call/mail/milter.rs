@@ -237,7 +237,7 @@ impl Conversation<'_> {
                 let (status, reason) = unkept.why();
                 let message = message(Content::Bytes(head), size)?;
                 let call = self.visit.about(self.known(), message);
-                let answer = self.visit.refuse(&call, (status, &reason));
+                let answer = self.visit.refuse(&call, status, &reason);
                 final_reply(&answer, can_quarantine, &mut replies);
                 return Ok(replies);
             }

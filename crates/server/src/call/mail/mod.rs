@@ -433,9 +433,10 @@ impl Visit {
     }
 
     /// Answers a call that is not made, as the operator wants it then.
-    fn refuse(&self, call: &Call, why: (Status, &str)) -> Answer {
-        let mut answer = Answer::failed(why.0, why.1);
-        self.registry().refuse(call, why, |said, _| answer = said);
+    fn refuse(&self, call: &Call, status: Status, reason: &str) -> Answer {
+        let mut answer = Answer::failed(status, reason);
+        self.registry()
+            .refuse(call, status, reason, |said, _| answer = said);
         answer
     }
 

@@ -81,7 +81,7 @@ fn asked(visit: &Visit, request: Request) -> Answer {
     let needs = version.as_ref().map(|version| version.needs());
     if needs.is_some_and(|needs| needs > Need::Envelope) {
         let reason = "the procedure needs more of the message than a policy request has";
-        return visit.refuse(&call, (Status::BadCall, reason));
+        return visit.refuse(&call, Status::BadCall, reason);
     }
     visit.ask(version.as_deref(), call, PATIENCE)
 }

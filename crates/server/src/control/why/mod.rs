@@ -123,17 +123,22 @@ pub(super) fn why(backplane: &Backplane, request: &Why) -> Result<Because, Failu
     let (publisher, subscriber) = match &request.to {
         None => {
             let arrives = way.arrives(topic, None);
-            (None, look(backplane, said, (client_id, None), &arrives)?)
+            (None, look(backplane, said, client_id, None, &arrives)?)
         }
         Some(to) => {
             let other = Some(to.as_str());
-            let publisher = look(backplane, said, (client_id, other), topic)?;
-            let wanted = (to.as_str(), Some(client_id));
+            let publisher = look(backplane, said, client_id, other, topic)?;
             let arrives = way.arrives(topic, publisher.name());
-            let subscriber = look(backplane, said.or(Some(publisher.zone)), wanted, &arrives)?;
+            let subscriber = look(
+                backplane,
+                said.or(Some(publisher.zone)),
+                to,
+                Some(client_id),
+                &arrives,
+            )?;
             // The answer says that a subscriber is in another zone, not that it is missing.
             let subscriber = match (said, &subscriber.session) {
-                (None, None) => look(backplane, None, wanted, &arrives)?,
+                (None, None) => look(backplane, None, to, Some(client_id), &arrives)?,
                 _ => subscriber,
             };
             (Some(publisher), subscriber)
@@ -142,12 +147,7 @@ pub(super) fn why(backplane: &Backplane, request: &Why) -> Result<Because, Failu
     let mut checks = Vec::new();
     let now = backplane.clock.now();
     if let Some(publisher) = &publisher {
-        checks.extend(publisher::checks(
-            publisher,
-            &subscriber,
-            (topic, &way),
-            now,
-        ));
+        checks.extend(publisher::checks(publisher, &subscriber, topic, &way, now));
     }
     let of_publisher = checks.len();
     checks.extend(way.adaptors(backplane, &subscriber.zone_name));
@@ -246,20 +246,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 fn look(
     backplane: &Backplane,
     said: Option<Zone>,
-    (client_id, other): (&str, Option<&str>),
+    client_id: &str,
+    other: Option<&str>,
     topic: &str,
 ) -> Result<Party, Failure> {
     let zone = zone_of(backplane, said, client_id)?;
-    let session = session_of(backplane, (zone, client_id), topic)?;
-    let mut party = Party::new(backplane, (zone, client_id), session);
+    let session = session_of(backplane, zone, client_id, topic)?;
+    let mut party = Party::new(backplane, zone, client_id, session);
     if party.session.is_none() {
         party.is_sought_everywhere = said.is_none();
-        party.meant = meant(backplane, said, (client_id, other));
+        party.meant = meant(backplane, said, client_id, other);
     }
     if let Some(before) = party.owing() {
         // This is a thread of its own.
         std::thread::sleep(PATIENCE);
-        party.session = session_of(backplane, (zone, client_id), topic)?;
+        party.session = session_of(backplane, zone, client_id, topic)?;
         let now = backplane.clock.now();
         let still = party.owing().filter(|still| *still == before);
         party.silent = still.map(|(_, last_seen)| now.since(last_seen));
@@ -279,7 +280,8 @@ fn look(
 /// The session of a client, if it has one.
 fn session_of(
     backplane: &Backplane,
-    (zone, client_id): (Zone, &str),
+    zone: Zone,
+    client_id: &str,
     topic: &str,
 ) -> Result<Option<Session>, Failure> {
     let mut session: Option<Session> = None;
@@ -317,11 +319,7 @@ impl Party {
         Some((connection.since, connection.last_seen))
     }
 
-    fn new(
-        backplane: &Backplane,
-        (zone, client_id): (Zone, &str),
-        session: Option<Session>,
-    ) -> Self {
+    fn new(backplane: &Backplane, zone: Zone, client_id: &str, session: Option<Session>) -> Self {
         Self {
             zone,
             zone_name: backplane.zone_name(zone),

@@ -15,7 +15,8 @@ use super::{Check, Party, Session, State, login_record, permitted, with_right_re
 pub(super) fn checks(
     party: &Party,
     to: &Party,
-    (topic, way): (&str, &Way<'_>),
+    topic: &str,
+    way: &Way<'_>,
     now: Tick,
 ) -> Vec<Check> {
     let mut checks = Vec::new();

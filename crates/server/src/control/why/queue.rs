@@ -226,7 +226,7 @@ pub(super) fn waiting(party: &Party, session: &Session) -> Check {
         .is_some_and(|connection| connection.is_blocked);
     let what = "waiting";
     if let Some((held, raise)) = full(session) {
-        return overfull(session, (held, raise));
+        return overfull(session, held, raise);
     }
     if is_blocked {
         let text = format!("it reads too slowly, its socket is full: {text}");
@@ -257,7 +257,7 @@ pub(super) fn waiting(party: &Party, session: &Session) -> Check {
 const LATE: &str = "but late (waiting)";
 
 /// A queue that is full, as the topic's policy takes it.
-fn overfull(session: &Session, (held, raise): (String, String)) -> Check {
+fn overfull(session: &Session, held: String, raise: String) -> Check {
     let what = "waiting";
     let (state, then) = match session.next() {
         Next::Dropped => (State::Bad, "the next one is dropped (drop-newest)"),

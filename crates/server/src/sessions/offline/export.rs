@@ -13,7 +13,7 @@ use stentor_topic::matches;
 
 use super::line::{Entry, State, Whose, message_json, session_json};
 use super::room::room_json;
-use super::{Files, SessionsError, ZoneNames, lost_power, read_chunk};
+use super::{Files, Missing, SessionsError, ZoneNames, lost_power, read_chunk};
 use crate::config::Config;
 use crate::lifecycle::{keep_the_latest, sync_of};
 
@@ -66,11 +66,11 @@ pub fn export_sessions<E: From<SessionsError>>(
             client_id: session.client_id.clone(),
             user: session.user.clone(),
         };
-        let may_be_missing = lost_power.contains(&session.origin.generation);
-        let (chunks, lost) = readable(spool, (session, may_be_missing));
+        let missing = Missing::of(session, &lost_power);
+        let (chunks, lost) = readable(spool, session, missing);
         let messages = count(session, &chunks);
         put(format!("{}\n", session_json(session, &whose, messages)))?;
-        put_messages(spool, (session, &whose), &chunks, &mut put)?;
+        put_messages(spool, session, &whose, &chunks, &mut put)?;
         exported.sessions += 1;
         exported.messages += messages;
         exported.lost += session.lost + lost;
@@ -86,13 +86,14 @@ pub fn export_sessions<E: From<SessionsError>>(
 /// The parts of a backlog that can be read, and how many messages are lost in the others.
 fn readable<'r>(
     spool: &mut Reader<MappedDisk>,
-    (session, may_be_missing): (&'r RestoredSession<Body<'_>>, bool),
+    session: &'r RestoredSession<Body<'_>>,
+    missing: Missing,
 ) -> (Vec<&'r RestoredChunk>, u64) {
     let (mut all, mut lost) = (Vec::new(), 0);
     for chunk in &session.spooled {
         match read_chunk(spool, session, chunk) {
             Ok(_) => all.push(chunk),
-            Err(NotRead::Missing) if may_be_missing => {}
+            Err(NotRead::Missing) if missing == Missing::Delivered => {}
             Err(_) => lost += left(chunk),
         }
     }
@@ -112,7 +113,8 @@ fn count(session: &RestoredSession<Body<'_>>, chunks: &[&RestoredChunk]) -> u64 
 /// Writes the messages of a session in the order of their deliveries, then what is held back.
 fn put_messages<E>(
     spool: &mut Reader<MappedDisk>,
-    (session, whose): (&RestoredSession<Body<'_>>, &Whose),
+    session: &RestoredSession<Body<'_>>,
+    whose: &Whose,
     chunks: &[&RestoredChunk],
     put: &mut impl FnMut(String) -> Result<(), E>,
 ) -> Result<(), E> {

@@ -69,7 +69,8 @@ impl<'v> Fields<'v> {
     pub(super) fn number(
         &mut self,
         name: &'static str,
-        (min, max): (u64, u64),
+        min: u64,
+        max: u64,
     ) -> Result<Option<u64>, String> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -84,9 +85,10 @@ impl<'v> Fields<'v> {
     pub(super) fn a_number(
         &mut self,
         name: &'static str,
-        bounds: (u64, u64),
+        min: u64,
+        max: u64,
     ) -> Result<u64, String> {
-        let number = self.number(name, bounds)?;
+        let number = self.number(name, min, max)?;
         self.needed(name, number)
     }
 
@@ -94,9 +96,10 @@ impl<'v> Fields<'v> {
     pub(super) fn small(
         &mut self,
         name: &'static str,
-        (min, max): (u32, u32),
+        min: u32,
+        max: u32,
     ) -> Result<Option<u32>, String> {
-        let number = self.number(name, (min.into(), max.into()))?;
+        let number = self.number(name, min.into(), max.into())?;
         Ok(number.and_then(|number| u32::try_from(number).ok()))
     }
 
@@ -171,9 +174,9 @@ mod tests {
             fields.text("text", 2).unwrap_err(),
             "text has 3 bytes, and there can be 2"
         );
-        assert_eq!(fields.small("number", (7, 7)).unwrap(), Some(7));
+        assert_eq!(fields.small("number", 7, 7).unwrap(), Some(7));
         assert_eq!(
-            fields.number("number", (8, 9)).unwrap_err(),
+            fields.number("number", 8, 9).unwrap_err(),
             "number cannot be 7: it is a whole number from 8 to 9"
         );
         assert!(fields.flag("flag").unwrap() && !fields.flag("null").unwrap());
@@ -183,7 +186,7 @@ mod tests {
             "list has 2 entries, and there can be 1"
         );
         assert_eq!(
-            fields.a_number("none", (0, 1)).unwrap_err(),
+            fields.a_number("none", 0, 1).unwrap_err(),
             "a thing has no none"
         );
         fields.end().unwrap();

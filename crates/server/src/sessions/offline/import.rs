@@ -341,7 +341,7 @@ impl SessionsImport {
             return Ok(());
         }
         let replaced = self.there.get(&key).copied();
-        match pending.end(&mut self.target, (self.next, replaced)) {
+        match pending.end(&mut self.target, self.next, replaced) {
             Ok(()) => {}
             Err(Unwritten::Refused(reason)) => {
                 self.refuse(number, reason);

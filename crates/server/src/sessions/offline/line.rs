@@ -269,13 +269,12 @@ fn read_session(value: &Value) -> Result<SessionLine, String> {
     let mut fields = Fields::of(value, "a session")?;
     fields.get("kind");
     let whose = Whose::read(&mut fields)?;
-    let millis = (0, MILLIS_MAX);
-    let since_ms = fields.number("away_since_ms", millis)?;
-    let until_ms = fields.number("ends_ms", millis)?;
-    let will_at_ms = fields.number("will_at_ms", millis)?;
+    let since_ms = fields.number("away_since_ms", 0, MILLIS_MAX)?;
+    let until_ms = fields.number("ends_ms", 0, MILLIS_MAX)?;
+    let will_at_ms = fields.number("will_at_ms", 0, MILLIS_MAX)?;
     // As MQTT has it, the highest number stands for ever.
     let expiry_secs =
-        u32::try_from(fields.a_number("expiry_secs", (0, u32::MAX.into()))?).unwrap_or(u32::MAX);
+        u32::try_from(fields.a_number("expiry_secs", 0, u32::MAX.into())?).unwrap_or(u32::MAX);
     let ends_after = |since_ms: u64| {
         let lasts_ms = u64::from(expiry_secs) * 1_000;
         (expiry_secs < u32::MAX).then(|| since_ms.saturating_add(lasts_ms).min(MILLIS_MAX))
@@ -311,11 +310,9 @@ fn read_session(value: &Value) -> Result<SessionLine, String> {
         presence,
         subscriptions: read_subscriptions(fields.list("subscriptions", SUBSCRIPTIONS_MAX)?)?,
         arrived: read_arrived(fields.list("arrived", usize::from(u16::MAX))?)?,
-        next: fields.number("next_delivery", (0, DELIVERY_MAX))?,
-        sent: fields
-            .number("sent_before", (0, DELIVERY_MAX))?
-            .unwrap_or(0),
-        messages: fields.number("messages", (0, DELIVERY_MAX))?,
+        next: fields.number("next_delivery", 0, DELIVERY_MAX)?,
+        sent: fields.number("sent_before", 0, DELIVERY_MAX)?.unwrap_or(0),
+        messages: fields.number("messages", 0, DELIVERY_MAX)?,
         will: fields.get("will").map(read_will).transpose()?,
     };
     fields.end()?;
@@ -336,12 +333,11 @@ fn read_address(text: &str) -> Result<Network, String> {
 
 fn read_quotas(value: &Value) -> Result<Quotas, String> {
     let mut fields = Fields::of(value, "quotas")?;
-    let (small, large) = ((0, u32::MAX), (0, u64::MAX));
     let quotas = Quotas {
-        messages_per_sec: fields.small("messages_per_sec", small)?,
-        bytes_per_sec: fields.number("bytes_per_sec", large)?,
-        subscriptions: fields.small("subscriptions", small)?,
-        queued_bytes: fields.number("queued_bytes", large)?,
+        messages_per_sec: fields.small("messages_per_sec", 0, u32::MAX)?,
+        bytes_per_sec: fields.number("bytes_per_sec", 0, u64::MAX)?,
+        subscriptions: fields.small("subscriptions", 0, u32::MAX)?,
+        queued_bytes: fields.number("queued_bytes", 0, u64::MAX)?,
     };
     fields.end()?;
     Ok(quotas)
@@ -411,15 +407,13 @@ fn read_subscription(value: &Value) -> Result<RestoredSubscription, String> {
     let subscription = RestoredSubscription {
         group: parsed.share.map(Into::into),
         filter: parsed.filter.into(),
-        qos: qos("qos", fields.a_number("qos", (0, 2))?)?,
+        qos: qos("qos", fields.a_number("qos", 0, 2)?)?,
         no_local: fields.flag("no_local")?,
         retain_as_published: fields.flag("retain_as_published")?,
         snapshot: fields.flag("snapshot")?,
         room: fields.flag("room")?,
-        identifier: fields.small("identifier", (1, IDENTIFIER_MAX))?,
-        interval_micros: fields
-            .number("interval_micros", (0, u64::MAX))?
-            .unwrap_or(0),
+        identifier: fields.small("identifier", 1, IDENTIFIER_MAX)?,
+        interval_micros: fields.number("interval_micros", 0, u64::MAX)?.unwrap_or(0),
     };
     fields.end()?;
     Ok(subscription)
@@ -446,15 +440,14 @@ fn will_json(will: &RestoredWill) -> Value {
 
 fn read_will(value: &Value) -> Result<RestoredWill, String> {
     let mut fields = Fields::of(value, "a will")?;
-    let any = (0, u32::MAX);
     let will = RestoredWill {
         topic: topic(&mut fields)?,
         payload: payload(&mut fields)?,
         properties: properties(&mut fields)?,
-        qos: qos("qos", fields.a_number("qos", (0, 2))?)?,
+        qos: qos("qos", fields.a_number("qos", 0, 2)?)?,
         retain: fields.flag("retain")?,
-        delay_secs: fields.small("delay_secs", any)?.unwrap_or(0),
-        expiry_secs: fields.small("expiry_secs", any)?,
+        delay_secs: fields.small("delay_secs", 0, u32::MAX)?.unwrap_or(0),
+        expiry_secs: fields.small("expiry_secs", 0, u32::MAX)?,
     };
     fields.end()?;
     check_bytes(will.payload.len() + will.properties.len(), WILL_BYTES_MAX)?;
@@ -519,7 +512,7 @@ fn read_message(value: &Value) -> Result<MessageLine, String> {
     let known = known.map(|(state, _)| state);
     let expected = "it is waiting, sent, received or held";
     let state = known.ok_or_else(|| wrong("state", &value["state"], expected))?;
-    let delivery = fields.number("delivery", (0, DELIVERY_MAX - 1))?;
+    let delivery = fields.number("delivery", 0, DELIVERY_MAX - 1)?;
     let id = fields.get("packet_id");
     let packet_id = id.map(|id| packet_id("packet_id", id)).transpose()?;
     match state {
@@ -548,8 +541,8 @@ fn read_message(value: &Value) -> Result<MessageLine, String> {
 }
 
 fn read_content(fields: &mut Fields<'_>) -> Result<(OwnedTerms, OwnedBody), String> {
-    let granted = fields.a_number("qos", (1, 2))?;
-    let published = fields.number("published_qos", (0, 2))?.unwrap_or(granted);
+    let granted = fields.a_number("qos", 1, 2)?;
+    let published = fields.number("published_qos", 0, 2)?.unwrap_or(granted);
     // Numbers of another store mean nothing in this one.
     fields.get("sequence");
     let body = OwnedBody {
@@ -558,7 +551,7 @@ fn read_content(fields: &mut Fields<'_>) -> Result<(OwnedTerms, OwnedBody), Stri
         properties: properties(fields)?,
         qos: qos("published_qos", published)?,
         retain: fields.flag("published_retain")?,
-        expires_at_ms: fields.number("expires_ms", (0, MILLIS_MAX))?,
+        expires_at_ms: fields.number("expires_ms", 0, MILLIS_MAX)?,
     };
     check_bytes(body.bytes(), WRITTEN_BYTES_MAX)?;
     let ids = fields.list("identifiers", IDENTIFIERS_MAX)?.iter();
@@ -572,7 +565,7 @@ fn read_content(fields: &mut Fields<'_>) -> Result<(OwnedTerms, OwnedBody), Stri
     let terms = OwnedTerms {
         qos: qos("qos", granted)?,
         retain: fields.flag("retain")?,
-        conflated: fields.small("conflated", (0, u32::MAX))?.unwrap_or(0),
+        conflated: fields.small("conflated", 0, u32::MAX)?.unwrap_or(0),
         identifiers: ids.collect::<Result<_, _>>()?,
         share: read_share(fields)?,
     };

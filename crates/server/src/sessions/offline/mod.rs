@@ -184,6 +184,25 @@ fn lost_power<R: Region>(earlier: &Earlier<R>) -> BTreeSet<u32> {
     all.map(|it| it.generation).collect()
 }
 
+/// What it means that a part of a backlog is missing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// Nothing: after a power loss, its messages were delivered before.
+    Delivered,
+    /// Its messages are lost.
+    Lost,
+}
+
+impl Missing {
+    /// What it means for a session, by the generations that ended with a power loss.
+    fn of<M>(session: &RestoredSession<M>, lost_power: &BTreeSet<u32>) -> Self {
+        match lost_power.contains(&session.origin.generation) {
+            true => Self::Delivered,
+            false => Self::Lost,
+        }
+    }
+}
+
 /// Reads a part of the backlog of a session. What is somebody else's counts as damaged.
 fn read_chunk<D: Disk, M>(
     spool: &mut Reader<D>,

@@ -82,7 +82,6 @@ fn property_json(property: &RestoredProperty) -> Value {
 /// # Errors
 /// A sentence that says what is wrong with it.
 pub(super) fn read_room(value: &Value) -> Result<RoomLine, String> {
-    let any = (0, u64::MAX);
     let mut fields = Fields::of(value, "a room")?;
     fields.get("kind");
     let zone = fields.text("zone", TEXT_BYTES_MAX)?.unwrap_or(DEFAULT_ZONE);
@@ -96,12 +95,12 @@ pub(super) fn read_room(value: &Value) -> Result<RoomLine, String> {
         zone: 0,
         room: name.into(),
         owner: fields.text("owner", TEXT_BYTES_MAX)?.map(Into::into),
-        capacity: fields.small("capacity", (0, u32::MAX))?,
+        capacity: fields.small("capacity", 0, u32::MAX)?,
         locked: fields.flag("locked")?,
-        history_count: fields.number("history_count", any)?.unwrap_or(0),
-        history_bytes: fields.number("history_bytes", any)?.unwrap_or(0),
-        history_age_secs: fields.number("history_age_secs", any)?,
-        version: fields.number("version", any)?.unwrap_or(0),
+        history_count: fields.number("history_count", 0, u64::MAX)?.unwrap_or(0),
+        history_bytes: fields.number("history_bytes", 0, u64::MAX)?.unwrap_or(0),
+        history_age_secs: fields.number("history_age_secs", 0, u64::MAX)?,
+        version: fields.number("version", 0, u64::MAX)?.unwrap_or(0),
         properties: properties.collect::<Result<_, _>>()?,
         members: members.collect::<Result<_, _>>()?,
     };
@@ -125,7 +124,7 @@ fn read_property(value: &Value) -> Result<RestoredProperty, String> {
     let property = RestoredProperty {
         name: fields.a_text("name", TEXT_BYTES_MAX)?.into(),
         value: read_value(&mut fields)?,
-        version: fields.number("version", (0, u64::MAX))?.unwrap_or(0),
+        version: fields.number("version", 0, u64::MAX)?.unwrap_or(0),
         by: fields.text("by", TEXT_BYTES_MAX)?.map(Into::into),
         lock: lock
             .map(|lock| text_of("lock", lock, TEXT_BYTES_MAX).map(Into::into))

@@ -11,7 +11,7 @@ use stentor_session_store::{JournalFigures, Trouble, TroubleKind};
 use stentor_spool::{NotRead, Reader, UNIT};
 
 use super::export::{is_on_the_way, left};
-use super::{Files, SessionsError, ZoneNames, lost_power, read_chunk};
+use super::{Files, Missing, SessionsError, ZoneNames, lost_power, read_chunk};
 use crate::config::Config;
 use crate::lifecycle::{SPOOL_FOLDER, keep_the_latest, sync_of};
 
@@ -182,8 +182,8 @@ pub fn verify_sessions(config: &Config) -> Result<SessionsReport, SessionsError>
     }
     let lost_power = lost_power(&found.earlier);
     for session in &restored.sessions {
-        let may_be_missing = lost_power.contains(&session.origin.generation);
-        check.session(spool, &restored, (session, may_be_missing))?;
+        let missing = Missing::of(session, &lost_power);
+        check.session(spool, &restored, session, missing)?;
     }
     for lost in &restored.lost_sessions {
         check.name(lost.place, &lost.client_id);
@@ -258,7 +258,8 @@ impl Check<'_> {
         &mut self,
         spool: &mut Reader<MappedDisk>,
         restored: &Restored<Body<'_>>,
-        (session, may_be_missing): (&RestoredSession<Body<'_>>, bool),
+        session: &RestoredSession<Body<'_>>,
+        missing: Missing,
     ) -> Result<(), SessionsError> {
         self.report.sessions += 1;
         self.report.subscriptions += session.subscriptions.len() as u64;
@@ -267,8 +268,7 @@ impl Check<'_> {
         for chunk in &session.spooled {
             match read_chunk(spool, session, chunk) {
                 Ok(bytes) => self.count_chunk(&bytes, chunk),
-                // After a power loss, its messages were delivered before.
-                Err(NotRead::Missing) if may_be_missing => {}
+                Err(NotRead::Missing) if missing == Missing::Delivered => {}
                 Err(error) => {
                     let place = chunk_place(chunk, &error, &session.client_id);
                     places.extend(place_text(&place));

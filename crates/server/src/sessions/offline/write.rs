@@ -257,7 +257,8 @@ impl Pending {
     pub(super) fn end(
         mut self,
         target: &mut Target,
-        (number, replaced): (u32, Option<Origin>),
+        number: u32,
+        replaced: Option<Origin>,
     ) -> Result<(), Unwritten> {
         for waiting in std::mem::take(&mut self.window) {
             let name = target.message(&waiting.body, self.zone)?;

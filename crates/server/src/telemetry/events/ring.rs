@@ -148,7 +148,7 @@ impl Ring {
         self.last + 1 - self.len as u64
     }
 
-    fn noted(&self, (seq, kept): (u64, Kept<'_>)) -> Noted {
+    fn noted(&self, seq: u64, kept: Kept<'_>) -> Noted {
         let port = kept.port.and_then(|port| self.ports.get(port));
         Noted {
             seq,
@@ -180,13 +180,16 @@ impl Ring {
             }
             newest.truncate(wanted.limit);
             return Found {
-                events: newest.into_iter().map(|it| self.noted(it)).collect(),
+                events: newest
+                    .into_iter()
+                    .map(|(seq, kept)| self.noted(seq, kept))
+                    .collect(),
                 cursor: self.last,
                 missed: false,
             };
         };
         let next = self.behind(after).filter(fits).take(wanted.limit);
-        let events: Vec<Noted> = next.map(|it| self.noted(it)).collect();
+        let events: Vec<Noted> = next.map(|(seq, kept)| self.noted(seq, kept)).collect();
         let newest = events.last().filter(|_| events.len() == wanted.limit);
         Found {
             cursor: newest.map_or(self.last, |noted| noted.seq),

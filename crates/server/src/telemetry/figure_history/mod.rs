@@ -147,7 +147,8 @@ impl Keeper {
     pub(crate) fn start(
         backplane: &Arc<Backplane>,
         directory: &Arc<Directory>,
-        (folder, commit): (&Path, Duration),
+        folder: &Path,
+        commit: Duration,
     ) -> Result<Self, ServerError> {
         let archive = (!commit.is_zero()).then(|| Archive::new(&folder.join(FILE)));
         let history = Arc::new(FigureHistory::new(archive));
@@ -227,8 +228,8 @@ struct Sampler {
 
 impl Sampler {
     fn sample(&mut self) -> Sample {
-        let times = (Duration::ZERO, PATIENCE);
-        self.rounds.ask(&self.backplane, Inquiry::Figures, times);
+        self.rounds
+            .ask(&self.backplane, Inquiry::Figures, Duration::ZERO, PATIENCE);
         let sum = total(self.rounds.last().filter_map(|(report, _)| report));
         let (now, at) = (Instant::now(), SystemTime::now());
         let elapsed = now.duration_since(self.sampled_at).as_secs_f64().max(1e-3);

@@ -97,8 +97,10 @@ impl Samples<'_> {
     /// A value with two labels.
     pub(super) fn by_both(
         &mut self,
-        (label, of): (&str, impl fmt::Display),
-        (second, of_second): (&str, impl fmt::Display),
+        label: &str,
+        of: impl fmt::Display,
+        second: &str,
+        of_second: impl fmt::Display,
         value: impl fmt::Display,
     ) {
         self.line("", &[(label, &of), (second, &of_second)], value);
@@ -108,7 +110,8 @@ impl Samples<'_> {
     pub(super) fn histogram(
         &mut self,
         buckets: impl Iterator<Item = (&'static str, u64)>,
-        (count, sum): (u64, f64),
+        count: u64,
+        sum: f64,
     ) {
         for (bound, up_to) in buckets {
             self.line("_bucket", &[("le", &bound)], up_to);
@@ -167,10 +170,10 @@ mod tests {
         page.family("b_info", Kind::Info, "The b.")
             .by("c", "x\"\\\n", 1);
         let mut both = page.family("d", Kind::Gauge, "Ds.");
-        both.by_both(("e", 1), ("f", "g"), 0.5);
+        both.by_both("e", 1, "f", "g", 0.5);
         let buckets = [("0.5", 1), ("1.0", 2)].into_iter();
         page.family("h", Kind::Histogram, "Hs.")
-            .histogram(buckets, (3, 2.25));
+            .histogram(buckets, 3, 2.25);
         assert_eq!(page.series(), 8);
         page.finish()
     }

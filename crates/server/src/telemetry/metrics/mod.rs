@@ -83,8 +83,7 @@ impl Metrics {
     fn reports(&self) -> Vec<(ShardReport, Duration)> {
         let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         // Each page has new figures: they cost a shard less than the page costs its own thread.
-        let times = (Duration::ZERO, PATIENCE);
-        rounds.ask(&self.backplane, Inquiry::Figures, times);
+        rounds.ask(&self.backplane, Inquiry::Figures, Duration::ZERO, PATIENCE);
         let numbered = rounds.last().zip(0..);
         let reports = numbered.map(|((report, age), shard)| {
             let unknown = || ShardReport {

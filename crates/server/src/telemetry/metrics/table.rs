@@ -224,7 +224,10 @@ pub(super) const FAMILIES: &[Family] = &[
         |from, out| out.one(from.sum.stats.topics_refused)),
     family("stentor_publish_to_socket_seconds", Kind::Histogram, "le",
         "The time from a publish to the write that carries it to a subscriber. It is a sample: the oldest message of one write in eight.",
-        |from, out| out.histogram(from.sum.latency.powers(), from.sum.latency.count_and_secs())),
+        |from, out| {
+            let (count, secs) = from.sum.latency.count_and_secs();
+            out.histogram(from.sum.latency.powers(), count, secs);
+        }),
     // Shards.
     family("stentor_shard_connections", Gauge, "shard",
         "Connections of each shard.",
@@ -245,9 +248,9 @@ pub(super) const FAMILIES: &[Family] = &[
         "Messages between shards: `inward` wait to be applied, `overflowed` wait for room in a ring.",
         |from, out| {
             for (report, _) in from.shards {
-                let shard = ("shard", report.shard);
-                out.by_both(shard, ("direction", "inward"), report.mesh_inward);
-                out.by_both(shard, ("direction", "overflowed"), report.mesh_overflowed);
+                let shard = report.shard;
+                out.by_both("shard", shard, "direction", "inward", report.mesh_inward);
+                out.by_both("shard", shard, "direction", "overflowed", report.mesh_overflowed);
             }
         }),
     family("stentor_shard_connections_stalled", Gauge, "shard",
