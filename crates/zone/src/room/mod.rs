@@ -464,15 +464,17 @@ impl Room {
     }
 
     /// Clears what the room has left behind: it ends. Called for a room that [is
-    /// over](Self::is_over).
+    /// over](Self::is_over). Everybody is out before the topics of the members are cleared: who
+    /// hears that the room ends need not hear of each member too.
     pub fn dissolve(&mut self, out: &mut Vec<Effect>) {
-        for user in self.members.in_order() {
-            out.push(clear(topic::member(&self.name, &user)));
-        }
+        let members = self.members.in_order();
         let seats = self.members.clear().into_iter();
         let seats = seats.chain(self.observers.clear());
         let why = Expelled::Closed;
         out.extend(seats.map(|seat| Effect::Clear { seat, why }));
+        for user in members {
+            out.push(clear(topic::member(&self.name, &user)));
+        }
         for name in self.properties.clear() {
             out.push(clear(topic::property(&self.name, &name)));
         }
