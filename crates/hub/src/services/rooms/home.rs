@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use stentor_mqtt::{Property, PropertyBuf, forwardable};
 use stentor_session::{Message, MessageParts, Publisher, Tick, Ticket};
@@ -10,7 +11,7 @@ use stentor_topic::Zone;
 use stentor_zone::{AllRights, Effect, Entry, Refusal, decode_name};
 
 use super::zones::{LOBBY, actor};
-use super::{Parting, RoomItem};
+use super::{Parting, RoomItem, ending};
 use crate::core::Core;
 use crate::core::ids::ShardId;
 use crate::core::routing::{keep, route};
@@ -95,32 +96,40 @@ impl RoomService {
         None
     }
 
-    /// The side that waits to acknowledge something said learns what became of it.
-    pub(super) fn answer_say(
-        &mut self,
-        core: &mut Core,
-        now: Tick,
-        answer: Option<(ShardId, Ticket)>,
-        refusal: Option<Refusal>,
-    ) {
-        if let Some((shard, ticket)) = answer {
-            self.send_room(core, now, shard, RoomItem::Said { ticket, refusal });
-        }
-    }
-
     pub(super) fn home_command(
         &mut self,
         core: &mut Core,
         now: Tick,
-        command: (&str, &[u8]),
-        who: &Who,
-        to: ReturnAddress,
+        (procedure, payload): (Box<str>, Box<[u8]>),
+        who: Who,
+        (to, spent): (ReturnAddress, Duration),
     ) {
         let zone = who.identity.zone;
         let caller = (zone, who.user(), &*who.identity);
-        let (ran, effects) = self.zones.run(core, now, caller, command);
-        let (room, json, work) = (ran.room, ran.answer, ran.work);
-        core.turn_mut().spend_time(work);
+        let (ran, effects) = self.zones.run(core, now, caller, (&procedure, &payload));
+        core.turn_mut().spend_time(ran.work);
+        let work = ran.work + spent;
+        let (mut who, mut to) = (who, to);
+        if let Some(room) = ran.waits_for {
+            let item = RoomItem::Command {
+                procedure,
+                payload,
+                who,
+                to,
+                spent: work,
+            };
+            let is_back = ending::put_off_command(self, (zone, room.into()), item);
+            let Some(RoomItem::Command {
+                who: whose,
+                to: address,
+                ..
+            }) = is_back
+            else {
+                return;
+            };
+            (who, to) = (whose, address);
+        }
+        let (room, json) = (ran.room, ran.answer);
         if let Some(deed) = ran.deed {
             core.log(Event::Administered {
                 identity: Arc::clone(&who.identity),
@@ -153,6 +162,7 @@ impl RoomService {
 
     /// Lets go of those who did not come back in time.
     pub(crate) fn advance(&mut self, core: &mut Core, now: Tick) {
+        ending::go_on(self, core, now);
         if now < self.zones.deadline() {
             return;
         }

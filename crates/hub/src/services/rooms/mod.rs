@@ -10,6 +10,7 @@
 //! and how it comes [`back`].
 
 mod back;
+mod ending;
 mod home;
 mod join;
 mod kept;
@@ -28,7 +29,7 @@ use core::time::Duration;
 
 use stentor_session::{Message, Tick, Ticket};
 use stentor_topic::Zone;
-use stentor_zone::{Entry, Expelled, Refusal, Seat, join_ended};
+use stentor_zone::{Entry, Expelled, Refusal, Seat, closed_event, join_ended, topic};
 
 use crate::core::delivery::direct;
 use crate::core::ids::{SessionKey, ShardId};
@@ -43,10 +44,12 @@ use crate::items::Sender;
 use crate::services::Item;
 use crate::services::interface::answer::{Answer, ReturnAddress};
 use crate::services::interface::hooks::HookEvent;
+use crate::services::interface::message::server_message;
 use crate::services::interface::places::{Placed, PlacesAsked, Sought};
 use crate::services::interface::who::{Who, session_of};
 use crate::services::rooms::talk::{explain, say_about_join};
 
+use ending::Waiting;
 pub(crate) use join::{Cause, Joins};
 pub(crate) use zones::Zones;
 
@@ -109,6 +112,8 @@ pub(crate) enum RoomItem {
         who: Who,
         /// Where the answer goes.
         to: ReturnAddress,
+        /// What it has cost before it had to wait.
+        spent: Duration,
     },
     /// To the home: somebody looks at the list of rooms.
     Listed {
@@ -267,7 +272,21 @@ impl RoomRequests {
 pub(crate) struct RoomService {
     zones: Zones,
     joins: Joins,
+    waiting: Waiting,
     requests: RoomRequests,
+}
+
+/// When rooms have something to do next.
+pub(crate) fn deadline(rooms: &RoomService) -> Tick {
+    match ending::goes_on(rooms) {
+        true => Tick::ZERO,
+        false => rooms.zones.deadline(),
+    }
+}
+
+/// Bytes of memory that rooms take, and what waits for them. O(1).
+pub(crate) const fn bytes(rooms: &RoomService) -> u64 {
+    rooms.zones.bytes() + rooms.waiting.bytes()
 }
 
 impl RoomService {
@@ -341,6 +360,13 @@ impl RoomService {
     /// Something about rooms, of this shard or of another one.
     pub(crate) fn room_item(&mut self, core: &mut Core, now: Tick, item: RoomItem) {
         batch::settle(core, now);
+        if let Some(item) = ending::put_off(self, item) {
+            self.serve(core, now, item);
+        }
+    }
+
+    /// The same for what need not wait any more.
+    fn serve(&mut self, core: &mut Core, now: Tick, item: RoomItem) {
         match item {
             RoomItem::Join {
                 room,
@@ -378,14 +404,18 @@ impl RoomService {
                 answer,
             } => {
                 let refusal = self.home_say(core, now, &room, &who, (message, sender));
-                self.answer_say(core, now, answer, refusal);
+                // The side that waits to acknowledge it learns what became of it.
+                if let Some((shard, ticket)) = answer {
+                    self.send_room(core, now, shard, RoomItem::Said { ticket, refusal });
+                }
             }
             RoomItem::Command {
                 procedure,
                 payload,
                 who,
                 to,
-            } => self.home_command(core, now, (&procedure, &payload), &who, to),
+                spent,
+            } => self.home_command(core, now, (procedure, payload), who, (to, spent)),
             RoomItem::Listed { zone } => self.home_listed(core, now, zone),
             RoomItem::Joined {
                 ticket,
@@ -407,7 +437,8 @@ impl RoomService {
         }
     }
 
-    /// Takes a session's subscriptions below a room away, and tells it so.
+    /// Takes a session's subscriptions below a room away, and tells it so. If nobody was told that
+    /// the room ends, it hears that first, as all would have heard it.
     /// A session with many subscriptions pays for the look at them.
     fn clear_room(
         &mut self,
@@ -422,6 +453,13 @@ impl RoomService {
         self.joins.expel(key, room);
         if !core.is_in_room(key, room) {
             return;
+        }
+        if why == Expelled::Ended
+            && let Some(session) = core.session(key)
+        {
+            let (zone, topic) = (session.state.zone(), topic::event(room));
+            let event = server_message(now, zone, &topic, (&closed_event(), &[], false));
+            direct::deliver(core, now, key, &event);
         }
         let before = core.turn().spent();
         let gone = subscribe::drop_below(core, key, &below(room));

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Tick};
@@ -138,6 +139,7 @@ impl RoomService {
             payload,
             who,
             to,
+            spent: Duration::ZERO,
         };
         self.send_room(core, now, home, item);
     }
