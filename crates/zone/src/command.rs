@@ -14,13 +14,13 @@ use stentor_session::Tick;
 use crate::effect::Effect;
 use crate::name::check_name;
 use crate::room::{
-    Actor, Change, Condition, Refusal, Role, Room, RoomOptions, Summary, VIRTUAL_MAX,
+    Actor, Change, Condition, Ending, Refusal, Role, Room, RoomOptions, Summary, VIRTUAL_MAX,
 };
 use crate::rooms::{Rooms, Wish};
 use crate::topic;
 use crate::words::{BadWord, Words, below, quoted};
 use crate::work::{Counted, Work};
-use blame::{blame_name, blame_property, check_properties, no_room};
+use blame::{blame_name, blame_property, check_properties, is_ending, no_room};
 
 /// How the names of these procedures begin.
 pub const ROOM_COMMANDS: &str = "room.";
@@ -87,6 +87,8 @@ enum Failed {
     Refused(Refusal),
     /// Because of one of its fields, with an explanation.
     Part(Refusal, BadWord),
+    /// The room that it would make is ending, and is there for that long.
+    Early(String, BadWord),
     /// It makes no sense.
     Bad(BadWord),
     NoSuchCommand,
@@ -162,6 +164,9 @@ pub struct Ran {
     pub answer: Vec<u8>,
     /// What an administrator has done to others, or tried to.
     pub deed: Option<Deed>,
+    /// The room that it would make, if that [is ending](Rooms::is_ending): the command has done
+    /// nothing, and is refused unless it is run again when that is over.
+    pub waits_for: Option<String>,
     /// How long it keeps who runs it busy, about, and the sending of its effects with it: estimated
     /// from what it did, not measured.
     pub work: Duration,
@@ -226,17 +231,26 @@ pub fn run_command(
         rights,
         work: &work,
     };
-    let answer = answer(run(rooms, now, caller, command, &mut room, out));
+    let result = run(rooms, now, caller, command, &mut room, out);
+    let waits_for = match &result {
+        Err(Failed::Early(name, _)) => Some(name.clone()),
+        _ => None,
+    };
+    let answer = answer(result);
     let is_administrator = || rights.role(&room) == Role::Administrator;
     let deed = Deed::of(command, is_administrator, &answer);
     let answer = answer.to_string().into_bytes();
     work.told(answer.len());
-    let members = rooms.get(&room).map_or(0, Room::member_count);
-    work.caused(out.get(begin..).unwrap_or_default(), members);
+    let inside = match (rooms.get(&room), rooms.ending(&room)) {
+        (Some(room), _) => room.member_count(),
+        (None, ending) => ending.map_or(0, Ending::inside),
+    };
+    work.caused(out.get(begin..).unwrap_or_default(), inside);
     Ran {
         room,
         answer,
         deed,
+        waits_for,
         work: work.time(),
     }
 }
@@ -261,6 +275,7 @@ pub fn refuse_unread(procedure: &str, payload: &[u8]) -> Option<Ran> {
         room: String::new(),
         answer,
         deed: None,
+        waits_for: None,
         work: work.time(),
     })
 }
@@ -323,6 +338,7 @@ fn answer(result: Result<Value, Failed>) -> Value {
         Ok(result) => json!({ "status": "done", "result": result }),
         Err(Failed::Refused(why)) => refused(why, why.text()),
         Err(Failed::Part(why, word)) => with_part(refused(why, &word.text), word.part),
+        Err(Failed::Early(_, word)) => with_part(refused(Refusal::Exists, &word.text), word.part),
         Err(Failed::Bad(word)) => {
             let answer = json!({ "status": "bad-call", "text": word.text });
             with_part(answer, word.part)
@@ -499,6 +515,8 @@ impl<'a, R: RoomRights> Command<'a, R> {
             Refusal::Unknown => no_room(room),
             why => why.into(),
         })?;
+        let ending = self.rooms.ending(room);
+        self.work.ends_in(ending.map_or(0, Ending::steps));
         Ok(json!({ "stays": stays }))
     }
 
@@ -587,6 +605,9 @@ impl<'a, R: RoomRights> Command<'a, R> {
         // By joining it observers make no room either.
         if !self.is_administrator(room) && !self.rights.may_join(room) {
             return Err(Refusal::NoRight.into());
+        }
+        if self.rooms.is_ending(room) {
+            return Err(is_ending(field, room));
         }
         let (now, actor) = (self.now, self.actor);
         let values = properties.clone();

@@ -53,6 +53,8 @@ pub enum Expelled {
     Kicked,
     /// The room has ended, or was emptied.
     Closed,
+    /// The same, of a room in which very many were: the session has not heard of it yet.
+    Ended,
 }
 
 impl Expelled {
@@ -61,7 +63,7 @@ impl Expelled {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Kicked => "kicked",
-            Self::Closed => "closed",
+            Self::Closed | Self::Ended => "closed",
         }
     }
 
@@ -69,7 +71,7 @@ impl Expelled {
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
-            Self::Kicked | Self::Closed => 0x98,
+            Self::Kicked | Self::Closed | Self::Ended => 0x98,
         }
     }
 
@@ -78,7 +80,7 @@ impl Expelled {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Kicked => "you were sent out of the room",
-            Self::Closed => "the room was closed",
+            Self::Closed | Self::Ended => "the room was closed",
         }
     }
 }

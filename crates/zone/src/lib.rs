@@ -45,7 +45,7 @@ pub use private::{
 };
 pub use room::{
     Actor, Bounds, Change, Condition, Entry, HistoryBounds, Property, Refusal, Role, Room,
-    RoomOptions, Summary,
+    RoomOptions, Summary, closed_event,
 };
 pub use rooms::{Rooms, RoomsOptions, UNCLAIMED, Unmade};
 pub use strict::Unambiguous;

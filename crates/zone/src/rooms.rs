@@ -13,12 +13,15 @@ use stentor_session::Tick;
 use crate::effect::{Effect, Seat};
 use crate::name::check_name;
 use crate::range::Range;
-use crate::room::{Actor, Entry, Refusal, Role, Room, RoomOptions, is_same};
+use crate::room::{Actor, Ending, Entry, Refusal, Role, Room, RoomOptions, is_same};
 use crate::work::Work;
 
 /// How long a room that was made by command waits for its owner to come in: then the oldest member
 /// owns it, and without members it ends.
 pub const UNCLAIMED: Duration = Duration::from_secs(600);
+
+/// Steps that a room takes to its end at once: each sends somebody out, or clears the topic of one.
+const STEPS_AT_ONCE: usize = 256;
 
 /// What a zone allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +123,8 @@ fn has_all(room: &Room, wanted: &[Wanted<'_>], work: &Work) -> bool {
 pub struct Rooms {
     options: RoomsOptions,
     rooms: BTreeMap<Arc<str>, Room>,
+    /// Rooms that have ended, from which not everybody has been sent out.
+    endings: Vec<Ending>,
     /// How many rooms each user owns, permanent ones aside; nobody stands here with none.
     owned: BTreeMap<Arc<str>, usize>,
     /// The users who own as many as they may.
@@ -145,6 +150,7 @@ impl Rooms {
         Self {
             options,
             rooms: BTreeMap::new(),
+            endings: Vec::new(),
             owned: BTreeMap::new(),
             full: Arc::default(),
             bytes: 0,
@@ -330,7 +336,7 @@ impl Rooms {
             return Err(Refusal::Permanent);
         }
         check_name(room).map_err(|_| Refusal::Name)?;
-        if self.rooms.contains_key(room) {
+        if self.rooms.contains_key(room) || self.is_ending(room) {
             return Err(Refusal::Exists);
         }
         if options.permanent && self.is_disk_full {
@@ -368,9 +374,18 @@ impl Rooms {
                 Ok(())
             });
         }
-        let made = Room::new(room, None, options, out);
-        self.rooms.insert(Arc::clone(made.name()), made);
+        if !self.is_ending(room) {
+            self.make_fixed(room, out);
+        }
         Ok(())
+    }
+
+    /// Makes a room that the zone always has, if this is one.
+    fn make_fixed(&mut self, room: &str, out: &mut Vec<Effect>) {
+        if let Some(options) = self.fixed.get(room) {
+            let made = Room::new(room, None, options.clone(), out);
+            self.rooms.insert(Arc::clone(made.name()), made);
+        }
     }
 
     /// A room is not in the zone's configuration any more: it ends when nobody is in it.
@@ -421,7 +436,8 @@ impl Rooms {
     ///
     /// # Errors
     /// Those of [`create`](Self::create) and [`Room::join`]; [`Refusal::Unknown`] if the room does
-    /// not exist and `entry` is not that of a new member.
+    /// not exist and `entry` is not that of a new member; [`Refusal::Locked`] while it [is
+    /// ending](Self::is_ending).
     pub fn join(
         &mut self,
         now: Tick,
@@ -432,6 +448,9 @@ impl Rooms {
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         if !self.rooms.contains_key(room) {
+            if self.is_ending(room) {
+                return Err(Refusal::Locked);
+            }
             if entry != Entry::Member {
                 return Err(Refusal::Unknown);
             }
@@ -536,7 +555,8 @@ impl Rooms {
     }
 
     /// Ends a room. One that the zone always has is emptied instead: members, properties and
-    /// history go, and it is as it was made. Returns whether it stays so.
+    /// history go, and it is as it was made. Returns whether it stays so. Nobody is let in from now
+    /// on. Of a large room, they are sent out by [`go_on_ending`](Self::go_on_ending).
     ///
     /// # Errors
     /// [`Refusal::Unknown`], [`Refusal::NotOwner`].
@@ -549,32 +569,79 @@ impl Rooms {
         let held = self.rooms.get_mut(room).ok_or(Refusal::Unknown)?;
         let owner = held.counted_owner();
         let (before, members_before) = (held.bytes(), held.member_count());
-        held.close(actor, out)?;
+        let ending = held.close(actor, STEPS_AT_ONCE, out)?;
         self.rooms.remove(room);
         self.bytes -= before;
         self.members -= members_before;
         self.count_owner(owner, None);
-        let Some(options) = self.fixed.get(room) else {
-            return Ok(false);
-        };
-        let made = Room::new(room, None, options.clone(), out);
-        self.rooms.insert(Arc::clone(made.name()), made);
-        Ok(true)
+        let is_small = ending.steps() <= STEPS_AT_ONCE;
+        self.endings.push(ending);
+        if is_small {
+            self.go_on_ending(room, out);
+        }
+        Ok(self.fixed.contains_key(room))
     }
 
-    /// Ends some rooms, by name: the zone ends. Returns whether that were all. O(`at_most`).
+    /// Sends more of those out who were in a room that has ended. Returns whether nothing is left
+    /// of it: only then can there be a new one of that name.
+    pub fn go_on_ending(&mut self, room: &str, out: &mut Vec<Effect>) -> bool {
+        let Some(place) = self.place_of_ending(room) else {
+            return true;
+        };
+        let mut left = STEPS_AT_ONCE;
+        let is_over = self.endings[place].go_on(&mut left, out);
+        if is_over {
+            self.endings.remove(place);
+            self.make_fixed(room, out);
+        }
+        is_over
+    }
+
+    /// Rooms that have ended, from which not everybody has been sent out, in the order of that.
+    pub fn endings(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.endings.iter().map(Ending::name)
+    }
+
+    /// Whether a room has ended, and not everybody has been sent out.
+    #[must_use]
+    pub fn is_ending(&self, room: &str) -> bool {
+        self.place_of_ending(room).is_some()
+    }
+
+    fn place_of_ending(&self, room: &str) -> Option<usize> {
+        self.endings
+            .iter()
+            .position(|ending| **ending.name() == *room)
+    }
+
+    /// The same, to look at.
+    pub(crate) fn ending(&self, room: &str) -> Option<&Ending> {
+        self.endings.get(self.place_of_ending(room)?)
+    }
+
+    /// Ends some rooms, by name: the zone ends. Returns whether that were all. O(`at_most`), and a
+    /// few hundred of those who are in them.
     pub fn close_some(&mut self, at_most: usize, out: &mut Vec<Effect>) -> bool {
         self.fixed.clear();
+        let mut left = STEPS_AT_ONCE;
+        self.endings
+            .retain_mut(|ending| !ending.go_on(&mut left, out));
         for _ in 0..at_most {
+            if left == 0 {
+                break;
+            }
             let Some((_, mut room)) = self.rooms.pop_first() else {
                 break;
             };
             self.bytes -= room.bytes();
             self.members -= room.member_count();
             self.count_owner(room.counted_owner(), None);
-            room.dissolve(out);
+            let mut ending = room.end();
+            if !ending.go_on(&mut left, out) {
+                self.endings.push(ending);
+            }
         }
-        self.rooms.is_empty()
+        self.rooms.is_empty() && self.endings.is_empty()
     }
 
     /// When [`advance`](Self::advance) has something to do. O(rooms).

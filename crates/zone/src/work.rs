@@ -78,11 +78,16 @@ impl Work {
         self.add(COMPARED, bytes);
     }
 
-    /// It has caused these effects, in a room that has this many members now. A member who loses
-    /// the seat receives everything published before that, and nothing after it.
-    pub(crate) fn caused(&self, effects: &[Effect], members: usize) {
+    /// It has ended a room, to whose end there are this many more steps.
+    pub(crate) fn ends_in(&self, steps: usize) {
+        self.add(EFFECT, steps);
+    }
+
+    /// It has caused these effects, in a room where this many hear what it publishes, after that. A
+    /// member who loses the seat receives everything published before, and nothing after it.
+    pub(crate) fn caused(&self, effects: &[Effect], inside: usize) {
         let is_cleared = |effect: &&Effect| matches!(effect, Effect::Clear { .. });
-        let mut hearers = members + effects.iter().filter(is_cleared).count();
+        let mut hearers = inside + effects.iter().filter(is_cleared).count();
         for effect in effects {
             self.add(EFFECT, 1);
             match effect {

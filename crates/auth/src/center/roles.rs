@@ -255,7 +255,14 @@ impl RoleGrants {
             return Renewed::Keep;
         }
         if let Some(returned) = &login_record.returned {
-            return self.renewed_returned(identity, login_record, returned, client_id, number, changes);
+            return self.renewed_returned(
+                identity,
+                login_record,
+                returned,
+                client_id,
+                number,
+                changes,
+            );
         }
         let change = login_record
             .key

@@ -40,7 +40,7 @@ impl Services {
     #[inline]
     pub(crate) fn deadline(&self) -> Tick {
         #[cfg(feature = "rooms")]
-        return self.rooms.zones().deadline();
+        return super::rooms::deadline(&self.rooms);
         #[cfg(not(feature = "rooms"))]
         Tick::NEVER
     }
@@ -51,11 +51,11 @@ impl Services {
         self.rooms.advance(core, now);
     }
 
-    /// Bytes of memory that the rooms take whose home is this shard. O(1).
+    /// Bytes of memory that the rooms take whose home is this shard, and what waits for them. O(1).
     #[inline]
     pub(crate) const fn room_bytes(&self) -> u64 {
         #[cfg(feature = "rooms")]
-        return self.rooms.zones().bytes();
+        return super::rooms::bytes(&self.rooms);
         #[cfg(not(feature = "rooms"))]
         0
     }

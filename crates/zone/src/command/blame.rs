@@ -16,6 +16,15 @@ pub(super) fn no_room(room: &str) -> Failed {
     Failed::Part(Refusal::Unknown, BadWord::other("room", text))
 }
 
+/// A room of this name was closed, and not everybody has been sent out.
+pub(super) fn is_ending(field: &str, room: &str) -> Failed {
+    let text = format!(
+        "{field} is {}: that room is being closed; try again in a moment",
+        quoted(room)
+    );
+    Failed::Early(room.into(), BadWord::other(field, text))
+}
+
 /// The name of a room is the reason of a refusal.
 pub(super) fn blame_name(why: Refusal, field: &str, room: &str) -> Failed {
     let text = format!("{field} is {}: {}", quoted(room), why.text());

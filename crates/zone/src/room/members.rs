@@ -318,14 +318,11 @@ impl Members {
         Some(all.filter(|seat| *seat != Seat::NOBODY).collect())
     }
 
-    /// Sends everybody away; returns [all seats](Self::all_seats).
-    pub(super) fn clear(&mut self) -> Vec<Seat> {
-        let mut seats: Vec<Seat> = Vec::new();
-        for user in self.in_order() {
-            seats.extend(self.all_seats(&user).unwrap_or_default());
-        }
-        self.by_user.clear();
-        self.away = 0;
-        seats
+    /// Sends somebody away who is there or was: the user, and [all seats](Self::all_seats).
+    pub(super) fn pop(&mut self) -> Option<(Arc<str>, Vec<Seat>)> {
+        let user = Arc::clone(self.by_user.first_key_value()?.0);
+        let seats = self.all_seats(&user).unwrap_or_default();
+        self.remove(&user);
+        Some((user, seats))
     }
 }

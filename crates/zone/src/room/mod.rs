@@ -1,6 +1,7 @@
 //! One room: its members, what they said, its properties.
 
 mod attendance;
+mod ending;
 mod history;
 mod holds;
 mod members;
@@ -11,6 +12,8 @@ mod properties;
 mod refusal;
 
 pub(crate) use attendance::VIRTUAL_MAX;
+pub(crate) use ending::Ending;
+pub use notice::closed_event;
 pub use options::{Bounds, Change, HistoryBounds, RoomOptions};
 pub(crate) use properties::is_same;
 pub use properties::{Condition, Property};
@@ -25,7 +28,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use stentor_session::{Message, Tick};
 
-use crate::effect::{Effect, Expelled};
+use crate::effect::Effect;
 use crate::topic;
 use history::History;
 use holds::Holds;
@@ -457,35 +460,31 @@ impl Room {
         Ok(())
     }
 
-    /// Ends the room: everybody is sent out, its retained topics are cleared.
+    /// Ends the room. Everybody in it hears that at once if there are few enough for `at_once`
+    /// steps, and each when it is sent out if not.
     ///
     /// # Errors
     /// [`Refusal::NotOwner`].
-    pub fn close(&mut self, actor: Actor<'_>, out: &mut Vec<Effect>) -> Result<(), Refusal> {
+    pub(crate) fn close(
+        &mut self,
+        actor: Actor<'_>,
+        at_once: usize,
+        out: &mut Vec<Effect>,
+    ) -> Result<Ending, Refusal> {
         self.must_own(actor)?;
-        self.tell(Notice::Closed, out);
-        self.dissolve(out);
-        Ok(())
+        let mut ending = self.end();
+        match ending.steps() <= at_once {
+            true => self.tell(Notice::Closed, out),
+            false => ending.is_untold(),
+        }
+        Ok(ending)
     }
 
-    /// Clears what the room has left behind: it ends. Called for a room that [is
-    /// over](Self::is_over).
+    /// Sends everybody out, and clears what the room has left behind: it ends. Called for a room
+    /// that [is over](Self::is_over), so there is little to do.
     pub fn dissolve(&mut self, out: &mut Vec<Effect>) {
-        for user in self.members.in_order() {
-            out.push(clear(topic::member(&self.name, &user)));
-        }
-        let seats = self.members.clear().into_iter();
-        let seats = seats.chain(self.observers.clear());
-        let why = Expelled::Closed;
-        out.extend(seats.map(|seat| Effect::Clear { seat, why }));
-        for name in self.properties.clear() {
-            out.push(clear(topic::property(&self.name, &name)));
-        }
-        self.history.clear();
-        self.holds.clear();
-        self.options.permanent = false;
-        self.claim_until = Tick::NEVER;
-        out.push(clear(topic::listed(&self.name)));
+        let mut steps = usize::MAX;
+        self.end().go_on(&mut steps, out);
     }
 
     fn hand_over(&mut self, user: Arc<str>, out: &mut Vec<Effect>) {

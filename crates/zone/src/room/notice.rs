@@ -49,6 +49,12 @@ pub(super) struct MemberState<'a> {
     pub(super) state: &'a str,
 }
 
+/// The payload of the event that a room ends.
+#[must_use]
+pub fn closed_event() -> Vec<u8> {
+    json(&Notice::Closed)
+}
+
 /// Plain values with string keys always serialise.
 pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()

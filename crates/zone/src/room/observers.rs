@@ -36,8 +36,12 @@ impl Observers {
         gone.map(|(seat, _)| seat).collect()
     }
 
-    /// Sends everybody away; returns where they sat.
-    pub(super) fn clear(&mut self) -> impl Iterator<Item = Seat> + use<> {
-        core::mem::take(&mut self.by_seat).into_keys()
+    pub(super) fn len(&self) -> usize {
+        self.by_seat.len()
+    }
+
+    /// Sends somebody away; returns where it sat.
+    pub(super) fn pop(&mut self) -> Option<Seat> {
+        self.by_seat.pop_first().map(|(seat, _)| seat)
     }
 }

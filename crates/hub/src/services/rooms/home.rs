@@ -10,13 +10,13 @@ use stentor_topic::Zone;
 use stentor_zone::{AllRights, Effect, Entry, Refusal, RoomCommand, decode_name};
 
 use super::zones::{LOBBY, actor};
-use super::{Parting, RoomItem};
+use super::{HomeCommand, Parting, RoomItem, ending};
 use crate::core::Core;
 use crate::core::routing::{keep, route};
 use crate::core::work::VISIT_BYTES;
 use crate::effects::Event;
 use crate::items::Sender;
-use crate::services::interface::answer::{Answer, ReturnAddress, ShardTicket};
+use crate::services::interface::answer::{Answer, ShardTicket};
 use crate::services::interface::hooks::HookEvent;
 use crate::services::interface::message::{server_message, server_parts};
 use crate::services::interface::who::{Who, shard_of};
@@ -108,21 +108,26 @@ impl RoomService {
         }
     }
 
-    pub(super) fn home_command(
-        &mut self,
-        core: &mut Core,
-        now: Tick,
-        procedure: &str,
-        payload: &[u8],
-        who: &Who,
-        to: ReturnAddress,
-    ) {
-        let zone = who.identity.zone;
-        let (user, rights) = (who.user(), &*who.identity);
-        let command = RoomCommand { procedure, payload };
-        let (ran, effects) = self.zones.run(core, now, zone, user, rights, command);
-        let (room, json, work) = (ran.room, ran.answer, ran.work);
-        core.turn_mut().spend_time(work);
+    pub(super) fn home_command(&mut self, core: &mut Core, now: Tick, command: HomeCommand) {
+        let zone = command.who.identity.zone;
+        let (user, rights) = (command.who.user(), &*command.who.identity);
+        let asked = RoomCommand {
+            procedure: &command.procedure,
+            payload: &command.payload,
+        };
+        let (ran, effects) = self.zones.run(core, now, zone, user, rights, asked);
+        core.turn_mut().spend_time(ran.work);
+        let work = ran.work + command.spent;
+        let mut command = command;
+        if let Some(room) = ran.waits_for {
+            command.spent = work;
+            match ending::put_off_command(self, zone, room.into(), command) {
+                Some(is_back) => command = is_back,
+                None => return,
+            }
+        }
+        let HomeCommand { who, to, .. } = command;
+        let (room, json) = (ran.room, ran.answer);
         if let Some(deed) = ran.deed {
             core.log(Event::Administered {
                 identity: Arc::clone(&who.identity),
@@ -157,6 +162,7 @@ impl RoomService {
 
     /// Lets go of those who did not come back in time.
     pub(crate) fn advance(&mut self, core: &mut Core, now: Tick) {
+        ending::go_on(self, core, now);
         if now < self.zones.deadline() {
             return;
         }

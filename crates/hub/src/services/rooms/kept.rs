@@ -222,7 +222,7 @@ impl KeptRooms {
     }
 
     /// A room does not outlive the server any more.
-    fn forget(&mut self, core: &mut Core, zone: Zone, room: &str) {
+    pub(super) fn forget(&mut self, core: &mut Core, zone: Zone, room: &str) {
         let of_zone = self.written.get_mut(&zone);
         if let Some(written) = of_zone.and_then(|written| written.remove(room)) {
             self.by_number.remove(&written.number);

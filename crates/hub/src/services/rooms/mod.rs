@@ -10,6 +10,7 @@
 //! and how it comes [`back`].
 
 mod back;
+mod ending;
 mod home;
 mod join;
 mod kept;
@@ -28,7 +29,7 @@ use core::time::Duration;
 
 use stentor_session::{Message, Tick, Ticket};
 use stentor_topic::Zone;
-use stentor_zone::{Entry, Expelled, Refusal, Seat, join_ended};
+use stentor_zone::{Entry, Expelled, Refusal, Seat, closed_event, join_ended, topic};
 
 use crate::core::delivery::direct;
 use crate::core::ids::{SessionKey, ShardId};
@@ -43,10 +44,12 @@ use crate::items::Sender;
 use crate::services::Item;
 use crate::services::interface::answer::{Answer, ReturnAddress, ShardTicket};
 use crate::services::interface::hooks::HookEvent;
+use crate::services::interface::message::{server_message, server_parts};
 use crate::services::interface::places::{Placed, PlacesAsked, Sought};
 use crate::services::interface::who::{Who, session_of};
 use crate::services::rooms::talk::{explain, say_about_join};
 
+use ending::Waiting;
 pub(crate) use join::{Cause, Joins};
 pub(crate) use zones::Zones;
 
@@ -100,16 +103,7 @@ pub(crate) enum RoomItem {
         answer: Option<ShardTicket>,
     },
     /// To the home: a command.
-    Command {
-        /// Which one.
-        procedure: Box<str>,
-        /// What it says.
-        payload: Box<[u8]>,
-        /// Who.
-        who: Who,
-        /// Where the answer goes.
-        to: ReturnAddress,
-    },
+    Command(HomeCommand),
     /// To the home: somebody looks at the list of rooms.
     Listed {
         /// Of which zone.
@@ -161,17 +155,32 @@ pub(crate) enum RoomItem {
     },
 }
 
+/// A command of a client, on its way to the home of its zone's rooms.
+#[derive(Clone, Debug)]
+pub(crate) struct HomeCommand {
+    pub(crate) procedure: Box<str>,
+    pub(crate) payload: Box<[u8]>,
+    /// The client.
+    pub(crate) who: Who,
+    /// Where the answer goes.
+    pub(crate) to: ReturnAddress,
+    /// What it has cost before it had to wait.
+    pub(crate) spent: Duration,
+}
+
+impl HomeCommand {
+    /// Bytes that it takes beside itself.
+    fn bytes(&self) -> usize {
+        self.procedure.len() + self.payload.len() + self.to.bytes()
+    }
+}
+
 impl RoomItem {
     /// The bytes of memory that the item holds, without those that are few in any case.
     pub(crate) fn bytes(&self) -> usize {
         let more = match self {
             Self::Say { message, .. } | Self::Recall { message, .. } => message.shared_bytes(),
-            Self::Command {
-                procedure,
-                payload,
-                to,
-                ..
-            } => procedure.len() + payload.len() + to.bytes(),
+            Self::Command(command) => command.bytes(),
             Self::Answer(answer) => size_of::<Answer>() + answer.json.len() + answer.to.bytes(),
             Self::Places { rooms, .. } | Self::Placed(Placed { rooms, .. }) => rooms
                 .iter()
@@ -267,7 +276,21 @@ impl RoomRequests {
 pub(crate) struct RoomService {
     zones: Zones,
     joins: Joins,
+    waiting: Waiting,
     requests: RoomRequests,
+}
+
+/// When rooms have something to do next.
+pub(crate) fn deadline(rooms: &RoomService) -> Tick {
+    match ending::goes_on(rooms) {
+        true => Tick::ZERO,
+        false => rooms.zones.deadline(),
+    }
+}
+
+/// Bytes of memory that rooms take, and what waits for them. O(1).
+pub(crate) const fn bytes(rooms: &RoomService) -> u64 {
+    rooms.zones.bytes() + rooms.waiting.bytes()
 }
 
 impl RoomService {
@@ -344,6 +367,13 @@ impl RoomService {
     /// Something about rooms, of this shard or of another one.
     pub(crate) fn room_item(&mut self, core: &mut Core, now: Tick, item: RoomItem) {
         batch::settle(core, now);
+        if let Some(item) = ending::put_off(self, item) {
+            self.serve(core, now, item);
+        }
+    }
+
+    /// The same for what need not wait any more.
+    fn serve(&mut self, core: &mut Core, now: Tick, item: RoomItem) {
         match item {
             RoomItem::Join {
                 room,
@@ -383,12 +413,7 @@ impl RoomService {
                 let refusal = self.home_say(core, now, &room, &who, message, sender);
                 self.answer_say(core, now, answer, refusal);
             }
-            RoomItem::Command {
-                procedure,
-                payload,
-                who,
-                to,
-            } => self.home_command(core, now, &procedure, &payload, &who, to),
+            RoomItem::Command(command) => self.home_command(core, now, command),
             RoomItem::Listed { zone } => self.home_listed(core, now, zone),
             RoomItem::Joined {
                 ticket,
@@ -410,7 +435,8 @@ impl RoomService {
         }
     }
 
-    /// Takes a session's subscriptions below a room away, and tells it so.
+    /// Takes a session's subscriptions below a room away, and tells it so. If nobody was told that
+    /// the room ends, it hears that first, as all would have heard it.
     /// A session with many subscriptions pays for the look at them.
     fn clear_room(
         &mut self,
@@ -425,6 +451,13 @@ impl RoomService {
         self.joins.expel(key, room);
         if !core.is_in_room(key, room) {
             return;
+        }
+        if why == Expelled::Ended
+            && let Some(session) = core.session(key)
+        {
+            let (zone, topic) = (session.state.zone(), topic::event(room));
+            let event = server_message(now, zone, &server_parts(&topic, &closed_event()));
+            direct::deliver(core, now, key, &event);
         }
         let before = core.turn().spent();
         let gone = subscribe::drop_below(core, key, &below(room));

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use stentor_mqtt::{Publish, ReasonCode, forwardable};
 use stentor_session::{Message, MessageParts, Outcome, Tick};
@@ -10,7 +11,7 @@ use stentor_zone::{
     Interest, Refusal, adaptor_refused, join_refused, out_of_room, refuse_unread, topic,
 };
 
-use super::RoomItem;
+use super::{HomeCommand, RoomItem};
 use crate::core::Core;
 use crate::core::ids::SessionKey;
 use crate::core::inbound::acknowledge::Taken;
@@ -137,13 +138,14 @@ impl RoomService {
             return;
         }
         let (procedure, payload): (Box<str>, Box<[u8]>) = (procedure.into(), payload.into());
-        let item = RoomItem::Command {
+        let command = HomeCommand {
             procedure,
             payload,
             who,
             to,
+            spent: Duration::ZERO,
         };
-        self.send_room(core, now, home, item);
+        self.send_room(core, now, home, RoomItem::Command(command));
     }
 }
 

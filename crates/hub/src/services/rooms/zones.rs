@@ -1,6 +1,7 @@
 //! The zones whose home is this shard: their rooms, and who may be in them.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -41,6 +42,8 @@ pub(crate) struct Zones {
     pub(super) absent: Absents,
     /// Those that are written down.
     pub(super) kept: KeptRooms,
+    /// Rooms that have ended, from which not everybody has been sent out, in the order of that.
+    pub(super) endings: VecDeque<(Zone, Arc<str>)>,
     /// Bytes of memory that all rooms take.
     bytes: u64,
 }
@@ -64,6 +67,7 @@ impl Default for Zones {
             fixed: Vec::new(),
             absent: Absents::default(),
             kept: KeptRooms::default(),
+            endings: VecDeque::new(),
             bytes: 0,
         }
     }
@@ -121,8 +125,13 @@ impl Zones {
         });
         rooms.set_disk_full(is_full(core));
         rooms.set_room(room(core, memory(rooms)));
+        let endings = rooms.endings().count();
         let result = f(rooms, &mut out);
         self.bytes = self.bytes + memory(rooms) - before;
+        for room in rooms.endings().skip(endings) {
+            self.kept.forget(core, zone, room);
+            self.endings.push_back((zone, Arc::clone(room)));
+        }
         self.kept.note(core, zone, rooms, &out);
         let deadline = rooms.take_deadline().unwrap_or(Tick::NEVER);
         self.deadline = self.deadline.min(deadline);
@@ -257,6 +266,26 @@ impl Zones {
             }
         }
         all
+    }
+
+    /// Whether a room has ended, and not everybody has been sent out.
+    pub(super) fn is_ending(&self, zone: Zone, room: &str) -> bool {
+        let rooms = self.by_zone.get(&zone);
+        rooms.is_some_and(|rooms| rooms.is_ending(room))
+    }
+
+    /// Sends more of those out who were in a room that has ended. Returns whether nothing is left
+    /// of it, and what it asks for.
+    pub(super) fn go_on_ending(
+        &mut self,
+        core: &mut Core,
+        zone: Zone,
+        room: &str,
+    ) -> (bool, Vec<Effect>) {
+        if !self.by_zone.contains_key(&zone) {
+            return (true, Vec::new());
+        }
+        self.with_rooms(core, zone, |rooms, out| rooms.go_on_ending(room, out))
     }
 
     /// A zone ends: some of its rooms do. Returns what they ask for, and whether nothing is left of

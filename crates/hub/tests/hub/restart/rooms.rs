@@ -135,6 +135,31 @@ fn places_are_kept_after_a_start() {
     assert!(shown.contains(r#"["ann","eve"]"#), "{shown}");
 }
 
+/// A room of very many ends over turns. A server that ends in the meantime does not bring it back.
+#[test]
+fn a_large_room_that_was_being_closed_does_not_come_back() {
+    let mut w = world();
+    let b = enter(&mut w, "boss");
+    does(&mut w, b, "create", r#"{"room":"hall","permanent":true}"#);
+    for number in 0..300 {
+        let name = format!("user-{number}");
+        let client = w.connect(Version::V5, &name, &player(&name));
+        w.subscribe(client, "$room/hall/say/+", Q1);
+    }
+    w.paused = true;
+    w.publish(b, "$call/room.close/1", r#"{"room":"hall"}"#, Q1, false);
+    for pair in w.pairs_under_way() {
+        while w.deliver_one(pair) {}
+    }
+    assert!(!w.stored("$room/hall/member/+").is_empty(), "it is ending");
+    restart(&mut w, 1);
+    w.paused = false;
+    let b = enter(&mut w, "boss");
+    let shown = hall(&mut w, b);
+    assert!(shown.contains("there is no such room"), "{shown}");
+    does(&mut w, b, "create", r#"{"room":"hall","permanent":true}"#);
+}
+
 /// A zone's rooms that could not be written down are refused.
 #[test]
 fn a_full_disk_takes_no_permanent_room() {

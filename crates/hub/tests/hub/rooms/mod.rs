@@ -1,6 +1,7 @@
 //! Rooms over one shard and over several: the home of the zone is shard 0.
 
 mod away;
+mod ending;
 mod members;
 mod rights;
 

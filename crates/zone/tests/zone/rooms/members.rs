@@ -51,11 +51,11 @@ fn a_permanent_room_stays() {
     assert_eq!(hall.listed("lobby").get("owner"), None);
     hall.leave("ann", 1, "lobby");
     assert_eq!(hall.topics(), ["$rooms/lobby"]);
+    let mut out = Vec::new();
     assert_eq!(
-        hall.act("lobby", |room, out| room.close(user("ann"), out)),
+        hall.rooms.close(user("ann"), "lobby", &mut out),
         Err(Refusal::NotOwner)
     );
-    let mut out = Vec::new();
     hall.rooms.close(admin(), "lobby", &mut out).unwrap();
     hall.apply(out);
     assert_eq!(hall.topics(), Vec::<String>::new());
@@ -259,6 +259,95 @@ fn closing_sends_everybody_out() {
     assert_eq!(hall.cleared, [seat(1), seat(2), seat(3)]);
     assert_eq!(hall.topics(), Vec::<String>::new());
     assert!(hall.rooms.is_empty());
+}
+
+/// A room of very many is closed for all of them at once, and lets them go in pieces.
+#[test]
+fn a_large_room_ends_in_pieces() {
+    let mut hall = Hall::default();
+    hall.create(user("ann"), "tea", RoomOptions::default())
+        .expect("a room");
+    for number in 0..1_000 {
+        hall.join(&format!("user-{number:03}"), number, "tea")
+            .expect("they are let in");
+    }
+    let mut out = Vec::new();
+    hall.rooms.close(user("ann"), "tea", &mut out).unwrap();
+    assert!(out.is_empty(), "each hears it when it is let go: {out:?}");
+    assert!(hall.rooms.is_ending("tea") && hall.rooms.get("tea").is_none());
+    assert_eq!(hall.rooms.members(), 0);
+    assert_eq!(hall.join("bob", 2_000, "tea"), Err(Refusal::Locked));
+    let again = hall.create(user("bob"), "tea", RoomOptions::default());
+    assert_eq!(again, Err(Refusal::Exists));
+    let mut pieces = 0;
+    loop {
+        let mut piece = Vec::new();
+        let is_over = hall.rooms.go_on_ending("tea", &mut piece);
+        assert!(piece.len() <= 257, "{} effects", piece.len());
+        pieces += 1;
+        out.append(&mut piece);
+        if is_over {
+            break;
+        }
+    }
+    assert_eq!(pieces, 2_000_usize.div_ceil(256));
+    // Nobody hears of what is cleared.
+    let is_clear = |effect: &Effect| matches!(effect, Effect::Clear { .. });
+    assert!(out[..1_000].iter().all(is_clear));
+    hall.apply(out);
+    assert_eq!(hall.cleared.len(), 1_000);
+    assert_eq!(hall.topics(), Vec::<String>::new());
+    hall.create(user("bob"), "tea", RoomOptions::default())
+        .expect("another room");
+}
+
+/// A room that the zone always has is there again when everybody is out.
+#[test]
+fn a_large_room_that_stays_is_emptied_in_pieces() {
+    let mut hall = Hall::default();
+    let mut out = Vec::new();
+    hall.rooms
+        .fix("lobby", RoomOptions::default(), &mut out)
+        .expect("a good name");
+    hall.apply(out);
+    for number in 0..300 {
+        hall.join(&format!("user-{number}"), number, "lobby")
+            .expect("they are let in");
+    }
+    let mut out = Vec::new();
+    assert_eq!(hall.rooms.close(admin(), "lobby", &mut out), Ok(true));
+    while !hall.rooms.go_on_ending("lobby", &mut out) {
+        assert!(hall.rooms.get("lobby").is_none());
+    }
+    hall.apply(out);
+    assert_eq!(hall.cleared.len(), 300);
+    assert_eq!(hall.topics(), ["$rooms/lobby"]);
+    hall.join("ann", 1_000, "lobby").expect("it is open again");
+}
+
+/// The rooms of a zone that ends go in pieces too, however many are in them.
+#[test]
+fn a_zone_ends_in_pieces() {
+    let mut hall = Hall::default();
+    for number in 0..1_000 {
+        let room = format!("room-{}", number % 5);
+        hall.join(&format!("user-{number}"), number, &room)
+            .expect("they are let in");
+    }
+    let (mut out, mut pieces) = (Vec::new(), 0);
+    loop {
+        let mut piece = Vec::new();
+        let is_over = hall.rooms.close_some(16, &mut piece);
+        assert!(piece.len() <= 256 + 16, "{} effects", piece.len());
+        pieces += 1;
+        out.append(&mut piece);
+        if is_over {
+            break;
+        }
+    }
+    assert!(pieces >= 7, "{pieces}");
+    hall.apply(out);
+    assert_eq!(hall.topics(), Vec::<String>::new());
 }
 
 #[test]

@@ -154,10 +154,12 @@ fn who_speaks_to_many_pays_for_them() {
         "room.close",
         &json!({"room": "tea"}),
     );
-    assert!(closed.work >= Duration::from_secs(2), "{:?}", closed.work);
+    // Each of them hears one event, and is let go: what they hear does not grow with their square.
+    assert!(closed.work >= Duration::from_millis(3), "{:?}", closed.work);
+    assert!(closed.work < Duration::from_millis(15), "{:?}", closed.work);
 }
 
-/// Each member hears of each that goes as a room is closed, and of none of its properties: those go
+/// Members hear once that a room is closed, and of none of its members and properties: those go
 /// when nobody is in it any more.
 #[test]
 fn what_goes_after_the_members_is_told_to_nobody() {
@@ -174,8 +176,8 @@ fn what_goes_after_the_members_is_told_to_nobody() {
         ran(&mut hall.rooms, &AllRights, "room.close", &words).work
     };
     let (bare, furnished) = (closed(false), closed(true));
-    let told = Duration::from_micros(300 * 301);
-    assert!((told..told * 2).contains(&bare), "{bare:?}");
+    let told = Duration::from_micros(300);
+    assert!((told..told * 10).contains(&bare), "{bare:?}");
     let more = furnished - bare;
     assert!(more < Duration::from_millis(1), "{more:?}");
 }

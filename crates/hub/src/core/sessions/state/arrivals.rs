@@ -25,9 +25,11 @@ impl Arrivals {
                 Arrival::TooMany
             }
             (Receipt::PubAck(_), _) => Arrival::New,
-            (Receipt::PubRec(packet_id), inbound) => inbound
-                .get_or_insert_default()
-                .on_publish(packet_id, attempt, receive_maximum),
+            (Receipt::PubRec(packet_id), inbound) => {
+                inbound
+                    .get_or_insert_default()
+                    .on_publish(packet_id, attempt, receive_maximum)
+            }
         }
     }
 
